@@ -1,0 +1,386 @@
+//! Field numbers and enumeration values of the messages in a trace, by message.
+//!
+//! The first word of each constant's description is its kind on the wire, as a method of
+//! [`Sink`](super::Sink) is called. `.ci/check_field_numbers.py` compares numbers and kinds with the
+//! message descriptors that Perfetto publishes.
+//!
+//! ```
+//! use tracebuf::proto::{Encoder, Sink, fields::{track_event, track_event_type}};
+//!
+//! let mut memory = [0; 16];
+//! let mut event = Encoder::new(&mut memory);
+//! event.varint(track_event::TYPE, track_event_type::SLICE_END)?;
+//! assert_eq!(event.finish()?, [0x48, 0x02]);
+//! # Ok::<(), tracebuf::proto::Overflow>(())
+//! ```
+
+/// `Trace`, a whole trace file.
+pub mod trace {
+    /// Message: `TracePacket`, repeated; there is no other field.
+    pub const PACKET: u32 = 1;
+}
+
+/// `TracePacket`.
+pub mod trace_packet {
+    /// Message: `FtraceEventBundle`.
+    pub const FTRACE_EVENTS: u32 = 1;
+    /// Message: `ProcessTree`.
+    pub const PROCESS_TREE: u32 = 2;
+    /// Int: the producer's user id. The service's.
+    pub const TRUSTED_UID: u32 = 3;
+    /// Message: `ClockSnapshot`.
+    pub const CLOCK_SNAPSHOT: u32 = 6;
+    /// Message: `SysStats`.
+    pub const SYS_STATS: u32 = 7;
+    /// Varint: nanoseconds, unless the packet's clock counts otherwise.
+    pub const TIMESTAMP: u32 = 8;
+    /// Message: `ProcessStats`.
+    pub const PROCESS_STATS: u32 = 9;
+    /// Varint: one id for each producer and writer. The service's.
+    pub const TRUSTED_PACKET_SEQUENCE_ID: u32 = 10;
+    /// Message: `TrackEvent`.
+    pub const TRACK_EVENT: u32 = 11;
+    /// Message: `InternedData`.
+    pub const INTERNED_DATA: u32 = 12;
+    /// Varint: bits of [`sequence_flags`](super::sequence_flags).
+    pub const SEQUENCE_FLAGS: u32 = 13;
+    /// Message: `TraceConfig`. The service's.
+    pub const TRACE_CONFIG: u32 = 33;
+    /// Message: `TraceStats`. The service's.
+    pub const TRACE_STATS: u32 = 35;
+    /// Bytes: a fixed pattern between parts of a long trace. The service's.
+    pub const SYNCHRONIZATION_MARKER: u32 = 36;
+    /// Message: `AndroidLogPacket`.
+    pub const ANDROID_LOG: u32 = 39;
+    /// Varint: bits of [`data_loss_reason`](super::data_loss_reason); what was lost on this sequence
+    /// before this packet.
+    pub const PREVIOUS_PACKET_DROPPED: u32 = 42;
+    /// Bytes: packets, deflated. The service's.
+    pub const COMPRESSED_PACKETS: u32 = 50;
+    /// Varint: a clock of [`builtin_clock`](super::builtin_clock) or the sequence's own (64 to 127).
+    pub const TIMESTAMP_CLOCK_ID: u32 = 58;
+    /// Message: `TracePacketDefaults`.
+    pub const TRACE_PACKET_DEFAULTS: u32 = 59;
+    /// Message: `TrackDescriptor`.
+    pub const TRACK_DESCRIPTOR: u32 = 60;
+    /// Message: `TracingServiceEvent`. The service's.
+    pub const SERVICE_EVENT: u32 = 69;
+    /// Int: the producer's process id. The service's.
+    pub const TRUSTED_PID: u32 = 79;
+    /// Bool: nothing of this sequence came before.
+    pub const FIRST_PACKET_ON_SEQUENCE: u32 = 87;
+    /// Varint: the machine the producer runs on, if not the service's. The service's.
+    pub const MACHINE_ID: u32 = 98;
+    /// Message: `TraceProvenance`. The service's.
+    pub const TRACE_PROVENANCE: u32 = 124;
+    /// Message: `ProtoVms`. The service's.
+    pub const PROTOVMS: u32 = 125;
+    /// Bytes: packets, compressed with zstd. The service's.
+    pub const ZSTD_COMPRESSED_PACKETS: u32 = 133;
+    /// Message: `TestEvent`.
+    pub const FOR_TESTING: u32 = 900;
+}
+
+/// Values of `TracePacket.SequenceFlags`.
+pub mod sequence_flags {
+    /// Interned data, defaults and incremental clocks start anew with this packet.
+    pub const INCREMENTAL_STATE_CLEARED: u64 = 1;
+    /// This packet cannot be read without the state since it was last cleared.
+    pub const NEEDS_INCREMENTAL_STATE: u64 = 2;
+}
+
+/// Values of `TracePacket.DataLossReason`.
+pub mod data_loss_reason {
+    /// Something was lost.
+    pub const PRESENT: u32 = 1;
+    /// The reader came to a chunk that does not follow the one before.
+    pub const READ_GAP: u32 = 2;
+    /// A chunk holds no fragments that make sense.
+    pub const CHUNK_CORRUPTED: u32 = 4;
+    /// The end of a packet whose beginning is not there.
+    pub const ORPHAN_CONTINUATION: u32 = 8;
+    /// A chunk is missing in the middle of a packet.
+    pub const REASSEMBLY_GAP: u32 = 16;
+    /// The next chunk does not continue the packet that should continue there.
+    pub const REASSEMBLY_BROKEN_CHAIN: u32 = 32;
+    /// Newer data took its place before it was read.
+    pub const OVERWRITE: u32 = 64;
+    /// The writer gave up a packet.
+    pub const WRITER_ABORT: u32 = 128;
+    /// The writer found the shared memory full.
+    pub const SMB_FULL: u32 = 256;
+}
+
+/// `ClockSnapshot`.
+pub mod clock_snapshot {
+    /// Message: `ClockSnapshot.Clock`, repeated: clocks read at one moment.
+    pub const CLOCKS: u32 = 1;
+    /// Varint: the clock of [`builtin_clock`](super::builtin_clock) that the trace is shown in.
+    pub const PRIMARY_TRACE_CLOCK: u32 = 2;
+}
+
+/// `ClockSnapshot.Clock`.
+pub mod clock {
+    /// Varint: a clock of [`builtin_clock`](super::builtin_clock) or the sequence's own (64 to 127).
+    pub const CLOCK_ID: u32 = 1;
+    /// Varint: what the clock read, in its own unit.
+    pub const TIMESTAMP: u32 = 2;
+    /// Bool: timestamps of this clock count from the one before.
+    pub const IS_INCREMENTAL: u32 = 3;
+    /// Varint: nanoseconds in a tick.
+    pub const UNIT_MULTIPLIER_NS: u32 = 4;
+}
+
+/// Values of `BuiltinClock`.
+pub mod builtin_clock {
+    /// The time of day.
+    pub const REALTIME: u64 = 1;
+    /// Steady; may stop while the machine sleeps.
+    pub const MONOTONIC: u64 = 3;
+    /// Steady, counting sleep too.
+    pub const BOOTTIME: u64 = 6;
+    /// The highest id that is not a sequence's own.
+    pub const MAX_ID: u64 = 63;
+}
+
+/// `TrackEvent`.
+pub mod track_event {
+    /// Varint: interned category, repeated.
+    pub const CATEGORY_IIDS: u32 = 3;
+    /// Message: `DebugAnnotation`, repeated.
+    pub const DEBUG_ANNOTATIONS: u32 = 4;
+    /// Varint: a value of [`track_event_type`](super::track_event_type).
+    pub const TYPE: u32 = 9;
+    /// Varint: interned name.
+    pub const NAME_IID: u32 = 10;
+    /// Varint: the track it happens on; else the sequence's default.
+    pub const TRACK_UUID: u32 = 11;
+    /// String: category, repeated.
+    pub const CATEGORIES: u32 = 22;
+    /// String: name.
+    pub const NAME: u32 = 23;
+    /// Int: an integer counter's value.
+    pub const COUNTER_VALUE: u32 = 30;
+    /// Double: a counter's value.
+    pub const DOUBLE_COUNTER_VALUE: u32 = 44;
+    /// Fixed64: flow that passes through, repeated.
+    pub const FLOW_IDS: u32 = 47;
+    /// Fixed64: flow that ends here, repeated.
+    pub const TERMINATING_FLOW_IDS: u32 = 48;
+}
+
+/// Values of `TrackEvent.Type`.
+pub mod track_event_type {
+    /// A slice begins.
+    pub const SLICE_BEGIN: u64 = 1;
+    /// The track's innermost open slice ends.
+    pub const SLICE_END: u64 = 2;
+    /// A moment.
+    pub const INSTANT: u64 = 3;
+    /// A counter's new value.
+    pub const COUNTER: u64 = 4;
+}
+
+/// `TrackDescriptor`.
+pub mod track_descriptor {
+    /// Varint: the track's id, unique in the trace.
+    pub const UUID: u32 = 1;
+    /// String: the name shown.
+    pub const NAME: u32 = 2;
+    /// Message: `ProcessDescriptor`, for a process's track.
+    pub const PROCESS: u32 = 3;
+    /// Message: `ThreadDescriptor`, for a thread's track.
+    pub const THREAD: u32 = 4;
+    /// Varint: the track it is shown under.
+    pub const PARENT_UUID: u32 = 5;
+    /// Message: `CounterDescriptor`, for a counter's track.
+    pub const COUNTER: u32 = 8;
+}
+
+/// `ProcessDescriptor`.
+pub mod process_descriptor {
+    /// Int: process id.
+    pub const PID: u32 = 1;
+    /// String: name.
+    pub const PROCESS_NAME: u32 = 6;
+}
+
+/// `ThreadDescriptor`.
+pub mod thread_descriptor {
+    /// Int: process id.
+    pub const PID: u32 = 1;
+    /// Int: thread id.
+    pub const TID: u32 = 2;
+    /// String: name.
+    pub const THREAD_NAME: u32 = 5;
+}
+
+/// `CounterDescriptor`.
+pub mod counter_descriptor {
+    /// Varint: a counter that readers know by themselves.
+    pub const TYPE: u32 = 1;
+    /// Varint: a value of [`counter_unit`](super::counter_unit).
+    pub const UNIT: u32 = 3;
+    /// Int: what one step is worth, in units.
+    pub const UNIT_MULTIPLIER: u32 = 4;
+    /// Bool: values are differences to the one before.
+    pub const IS_INCREMENTAL: u32 = 5;
+    /// String: a unit of its own.
+    pub const UNIT_NAME: u32 = 6;
+}
+
+/// Values of `CounterDescriptor.Unit`.
+pub mod counter_unit {
+    /// Nanoseconds.
+    pub const TIME_NS: u64 = 1;
+    /// A number of things.
+    pub const COUNT: u64 = 2;
+    /// Bytes.
+    pub const SIZE_BYTES: u64 = 3;
+}
+
+/// `DebugAnnotation`.
+pub mod debug_annotation {
+    /// Varint: interned name.
+    pub const NAME_IID: u32 = 1;
+    /// Bool.
+    pub const BOOL_VALUE: u32 = 2;
+    /// Varint: unsigned.
+    pub const UINT_VALUE: u32 = 3;
+    /// Int: signed.
+    pub const INT_VALUE: u32 = 4;
+    /// Double.
+    pub const DOUBLE_VALUE: u32 = 5;
+    /// String.
+    pub const STRING_VALUE: u32 = 6;
+    /// Varint: shown in hexadecimal.
+    pub const POINTER_VALUE: u32 = 7;
+    /// String: name.
+    pub const NAME: u32 = 10;
+}
+
+/// `InternedData`.
+pub mod interned_data {
+    /// Message: `EventCategory`, repeated; fields as in [`interned_string`](super::interned_string).
+    pub const EVENT_CATEGORIES: u32 = 1;
+    /// Message: `EventName`, repeated; fields as in [`interned_string`](super::interned_string).
+    pub const EVENT_NAMES: u32 = 2;
+    /// Message: `DebugAnnotationName`, repeated; fields as in [`interned_string`](super::interned_string).
+    pub const DEBUG_ANNOTATION_NAMES: u32 = 3;
+}
+
+/// `EventCategory`, `EventName` and `DebugAnnotationName`, which are alike.
+pub mod interned_string {
+    /// Varint: the id that stands for it until incremental state is cleared; never 0.
+    pub const IID: u32 = 1;
+    /// String: what it stands for.
+    pub const NAME: u32 = 2;
+}
+
+/// `TracePacketDefaults`.
+pub mod trace_packet_defaults {
+    /// Message: `TrackEventDefaults`.
+    pub const TRACK_EVENT_DEFAULTS: u32 = 11;
+    /// Varint: the clock of packets that name none.
+    pub const TIMESTAMP_CLOCK_ID: u32 = 58;
+}
+
+/// `TrackEventDefaults`.
+pub mod track_event_defaults {
+    /// Varint: the track of events that name none.
+    pub const TRACK_UUID: u32 = 11;
+}
+
+/// `TraceStats`.
+pub mod trace_stats {
+    /// Message: [`buffer_stats`](super::buffer_stats), repeated, one for each central buffer.
+    pub const BUFFER_STATS: u32 = 1;
+    /// Varint.
+    pub const PRODUCERS_CONNECTED: u32 = 2;
+    /// Varint.
+    pub const PRODUCERS_SEEN: u32 = 3;
+    /// Varint: chunks that no buffer wanted.
+    pub const CHUNKS_DISCARDED: u32 = 8;
+    /// Varint: patches that no buffer wanted.
+    pub const PATCHES_DISCARDED: u32 = 9;
+    /// Varint: packets refused because they were malformed or set the service's fields.
+    pub const INVALID_PACKETS: u32 = 10;
+    /// Varint.
+    pub const FLUSHES_REQUESTED: u32 = 12;
+    /// Varint.
+    pub const FLUSHES_SUCCEEDED: u32 = 13;
+    /// Varint.
+    pub const FLUSHES_FAILED: u32 = 14;
+    /// Varint: a value of [`final_flush_outcome`](super::final_flush_outcome).
+    pub const FINAL_FLUSH_OUTCOME: u32 = 15;
+    /// Int: upper end of a histogram's bucket, repeated, not packed; one bucket more follows the last.
+    pub const CHUNK_PAYLOAD_HISTOGRAM_DEF: u32 = 17;
+    /// Message: [`writer_stats`](super::writer_stats), repeated, one for each sequence.
+    pub const WRITER_STATS: u32 = 18;
+}
+
+/// Values of `TraceStats.FinalFlushOutcome`.
+pub mod final_flush_outcome {
+    /// There was none, or it is not known.
+    pub const UNSPECIFIED: u64 = 0;
+    /// Every producer answered.
+    pub const SUCCEEDED: u64 = 1;
+    /// Some did not in time.
+    pub const FAILED: u64 = 2;
+}
+
+/// `TraceStats.BufferStats`.
+pub mod buffer_stats {
+    /// Varint: bytes.
+    pub const BYTES_WRITTEN: u32 = 1;
+    /// Varint.
+    pub const CHUNKS_WRITTEN: u32 = 2;
+    /// Varint.
+    pub const CHUNKS_OVERWRITTEN: u32 = 3;
+    /// Varint.
+    pub const WRITE_WRAP_COUNT: u32 = 4;
+    /// Varint.
+    pub const PATCHES_SUCCEEDED: u32 = 5;
+    /// Varint.
+    pub const PATCHES_FAILED: u32 = 6;
+    /// Varint.
+    pub const READAHEADS_SUCCEEDED: u32 = 7;
+    /// Varint.
+    pub const READAHEADS_FAILED: u32 = 8;
+    /// Varint.
+    pub const ABI_VIOLATIONS: u32 = 9;
+    /// Varint.
+    pub const CHUNKS_REWRITTEN: u32 = 10;
+    /// Varint.
+    pub const CHUNKS_COMMITTED_OUT_OF_ORDER: u32 = 11;
+    /// Varint: bytes.
+    pub const BUFFER_SIZE: u32 = 12;
+    /// Varint: bytes.
+    pub const BYTES_OVERWRITTEN: u32 = 13;
+    /// Varint: bytes.
+    pub const BYTES_READ: u32 = 14;
+    /// Varint: bytes.
+    pub const PADDING_BYTES_WRITTEN: u32 = 15;
+    /// Varint: bytes.
+    pub const PADDING_BYTES_CLEARED: u32 = 16;
+    /// Varint.
+    pub const CHUNKS_READ: u32 = 17;
+    /// Varint.
+    pub const CHUNKS_DISCARDED: u32 = 18;
+    /// Varint.
+    pub const TRACE_WRITER_PACKET_LOSS: u32 = 19;
+    /// Varint.
+    pub const CHUNKS_RELOCATED: u32 = 20;
+}
+
+/// `TraceStats.WriterStats`.
+pub mod writer_stats {
+    /// Varint: the sequence's `trusted_packet_sequence_id`.
+    pub const SEQUENCE_ID: u32 = 1;
+    /// Packed: chunks in each bucket.
+    pub const CHUNK_PAYLOAD_HISTOGRAM_COUNTS: u32 = 2;
+    /// Packed: bytes in each bucket.
+    pub const CHUNK_PAYLOAD_HISTOGRAM_SUM: u32 = 3;
+    /// Varint: which of the central buffers, from 0.
+    pub const BUFFER: u32 = 4;
+}

@@ -1,0 +1,158 @@
+//! Finding a region again: after a crash, after a reset, or in a dump of memory.
+
+mod cursor;
+mod judge;
+mod rebuild;
+mod salvage;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+#[cfg(test)]
+pub(super) use tests::crash_here;
+
+pub use salvage::Salvage;
+
+use super::read_only::ReadOnlyTraceBuffer;
+use super::region::{Config, Layout, RegionError, State};
+use super::trace_buffer::TraceBuffer;
+use core::fmt;
+
+/// Why no buffer can be attached to a piece of memory. Nothing in it was changed.
+///
+/// ```
+/// use tracebuf::buffer::{AttachError, TraceBuffer};
+///
+/// let nothing = TraceBuffer::attach(vec![0u8; 4096]).err();
+/// assert_eq!(nothing, Some(AttachError::NoRegion));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum AttachError {
+    /// No region starts at the first 8-byte boundary.
+    NoRegion,
+    /// The region was laid out by another version of this crate, which this one cannot read.
+    UnknownVersion {
+        /// The version of its layout.
+        found: u16,
+    },
+    /// The sizes in the region's header are not those it was made with.
+    HeaderDamaged,
+    /// The memory ends before the region does.
+    TooShort {
+        /// Bytes that the region takes, from the 8-byte boundary on.
+        needed: usize,
+    },
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRegion => f.write_str("there is no region"),
+            Self::UnknownVersion { found } => write!(f, "the region has the unknown layout version {found}"),
+            Self::HeaderDamaged => f.write_str("the header of the region is damaged"),
+            Self::TooShort { needed } => write!(f, "the region is cut off: it takes {needed} bytes"),
+        }
+    }
+}
+
+impl core::error::Error for AttachError {}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
+    /// Takes over a region with all that is in it, however the program that filled it ended.
+    ///
+    /// Nothing in the memory is trusted. Of the header, sizes and policy count if their checksum does; the
+    /// chunks of the ring are looked at one by one, and what was being changed when the program ended is taken
+    /// back to what was published. Lists, index, cursor and counters are made anew from the chunks. What is left
+    /// is a buffer as any other: to be read, or to go on recording.
+    ///
+    /// Packets come out as they would have; losses before them are known from the region's table as far as
+    /// that makes sense. What had to be dropped is in the [`Salvage`], and the next packet of a sequence that
+    /// is known to have lost something says so.
+    ///
+    /// Without [`Config::crc`], bits of a payload that flipped in memory can only be noticed where they change
+    /// the size of a fragment.
+    ///
+    /// Cost: a look at each fragment's size in the ring, two more passes over the headers of chunks, and the
+    /// payload once more if chunks have checksums.
+    ///
+    /// # Errors
+    /// [`AttachError`], and the memory is as it was.
+    ///
+    /// ```
+    /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    ///
+    /// // On a microcontroller: a static that the start-up code does not clear.
+    /// let mut memory = vec![0u64; 512];
+    /// # fn bytes(memory: &mut [u64]) -> Vec<u8> { memory.iter().flat_map(|word| word.to_le_bytes()).collect() }
+    /// # let mut memory = bytes(&mut memory);
+    /// let mut buffer = TraceBuffer::new(&mut memory[..], Config::new(FillPolicy::RingBuffer))?;
+    /// let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+    /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
+    /// // A reset.
+    /// let (mut buffer, salvage) = TraceBuffer::attach(&mut memory[..])?;
+    /// assert!(salvage.is_clean());
+    /// assert_eq!(buffer.read().next_packet().unwrap().slices().next(), Some(&b"hello"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn attach(mut memory: M) -> Result<(Self, Salvage), AttachError> {
+        let layout = Layout::find(memory.as_ref(), false)?;
+        let salvage = salvage(&layout, memory.as_mut())?;
+        Ok((Self::from_parts(memory, layout), salvage))
+    }
+
+    /// Attaches if the memory holds a region that `config` could have made, lays out a new one if not.
+    ///
+    /// What firmware does at its start. Of the configuration all but the policy must be as it was: another
+    /// size of the table, for example, makes a new region. The [`Salvage`] is `None` if it is new.
+    ///
+    /// # Errors
+    /// [`RegionError`] if there is no room for a new region.
+    pub fn attach_or_new(mut memory: M, config: Config) -> Result<(Self, Option<Salvage>), RegionError> {
+        let found = Layout::find(memory.as_ref(), false).ok().filter(|found| {
+            Layout::fit(memory.as_ref(), &config).is_ok_and(|wanted| wanted == *found)
+                && found.has_checksums(memory.as_ref()) == config.crc
+        });
+        if let Some(layout) = found
+            && let Ok(salvage) = salvage(&layout, memory.as_mut())
+        {
+            return Ok((Self::from_parts(memory, layout), Some(salvage)));
+        }
+        Ok((Self::new(memory, config)?, None))
+    }
+}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
+    /// The same as [`TraceBuffer::attach`], only to be read: so the memory may end before the ring does, as
+    /// that of a clone or of a dump that was cut off.
+    ///
+    /// # Errors
+    /// [`AttachError`], and the memory is as it was.
+    pub fn attach(mut memory: M) -> Result<(Self, Salvage), AttachError> {
+        let layout = Layout::find(memory.as_ref(), true)?;
+        let salvage = salvage(&layout, memory.as_mut())?;
+        Ok((Self::from_parts(memory, layout), salvage))
+    }
+}
+
+fn salvage(layout: &Layout, memory: &mut [u8]) -> Result<Salvage, AttachError> {
+    let mut state = layout.state(memory).ok_or(AttachError::NoRegion)?;
+    Ok(state.salvage(layout.ring_size()))
+}
+
+impl State<'_> {
+    /// Makes a buffer of what is found.
+    fn salvage(&mut self, ring_size: u32) -> Salvage {
+        let mut salvage = Salvage::default();
+        self.forget_marks();
+        let used = self.find_used(ring_size);
+        self.header.used.set(used);
+        self.salvage_ring(used, &mut salvage);
+        self.rebuild_table(&mut salvage);
+        self.place_cursor();
+        self.rebuild_lists(&mut salvage);
+        self.balance_counters();
+        salvage
+    }
+}

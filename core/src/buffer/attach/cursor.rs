@@ -1,0 +1,128 @@
+//! Where the write cursor was.
+
+use crate::buffer::region::{Mode, State};
+use crate::buffer::tb_chunk::{Flags, Item};
+
+/// What the chunks' laps say.
+struct Laps {
+    /// The lap of the first chunk of the ring: the one being written, if there was one more.
+    first: bool,
+    /// Where the first chunk starts and the last one ends.
+    start: u32,
+    end: u32,
+    /// Where the chunks of the first lap end and those of the other start.
+    turn: Option<(u32, u32)>,
+    /// They change back: that is no ring.
+    odd: bool,
+    /// The place that the header names is inside a chunk.
+    covers_hint: bool,
+}
+
+impl State<'_> {
+    /// Finds the write cursor. The header's is off by a chunk if the program ended between storing one and
+    /// noting so; each chunk's lap, odd or even, says on which side of the cursor it is.
+    pub(super) fn place_cursor(&mut self) {
+        let (used, hint) = (self.header.used.get(), self.header.write.get());
+        let laps = self.laps(used, hint);
+        let mut lap = self.header.mode().contains(Mode::LAP);
+        let sane =
+            hint <= used && hint.is_multiple_of(4) && !laps.as_ref().is_some_and(|laps| laps.covers_hint);
+        let between =
+            |low: u32, high: u32, or: u32| if sane && low <= hint && hint <= high { hint } else { or };
+        let write = match laps {
+            _ if used < self.header.ring_size()
+                && self.ring.bytes.len() == self.header.ring_size() as usize =>
+            {
+                used
+            }
+            Some(Laps { odd: false, turn: Some((low, high)), first, .. }) => {
+                lap = first;
+                between(low, high, low)
+            }
+            Some(Laps { odd: false, first, end, .. }) if first == lap => between(end, used, end),
+            Some(Laps { odd: false, start, .. }) => between(0, start, 0),
+            _ => between(0, used, 0),
+        };
+        self.header.write.set(write);
+        self.split_gap(write, used);
+        let mut mode = self.header.mode() & (Mode::FIXED | Mode::SEALED);
+        mode.set(Mode::LAP, lap);
+        if !mode.contains(Mode::DISCARD) {
+            mode.remove(Mode::SEALED);
+        }
+        self.header.set_mode(mode);
+        let lapped = u64::from(self.header.ring_size()).saturating_add(u64::from(write));
+        let position = self.header.position.get();
+        let known = if used < self.header.ring_size() {
+            position == u64::from(write)
+        } else {
+            position >= u64::from(write) && position <= u64::MAX / 2
+        };
+        if !known {
+            self.header.position.set(if used < self.header.ring_size() { write.into() } else { lapped });
+        }
+        self.mark_laps(used, write, lap);
+    }
+
+    fn laps(&self, used: u32, hint: u32) -> Option<Laps> {
+        let mut laps: Option<Laps> = None;
+        let mut at = 0;
+        while at < used {
+            let item = self.ring.item(at)?;
+            let next = at.checked_add(item.size().max(4))?;
+            if let Item::Chunk(_) = item {
+                let lap = self.ring.chunk(at)?.has(Flags::LAP);
+                let laps = laps.get_or_insert(Laps {
+                    first: lap,
+                    start: at,
+                    end: at,
+                    turn: None,
+                    odd: false,
+                    covers_hint: false,
+                });
+                if laps.turn.is_none() && lap != laps.first {
+                    laps.turn = Some((laps.end, at));
+                }
+                laps.odd |= laps.turn.is_some() && lap == laps.first;
+                laps.covers_hint |= at < hint && hint < next;
+                laps.end = next;
+            }
+            at = next;
+        }
+        laps
+    }
+
+    /// Makes an item start at the write cursor.
+    fn split_gap(&mut self, write: u32, used: u32) {
+        let mut at = 0;
+        while at < write {
+            let Some(item) = self.ring.item(at) else { return };
+            let next = at.saturating_add(item.size().max(4));
+            if next > write && write < used {
+                let (head, tail) = (write.saturating_sub(at), next.saturating_sub(write));
+                let part = |size| {
+                    if matches!(item, Item::Padding(_)) { Item::Padding(size) } else { Item::Free(size) }
+                };
+                self.ring.set_gap(write, part(tail));
+                self.ring.set_gap(at, part(head));
+            }
+            at = next;
+        }
+    }
+
+    /// Chunks before the cursor are of this lap, those behind of the one before.
+    fn mark_laps(&mut self, used: u32, write: u32, lap: bool) {
+        let mut at = 0;
+        while at < used {
+            let Some(item) = self.ring.item(at) else { return };
+            if let (Item::Chunk(_), Some(chunk)) = (item, self.ring.chunk(at)) {
+                let mut flags = chunk.flags();
+                flags.set(Flags::LAP, (at < write) == lap);
+                if flags != chunk.flags() {
+                    self.ring.set_flags(at, &chunk, flags);
+                }
+            }
+            at = at.saturating_add(item.size().max(4));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Whether a chunk that was found is one.
+
+use super::salvage::Cause;
+use crate::buffer::change::{Interrupted, Kind, checksum};
+use crate::buffer::frag_iterator::FragIterator;
+use crate::buffer::region::State;
+use crate::buffer::sequence_state::{SequenceState, Status};
+use crate::buffer::tb_chunk::{Flags, TBChunk};
+
+/// What to do with a chunk.
+pub(super) enum Verdict {
+    Keep,
+    /// It was being changed; with these fields it is sound.
+    Mend(Mended),
+    Drop(Cause),
+}
+
+/// The fields of a chunk that was being changed.
+#[derive(Clone, Copy)]
+pub(super) struct Mended {
+    pub(super) valid: u16,
+    pub(super) read: u16,
+    pub(super) packets: u16,
+    pub(super) flags: Flags,
+    /// Bytes that had been there are given up.
+    pub(super) cut: bool,
+}
+
+impl SequenceState {
+    /// Whether this can be a sequence.
+    pub(super) fn is_someone(&self) -> bool {
+        self.has(Status::IN_USE) && (self.producer_id.get() != 0 || self.writer_id.get() != 0)
+    }
+}
+
+impl State<'_> {
+    pub(super) fn judge(&self, at: u32, chunk: &TBChunk) -> Option<Verdict> {
+        let Some(entry) = self.sequence(chunk.slot.get()).filter(|entry| entry.is_someone()) else {
+            return Some(Verdict::Drop(Cause::NoSequence));
+        };
+        let Some(room) = chunk.room().checked_sub(self.header.checksum_size()) else {
+            return Some(Verdict::Drop(Cause::Malformed));
+        };
+        if chunk.has(Flags::BUSY) {
+            let mended = self.mend(at, chunk, entry, room);
+            return Some(mended.map_or(Verdict::Drop(Cause::Unfinished), Verdict::Mend));
+        }
+        let waits = Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
+        let scraped = chunk.has(Flags::INCOMPLETE);
+        if chunk.valid.get() > room || chunk.read.get() > chunk.valid.get() || (scraped && chunk.has(waits)) {
+            return Some(Verdict::Drop(Cause::Malformed));
+        }
+        let checked = self.header.checksum_size() > 0;
+        if checked && self.ring.checksum(at, chunk) != self.checksum(at, chunk, entry, chunk.valid.get()) {
+            return Some(Verdict::Drop(Cause::Checksum));
+        }
+        let found = Found::of(self.ring.payload(at, chunk.valid.get())?, chunk.valid.get(), chunk.read.get());
+        Some(if found.agrees_with(chunk) { Verdict::Keep } else { Verdict::Drop(Cause::Malformed) })
+    }
+
+    fn checksum(&self, at: u32, chunk: &TBChunk, entry: &SequenceState, valid: u16) -> Option<u32> {
+        checksum(&self.ring, entry, at, chunk, chunk.flags(), valid)
+    }
+
+    /// What was published of a chunk that was being changed.
+    fn mend(&self, at: u32, chunk: &TBChunk, entry: &SequenceState, room: u16) -> Option<Mended> {
+        let change = Interrupted::of(self.ring.links(at)?).filter(|change| change.from <= room)?;
+        if self.header.checksum_size() > 0
+            && change.checksum != self.checksum(at, chunk, entry, change.from)?
+        {
+            return None;
+        }
+        let mut flags = chunk.flags() - Flags::BUSY;
+        let (found, cut);
+        if change.kind == Kind::Growth {
+            // Flags change last, so these are the old ones.
+            found = Found::of(self.ring.payload(at, change.from)?, change.from, chunk.read.get());
+            if !found.whole && !flags.contains(Flags::PATCHED) {
+                return None;
+            }
+            cut = change.from;
+        } else {
+            let valid = chunk.valid.get().min(room);
+            found = Found::of(self.ring.payload(at, valid)?, change.from, 0);
+            flags -= Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING | Flags::SINGLE | Flags::EMPTY_LAST;
+            flags |= Flags::TRUNCATED;
+            flags.set(Flags::SINGLE, found.frags == 1);
+            flags.set(Flags::EMPTY_LAST, found.last_is_empty);
+            cut = found.end;
+        }
+        let read = chunk.read.get().min(cut);
+        let packets = found.packets(flags);
+        Some(Mended { valid: cut, read, packets, flags, cut: change.kind == Kind::Patch })
+    }
+}
+
+/// What a payload turns out to hold.
+struct Found {
+    /// Where its last fragment ends.
+    end: u16,
+    frags: u32,
+    /// Fragments that are not empty.
+    filled: u32,
+    first_is_empty: bool,
+    last_is_empty: bool,
+    /// Nothing is behind the last fragment.
+    whole: bool,
+    /// Some fragment starts where reading is to go on, or all was read.
+    read_fits: bool,
+}
+
+impl Found {
+    /// Looks at the fragments that end at `until` or before.
+    fn of(payload: &[u8], until: u16, read: u16) -> Self {
+        let mut frags = FragIterator::new(payload, 0);
+        let mut found = Self {
+            end: 0,
+            frags: 0,
+            filled: 0,
+            first_is_empty: true,
+            last_is_empty: false,
+            whole: false,
+            read_fits: read == 0,
+        };
+        while usize::from(found.end) < payload.len() {
+            let Ok(frag) = frags.next_frag() else { break };
+            if frag.end > until {
+                break;
+            }
+            found.last_is_empty = frag.size() == 0;
+            if found.frags == 0 {
+                found.first_is_empty = found.last_is_empty;
+            }
+            found.frags = found.frags.wrapping_add(1);
+            found.filled = found.filled.wrapping_add(u32::from(!found.last_is_empty));
+            found.end = frag.end;
+            found.read_fits |= read == frag.end;
+        }
+        found.whole = usize::from(found.end) == payload.len();
+        found
+    }
+
+    /// Non-empty whole packets.
+    fn packets(&self, flags: Flags) -> u16 {
+        let end = flags.contains(Flags::CONTINUES_FROM_PREVIOUS) && self.frags > 0;
+        let begin = flags.contains(Flags::CONTINUES_ON_NEXT) && self.frags > 0 && !(end && self.frags == 1);
+        let others = u32::from(end && !self.first_is_empty) + u32::from(begin && !self.last_is_empty);
+        self.filled.saturating_sub(others) as u16
+    }
+
+    fn agrees_with(&self, chunk: &TBChunk) -> bool {
+        if chunk.has(Flags::PATCHED) {
+            // A patch may put anything into a size; reading finds out, from where it was on.
+            return self.read_fits || chunk.read.get() == chunk.valid.get();
+        }
+        let (known, packets) = (chunk.packets.get(), self.packets(chunk.flags()));
+        // A chunk that was said to continue a packet only when it was committed again counts that one too.
+        let late = chunk.has(Flags::CONTINUES_FROM_PREVIOUS) && known == packets.wrapping_add(1);
+        self.whole
+            && self.read_fits
+            && (known == packets || late)
+            && chunk.flags().contains(Flags::SINGLE) == (self.frags == 1)
+            && chunk.flags().contains(Flags::EMPTY_LAST) == self.last_is_empty
+    }
+}

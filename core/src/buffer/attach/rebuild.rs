@@ -1,0 +1,208 @@
+//! Table, lists and counters, made anew from the chunks that were kept.
+
+use super::salvage::{Cause, Salvage};
+use super::walk::{DOUBLE, ERASED_IS_THERE, ERASED_IS_WRONG, EVEN, LISTED, SEEN};
+use crate::buffer::chunk_list::Place;
+use crate::buffer::region::{NO_SLOT, State};
+use crate::buffer::sequence_state::{Status, slot_of_link};
+use crate::buffer::sequence_table::{add_to_index, lookup, push_empty};
+use crate::buffer::tb_chunk::{Item, TBChunk};
+
+/// The largest gap in the numbers of a sequence's chunks that is taken for one.
+const PLAUSIBLE_GAP: u32 = 1 << 24;
+/// No counter of a real buffer comes near.
+const IMPLAUSIBLE_COUNT: u64 = 1 << 56;
+
+impl State<'_> {
+    /// Index and list of empty sequences; every sequence is empty for now.
+    pub(super) fn rebuild_table(&mut self, salvage: &mut Salvage) {
+        for entry in self.table.iter_mut() {
+            // The index needs that field from here on.
+            if entry.hash_next.get() < EVEN {
+                entry.stalled.set(entry.stalled.get() | ERASED_IS_WRONG);
+            }
+        }
+        self.find_doubles();
+        let mut slots = 0;
+        for (slot, entry) in (0u16..).zip(self.table.iter_mut()) {
+            if !entry.is_someone() || entry.stalled.get() & DOUBLE != 0 {
+                entry.set_status(entry.status() & Status::FORGETFUL);
+                // It is in no list, unless it gets into one below.
+                entry.set_first(0);
+            } else {
+                slots = slot.saturating_add(1);
+                salvage.sequences_kept = salvage.sequences_kept.saturating_add(1);
+            }
+        }
+        self.header.slots.set(slots);
+        self.rebuild_index();
+        self.rebuild_empty(slots);
+    }
+
+    fn clear_index(&mut self) {
+        for entry in self.table.iter_mut() {
+            entry.set_hash_head(NO_SLOT);
+        }
+    }
+
+    fn rebuild_index(&mut self) {
+        self.clear_index();
+        for slot in 0..self.header.slots.get() {
+            if self.sequence(slot).is_some_and(|entry| entry.has(Status::IN_USE)) {
+                add_to_index(self.table, slot);
+            }
+        }
+    }
+
+    /// Two sequences of one identity: one is the right one, if only it has chunks; if both have, nobody can say.
+    fn find_doubles(&mut self) {
+        self.clear_index();
+        for with_chunks in [true, false] {
+            for slot in 0..self.table.len() as u16 {
+                let Some(entry) = self.sequence(slot) else { return };
+                if !entry.is_someone() || (entry.stalled.get() & SEEN != 0) != with_chunks {
+                    continue;
+                }
+                match lookup(self.table, entry.producer_id.get(), entry.writer_id.get()) {
+                    None => add_to_index(self.table, slot),
+                    Some(other) => {
+                        self.mark(slot, DOUBLE);
+                        if with_chunks {
+                            self.mark(other, DOUBLE);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn mark(&mut self, slot: u16, mark: u16) {
+        if let Some(entry) = self.sequence_mut(slot) {
+            entry.stalled.set(entry.stalled.get() | mark);
+        }
+    }
+
+    /// Lists places nobody has, to be given out first, then sequences in the order in which they became empty
+    /// as far as that is known, then the others.
+    fn rebuild_empty(&mut self, slots: u16) {
+        let mut hint = self.header.longest_empty.get();
+        self.header.longest_empty.set(NO_SLOT);
+        self.header.latest_empty.set(NO_SLOT);
+        for slot in 0..slots {
+            if self.sequence(slot).is_some_and(|entry| !entry.has(Status::IN_USE)) {
+                self.list_empty(slot);
+            }
+        }
+        for _ in 0..slots {
+            let Some(entry) = self.sequence(hint) else { break };
+            if hint >= slots || !entry.is_empty() || entry.stalled.get() & LISTED != 0 {
+                break;
+            }
+            let next = slot_of_link(entry.last());
+            self.list_empty(hint);
+            hint = next;
+        }
+        for slot in 0..slots {
+            if self.sequence(slot).is_some_and(|entry| entry.stalled.get() & LISTED == 0) {
+                self.list_empty(slot);
+            }
+        }
+    }
+
+    fn list_empty(&mut self, slot: u16) {
+        self.mark(slot, LISTED);
+        push_empty(self.header, self.table, slot);
+    }
+
+    /// Puts every chunk into its sequence's list, from the oldest to the newest.
+    pub(super) fn rebuild_lists(&mut self, salvage: &mut Salvage) {
+        let (write, used) = (self.header.write.get(), self.header.used.get());
+        let disorder = self.header.counters.chunks_committed_out_of_order;
+        for (start, end) in [(write, used), (0, write)] {
+            let mut at = start;
+            while at < end {
+                let Some(item) = self.ring.item(at) else { break };
+                if let (Item::Chunk(_), Some(chunk)) = (item, self.ring.chunk(at)) {
+                    match self.enlist(at, &chunk) {
+                        Ok(()) => salvage.chunks_kept = salvage.chunks_kept.saturating_add(1),
+                        Err(cause) => self.drop_found(at, &chunk, cause, salvage),
+                    }
+                }
+                at = at.saturating_add(item.size().max(4));
+            }
+        }
+        self.header.counters.chunks_committed_out_of_order = disorder;
+        for entry in self.table.iter_mut() {
+            entry.stalled.set(0);
+        }
+    }
+
+    fn enlist(&mut self, at: u32, chunk: &TBChunk) -> Result<(), Cause> {
+        let (slot, chunk_id) = (chunk.slot.get(), chunk.chunk_id.get());
+        let entry = self.sequence(slot).filter(|entry| entry.has(Status::IN_USE)).ok_or(Cause::NoSequence)?;
+        let first = entry.is_empty();
+        if first {
+            self.settle_erased(slot, chunk_id);
+        }
+        let mut place = self.place(slot, chunk_id).ok_or(Cause::OutOfOrder)?;
+        if place == Place::Consumed && self.sequence(slot).is_some_and(|entry| entry.is_newer(chunk_id)) {
+            // Bytes read behind a chunk that was not: reading never leaves that.
+            let oldest = self.sequence(slot).map_or(at, |entry| entry.first());
+            self.ring.set_read(oldest, 0);
+            place = Place::First;
+        }
+        match place {
+            Place::Last if !first => self.ring.set_read(at, 0),
+            Place::After(_) => self.ring.set_read(at, 0),
+            Place::Last | Place::First => {}
+            _ => return Err(Cause::OutOfOrder),
+        }
+        let links = self.link(slot, at, place).ok_or(Cause::OutOfOrder)?;
+        if let Some(stored) = self.ring.links_mut(at) {
+            *stored = links;
+        }
+        Ok(())
+    }
+
+    /// Decides what to believe of the chunk that is said to be erased last, at the first chunk of a sequence.
+    fn settle_erased(&mut self, slot: u16, chunk_id: u32) {
+        let Some(entry) = self.sequence_mut(slot) else { return };
+        let marks = entry.stalled.get();
+        let (there, wrong) = (marks & ERASED_IS_THERE != 0, marks & ERASED_IS_WRONG != 0);
+        let erased = entry.has(Status::HAS_ERASED);
+        if erased && there && !wrong {
+            // It was about to be erased, or had just come back.
+            entry.readmit();
+        } else if there || wrong || (erased && entry.age(chunk_id) > PLAUSIBLE_GAP) {
+            // It cannot be true: then nothing is known of what was before.
+            entry.start_before(chunk_id);
+        }
+    }
+
+    /// What came is what is there and what went. The header's counters say what went, as far as they can; what
+    /// was dropped now counts as overwritten.
+    pub(super) fn balance_counters(&mut self) {
+        let used = self.header.used.get();
+        let (mut held, mut at) = (0u64, 0);
+        while at < used {
+            let Some(item) = self.ring.item(at) else { break };
+            if !matches!(item, Item::Free(_)) {
+                held = held.wrapping_add(u64::from(item.size()));
+            }
+            at = at.saturating_add(item.size().max(4));
+        }
+        let counters = &mut self.header.counters;
+        counters.reset_if(|count| count >= IMPLAUSIBLE_COUNT);
+        let came = counters.bytes_written.get().wrapping_add(counters.padding_bytes_written.get());
+        let went = counters
+            .bytes_read
+            .get()
+            .wrapping_add(counters.bytes_overwritten.get())
+            .wrapping_add(counters.padding_bytes_cleared.get());
+        let accounted = held.wrapping_add(went);
+        match came.checked_sub(accounted) {
+            Some(missing) => counters.bytes_overwritten.add(missing),
+            None => counters.bytes_written.add(accounted.wrapping_sub(came)),
+        }
+    }
+}

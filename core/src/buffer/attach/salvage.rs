@@ -1,0 +1,98 @@
+//! What became of a region that was found.
+
+use core::fmt;
+
+/// What [`TraceBuffer::attach`](crate::buffer::TraceBuffer::attach) kept and what it had to drop.
+///
+/// ```
+/// use tracebuf::buffer::Salvage;
+///
+/// let salvage = Salvage::default();
+/// assert!(salvage.is_clean());
+/// assert_eq!(salvage.to_string(), "0 chunks of 0 sequences kept");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub struct Salvage {
+    /// Chunks that are in the buffer now.
+    pub chunks_kept: u32,
+    /// Those of them whose end was given up, because it was being patched when the program ended.
+    pub chunks_cut: u32,
+    /// Those of them that were growing when the program ended: they are what they had been before.
+    pub chunks_reverted: u32,
+    /// Sequences that are in the table now.
+    pub sequences_kept: u32,
+    /// Chunks whose header or fragments contradict each other.
+    pub malformed: u32,
+    /// Chunks that do not match their checksum.
+    pub checksum_wrong: u32,
+    /// Chunks of a sequence that the table does not have.
+    pub of_no_sequence: u32,
+    /// Chunks whose number does not fit into their sequence.
+    pub out_of_order: u32,
+    /// Chunks that were being changed in a way that nothing of them can be relied on.
+    pub unfinished: u32,
+    /// Bytes of the ring that no chunk can be found in, because what is there makes no sense.
+    pub bytes_unreadable: u64,
+}
+
+/// Why a chunk is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cause {
+    Malformed,
+    Checksum,
+    NoSequence,
+    OutOfOrder,
+    Unfinished,
+}
+
+impl Salvage {
+    /// Chunks dropped, whatever the cause.
+    pub fn chunks_dropped(&self) -> u32 {
+        [self.malformed, self.checksum_wrong, self.of_no_sequence, self.out_of_order, self.unfinished]
+            .iter()
+            .fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Whether everything was kept as it was.
+    pub fn is_clean(&self) -> bool {
+        self.chunks_dropped() == 0
+            && self.chunks_cut == 0
+            && self.chunks_reverted == 0
+            && self.bytes_unreadable == 0
+    }
+
+    pub(super) fn count(&mut self, cause: Cause) {
+        let count = match cause {
+            Cause::Malformed => &mut self.malformed,
+            Cause::Checksum => &mut self.checksum_wrong,
+            Cause::NoSequence => &mut self.of_no_sequence,
+            Cause::OutOfOrder => &mut self.out_of_order,
+            Cause::Unfinished => &mut self.unfinished,
+        };
+        *count = count.saturating_add(1);
+    }
+}
+
+impl fmt::Display for Salvage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} chunks of {} sequences kept", self.chunks_kept, self.sequences_kept)?;
+        let rest = [
+            (u64::from(self.chunks_cut), "of them without their end, which was being patched"),
+            (u64::from(self.chunks_reverted), "of them as they were before they grew"),
+            (u64::from(self.malformed), "chunks dropped as malformed"),
+            (u64::from(self.checksum_wrong), "chunks dropped for their checksum"),
+            (u64::from(self.of_no_sequence), "chunks dropped that belong to no sequence"),
+            (u64::from(self.out_of_order), "chunks dropped that do not fit into their sequence"),
+            (u64::from(self.unfinished), "chunks dropped that were being changed"),
+            (self.bytes_unreadable, "bytes unreadable"),
+        ];
+        for (count, what) in rest {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        Ok(())
+    }
+}

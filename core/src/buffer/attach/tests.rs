@@ -1,0 +1,8 @@
+//! Regions as crashes leave them.
+
+mod crash;
+mod damage;
+mod load;
+mod round_trip;
+
+pub(in crate::buffer) use crash::crash_here;

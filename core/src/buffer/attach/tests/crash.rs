@@ -1,0 +1,215 @@
+//! Every instant of every operation: the program ends there, and the region is found.
+//!
+//! An operation is run again and again from the same memory, until the first fence, the second, and so on, and
+//! the memory is taken as it is then. Between two fences the compiler may order stores as it likes, so any
+//! subset of the words that differ may have been stored: single ones, all but one, and random subsets are tried.
+
+use super::load::{Buffer, Load, Op, Packets, Rng, numbers, read};
+use crate::buffer::region::Layout;
+use crate::buffer::*;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::vec::Vec;
+
+std::thread_local! {
+    /// Fences until the program ends; 0: it does not.
+    static LEFT: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Crash;
+
+/// Called at every fence.
+pub(in crate::buffer) fn crash_here() {
+    LEFT.with(|left| match left.get() {
+        0 => {}
+        1 => {
+            left.set(0);
+            // No message: this is no failure.
+            resume_unwind(std::boxed::Box::new(Crash));
+        }
+        more => left.set(more - 1),
+    });
+}
+
+/// Runs something that works on `memory` up to its fence number `fences`. False if it ended before.
+fn crash_at(fences: u64, work: impl FnOnce()) -> bool {
+    LEFT.with(|left| left.set(fences));
+    let ended = catch_unwind(AssertUnwindSafe(work));
+    LEFT.with(|left| left.set(0));
+    match ended {
+        Ok(()) => false,
+        Err(payload) if payload.is::<Crash>() => true,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// Memory that starts at an 8-byte boundary wherever it is moved.
+fn aligned(bytes: &[u8]) -> Vec<u8> {
+    let copy = bytes.to_vec();
+    assert_eq!(copy.as_ptr().align_offset(8), 0, "the allocator aligns what is larger than 8 bytes");
+    copy
+}
+
+fn attach(memory: &[u8]) -> (Buffer, Salvage) {
+    let (mut buffer, salvage) = TraceBuffer::attach(aligned(memory)).expect("a region");
+    buffer.check().expect("a sound buffer");
+    (buffer, salvage)
+}
+
+fn all(buffer: &mut Buffer) -> Packets {
+    read(&mut buffer.read(), usize::MAX)
+}
+
+/// The region at each fence of an operation, from before it to after it, and what it handed out.
+fn instants(memory: &[u8], op: &Op) -> (Vec<Vec<u8>>, Packets) {
+    let mut instants = std::vec![memory.to_vec()];
+    for fence in 1.. {
+        let region = aligned(memory);
+        let layout = Layout::find(&region, false).expect("a region");
+        let mut buffer = TraceBuffer::from_parts(region, layout);
+        let mut out = Packets::new();
+        let crashed = crash_at(fence, || out = op.run(&mut buffer));
+        instants.push(buffer.into_memory());
+        if !crashed {
+            return (instants, out);
+        }
+    }
+    unreachable!("an operation has an end")
+}
+
+/// Memory between two fences: some of the words that differ are stored already.
+fn between(before: &[u8], after: &[u8], rng: &mut Rng, mut look: impl FnMut(&[u8])) {
+    let words = |bytes: &[u8]| bytes.chunks(4).map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let (old, new) = (words(before), words(after));
+    let differ: Vec<usize> = (0..old.len()).filter(|at| old[*at] != new[*at]).collect();
+    let mut look_at = |stored: &dyn Fn(usize) -> bool| {
+        let mut memory = before.to_vec();
+        for (_, word) in differ.iter().enumerate().filter(|(index, _)| stored(*index)) {
+            memory[word * 4..][..new[*word].len()].copy_from_slice(&new[*word]);
+        }
+        look(&memory);
+    };
+    let count = differ.len();
+    for one in 0..count.min(6) {
+        look_at(&|index| index == one);
+        look_at(&|index| index != one);
+        look_at(&|index| index < one);
+    }
+    for _ in 0..3 {
+        let seed = rng.below(u64::MAX);
+        look_at(&|index| Rng(seed ^ index as u64).below(2) == 0);
+    }
+}
+
+/// What readers got and what they missed.
+#[derive(Default)]
+struct Seen {
+    instants: u64,
+    kept: u64,
+    false_losses: u64,
+    silent_losses: u64,
+    /// Only some of the stores between two fences are there.
+    subset: bool,
+    place: std::string::String,
+    /// Packets that operations have handed out.
+    delivered: BTreeSet<(u16, u32)>,
+}
+
+impl Seen {
+    /// A packet must say that something was lost before it if, and if possible only if, numbers are missing.
+    fn compare_losses(&mut self, found: &Packets, what: &str) {
+        for (writer, packets) in found {
+            let delivered = self.delivered.range((*writer, 0)..=(*writer, u32::MAX)).next_back();
+            let mut before = delivered.map_or(0, |(_, number)| *number);
+            for (number, loss) in packets {
+                let missing = *number > before + 1;
+                self.false_losses += u64::from(!missing && !loss.is_empty());
+                let silent = missing && loss.is_empty();
+                self.silent_losses += u64::from(silent);
+                assert!(!silent || self.subset, "{what}: {writer} lost what is before {number}, silently");
+                before = *number;
+            }
+        }
+    }
+}
+
+/// Whether what is read from a region found after a crash is what must be there.
+fn judge(memory: &[u8], before: &Packets, after: &Packets, op: &Op, seen: &mut Seen) {
+    let what = std::format!("{} {op:?}", seen.place);
+    let (mut buffer, salvage) = attach(memory);
+    assert_eq!((salvage.chunks_dropped(), salvage.bytes_unreadable), (0, 0), "{what}: {salvage}");
+    let found = all(&mut buffer);
+    buffer.check().expect("a sound buffer");
+    let (before, after, numbers) = (numbers(before), numbers(after), numbers(&found));
+    let missing: Vec<_> = before.intersection(&after).filter(|packet| !numbers.contains(packet)).collect();
+    assert!(missing.is_empty(), "{what}: {missing:?} missing");
+    let strange: Vec<_> =
+        numbers.iter().filter(|packet| !before.contains(packet) && !after.contains(packet)).collect();
+    // What had to wait for a packet that is given up now waits no longer.
+    assert!(strange.is_empty() || salvage.chunks_cut > 0, "{what}: {strange:?} are in neither");
+    let twice: Vec<_> = numbers.intersection(&seen.delivered).collect();
+    assert!(twice.is_empty(), "{what}: {twice:?} were read before");
+    for (writer, packets) in &found {
+        for two in packets.windows(2) {
+            assert!(two[0].0 < two[1].0, "{what}: order within writer {writer}");
+        }
+    }
+    if !matches!(op, Op::Read { .. }) {
+        seen.compare_losses(&found, &what);
+    }
+    seen.instants += 1;
+    seen.kept += numbers.len() as u64;
+}
+
+fn crash_everywhere(config: Config, ring: u32, seeds: std::ops::Range<u64>, steps: usize) {
+    let (seeds, steps) = if cfg!(miri) { (seeds.start..seeds.start + 1, 4) } else { (seeds, steps) };
+    let mut seen = Seen::default();
+    for seed in seeds {
+        let mut load = Load::new(seed, 5);
+        seen.delivered.clear();
+        let mut rng = Rng(seed ^ 0xF00D);
+        let mut memory = aligned(&std::vec![0xA5; config.region_size(ring) as usize]);
+        memory = TraceBuffer::new(memory, config).expect("room").into_memory();
+        for step in 0..steps {
+            let op = load.next();
+            seen.place = std::format!("seed {seed}, step {step}:");
+            let (instants, out) = instants(&memory, &op);
+            let (first, last) = (&instants[0], &instants[instants.len() - 1]);
+            let (before, after) = (all(&mut attach(first).0), all(&mut attach(last).0));
+            for two in instants.windows(2) {
+                judge(&two[1], &before, &after, &op, &mut seen);
+                // What an entry of the table says of losses may depend on the order of its stores.
+                seen.subset = true;
+                between(&two[0], &two[1], &mut rng, |memory| judge(memory, &before, &after, &op, &mut seen));
+                seen.subset = false;
+            }
+            memory = last.clone();
+            seen.delivered.extend(numbers(&out));
+        }
+    }
+    let Seen { instants, kept, false_losses, silent_losses, .. } = seen;
+    std::eprintln!(
+        "{instants} instants, {kept} packets, {false_losses} false, {silent_losses} silent losses"
+    );
+    assert!(silent_losses * 1000 <= instants, "losses go unsaid");
+    assert!(cfg!(miri) || seen.instants > 1000 && seen.kept > seen.instants, "too little happened to tell");
+}
+
+#[test]
+fn a_crash_at_any_store_loses_nothing_outside_the_range_being_overwritten() {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(5);
+    crash_everywhere(config, 600, 0..6, 120);
+    crash_everywhere(config.sequences(8).histograms(true), 1800, 100..103, 200);
+}
+
+#[test]
+fn a_crash_at_any_store_loses_nothing_with_checksums_either() {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(5).crc(true);
+    crash_everywhere(config, 700, 0..5, 120);
+}
+
+#[test]
+fn a_crash_at_any_store_of_a_buffer_that_stops_loses_nothing() {
+    crash_everywhere(Config::new(FillPolicy::Discard).sequences(8), 1200, 0..8, 60);
+}

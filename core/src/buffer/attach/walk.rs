@@ -1,0 +1,182 @@
+//! The walk over the ring that was found: keeps chunks, makes gaps of the rest.
+
+use super::judge::{Mended, Verdict};
+use super::salvage::{Cause, Salvage};
+use crate::buffer::data_loss::DataLoss;
+use crate::buffer::region::State;
+use crate::buffer::sequence_state::Status;
+use crate::buffer::tb_chunk::{Flags, Item, TBChunk};
+
+/// How often the chain of items may be found broken. Each time costs a walk over all before.
+const BREAKS: u32 = 256;
+
+/// Marks in `stalled`, which means nothing between read sessions: a chunk of the sequence was found,
+pub(super) const SEEN: u16 = 1;
+/// it is the chunk said to be erased last,
+pub(super) const ERASED_IS_THERE: u16 = 2;
+/// the sequence has its place in a list,
+pub(super) const LISTED: u16 = 4;
+/// another one has the same identity.
+pub(super) const DOUBLE: u16 = 8;
+/// more chunks are older than the one said to be erased last than are newer.
+pub(super) const ERASED_IS_WRONG: u16 = 16;
+/// `hash_next`, which is made anew later, counts up from here for each chunk beyond the one said to be erased
+/// last and down for each before.
+pub(super) const EVEN: u16 = 0x8000;
+
+impl State<'_> {
+    pub(super) fn forget_marks(&mut self) {
+        self.header.generation.set(0);
+        for entry in self.table.iter_mut() {
+            entry.stalled.set(0);
+            entry.hash_next.set(EVEN);
+        }
+    }
+
+    /// Where the items of the ring end: what the header says, if they end there.
+    pub(super) fn find_used(&self, ring_size: u32) -> u32 {
+        let sane = |end: u32| end <= ring_size && end.is_multiple_of(4);
+        let (used, write) = (self.header.used.get(), self.header.write.get());
+        let first_lap = self.header.position.get() == u64::from(write);
+        let whole = self.header.ring_size().min(ring_size);
+        let mut likely = [used, if first_lap { write } else { whole }, whole].into_iter();
+        if let Some(end) = likely.find(|end| sane(*end) && self.items_reach(*end)) {
+            return end;
+        }
+        // A ring that is cut off ends somewhere in an item; anything else is damage, to be walked around.
+        if sane(used) { used } else { whole }
+    }
+
+    fn items_reach(&self, end: u32) -> bool {
+        let mut at = 0;
+        while at < end {
+            match self.ring.item(at).map(Item::size).and_then(|size| at.checked_add(size)) {
+                Some(next) if next > at => at = next,
+                _ => return false,
+            }
+        }
+        at == end
+    }
+
+    /// Looks at every item. Afterwards they reach to `used`, and every chunk among them is sound by itself.
+    pub(super) fn salvage_ring(&mut self, used: u32, salvage: &mut Salvage) {
+        // `certain` is the end of the last sound chunk: what is behind may be there because a size is wrong.
+        let (mut at, mut certain, mut breaks) = (0, 0, 0);
+        while at < used {
+            match self.salvage_item(at, used, salvage) {
+                Some((next, true)) => (at, certain) = (next, next),
+                Some((next, false)) => at = next,
+                None => {
+                    let resume = if breaks < BREAKS { self.next_anchor(certain, used) } else { used };
+                    breaks += 1;
+                    salvage.bytes_unreadable =
+                        salvage.bytes_unreadable.saturating_add(u64::from(resume.saturating_sub(at)));
+                    self.ring.set_gap(certain, Item::Free(resume.saturating_sub(certain)));
+                    (at, certain) = (resume, resume);
+                }
+            }
+        }
+    }
+
+    /// The end of the item, and whether it is a sound chunk. `None` if it is no item.
+    fn salvage_item(&mut self, at: u32, used: u32, salvage: &mut Salvage) -> Option<(u32, bool)> {
+        let item = self.ring.item(at)?;
+        let next = at.checked_add(item.size()).filter(|next| *next > at && *next <= used)?;
+        if !matches!(item, Item::Chunk(_)) {
+            return Some((next, false));
+        }
+        let chunk = self.ring.chunk(at).filter(TBChunk::is_shapely)?;
+        let verdict = self.judge(at, &chunk)?;
+        if let Verdict::Drop(cause) = verdict {
+            self.drop_found(at, &chunk, cause, salvage);
+            return Some((next, false));
+        }
+        if let Verdict::Mend(mended) = verdict {
+            self.apply(at, &chunk, &mended)?;
+            let count = if mended.cut { &mut salvage.chunks_cut } else { &mut salvage.chunks_reverted };
+            *count = count.saturating_add(1);
+        }
+        self.note(&chunk)?;
+        Some((next, true))
+    }
+
+    /// Makes a chunk what it is found to be, its mark last, so that this may be cut short as well.
+    fn apply(&mut self, at: u32, chunk: &TBChunk, mended: &Mended) -> Option<()> {
+        let target = self.ring.chunk_mut(at)?;
+        target.valid.set(mended.valid);
+        target.read.set(mended.read);
+        target.packets.set(mended.packets);
+        if self.header.checksum_size() > 0 {
+            let sound = self.ring.chunk(at)?;
+            self.seal(at, &sound, mended.flags)?;
+        }
+        self.ring.set_flags(at, chunk, mended.flags);
+        Some(())
+    }
+
+    /// Notes down how a sound chunk lies to the one that is said to be erased last.
+    fn note(&mut self, chunk: &TBChunk) -> Option<()> {
+        let entry = self.sequence_mut(chunk.slot.get())?;
+        let mut marks = entry.stalled.get() | SEEN;
+        let balance = entry.hash_next.get();
+        match entry.age(chunk.chunk_id.get()) as i32 {
+            0 => marks |= ERASED_IS_THERE,
+            1.. => entry.hash_next.set(balance.saturating_add(1)),
+            _ => entry.hash_next.set(balance.saturating_sub(1)),
+        }
+        entry.stalled.set(marks);
+        Some(())
+    }
+
+    /// Makes a gap of a chunk.
+    pub(super) fn drop_found(&mut self, at: u32, chunk: &TBChunk, cause: Cause, salvage: &mut Salvage) {
+        salvage.count(cause);
+        self.ring.set_gap(at, Item::Free(chunk.outer_size()));
+        if let Some(entry) = self.sequence_mut(chunk.slot.get()).filter(|entry| entry.has(Status::IN_USE)) {
+            entry.lose(DataLoss::CHUNK_CORRUPTED);
+        }
+    }
+
+    /// The first place behind `from` where a sound chunk starts and that something else points to: the table,
+    /// the links of a sound chunk, or the write cursor. `used` if there is none.
+    ///
+    /// That it looks like a chunk is not enough: a payload may hold what looks like one.
+    fn next_anchor(&self, from: u32, used: u32) -> u32 {
+        let mut nearest = used;
+        let mut consider = |place: u32| {
+            if place > from && place < nearest && self.is_sound(place, used) {
+                nearest = place;
+            }
+        };
+        consider(self.header.write.get());
+        for entry in self.table.iter().filter(|entry| entry.has(Status::IN_USE)) {
+            consider(entry.first());
+            consider(entry.last());
+        }
+        let mut at = 0;
+        while at < from {
+            let Some(item) = self.ring.item(at) else { break };
+            if let (Item::Chunk(_), Some(links)) = (item, self.ring.links(at)) {
+                consider(links.prev.get());
+                consider(links.next.get());
+            }
+            at = at.saturating_add(item.size().max(4));
+        }
+        nearest
+    }
+
+    fn is_sound(&self, at: u32, used: u32) -> bool {
+        at.is_multiple_of(4)
+            && matches!(self.ring.item(at), Some(Item::Chunk(size)) if at.checked_add(size).is_some_and(|end| end <= used))
+            && self.ring.chunk(at).is_some_and(|chunk| {
+                chunk.is_shapely() && matches!(self.judge(at, &chunk), Some(Verdict::Keep | Verdict::Mend(_)))
+            })
+    }
+}
+
+impl TBChunk {
+    /// Its first word has no bits that mean nothing.
+    fn is_shapely(&self) -> bool {
+        Flags::all().contains(self.flags())
+    }
+}

@@ -1,0 +1,128 @@
+//! Changing a stored chunk so that a crash in between costs no more than what was being changed.
+//!
+//! While a chunk's payload or header changes it is marked as busy, and its links, which can be rebuilt, hold
+//! what is needed to salvage it: `prev` from where on its payload is in doubt, `next` a checksum of what is
+//! before that, if chunks carry checksums.
+
+use super::crc::{CRC_SIZE, Crc};
+use super::region::{Header, Mode, State};
+use super::ring::Ring;
+use super::sequence_state::SequenceState;
+use super::tb_chunk::{Flags, Links, TBChunk};
+use super::words::Le32;
+
+/// What happens to a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Bytes are added, or it turns out to be complete: until that is done it is what it was.
+    Growth,
+    /// Stored bytes change.
+    Patch,
+}
+
+/// A change that has begun: what to put back when it ends.
+#[derive(Clone, Copy)]
+pub(super) struct Change {
+    links: Links,
+}
+
+/// Kind and place of a change that a crash cut short.
+#[derive(Clone, Copy)]
+pub(super) struct Interrupted {
+    pub(super) kind: Kind,
+    /// The first byte of the payload in doubt.
+    pub(super) from: u16,
+    pub(super) checksum: u32,
+}
+
+const PATCH: u32 = 1 << 16;
+
+impl Interrupted {
+    /// What the links of a busy chunk say.
+    pub(super) fn of(links: Links) -> Option<Self> {
+        let word = links.prev.get();
+        let kind = if word & PATCH == 0 { Kind::Growth } else { Kind::Patch };
+        let known = word & !(PATCH | 0xFFFF) == 0;
+        known.then_some(Self { kind, from: word as u16, checksum: links.next.get() })
+    }
+}
+
+impl Header {
+    /// Bytes at the end of each chunk's room that hold its checksum.
+    #[inline]
+    pub(super) fn checksum_size(&self) -> u16 {
+        if self.mode().contains(Mode::CRC) { CRC_SIZE } else { 0 }
+    }
+}
+
+/// The checksum of a chunk of which the first `valid` bytes count. All that the header says is in it but marks
+/// of the moment (busy, lap), what was read, and numbers that the payload gives.
+pub(super) fn checksum(
+    ring: &Ring<'_>,
+    entry: &SequenceState,
+    offset: u32,
+    chunk: &TBChunk,
+    flags: Flags,
+    valid: u16,
+) -> Option<u32> {
+    let word = TBChunk::word_of(chunk.room(), flags - (Flags::BUSY | Flags::LAP));
+    let ids = u32::from(entry.producer_id.get()) | (u32::from(entry.writer_id.get()) << 16);
+    let fields = [ids, entry.uid.get(), entry.pid.get(), chunk.chunk_id.get(), word, u32::from(valid)];
+    let crc = fields.iter().fold(Crc::new(), |crc, field| crc.with(&field.to_le_bytes()));
+    Some(crc.with(ring.payload(offset, valid)?).value())
+}
+
+impl State<'_> {
+    /// Writes the checksum of a chunk whose payload is in place: the last word of its room.
+    #[inline(never)]
+    pub(super) fn seal(&mut self, offset: u32, chunk: &TBChunk, flags: Flags) -> Option<()> {
+        let entry = self.table.get(usize::from(chunk.slot.get()))?;
+        let value = checksum(&self.ring, entry, offset, chunk, flags, chunk.valid.get())?;
+        self.ring.set_checksum(offset, chunk, value)
+    }
+
+    /// Marks a chunk whose payload will change from `from` on, or whose header will.
+    #[inline(never)]
+    pub(super) fn begin_change(
+        &mut self,
+        offset: u32,
+        chunk: &TBChunk,
+        from: u16,
+        kind: Kind,
+    ) -> Option<Change> {
+        let links = self.ring.links(offset)?;
+        let mut next = links.next;
+        if self.header.checksum_size() > 0 {
+            let entry = self.table.get(usize::from(chunk.slot.get()))?;
+            next.set(checksum(&self.ring, entry, offset, chunk, chunk.flags(), from)?);
+        }
+        let kind = if kind == Kind::Patch { PATCH } else { 0 };
+        *self.ring.links_mut(offset)? = Links { prev: Le32::new(u32::from(from) | kind), next };
+        self.ring.set_flags(offset, chunk, chunk.flags() | Flags::BUSY);
+        Some(Change { links })
+    }
+
+    /// The change is done; the chunk has these flags now.
+    #[inline(never)]
+    pub(super) fn end_change(&mut self, offset: u32, flags: Flags, change: Change) -> Option<()> {
+        let chunk = self.ring.chunk(offset)?;
+        if self.header.checksum_size() > 0 {
+            self.seal(offset, &chunk, flags)?;
+        }
+        // This puts an end to the mark, and only then may the links be links again.
+        self.ring.set_flags(offset, &chunk, flags);
+        *self.ring.links_mut(offset)? = change.links;
+        Some(())
+    }
+
+    /// Sets the flags of a chunk: one store, but where a checksum has to change with them.
+    #[cfg_attr(target_os = "none", inline(always))]
+    pub(super) fn change_flags(&mut self, offset: u32, chunk: &TBChunk, flags: Flags) -> Option<()> {
+        if self.header.checksum_size() == 0 {
+            self.ring.set_flags(offset, chunk, flags);
+            return Some(());
+        }
+        let change = self.begin_change(offset, chunk, chunk.valid.get(), Kind::Growth)?;
+        self.end_change(offset, flags, change)
+    }
+}

@@ -1,0 +1,157 @@
+//! The ordered chunk list of a sequence, by links that lie with the chunks.
+
+use super::region::State;
+use super::ring::fence;
+use super::sequence_state::Status;
+use super::sequence_table::{push_empty, unlink_empty};
+use super::tb_chunk::{Item, Links, NONE, TBChunk};
+use super::words::Le32;
+
+/// How many chunks a commit or a patch walks back from the newest before it gives up. Packets of several MB
+/// in chunks of 1 KiB patch their first chunk after more than 2,000 others; scrapes disorder far fewer.
+pub const WALK_LIMIT: u32 = 4096;
+
+/// Where a chunk belongs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Behind all others.
+    Last,
+    /// Before all others.
+    First,
+    /// Behind the chunk at this offset.
+    After(u32),
+    /// It is there already.
+    Existing(u32),
+    /// It was the last one to be erased.
+    ErasedLast,
+    /// Its time is over.
+    Consumed,
+    /// Too far from the newest to be looked for.
+    TooFar,
+}
+
+impl State<'_> {
+    /// Finds the place of a chunk id in a sequence: O(1) for the newest, for ids outside the list and for
+    /// those already consumed; else a walk from the newest of at most [`WALK_LIMIT`] chunks.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn place(&self, slot: u16, chunk_id: u32) -> Option<Place> {
+        let entry = self.sequence(slot)?;
+        if !entry.is_newer(chunk_id) {
+            return Some(match (entry.has(Status::HAS_ERASED), entry.erased_id() == chunk_id) {
+                (true, true) => Place::ErasedLast,
+                (true, false) => Place::Consumed,
+                (false, _) => Place::TooFar,
+            });
+        }
+        if entry.is_empty() {
+            return Some(Place::Last);
+        }
+        let age = entry.age(chunk_id);
+        let newest = entry.age(self.ring.chunk_id(entry.last())?);
+        if age > newest {
+            return Some(Place::Last);
+        }
+        if age == newest {
+            return Some(Place::Existing(entry.last()));
+        }
+        self.place_among(slot, age)
+    }
+
+    /// The same for an age below the newest chunk's.
+    #[cfg_attr(not(target_os = "none"), inline(never))]
+    #[cfg_attr(target_os = "none", inline(always))]
+    fn place_among(&self, slot: u16, age: u32) -> Option<Place> {
+        let entry = self.sequence(slot)?;
+        let oldest = self.ring.chunk(entry.first())?;
+        if age < entry.age(oldest.chunk_id.get()) {
+            // Packets of a writer come out in order, so nothing may come before what was read already.
+            return Some(if oldest.read.get() > 0 { Place::Consumed } else { Place::First });
+        }
+        let mut at = entry.last();
+        for _ in 0..WALK_LIMIT {
+            let here = entry.age(self.ring.chunk_id(at)?);
+            if here == age {
+                return Some(Place::Existing(at));
+            }
+            if here < age {
+                return Some(Place::After(at));
+            }
+            at = self.ring.links(at)?.prev.get();
+        }
+        Some(Place::TooFar)
+    }
+
+    /// Links a chunk of the ring into its sequence and gives back the links it must carry.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(always))]
+    pub(super) fn link(&mut self, slot: u16, offset: u32, place: Place) -> Option<Links> {
+        let entry = self.table.get_mut(usize::from(slot))?;
+        let mut links = Links { prev: Le32::new(NONE), next: Le32::new(NONE) };
+        if entry.is_empty() {
+            unlink_empty(self.header, self.table, slot);
+            let entry = self.table.get_mut(usize::from(slot))?;
+            entry.set_first(offset);
+            entry.set_last(offset);
+            return Some(links);
+        }
+        let (first, last) = (entry.first(), entry.last());
+        match place {
+            Place::First | Place::ErasedLast => {
+                entry.set_first(offset);
+                links.next.set(first);
+                self.ring.links_mut(first)?.prev.set(offset);
+            }
+            Place::After(before) if before != last => {
+                let next = self.ring.links(before)?.next.get();
+                links.prev.set(before);
+                links.next.set(next);
+                self.ring.links_mut(before)?.next.set(offset);
+                self.ring.links_mut(next)?.prev.set(offset);
+            }
+            _ => {
+                entry.set_last(offset);
+                links.prev.set(last);
+                self.ring.links_mut(last)?.next.set(offset);
+                return Some(links);
+            }
+        }
+        self.header.counters.chunks_committed_out_of_order.add(1);
+        Some(links)
+    }
+
+    /// Takes the first chunk of a sequence out of its list and out of the ring. `read` is how much of it was
+    /// really read, `open` what a later commit may still settle.
+    ///
+    /// All is noted down before the chunk goes: whoever finds the chunk in spite of the note takes it back.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn erase_first(
+        &mut self,
+        slot: u16,
+        offset: u32,
+        chunk: &TBChunk,
+        read: u16,
+        open: Status,
+    ) -> Option<()> {
+        let entry = self.sequence_mut(slot)?;
+        fence();
+        entry.erase(chunk.chunk_id.get(), read);
+        entry.insert(open);
+        self.unlink_first(slot, offset)?;
+        self.ring.set_gap(offset, Item::Free(chunk.outer_size()));
+        Some(())
+    }
+
+    /// Takes the first chunk of a sequence, at `offset`, out of its list.
+    #[inline]
+    pub(super) fn unlink_first(&mut self, slot: u16, offset: u32) -> Option<()> {
+        let entry = self.table.get_mut(usize::from(slot))?;
+        if entry.last() == offset {
+            push_empty(self.header, self.table, slot);
+        } else {
+            entry.set_first(self.ring.links(offset)?.next.get());
+        }
+        Some(())
+    }
+}

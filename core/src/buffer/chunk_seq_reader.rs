@@ -1,0 +1,283 @@
+//! `ChunkSeqReader`: reads and consumes a sequence in the order of its chunk ids, up to a target chunk.
+
+use super::data_loss::DataLoss;
+use super::frag_iterator::{Frag, FragIterator};
+use super::packet::Located;
+use super::reassembly::Chain;
+use super::region::State;
+use super::sequence_state::{SequenceState, Status};
+use super::tb_chunk::{Flags, TBChunk};
+
+/// What a fragment is to its packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FragKind {
+    Whole,
+    Begin,
+    /// The middle or the end of a packet that begins in an earlier chunk.
+    Continuation,
+}
+
+/// The kind of the fragment that starts at `chunk.read`.
+#[inline]
+pub(super) fn kind_of(chunk: &TBChunk, frag: Frag) -> FragKind {
+    if chunk.read.get() == 0 && chunk.has(Flags::CONTINUES_FROM_PREVIOUS) {
+        FragKind::Continuation
+    } else if frag.end == chunk.valid.get() && chunk.has(Flags::CONTINUES_ON_NEXT) {
+        FragKind::Begin
+    } else {
+        FragKind::Whole
+    }
+}
+
+/// A walk over one sequence, from its first chunk to the one that the walk in buffer order has come to.
+pub(super) struct ChunkSeqReader {
+    pub(super) slot: u16,
+    /// The id of the chunk to stop behind.
+    target: u32,
+    /// The chunk that the last packet came from, while nothing stands between that packet and the next.
+    within: Option<Within>,
+}
+
+/// A place inside a chunk at which no loss is pending and a fragment starts that is not the first.
+struct Within {
+    offset: u32,
+    read: u16,
+    valid: u16,
+}
+
+impl ChunkSeqReader {
+    pub(super) fn new(slot: u16, target: u32) -> Self {
+        Self { slot, target, within: None }
+    }
+
+    /// The next whole packet, as [`read_next_packet`](Self::read_next_packet), without a look at the sequence
+    /// where the packet before it has shown that none is needed.
+    #[inline]
+    pub(super) fn next_packet(&mut self, state: &mut State<'_>) -> Option<(Located, DataLoss)> {
+        match self.next_within(state) {
+            Some(located) => Some((located, DataLoss::empty())),
+            None => self.read_next_packet(state),
+        }
+    }
+
+    /// The next packet of the same chunk, if it is whole, not empty, and followed by another fragment.
+    #[inline]
+    fn next_within(&mut self, state: &mut State<'_>) -> Option<Located> {
+        let within = self.within.as_mut()?;
+        let offset = within.offset;
+        let mut frags = FragIterator::new(state.ring.payload(offset, within.valid)?, within.read);
+        let frag = frags.next_frag().ok()?;
+        if frag.size() == 0 || frags.may_be_over() {
+            return None;
+        }
+        within.read = frag.end;
+        state.ring.set_read(offset, frag.end);
+        Some(Located::whole(offset, frag))
+    }
+
+    /// Forgets where the last packet came from: a loss is pending now.
+    pub(super) fn look_again(&mut self) {
+        self.within = None;
+    }
+
+    /// The next whole packet, consumed, with the causes it carries. `None` when the target is done with or
+    /// the sequence has to wait; then it is marked as stalled.
+    fn read_next_packet(&mut self, state: &mut State<'_>) -> Option<(Located, DataLoss)> {
+        let slot = self.slot;
+        self.within = None;
+        loop {
+            let entry = state.sequence(slot)?;
+            let offset = entry.first();
+            if entry.is_empty() {
+                return None;
+            }
+            let chunk = state.ring.chunk(offset)?;
+            if (chunk.chunk_id.get().wrapping_sub(self.target) as i32) > 0 {
+                return None;
+            }
+            if chunk.read.get() >= chunk.valid.get() {
+                if chunk.has(Flags::INCOMPLETE) {
+                    return state.stall(slot);
+                }
+                state.arrive(slot, &chunk)?;
+                state.retire(slot, offset, &chunk)?;
+                continue;
+            }
+            let mut frags =
+                FragIterator::new(state.ring.payload(offset, chunk.valid.get())?, chunk.read.get());
+            let Ok(frag) = frags.next_frag() else {
+                state.skip_corrupted(slot, offset, &chunk)?;
+                continue;
+            };
+            let kind = kind_of(&chunk, frag);
+            if kind == FragKind::Begin {
+                match state.read_fragmented(slot, offset, &chunk, frag)? {
+                    Fragmented::Packet(packet) => return Some(packet),
+                    Fragmented::Nothing => continue,
+                    Fragmented::Stalled => return state.stall(slot),
+                }
+            }
+            // Trailing empty fragments go with the last packet, so that a chunk read to the end counts as read.
+            let last = frags.only_empty_left() && !chunk.has(Flags::CONTINUES_ON_NEXT);
+            let end = if last { chunk.valid.get() } else { frag.end };
+            state.arrive(slot, &chunk)?;
+            let loss = if kind == FragKind::Continuation {
+                state.sequence_mut(slot)?.lose(DataLoss::ORPHAN_CONTINUATION);
+                DataLoss::empty()
+            } else if frag.size() > 0 {
+                state.sequence_mut(slot)?.take_pending()
+            } else {
+                DataLoss::empty()
+            };
+            state.advance(slot, offset, &chunk, end)?;
+            if kind == FragKind::Whole && frag.size() > 0 {
+                if end < chunk.valid.get() {
+                    self.within = Some(Within { offset, read: end, valid: chunk.valid.get() });
+                }
+                return Some((Located::whole(offset, frag), loss));
+            }
+        }
+    }
+}
+
+/// What reading the beginning of a fragmented packet led to.
+enum Fragmented {
+    Packet((Located, DataLoss)),
+    Nothing,
+    Stalled,
+}
+
+impl State<'_> {
+    /// The sequence is skipped until the next read session.
+    fn stall<T>(&mut self, slot: u16) -> Option<T> {
+        let generation = self.header.generation;
+        self.sequence_mut(slot)?.stalled = generation;
+        None
+    }
+
+    /// The first fragment of a chunk is about to be consumed: losses before it are certain now.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn arrive(&mut self, slot: u16, chunk: &TBChunk) -> Option<()> {
+        if chunk.read.get() == 0 {
+            let entry = self.sequence_mut(slot)?;
+            entry.arrive(chunk.chunk_id.get());
+            if entry.has(Status::BROKEN_OPEN) {
+                settle_broken(entry, chunk);
+            }
+        }
+        Some(())
+    }
+
+    /// Moves the read position of a sequence's first chunk; a complete chunk read to its end is erased.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    fn advance(&mut self, slot: u16, offset: u32, chunk: &TBChunk, end: u16) -> Option<()> {
+        if end < chunk.valid.get() {
+            self.ring.set_read(offset, end);
+            return Some(());
+        }
+        self.header.counters.chunks_read.add(u64::from(end > 0));
+        if chunk.has(Flags::INCOMPLETE) {
+            self.ring.set_read(offset, end);
+            return Some(());
+        }
+        let mut chunk = *chunk;
+        chunk.read.set(end);
+        self.retire(slot, offset, &chunk)
+    }
+
+    /// Erases the first chunk of a sequence, all of which was read: its end is passed.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(always))]
+    pub(super) fn retire(&mut self, slot: u16, offset: u32, chunk: &TBChunk) -> Option<()> {
+        if chunk.has(Flags::END_MARKS) {
+            self.sequence_mut(slot)?.pass_end(chunk.flags());
+        }
+        self.erase_first(slot, offset, chunk, chunk.read.get(), Status::empty())?;
+        self.header.counters.bytes_read.add(u64::from(chunk.outer_size()));
+        Some(())
+    }
+
+    /// A patch broke a size field: the rest of the chunk says nothing any more.
+    fn skip_corrupted(&mut self, slot: u16, offset: u32, chunk: &TBChunk) -> Option<()> {
+        self.arrive(slot, chunk)?;
+        let entry = self.sequence_mut(slot)?;
+        entry.lose(DataLoss::CHUNK_CORRUPTED);
+        entry.malformed.saturating_add(1);
+        self.advance(slot, offset, chunk, chunk.valid.get())
+    }
+
+    #[cfg_attr(not(target_os = "none"), inline(never))]
+    #[cfg_attr(target_os = "none", inline(always))]
+    fn read_fragmented(&mut self, slot: u16, offset: u32, chunk: &TBChunk, frag: Frag) -> Option<Fragmented> {
+        let chain = self.gather(slot, offset, chunk, frag.start, false)?;
+        let counters = &mut self.header.counters;
+        match &chain {
+            Chain::Whole(_) => counters.readaheads_succeeded.add(1),
+            _ => counters.readaheads_failed.add(1),
+        }
+        Some(match chain {
+            Chain::Waiting => Fragmented::Stalled,
+            Chain::Whole(located) => {
+                self.arrive(slot, chunk)?;
+                let loss = if located.size > 0 {
+                    self.sequence_mut(slot)?.take_pending()
+                } else {
+                    DataLoss::empty()
+                };
+                self.consume_chain(slot, located.chunks)?;
+                if located.size > 0 { Fragmented::Packet((located, loss)) } else { Fragmented::Nothing }
+            }
+            Chain::Lost { chunks, cause, aborted } => {
+                self.arrive(slot, chunk)?;
+                let entry = self.sequence_mut(slot)?;
+                entry.lose(cause);
+                if !aborted {
+                    entry.broken.saturating_add(1);
+                    entry.insert(Status::BROKEN_OPEN);
+                }
+                self.consume_chain(slot, chunks)?;
+                Fragmented::Nothing
+            }
+        })
+    }
+
+    /// Where a chunk's first fragment ends, together with all behind it if that is only empty ones.
+    pub(super) fn first_frag_end(&self, offset: u32, chunk: &TBChunk) -> Option<u16> {
+        let mut frags = FragIterator::new(self.ring.payload(offset, chunk.valid.get())?, 0);
+        let _ = frags.next_frag();
+        let rest_is_empty = frags.only_empty_left() && !chunk.has(Flags::CONTINUES_ON_NEXT);
+        Some(if rest_is_empty { chunk.valid.get() } else { frags.position() })
+    }
+
+    /// Consumes the rest of a sequence's first chunk, at which the reader has arrived, and one fragment in each of
+    /// as many chunks behind it.
+    fn consume_chain(&mut self, slot: u16, chunks: u32) -> Option<()> {
+        for step in 0..=chunks {
+            let offset = self.sequence(slot)?.first();
+            let chunk = self.ring.chunk(offset)?;
+            let end = if step == 0 {
+                // It has arrived already, and what that made pending was handed out.
+                chunk.valid.get()
+            } else {
+                self.arrive(slot, &chunk)?;
+                self.first_frag_end(offset, &chunk)?
+            };
+            self.advance(slot, offset, &chunk, end)?;
+        }
+        Some(())
+    }
+}
+
+/// Whether a packet counted as broken, whose end was not seen, was in truth given up by its writer (and counted
+/// there), or is over with this chunk.
+fn settle_broken(entry: &mut SequenceState, chunk: &TBChunk) {
+    let continues = chunk.has(Flags::CONTINUES_FROM_PREVIOUS);
+    if chunk.valid.get() == 0 && chunk.has(Flags::ABORTED) && continues {
+        entry.uncount_broken();
+    }
+    if !chunk.is_empty() && !chunk.is_middle() {
+        entry.remove(Status::BROKEN_OPEN);
+    }
+}

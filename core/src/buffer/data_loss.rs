@@ -1,0 +1,84 @@
+//! Why packets are missing.
+
+use core::fmt;
+
+bitflags::bitflags! {
+    /// What was lost on a sequence before a packet, as a set of causes.
+    ///
+    /// [`bits`](Self::bits) is the mask that goes into `TracePacket.previous_packet_dropped`. A nonempty set
+    /// handed out with a packet always contains [`ANY`](Self::ANY).
+    ///
+    /// ```
+    /// use tracebuf::buffer::DataLoss;
+    ///
+    /// let loss = DataLoss::ANY | DataLoss::OVERWRITE;
+    /// assert_eq!(loss.bits(), 65);
+    /// assert_eq!(loss.to_string(), "overwrite");
+    /// assert_eq!(DataLoss::empty().to_string(), "none");
+    /// ```
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct DataLoss: u16 {
+        /// Something was lost; set with every cause.
+        const ANY = 1;
+        /// Chunks are missing between two that were read.
+        const READ_GAP = 2;
+        /// A chunk was malformed or held fewer fragments than it declared; its rest was dropped.
+        const CHUNK_CORRUPTED = 4;
+        /// A fragment continues a packet whose beginning is not there.
+        const ORPHAN_CONTINUATION = 8;
+        /// A chunk is missing in the middle of a fragmented packet.
+        const REASSEMBLY_GAP = 16;
+        /// The chunk after a fragmented packet's fragment does not continue it.
+        const REASSEMBLY_BROKEN_CHAIN = 32;
+        /// The ring lapped over packets that nobody had read.
+        const OVERWRITE = 64;
+        /// The writer gave the packet up (size field `0x0FFF_FFFF`).
+        const WRITER_ABORT = 128;
+        /// The writer found no free chunk in shared memory. Set by producers only.
+        const SHARED_MEMORY_FULL = 256;
+    }
+}
+
+impl DataLoss {
+    /// The set as a packet carries it: with [`ANY`](Self::ANY) if it is not empty.
+    pub(crate) fn marked(self) -> Self {
+        if self.is_empty() { self } else { self | Self::ANY }
+    }
+
+    /// The causes and their names, in the order of their bits.
+    pub const CAUSES: [(DataLoss, &'static str); 8] = [
+        (Self::READ_GAP, "read gap"),
+        (Self::CHUNK_CORRUPTED, "chunk corrupted"),
+        (Self::ORPHAN_CONTINUATION, "orphan continuation"),
+        (Self::REASSEMBLY_GAP, "reassembly gap"),
+        (Self::REASSEMBLY_BROKEN_CHAIN, "reassembly broken chain"),
+        (Self::OVERWRITE, "overwrite"),
+        (Self::WRITER_ABORT, "writer abort"),
+        (Self::SHARED_MEMORY_FULL, "shared memory full"),
+    ];
+}
+
+impl fmt::Display for DataLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (cause, name) in Self::CAUSES {
+            if self.contains(cause) {
+                f.write_str(separator)?;
+                f.write_str(name)?;
+                separator = ", ";
+            }
+        }
+        match (separator.is_empty(), self.is_empty()) {
+            (true, true) => f.write_str("none"),
+            (true, false) => f.write_str("unknown"),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(feature = "defmt")]
+impl defmt::Format for DataLoss {
+    fn format(&self, f: defmt::Formatter<'_>) {
+        defmt::write!(f, "DataLoss({=u16:#x})", self.bits());
+    }
+}

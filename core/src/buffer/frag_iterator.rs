@@ -1,0 +1,275 @@
+//! `FragIterator`: the fragments of a chunk's payload.
+
+use super::tb_chunk::Flags;
+use crate::proto::varint;
+
+/// The size a writer gives to a fragment whose packet it gave up.
+pub const ABORTED_SIZE: u32 = 0x0FFF_FFFF;
+
+/// A fragment, as places in its chunk's payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Frag {
+    /// Its first byte, behind the size field.
+    pub(super) start: u16,
+    /// The byte after its last.
+    pub(super) end: u16,
+}
+
+impl Frag {
+    #[inline]
+    pub(super) fn size(self) -> u16 {
+        self.end.wrapping_sub(self.start)
+    }
+}
+
+/// Why there is no fragment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NoFrag {
+    /// The size field or the fragment leaves the payload, or the size field has more than 10 bytes.
+    Malformed,
+    /// The writer gave the packet up.
+    Aborted,
+}
+
+/// The fragments of a payload one after the other. It trusts nothing and changes nothing.
+pub(super) struct FragIterator<'p> {
+    payload: &'p [u8],
+    at: u16,
+}
+
+impl<'p> FragIterator<'p> {
+    /// Starts at `at`, which must be where a fragment starts; the payload has at most 65,535 bytes.
+    #[inline]
+    pub(super) fn new(payload: &'p [u8], at: u16) -> Self {
+        Self { payload, at }
+    }
+
+    /// Where the next fragment starts, its size field included.
+    #[inline]
+    pub(super) fn position(&self) -> u16 {
+        self.at
+    }
+
+    /// The next fragment; after the last one it is malformed.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn next_frag(&mut self) -> Result<Frag, NoFrag> {
+        let rest = self.payload.get(usize::from(self.at)..).ok_or(NoFrag::Malformed)?;
+        let (size, header) = size_field(rest)?;
+        let start = usize::from(self.at) + header;
+        let end = start.saturating_add(size as usize);
+        if end > self.payload.len() {
+            return Err(NoFrag::Malformed);
+        }
+        // The payload has at most 65,535 bytes.
+        let frag = Frag { start: start as u16, end: end as u16 };
+        self.at = frag.end;
+        Ok(frag)
+    }
+
+    /// Whether what is left might be nothing, or nothing but empty fragments: for one quick look.
+    #[inline]
+    pub(super) fn may_be_over(&self) -> bool {
+        self.payload.get(usize::from(self.at)).is_none_or(|byte| byte & 0x7F == 0)
+    }
+
+    /// Whether nothing but empty fragments is left.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn only_empty_left(&self) -> bool {
+        if !self.may_be_over() {
+            return false;
+        }
+        let mut rest = Self { ..*self };
+        while usize::from(rest.at) < self.payload.len() {
+            if !rest.next_frag().is_ok_and(|frag| frag.size() == 0) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// The size field at the start of `bytes`: the size, and the bytes of the field itself.
+#[cfg_attr(not(target_os = "none"), inline(always))]
+#[cfg_attr(target_os = "none", inline(never))]
+pub(super) fn size_field(bytes: &[u8]) -> Result<(u32, usize), NoFrag> {
+    if let Some(&[low, high]) = bytes.first_chunk() {
+        if low < 0x80 {
+            return Ok((u32::from(low), 1));
+        }
+        if high < 0x80 {
+            return Ok((u32::from(low & 0x7F) | (u32::from(high) << 7), 2));
+        }
+    }
+    long_size_field(bytes)
+}
+
+/// One of 3 to 10 bytes, or the payload's last byte. Sizes that do not fit 32 bits leave every chunk, whatever they are.
+#[cold]
+#[inline(never)]
+fn long_size_field(bytes: &[u8]) -> Result<(u32, usize), NoFrag> {
+    match varint::decode(bytes) {
+        Some((size, _)) if size == u64::from(ABORTED_SIZE) => Err(NoFrag::Aborted),
+        Some((size, header)) => Ok((u32::try_from(size).unwrap_or(u32::MAX), header)),
+        None => Err(NoFrag::Malformed),
+    }
+}
+
+/// What a payload turned out to hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tokens {
+    /// Bytes up to the end of the last well-formed fragment.
+    pub(super) valid: u16,
+    /// Well-formed fragments.
+    pub(super) frags: u32,
+    /// Non-empty whole packets among those looked at.
+    pub(super) packets: u16,
+    /// The flags of a commit with what was found: end marks, and what a chunk cut short loses.
+    pub(super) flags: Flags,
+}
+
+/// Splits a payload into the fragments it declares.
+///
+/// Starts at `from`, behind `before` fragments that are known; `flags` are those of the commit.
+pub(super) fn tokenise(payload: &[u8], from: u16, before: u32, declared: u32, flags: Flags) -> Tokens {
+    tokenise_inline(payload, from, before, declared, flags)
+}
+
+/// The same for the hot path, where what it finds has to stay in registers: written to memory and read back in
+/// other widths it would have to wait for the copy of the chunk before.
+#[inline(always)]
+pub(super) fn tokenise_inline(payload: &[u8], from: u16, before: u32, declared: u32, flags: Flags) -> Tokens {
+    let mut rest = payload.get(usize::from(from)..).unwrap_or_default();
+    let (mut last, mut empty) = (1, 0u32);
+    let mut left = declared.saturating_sub(before);
+    let mut mark = Flags::empty();
+    // This loop is most of what a commit costs beside the copy.
+    while left > 0 {
+        let (size, header) = match size_field(rest) {
+            Ok(field) => field,
+            Err(why) => {
+                mark = if why == NoFrag::Aborted { Flags::ABORTED } else { Flags::TRUNCATED };
+                break;
+            }
+        };
+        let Some(after) = rest.get((size as usize).saturating_add(header)..) else {
+            mark = Flags::TRUNCATED;
+            break;
+        };
+        (rest, last) = (after, size);
+        if size == 0 {
+            empty += 1;
+        }
+        left -= 1;
+    }
+    let mut tokens = Tokens {
+        // At most the payload's size, which has 16 bits.
+        valid: payload.len().wrapping_sub(rest.len()) as u16,
+        frags: declared.max(before) - left,
+        packets: (declared.max(before) - left - before - empty) as u16,
+        flags: flags | mark,
+    };
+    if !mark.is_empty() {
+        tokens.flags -= Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
+    }
+    tokens.flags.set(Flags::SINGLE, tokens.frags == 1);
+    tokens.flags.set(Flags::EMPTY_LAST, last == 0);
+    if tokens.flags.intersects(Flags::CONTINUES_FROM_PREVIOUS | Flags::CONTINUES_ON_NEXT) {
+        tokens.count_only_whole(payload, from, before, last);
+    }
+    tokens
+}
+
+/// Whether a fragment of `payload`, or the payload itself, starts at `offset`.
+#[cfg_attr(target_os = "none", inline(never))]
+pub(super) fn starts_fragment(payload: &[u8], offset: u16) -> bool {
+    let mut frags = FragIterator::new(payload, 0);
+    while frags.position() < offset && frags.next_frag().is_ok() {}
+    frags.position() == offset
+}
+
+impl Tokens {
+    /// Ends, middles and beginnings of packets are none by themselves.
+    #[cfg_attr(not(target_os = "none"), inline(never))]
+    #[cfg_attr(target_os = "none", inline(always))]
+    fn count_only_whole(&mut self, payload: &[u8], from: u16, before: u32, last: u32) {
+        let first_is_end =
+            self.flags.contains(Flags::CONTINUES_FROM_PREVIOUS) && before == 0 && self.frags > 0;
+        let last_is_begin = self.flags.contains(Flags::CONTINUES_ON_NEXT) && self.frags > before;
+        if first_is_end {
+            let first = FragIterator::new(payload, from).next_frag();
+            self.packets = self.packets.wrapping_sub(u16::from(first.is_ok_and(|frag| frag.size() > 0)));
+        }
+        if last_is_begin && !(first_is_end && self.frags == 1) {
+            self.packets = self.packets.wrapping_sub(u16::from(last > 0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+
+    fn sizes(payload: &[u8]) -> (std::vec::Vec<u16>, Option<NoFrag>) {
+        let mut frags = FragIterator::new(payload, 0);
+        let mut sizes = vec![];
+        while usize::from(frags.position()) < payload.len() {
+            match frags.next_frag() {
+                Ok(frag) => sizes.push(frag.size()),
+                Err(why) => return (sizes, Some(why)),
+            }
+        }
+        (sizes, None)
+    }
+
+    #[test]
+    fn redundant_varints_up_to_ten_bytes_are_sizes() {
+        assert_eq!(sizes(&[0x81, 0x80, 0x80, 0x00, 7]), (vec![1], None));
+        assert_eq!(sizes(&[0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00, 7]), (vec![1], None));
+        assert_eq!(sizes(&[0x80; 11]), (vec![], Some(NoFrag::Malformed)));
+    }
+
+    #[test]
+    fn a_size_of_more_than_64_bits_leaves_the_chunk() {
+        let mut field = [0xFF; 10];
+        field[9] = 0x7F;
+        assert_eq!(sizes(&field), (vec![], Some(NoFrag::Malformed)));
+        // 2^32 + 1 must not be taken for 1.
+        assert_eq!(sizes(&[0x81, 0x80, 0x80, 0x80, 0x10, 7]), (vec![], Some(NoFrag::Malformed)));
+    }
+
+    #[test]
+    fn a_fragment_that_ends_one_byte_outside_is_malformed() {
+        assert_eq!(sizes(&[2, 1, 2]), (vec![2], None));
+        assert_eq!(sizes(&[3, 1, 2]), (vec![], Some(NoFrag::Malformed)));
+        assert_eq!(sizes(&[0, 0x80]), (vec![0], Some(NoFrag::Malformed)));
+    }
+
+    #[test]
+    fn tokenising_stops_at_an_aborted_packet_and_takes_the_ending_flags_away() {
+        let payload = [1, 9, 0xFF, 0xFF, 0xFF, 0x7F, 1, 9];
+        let all = Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
+        let tokens = tokenise(&payload, 0, 0, 3, all);
+        assert_eq!((tokens.valid, tokens.frags, tokens.packets), (2, 1, 1));
+        assert_eq!(tokens.flags, Flags::ABORTED | Flags::SINGLE);
+    }
+
+    #[test]
+    fn whole_packets_are_counted_without_ends_and_begins() {
+        let payload = [1, 9, 0, 2, 9, 9, 1, 9];
+        let both = Flags::CONTINUES_FROM_PREVIOUS | Flags::CONTINUES_ON_NEXT;
+        assert_eq!(tokenise(&payload, 0, 0, 4, Flags::empty()).packets, 3);
+        assert_eq!(tokenise(&payload, 0, 0, 4, both).packets, 1);
+        let middle = tokenise(&payload, 0, 0, 1, both);
+        assert_eq!((middle.packets, middle.flags.contains(Flags::SINGLE)), (0, true));
+    }
+
+    #[test]
+    fn trailing_empty_fragments_are_known_as_such_in_any_spelling() {
+        assert!(FragIterator::new(&[1, 9, 0, 0x80, 0x80, 0x80, 0], 2).only_empty_left());
+        assert!(FragIterator::new(&[1, 9], 2).only_empty_left());
+        assert!(!FragIterator::new(&[1, 9, 0x80, 1], 2).only_empty_left());
+    }
+}

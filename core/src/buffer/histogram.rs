@@ -1,0 +1,78 @@
+//! How large the chunks of a writer were.
+
+use super::words::Le64;
+use static_assertions::const_assert_eq;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Chunks of a sequence by the size of their payload: how many, and their bytes.
+///
+/// ```
+/// use tracebuf::buffer::Histogram;
+///
+/// assert_eq!(Histogram::BOUNDS[0], 8);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Chunks in each bucket.
+    pub counts: [u64; Self::BUCKETS],
+    /// Payload bytes in each bucket.
+    pub sums: [u64; Self::BUCKETS],
+}
+
+impl Histogram {
+    /// Buckets: one for each bound, one for all that is larger.
+    pub const BUCKETS: usize = 11;
+    /// The largest payload, in bytes, that belongs into each bucket but the last.
+    pub const BOUNDS: [u32; Self::BUCKETS - 1] = [8, 32, 128, 512, 1024, 2048, 4096, 8192, 12288, 16384];
+}
+
+/// A histogram as it lies in the region.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct StoredHistogram {
+    buckets: [Bucket; Histogram::BUCKETS],
+}
+const_assert_eq!(size_of::<StoredHistogram>(), 176);
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Bucket {
+    count: Le64,
+    sum: Le64,
+}
+
+impl StoredHistogram {
+    fn bucket(&mut self, payload: u16) -> Option<&mut Bucket> {
+        let index = Histogram::BOUNDS.iter().filter(|bound| u32::from(payload) > **bound).count();
+        self.buckets.get_mut(index)
+    }
+
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn add(&mut self, payload: u16) {
+        if let Some(bucket) = self.bucket(payload) {
+            bucket.count.add(1);
+            bucket.sum.add(u64::from(payload));
+        }
+    }
+
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn remove(&mut self, payload: u16) {
+        if let Some(bucket) = self.bucket(payload) {
+            bucket.count.sub(1);
+            bucket.sum.sub(u64::from(payload));
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.as_mut_bytes().fill(0);
+    }
+
+    pub(super) fn get(&self) -> Histogram {
+        let mut histogram = Histogram::default();
+        let places = histogram.counts.iter_mut().zip(histogram.sums.iter_mut());
+        for ((count, sum), bucket) in places.zip(&self.buckets) {
+            (*count, *sum) = (bucket.count.get(), bucket.sum.get());
+        }
+        histogram
+    }
+}

@@ -1,0 +1,130 @@
+//! Leases: for an exporter that is slower than the writers.
+//!
+//! A [`Reader`] borrows the buffer, so nothing can be committed while a packet of it is held. A UART that takes
+//! milliseconds for a packet cannot hold it that long. It takes a lease instead: the packet is consumed, and
+//! its bytes stay where they are until the write cursor comes round to them. Whether that has happened is one
+//! comparison.
+
+use super::data_loss::DataLoss;
+use super::packet::{Located, Packet};
+use super::reader::Reader;
+use super::region::{Layout, State};
+use super::sequence_table::lookup;
+use super::trace_buffer::TraceBuffer;
+use core::fmt;
+
+/// A packet that was read and whose bytes are still to be fetched. It holds no borrow.
+///
+/// ```
+/// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, LeaseExpired, TraceBuffer};
+///
+/// let mut buffer = TraceBuffer::new(vec![0u8; 1024], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+/// let mut header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+/// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
+///
+/// let lease = buffer.read().lease_packet().unwrap();
+/// header.chunk_id = 1;
+/// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05world" }); // recording goes on
+/// assert_eq!(buffer.leased(&lease).unwrap().slices().next(), Some(&b"hello"[..]));
+///
+/// for chunk_id in 2..30 {
+///     header.chunk_id = chunk_id;
+///     buffer.copy_chunk_untrusted(&Chunk { header, payload: &[0u8; 64] });
+/// }
+/// assert_eq!(buffer.leased(&lease).unwrap_err(), LeaseExpired);
+/// buffer.give_up(lease); // and the next packet of its sequence says so
+/// # Ok::<(), tracebuf::buffer::RegionError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Lease {
+    located: Located,
+    producer_id: u16,
+    writer_id: u16,
+    loss: DataLoss,
+    /// The position of the write cursor, all laps counted, up to which the packet's bytes are there.
+    expires: u64,
+}
+
+/// The packet was overwritten before it was exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct LeaseExpired;
+
+impl fmt::Display for LeaseExpired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the packet was overwritten before it was exported")
+    }
+}
+
+impl core::error::Error for LeaseExpired {}
+
+impl Lease {
+    /// Bytes in the packet.
+    #[allow(clippy::len_without_is_empty, reason = "packets are never empty")]
+    pub fn len(&self) -> usize {
+        self.located.size as usize
+    }
+
+    /// What was lost on its sequence before it.
+    pub fn loss(&self) -> DataLoss {
+        self.loss
+    }
+}
+
+impl Reader<'_> {
+    /// The next packet as a lease, consumed like any other. Cost: a look at each of its chunks.
+    pub fn lease_packet(&mut self) -> Option<Lease> {
+        let (state, slot, located, loss) = self.advance()?;
+        let sequence = state.sequence(slot)?;
+        let (producer_id, writer_id) = (sequence.producer_id.get(), sequence.writer_id.get());
+        let expires = state.header.position.get().saturating_add(state.distance_to(located)?);
+        Some(Lease { located, producer_id, writer_id, loss, expires })
+    }
+}
+
+impl State<'_> {
+    /// How far the write cursor may still move before it touches a chunk of a packet.
+    fn distance_to(&self, located: Located) -> Option<u64> {
+        let (write, size) = (self.header.write.get(), u64::from(self.header.ring_size()));
+        let mut at = located.chunk;
+        let mut nearest = u64::MAX;
+        for _ in 0..=located.chunks {
+            let behind = if at < write { size } else { 0 };
+            nearest = nearest.min((u64::from(at) + behind).saturating_sub(u64::from(write)));
+            at = self.ring.links(at)?.next.get();
+        }
+        Some(nearest)
+    }
+}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
+    /// The packet of a lease of this buffer, as long as it is there.
+    ///
+    /// # Errors
+    /// [`LeaseExpired`] once one of its chunks was overwritten, or its sequence was forgotten.
+    pub fn leased(&self, lease: &Lease) -> Result<Packet<'_>, LeaseExpired> {
+        find(self.layout(), self.memory(), lease).ok_or(LeaseExpired)
+    }
+
+    /// Ends a lease whose packet was not exported: the next packet of its sequence carries
+    /// [`DataLoss::OVERWRITE`] and the causes that this one carried.
+    pub fn give_up(&mut self, lease: Lease) {
+        if let Some(state) = self.state()
+            && let Some(slot) = lookup(state.table, lease.producer_id, lease.writer_id)
+            && let Some(entry) = state.table.get_mut(usize::from(slot))
+        {
+            entry.lose(lease.loss | DataLoss::OVERWRITE);
+            entry.evicted.saturating_add(1);
+        }
+    }
+}
+
+fn find<'b>(layout: &Layout, memory: &'b [u8], lease: &Lease) -> Option<Packet<'b>> {
+    let header = layout.header(memory)?;
+    if header.position.get().max(header.touched.get()) > lease.expires {
+        return None;
+    }
+    let (table, _) = layout.table(memory)?;
+    let sequence = table.get(usize::from(lookup(table, lease.producer_id, lease.writer_id)?))?;
+    Some(Packet { ring: layout.ring(memory)?, sequence, located: lease.located, loss: lease.loss })
+}

@@ -1,0 +1,104 @@
+//! The central trace buffer: chunks of many writers in one ring, whole packets out of it.
+//!
+//! ```
+//! use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, TraceBuffer};
+//!
+//! let mut memory = vec![0u8; 4096];
+//! let mut buffer = TraceBuffer::new(&mut memory[..], Config::new(FillPolicy::RingBuffer).sequences(8))?;
+//! let header = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 2, complete: true, ..Default::default() };
+//! assert_eq!(buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02hi\x05there" }), Commit::Written);
+//!
+//! let mut reader = buffer.read();
+//! assert_eq!(reader.next_packet().unwrap().slices().next(), Some(&b"hi"[..]));
+//! assert_eq!(reader.next_packet().unwrap().len(), 5);
+//! assert!(reader.next_packet().is_none());
+//! # Ok::<(), tracebuf::buffer::RegionError>(())
+//! ```
+//!
+//! # Where things are
+//!
+//! The names are those of the design paper of Perfetto's TraceBuffer V2:
+//!
+//! | paper | here |
+//! |---|---|
+//! | `TBChunk`, its header and the ring's items | `tb_chunk` |
+//! | `SequenceState`, and the table of them | `sequence_state`, `sequence_table` |
+//! | the ordered list of a sequence's chunks | `chunk_list` |
+//! | `FragIterator`, tokenising | `frag_iterator` |
+//! | `ChunkSeqIterator` | `chunk_seq_iterator` |
+//! | `ChunkSeqReader`, the walk in sequence order | `chunk_seq_reader` |
+//! | `ReassembleFragmentedPacket` | `reassembly` |
+//! | `CopyChunkUntrusted`, re-commits | `commit`, `recommit` |
+//! | `DeleteNextChunksFor`, overwriting | `overwrite` |
+//! | `TryPatchChunkContents` | `patch` |
+//! | `BeginRead`, `ReadNextTracePacket`, the walk in buffer order | `reader` |
+//! | `CloneReadOnly` | `read_only` |
+//!
+//! Beside the paper there are `lease` (exporters that are slower than the writers), `histogram` and
+//! `sequence_info`.
+//!
+//! What lies where in memory is described in `region` and `tb_chunk`.
+//!
+//! # Losses
+//!
+//! A packet carries the causes of all losses on its sequence between it and the packet before it, as
+//! [`DataLoss`]. What may yet turn out not to be lost (a scraped chunk that was overwritten and whose commit is
+//! still to come) is reported once a later chunk of the sequence has its turn.
+//!
+//! # What a crash leaves
+//!
+//! Every change of the ring's structure is one aligned store of 4 bytes: a chunk becomes a gap before its bytes
+//! are overwritten, and a gap becomes a chunk when all of it is written. A chunk whose payload is being changed
+//! is marked meanwhile. So the ring can be parsed at any instant, and links, table and counters can be rebuilt
+//! from it.
+#![forbid(unsafe_code)]
+
+mod attach;
+mod change;
+mod check;
+mod chunk;
+mod chunk_list;
+mod chunk_seq_iterator;
+mod chunk_seq_reader;
+mod commit;
+mod crc;
+mod data_loss;
+mod frag_iterator;
+mod histogram;
+mod lease;
+mod overwrite;
+mod packet;
+mod patch;
+mod read_only;
+mod reader;
+mod reassembly;
+mod recommit;
+mod region;
+mod ring;
+mod sequence_info;
+mod sequence_state;
+mod sequence_table;
+mod stats;
+mod tb_chunk;
+mod trace_buffer;
+mod words;
+
+pub use attach::{AttachError, Salvage};
+#[doc(hidden)]
+pub use check::RingSummary;
+pub use chunk::{Chunk, ChunkFlags, ChunkHeader, Commit, Refusal};
+pub use chunk_list::WALK_LIMIT;
+pub use data_loss::DataLoss;
+pub use frag_iterator::ABORTED_SIZE;
+pub use histogram::Histogram;
+pub use lease::{Lease, LeaseExpired};
+pub use overwrite::OverwriteObserver;
+pub use packet::{Packet, Slices};
+pub use patch::Patch;
+pub use read_only::ReadOnlyTraceBuffer;
+pub use reader::Reader;
+pub use region::{Config, FillPolicy, RegionError};
+pub use sequence_info::SequenceInfo;
+pub use stats::BufferStats;
+pub use tb_chunk::MAX_PAYLOAD;
+pub use trace_buffer::TraceBuffer;

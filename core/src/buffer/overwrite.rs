@@ -1,0 +1,286 @@
+//! Erasing what lies in the way of a new chunk: a read that nothing can stall and nobody sees, unless an
+//! observer asks for it.
+
+use super::chunk_seq_reader::{FragKind, kind_of};
+use super::frag_iterator::FragIterator;
+use super::packet::{Located, Packet};
+use super::reassembly::Chain;
+use super::region::State;
+use super::sequence_state::Status;
+use super::tb_chunk::{Flags, Item, TBChunk};
+use crate::SMALL;
+
+/// Sees the whole packets that a ring overwrites unread, in the order of each sequence, on their last chance.
+///
+/// ```
+/// use tracebuf::buffer::{OverwriteObserver, Packet};
+///
+/// /// Counts what it lets go.
+/// struct Counter(usize);
+/// impl OverwriteObserver for Counter {
+///     fn packet(&mut self, _packet: &Packet<'_>) -> bool {
+///         self.0 += 1;
+///         false
+///     }
+/// }
+/// # let _ = Counter(0);
+/// ```
+pub trait OverwriteObserver {
+    /// Whether anybody looks. When not, evicted chunks are not tokenised again.
+    #[doc(hidden)]
+    const LOOKS: bool = true;
+
+    /// Called for each whole packet before it is overwritten. True: the observer kept it, so it is not lost.
+    fn packet(&mut self, packet: &Packet<'_>) -> bool;
+}
+
+/// Nobody looks.
+pub(super) struct Unobserved;
+
+impl OverwriteObserver for Unobserved {
+    const LOOKS: bool = false;
+    fn packet(&mut self, _packet: &Packet<'_>) -> bool {
+        false
+    }
+}
+
+/// A place for a chunk, with nothing left in it.
+pub(super) struct Cleared {
+    pub(super) at: u32,
+    /// Where the items that were there end: beyond the place if one straddled its end, before it if the place
+    /// reaches into memory never used.
+    pub(super) boundary: u32,
+    /// Whether the last of them was free: then what remains of it, if it straddles the end, is free as well
+    /// and no padding.
+    pub(super) free_tail: bool,
+}
+
+impl State<'_> {
+    /// Erases whatever lies in the next `size` bytes from `at`.
+    ///
+    /// Cost: O(1) for each chunk there, paid for by its commit; observed, the tokenising of those chunks.
+    pub(super) fn delete_next_chunks_for<O: OverwriteObserver>(
+        &mut self,
+        at: u32,
+        size: u32,
+        observer: &mut O,
+    ) -> Option<Cleared> {
+        let end = at.checked_add(size)?;
+        let used = self.header.used.get();
+        let mut cleared = Cleared { at, boundary: at, free_tail: false };
+        while cleared.boundary < end && cleared.boundary < used {
+            let item = self.ring.item(cleared.boundary)?;
+            match item {
+                Item::Chunk(_) => {
+                    let chunk = self.ring.chunk(cleared.boundary)?;
+                    if O::LOOKS || SMALL || !self.evict_plain(cleared.boundary, &chunk)? {
+                        self.evict(&chunk, observer)?;
+                    }
+                    cleared.free_tail = false;
+                }
+                Item::Padding(size) => {
+                    self.header.counters.padding_bytes_cleared.add(u64::from(size));
+                    cleared.free_tail = false;
+                }
+                Item::Free(_) => cleared.free_tail = true,
+            }
+            // A gap of no length would be a damaged region.
+            cleared.boundary = cleared.boundary.checked_add(item.size().max(4))?;
+        }
+        Some(cleared)
+    }
+
+    /// Drops a chunk that is the first of its sequence and holds nothing but whole packets, all unread: nearly
+    /// every chunk that a ring laps over. Does what [`evict`](Self::evict) does, in one go. False if it is not
+    /// such a chunk.
+    #[inline]
+    fn evict_plain(&mut self, offset: u32, chunk: &TBChunk) -> Option<bool> {
+        let slot = chunk.slot.get();
+        let entry = self.table.get_mut(usize::from(slot))?;
+        let plain = !chunk.has(Flags::NOT_PLAIN) && chunk.read.get() == 0 && chunk.packets.get() > 0;
+        if !plain || entry.first() != offset {
+            return Some(false);
+        }
+        entry.evict_whole(chunk.chunk_id.get(), chunk.packets.get());
+        self.unlink_first(slot, offset)?;
+        self.ring.set_gap(offset, Item::Free(chunk.outer_size()));
+        let counters = &mut self.header.counters;
+        counters.chunks_overwritten.add(1);
+        counters.bytes_overwritten.add(u64::from(chunk.outer_size()));
+        Some(true)
+    }
+
+    /// Drops all that is left of a sequence up to and including the chunk at `target`.
+    #[cfg_attr(not(target_os = "none"), inline(never))]
+    #[cfg_attr(target_os = "none", inline(always))]
+    fn evict<O: OverwriteObserver>(&mut self, target: &TBChunk, observer: &mut O) -> Option<()> {
+        let (slot, target) = (target.slot.get(), target.chunk_id.get());
+        loop {
+            let entry = self.sequence(slot)?;
+            let offset = entry.first();
+            if entry.is_empty() {
+                return Some(());
+            }
+            let chunk = self.ring.chunk(offset)?;
+            if (chunk.chunk_id.get().wrapping_sub(target) as i32) > 0 {
+                return Some(());
+            }
+            self.arrive(slot, &chunk)?;
+            let dropped = if O::LOOKS || chunk.read.get() > 0 || chunk.has(Flags::PATCHED) {
+                self.drop_frags(slot, offset, &chunk, observer)?
+            } else {
+                self.drop_unseen(slot, &chunk)?
+            };
+            let chain = match dropped {
+                Dropped { begin: Some(start), .. } => Some(self.gather(slot, offset, &chunk, start, true)?),
+                _ => None,
+            };
+            self.drop_chunk(slot, offset, &chunk, dropped.lost, chain, observer)?;
+        }
+    }
+
+    /// Counts what is in a chunk of which nothing was read, from what its commit noted down.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(always))]
+    fn drop_unseen(&mut self, slot: u16, chunk: &TBChunk) -> Option<Dropped> {
+        let flags = chunk.flags();
+        let entry = self.sequence_mut(slot)?;
+        let packets = chunk.packets.get();
+        let mut dropped = Dropped { lost: packets > 0, begin: None };
+        if packets > 0 {
+            entry.count_evicted(packets);
+        }
+        if flags.contains(Flags::CONTINUES_FROM_PREVIOUS) && chunk.valid.get() > 0 {
+            dropped.lost = true;
+        }
+        if flags.contains(Flags::CONTINUES_ON_NEXT) && !chunk.is_middle() && chunk.valid.get() > 0 {
+            // Where it begins only matters to somebody who looks; here, whether it begins with anything.
+            dropped.begin =
+                Some(chunk.valid.get().wrapping_sub(u16::from(!flags.contains(Flags::EMPTY_LAST))));
+        }
+        Some(dropped)
+    }
+
+    /// The same fragment by fragment, for an observer or because the notes are out of date.
+    #[cfg_attr(not(target_os = "none"), inline(never))]
+    #[cfg_attr(target_os = "none", inline(always))]
+    fn drop_frags<O: OverwriteObserver>(
+        &mut self,
+        slot: u16,
+        offset: u32,
+        chunk: &TBChunk,
+        observer: &mut O,
+    ) -> Option<Dropped> {
+        let mut chunk = *chunk;
+        let mut dropped = Dropped { lost: false, begin: None };
+        while chunk.read.get() < chunk.valid.get() {
+            let payload = self.ring.payload(offset, chunk.valid.get())?;
+            let Ok(frag) = FragIterator::new(payload, chunk.read.get()).next_frag() else {
+                let entry = self.sequence_mut(slot)?;
+                entry.malformed.saturating_add(1);
+                dropped.lost = true;
+                break;
+            };
+            match kind_of(&chunk, frag) {
+                FragKind::Begin => dropped.begin = Some(frag.start),
+                FragKind::Continuation => dropped.lost = true,
+                FragKind::Whole if frag.size() > 0 => {
+                    dropped.lost |= !self.show(slot, Located::whole(offset, frag), observer)?;
+                }
+                FragKind::Whole => {}
+            }
+            chunk.read.set(frag.end);
+        }
+        Some(dropped)
+    }
+
+    /// Shows a packet to the observer; false if nobody kept it, so that it is lost.
+    fn show<O: OverwriteObserver>(&mut self, slot: u16, located: Located, observer: &mut O) -> Option<bool> {
+        let sequence = self.table.get(usize::from(slot))?;
+        let loss = sequence.pending().marked();
+        let kept = observer.packet(&Packet { ring: self.ring.bytes, sequence, located, loss });
+        let entry = self.sequence_mut(slot)?;
+        if kept {
+            entry.take_pending();
+        } else {
+            entry.count_evicted(1);
+        }
+        Some(kept)
+    }
+
+    /// Erases the first chunk of a sequence, and of the packet that begins at its end what lies behind.
+    fn drop_chunk<O: OverwriteObserver>(
+        &mut self,
+        slot: u16,
+        offset: u32,
+        chunk: &TBChunk,
+        mut lost: bool,
+        chain: Option<Chain>,
+        observer: &mut O,
+    ) -> Option<()> {
+        let mut behind = 0;
+        match chain {
+            Some(Chain::Whole(located)) => {
+                behind = located.chunks;
+                if located.size > 0 {
+                    lost |= !self.show(slot, located, observer)?;
+                }
+            }
+            Some(Chain::Lost { chunks, aborted, .. }) => {
+                behind = chunks;
+                let entry = self.sequence_mut(slot)?;
+                if !aborted {
+                    entry.count_broken_here();
+                    entry.insert(Status::BROKEN_OPEN);
+                }
+                lost = true;
+            }
+            Some(Chain::Waiting) | None => {}
+        }
+        self.erase_unread(slot, offset, chunk, lost)?;
+        for _ in 0..behind {
+            let offset = self.sequence(slot)?.first();
+            let chunk = self.ring.chunk(offset)?;
+            self.arrive(slot, &chunk)?;
+            let end = self.first_frag_end(offset, &chunk)?;
+            if end < chunk.valid.get() || chunk.has(Flags::INCOMPLETE) {
+                self.ring.set_read(offset, end);
+            } else {
+                self.erase_unread(slot, offset, &chunk, false)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Erases the first chunk of a sequence on behalf of a commit. What a later commit may still bring again,
+    /// losses included, stays open until a later chunk of the sequence has its turn.
+    fn erase_unread(&mut self, slot: u16, offset: u32, chunk: &TBChunk, lost: bool) -> Option<()> {
+        let incomplete = chunk.has(Flags::INCOMPLETE);
+        let mut open = Status::empty();
+        open.set(Status::TENTATIVE_OVERWRITE, lost || incomplete);
+        open.set(Status::TENTATIVE_ABORT, chunk.has(Flags::ABORTED));
+        open.set(Status::TENTATIVE_CORRUPTION, chunk.has(Flags::TRUNCATED));
+        open.set(Status::ERASED_INCOMPLETE, incomplete);
+        self.erase_first(slot, offset, chunk, chunk.read.get(), open)?;
+        let counters = &mut self.header.counters;
+        let size = u64::from(chunk.outer_size());
+        if chunk.read.get() < chunk.valid.get() {
+            counters.chunks_overwritten.add(1);
+            counters.bytes_overwritten.add(size);
+        } else {
+            counters.bytes_read.add(size);
+        }
+        if chunk.has(Flags::TRUNCATED) {
+            self.sequence_mut(slot)?.malformed.saturating_add(1);
+        }
+        Some(())
+    }
+}
+
+/// What was dropped of a chunk so far.
+#[derive(Clone, Copy)]
+struct Dropped {
+    lost: bool,
+    /// A packet begins at its end, here in the payload.
+    begin: Option<u16>,
+}

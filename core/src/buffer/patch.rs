@@ -1,0 +1,80 @@
+//! `try_patch_chunk_contents`: sizes that were not known when a chunk was committed.
+
+use super::change::Kind;
+use super::chunk_list::Place;
+use super::region::State;
+use super::sequence_table::lookup;
+use super::tb_chunk::Flags;
+
+/// Four bytes to put into a chunk's payload.
+///
+/// ```
+/// use tracebuf::buffer::Patch;
+///
+/// let size = Patch { offset: 12, data: [0x85, 0x80, 0x80, 0x00] };
+/// # let _ = size;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Patch {
+    /// Where in the payload, in bytes.
+    pub offset: u32,
+    /// What to write there.
+    pub data: [u8; 4],
+}
+
+impl State<'_> {
+    pub(super) fn try_patch_chunk_contents(
+        &mut self,
+        producer_id: u16,
+        writer_id: u16,
+        chunk_id: u32,
+        patches: &[Patch],
+        more_pending: bool,
+    ) -> bool {
+        let done = self.patch(producer_id, writer_id, chunk_id, patches, more_pending).is_some();
+        let counters = &mut self.header.counters;
+        if done {
+            counters.patches_succeeded.add(patches.len() as u64);
+        } else {
+            counters.patches_failed.add(1);
+        }
+        done
+    }
+
+    fn patch(
+        &mut self,
+        producer_id: u16,
+        writer_id: u16,
+        chunk_id: u32,
+        patches: &[Patch],
+        more_pending: bool,
+    ) -> Option<()> {
+        let slot = lookup(self.table, producer_id, writer_id)?;
+        let Place::Existing(offset) = self.place(slot, chunk_id)? else { return None };
+        let chunk = self.ring.chunk(offset)?;
+        // All or none: check before the first byte changes.
+        let end = u32::from(chunk.valid.get());
+        if !patches.iter().all(|patch| patch.offset.checked_add(4).is_some_and(|last| last <= end)) {
+            return None;
+        }
+        let mut flags = chunk.flags();
+        let Some(first) = patches.iter().map(|patch| patch.offset).min() else {
+            if !more_pending {
+                flags -= Flags::NEEDS_PATCHING;
+            }
+            return self.change_flags(offset, &chunk, flags);
+        };
+        flags |= Flags::PATCHED;
+        let change = self.begin_change(offset, &chunk, first as u16, Kind::Patch)?;
+        let payload = self.ring.payload_mut(offset, chunk.valid.get())?;
+        for patch in patches {
+            let target = payload.get_mut(patch.offset as usize..)?.first_chunk_mut::<4>()?;
+            *target = patch.data;
+        }
+        if !more_pending {
+            flags -= Flags::NEEDS_PATCHING;
+        }
+        self.end_change(offset, flags, change)
+    }
+}

@@ -1,0 +1,183 @@
+//! Re-commits: a chunk that is in the ring is committed again, as after every scrape.
+
+use super::change::{Change, Kind};
+use super::chunk::{Commit, Refusal};
+use super::commit::{Offer, Source, probe};
+use super::frag_iterator::{FragIterator, Tokens, starts_fragment, tokenise};
+use super::region::{Mode, State};
+use super::sequence_state::Status;
+use super::tb_chunk::{Flags, MAX_PAYLOAD, TBChunk};
+
+/// What a re-commit led to.
+pub(super) enum Recommit {
+    Done(Commit),
+    /// The chunk, of which so many bytes were read, was taken out of the ring and is to be stored anew.
+    Relocate {
+        read: u16,
+    },
+}
+
+impl State<'_> {
+    /// Takes over what a new commit of a stored chunk has beyond the stored bytes.
+    ///
+    /// The stored fragments were decided on when they came; they stay as they are, whatever the producer says
+    /// now. Only the bytes behind them are copied and looked at.
+    #[inline(never)]
+    pub(super) fn recommit<S: Source>(
+        &mut self,
+        slot: u16,
+        offset: u32,
+        offer: &Offer<'_>,
+        source: &mut S,
+    ) -> Option<Recommit> {
+        let stored = self.ring.chunk(offset)?;
+        let flags = offer.flags;
+        let committed = Flags::from_bits_retain(u16::from(offer.header.flags.bits()));
+        if !committed.contains(stored.flags() & Flags::COMMITTED) {
+            return Some(Recommit::Done(Commit::Refused(Refusal::ClearsFlags)));
+        }
+        let (old, frags) = (stored.valid.get(), self.count_frags(offset, &stored)?);
+        let (size, declared) = (offer.size, offer.declared);
+        if size < usize::from(old) || declared < frags {
+            return Some(Recommit::Done(Commit::Refused(Refusal::Shrinks)));
+        }
+        let room = stored.room().saturating_sub(self.header.checksum_size());
+        let mut busy = None;
+        let tokens = match source.private() {
+            Some(bytes) => tokenise(bytes.get(..MAX_PAYLOAD).unwrap_or(bytes), old, frags, declared, flags),
+            // A complete chunk has no room for more.
+            None if !stored.has(Flags::INCOMPLETE) => {
+                let same = declared == frags || stored.has(Flags::END_MARKS);
+                return Some(Recommit::Done(if same {
+                    Commit::Unchanged
+                } else {
+                    Commit::Refused(Refusal::ExceedsReservedRoom)
+                }));
+            }
+            None => {
+                let end = size.min(usize::from(room)) as u16;
+                busy = Some(self.begin_change(offset, &stored, old, Kind::Growth)?);
+                let spare = self.ring.payload_mut(offset, end)?.get_mut(usize::from(old)..)?;
+                source.copy(usize::from(old), spare);
+                tokenise(self.ring.payload(offset, end)?, old, frags, declared, flags)
+            }
+        };
+        let cut_off =
+            source.private().is_none() && tokens.flags.contains(Flags::TRUNCATED) && size > usize::from(room);
+        if tokens.valid > room || cut_off {
+            self.leave(offset, &stored, busy)?;
+            return Some(Recommit::Done(Commit::Refused(Refusal::ExceedsReservedRoom)));
+        }
+        if offer.header.complete && !tokens.flags.contains(stored.flags() & Flags::COMMITTED) {
+            self.leave(offset, &stored, busy)?;
+            return Some(Recommit::Done(Commit::Refused(Refusal::ClearsFlags)));
+        }
+        if tokens.valid == old {
+            self.leave(offset, &stored, busy)?;
+            self.settle(offset, &stored, &tokens, offer.header.complete)?;
+            return Some(Recommit::Done(Commit::Unchanged));
+        }
+        let first = self.sequence(slot)?.first() == offset;
+        let was_read = stored.has(Flags::INCOMPLETE) && old > 0 && stored.read.get() == old;
+        // The bytes that were read must end where a fragment of the new copy ends, or they could not be skipped.
+        let may_move =
+            first && was_read && offer.header.complete && !self.header.mode().contains(Mode::DISCARD);
+        let fits = may_move
+            && match source.private() {
+                Some(bytes) => starts_fragment(bytes, old),
+                None => probe(source, offer.declared, flags, old).1,
+            };
+        if fits {
+            self.leave(offset, &stored, busy)?;
+            self.withdraw(slot, offset, &stored)?;
+            return Some(Recommit::Relocate { read: old });
+        }
+        let change = match busy {
+            Some(change) => change,
+            None => self.begin_change(offset, &stored, old, Kind::Growth)?,
+        };
+        self.grow(slot, offset, &stored, &tokens, source, change)?;
+        Some(Recommit::Done(Commit::Rewritten))
+    }
+
+    #[cfg_attr(target_os = "none", inline(always))]
+    fn count_frags(&self, offset: u32, chunk: &TBChunk) -> Option<u32> {
+        let payload = self.ring.payload(offset, chunk.valid.get())?;
+        let mut frags = FragIterator::new(payload, 0);
+        let mut count = 0;
+        while usize::from(frags.position()) < payload.len() && frags.next_frag().is_ok() {
+            count += 1;
+        }
+        Some(count)
+    }
+
+    /// No new bytes; but the chunk may be complete now, and how it ends is known better.
+    #[cfg_attr(target_os = "none", inline(always))]
+    fn settle(&mut self, offset: u32, stored: &TBChunk, tokens: &Tokens, complete: bool) -> Option<()> {
+        let marks = tokens.flags & Flags::END_MARKS;
+        let mut flags = stored.flags() | marks;
+        if stored.has(Flags::INCOMPLETE) {
+            flags = (flags - Flags::END_MARKS) | marks;
+        }
+        if complete {
+            flags -= Flags::INCOMPLETE;
+        }
+        self.count_end(marks - stored.flags());
+        self.change_flags(offset, stored, flags)
+    }
+
+    /// Ends a change that was none: bytes behind the valid ones may be anything.
+    fn leave(&mut self, offset: u32, stored: &TBChunk, change: Option<Change>) -> Option<()> {
+        match change {
+            Some(change) => self.end_change(offset, stored.flags(), change),
+            None => Some(()),
+        }
+    }
+
+    /// Takes a scraped chunk, all of whose bytes were read, out of the ring, to be stored elsewhere. Should
+    /// that fail, what it had more is lost.
+    #[cfg_attr(target_os = "none", inline(always))]
+    fn withdraw(&mut self, slot: u16, offset: u32, stored: &TBChunk) -> Option<()> {
+        let open = Status::ERASED_INCOMPLETE | Status::TENTATIVE_OVERWRITE;
+        self.erase_first(slot, offset, stored, stored.read.get(), open)?;
+        self.header.counters.bytes_read.add(u64::from(stored.outer_size()));
+        if let Some(histogram) = self.histograms.get_mut(usize::from(slot)) {
+            histogram.remove(stored.valid.get());
+        }
+        Some(())
+    }
+
+    /// Adds the new bytes in place.
+    #[cfg_attr(target_os = "none", inline(always))]
+    fn grow<S: Source>(
+        &mut self,
+        slot: u16,
+        offset: u32,
+        stored: &TBChunk,
+        tokens: &Tokens,
+        source: &mut S,
+        change: Change,
+    ) -> Option<()> {
+        let old = stored.valid.get();
+        if source.private().is_some() {
+            let added = self.ring.payload_mut(offset, tokens.valid)?.get_mut(usize::from(old)..)?;
+            source.copy(usize::from(old), added);
+        }
+        let chunk = self.ring.chunk_mut(offset)?;
+        chunk.valid.set(tokens.valid);
+        chunk.packets.set(stored.packets.get().wrapping_add(tokens.packets));
+        let mut kept =
+            stored.flags() - (Flags::END_MARKS | Flags::SINGLE | Flags::EMPTY_LAST | Flags::INCOMPLETE);
+        if tokens.flags.contains(Flags::INCOMPLETE) {
+            // Scraped after it was complete: its end is open again, so no packet goes on behind it.
+            kept -= Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
+        }
+        self.end_change(offset, kept | tokens.flags, change)?;
+        self.count_end((tokens.flags & Flags::END_MARKS) - stored.flags());
+        if let Some(histogram) = self.histograms.get_mut(usize::from(slot)) {
+            histogram.remove(old);
+            histogram.add(tokens.valid);
+        }
+        Some(())
+    }
+}

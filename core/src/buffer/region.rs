@@ -1,0 +1,397 @@
+//! What lies where in the region, and how big it must be.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 256 | header: magic, version, sizes, cursors, counters |
+//! | 48 a sequence | the sequence table and its hash index |
+//! | 176 a sequence, if asked for | histograms of chunk sizes |
+//! | the rest | the ring of chunks |
+//!
+//! Offsets count from the ring's start, so the region may be copied or mapped anywhere. Two words of the
+//! header, `frozen_from` and `frozen_size`, are kept for a part of the ring that a snapshot freezes while
+//! recording goes on in the rest: a hole that the write cursor skips as it skips the ring's end. They are zero.
+
+use super::attach::AttachError;
+use super::crc::{CRC_SIZE, Crc};
+use super::histogram::StoredHistogram;
+use super::ring::Ring;
+use super::sequence_state::SequenceState;
+use super::stats::Counters;
+use super::tb_chunk::PAYLOAD;
+use super::words::{Le16, Le32, Le64};
+use core::fmt;
+use core::sync::atomic::{Ordering, compiler_fence};
+use static_assertions::const_assert_eq;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `TBUF` in the order of the bytes.
+const MAGIC: u32 = u32::from_le_bytes(*b"TBUF");
+/// Counts up whenever the layout changes.
+const VERSION: u16 = 1;
+const HEADER: usize = 256;
+/// The smallest ring worth having: one chunk of 40 bytes.
+const SMALLEST_RING: usize = 64;
+pub(super) const NO_SLOT: u16 = u16::MAX;
+
+/// What to do when the buffer is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum FillPolicy {
+    /// Overwrite the oldest chunks, read or not: the buffer keeps the end of the recording.
+    RingBuffer,
+    /// Stop: at the first chunk that does not fit the buffer seals itself and keeps the beginning.
+    Discard,
+}
+
+/// How to lay out a region.
+///
+/// ```
+/// use tracebuf::buffer::{Config, FillPolicy};
+///
+/// let config = Config::new(FillPolicy::RingBuffer).sequences(8);
+/// assert_eq!(config.region_size(4096), 256 + 8 * 48 + 4096);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Config {
+    pub(super) policy: FillPolicy,
+    pub(super) sequences: u16,
+    pub(super) histograms: bool,
+    pub(super) crc: bool,
+}
+
+impl Config {
+    /// A table of 64 sequences, no histograms, no checksums.
+    pub const fn new(policy: FillPolicy) -> Self {
+        Self { policy, sequences: 64, histograms: false, crc: false }
+    }
+
+    /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. When it is full the sequence that
+    /// has been without chunks for longest is forgotten; when each has chunks, further sequences are refused.
+    pub const fn sequences(mut self, count: u16) -> Self {
+        self.sequences = count;
+        self
+    }
+
+    /// Whether to keep a histogram of chunk sizes for each sequence, at 176 bytes each.
+    pub const fn histograms(mut self, on: bool) -> Self {
+        self.histograms = on;
+        self
+    }
+
+    /// Whether each chunk carries a CRC-32 of itself and of its sequence's identity, in 4 bytes at its end: for
+    /// memory whose bits may flip. [`attach`](super::TraceBuffer::attach) then keeps no chunk that does not
+    /// match it. The largest payload is 65,531 bytes then; a commit costs one more pass over its bytes.
+    pub const fn crc(mut self, on: bool) -> Self {
+        self.crc = on;
+        self
+    }
+
+    /// Bytes of region, aligned to 8, in which `ring` bytes are left for chunks and their headers.
+    pub const fn region_size(&self, ring: u32) -> u64 {
+        self.overhead() as u64 + ring as u64
+    }
+
+    const fn overhead(&self) -> usize {
+        let histogram = if self.histograms { size_of::<StoredHistogram>() } else { 0 };
+        HEADER + self.sequences as usize * (size_of::<SequenceState>() + histogram)
+    }
+}
+
+/// Why a piece of memory cannot be used as a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum RegionError {
+    /// No room for the header, the table and at least 64 bytes of ring.
+    TooSmall {
+        /// Bytes that would do, were they aligned to 8.
+        needed: usize,
+    },
+    /// The table must hold at least 4 sequences.
+    TooFewSequences,
+}
+
+impl fmt::Display for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooSmall { needed } => write!(f, "the region is too small: {needed} bytes are needed"),
+            Self::TooFewSequences => f.write_str("the sequence table must hold at least 4 sequences"),
+        }
+    }
+}
+
+impl core::error::Error for RegionError {}
+
+bitflags::bitflags! {
+    /// What the whole buffer is in.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub(super) struct Mode: u32 {
+        /// Full buffers stop.
+        const DISCARD = 1;
+        /// It did stop.
+        const SEALED = 2;
+        /// The lap being written, odd or even.
+        const LAP = 4;
+        /// Chunks carry checksums.
+        const CRC = 8;
+        /// What never changes.
+        const FIXED = Self::DISCARD.bits() | Self::CRC.bits();
+    }
+}
+
+/// The first bytes of a region.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Header {
+    magic: Le32,
+    version: Le16,
+    header_size: Le16,
+    ring_offset: Le32,
+    ring_size: Le32,
+    sequences: Le16,
+    sequence_size: Le16,
+    histogram_size: Le16,
+    chunk_header_size: Le16,
+    mode: Le32,
+    /// Where the next chunk goes.
+    pub(super) write: Le32,
+    /// The ring holds items up to here; the rest was never written.
+    pub(super) used: Le32,
+    frozen_from: Le32,
+    frozen_size: Le32,
+    /// Slots of the table given out so far.
+    pub(super) slots: Le16,
+    pub(super) longest_empty: Le16,
+    pub(super) latest_empty: Le16,
+    /// Read sessions begun; never 0 after the first.
+    pub(super) generation: Le16,
+    /// Checksum of what never changes: all up to `chunk_header_size`, and the fixed part of `mode`.
+    check: Le32,
+    /// Bytes that the write cursor has moved in all.
+    pub(super) position: Le64,
+    /// How far, counted like `position`, memory was written to: a chunk from shared memory may turn out to be
+    /// shorter than what was copied. Never beyond the next item, so leases begun later are not concerned.
+    pub(super) touched: Le64,
+    reserved: [Le32; 4],
+    pub(super) counters: Counters,
+}
+const_assert_eq!(size_of::<Header>(), HEADER);
+const_assert_eq!(align_of::<Header>(), 8);
+// What follows the header stays aligned.
+const_assert_eq!((size_of::<SequenceState>() | size_of::<StoredHistogram>()) % 8, 0);
+
+impl Header {
+    pub(super) fn mode(&self) -> Mode {
+        Mode::from_bits_retain(self.mode.get())
+    }
+    pub(super) fn set_mode(&mut self, mode: Mode) {
+        self.mode.set(mode.bits());
+    }
+    #[inline]
+    pub(super) fn ring_size(&self) -> u32 {
+        self.ring_size.get()
+    }
+
+    fn checksum(&self, magic: u32) -> u32 {
+        let fixed = [
+            magic,
+            u32::from(self.version.get()) | (u32::from(self.header_size.get()) << 16),
+            self.ring_offset.get(),
+            self.ring_size.get(),
+            u32::from(self.sequences.get()) | (u32::from(self.sequence_size.get()) << 16),
+            u32::from(self.histogram_size.get()) | (u32::from(self.chunk_header_size.get()) << 16),
+            (self.mode() & Mode::FIXED).bits(),
+        ];
+        fixed.iter().fold(Crc::new(), |crc, word| crc.with(&word.to_le_bytes())).value()
+    }
+}
+
+/// Bytes that a chunk takes beside its payload and its alignment.
+const fn chunk_overhead(crc: bool) -> u16 {
+    PAYLOAD as u16 + if crc { CRC_SIZE } else { 0 }
+}
+
+/// Where the parts are; kept outside the region because whatever lies in it may have been scribbled over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Bytes skipped to reach 8-byte alignment.
+    start: usize,
+    sequences: u16,
+    histograms: bool,
+    ring_offset: usize,
+    ring_size: u32,
+}
+
+impl Layout {
+    pub(super) fn fit(memory: &[u8], config: &Config) -> Result<Self, RegionError> {
+        if config.sequences < 4 {
+            return Err(RegionError::TooFewSequences);
+        }
+        let start = memory.as_ptr().align_offset(align_of::<Header>());
+        let ring_offset = config.overhead();
+        let too_small = RegionError::TooSmall { needed: ring_offset.saturating_add(SMALLEST_RING) };
+        let left = memory
+            .len()
+            .checked_sub(start)
+            .and_then(|room| room.checked_sub(ring_offset))
+            .ok_or(too_small)?;
+        if left < SMALLEST_RING {
+            return Err(too_small);
+        }
+        let ring_size = u32::try_from(left).unwrap_or(u32::MAX) & !3;
+        Ok(Self { start, sequences: config.sequences, histograms: config.histograms, ring_offset, ring_size })
+    }
+
+    /// Lays out a new region. Touches the header and the table, not the ring.
+    pub(super) fn format(memory: &mut [u8], config: &Config) -> Result<Self, RegionError> {
+        let layout = Self::fit(memory, config)?;
+        if let Some(header) = layout.header_mut(memory) {
+            // Half laid out it must not be taken for a region.
+            header.magic.set(0);
+            compiler_fence(Ordering::SeqCst);
+        }
+        if let Some(bytes) =
+            memory.get_mut(layout.start..).and_then(|rest| rest.get_mut(..layout.ring_offset))
+        {
+            bytes.fill(0);
+        }
+        if let Some(state) = layout.state(memory) {
+            let header = state.header;
+            header.version.set(VERSION);
+            header.header_size.set(HEADER as u16);
+            header.ring_offset.set(layout.ring_offset as u32);
+            header.ring_size.set(layout.ring_size);
+            header.sequences.set(layout.sequences);
+            header.sequence_size.set(size_of::<SequenceState>() as u16);
+            header.histogram_size.set(if layout.histograms {
+                size_of::<StoredHistogram>() as u16
+            } else {
+                0
+            });
+            header.chunk_header_size.set(chunk_overhead(config.crc));
+            header.longest_empty.set(NO_SLOT);
+            header.latest_empty.set(NO_SLOT);
+            let mut mode = Mode::empty();
+            mode.set(Mode::DISCARD, config.policy == FillPolicy::Discard);
+            mode.set(Mode::CRC, config.crc);
+            header.set_mode(mode);
+            header.check.set(header.checksum(MAGIC));
+            compiler_fence(Ordering::SeqCst);
+            header.magic.set(MAGIC);
+        }
+        Ok(layout)
+    }
+
+    /// This layout for a copy of the region in which only `used` bytes of the ring are there.
+    pub(super) fn of_copy(&self, memory: &[u8], used: u32) -> Result<Self, RegionError> {
+        let start = memory.as_ptr().align_offset(align_of::<Header>());
+        let copy = Self { start, ring_size: used, ..*self };
+        let needed = self.ring_offset.saturating_add(used as usize);
+        if memory.len().saturating_sub(start) < needed {
+            return Err(RegionError::TooSmall { needed });
+        }
+        Ok(copy)
+    }
+
+    /// Header, table and the first `used` bytes of the ring.
+    pub(super) fn used_part<'a>(&self, memory: &'a [u8], used: u32) -> Option<&'a [u8]> {
+        memory.get(self.start..)?.get(..self.ring_offset.checked_add(used as usize)?)
+    }
+
+    pub(super) fn used_part_mut<'a>(&self, memory: &'a mut [u8], used: u32) -> Option<&'a mut [u8]> {
+        memory.get_mut(self.start..)?.get_mut(..self.ring_offset.checked_add(used as usize)?)
+    }
+
+    /// The parts of the region. `None` if the memory is not what it was when it was handed over.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn state<'a>(&self, memory: &'a mut [u8]) -> Option<State<'a>> {
+        let (header, rest) = Header::mut_from_prefix(memory.get_mut(self.start..)?).ok()?;
+        let (table, rest) =
+            <[SequenceState]>::mut_from_prefix_with_elems(rest, usize::from(self.sequences)).ok()?;
+        let count = if self.histograms { usize::from(self.sequences) } else { 0 };
+        let (histograms, rest) = <[StoredHistogram]>::mut_from_prefix_with_elems(rest, count).ok()?;
+        let ring = Ring { bytes: rest.get_mut(..self.ring_size as usize)? };
+        Some(State { header, table, histograms, ring })
+    }
+
+    pub(super) fn header<'a>(&self, memory: &'a [u8]) -> Option<&'a Header> {
+        Header::ref_from_prefix(memory.get(self.start..)?).ok().map(|(header, _)| header)
+    }
+
+    pub(super) fn ring<'a>(&self, memory: &'a [u8]) -> Option<&'a [u8]> {
+        memory.get(self.start..)?.get(self.ring_offset..)?.get(..self.ring_size as usize)
+    }
+
+    fn header_mut<'a>(&self, memory: &'a mut [u8]) -> Option<&'a mut Header> {
+        Header::mut_from_prefix(memory.get_mut(self.start..)?).ok().map(|(header, _)| header)
+    }
+
+    /// The layout of a region that is there already, by what its header says if that can be true.
+    ///
+    /// `short`: the end of the ring may be missing.
+    pub(super) fn find(memory: &[u8], short: bool) -> Result<Self, AttachError> {
+        let start = memory.as_ptr().align_offset(align_of::<Header>());
+        let bytes = memory.get(start..).unwrap_or_default();
+        let (header, _) = Header::ref_from_prefix(bytes).map_err(|_| AttachError::NoRegion)?;
+        if header.magic.get() != MAGIC {
+            return Err(AttachError::NoRegion);
+        }
+        if header.version.get() != VERSION {
+            return Err(AttachError::UnknownVersion { found: header.version.get() });
+        }
+        let (sequences, ring_size) = (header.sequences.get(), header.ring_size.get());
+        let histograms = header.histogram_size.get() > 0;
+        let crc = header.mode().contains(Mode::CRC);
+        let config = Config { policy: FillPolicy::RingBuffer, sequences, histograms, crc };
+        let ring_offset = config.overhead();
+        let histogram_size = if histograms { size_of::<StoredHistogram>() } else { 0 };
+        let consistent = header.check.get() == header.checksum(MAGIC)
+            && usize::from(header.header_size.get()) == HEADER
+            && usize::from(header.sequence_size.get()) == size_of::<SequenceState>()
+            && usize::from(header.histogram_size.get()) == histogram_size
+            && header.chunk_header_size.get() == chunk_overhead(crc)
+            && header.ring_offset.get() as usize == ring_offset
+            && sequences >= 4
+            && ring_size.is_multiple_of(4)
+            && ring_size as usize >= SMALLEST_RING;
+        if !consistent {
+            return Err(AttachError::HeaderDamaged);
+        }
+        let needed = ring_offset.saturating_add(ring_size as usize);
+        let there = bytes.len().saturating_sub(ring_offset);
+        let ring_size = match u32::try_from(there) {
+            Ok(there) if there < ring_size && short && bytes.len() >= ring_offset => there & !3,
+            Ok(there) if there < ring_size => return Err(AttachError::TooShort { needed }),
+            _ => ring_size,
+        };
+        Ok(Self { start, sequences, histograms, ring_offset, ring_size })
+    }
+
+    pub(super) fn has_checksums(&self, memory: &[u8]) -> bool {
+        self.header(memory).is_some_and(|header| header.mode().contains(Mode::CRC))
+    }
+
+    /// Bytes of the ring that are there.
+    pub(super) fn ring_size(&self) -> u32 {
+        self.ring_size
+    }
+
+    pub(super) fn table<'a>(&self, memory: &'a [u8]) -> Option<(&'a [SequenceState], &'a [StoredHistogram])> {
+        let rest = memory.get(self.start..)?.get(size_of::<Header>()..)?;
+        let (table, rest) =
+            <[SequenceState]>::ref_from_prefix_with_elems(rest, usize::from(self.sequences)).ok()?;
+        let count = if self.histograms { usize::from(self.sequences) } else { 0 };
+        let (histograms, _) = <[StoredHistogram]>::ref_from_prefix_with_elems(rest, count).ok()?;
+        Some((table, histograms))
+    }
+}
+
+/// The region taken apart: what every operation works on.
+pub(super) struct State<'a> {
+    pub(super) header: &'a mut Header,
+    pub(super) table: &'a mut [SequenceState],
+    pub(super) histograms: &'a mut [StoredHistogram],
+    pub(super) ring: Ring<'a>,
+}

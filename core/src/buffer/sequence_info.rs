@@ -1,0 +1,83 @@
+//! What can be told of a sequence.
+
+use super::data_loss::DataLoss;
+use super::histogram::Histogram;
+use super::region::Layout;
+use super::sequence_state::Status;
+use crate::debug::debug_fields;
+use core::fmt;
+
+/// A sequence of the table: who writes it, and what it lost.
+///
+/// The packet counters count each packet once, where it begins, and stick at `u32::MAX`. They start again from
+/// 0 when a full table has forgotten the sequence.
+///
+/// ```
+/// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+///
+/// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer))?;
+/// let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+/// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
+/// let sequence = buffer.sequences().next().unwrap();
+/// assert_eq!((sequence.producer_id, sequence.packets_evicted), (7, 0));
+/// # Ok::<(), tracebuf::buffer::RegionError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SequenceInfo {
+    /// The producer.
+    pub producer_id: u16,
+    /// Its writer.
+    pub writer_id: u16,
+    /// The user that the first commit named.
+    pub uid: u32,
+    /// The process that the first commit named.
+    pub pid: i32,
+    /// Whole packets that were overwritten unread.
+    pub packets_evicted: u64,
+    /// Packets that began but could not be put together.
+    pub packets_broken: u64,
+    /// Chunks that were cut short because they were malformed.
+    pub packets_malformed: u64,
+    /// What the next packet will carry, as far as it is certain.
+    pub pending: DataLoss,
+    /// Chunk sizes, if the buffer keeps them.
+    pub histogram: Option<Histogram>,
+}
+
+impl SequenceInfo {
+    pub(super) fn all<'a>(layout: &Layout, memory: &'a [u8]) -> impl Iterator<Item = Self> + use<'a> {
+        let (table, histograms) = layout.table(memory).unwrap_or_default();
+        let entries = table.iter().enumerate().filter(|(_, entry)| entry.has(Status::IN_USE));
+        entries.map(move |(slot, entry)| Self {
+            producer_id: entry.producer_id.get(),
+            writer_id: entry.writer_id.get(),
+            uid: entry.uid.get(),
+            pid: entry.pid.get() as i32,
+            packets_evicted: u64::from(entry.evicted.get()),
+            packets_broken: u64::from(entry.broken.get()),
+            packets_malformed: u64::from(entry.malformed.get()),
+            pending: entry.pending().marked(),
+            histogram: histograms.get(slot).map(|histogram| histogram.get()),
+        })
+    }
+}
+
+impl fmt::Debug for SequenceInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug_fields!(
+            self,
+            f,
+            "SequenceInfo",
+            producer_id,
+            writer_id,
+            uid,
+            pid,
+            packets_evicted,
+            packets_broken,
+            packets_malformed,
+            pending,
+            histogram,
+        )
+    }
+}

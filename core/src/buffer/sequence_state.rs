@@ -1,0 +1,318 @@
+//! `SequenceState`: all that is kept of one `{ProducerID, WriterID}`.
+
+use super::chunk::ChunkHeader;
+use super::data_loss::DataLoss;
+use super::region::NO_SLOT;
+use super::ring::fence;
+use super::tb_chunk::{Flags, NONE};
+use super::words::{Le16, Le32};
+use static_assertions::const_assert_eq;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+bitflags::bitflags! {
+    /// Losses and states of a sequence in 16 bits. Bits 1 to 7 are the pending causes of [`DataLoss`].
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub(super) struct Status: u16 {
+        /// This place of the table is taken.
+        const IN_USE = 1;
+        /// Causes that the next packet will carry.
+        const PENDING = 0xFE;
+        /// Some chunk was erased: `erased_id` and what belongs to it are real.
+        const HAS_ERASED = 0x100;
+        /// The chunk erased last took unread data along, which a commit may still bring again.
+        const TENTATIVE_OVERWRITE = 0x200;
+        /// The same for a packet given up at its end,
+        const TENTATIVE_ABORT = 0x400;
+        /// or for its malformed end.
+        const TENTATIVE_CORRUPTION = 0x800;
+        /// The chunk erased last was a scraped copy.
+        const ERASED_INCOMPLETE = 0x1000;
+        /// A packet was counted as broken and its end has not been seen.
+        const BROKEN_OPEN = 0x2000;
+        /// Something of this sequence was forgotten before this entry was made.
+        const FORGOTTEN = 0x4000;
+        /// Of the *index*, not the entry: a sequence whose hash leads here was forgotten or refused.
+        const FORGETFUL = 0x8000;
+
+        /// All that waits for a later chunk.
+        const TENTATIVE = Self::TENTATIVE_OVERWRITE.bits() | Self::TENTATIVE_ABORT.bits() | Self::TENTATIVE_CORRUPTION.bits();
+    }
+}
+
+/// The chunk erased last began a packet that was counted as broken; the other bits count packets.
+const ERASED_BROKEN: u16 = 0x8000;
+
+/// One place of the sequence table, and beside it one head of the table's hash index.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct SequenceState {
+    pub(super) producer_id: Le16,
+    pub(super) writer_id: Le16,
+    pub(super) uid: Le32,
+    pub(super) pid: Le32,
+    /// The oldest and the newest chunk. In a sequence without chunks: the sequences that have been empty for
+    /// longer and for shorter, each as [`link_to_slot`].
+    first: Le32,
+    last: Le32,
+    /// The chunk erased last. Before there is one: 2³⁰ before the first chunk ever committed, so that ids
+    /// count from here either way.
+    erased_id: Le32,
+    /// How many bytes of it had been read.
+    pub(super) erased_read: Le16,
+    /// How many of its packets were counted as evicted; see `ERASED_BROKEN`.
+    erased_packets: Le16,
+    status: Le16,
+    /// The next sequence with the same hash.
+    pub(super) hash_next: Le16,
+    /// Where the sequences start whose hash is this place's number. Belongs to the index, not to the entry.
+    hash_head: Le16,
+    /// The read session in which it stalled.
+    pub(super) stalled: Le16,
+    pub(super) evicted: Le32,
+    pub(super) broken: Le32,
+    pub(super) malformed: Le32,
+}
+const_assert_eq!(size_of::<SequenceState>(), 48);
+const_assert_eq!(align_of::<SequenceState>(), 4);
+
+/// A link between empty sequences: odd, where offsets of chunks are multiples of 4.
+#[cfg_attr(target_os = "none", inline(never))]
+pub(super) fn link_to_slot(slot: u16) -> u32 {
+    if slot == NO_SLOT { NONE } else { (u32::from(slot) << 2) | 1 }
+}
+
+/// The slot a link leads to, [`NO_SLOT`] if it leads nowhere.
+pub(super) fn slot_of_link(link: u32) -> u16 {
+    (link >> 2) as u16
+}
+const_assert_eq!((NONE >> 2) as u16, NO_SLOT);
+
+impl SequenceState {
+    /// Half of the half of the id space that is newer than any given id.
+    const BEFORE_FIRST: u32 = 1 << 30;
+
+    /// Starts a new sequence here; what belongs to the index stays.
+    #[cfg_attr(target_os = "none", inline(always))]
+    pub(super) fn start(&mut self, header: &ChunkHeader, forgotten: bool) {
+        let kept = self.status() & Status::FORGETFUL;
+        *self = Self {
+            producer_id: Le16::new(header.producer_id),
+            writer_id: Le16::new(header.writer_id),
+            uid: Le32::new(header.uid),
+            pid: Le32::new(header.pid as u32),
+            first: Le32::new(NONE),
+            last: Le32::new(NONE),
+            erased_id: Le32::new(header.chunk_id.wrapping_sub(Self::BEFORE_FIRST)),
+            erased_read: Le16::new(0),
+            erased_packets: Le16::new(0),
+            status: Le16::new(0),
+            hash_next: Le16::new(NO_SLOT),
+            hash_head: self.hash_head,
+            stalled: Le16::new(0),
+            evicted: Le32::new(0),
+            broken: Le32::new(0),
+            malformed: Le32::new(0),
+        };
+        let forgotten = if forgotten { Status::FORGOTTEN } else { Status::empty() };
+        self.set_status(kept | Status::IN_USE | forgotten);
+    }
+
+    /// Zeroed memory is an empty index: heads are stored plus one.
+    #[inline]
+    pub(super) fn hash_head(&self) -> u16 {
+        self.hash_head.get().wrapping_sub(1)
+    }
+    pub(super) fn set_hash_head(&mut self, slot: u16) {
+        self.hash_head.set(slot.wrapping_add(1));
+    }
+
+    #[inline]
+    pub(super) fn status(&self) -> Status {
+        Status::from_bits_retain(self.status.get())
+    }
+    #[inline]
+    pub(super) fn set_status(&mut self, status: Status) {
+        self.status.set(status.bits());
+    }
+    #[inline]
+    pub(super) fn has(&self, status: Status) -> bool {
+        self.status().intersects(status)
+    }
+    pub(super) fn insert(&mut self, status: Status) {
+        self.set_status(self.status() | status);
+    }
+    pub(super) fn remove(&mut self, status: Status) {
+        self.set_status(self.status() - status);
+    }
+
+    // The list of chunks.
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.get() & 1 != 0
+    }
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn first(&self) -> u32 {
+        self.first.get()
+    }
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn last(&self) -> u32 {
+        self.last.get()
+    }
+    #[inline]
+    pub(super) fn set_first(&mut self, offset: u32) {
+        self.first.set(offset);
+    }
+    #[inline]
+    pub(super) fn set_last(&mut self, offset: u32) {
+        self.last.set(offset);
+    }
+
+    // The order of ids. All ids of a list lie in the 2³¹ − 1 after `erased_id`: there the modular order is total.
+
+    #[inline]
+    pub(super) fn erased_id(&self) -> u32 {
+        self.erased_id.get()
+    }
+    /// How far an id is beyond the one erased last; what is 0 or above `i32::MAX` is not newer than that one.
+    #[inline]
+    pub(super) fn age(&self, chunk_id: u32) -> u32 {
+        chunk_id.wrapping_sub(self.erased_id.get())
+    }
+    #[inline]
+    pub(super) fn is_newer(&self, chunk_id: u32) -> bool {
+        (self.age(chunk_id) as i32) > 0
+    }
+    /// Whether chunks are missing between the last one consumed and this one.
+    pub(super) fn is_gap_before(&self, chunk_id: u32) -> bool {
+        if self.has(Status::HAS_ERASED) {
+            self.age(chunk_id) > 1
+        } else {
+            self.has(Status::FORGOTTEN) && chunk_id != 0
+        }
+    }
+
+    // Losses.
+
+    #[inline]
+    pub(super) fn pending(&self) -> DataLoss {
+        DataLoss::from_bits_retain((self.status() & Status::PENDING).bits())
+    }
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn lose(&mut self, cause: DataLoss) {
+        self.insert(Status::from_bits_retain(cause.bits()) & Status::PENDING);
+    }
+    /// A chunk is about to be consumed for the first time: what its predecessors left open is certain now.
+    #[inline]
+    pub(super) fn arrive(&mut self, chunk_id: u32) {
+        if self.is_gap_before(chunk_id) {
+            self.lose(DataLoss::READ_GAP);
+            self.remove(Status::BROKEN_OPEN);
+        }
+        if self.age(chunk_id) != 0 {
+            self.erased_packets.set(0);
+            if self.has(Status::TENTATIVE) {
+                self.lose(self.tentative());
+                self.remove(Status::TENTATIVE);
+            }
+        }
+    }
+    fn tentative(&self) -> DataLoss {
+        let status = self.status();
+        let mut loss = DataLoss::empty();
+        loss.set(DataLoss::OVERWRITE, status.intersects(Status::TENTATIVE_OVERWRITE));
+        loss.set(DataLoss::WRITER_ABORT, status.intersects(Status::TENTATIVE_ABORT));
+        loss.set(DataLoss::CHUNK_CORRUPTED, status.intersects(Status::TENTATIVE_CORRUPTION));
+        loss
+    }
+    /// The reader passes the end of a chunk with these flags.
+    pub(super) fn pass_end(&mut self, flags: Flags) {
+        if flags.contains(Flags::ABORTED) {
+            self.lose(DataLoss::WRITER_ABORT);
+        }
+        if flags.contains(Flags::TRUNCATED) {
+            self.lose(DataLoss::CHUNK_CORRUPTED);
+            self.malformed.saturating_add(1);
+        }
+    }
+    /// Hands out the pending causes.
+    #[inline]
+    pub(super) fn take_pending(&mut self) -> DataLoss {
+        let loss = self.pending();
+        self.remove(Status::PENDING);
+        loss.marked()
+    }
+
+    // What was erased last.
+
+    pub(super) fn erase(&mut self, chunk_id: u32, read: u16) {
+        self.erased_id.set(chunk_id);
+        self.erased_read.set(read);
+        self.set_status((self.status() | Status::HAS_ERASED) - Status::ERASED_INCOMPLETE);
+    }
+    /// A chunk goes all of whose whole packets were unread: [`arrive`](Self::arrive), [`erase`](Self::erase) and
+    /// [`count_evicted`](Self::count_evicted) together.
+    #[inline]
+    pub(super) fn evict_whole(&mut self, chunk_id: u32, packets: u16) {
+        if self.has(Status::TENTATIVE | Status::BROKEN_OPEN) || self.is_gap_before(chunk_id) {
+            self.arrive(chunk_id);
+            self.remove(Status::BROKEN_OPEN);
+            // Should this chunk be found in spite of what follows, what was lost before it is lost all the same.
+            fence();
+        }
+        self.evicted.saturating_add(u32::from(packets));
+        self.erased_packets.set(packets);
+        self.erased_id.set(chunk_id);
+        self.erased_read.set(0);
+        self.set_status(
+            (self.status() - Status::ERASED_INCOMPLETE) | Status::HAS_ERASED | Status::TENTATIVE_OVERWRITE,
+        );
+    }
+    /// Counts packets that went with the chunk being erased.
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn count_evicted(&mut self, packets: u16) {
+        self.evicted.saturating_add(u32::from(packets));
+        let erased = self.erased_packets.get();
+        self.erased_packets.set(
+            (erased & ERASED_BROKEN) | (erased & !ERASED_BROKEN).saturating_add(packets) & !ERASED_BROKEN,
+        );
+    }
+    /// Counts a packet that began in the chunk being erased and will not be put together.
+    pub(super) fn count_broken_here(&mut self) {
+        self.broken.saturating_add(1);
+        self.erased_packets.set(self.erased_packets.get() | ERASED_BROKEN);
+    }
+    /// The chunk erased last was committed again: what was lost with it is not lost after all.
+    pub(super) fn take_back(&mut self) {
+        let erased = self.erased_packets.get();
+        self.evicted.set(self.evicted.get().saturating_sub(u32::from(erased & !ERASED_BROKEN)));
+        if erased & ERASED_BROKEN != 0 {
+            self.uncount_broken();
+            self.remove(Status::BROKEN_OPEN);
+        }
+        if self.has(Status::TENTATIVE_CORRUPTION) {
+            self.malformed.set(self.malformed.get().saturating_sub(1));
+        }
+        self.erased_packets.set(0);
+        self.remove(Status::TENTATIVE | Status::ERASED_INCOMPLETE);
+    }
+    /// The chunk erased last is in the ring again: the one before it takes its place, and all of that was read.
+    pub(super) fn readmit(&mut self) {
+        self.take_back();
+        self.erased_id.set(self.erased_id.get().wrapping_sub(1));
+        self.erased_read.set(u16::MAX);
+    }
+    /// Nothing is known of what was before this chunk.
+    pub(super) fn start_before(&mut self, chunk_id: u32) {
+        self.erased_id.set(chunk_id.wrapping_sub(Self::BEFORE_FIRST));
+        self.erased_read.set(0);
+        self.erased_packets.set(0);
+        self.remove(Status::HAS_ERASED | Status::TENTATIVE | Status::ERASED_INCOMPLETE | Status::BROKEN_OPEN);
+    }
+    /// The writer gave the packet up itself, and counted it.
+    pub(super) fn uncount_broken(&mut self) {
+        self.broken.set(self.broken.get().saturating_sub(1));
+    }
+}

@@ -1,0 +1,147 @@
+//! Counters, named as in Perfetto's `TraceStats.BufferStats`.
+
+use super::words::Le64;
+use core::fmt;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What happened in a buffer since it was made: a copy of all its counters.
+        ///
+        /// All in chunks, bytes or events since the buffer was made; 64 bits, never reset. Names are those of
+        /// Perfetto's `TraceStats.BufferStats`; `chunks_unchanged` and `chunks_refused` are ours. At any time
+        ///
+        /// - every chunk offered counts once: written, rewritten, relocated, unchanged, discarded or refused;
+        /// - `bytes_written + padding_bytes_written` = bytes held in chunks and padding + `bytes_read` +
+        ///   `bytes_overwritten` + `padding_bytes_cleared` (a clone starts with read counters of zero).
+        ///
+        /// ```
+        /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+        ///
+        /// let mut memory = vec![0u8; 4096];
+        /// let buffer = TraceBuffer::new(&mut memory[..], Config::new(FillPolicy::RingBuffer))?;
+        /// assert_eq!(buffer.stats().chunks_written, 0);
+        /// # Ok::<(), tracebuf::buffer::RegionError>(())
+        /// ```
+        #[derive(Clone, Copy, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        #[non_exhaustive]
+        pub struct BufferStats {
+            /// Room for chunks in bytes, headers included.
+            pub buffer_size: u64,
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        /// The counters as they lie in the region's header.
+        #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[repr(C)]
+        pub(super) struct Counters {
+            $(pub(super) $name: Le64,)*
+        }
+
+        impl Counters {
+            pub(super) fn snapshot(&self, buffer_size: u64) -> BufferStats {
+                BufferStats { buffer_size, $($name: self.$name.get(),)* }
+            }
+        }
+
+        impl Counters {
+            /// Starts counters again from 0 that cannot be true.
+            pub(super) fn reset_if(&mut self, wrong: impl Fn(u64) -> bool) {
+                for counter in [$(&mut self.$name,)*] {
+                    if wrong(counter.get()) {
+                        counter.set(0);
+                    }
+                }
+            }
+        }
+
+        impl BufferStats {
+            /// All counters with their names.
+            pub fn named(&self) -> [(&'static str, u64); COUNTERS] {
+                [("buffer_size", self.buffer_size), $((stringify!($name), self.$name),)*]
+            }
+        }
+
+        const COUNTERS: usize = 1 + [$(stringify!($name),)*].len();
+    };
+}
+
+counters! {
+    /// Bytes of all chunks stored, headers and alignment included.
+    bytes_written,
+    /// Bytes of chunks that were overwritten with unread data in them.
+    bytes_overwritten,
+    /// Bytes of chunks that were erased after all of them had been read.
+    bytes_read,
+    /// Bytes of padding written, at the ring's end and behind straddled chunks.
+    padding_bytes_written,
+    /// Bytes of padding overwritten.
+    padding_bytes_cleared,
+    /// Chunks stored anew.
+    chunks_written,
+    /// Chunks that grew in place when they were committed again.
+    chunks_rewritten,
+    /// Chunks that moved to the write cursor when they were committed again.
+    chunks_relocated,
+    /// Chunks overwritten with unread data in them.
+    chunks_overwritten,
+    /// Chunks not stored: the buffer is sealed, or they had been consumed already.
+    chunks_discarded,
+    /// Chunks whose last byte was read.
+    chunks_read,
+    /// Chunks stored after a newer chunk of their sequence.
+    chunks_committed_out_of_order,
+    /// Times the write cursor went back to the start.
+    write_wrap_count,
+    /// Patches applied.
+    patches_succeeded,
+    /// Batches of patches refused: no such chunk, or out of its payload.
+    patches_failed,
+    /// Fragmented packets put together.
+    readaheads_succeeded,
+    /// Fragmented packets found not complete, for now or for good.
+    readaheads_failed,
+    /// Chunks that break the rules of the shared memory protocol.
+    abi_violations,
+    /// Packets given up by their writer.
+    trace_writer_packet_loss,
+    /// Chunks committed again with the bytes that are stored already.
+    chunks_unchanged,
+    /// Chunks not stored: they violate the protocol, or the sequence table is full.
+    chunks_refused,
+}
+
+impl Counters {
+    /// The counters of reading at zero, as a clone starts.
+    pub(super) fn start_reading_afresh(&mut self) {
+        let reading = [
+            &mut self.bytes_read,
+            &mut self.chunks_read,
+            &mut self.readaheads_succeeded,
+            &mut self.readaheads_failed,
+        ];
+        for counter in reading {
+            counter.set(0);
+        }
+    }
+}
+
+impl fmt::Debug for BufferStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("BufferStats");
+        for (name, value) in self.named() {
+            fields.field(name, &value);
+        }
+        fields.finish()
+    }
+}
+
+impl BufferStats {
+    pub(super) fn of(layout: &super::region::Layout, memory: &[u8]) -> Self {
+        layout
+            .header(memory)
+            .map(|header| header.counters.snapshot(u64::from(header.ring_size())))
+            .unwrap_or_default()
+    }
+}

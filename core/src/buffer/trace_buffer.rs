@@ -1,0 +1,232 @@
+//! `TraceBuffer`: the buffer as its owner sees it.
+
+use super::chunk::{Chunk, ChunkHeader, Commit, Refusal};
+use super::commit::{Bytes, Shared, Source};
+use super::overwrite::{OverwriteObserver, Unobserved};
+use super::patch::Patch;
+use super::read_only::ReadOnlyTraceBuffer;
+use super::reader::Reader;
+use super::region::{Config, FillPolicy, Layout, Mode, RegionError, State};
+use super::sequence_info::SequenceInfo;
+use super::stats::BufferStats;
+
+/// A trace buffer over a region of memory.
+///
+/// `M` is anything that gives a slice of bytes, always the same one: `&'static mut [u8]`, `Box<[u8]>`, mapped
+/// pages. All state lies in it; the buffer itself is a handful of sizes. Were the memory to give other bytes
+/// than at first, operations would be refused, but nothing panics.
+///
+/// In firmware, over a static array:
+///
+/// ```
+/// use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, TraceBuffer};
+///
+/// # fn memory() -> &'static mut [u8] { Box::leak(vec![0u8; 2048].into_boxed_slice()) }
+/// // static MEMORY: StaticCell<[u8; 2048]> = StaticCell::new();
+/// let memory: &'static mut [u8] = memory();
+/// let mut buffer = TraceBuffer::new(memory, Config::new(FillPolicy::RingBuffer).sequences(4))?;
+///
+/// let header = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 2, complete: true, ..Default::default() };
+/// assert_eq!(buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02hi\x05there" }), Commit::Written);
+///
+/// let mut reader = buffer.read();
+/// let mut bytes = [0u8; 16];
+/// while let Some(packet) = reader.next_packet() {
+///     packet.copy_to(&mut bytes);
+/// }
+/// # Ok::<(), tracebuf::buffer::RegionError>(())
+/// ```
+///
+/// In a program, over a megabyte of heap:
+///
+/// ```
+/// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+///
+/// let config = Config::new(FillPolicy::Discard).sequences(1000).histograms(true);
+/// let memory = vec![0u8; config.region_size(1 << 20) as usize].into_boxed_slice();
+/// let buffer = TraceBuffer::new(memory, config)?;
+/// assert_eq!(buffer.stats().buffer_size, 1 << 20);
+/// # Ok::<(), tracebuf::buffer::RegionError>(())
+/// ```
+pub struct TraceBuffer<M> {
+    memory: M,
+    layout: Layout,
+}
+
+static_assertions::const_assert!(size_of::<TraceBuffer<&mut [u8]>>() <= 64);
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
+    /// Lays out a region, whatever was in it, and starts an empty buffer.
+    ///
+    /// The region is used from its first 8-byte boundary on and up to 4 GiB; its ring is what the header and
+    /// the table leave. Only these two are touched: pages of the ring are first touched by chunks.
+    ///
+    /// # Errors
+    /// [`RegionError`] if there is no room for the header, the table and 64 bytes, or the table is to hold
+    /// fewer than 4 sequences.
+    pub fn new(mut memory: M, config: Config) -> Result<Self, RegionError> {
+        let layout = Layout::format(memory.as_mut(), &config)?;
+        Ok(Self { memory, layout })
+    }
+
+    pub(super) fn from_parts(memory: M, layout: Layout) -> Self {
+        Self { memory, layout }
+    }
+
+    /// Stores a chunk: the reference's `CopyChunkUntrusted`.
+    ///
+    /// Nothing about a chunk is trusted; what becomes of it is returned and counted, and nothing panics.
+    ///
+    /// Cost: one copy of the payload, a look at each fragment's size, and O(1) for each chunk overwritten. A
+    /// chunk out of order walks back by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks.
+    #[doc(alias = "CopyChunkUntrusted")]
+    #[inline]
+    pub fn copy_chunk_untrusted(&mut self, chunk: &Chunk<'_>) -> Commit {
+        self.commit(&chunk.header, Bytes(chunk.payload), &mut Unobserved)
+    }
+
+    /// The same, showing `observer` every whole packet that has to be overwritten for it.
+    pub fn copy_chunk_untrusted_observed<O: OverwriteObserver>(
+        &mut self,
+        chunk: &Chunk<'_>,
+        observer: &mut O,
+    ) -> Commit {
+        self.commit(&chunk.header, Bytes(chunk.payload), observer)
+    }
+
+    /// Stores a chunk of `size` bytes that somebody else may still be changing.
+    ///
+    /// `fill(offset, target)` is to copy the chunk's bytes from `offset` on into `target`, which lies in the
+    /// ring: the only copy, and the only bytes that anything is decided on. It may be asked for a part, or
+    /// twice; it need not give the same bytes then.
+    pub fn commit_with<F: FnMut(usize, &mut [u8])>(
+        &mut self,
+        header: &ChunkHeader,
+        size: usize,
+        fill: F,
+    ) -> Commit {
+        self.commit(header, Shared { size, fill }, &mut Unobserved)
+    }
+
+    /// The same, showing `observer` every whole packet that has to be overwritten for it.
+    pub fn commit_with_observed<F, O>(
+        &mut self,
+        header: &ChunkHeader,
+        size: usize,
+        fill: F,
+        observer: &mut O,
+    ) -> Commit
+    where
+        F: FnMut(usize, &mut [u8]),
+        O: OverwriteObserver,
+    {
+        self.commit(header, Shared { size, fill }, observer)
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(super) fn memory(&self) -> &[u8] {
+        self.memory.as_ref()
+    }
+
+    pub(super) fn state(&mut self) -> Option<State<'_>> {
+        self.layout.state(self.memory.as_mut())
+    }
+
+    #[inline]
+    fn commit<S: Source, O: OverwriteObserver>(
+        &mut self,
+        header: &ChunkHeader,
+        source: S,
+        observer: &mut O,
+    ) -> Commit {
+        match self.layout.state(self.memory.as_mut()) {
+            Some(mut state) => state.commit(header, source, observer),
+            None => Commit::Refused(Refusal::RegionDamaged),
+        }
+    }
+
+    /// Puts patches into a stored chunk: the reference's `TryPatchChunkContents`. With `more_pending` false the
+    /// chunk need not wait for patches any longer; the list may be empty.
+    ///
+    /// True if all were applied. False, and nothing changed, if the chunk is not there or one of them leaves
+    /// its payload.
+    ///
+    /// Cost: O(1) for the newest chunk and for one that is gone; else a walk back from the newest chunk of the
+    /// sequence by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks.
+    #[doc(alias = "TryPatchChunkContents")]
+    pub fn try_patch_chunk_contents(
+        &mut self,
+        producer_id: u16,
+        writer_id: u16,
+        chunk_id: u32,
+        patches: &[Patch],
+        more_pending: bool,
+    ) -> bool {
+        self.layout.state(self.memory.as_mut()).is_some_and(|mut state| {
+            state.try_patch_chunk_contents(producer_id, writer_id, chunk_id, patches, more_pending)
+        })
+    }
+
+    /// Begins a read session at the oldest byte.
+    #[doc(alias = "BeginRead")]
+    #[inline]
+    pub fn read(&mut self) -> Reader<'_> {
+        Reader::begin(self.layout.state(self.memory.as_mut()))
+    }
+
+    /// All counters.
+    pub fn stats(&self) -> BufferStats {
+        BufferStats::of(&self.layout, self.memory.as_ref())
+    }
+
+    /// The sequences in the table, with what was lost on each.
+    pub fn sequences(&self) -> impl Iterator<Item = SequenceInfo> {
+        SequenceInfo::all(&self.layout, self.memory.as_ref())
+    }
+
+    /// What a full buffer does.
+    pub fn policy(&self) -> FillPolicy {
+        match self.layout.header(self.memory.as_ref()) {
+            Some(header) if header.mode().contains(Mode::DISCARD) => FillPolicy::Discard,
+            _ => FillPolicy::RingBuffer,
+        }
+    }
+
+    /// Bytes of memory that a clone needs now: header, table and the used part of the ring, and 7 for memory that
+    /// starts just behind an 8-byte boundary.
+    pub fn clone_size(&self) -> usize {
+        let memory = self.memory.as_ref();
+        let used = self.layout.header(memory).map_or(0, |header| header.used.get());
+        self.layout.used_part(memory, used).map_or(0, <[u8]>::len).saturating_add(align_of::<u64>() - 1)
+    }
+
+    /// Copies what is in the buffer into `memory`, to be read there: the reference's `CloneReadOnly`.
+    ///
+    /// The copy starts a fresh read of the same chunks with the same losses pending; its read counters are 0.
+    /// Cost: one copy of [`clone_size`](Self::clone_size) bytes. Nothing else of `memory` is touched.
+    ///
+    /// # Errors
+    /// [`RegionError::TooSmall`] if it does not fit.
+    #[doc(alias = "CloneReadOnly")]
+    pub fn clone_read_only<N: AsRef<[u8]> + AsMut<[u8]>>(
+        &self,
+        memory: N,
+    ) -> Result<ReadOnlyTraceBuffer<N>, RegionError> {
+        ReadOnlyTraceBuffer::copy_of(&self.layout, self.memory.as_ref(), memory)
+    }
+
+    /// Gives the memory back, contents and all.
+    pub fn into_memory(self) -> M {
+        self.memory
+    }
+
+    /// Verifies that lists, table, ring and counters agree. For tests: walks everything.
+    #[doc(hidden)]
+    pub fn check(&mut self) -> Result<super::RingSummary, &'static str> {
+        let state = self.layout.state(self.memory.as_mut()).ok_or("no state")?;
+        super::check::check(&state)
+    }
+}

@@ -1,0 +1,66 @@
+use bitflags::bitflags;
+
+bitflags! {
+    /// Flags of a chunk, bits 10–15 of the header's `packets` half-word.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct HeaderFlags: u8 {
+        /// The first fragment continues a packet of the previous chunk.
+        const CONTINUES_FROM_PREVIOUS = 1;
+        /// The last fragment continues on the next chunk.
+        const CONTINUES_ON_NEXT = 2;
+        /// A size field in the chunk is still to be patched.
+        const NEEDS_PATCHING = 4;
+    }
+}
+
+/// What a chunk's header says, as its producer wrote it: to be trusted by nobody.
+///
+/// In memory two words: the chunk's id, then `writer_id | (fragments | flags << 10) << 16`. The ABI has the
+/// second as two half-words; both are stored as one word here, because racing accesses of mixed sizes are
+/// undefined behaviour and only the chunk's owner ever changes it.
+///
+/// ```
+/// use tracebuf::producer::{ChunkHeader, HeaderFlags};
+///
+/// let header = ChunkHeader { chunk_id: 7, writer_id: 2, fragments: 3, flags: HeaderFlags::CONTINUES_ON_NEXT };
+/// assert_eq!(header.to_words(), [7, 0x0803_0002]);
+/// assert_eq!(ChunkHeader::from_words(header.to_words()), header);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkHeader {
+    /// Position in the writer's sequence; wraps.
+    pub chunk_id: u32,
+    /// The writer; 0 is no writer.
+    pub writer_id: u16,
+    /// Fragments started, 0 to [`ChunkHeader::MAX_FRAGMENTS`].
+    pub fragments: u16,
+    /// Continuation and patching. Bits the ABI does not define are dropped.
+    pub flags: HeaderFlags,
+}
+
+impl ChunkHeader {
+    /// Bytes of a header in shared memory.
+    pub const SIZE: usize = 8;
+    /// The largest number of fragments that the header's ten bits can say.
+    pub const MAX_FRAGMENTS: u16 = 1023;
+
+    /// The header from its two words, in native byte order.
+    #[inline]
+    pub const fn from_words(words: [u32; 2]) -> Self {
+        let [chunk_id, second] = words;
+        let packets = (second >> 16) as u16;
+        ChunkHeader {
+            chunk_id,
+            writer_id: (second & 0xFFFF) as u16,
+            fragments: packets & Self::MAX_FRAGMENTS,
+            flags: HeaderFlags::from_bits_truncate((packets >> 10) as u8),
+        }
+    }
+
+    /// The header's two words, in native byte order.
+    #[inline]
+    pub const fn to_words(self) -> [u32; 2] {
+        let packets = (self.fragments & Self::MAX_FRAGMENTS) as u32 | (self.flags.bits() as u32) << 10;
+        [self.chunk_id, self.writer_id as u32 | packets << 16]
+    }
+}

@@ -1,0 +1,76 @@
+use super::patch_list::Patch;
+
+/// A complete chunk that the service may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct ChunkToMove {
+    /// The page in shared memory.
+    pub page: u32,
+    /// The chunk in the page.
+    pub chunk: u32,
+    /// The central buffer that the writer writes to.
+    pub target: u16,
+}
+
+/// Size fields of one chunk that was sent before, or is sent in the same request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkToPatch<'r> {
+    /// The writer of the chunk.
+    pub writer_id: u16,
+    /// The central buffer that the writer writes to.
+    pub target: u16,
+    /// The chunk, in the writer's sequence.
+    pub chunk_id: u32,
+    /// What to write; all of this chunk.
+    pub patches: &'r [Patch],
+    /// More patches of this chunk will follow: it stays incomplete until then.
+    pub has_more: bool,
+}
+
+/// One message from a producer to its service. Moves come before patches, patches before the flush.
+///
+/// Requests of one producer are made one at a time, and must be carried out in the order they were made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommitRequest<'r> {
+    /// Chunks to move, oldest first; those of one writer in the order of their ids.
+    pub chunks_to_move: &'r [ChunkToMove],
+    /// Chunks to patch, all of the writer whose thread sends this.
+    pub chunks_to_patch: &'r [ChunkToPatch<'r>],
+    /// Not 0: when all this is done, call [`Producer::flushed`](super::Producer::flushed) with this number.
+    pub flush: u32,
+}
+
+/// The way to the service: a function call, a queue, a socket. Implemented by the user.
+///
+/// Writers call it through a shared reference, from any thread or interrupt that has a writer, but never two
+/// at a time and never within itself.
+///
+/// ```
+/// use tracebuf::producer::{CommitRequest, CommitSink};
+///
+/// /// Sends nothing: the service finds the chunks by scraping.
+/// struct Silent;
+/// impl CommitSink for Silent {
+///     fn commit(&self, _: &CommitRequest<'_>) {}
+/// }
+/// ```
+pub trait CommitSink {
+    /// Passes a request on. It must not be lost; what it says is not said again.
+    fn commit(&self, request: &CommitRequest<'_>);
+
+    /// A writer starts: scraping may expect its chunks, and where they go.
+    fn register_writer(&self, _writer_id: u16, _target: u16) {}
+
+    /// A writer ended; its chunks have all been sent.
+    fn unregister_writer(&self, _writer_id: u16) {}
+
+    /// Shared memory is full and a writer stalls: let the service run for about `micros` microseconds.
+    ///
+    /// `step` counts the calls for one chunk, from 0; `micros` is 0 at first, then 8, 16, … up to 100 ms.
+    /// Returning false gives the packet up at once. The default spins, which suits a service on another
+    /// core; threads sleep, a microcontroller runs its drain task.
+    fn stall(&self, _step: u32, _micros: u32) -> bool {
+        core::hint::spin_loop();
+        true
+    }
+}

@@ -1,0 +1,179 @@
+//! Writing bytes into a chunk through whole 32-bit words.
+
+use super::sync::{AtomicU32, Ordering};
+
+/// Where a writer stands in the payload of its chunk. Nothing is written past the payload's end.
+///
+/// A word that is not full yet is loaded again when more comes: cores forward it from their store buffer,
+/// and no code is needed to keep a copy and to part with it in time.
+pub(crate) struct Cursor<'a> {
+    words: &'a [AtomicU32],
+    pos: usize,
+}
+
+#[inline]
+pub(crate) fn load(words: &[AtomicU32], index: usize) -> u32 {
+    words.get(index).map_or(0, |w| u32::from_le(w.load(Ordering::Relaxed)))
+}
+
+#[inline]
+fn store(words: &[AtomicU32], index: usize, value: u32) {
+    if let Some(w) = words.get(index) {
+        w.store(value.to_le(), Ordering::Relaxed);
+    }
+}
+
+/// The bits of a word below a byte's position, how far a value moves to get there, and what of a moved value
+/// comes into the next word.
+#[inline]
+fn split(value: u32, pos: usize) -> (u32, u32, u32) {
+    let shift = (pos % 4 * 8) as u32;
+    // Two steps: a shift by 32 is none.
+    ((1 << shift) - 1, value << shift, value >> 1 >> (31 - shift))
+}
+
+/// Overwrites four bytes at any offset, with the chunk's owner as the only writer.
+#[inline(never)]
+pub(crate) fn overwrite4(words: &[AtomicU32], offset: usize, value: u32) {
+    let (index, (below, here, next)) = (offset / 4, split(value, offset));
+    store(words, index, load(words, index) & below | here);
+    store(words, index + 1, load(words, index + 1) & !below | next);
+}
+
+/// `size` as the redundant four-byte varint of size fields, in little-endian order.
+pub(crate) const fn redundant_varint(size: u32) -> u32 {
+    (size & 0x7F)
+        | (size >> 7 & 0x7F) << 8
+        | (size >> 14 & 0x7F) << 16
+        | (size >> 21 & 0x7F) << 24
+        | 0x0080_8080
+}
+
+impl<'a> Cursor<'a> {
+    /// At the start of a payload; at the end of one without room for an empty slice.
+    pub(crate) const fn new(words: &'a [AtomicU32]) -> Self {
+        Cursor { words, pos: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn pos(&self) -> usize {
+        self.pos
+    }
+
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        (self.words.len() * 4).saturating_sub(self.pos)
+    }
+
+    /// Appends the `len` low bytes (at most 4) of `value`, whose other bytes are zero. There is room.
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn put(&mut self, value: u32, len: usize) {
+        let (index, (below, here, next)) = (self.pos / 4, split(value, self.pos));
+        store(self.words, index, load(self.words, index) & below | here);
+        if self.pos % 4 + len > 4 {
+            store(self.words, index + 1, next);
+        }
+        self.pos += len;
+    }
+
+    /// Overwrites four bytes written before.
+    pub(crate) fn overwrite4(&mut self, offset: usize, value: u32) {
+        overwrite4(self.words, offset, value);
+    }
+
+    /// Goes back to an earlier position.
+    pub(crate) fn rewind(&mut self, pos: usize) {
+        self.pos = pos;
+    }
+
+    /// Replaces the four-byte size field at `field` by the one byte `size`, moving what follows.
+    pub(crate) fn compact(&mut self, field: usize, size: u32) {
+        // Keep what is before the field and write the size; all other bytes come from three further on.
+        let (below, here, _) = split(size, field);
+        let (mut keep, mut set) = (below | split(0xFF, field).1, here);
+        set |= load(self.words, field / 4) & below;
+        for index in field / 4..=self.pos / 4 {
+            let moved = load(self.words, index) >> 24 | load(self.words, index + 1) << 8;
+            store(self.words, index, moved & !keep | set);
+            (keep, set) = (0, 0);
+        }
+        self.pos = self.pos.saturating_sub(3);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::producer::words::atomic_words;
+    use std::{vec, vec::Vec};
+
+    fn put_bytes(cursor: &mut Cursor<'_>, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| cursor.put(u32::from(*byte), 1));
+    }
+
+    fn bytes(words: &[AtomicU32]) -> Vec<u8> {
+        (0..words.len()).flat_map(|i| load(words, i).to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn bytes_put_in_any_pieces_are_the_same_bytes_in_memory() {
+        let text: Vec<u8> = (1..=23).collect();
+        for first in 0..8 {
+            for piece in 1..=4 {
+                let mut memory = [0xEEEE_EEEEu32; 6];
+                let mut cursor = Cursor::new(atomic_words(&mut memory));
+                put_bytes(&mut cursor, &text[..first]);
+                for part in text[first..].chunks(piece) {
+                    let mut four = [0; 4];
+                    four[..part.len()].copy_from_slice(part);
+                    cursor.put(u32::from_le_bytes(four), part.len());
+                }
+                assert_eq!((cursor.pos(), cursor.room()), (23, 1));
+                assert_eq!(bytes(cursor.words)[..23], text[..]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_size_field_shrinks_to_one_byte_at_any_offset() {
+        for field in 0..9 {
+            for size in 0..14 {
+                let mut memory = [0xEEEE_EEEEu32; 8];
+                let mut cursor = Cursor::new(atomic_words(&mut memory));
+                let before: Vec<u8> = (100..100 + field as u8).collect();
+                let after: Vec<u8> = (1..=size as u8).collect();
+                put_bytes(&mut cursor, &before);
+                cursor.put(0, 4);
+                put_bytes(&mut cursor, &after);
+                cursor.compact(field, size);
+                cursor.put(0xAB, 1);
+                let expected = [before, vec![size as u8], after, vec![0xAB]].concat();
+                assert_eq!(bytes(cursor.words)[..expected.len()], expected[..]);
+                assert_eq!(cursor.pos(), expected.len());
+            }
+        }
+    }
+
+    #[test]
+    fn four_bytes_are_overwritten_at_any_offset_and_writing_goes_on() {
+        for offset in 0..8 {
+            let mut memory = [0u32; 4];
+            let mut cursor = Cursor::new(atomic_words(&mut memory));
+            put_bytes(&mut cursor, &[9; 12]);
+            cursor.put(7, 1);
+            cursor.overwrite4(offset, u32::from_le_bytes([1, 2, 3, 4]));
+            cursor.put(8, 1);
+            let mut expected = [9; 14];
+            expected[offset..offset + 4].copy_from_slice(&[1, 2, 3, 4]);
+            expected[12..].copy_from_slice(&[7, 8]);
+            assert_eq!(bytes(cursor.words)[..14], expected[..]);
+        }
+    }
+
+    #[test]
+    fn redundant_varints_are_those_of_the_format() {
+        assert_eq!(redundant_varint(1).to_le_bytes(), [0x81, 0x80, 0x80, 0x00]);
+        assert_eq!(redundant_varint(0x0FFF_FFFF).to_le_bytes(), [0xFF, 0xFF, 0xFF, 0x7F]);
+    }
+}

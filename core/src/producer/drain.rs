@@ -1,0 +1,337 @@
+use super::chunk_header::ChunkHeader;
+use super::page::{ChunkPlace, ChunkState, Page};
+use super::smb::SharedMemory;
+use super::sync::{AtomicU32, Ordering};
+use heapless::Vec;
+
+/// The service's side of a shared memory buffer: takes complete chunks, frees them, and scrapes.
+///
+/// There is one for a buffer: taking and scraping never happen at once, which the exclusive borrows see to,
+/// and that is what keeps a chunk from being freed while a scrape copies it. Nothing that the producer does
+/// to the memory, at any moment, can do harm here: a header is read once, sizes come from the page's layout
+/// as it was when the chunk was taken, and payload is copied word by word before anybody looks at it.
+///
+/// ```
+/// # use tracebuf::producer::*;
+/// # let mut memory = vec![0u32; 1024];
+/// # let memory = SharedMemory::new(atomic_words(&mut memory), 4096)?;
+/// # let request = CommitRequest::default();
+/// let mut consumer = Consumer::new(memory);
+/// for wanted in request.chunks_to_move {
+///     let Some(chunk) = consumer.take(wanted.page, wanted.chunk) else { continue };
+///     let mut private = vec![0; chunk.len()];
+///     chunk.fill(0, &mut private);
+///     println!("writer {}, chunk {}", chunk.header().writer_id, chunk.header().chunk_id);
+/// } // freed here
+/// # Ok::<(), MemoryError>(())
+/// ```
+pub struct Consumer<'a> {
+    memory: SharedMemory<'a>,
+}
+
+/// A chunk that the service has taken. Dropping it zeroes its header and frees it.
+pub struct ReadChunk<'c> {
+    place: ChunkPlace<'c>,
+    header: ChunkHeader,
+}
+
+/// A chunk as a scrape sees it: complete, or being written with at least one finished fragment.
+pub struct ScrapedChunk<'c> {
+    place: ChunkPlace<'c>,
+    header: ChunkHeader,
+    page: u32,
+    complete: bool,
+}
+
+impl<'a> Consumer<'a> {
+    /// The consumer of a buffer. Have only one: others could free chunks while this one scrapes, which mixes
+    /// packets up.
+    pub fn new(memory: SharedMemory<'a>) -> Self {
+        Consumer { memory }
+    }
+
+    /// The shared memory.
+    pub fn memory(&self) -> SharedMemory<'a> {
+        self.memory
+    }
+
+    /// Takes a complete chunk to read it; `None` when there is no such chunk or it is not complete.
+    pub fn take(&mut self, page: u32, chunk: u32) -> Option<ReadChunk<'_>> {
+        let page = self.memory.page(page)?;
+        let place = page.place(page.bitmap().layout()?, chunk)?;
+        if !place.change_state(ChunkState::Complete, ChunkState::BeingRead) {
+            return None;
+        }
+        Some(ReadChunk { place, header: place.header() })
+    }
+
+    /// The chunks that a scrape may copy now, in address order.
+    ///
+    /// Another writer may complete a chunk that this has passed and go on in one that it has yet to reach: a
+    /// single pass can show a chunk without its predecessor, and reading that would break a packet. Use
+    /// [`Consumer::scrape`], or make two passes and copy in the second what the first has seen of a writer,
+    /// and all that is older.
+    pub fn visible(&self) -> impl Iterator<Item = ScrapedChunk<'_>> {
+        (0..self.memory.pages())
+            .filter_map(|i| Some((i, self.memory.page(i)?)))
+            .flat_map(|(i, page)| visible(i, page))
+    }
+
+    /// Shows each chunk to copy, in address order, but none before those of its writer that are older.
+    ///
+    /// So of every writer there is no hole, and a ring that is too small for a scrape overwrites the oldest.
+    /// Of writers beyond `WRITERS` nothing is shown. Cost: two walks over the headers, for each chunk a look
+    /// through the writers; one walk more for up to 16 chunks that lie behind newer ones.
+    pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
+        let mut spans: Vec<Span, WRITERS> = Vec::new();
+        for chunk in self.visible() {
+            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+            match spans.iter_mut().find(|span| span.writer_id == writer_id) {
+                Some(span) if is_newer(chunk_id, span.newest) => span.newest = chunk_id,
+                Some(span) if is_newer(span.next, chunk_id) => span.next = chunk_id,
+                Some(_) => {}
+                None => drop(spans.push(Span { writer_id, next: chunk_id, newest: chunk_id })),
+            }
+        }
+        // Whatever the producer does meanwhile, there is an end to it.
+        let mut left = self.visible().count();
+        for chunk in self.visible() {
+            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+            let Some(span) = spans.iter_mut().find(|span| span.writer_id == writer_id) else { continue };
+            while span.has(chunk_id) && left > 0 {
+                if span.next == chunk_id {
+                    copy(&chunk);
+                    span.next = chunk_id.wrapping_add(1);
+                    left -= 1;
+                    break;
+                }
+                let older = self.oldest(span, chunk_id);
+                if older.is_empty() {
+                    // Gone since: the producer changed what is not its to change.
+                    break;
+                }
+                for older in &older {
+                    copy(older);
+                    span.next = older.header.chunk_id.wrapping_add(1);
+                    left = left.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// The oldest chunks of a writer up to one that is visible, oldest first.
+    fn oldest(&self, span: &Span, up_to: u32) -> Vec<ScrapedChunk<'_>, AT_ONCE> {
+        let mut oldest: Vec<ScrapedChunk<'_>, AT_ONCE> = Vec::new();
+        for chunk in self.visible() {
+            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+            if writer_id != span.writer_id || !span.has(chunk_id) || is_newer(chunk_id, up_to) {
+                continue;
+            }
+            let newer = |other: &ScrapedChunk<'_>| is_newer(other.header.chunk_id, chunk_id);
+            if oldest.is_full() && oldest.last().is_some_and(newer) {
+                oldest.pop();
+            }
+            let place = oldest.iter().position(newer).unwrap_or(oldest.len());
+            let _ = oldest.insert(place, chunk);
+        }
+        oldest
+    }
+}
+
+/// Chunks of one writer that a scrape has still to show: ids from `next` to `newest`.
+struct Span {
+    writer_id: u16,
+    next: u32,
+    newest: u32,
+}
+
+impl Span {
+    fn has(&self, chunk_id: u32) -> bool {
+        !is_newer(self.next, chunk_id) && !is_newer(chunk_id, self.newest)
+    }
+}
+
+/// Chunks of a writer that are put in order at once.
+const AT_ONCE: usize = 16;
+
+fn is_newer(chunk_id: u32, than: u32) -> bool {
+    (chunk_id.wrapping_sub(than) as i32) > 0
+}
+
+fn visible<'c>(index: u32, page: Page<'c>) -> impl Iterator<Item = ScrapedChunk<'c>> {
+    let bitmap = page.bitmap();
+    let layout = bitmap.layout();
+    (0..layout.map_or(0, |l| l.chunks())).filter_map(move |chunk| {
+        let complete = match bitmap.state(chunk) {
+            ChunkState::Complete => true,
+            ChunkState::BeingWritten => false,
+            ChunkState::Free | ChunkState::BeingRead => return None,
+        };
+        let place = page.place(layout?, chunk)?;
+        let header = place.header();
+        // The last fragment of a chunk being written may be one that never was: stale bytes.
+        let any = complete || header.fragments >= 2;
+        any.then_some(ScrapedChunk { place, header, page: index, complete })
+    })
+}
+
+impl ReadChunk<'_> {
+    /// The header, as it was when the chunk was taken.
+    pub fn header(&self) -> ChunkHeader {
+        self.header
+    }
+
+    /// Bytes of payload.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.place.payload().len() * 4
+    }
+
+    /// Copies payload from `offset` on; what lies beyond it is zero.
+    pub fn fill(&self, offset: usize, to: &mut [u8]) {
+        copy_out(self.place.payload(), offset, to);
+    }
+}
+
+impl Drop for ReadChunk<'_> {
+    fn drop(&mut self) {
+        // A scrape must not take the next chunk here for this one.
+        self.place.set_header(ChunkHeader::default());
+        self.place.change_state(ChunkState::BeingRead, ChunkState::Free);
+    }
+}
+
+impl ScrapedChunk<'_> {
+    /// The header now.
+    pub fn header(&self) -> ChunkHeader {
+        self.header
+    }
+
+    /// False: the last fragment that the header counts may be of any content and must not be looked at.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// The page and the chunk in it.
+    pub fn position(&self) -> (u32, u32) {
+        (self.page, self.place.chunk)
+    }
+
+    /// Bytes of payload.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.place.payload().len() * 4
+    }
+
+    /// Copies payload from `offset` on; what lies beyond it is zero.
+    pub fn fill(&self, offset: usize, to: &mut [u8]) {
+        copy_out(self.place.payload(), offset, to);
+    }
+}
+
+/// Copies bytes out of shared words, each word loaded once.
+pub(crate) fn copy_out(words: &[AtomicU32], offset: usize, to: &mut [u8]) {
+    let load = |word: Option<&AtomicU32>| word.map_or([0; 4], |w| w.load(Ordering::Relaxed).to_ne_bytes());
+    let mut words = words.get(offset / 4..).unwrap_or_default().iter();
+    let skip = offset % 4;
+    let mut rest = to;
+    if skip != 0 {
+        let here = rest.len().min(4 - skip);
+        let Some((head, tail)) = core::mem::take(&mut rest).split_at_mut_checked(here) else { return };
+        let word = load(words.next());
+        head.iter_mut().zip(word.iter().skip(skip)).for_each(|(to, from)| *to = *from);
+        rest = tail;
+    }
+    let mut fours = rest.chunks_exact_mut(4);
+    for four in fours.by_ref() {
+        four.iter_mut().zip(load(words.next())).for_each(|(to, from)| *to = from);
+    }
+    let tail = fours.into_remainder();
+    if !tail.is_empty() {
+        tail.iter_mut().zip(load(words.next())).for_each(|(to, from)| *to = from);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::producer::words::atomic_words_in;
+
+    #[test]
+    fn any_range_of_bytes_is_copied_and_zeros_follow_the_end() {
+        let mut memory: std::vec::Vec<u32> = (0..5).map(|i| 0x0403_0201 + i * 0x0404_0404).collect();
+        let bytes: &mut [u8] = zerocopy::IntoBytes::as_mut_bytes(&mut memory[..]);
+        let words = atomic_words_in(bytes);
+        for offset in 0..24 {
+            for len in 0..12 {
+                let mut out = [0xEE; 12];
+                copy_out(words, offset, &mut out[..len]);
+                for (i, byte) in out.iter().enumerate() {
+                    let expected = match offset + i + 1 {
+                        _ if i >= len => 0xEE,
+                        n if n <= 20 => n as u8,
+                        _ => 0,
+                    };
+                    assert_eq!(*byte, expected, "{offset} {len} {i}");
+                }
+            }
+        }
+    }
+
+    /// For Miri and sanitizers too: three threads that share nothing but the memory.
+    #[test]
+    fn writers_a_drain_and_a_scrape_run_side_by_side() {
+        use crate::producer::*;
+        use std::{
+            sync::Mutex, sync::atomic::AtomicBool, sync::atomic::Ordering::Relaxed, thread, vec, vec::Vec,
+        };
+
+        struct Queue(Mutex<Vec<ChunkToMove>>);
+        impl CommitSink for Queue {
+            fn commit(&self, request: &CommitRequest<'_>) {
+                self.0.lock().unwrap().extend(request.chunks_to_move);
+            }
+        }
+
+        let mut memory = vec![0u32; 256];
+        let memory = SharedMemory::new(atomic_words(&mut memory), 256).unwrap();
+        let (queue, storage) = (Queue(Mutex::default()), ProducerStorage::<16, 2>::new());
+        let producer = Producer::new(memory, Layout::Two, &storage, &queue).unwrap();
+        let (done, mut fragments) = (AtomicBool::new(false), 0);
+        let packets = thread::scope(|scope| {
+            let writers = [(); 2].map(|()| producer.writer(0, Exhaustion::Stall).unwrap());
+            let threads = writers.map(|mut writer| {
+                scope.spawn(move || {
+                    for n in 0..20 {
+                        writer.packet().message(900).bytes(1, &[n; 30]);
+                    }
+                    writer.packet().message(900).bytes(1, &[0; 300]);
+                    writer.flush();
+                    writer.stats().packets
+                })
+            });
+            scope.spawn(|| {
+                let mut consumer = Consumer::new(memory);
+                let mut private = [0; 256];
+                loop {
+                    let last = done.load(Relaxed);
+                    consumer.scrape::<2>(|chunk| chunk.fill(0, &mut private));
+                    for ChunkToMove { page, chunk, .. } in std::mem::take(&mut *queue.0.lock().unwrap()) {
+                        let chunk = consumer.take(page, chunk).unwrap();
+                        chunk.fill(0, &mut private);
+                        fragments += u64::from(chunk.header().fragments);
+                    }
+                    if last {
+                        break;
+                    }
+                    thread::yield_now();
+                }
+            });
+            let packets: u64 = threads.map(|t| t.join().unwrap()).iter().sum();
+            done.store(true, Relaxed);
+            packets
+        });
+        assert_eq!(packets, 42);
+        assert!(fragments >= packets);
+    }
+}

@@ -1,0 +1,35 @@
+//! Writing: shared memory, trace writers, commits, and the service's side of shared memory.
+//!
+//! This part knows nothing of the central buffer. See [`Producer`] to begin with.
+
+mod arbiter;
+mod chunk_header;
+mod commit;
+mod cursor;
+mod drain;
+mod fragments;
+mod packet;
+mod page;
+mod patch_list;
+mod smb;
+mod storage;
+mod sync;
+mod trace_writer;
+pub mod track_event;
+#[cfg(not(loom))]
+mod words;
+
+pub use arbiter::Producer;
+pub use chunk_header::{ChunkHeader, HeaderFlags};
+pub use commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
+pub use drain::{Consumer, ReadChunk, ScrapedChunk};
+pub use fragments::{ChunkView, Fragment, FragmentKind, Fragments};
+pub use packet::{Message, Packet};
+pub use page::{Bitmap, ChunkState, Layout, Page};
+pub use patch_list::Patch;
+pub use smb::{MemoryError, SharedMemory};
+pub use storage::ProducerStorage;
+pub use sync::AtomicU32;
+pub use trace_writer::{Exhaustion, TraceWriter, WriterStats};
+#[cfg(not(loom))]
+pub use words::{atomic_words, atomic_words_at, atomic_words_in};

@@ -1,0 +1,138 @@
+use super::trace_writer::TraceWriter;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+
+/// A packet being written. It ends when this is dropped, whatever is still open in it.
+///
+/// Forgotten with `mem::forget`, it ends when the next one begins or the writer is flushed.
+pub struct Packet<'w, 'a> {
+    message: Message<'w, 'a>,
+}
+
+/// A message being written: the packet itself, or one nested in it. It ends when this is dropped.
+///
+/// Fields are written in the order of the calls. A field number that is none (0, or 2²⁹ and more) gives the
+/// whole packet up. Cost: a field of a few bytes is one or two stores of a word.
+pub struct Message<'w, 'a> {
+    writer: &'w mut TraceWriter<'a>,
+    /// How many messages are open up to this one; those beyond were forgotten by their owners.
+    depth: usize,
+}
+
+const FIXED64: u32 = 1;
+const FIXED32: u32 = 5;
+
+impl<'w, 'a> Packet<'w, 'a> {
+    pub(crate) fn new(writer: &'w mut TraceWriter<'a>) -> Self {
+        Packet { message: Message { writer, depth: 0 } }
+    }
+}
+
+impl Drop for Packet<'_, '_> {
+    fn drop(&mut self) {
+        self.message.writer.finish();
+    }
+}
+
+impl<'w, 'a> Deref for Packet<'w, 'a> {
+    type Target = Message<'w, 'a>;
+    fn deref(&self) -> &Self::Target {
+        &self.message
+    }
+}
+
+impl DerefMut for Packet<'_, '_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.message
+    }
+}
+
+impl<'w, 'a> Message<'w, 'a> {
+    /// The message that is the `depth`th open one.
+    pub(crate) fn at(writer: &'w mut TraceWriter<'a>, depth: usize) -> Self {
+        Message { writer, depth }
+    }
+
+    /// An unsigned integer, an enum's number, or a signed one cast (`int64`, not `sint64`).
+    pub fn varint(&mut self, field: u32, value: u64) {
+        self.here().number(field, value);
+    }
+
+    /// A `bool`.
+    pub fn bool(&mut self, field: u32, value: bool) {
+        self.varint(field, u64::from(value));
+    }
+
+    /// Eight bytes: `fixed64` and `sfixed64`.
+    pub fn fixed64(&mut self, field: u32, value: u64) {
+        let writer = self.here();
+        writer.tag(field, FIXED64);
+        writer.put(value as u32, 4);
+        writer.put((value >> 32) as u32, 4);
+    }
+
+    /// A `double`.
+    pub fn double(&mut self, field: u32, value: f64) {
+        self.fixed64(field, value.to_bits());
+    }
+
+    /// Four bytes: `fixed32`, `sfixed32`, and `float` by its bits.
+    pub fn fixed32(&mut self, field: u32, value: u32) {
+        let writer = self.here();
+        writer.tag(field, FIXED32);
+        writer.put(value, 4);
+    }
+
+    /// A string.
+    pub fn string(&mut self, field: u32, value: &str) {
+        self.bytes(field, value.as_bytes());
+    }
+
+    /// Bytes, or a message serialised elsewhere.
+    pub fn bytes(&mut self, field: u32, value: &[u8]) {
+        self.here().bytes(field, value);
+    }
+
+    /// A string made by formatting, without a buffer of its own.
+    ///
+    /// ```
+    /// # fn example(message: &mut tracebuf::producer::Message<'_, '_>) {
+    /// message.formatted(6, format_args!("{:?}", [1, 2, 3]));
+    /// # }
+    /// ```
+    pub fn formatted(&mut self, field: u32, text: fmt::Arguments<'_>) {
+        let mut message = self.message(field);
+        // The text of a value that fails to format ends where it failed.
+        let _ = fmt::Write::write_fmt(&mut Text(&mut message), text);
+    }
+
+    /// A nested message.
+    pub fn message(&mut self, field: u32) -> Message<'_, 'a> {
+        let depth = self.depth + 1;
+        self.here().open(field);
+        // In a packet given up no level is open, and what is written at any depth goes nowhere.
+        Message { writer: self.writer, depth }
+    }
+
+    /// The writer, with all that was forgotten in this message ended.
+    fn here(&mut self) -> &mut TraceWriter<'a> {
+        self.writer.close_levels(self.depth);
+        self.writer
+    }
+}
+
+impl Drop for Message<'_, '_> {
+    fn drop(&mut self) {
+        // The packet's own, depth 0, is ended by the packet.
+        self.writer.close_levels(self.depth.saturating_sub(1));
+    }
+}
+
+struct Text<'t, 'w, 'a>(&'t mut Message<'w, 'a>);
+
+impl fmt::Write for Text<'_, '_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.writer.put_bytes(text.as_bytes());
+        Ok(())
+    }
+}

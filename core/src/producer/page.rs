@@ -1,0 +1,338 @@
+use super::chunk_header::ChunkHeader;
+use super::sync::{AtomicU32, Ordering};
+
+/// How a page is divided into chunks; the number is the one in the page's bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Layout {
+    /// One chunk a page.
+    One = 1,
+    /// Two chunks a page.
+    Two = 2,
+    /// Four chunks a page.
+    Four = 3,
+    /// Seven chunks a page.
+    Seven = 4,
+    /// Fourteen chunks a page.
+    Fourteen = 5,
+}
+
+impl Layout {
+    /// The layout of a bitmap's bits 28–30; `None` for a page not partitioned (0) and the reserved 6 and 7.
+    #[inline]
+    pub const fn from_bits(bits: u32) -> Option<Layout> {
+        Some(match bits {
+            1 => Layout::One,
+            2 => Layout::Two,
+            3 => Layout::Four,
+            4 => Layout::Seven,
+            5 => Layout::Fourteen,
+            _ => return None,
+        })
+    }
+
+    /// Chunks in a page of this layout.
+    #[inline]
+    pub const fn chunks(self) -> u32 {
+        match self {
+            Layout::One => 1,
+            Layout::Two => 2,
+            Layout::Four => 4,
+            Layout::Seven => 7,
+            Layout::Fourteen => 14,
+        }
+    }
+
+    /// Bytes of a chunk, header included, in a page of `page_size` bytes: rounded down to a multiple of 4.
+    #[inline]
+    pub const fn chunk_size(self, page_size: u32) -> u32 {
+        let body = page_size.saturating_sub(Page::HEADER_SIZE as u32);
+        // Constant divisors: no check for zero, no division instruction.
+        let size = match self {
+            Layout::One => body,
+            Layout::Two => body / 2,
+            Layout::Four => body / 4,
+            Layout::Seven => body / 7,
+            Layout::Fourteen => body / 14,
+        };
+        size & !3
+    }
+}
+
+/// A layout in pages of one size, computed once.
+#[derive(Clone, Copy)]
+pub(crate) struct Division {
+    /// The layout as it is in a bitmap.
+    layout_bits: u32,
+    pub(crate) chunks: u32,
+    pub(crate) chunk_words: usize,
+}
+
+impl Division {
+    #[inline]
+    pub(crate) const fn new(layout: Layout, page_size: u32) -> Self {
+        Division {
+            layout_bits: (layout as u32) << 28,
+            chunks: layout.chunks(),
+            chunk_words: layout.chunk_size(page_size) as usize / 4,
+        }
+    }
+}
+
+/// Who has a chunk; the number is the one in the page's bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ChunkState {
+    /// Nobody's; its header is zero.
+    Free = 0,
+    /// The producer writes it.
+    BeingWritten = 1,
+    /// The service reads it.
+    BeingRead = 2,
+    /// Written, and the service's to take.
+    Complete = 3,
+}
+
+impl ChunkState {
+    const fn from_bits(bits: u32) -> ChunkState {
+        match bits & 3 {
+            0 => ChunkState::Free,
+            1 => ChunkState::BeingWritten,
+            2 => ChunkState::BeingRead,
+            _ => ChunkState::Complete,
+        }
+    }
+}
+
+/// One loaded value of a page's bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bitmap(
+    /// The word as it is in memory, in native byte order.
+    pub u32,
+);
+
+impl Bitmap {
+    const STATES: u32 = 0x0FFF_FFFF;
+
+    /// The layout's number, 0 to 7.
+    #[inline]
+    pub const fn layout_bits(self) -> u32 {
+        (self.0 >> 28) & 7
+    }
+
+    /// The layout, if the page is partitioned and the number is not a reserved one.
+    #[inline]
+    pub const fn layout(self) -> Option<Layout> {
+        Layout::from_bits(self.layout_bits())
+    }
+
+    /// The state of a chunk; `Free` beyond 13.
+    #[inline]
+    pub const fn state(self, chunk: u32) -> ChunkState {
+        if chunk >= 14 { ChunkState::Free } else { ChunkState::from_bits(self.0 >> (chunk * 2)) }
+    }
+
+    /// Whether the reserved highest bit is set.
+    pub const fn reserved_bit(self) -> bool {
+        self.0 >> 31 != 0
+    }
+
+    /// Whether states are set for chunks that the layout does not have.
+    pub const fn has_stray_states(self) -> bool {
+        let chunks = match self.layout() {
+            Some(layout) => layout.chunks(),
+            None => 0,
+        };
+        (self.0 & Self::STATES) >> (chunks * 2) != 0
+    }
+
+    const fn with_state(self, chunk: u32, state: ChunkState) -> Bitmap {
+        let shift = (chunk & 15) * 2;
+        Bitmap(self.0 & !(3 << shift) | (state as u32) << shift)
+    }
+
+    /// The lowest free chunk of a partitioned page.
+    fn first_free(self, chunks: u32) -> Option<u32> {
+        let used = self.0 | self.0 >> 1 | 0xAAAA_AAAA;
+        Some(used.trailing_ones() / 2).filter(|chunk| *chunk < chunks)
+    }
+}
+
+/// A page of a shared memory buffer: two header words, then chunks.
+#[derive(Clone, Copy)]
+pub struct Page<'a> {
+    words: &'a [AtomicU32],
+}
+
+/// A chunk's place in shared memory, for whoever has it now: the page's bitmap, and the words of header and
+/// payload.
+#[derive(Clone, Copy)]
+pub(crate) struct ChunkPlace<'a> {
+    bitmap: &'a AtomicU32,
+    words: &'a [AtomicU32],
+    pub(crate) chunk: u32,
+}
+
+impl<'a> Page<'a> {
+    /// Bytes of a page's header.
+    pub const HEADER_SIZE: usize = 8;
+
+    pub(crate) fn new(words: &'a [AtomicU32]) -> Self {
+        Page { words }
+    }
+
+    /// The bitmap now. What is read of a chunk that it calls complete was written before.
+    #[inline]
+    pub fn bitmap(&self) -> Bitmap {
+        Bitmap(self.words.first().map_or(0, |w| u32::from_le(w.load(Ordering::Acquire))))
+    }
+
+    /// The header's second word: always zero, says the ABI.
+    pub fn reserved(&self) -> u32 {
+        self.words.get(1).map_or(0, |w| u32::from_le(w.load(Ordering::Relaxed)))
+    }
+
+    /// Bytes of the page, its header included.
+    pub fn size(&self) -> u32 {
+        (self.words.len() * 4) as u32
+    }
+
+    pub(crate) fn place(&self, layout: Layout, chunk: u32) -> Option<ChunkPlace<'a>> {
+        self.place_in(&Division::new(layout, self.size()), chunk)
+    }
+
+    pub(crate) fn place_in(&self, division: &Division, chunk: u32) -> Option<ChunkPlace<'a>> {
+        if chunk >= division.chunks {
+            return None;
+        }
+        let start = 2 + division.chunk_words * chunk as usize;
+        let words = self.words.get(start..)?.get(..division.chunk_words).filter(|words| words.len() > 2)?;
+        Some(ChunkPlace { bitmap: self.words.first()?, words, chunk })
+    }
+
+    /// Takes a free chunk for writing, partitioning the page if it is not yet.
+    pub(crate) fn acquire(&self, division: &Division) -> Option<ChunkPlace<'a>> {
+        let word = self.words.first()?;
+        let mut seen = word.load(Ordering::Relaxed);
+        loop {
+            let bitmap = Bitmap(u32::from_le(seen));
+            let partitioned = if bitmap.0 == 0 { Bitmap(division.layout_bits) } else { bitmap };
+            if partitioned.0 >> 28 != division.layout_bits >> 28 {
+                return None;
+            }
+            let chunk = partitioned.first_free(division.chunks)?;
+            let next = partitioned.with_state(chunk, ChunkState::BeingWritten).0.to_le();
+            // Acquire: the service zeroed the header before it freed the chunk.
+            match word.compare_exchange_weak(seen, next, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return self.place_in(division, chunk),
+                Err(now) => seen = now,
+            }
+        }
+    }
+}
+
+impl ChunkPlace<'_> {
+    /// Moves the chunk from one state to another; false, and no change, when it is not in the first.
+    pub(crate) fn change_state(&self, from: ChunkState, to: ChunkState) -> bool {
+        let mut seen = self.bitmap.load(Ordering::Relaxed);
+        loop {
+            let bitmap = Bitmap(u32::from_le(seen));
+            if bitmap.state(self.chunk) != from {
+                return false;
+            }
+            let mut next = bitmap.with_state(self.chunk, to);
+            if next.0 & Bitmap::STATES == 0 {
+                // The last chunk of the page is free: the next writer may divide it otherwise.
+                next = Bitmap(0);
+            }
+            let next = next.0.to_le();
+            match self.bitmap.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The header now; payload of the fragments it counts was written before, but for the last.
+    pub(crate) fn header(&self) -> ChunkHeader {
+        let [id, packets, ..] = self.words else { return ChunkHeader::default() };
+        // The second word first, with acquire: an id older than the count would be another chunk's.
+        let packets = u32::from_le(packets.load(Ordering::Acquire));
+        ChunkHeader::from_words([u32::from_le(id.load(Ordering::Relaxed)), packets])
+    }
+
+    /// Stores the header, the second word last: a fragment starts, those before it are all there.
+    #[inline]
+    pub(crate) fn set_header(&self, header: ChunkHeader) {
+        let [id, packets, ..] = self.words else { return };
+        let [first, second] = header.to_words();
+        id.store(first.to_le(), Ordering::Relaxed);
+        packets.store(second.to_le(), Ordering::Release);
+    }
+}
+
+impl<'a> ChunkPlace<'a> {
+    #[inline]
+    pub(crate) fn payload(&self) -> &'a [AtomicU32] {
+        self.words.get(2..).unwrap_or_default()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::producer::words::atomic_words;
+
+    const LAYOUTS: [Layout; 5] = [Layout::One, Layout::Two, Layout::Four, Layout::Seven, Layout::Fourteen];
+
+    #[test]
+    fn chunk_sizes_are_those_of_the_abi() {
+        let sizes = LAYOUTS.map(|l| l.chunk_size(4096));
+        assert_eq!(sizes, [4088, 2044, 1020, 584, 292]);
+        assert_eq!(Layout::One.chunk_size(32768), 32760);
+    }
+
+    #[test]
+    fn every_layout_hands_out_each_chunk_once_and_returns_to_an_unpartitioned_page() {
+        for layout in LAYOUTS {
+            let mut memory = [0u32; 1024];
+            let page = Page::new(atomic_words(&mut memory));
+            for chunk in 0..layout.chunks() {
+                let place = page.acquire(&Division::new(layout, page.size())).unwrap();
+                assert_eq!(place.chunk, chunk);
+                assert_eq!(place.payload().len() as u32 * 4 + 8, layout.chunk_size(4096));
+                assert!(place.change_state(ChunkState::BeingWritten, ChunkState::Complete));
+            }
+            assert!(page.acquire(&Division::new(layout, page.size())).is_none());
+            for chunk in 0..layout.chunks() {
+                assert_ne!(page.bitmap().0, 0);
+                let place = page.place(layout, chunk).unwrap();
+                assert!(!place.change_state(ChunkState::BeingRead, ChunkState::Free));
+                assert!(place.change_state(ChunkState::Complete, ChunkState::BeingRead));
+                assert!(place.change_state(ChunkState::BeingRead, ChunkState::Free));
+            }
+            assert_eq!(page.bitmap().0, 0);
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_or_a_reserved_layout_is_left_alone() {
+        for bitmap in [0x6000_0000, 0x7000_0001, 0x2000_0001, 0x8000_0000, 1] {
+            let mut memory = [0u32; 64];
+            memory[0] = bitmap;
+            let page = Page::new(atomic_words(&mut memory));
+            assert!(page.acquire(&Division::new(Layout::One, 256)).is_none(), "{bitmap:#x}");
+            assert_eq!(page.bitmap().0, bitmap);
+        }
+    }
+
+    #[test]
+    fn a_chunk_beyond_the_layout_or_a_page_too_small_has_no_place() {
+        let mut memory = [0u32; 64];
+        let page = Page::new(atomic_words(&mut memory));
+        assert!(page.place(Layout::Two, 2).is_none());
+        let mut memory = [0u32; 16];
+        let page = Page::new(atomic_words(&mut memory));
+        assert!(page.place(Layout::Fourteen, 0).is_none());
+    }
+}

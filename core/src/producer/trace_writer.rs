@@ -1,0 +1,285 @@
+use super::arbiter::{OwnedChunk, Producer};
+use super::chunk_header::{ChunkHeader, HeaderFlags};
+use super::cursor::{Cursor, redundant_varint};
+use super::packet::Packet;
+use super::patch_list::PatchList;
+use chunks::stall_micros;
+use heapless::Vec;
+
+mod chunks;
+mod fields;
+
+/// What a writer does when shared memory is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Exhaustion {
+    /// Gives the packet up, counts it, and tries again at the next one.
+    #[default]
+    Drop,
+    /// Waits for the service, in growing steps, until [`CommitSink::stall`](super::CommitSink::stall) says to
+    /// give up. Nothing is lost, but it waits for ever when no service runs. Not for interrupts.
+    ///
+    /// Needs more chunks than there are writers; with a single chunk a longer packet is dropped.
+    Stall,
+    /// Waits [`TraceWriter::STALL_STEPS`] steps, in all about 29 s, then drops until there is a free chunk.
+    StallThenDrop,
+}
+
+/// What a writer has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct WriterStats {
+    /// Packets begun; empty ones do not count, as no reader sees them. The dropped ones are among them.
+    pub packets: u64,
+    /// Packets given up.
+    pub dropped: u64,
+    /// Of these, packets given up for too deep a nesting, too many patches, too large a size or a field
+    /// number that is none.
+    pub over_limit: u64,
+    /// Chunks completed.
+    pub chunks: u64,
+}
+
+/// Writes the packets of one thread, interrupt priority or core straight into shared memory.
+///
+/// Dropping it flushes what there is and returns its id. Forgetting it loses the id and leaves its last
+/// chunk to a scrape. See [`Producer`] for an example.
+///
+/// A packet that does not fit the chunk goes on in the next: the packet's fragments are joined by the
+/// reader. Size fields of messages that are still open then lie in an earlier chunk. The chunk just before
+/// the current one is *held back*, still being written, so that those fields are filled in place; only when
+/// the packet needs a third chunk is the first one given away with a promise to send patches. So a chunk
+/// never changes after it was completed, and one that a scrape has copied as complete equals the one that
+/// is sent later.
+pub struct TraceWriter<'a> {
+    producer: &'a Producer<'a>,
+    cursor: Cursor<'a>,
+    chunk: Option<OwnedChunk<'a>>,
+    /// The chunk before the current one, when open messages have size fields in it.
+    held: Option<OwnedChunk<'a>>,
+    levels: Vec<Level, { TraceWriter::MAX_NESTING }>,
+    patches: PatchList,
+    stats: WriterStats,
+    next_chunk: u32,
+    /// Where the current fragment's size field is, in bytes of payload.
+    fragment: usize,
+    /// Bytes of the open packet before this chunk, less what its fragment does not begin at: the packet's
+    /// size so far is this plus the position, modulo 2³².
+    base: u32,
+    id: u16,
+    exhaustion: Exhaustion,
+    is_open: bool,
+    dropping: bool,
+    /// Where the next packet has things to say that do not concern its own content.
+    first: bool,
+    lost: bool,
+    gave_up_waiting: bool,
+}
+
+/// An open message, and where its size goes.
+#[derive(Clone, Copy)]
+struct Level {
+    chunk_id: u32,
+    offset: u16,
+    /// The packet's size where the message's content begins.
+    start: u32,
+}
+
+/// In place of a fragment's size: the packet was given up.
+const ABORTED: u32 = 0x0FFF_FFFF;
+
+impl<'a> TraceWriter<'a> {
+    /// Messages that can be open within each other; a deeper one gives the packet up.
+    pub const MAX_NESTING: usize = 12;
+    /// Steps that [`Exhaustion::StallThenDrop`] waits, as many as the reference takes before it aborts.
+    pub const STALL_STEPS: u32 = 300;
+    /// A packet is not begun with less room than this in the chunk.
+    const MIN_ROOM: usize = 12;
+    /// Nor beyond so many fragments.
+    const MAX_FRAGMENTS: u16 = ChunkHeader::MAX_FRAGMENTS - 1;
+
+    pub(crate) fn new(producer: &'a Producer<'a>, id: u16, exhaustion: Exhaustion, next_chunk: u32) -> Self {
+        TraceWriter {
+            producer,
+            cursor: Cursor::new(&[]),
+            chunk: None,
+            held: None,
+            levels: Vec::new(),
+            patches: PatchList::new(),
+            stats: WriterStats::default(),
+            next_chunk,
+            fragment: 0,
+            base: 0,
+            id,
+            exhaustion,
+            is_open: false,
+            dropping: false,
+            first: true,
+            lost: false,
+            gave_up_waiting: false,
+        }
+    }
+
+    /// The writer's id in its producer, from 1.
+    pub fn id(&self) -> u16 {
+        self.id
+    }
+
+    /// Counts of packets and chunks.
+    pub fn stats(&self) -> WriterStats {
+        self.stats
+    }
+
+    /// Begins a packet; it ends when the handle is dropped.
+    ///
+    /// When there is no free chunk and the policy does not wait, what is written into the packet is
+    /// discarded and the packet counted as dropped.
+    pub fn packet(&mut self) -> Packet<'_, 'a> {
+        self.begin();
+        Packet::new(self)
+    }
+
+    /// Completes the chunk even if it is only partly filled, and sends all there is to send.
+    ///
+    /// The number is acknowledged by the service: [`Producer::is_flushed`]. When another writer is sending just
+    /// then, it sends this too. Only if that one has yet to take earlier patches does this call wait, whatever
+    /// the policy, for up to [`Self::STALL_STEPS`] steps; so an interrupt should not flush.
+    pub fn flush(&mut self) -> u32 {
+        self.finish();
+        if self.chunk.is_some() {
+            // The next packet is counted already: it ends here as an empty fragment.
+            self.cursor.put(0, 1);
+            self.complete_current();
+        }
+        self.send();
+        for step in 0..Self::STALL_STEPS {
+            if self.patches.is_empty() {
+                break;
+            }
+            self.producer.sink().stall(step, stall_micros(step));
+            self.send();
+        }
+        let flush = self.producer.ask_flush();
+        self.producer.send();
+        flush
+    }
+
+    pub(crate) fn begin(&mut self) {
+        self.finish();
+        self.stats.packets += 1;
+        self.is_open = true;
+        if self.chunk.is_none() {
+            let Some(chunk) = self.acquire(HeaderFlags::empty()) else { return self.abandon() };
+            self.cursor = Cursor::new(chunk.place.payload());
+            self.chunk = Some(chunk);
+        }
+        self.begin_fragment(0);
+        if self.first {
+            // first_packet_on_sequence: 1
+            self.cursor.put(0x01_05B8, 3);
+        }
+        if self.lost {
+            // previous_packet_dropped: 1 | 256, shared memory full
+            self.cursor.put(0x0281_02D0, 4);
+        }
+    }
+
+    /// Begins a packet of `size` bytes (less than 127) if it fits the chunk and has nothing else to say;
+    /// [`Self::put_small`] writes it, [`Self::end_packet`] ends it.
+    #[inline]
+    pub(crate) fn begin_small(&mut self, size: u32) -> bool {
+        if self.is_open || self.first || self.lost || self.cursor.room() <= size as usize {
+            return false;
+        }
+        self.stats.packets += 1;
+        self.cursor.put(size, 1);
+        true
+    }
+
+    /// Appends the `len` low bytes (at most 4) of `value` to a small packet.
+    #[inline]
+    pub(crate) fn put_small(&mut self, value: u32, len: u32) {
+        self.cursor.put(value, len as usize);
+    }
+
+    pub(crate) fn producer(&self) -> &'a Producer<'a> {
+        self.producer
+    }
+
+    /// Ends the open packet, if there is one, and whatever is open in it.
+    pub(crate) fn finish(&mut self) {
+        if !core::mem::take(&mut self.is_open) {
+            return;
+        }
+        self.close_levels(0);
+        if core::mem::take(&mut self.dropping) {
+            return self.send_ready_patches();
+        }
+        let (packet, size) = (self.size_so_far(), self.fragment_size());
+        if packet == 0 {
+            // Readers swallow empty packets; this one never was.
+            self.cursor.rewind(self.fragment);
+            self.stats.packets -= 1;
+            return;
+        }
+        let whole = packet == size;
+        self.fill_size(self.fragment, size, whole && size < 127);
+        self.end_packet();
+    }
+
+    /// The packet is in memory, its size too: lets it be seen, and counts the next one.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn end_packet(&mut self) {
+        self.first = false;
+        self.lost = false;
+        if self.held.is_some() {
+            self.release_held(HeaderFlags::CONTINUES_ON_NEXT);
+        }
+        match &mut self.chunk {
+            Some(chunk)
+                if self.cursor.room() >= Self::MIN_ROOM && chunk.header.fragments < Self::MAX_FRAGMENTS =>
+            {
+                chunk.header.fragments += 1;
+                chunk.place.set_header(chunk.header);
+            }
+            _ => self.complete_current(),
+        }
+        if !self.patches.is_empty() {
+            self.send_ready_patches();
+        }
+    }
+
+    /// Reserves a fragment's size, with so much of the packet in the chunks before.
+    fn begin_fragment(&mut self, size_so_far: u32) {
+        self.fragment = self.cursor.pos();
+        self.cursor.put(0, 4);
+        self.base = size_so_far.wrapping_sub(self.cursor.pos() as u32);
+    }
+
+    /// Bytes of the open packet before the position.
+    #[inline]
+    fn size_so_far(&self) -> u32 {
+        self.base.wrapping_add(self.cursor.pos() as u32)
+    }
+
+    fn fragment_size(&self) -> u32 {
+        self.cursor.pos().wrapping_sub(self.fragment + 4) as u32
+    }
+
+    /// Fills a size field of the current chunk, in one byte when it can be short.
+    fn fill_size(&mut self, field: usize, size: u32, short: bool) {
+        if short {
+            self.cursor.compact(field, size);
+        } else {
+            self.cursor.overwrite4(field, redundant_varint(size));
+        }
+    }
+}
+
+impl Drop for TraceWriter<'_> {
+    fn drop(&mut self) {
+        self.flush();
+        self.producer.return_writer(self.id, self.next_chunk);
+    }
+}

@@ -1,0 +1,111 @@
+//! Fields and messages of the open packet, over as many chunks as it takes.
+
+use super::{Level, TraceWriter};
+use crate::producer::arbiter::OwnedChunk;
+use crate::producer::cursor::{overwrite4, redundant_varint};
+
+impl TraceWriter<'_> {
+    /// Appends the `len` low bytes (at most 4) of `value`; the others are zero.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn put(&mut self, mut value: u32, len: usize) {
+        if self.cursor.room() >= len {
+            return self.cursor.put(value, len);
+        }
+        for _ in 0..len {
+            if self.cursor.room() == 0 && !self.next_fragment() {
+                return;
+            }
+            self.cursor.put(value & 0xFF, 1);
+            value >>= 8;
+        }
+    }
+
+    /// Appends bytes, over as many chunks as it takes.
+    pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
+        let mut fours = bytes.chunks_exact(4);
+        for four in fours.by_ref() {
+            if let Ok(four) = <[u8; 4]>::try_from(four) {
+                self.put(u32::from_le_bytes(four), 4);
+            }
+        }
+        for byte in fours.remainder() {
+            self.put(u32::from(*byte), 1);
+        }
+    }
+
+    /// A varint, byte by byte.
+    #[inline(never)]
+    pub(crate) fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.put(value as u32 & 0x7F | 0x80, 1);
+            value >>= 7;
+        }
+        self.put(value as u32, 1);
+    }
+
+    /// A tag; a field number that is none gives the packet up.
+    #[inline(never)]
+    pub(crate) fn tag(&mut self, field: u32, kind: u32) {
+        if field.wrapping_sub(1) >= (1 << 29) - 1 {
+            self.refuse();
+        }
+        self.varint(u64::from(field << 3 | kind));
+    }
+
+    /// A field of kind varint.
+    #[inline(never)]
+    pub(crate) fn number(&mut self, field: u32, value: u64) {
+        self.tag(field, 0);
+        self.varint(value);
+    }
+
+    /// A field of bytes.
+    #[inline(never)]
+    pub(crate) fn bytes(&mut self, field: u32, value: &[u8]) {
+        self.tag(field, 2);
+        self.varint(value.len() as u64);
+        self.put_bytes(value);
+    }
+
+    /// Begins a message, as the innermost.
+    #[inline(never)]
+    pub(crate) fn open(&mut self, field: u32) {
+        self.tag(field, 2);
+        self.open_level();
+    }
+
+    pub(super) fn open_level(&mut self) {
+        if self.cursor.room() < 4 && !self.next_fragment() {
+            return;
+        }
+        let (Some(chunk), offset) = (&self.chunk, self.cursor.pos()) else { return };
+        let chunk_id = chunk.header.chunk_id;
+        self.cursor.put(0, 4);
+        let level = Level { chunk_id, offset: offset as u16, start: self.size_so_far() };
+        if self.levels.push(level).is_err() {
+            self.refuse();
+        }
+    }
+
+    /// Closes messages until only `depth` are open.
+    #[inline]
+    pub(crate) fn close_levels(&mut self, depth: usize) {
+        while self.levels.len() > depth {
+            self.close_innermost();
+        }
+    }
+
+    #[inline(never)]
+    pub(crate) fn close_innermost(&mut self) {
+        let Some(level) = self.levels.pop() else { return };
+        let size = self.size_so_far().wrapping_sub(level.start);
+        let (offset, data) = (usize::from(level.offset), redundant_varint(size));
+        let has = |c: &OwnedChunk<'_>| c.header.chunk_id == level.chunk_id;
+        match (&self.chunk, &self.held) {
+            (Some(chunk), _) if has(chunk) => self.fill_size(offset, size, size < 128),
+            (_, Some(held)) if has(held) => overwrite4(held.place.payload(), offset, data),
+            _ => self.patches.set(level.chunk_id, level.offset, data.to_le_bytes()),
+        }
+    }
+}

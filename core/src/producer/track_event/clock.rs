@@ -1,0 +1,204 @@
+use crate::producer::sync::{AtomicU32, Ordering};
+
+/// A clock: ticks since any fixed moment, never backwards. Their frequency is the
+/// [`TracerConfig`](super::TracerConfig)'s.
+///
+/// Tracers whose times are to be compared read the same clock. Any closure that returns ticks is one.
+///
+/// ```
+/// use tracebuf::producer::track_event::Clock;
+///
+/// let start = std::time::Instant::now();
+/// let nanoseconds = || start.elapsed().as_nanos() as u64;
+/// assert!(Clock::now(&nanoseconds) <= Clock::now(&nanoseconds));
+/// ```
+pub trait Clock {
+    /// Ticks until now.
+    fn now(&self) -> u64;
+}
+
+impl<F: Fn() -> u64> Clock for F {
+    fn now(&self) -> u64 {
+        self()
+    }
+}
+
+/// A 32-bit timer that counts up and wraps, extended to 64 bits.
+///
+/// Shared by all interrupt priorities and cores: reading it never waits and never goes backwards. It must be
+/// read at least once in half a period of the timer (13 s at 160 MHz); an interrupt that does nothing else
+/// will do. Cost: two loads, and twice a period a compare-and-swap.
+///
+/// ```
+/// use tracebuf::producer::track_event::{Clock, Extended32};
+///
+/// static CYCLES: Extended32 = Extended32::new();
+/// # fn cycle_counter() -> u32 { 0x8000_0001 }
+/// let clock = || CYCLES.extend(cycle_counter);
+/// assert_eq!(Clock::now(&clock), 0x8000_0001);
+/// ```
+pub struct Extended32 {
+    /// Half periods begun, less one: the lowest bit equals the timer's highest, or the timer has gone on.
+    halves: AtomicU32,
+}
+
+impl Extended32 {
+    /// An extension that has seen nothing yet.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Extended32 { halves: AtomicU32::new(0) }
+    }
+
+    /// An extension that has seen nothing yet.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Extended32 { halves: AtomicU32::new(0) }
+    }
+
+    /// The 64-bit time; `timer` reads the timer.
+    pub fn extend(&self, timer: impl Fn() -> u32) -> u64 {
+        let mut halves = self.halves.load(Ordering::Acquire);
+        loop {
+            // After the count: a timer read before it could belong to a half period that is over.
+            let low = timer();
+            if halves & 1 == low >> 31 {
+                // An interrupt may have lasted so long that the count went on by two.
+                let again = self.halves.load(Ordering::Acquire);
+                if again == halves {
+                    return u64::from(halves) << 31 | u64::from(low & 0x7FFF_FFFF);
+                }
+                halves = again;
+                continue;
+            }
+            let next = halves.wrapping_add(1);
+            match self.halves.compare_exchange(halves, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => halves = next,
+                Err(now) => halves = now,
+            }
+        }
+    }
+}
+
+impl Default for Extended32 {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Turns ticks into units of the trace's clock: all of them, without drift between two starts.
+pub(super) struct Scale {
+    frequency: u64,
+    /// Units a tick, in 2⁻³².
+    factor: u64,
+    last: u64,
+    /// What is left of a unit, in 2⁻³².
+    rest: u32,
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+impl Scale {
+    /// `frequency` up to 18 GHz, or a second's nanoseconds would overflow.
+    pub(super) fn new(frequency: u64, unit_ns: u32) -> Self {
+        let per_tick = (SECOND << 32).checked_div(frequency).unwrap_or(0);
+        let factor = per_tick.checked_div(u64::from(unit_ns)).unwrap_or(0);
+        Scale { frequency, factor, last: 0, rest: 0 }
+    }
+
+    /// Starts anew at `now`: its time in nanoseconds.
+    pub(super) fn start(&mut self, now: u64) -> u64 {
+        (self.last, self.rest) = (now, 0);
+        let seconds = now.checked_div(self.frequency).unwrap_or(0);
+        let ticks = now.wrapping_sub(seconds.wrapping_mul(self.frequency));
+        let ns = ticks.wrapping_mul(SECOND).checked_div(self.frequency).unwrap_or(0);
+        seconds.wrapping_mul(SECOND).wrapping_add(ns)
+    }
+
+    /// Whole units since the last call; a clock that went backwards stands still. `None`, and no change, when
+    /// more than 2³² ticks have passed: start anew.
+    #[inline]
+    pub(super) fn delta(&mut self, now: u64) -> Option<u64> {
+        let ticks = u64::from(u32::try_from(now.saturating_sub(self.last)).ok()?);
+        self.last = self.last.wrapping_add(ticks);
+        // 2³² − 1 squared plus 2³² − 1 is below 2⁶⁴.
+        let parts = ticks * (self.factor & 0xFFFF_FFFF) + u64::from(self.rest);
+        self.rest = parts as u32;
+        Some(ticks.wrapping_mul(self.factor >> 32).wrapping_add(parts >> 32))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use core::cell::Cell;
+
+    #[test]
+    fn a_timer_is_extended_over_many_periods() {
+        let clock = Extended32::new();
+        let mut time = 0u64;
+        for step in [1, 0x7FFF_FFFE, 1, 0x7FFF_FFFF, 0x4000_0000, 0x7000_0000].into_iter().cycle().take(60) {
+            time += step;
+            assert_eq!(clock.extend(|| time as u32), time);
+        }
+        assert!(time > 10 << 32);
+    }
+
+    #[test]
+    fn an_interrupt_between_the_two_reads_does_not_turn_time_back_or_forward() {
+        // The interrupt comes before the timer is read, and passes the middle and the end of a period.
+        for (before, after) in [
+            (0x7FFF_FFFFu64, 0x8000_0001),
+            (0xFFFF_FFFF, 0x1_0000_0001),
+            (0x7FFF_FFFF, 0x1_0000_0001),
+            (5, 0x1_8000_0000),
+        ] {
+            let clock = Extended32::new();
+            let mut time = 0;
+            while time < before {
+                time = (time + 0x7000_0000).min(before);
+                clock.extend(|| time as u32);
+            }
+            let interrupted = Cell::new(false);
+            let seen = clock.extend(|| {
+                if !interrupted.replace(true) {
+                    let mut time = before;
+                    while time < after {
+                        time = (time + 0x7000_0000).min(after);
+                        assert_eq!(clock.extend(|| time as u32), time);
+                    }
+                }
+                after as u32
+            });
+            assert_eq!(seen, after);
+        }
+    }
+
+    #[test]
+    fn ticks_of_any_frequency_add_up_to_the_right_time() {
+        for (frequency, unit) in
+            [(1_000_000_000, 1), (32_768, 1), (168_000_000, 1), (24_000_000, 1000), (3_187_654_321, 1)]
+        {
+            let mut scale = Scale::new(frequency, unit);
+            let start = 12_345_678_901u64;
+            scale.start(start);
+            let (mut now, mut units) = (start, 0u64);
+            for i in 0..100_000u64 {
+                now += i * 7 % 12_345;
+                units += scale.delta(now).unwrap();
+            }
+            now += u64::from(u32::MAX);
+            units += scale.delta(now).unwrap();
+            assert_eq!(scale.delta(now + (1 << 32)), None);
+            let exact =
+                (u128::from(now - start) * 1_000_000_000 / u128::from(frequency) / u128::from(unit)) as u64;
+            assert!(units.abs_diff(exact) <= 1 + exact / 100_000_000, "{frequency}: {units} {exact}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_goes_backwards_stands_still() {
+        let mut scale = Scale::new(1_000_000_000, 1);
+        assert_eq!(scale.start(1000), 1000);
+        assert_eq!([1010, 1005, 1012].map(|now| scale.delta(now)), [Some(10), Some(0), Some(2)]);
+    }
+}

@@ -1,0 +1,121 @@
+use super::names::{Kind, Names};
+use crate::producer::Message;
+use crate::proto::fields::{debug_annotation, track_event};
+
+/// Details of an event while it is being written.
+///
+/// ```
+/// # use tracebuf::producer::track_event::*;
+/// # fn example(track: OnTrack<'_, '_, impl Clock>) {
+/// track.instant_with("request", |event| {
+///     event.category("net").arg("bytes", 1500).arg("peer", "10.0.0.1").flow(17)
+/// });
+/// # }
+/// ```
+pub struct Event<'e, 'w, 'a> {
+    pub(super) message: &'e mut Message<'w, 'a>,
+    pub(super) names: &'e mut dyn Intern<'a>,
+}
+
+/// [`Names`] of any size.
+pub(super) trait Intern<'a> {
+    fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u8>;
+}
+
+impl<'a, const N: usize> Intern<'a> for Names<'a, N> {
+    fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u8> {
+        Names::intern(self, kind, name)
+    }
+}
+
+/// The value of an annotation. Made from numbers, `bool` and `&str` with `into`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value<'v> {
+    /// Yes or no.
+    Bool(bool),
+    /// A number without a sign.
+    Uint(u64),
+    /// A number with a sign.
+    Int(i64),
+    /// A fraction.
+    Double(f64),
+    /// A text.
+    Str(&'v str),
+    /// An address.
+    Pointer(u64),
+}
+
+impl<'a> Event<'_, '_, 'a> {
+    /// A debug annotation. The key is interned.
+    pub fn arg<'v>(&mut self, key: &'a str, value: impl Into<Value<'v>>) -> &mut Self {
+        self.annotate(key, value.into());
+        self
+    }
+
+    /// A category. It is interned; an event can have several.
+    pub fn category(&mut self, name: &'a str) -> &mut Self {
+        match self.names.intern(Kind::Category, name) {
+            Some(iid) => self.message.varint(track_event::CATEGORY_IIDS, u64::from(iid)),
+            None => self.message.string(track_event::CATEGORIES, name),
+        }
+        self
+    }
+
+    /// The event is part of a flow, as all with the same id are.
+    pub fn flow(&mut self, id: u64) -> &mut Self {
+        self.message.fixed64(track_event::FLOW_IDS, id);
+        self
+    }
+
+    /// The flow ends here: the id may be used again.
+    pub fn end_flow(&mut self, id: u64) -> &mut Self {
+        self.message.fixed64(track_event::TERMINATING_FLOW_IDS, id);
+        self
+    }
+
+    /// A name that does not live as long as the tracer, written as it is, for an event begun without one.
+    pub fn name(&mut self, name: &str) -> &mut Self {
+        self.message.string(track_event::NAME, name);
+        self
+    }
+
+    fn annotate(&mut self, key: &'a str, value: Value<'_>) {
+        let iid = self.names.intern(Kind::Annotation, key);
+        let mut annotation = self.message.message(track_event::DEBUG_ANNOTATIONS);
+        match iid {
+            Some(iid) => annotation.varint(debug_annotation::NAME_IID, u64::from(iid)),
+            None => annotation.string(debug_annotation::NAME, key),
+        }
+        match value {
+            Value::Bool(value) => annotation.bool(debug_annotation::BOOL_VALUE, value),
+            Value::Uint(value) => annotation.varint(debug_annotation::UINT_VALUE, value),
+            Value::Int(value) => annotation.varint(debug_annotation::INT_VALUE, value as u64),
+            Value::Double(value) => annotation.double(debug_annotation::DOUBLE_VALUE, value),
+            Value::Str(value) => annotation.string(debug_annotation::STRING_VALUE, value),
+            Value::Pointer(value) => annotation.varint(debug_annotation::POINTER_VALUE, value),
+        }
+    }
+}
+
+macro_rules! value_from {
+    ($($from:ty => $variant:ident as $to:ty),* $(,)?) => {
+        $(impl From<$from> for Value<'_> {
+            fn from(value: $from) -> Self {
+                Value::$variant(value as $to)
+            }
+        })*
+    };
+}
+
+value_from! {
+    bool => Bool as bool,
+    u8 => Uint as u64, u16 => Uint as u64, u32 => Uint as u64, u64 => Uint as u64, usize => Uint as u64,
+    i8 => Int as i64, i16 => Int as i64, i32 => Int as i64, i64 => Int as i64, isize => Int as i64,
+    f32 => Double as f64, f64 => Double as f64,
+}
+
+impl<'v> From<&'v str> for Value<'v> {
+    fn from(value: &'v str) -> Self {
+        Value::Str(value)
+    }
+}

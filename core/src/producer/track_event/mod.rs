@@ -1,0 +1,56 @@
+//! Track events: slices, instants and counters on the timelines of a trace.
+//!
+//! A [`Tracer`] turns what one thread (or interrupt priority) does into packets of its
+//! [`TraceWriter`](super::TraceWriter). A slice that begins with a name seen before takes 11 to 13 bytes of
+//! shared memory, one that ends 9 to 11.
+//!
+//! ```
+//! use tracebuf::producer::*;
+//! use tracebuf::producer::track_event::*;
+//!
+//! fn decode(track: OnTrack<'_, '_, impl Clock>) {
+//!     track.slice("decode", || {
+//!         track.slice("parse", || { /* … */ });
+//!         let _huffman = track.enter_with("huffman", |event| event.arg("bits", 12).flow(7));
+//!         track.instant("table full");
+//!     });
+//! }
+//!
+//! static PROGRAM: Track<'static> = Track::process(1, "decoder");
+//! static MAIN: Track<'static> = Track::thread(1, 2, "main").within(&PROGRAM);
+//! static QUEUE: Track<'static> = Track::counter("queue", Unit::Count);
+//!
+//! # struct Nowhere;
+//! # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
+//! # let mut memory = vec![0u32; 16 * 1024];
+//! # let memory = SharedMemory::new(atomic_words(&mut memory), 4096)?;
+//! # let storage = ProducerStorage::<64, 8>::new();
+//! # let producer = Producer::new(memory, Layout::Four, &storage, &Nowhere)?;
+//! # let writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
+//! let start = std::time::Instant::now();
+//! let clock = move || start.elapsed().as_nanos() as u64;
+//! let tracer: Tracer<'_, _> = Tracer::new(writer, clock, &MAIN, TracerConfig::new(1_000_000_000));
+//! decode(tracer.track());
+//! tracer.on(&QUEUE).count(3);
+//! tracer.flush();
+//! # Ok::<(), MemoryError>(())
+//! ```
+//!
+//! # Names
+//! Names, categories and annotation keys that live as long as the tracer are written once and then told by
+//! number. The numbers are part of the *incremental state*, with the clock and the tracks' descriptions:
+//! it starts anew, names and all, after a packet that the writer dropped, when
+//! [`Producer::clear_incremental_state`](super::Producer::clear_incremental_state) was called, and when the
+//! producer has written [`TracerConfig::state_every`] bytes since: a ring that overwrites its oldest must
+//! still hold the state of what it holds.
+
+mod clock;
+mod event;
+mod names;
+mod tracer;
+mod track;
+
+pub use clock::{Clock, Extended32};
+pub use event::{Event, Value};
+pub use tracer::{OnTrack, SliceGuard, Tracer, TracerConfig, TracerStats};
+pub use track::{Track, Unit};

@@ -1,0 +1,77 @@
+use crate::producer::TraceWriter;
+use crate::proto::fields::{interned_data, interned_string, trace_packet};
+use heapless::Vec;
+
+/// What a name is for, as the number of its field in the interned data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Kind {
+    Category = interned_data::EVENT_CATEGORIES,
+    Event = interned_data::EVENT_NAMES,
+    Annotation = interned_data::DEBUG_ANNOTATION_NAMES,
+}
+
+/// The names that the current incremental state has a number for.
+///
+/// A name is known by where it is, not by what it says: the same text elsewhere gets another number, which
+/// costs some bytes and no time.
+pub(super) struct Names<'a, const N: usize> {
+    list: Vec<(Kind, &'a str), N>,
+    /// For each hash of an address, where its name was found last.
+    hints: [u8; HINTS],
+}
+
+const HINTS: usize = 32;
+
+impl<'a, const N: usize> Names<'a, N> {
+    pub(super) const fn new() -> Self {
+        // Numbers of one byte.
+        const { assert!(N <= 127, "at most 127 names") };
+        Names { list: Vec::new(), hints: [0; HINTS] }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The number of a known name, from 1.
+    #[inline]
+    pub(super) fn find(&mut self, kind: Kind, name: &'a str) -> Option<u8> {
+        let is = |&(k, n): &(Kind, &str)| k == kind && n.as_ptr() == name.as_ptr() && n.len() == name.len();
+        // Names of a program lie close to each other: the low bits tell them apart.
+        let hint = self.hints.get_mut((name.as_ptr() as usize ^ name.len() << 2) % HINTS)?;
+        if self.list.get(usize::from(*hint)).is_some_and(is) {
+            return Some(*hint + 1);
+        }
+        *hint = self.list.iter().position(is)? as u8;
+        Some(*hint + 1)
+    }
+
+    /// The number of a name, known or new; `None` when there is no room for a new one.
+    pub(super) fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u8> {
+        if let Some(iid) = self.find(kind, name) {
+            return Some(iid);
+        }
+        self.list.push((kind, name)).ok()?;
+        Some(self.list.len() as u8)
+    }
+
+    /// Writes the names from the `first` on into the open packet.
+    pub(super) fn write(&self, first: usize, writer: &mut TraceWriter<'_>) {
+        if self.list.len() <= first {
+            return;
+        }
+        writer.open(trace_packet::INTERNED_DATA);
+        for ((kind, name), iid) in self.list.iter().zip(1u64..).skip(first) {
+            writer.open(*kind as u32);
+            writer.number(interned_string::IID, iid);
+            writer.bytes(interned_string::NAME, name.as_bytes());
+            writer.close_innermost();
+        }
+        writer.close_innermost();
+    }
+}

@@ -1,0 +1,289 @@
+use super::clock::{Clock, Scale};
+use super::event::Event;
+use super::names::{Kind, Names};
+use super::track::Track;
+use crate::producer::{Message, TraceWriter};
+use crate::proto::fields::{
+    clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults, track_event,
+    track_event_defaults,
+};
+use core::cell::{Cell, RefCell};
+use heapless::Vec;
+
+mod config;
+mod on_track;
+
+pub use config::{TracerConfig, TracerStats};
+pub use on_track::{OnTrack, SliceGuard};
+
+/// Writes the events of one thread, or one interrupt priority. Nested calls and guards are why it is used
+/// through shared references.
+///
+/// `NAMES`, up to 127, bounds the names known at a time: more are written out each time. `TRACKS` bounds the
+/// tracks known to be described; describing more than that costs their descriptions again.
+///
+/// The [module](super) has an example. Cost: on x86-64, with a clock that costs nothing and within a chunk,
+/// a slice's begin or end is some 10 ns.
+pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
+    inner: RefCell<Inner<'a, C, NAMES, TRACKS>>,
+    reentered: Cell<u32>,
+}
+
+struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
+    writer: TraceWriter<'a>,
+    clock: C,
+    scale: Scale,
+    names: Names<'a, NAMES>,
+    described: Vec<&'a Track<'a>, TRACKS>,
+    track: &'a Track<'a>,
+    config: TracerConfig,
+    /// Chunks of the whole producer that a state may last.
+    lifetime: u32,
+    /// Whether there is a state, and what it depends on, as it was when the state was written.
+    state: bool,
+    dropped: u32,
+    generation: u32,
+    chunks: u32,
+    states: u32,
+    skipped: u32,
+}
+
+/// The trace's incremental clock: the first of those that a sequence has for itself.
+const INCREMENTAL: u64 = 64;
+
+const fn varint(field: u32, value: u8) -> (u8, u8) {
+    (field as u8, value)
+}
+
+const fn message(field: u32) -> (u8, u8) {
+    (field as u8, u8::MAX)
+}
+
+const END: (u8, u8) = (0, 0);
+
+/// The packet that starts a state; its numbers are those of the values in `start_state`.
+static STATE: &[(u8, u8)] = &[
+    varint(trace_packet::TIMESTAMP, 0),
+    varint(trace_packet::TIMESTAMP_CLOCK_ID, 1),
+    varint(trace_packet::SEQUENCE_FLAGS, 2),
+    message(trace_packet::CLOCK_SNAPSHOT),
+    message(clock_snapshot::CLOCKS),
+    varint(clock::CLOCK_ID, 1),
+    varint(clock::TIMESTAMP, 0),
+    END,
+    message(clock_snapshot::CLOCKS),
+    varint(clock::CLOCK_ID, 3),
+    varint(clock::TIMESTAMP, 4),
+    varint(clock::IS_INCREMENTAL, 5),
+    varint(clock::UNIT_MULTIPLIER_NS, 6),
+    END,
+    varint(clock_snapshot::PRIMARY_TRACE_CLOCK, 1),
+    END,
+    message(trace_packet::TRACE_PACKET_DEFAULTS),
+    varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, 3),
+    message(trace_packet_defaults::TRACK_EVENT_DEFAULTS),
+    varint(track_event_defaults::TRACK_UUID, 7),
+];
+
+impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
+    /// A tracer of what happens on `track`, through `writer`.
+    pub fn new(writer: TraceWriter<'a>, clock: C, track: &'a Track<'a>, config: TracerConfig) -> Self {
+        let lifetime = config.state_bytes.checked_div(writer.producer().chunk_size()).unwrap_or(0).max(1);
+        Tracer {
+            inner: RefCell::new(Inner {
+                writer,
+                clock,
+                scale: Scale::new(config.frequency, config.unit_ns),
+                names: Names::new(),
+                described: Vec::new(),
+                track,
+                config,
+                lifetime,
+                state: false,
+                dropped: 0,
+                generation: 0,
+                chunks: 0,
+                states: 0,
+                skipped: 0,
+            }),
+            reentered: Cell::new(0),
+        }
+    }
+
+    /// The tracer's own track.
+    pub fn track(&self) -> OnTrack<'_, 'a, C, N, T> {
+        OnTrack { tracer: self, track: None }
+    }
+
+    /// Another track. Its description is written with its first event, and in each new state again.
+    pub fn on(&self, track: &'a Track<'a>) -> OnTrack<'_, 'a, C, N, T> {
+        OnTrack { tracer: self, track: Some(track) }
+    }
+
+    /// As [`TraceWriter::flush`].
+    pub fn flush(&self) -> u32 {
+        self.inner.try_borrow_mut().map_or(0, |mut inner| inner.writer.flush())
+    }
+
+    /// Counts of packets and events.
+    pub fn stats(&self) -> TracerStats {
+        self.inner.try_borrow().map_or_else(
+            |_| TracerStats::default(),
+            |inner| {
+                let skipped = u64::from(inner.skipped) + u64::from(self.reentered.get());
+                TracerStats { writer: inner.writer.stats(), states: inner.states, skipped }
+            },
+        )
+    }
+
+    #[inline]
+    fn with(&self, f: impl FnOnce(&mut Inner<'a, C, N, T>)) {
+        // Taken only while an event is written: by formatting that itself traces, and nothing else.
+        match self.inner.try_borrow_mut() {
+            Ok(mut inner) => f(&mut inner),
+            Err(_) => self.reentered.set(self.reentered.get().saturating_add(1)),
+        }
+    }
+}
+
+impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
+    /// An event without details: on the tracer's own track, with a known name, in one chunk, it is put together
+    /// in registers.
+    #[inline]
+    fn plain(&mut self, track: Option<&'a Track<'a>>, kind: u8, name: Option<&'a str>) {
+        let Some(delta) = self.time() else { return };
+        let iid = name.map_or(Some(0), |name| self.names.find(Kind::Event, name));
+        match iid {
+            Some(iid) if track.is_none() && self.small(delta, kind, iid) => {}
+            _ => self.full(delta, track, u64::from(kind), name, &mut |_| {}),
+        }
+    }
+
+    /// The time since the last event, in a state that holds. `None`: it could not be written.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn time(&mut self) -> Option<u64> {
+        let now = self.clock.now();
+        let (generation, chunks) = self.writer.producer().progress();
+        if self.state
+            && self.dropped == self.writer.stats().dropped as u32
+            && self.generation == generation
+            && chunks.wrapping_sub(self.chunks) < self.lifetime
+            && let Some(delta) = self.scale.delta(now)
+        {
+            return Some(delta);
+        }
+        self.start_state(now);
+        self.state.then_some(0)
+    }
+
+    /// An event of few bytes, all in one chunk.
+    #[inline]
+    fn small(&mut self, delta: u64, kind: u8, iid: u8) -> bool {
+        if delta >= 1 << 21 {
+            return false;
+        }
+        let (mut rest, mut time, mut time_len) = (delta as u32, 0, 1);
+        while rest >= 0x80 {
+            time |= (rest & 0x7F | 0x80) << (time_len * 8 - 8);
+            rest >>= 7;
+            time_len += 1;
+        }
+        time |= rest << (time_len * 8 - 8);
+        // timestamp; sequence_flags 2; track_event { type, name_iid }
+        let event_len: u32 = if iid == 0 { 2 } else { 4 };
+        if !self.writer.begin_small(1 + time_len + 4 + event_len) {
+            return false;
+        }
+        self.writer.put_small(0x40 | time << 8, 1 + time_len);
+        self.writer.put_small(event_len << 24 | 0x005A_0268, 4);
+        let name = if iid == 0 { 0 } else { 0x50 << 16 | u32::from(iid) << 24 };
+        self.writer.put_small(0x48 | u32::from(kind) << 8 | name, event_len);
+        self.writer.end_packet();
+        true
+    }
+
+    /// Clears the incremental state: clock, defaults, the own track's description.
+    #[cold]
+    #[inline(never)]
+    fn start_state(&mut self, now: u64) {
+        let dropped = self.writer.stats().dropped as u32;
+        // The state is as old as its first byte.
+        (self.generation, self.chunks) = self.writer.producer().progress();
+        self.dropped = dropped;
+        self.names.clear();
+        self.described.clear();
+        self.states = self.states.wrapping_add(1);
+        let (ns, unit) = (self.scale.start(now), u64::from(self.config.unit_ns));
+        let units = ns.checked_div(unit).unwrap_or(ns);
+        let flags = sequence_flags::INCREMENTAL_STATE_CLEARED | sequence_flags::NEEDS_INCREMENTAL_STATE;
+        let values = [ns, self.config.clock_id, flags, INCREMENTAL, units, 1, unit, self.track.uuid()];
+        self.writer.begin();
+        for (field, value) in STATE {
+            match (field, values.get(usize::from(*value))) {
+                (0, _) => self.writer.close_innermost(),
+                (field, Some(value)) => self.writer.number(u32::from(*field), *value),
+                (field, None) => self.writer.open(u32::from(*field)),
+            }
+        }
+        self.writer.finish();
+        self.describe(self.track);
+        self.state = self.writer.stats().dropped as u32 == dropped;
+        self.skipped = self.skipped.wrapping_add(u32::from(!self.state));
+    }
+
+    /// Describes a track and those above it, if the current state has not.
+    #[inline(never)]
+    fn describe(&mut self, track: &'a Track<'a>) {
+        let mut next = Some(track);
+        while let Some(track) = next {
+            // The same track is in the same place for as long as the tracer lives.
+            if self.described.iter().any(|known| core::ptr::eq(*known, track)) {
+                return;
+            }
+            if self.described.is_full() {
+                // Any will do: it is described again when it is used.
+                self.described.clear();
+            }
+            let _ = self.described.push(track);
+            track.describe(&mut self.writer);
+            next = track.parent();
+        }
+    }
+
+    /// An event of any kind.
+    #[inline(never)]
+    fn full(
+        &mut self,
+        delta: u64,
+        track: Option<&'a Track<'a>>,
+        kind: u64,
+        name: Option<&'a str>,
+        details: &mut dyn FnMut(&mut Event<'_, '_, 'a>),
+    ) {
+        if let Some(track) = track {
+            self.describe(track);
+        }
+        let known = self.names.len();
+        let writer = &mut self.writer;
+        writer.begin();
+        writer.number(trace_packet::TIMESTAMP, delta);
+        writer.number(trace_packet::SEQUENCE_FLAGS, sequence_flags::NEEDS_INCREMENTAL_STATE);
+        writer.open(trace_packet::TRACK_EVENT);
+        writer.number(track_event::TYPE, kind);
+        if let Some(track) = track {
+            writer.number(track_event::TRACK_UUID, track.uuid());
+        }
+        if let Some(name) = name {
+            match self.names.intern(Kind::Event, name) {
+                Some(iid) => writer.number(track_event::NAME_IID, u64::from(iid)),
+                None => writer.bytes(track_event::NAME, name.as_bytes()),
+            }
+        }
+        details(&mut Event { message: &mut Message::at(writer, 1), names: &mut self.names });
+        writer.close_levels(0);
+        // Decoders read a packet's names before its event, wherever they are.
+        self.names.write(known, writer);
+        writer.finish();
+    }
+}

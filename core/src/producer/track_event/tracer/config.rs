@@ -1,0 +1,56 @@
+use crate::proto::fields::builtin_clock;
+
+/// How a [`Tracer`](super::Tracer) tells the time, and how often it starts its state anew.
+///
+/// ```
+/// use tracebuf::producer::track_event::TracerConfig;
+///
+/// // A 168 MHz cycle counter, times to the microsecond, into a ring of 16 KiB.
+/// const CONFIG: TracerConfig = TracerConfig::new(168_000_000).unit_ns(1_000).state_every(16 * 1024 / 4);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct TracerConfig {
+    pub(super) frequency: u64,
+    pub(super) unit_ns: u32,
+    pub(super) clock_id: u64,
+    pub(super) state_bytes: u32,
+}
+
+impl TracerConfig {
+    /// For a clock of `frequency` ticks a second, up to 18 GHz. Times to the nanosecond, on the trace's boot time clock;
+    /// the state starts anew every 4 MiB, a quarter of a ring of 16.
+    pub const fn new(frequency: u64) -> Self {
+        TracerConfig { frequency, unit_ns: 1, clock_id: builtin_clock::BOOTTIME, state_bytes: 4 << 20 }
+    }
+
+    /// Times in steps of so many nanoseconds: distances below 2¹⁴ steps take two bytes, below 2²¹ three.
+    pub const fn unit_ns(self, unit_ns: u32) -> Self {
+        TracerConfig { unit_ns: if unit_ns == 0 { 1 } else { unit_ns }, ..self }
+    }
+
+    /// The number of the builtin clock that the ticks are times of: 1 realtime, 3 monotonic, 6 boot time. A
+    /// target that knows none of them leaves it at boot time: all its times agree with each other.
+    pub const fn clock_id(self, clock_id: u32) -> Self {
+        TracerConfig { clock_id: clock_id as u64, ..self }
+    }
+
+    /// The state starts anew when the producer has written so many bytes: a quarter of the ring, or less.
+    ///
+    /// What was written before the oldest state that the ring still holds cannot be decoded. When several
+    /// producers share the ring, divide by their number.
+    pub const fn state_every(self, bytes: u32) -> Self {
+        TracerConfig { state_bytes: bytes, ..self }
+    }
+}
+
+/// What a tracer has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct TracerStats {
+    /// Packets of the writer: events, states and track descriptions.
+    pub writer: crate::producer::WriterStats,
+    /// Times that the incremental state was started.
+    pub states: u32,
+    /// Events not written because the state could not be, or inside the writing of another one.
+    pub skipped: u64,
+}

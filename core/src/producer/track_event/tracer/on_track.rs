@@ -1,0 +1,123 @@
+use super::Tracer;
+use crate::producer::track_event::{Clock, Event, Track};
+use crate::proto::fields::{track_event, track_event_type};
+
+/// A tracer's events on one track.
+pub struct OnTrack<'t, 'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
+    pub(super) tracer: &'t Tracer<'a, C, NAMES, TRACKS>,
+    pub(super) track: Option<&'a Track<'a>>,
+}
+
+impl<C, const N: usize, const T: usize> Clone for OnTrack<'_, '_, C, N, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
+
+/// Ends its slice when dropped.
+#[must_use = "the slice ends when this is dropped"]
+pub struct SliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRACKS: usize = 8> {
+    on: OnTrack<'t, 'a, C, NAMES, TRACKS>,
+}
+
+impl<C: Clock, const N: usize, const T: usize> Drop for SliceGuard<'_, '_, C, N, T> {
+    fn drop(&mut self) {
+        self.on.end();
+    }
+}
+
+impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> {
+    /// A slice as long as `body` runs, also when it panics.
+    #[inline]
+    pub fn slice<R>(&self, name: &'a str, body: impl FnOnce() -> R) -> R {
+        let _slice = self.enter(name);
+        body()
+    }
+
+    /// A slice that ends with the guard.
+    #[inline]
+    pub fn enter(&self, name: &'a str) -> SliceGuard<'t, 'a, C, N, T> {
+        self.begin(name);
+        SliceGuard { on: *self }
+    }
+
+    /// A slice with details, that ends with the guard.
+    pub fn enter_with(
+        &self,
+        name: &'a str,
+        details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
+    ) -> SliceGuard<'t, 'a, C, N, T> {
+        self.event(track_event_type::SLICE_BEGIN, name, details);
+        SliceGuard { on: *self }
+    }
+
+    /// Begins a slice that [`OnTrack::end`] ends.
+    #[inline]
+    pub fn begin(&self, name: &'a str) {
+        self.tracer.with(|inner| inner.plain(self.track, track_event_type::SLICE_BEGIN as u8, Some(name)));
+    }
+
+    /// Ends the slice begun last.
+    #[inline]
+    pub fn end(&self) {
+        self.tracer.with(|inner| inner.plain(self.track, track_event_type::SLICE_END as u8, None));
+    }
+
+    /// Something that has no duration.
+    #[inline]
+    pub fn instant(&self, name: &'a str) {
+        self.tracer.with(|inner| inner.plain(self.track, track_event_type::INSTANT as u8, Some(name)));
+    }
+
+    /// Something that has no duration, with details.
+    pub fn instant_with(
+        &self,
+        name: &'a str,
+        details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
+    ) {
+        self.event(track_event_type::INSTANT, name, details);
+    }
+
+    /// A counter's value from now on; the track is a counter.
+    pub fn count(&self, value: i64) {
+        self.counter(|event| event.message.varint(track_event::COUNTER_VALUE, value as u64));
+    }
+
+    /// A counter's value from now on, as a fraction; the track is a counter.
+    pub fn measure(&self, value: f64) {
+        self.counter(|event| event.message.double(track_event::DOUBLE_COUNTER_VALUE, value));
+    }
+
+    fn counter(&self, value: impl FnOnce(&mut Event<'_, '_, 'a>)) {
+        let mut value = Some(value);
+        self.tracer.with(|inner| {
+            let Some(delta) = inner.time() else { return };
+            inner.full(delta, self.track, track_event_type::COUNTER, None, &mut |event| {
+                if let Some(value) = value.take() {
+                    value(event);
+                }
+            });
+        });
+    }
+
+    /// `name` is left out when empty: the details may have another.
+    fn event(
+        &self,
+        kind: u64,
+        name: &'a str,
+        details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
+    ) {
+        let mut details = Some(details);
+        self.tracer.with(|inner| {
+            let Some(delta) = inner.time() else { return };
+            let name = Some(name).filter(|name| !name.is_empty());
+            inner.full(delta, self.track, kind, name, &mut |event| {
+                if let Some(details) = details.take() {
+                    details(event);
+                }
+            });
+        });
+    }
+}

@@ -1,0 +1,73 @@
+//! The only `unsafe` lines of the producer: plain memory seen as 32-bit atomic words.
+//!
+//! Both sides of a shared memory buffer touch it at once, so every access must be atomic and of one size;
+//! these functions give up the plain view for good.
+#![allow(unsafe_code)]
+
+use super::sync::AtomicU32;
+use core::mem::{align_of, size_of};
+
+static_assertions::const_assert_eq!(size_of::<AtomicU32>(), size_of::<u32>());
+static_assertions::const_assert_eq!(align_of::<AtomicU32>(), align_of::<u32>());
+
+/// Words lent for good as atomic words. No cost.
+pub fn atomic_words(words: &mut [u32]) -> &[AtomicU32] {
+    let (data, len) = (words.as_mut_ptr().cast::<AtomicU32>(), words.len());
+    // SAFETY: `AtomicU32` documents "the same size, alignment, and bit validity as the underlying integer
+    // type", so the same memory is a valid `[AtomicU32]` of the same length. The exclusive borrow lasts as
+    // long as the result, so no plain access can happen beside the atomic ones.
+    unsafe { core::slice::from_raw_parts(data, len) }
+}
+
+/// Bytes lent for good as atomic words: the longest run of whole, aligned words in them. No cost.
+///
+/// Up to three bytes at either end are left out when the slice is not aligned to 4.
+pub fn atomic_words_in(bytes: &mut [u8]) -> &[AtomicU32] {
+    // SAFETY: four initialised bytes are a valid `u32` whatever they hold.
+    let (_, words, _) = unsafe { bytes.align_to_mut::<u32>() };
+    atomic_words(words)
+}
+
+/// Memory that another process or core also maps, as atomic words.
+///
+/// # Safety
+/// `data` must be aligned to 4 and point to `len` words, initialised, mapped for reading and writing, that
+/// stay valid for `'a`; nobody in this program may touch them but through 32-bit atomics during `'a`.
+pub unsafe fn atomic_words_at<'a>(data: *const u32, len: usize) -> &'a [AtomicU32] {
+    // SAFETY: the caller promises what `from_raw_parts` asks for; `AtomicU32` has the layout of `u32` and
+    // allows shared mutation, also by others as long as they use atomic accesses of the same size.
+    unsafe { core::slice::from_raw_parts(data.cast::<AtomicU32>(), len) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::producer::sync::Ordering::Relaxed;
+
+    #[test]
+    fn words_keep_their_values_and_see_atomic_stores() {
+        let mut plain = [1u32, 2, 3];
+        let words = atomic_words(&mut plain);
+        words[1].store(7, Relaxed);
+        assert_eq!(words.len(), 3);
+        assert_eq!(plain, [1, 7, 3]);
+    }
+
+    #[test]
+    fn unaligned_ends_of_bytes_are_left_out() {
+        let mut plain = [0u32; 4];
+        let bytes: &mut [u8] = zerocopy::IntoBytes::as_mut_bytes(&mut plain[..]);
+        assert_eq!(atomic_words_in(bytes).len(), 4);
+        assert_eq!(atomic_words_in(&mut bytes[1..15]).len(), 2);
+        assert!(atomic_words_in(&mut bytes[1..4]).is_empty());
+    }
+
+    #[test]
+    fn memory_by_address_is_the_same_memory() {
+        let mut plain = [5u32; 2];
+        // SAFETY: two aligned words of this function's stack, not touched otherwise while `words` lives.
+        let words = unsafe { atomic_words_at(plain.as_mut_ptr(), 2) };
+        words[0].store(9, Relaxed);
+        assert_eq!(plain, [9, 5]);
+    }
+}

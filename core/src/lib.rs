@@ -1,0 +1,68 @@
+//! Perfetto's trace buffer, everywhere.
+//!
+//! tracebuf holds trace data from many writers in a fixed region of memory: 2 KiB of static RAM in firmware,
+//! gigabytes of mapped pages in a service. It copes with what real producers do (packets spread over chunks,
+//! chunks out of order, chunks scraped half-written and committed again, sizes patched in later, rings that
+//! lap), gives back only whole packets, in order, and says of every loss that it happened and why. What comes
+//! out opens in ui.perfetto.dev as it is.
+//!
+//! `no_std`, no allocator, no panics whatever the input. The layout of shared memory, the semantics and the
+//! names are those of [Perfetto](https://perfetto.dev).
+//!
+//! ```
+//! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+//! use tracebuf::service::{TraceExporter, sequence_id};
+//!
+//! // The caller hands over memory; all state lies in it.
+//! let mut buffer = TraceBuffer::new(vec![0u8; 64 * 1024], Config::new(FillPolicy::RingBuffer))?;
+//!
+//! // Producers commit chunks: fragments of packets, each behind its size.
+//! let header = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 1, complete: true, ..Default::default() };
+//! buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 5] });
+//!
+//! // Whole packets come out, and make a trace file.
+//! let mut file = [0u8; 1024];
+//! let mut exporter = TraceExporter::new(&mut file[..]);
+//! assert_eq!(exporter.drain(&mut buffer.read(), sequence_id).unwrap(), 1);
+//! # Ok::<(), tracebuf::buffer::RegionError>(())
+//! ```
+//!
+//! # Parts
+//!
+//! | module | what it is | knows |
+//! |---|---|---|
+//! | [`buffer`] | the central buffer: chunks in, whole packets out | `proto` |
+//! | [`producer`] | the producer side: shared memory, trace writers, track events | `proto` |
+//! | [`proto`] | varints, fields, validation, the trace file | nothing |
+//! | [`service`] | what joins them: draining, scraping, trusted fields, export | all |
+//!
+//! # Features
+//!
+//! None by default. `std`: the error and I/O traits of std. `defmt`: `defmt::Format` for errors and
+//! statistics. `portable-atomic`: for targets without compare-and-swap; how it is done there is picked by the
+//! application, in that crate's own features.
+#![no_std]
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
+
+#[cfg(any(test, feature = "std"))]
+extern crate std;
+
+/// On microcontrollers flash is dearer than time: there the short cuts of the hot paths are left out, and what is
+/// called from several places is not copied into them (`cfg_attr(target_os = "none", inline(never))`).
+pub(crate) const SMALL: bool = cfg!(target_os = "none");
+
+mod debug;
+mod prefetch;
+
+pub mod buffer;
+// Writers need compare-and-swap. Where the target has none they are there once the feature `portable-atomic` is
+// on and the program has chosen, among that crate's own features, what stands in for it.
+#[cfg(any(target_has_atomic = "32", loom))]
+pub mod producer;
+#[cfg(all(feature = "portable-atomic", not(any(target_has_atomic = "32", loom))))]
+portable_atomic::cfg_has_atomic_cas! {
+    pub mod producer;
+}
+pub mod proto;
+pub mod service;

@@ -1,0 +1,246 @@
+//! The service's end of one producer: what it commits goes into the central buffers, what it left goes too.
+
+use crate::buffer::{self, ChunkFlags, Commit, TraceBuffer};
+use crate::producer::{ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags};
+use heapless::Vec;
+
+/// Who a producer is, as the service knows and not as it says.
+///
+/// ```
+/// use tracebuf::service::ProducerIdentity;
+///
+/// let producer = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
+/// # let _ = producer;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct ProducerIdentity {
+    /// Numbered by the service, from 1.
+    pub producer_id: u16,
+    /// Its user, `u32::MAX` if unknown.
+    pub uid: u32,
+    /// Its process, −1 if unknown.
+    pub pid: i32,
+}
+
+/// What became of a producer's chunks and patches before they reached a buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct EndpointStats {
+    /// Chunks taken from shared memory and offered to a buffer.
+    pub chunks_moved: u64,
+    /// Chunks copied by scraping.
+    pub chunks_scraped: u64,
+    /// Chunks for a buffer that the producer may not write to, or that its writer does not write to.
+    pub chunks_discarded: u64,
+    /// Chunks that a request names and that are not there, or not complete.
+    pub chunks_missing: u64,
+    /// Patches for such a buffer.
+    pub patches_discarded: u64,
+}
+
+/// The service's end of one producer.
+///
+/// It knows the producer's writers (up to `WRITERS`, 4 bytes each) and the buffers they write to. Central
+/// buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the producer
+/// does, says, or changes while it is read can do harm: it is refused and counted.
+///
+/// ```
+/// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+/// use tracebuf::producer::{Consumer, CommitRequest, SharedMemory, atomic_words};
+/// use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
+///
+/// let mut words = vec![0u32; 4096];
+/// let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
+/// let mut buffers = [TraceBuffer::new(vec![0u8; 8192], Config::new(FillPolicy::RingBuffer)).unwrap()];
+///
+/// let identity = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
+/// let mut endpoint = ProducerEndpoint::<8>::new(Consumer::new(memory), identity);
+/// endpoint.allow(0);
+/// endpoint.register_writer(1, 0);
+/// endpoint.carry_out(&CommitRequest::default(), &mut buffers);
+/// endpoint.scrape(&mut buffers);
+/// assert_eq!(endpoint.stats().chunks_moved, 0);
+/// # Ok::<(), tracebuf::producer::MemoryError>(())
+/// ```
+pub struct ProducerEndpoint<'m, const WRITERS: usize> {
+    consumer: Consumer<'m>,
+    identity: ProducerIdentity,
+    /// One bit for each of the first 32 buffers.
+    allowed: u32,
+    /// Writers and their targets.
+    writers: Vec<(u16, u16), WRITERS>,
+    stats: EndpointStats,
+}
+
+impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
+    /// The end of a producer that may not write to any buffer yet.
+    pub const fn new(consumer: Consumer<'m>, identity: ProducerIdentity) -> Self {
+        Self { consumer, identity, allowed: 0, writers: Vec::new(), stats: ZERO }
+    }
+
+    /// Lets the producer write to a buffer, one of the first 32. False if it is not one of them.
+    pub const fn allow(&mut self, target: u16) -> bool {
+        if target < u32::BITS as u16 {
+            self.allowed |= 1 << target;
+            true
+        } else {
+            false
+        }
+    }
+
+    /// A writer starts, and will write to `target`. False, and its chunks are taken only when they are
+    /// committed, not by scraping, if that is no buffer of the producer or there are too many writers.
+    pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
+        self.unregister_writer(writer_id);
+        self.may_write_to(target) && self.writers.push((writer_id, target)).is_ok()
+    }
+
+    /// A writer has ended.
+    pub fn unregister_writer(&mut self, writer_id: u16) {
+        self.writers.retain(|(writer, _)| *writer != writer_id);
+    }
+
+    /// Does what a request asks for: moves chunks and applies patches. The flush, if it asks for one, is to be
+    /// acknowledged by the caller.
+    ///
+    /// Cost: for each chunk a look through the writers and one copy, straight into the buffer's ring.
+    pub fn carry_out<M: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        request: &CommitRequest<'_>,
+        buffers: &mut [TraceBuffer<M>],
+    ) {
+        for wanted in request.chunks_to_move {
+            self.move_chunk(wanted, buffers);
+        }
+        for patched in request.chunks_to_patch {
+            self.patch(patched, buffers);
+        }
+    }
+
+    /// Copies what lies in shared memory and was not committed, of the writers that are registered: finished
+    /// packets of chunks still being written, and chunks complete but not sent. They stay where they are, and
+    /// their commit will come. Returns how many were offered to a buffer.
+    ///
+    /// For flushes, and for producers that have disappeared. Do not read between parts of it: chunks come in
+    /// the order of their addresses.
+    pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
+        let (writers, identity) = (&self.writers, self.identity);
+        let mut scraped = 0;
+        self.consumer.scrape::<WRITERS>(|chunk| {
+            let header = chunk.header();
+            let Some((_, target)) = writers.iter().find(|(writer, _)| *writer == header.writer_id) else {
+                return;
+            };
+            let Some(buffer) = buffers.get_mut(usize::from(*target)) else { return };
+            let header = header_of(&header, chunk.is_complete(), identity);
+            buffer.commit_with(&header, chunk.len(), |offset, bytes| chunk.fill(offset, bytes));
+            scraped += 1;
+        });
+        self.stats.chunks_scraped = self.stats.chunks_scraped.saturating_add(scraped);
+        scraped
+    }
+
+    /// What happened before the buffers.
+    pub const fn stats(&self) -> EndpointStats {
+        self.stats
+    }
+
+    const fn may_write_to(&self, target: u16) -> bool {
+        target < u32::BITS as u16 && self.allowed & (1 << target) != 0
+    }
+
+    /// Whether a writer may write to a buffer: its own, or any of the producer's while it is not registered.
+    fn is_target(&self, writer_id: u16, target: u16) -> bool {
+        match self.writers.iter().find(|(writer, _)| *writer == writer_id) {
+            Some((_, registered)) => *registered == target,
+            None => self.may_write_to(target),
+        }
+    }
+
+    fn move_chunk<M: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        wanted: &ChunkToMove,
+        buffers: &mut [TraceBuffer<M>],
+    ) -> Option<Commit> {
+        let Some(chunk) = self.consumer.take(wanted.page, wanted.chunk) else {
+            self.stats.chunks_missing = self.stats.chunks_missing.saturating_add(1);
+            return None;
+        };
+        let header = header_of(&chunk.header(), true, self.identity);
+        let target = match self.writers.iter().find(|(writer, _)| *writer == header.writer_id) {
+            Some((_, registered)) => *registered == wanted.target,
+            None => self.allowed.checked_shr(u32::from(wanted.target)).is_some_and(|bits| bits & 1 != 0),
+        };
+        let Some(buffer) = buffers.get_mut(usize::from(wanted.target)).filter(|_| target) else {
+            self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
+            return None;
+        };
+        self.stats.chunks_moved = self.stats.chunks_moved.saturating_add(1);
+        Some(buffer.commit_with(&header, chunk.len(), |offset, bytes| chunk.fill(offset, bytes)))
+    }
+
+    fn patch<M: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        patched: &ChunkToPatch<'_>,
+        buffers: &mut [TraceBuffer<M>],
+    ) {
+        let allowed = self.is_target(patched.writer_id, patched.target);
+        let Some(buffer) = buffers.get_mut(usize::from(patched.target)).filter(|_| allowed) else {
+            self.stats.patches_discarded =
+                self.stats.patches_discarded.saturating_add(patched.patches.len() as u64);
+            return;
+        };
+        let (producer_id, writer_id) = (self.identity.producer_id, patched.writer_id);
+        // Most chunks have a handful; those of one with more go in parts, all but the last with more to come.
+        let mut rest = patched.patches;
+        loop {
+            let (now, later) = rest.split_at_checked(PATCHES).unwrap_or((rest, &[]));
+            let mut batch: Vec<buffer::Patch, PATCHES> = Vec::new();
+            for patch in now {
+                // Not `collect`, which panics were there more of them than room.
+                let _ = batch.push(buffer::Patch { offset: patch.offset.into(), data: patch.data });
+            }
+            let more = patched.has_more || !later.is_empty();
+            buffer.try_patch_chunk_contents(producer_id, writer_id, patched.chunk_id, &batch, more);
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+    }
+}
+
+/// Patches handed to a buffer at once.
+const PATCHES: usize = 8;
+
+const ZERO: EndpointStats = EndpointStats {
+    chunks_moved: 0,
+    chunks_scraped: 0,
+    chunks_discarded: 0,
+    chunks_missing: 0,
+    patches_discarded: 0,
+};
+
+/// A header of shared memory as the buffer takes it.
+fn header_of(header: &ChunkHeader, complete: bool, identity: ProducerIdentity) -> buffer::ChunkHeader {
+    let mut flags = ChunkFlags::empty();
+    let pairs = [
+        (HeaderFlags::CONTINUES_FROM_PREVIOUS, ChunkFlags::CONTINUES_FROM_PREVIOUS),
+        (HeaderFlags::CONTINUES_ON_NEXT, ChunkFlags::CONTINUES_ON_NEXT),
+        (HeaderFlags::NEEDS_PATCHING, ChunkFlags::NEEDS_PATCHING),
+    ];
+    for (from, to) in pairs {
+        flags.set(to, header.flags.contains(from));
+    }
+    buffer::ChunkHeader {
+        producer_id: identity.producer_id,
+        writer_id: header.writer_id,
+        chunk_id: header.chunk_id,
+        fragments: header.fragments,
+        flags,
+        complete,
+        uid: identity.uid,
+        pid: identity.pid,
+    }
+}

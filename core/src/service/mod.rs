@@ -1,0 +1,35 @@
+//! What joins the parts: chunks from shared memory into a buffer, packets from a buffer into a trace file.
+//!
+//! ```
+//! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+//! use tracebuf::service::{TraceExporter, sequence_id};
+//!
+//! let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer))?;
+//! let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+//! buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 5] }); // a packet: timestamp = 5
+//!
+//! let mut file = [0u8; 256];
+//! let mut exporter = TraceExporter::new(&mut file[..]);
+//! assert_eq!(exporter.drain(&mut buffer.read(), sequence_id).unwrap(), 1);
+//! exporter.stats(&buffer.stats(), sequence_writers(&buffer)).unwrap();
+//! # use tracebuf::{proto::trace_stats::WriterStats};
+//! # fn sequence_writers<M: AsRef<[u8]> + AsMut<[u8]>>(buffer: &TraceBuffer<M>) -> impl Iterator<Item = WriterStats> + Clone {
+//! #     buffer.sequences().map(|s| tracebuf::service::writer_stats(&s, sequence_id(s.producer_id, s.writer_id), 0)).collect::<Vec<_>>().into_iter()
+//! # }
+//! # Ok::<(), tracebuf::buffer::RegionError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+// Where there are writers: see the crate's list of modules.
+#[cfg(any(target_has_atomic = "32", loom))]
+mod endpoint;
+#[cfg(all(feature = "portable-atomic", not(any(target_has_atomic = "32", loom))))]
+portable_atomic::cfg_has_atomic_cas! {
+    mod endpoint;
+    pub use endpoint::{EndpointStats, ProducerEndpoint, ProducerIdentity};
+}
+mod export;
+
+#[cfg(any(target_has_atomic = "32", loom))]
+pub use endpoint::{EndpointStats, ProducerEndpoint, ProducerIdentity};
+pub use export::{Exported, TraceExporter, sequence_id, writer_stats};

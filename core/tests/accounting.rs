@@ -1,0 +1,203 @@
+//! Every packet that was begun is read, or counted once by whoever lost it: writers, a slow service and a ring
+//! that is smaller than the shared memory, step by step in one thread, in many thousand orders.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use tracebuf::buffer::{self, Chunk, ChunkFlags, Config, FillPolicy, TraceBuffer};
+use tracebuf::producer::*;
+use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
+
+const WRITERS: usize = 2;
+
+enum Request {
+    Move(ChunkToMove),
+    Patch(ChunkToPatch<'static>, Vec<Patch>),
+}
+
+#[derive(Default)]
+struct Queue(Mutex<VecDeque<Request>>);
+
+impl CommitSink for Queue {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        let mut queue = self.0.lock().unwrap();
+        queue.extend(request.chunks_to_move.iter().map(|chunk| Request::Move(*chunk)));
+        let patches = request.chunks_to_patch.iter();
+        queue
+            .extend(patches.map(|c| Request::Patch(ChunkToPatch { patches: &[], ..*c }, c.patches.to_vec())));
+    }
+}
+
+struct Service<'m> {
+    endpoint: ProducerEndpoint<'m, WRITERS>,
+    buffers: [TraceBuffer<Vec<u8>>; 1],
+    read: [u64; WRITERS],
+}
+
+impl Service<'_> {
+    fn carry_out(&mut self, queue: &Queue, most: u32) {
+        for _ in 0..most {
+            let Some(request) = queue.0.lock().unwrap().pop_front() else { break };
+            match request {
+                Request::Move(chunk) => self.one(&[chunk], &[]),
+                Request::Patch(chunk, patches) => {
+                    self.one(&[], &[ChunkToPatch { patches: &patches, ..chunk }])
+                }
+            }
+        }
+    }
+
+    fn one(&mut self, chunks_to_move: &[ChunkToMove], chunks_to_patch: &[ChunkToPatch<'_>]) {
+        let request = CommitRequest { chunks_to_move, chunks_to_patch, flush: 0 };
+        self.endpoint.carry_out(&request, &mut self.buffers);
+    }
+
+    fn read(&mut self, most: u32) {
+        let [buffer] = &mut self.buffers;
+        let mut reader = buffer.read();
+        for _ in 0..most {
+            let Some(packet) = reader.next_packet() else { break };
+            self.read[usize::from(packet.writer_id()) - 1] += 1;
+        }
+    }
+}
+
+fn run(seed: u64, steps: u32, ring: u32) -> Result<(), String> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut dice = |sides: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 20) % sides
+    };
+    let mut words = [0u32; 8 * 16];
+    let memory = SharedMemory::new(atomic_words(&mut words), 64).unwrap();
+    let (storage, queue) = (ProducerStorage::<8, WRITERS>::new(), Queue::default());
+    let producer = Producer::new(memory, Layout::One, &storage, &queue).unwrap();
+    let mut writers = [(); WRITERS].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    let identity = ProducerIdentity { producer_id: 1, uid: 0, pid: 0 };
+    let mut service = Service {
+        endpoint: ProducerEndpoint::new(Consumer::new(memory), identity),
+        buffers: [TraceBuffer::new(vec![0u8; config.region_size(ring) as usize], config).unwrap()],
+        read: [0; WRITERS],
+    };
+    service.endpoint.allow(0);
+    for writer in &writers {
+        service.endpoint.register_writer(writer.id(), 0);
+    }
+    for _ in 0..steps {
+        let writer = &mut writers[dice(WRITERS as u64) as usize];
+        match dice(10) {
+            0..=4 => {
+                let size = match dice(8) {
+                    0..=4 => dice(12),
+                    5..=6 => 40 + dice(30),
+                    _ => dice(200),
+                };
+                let mut packet = writer.packet();
+                let mut message = packet.message(2);
+                message.bytes(3, &[7; 200][..size as usize]);
+                if dice(3) == 0 {
+                    // Open until the writer goes on.
+                    std::mem::forget(message);
+                    std::mem::forget(packet);
+                }
+            }
+            5 => drop(writer.flush()),
+            6 => service.carry_out(&queue, 1 + dice(4) as u32),
+            7 | 8 => drop(service.endpoint.scrape(&mut service.buffers)),
+            _ => service.read(dice(6) as u32),
+        }
+    }
+    for writer in &mut writers {
+        writer.flush();
+        service.carry_out(&queue, u32::MAX);
+    }
+    service.read(u32::MAX);
+    let [buffer] = &mut service.buffers;
+    if buffer.check()?.chunks != 0 {
+        return Err("not all can be read".into());
+    }
+    for (writer, read) in writers.iter().zip(service.read) {
+        let stats = writer.stats();
+        let Some(sequence) = buffer.sequences().find(|s| s.writer_id == writer.id()) else { continue };
+        let counted =
+            stats.dropped + sequence.packets_evicted + sequence.packets_broken + sequence.packets_malformed;
+        if read + counted != stats.packets {
+            return Err(format!("{read} read, {stats:?}, {sequence:?}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn packets_read_dropped_evicted_and_broken_add_up_to_those_begun() {
+    let runs = if cfg!(miri) { 3 } else { 3_000 };
+    for steps in [6, 12, 25, 50] {
+        for seed in 1..=runs {
+            for ring in [96, 200, 400, 1000] {
+                run(seed, steps, ring)
+                    .unwrap_or_else(|what| panic!("seed {seed}, {steps} steps, ring of {ring}: {what}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_packet_given_up_is_not_broken_though_its_middle_came_back_after_its_beginning_was_overwritten() {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    let mut buffer = TraceBuffer::new(vec![0u8; config.region_size(256) as usize], config).unwrap();
+    let mut commit = |writer_id, chunk_id, flags: u8, payload: &[u8]| {
+        let flags = ChunkFlags::from_bits_truncate(flags);
+        let header = buffer::ChunkHeader {
+            producer_id: 1,
+            writer_id,
+            chunk_id,
+            fragments: 1,
+            flags,
+            complete: true,
+            ..Default::default()
+        };
+        buffer.copy_chunk_untrusted(&Chunk { header, payload });
+    };
+    // Four chunks fill the ring.
+    let payload = [&[39u8][..], &[1; 39]].concat();
+    commit(1, 0, 2, &payload);
+    commit(1, 1, 3, &payload);
+    for filler in 0..4 {
+        commit(2, filler, 0, &payload);
+    }
+    commit(1, 1, 3, &payload);
+    commit(1, 2, 1, &[0xFF, 0xFF, 0xFF, 0x7F]);
+    let mut reader = buffer.read();
+    while reader.next_packet().is_some() {}
+    let sequence = buffer.sequences().find(|s| s.writer_id == 1).unwrap();
+    assert_eq!((sequence.packets_evicted, sequence.packets_broken), (0, 0));
+}
+
+#[test]
+fn a_scrape_shows_older_chunks_of_a_writer_first_wherever_they_are() {
+    let mut words = [0u32; 40 * 16];
+    let memory = SharedMemory::new(atomic_words(&mut words), 64).unwrap();
+    let (storage, queue) = (ProducerStorage::<40, WRITERS>::new(), Queue::default());
+    let producer = Producer::new(memory, Layout::One, &storage, &queue).unwrap();
+    let mut writers = [(); WRITERS].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
+    let mut consumer = Consumer::new(memory);
+    // 40 chunks, of which the first 15 make room for newer ones.
+    for chunk in 0..40 {
+        writers[chunk % WRITERS].packet().bytes(1, &[0; 36]);
+    }
+    for page in 0..15 {
+        drop(consumer.take(page, 0));
+    }
+    for chunk in 0..13 {
+        writers[chunk % WRITERS].packet().bytes(1, &[0; 36]);
+    }
+    let mut shown = Vec::new();
+    consumer.scrape::<WRITERS>(|chunk| shown.push((chunk.header().writer_id, chunk.header().chunk_id)));
+    assert_eq!(shown.len(), 38);
+    for writer in 1..=WRITERS as u16 {
+        let ids: Vec<_> = shown.iter().filter(|(w, _)| *w == writer).map(|(_, id)| *id).collect();
+        assert!(ids.windows(2).all(|pair| pair[1] == pair[0] + 1), "{ids:?}");
+    }
+}

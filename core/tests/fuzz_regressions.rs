@@ -1,0 +1,70 @@
+//! What fuzzing found, each as the shortest way to show it.
+
+mod bench;
+
+use bench::{Bench, Sent, packet, whole};
+use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, OverwriteObserver, Packet};
+
+/// Looks, and keeps nothing.
+struct Looker;
+
+impl OverwriteObserver for Looker {
+    fn packet(&mut self, _packet: &Packet<'_>) -> bool {
+        false
+    }
+}
+
+#[test]
+fn overwriting_a_chunk_without_fragments_that_claims_to_continue_loses_nothing() {
+    for observed in [false, true] {
+        let mut bench = Bench::ring(64);
+        bench.commit(Sent::new(0, &[]).flags(ChunkFlags::CONTINUES_ON_NEXT));
+        let next = Sent::new(1, &[packet(&[7; 30])]);
+        let commit = if observed { bench.commit_observed(next, &mut Looker) } else { bench.commit(next) };
+        assert_eq!(commit, Commit::Written);
+        assert_eq!(bench.sequence(1).packets_broken, 0, "observed: {observed}");
+        assert_eq!(bench.read(), whole(&[&[7; 30]]), "observed: {observed}");
+    }
+}
+
+#[test]
+fn a_gap_before_a_packet_over_two_chunks_is_reported_once() {
+    let mut bench = Bench::ring(1024);
+    bench.commit(Sent::new(0, &[packet(b"before")]));
+    bench.commit(Sent::new(2, &[packet(b"two chu")]).flags(ChunkFlags::CONTINUES_ON_NEXT));
+    bench.commit(Sent::new(3, &[packet(b"nks")]).flags(ChunkFlags::CONTINUES_FROM_PREVIOUS));
+    bench.commit(Sent::new(4, &[packet(b"behind")]));
+    let gap = (b"two chunks".to_vec(), DataLoss::ANY | DataLoss::READ_GAP);
+    let none = DataLoss::empty();
+    assert_eq!(bench.read(), [(b"before".to_vec(), none), gap, (b"behind".to_vec(), none)]);
+}
+
+#[test]
+fn a_lease_ends_when_a_chunk_from_shared_memory_was_copied_over_its_packet() {
+    let mut bench = Bench::ring(96);
+    bench.commit(Sent::new(0, &[packet(&[])]));
+    bench.commit(Sent::new(1, &[packet(&[7; 39])]));
+    let lease = bench.buffer.read().lease_packet().unwrap();
+    assert_eq!(bench.buffer.leased(&lease).unwrap().slices().next(), Some(&[7; 39][..]));
+    // 30 bytes are copied, none of them a fragment: the chunk takes less than was touched.
+    let empty = Sent::new(0, &[]).writer(2);
+    assert_eq!(bench.commit_with(empty, 30, |_, target| target.fill(0xFF)), Commit::Written);
+    assert!(bench.buffer.leased(&lease).is_err());
+}
+
+#[test]
+fn the_commit_of_an_erased_scrape_adds_no_loss_once_a_later_chunk_was_read() {
+    let mut bench = Bench::ring(160);
+    let given_up = || [packet(b"first"), vec![0xFF, 0xFF, 0xFF, 0x7F]];
+    bench.commit(Sent::new(0, &given_up()).scraped());
+    assert_eq!(bench.read(), whole(&[b"first"]));
+    // Another writer laps over the scraped chunk, of which all was read.
+    bench.commit(Sent::new(0, &[packet(&[9; 90])]).writer(2));
+    bench.commit(Sent::new(1, &[packet(&[9; 10])]).writer(2));
+    bench.commit(Sent::new(1, &[packet(b"second"), packet(b"thi")]).flags(ChunkFlags::CONTINUES_ON_NEXT));
+    let lost = DataLoss::ANY | DataLoss::OVERWRITE;
+    assert_eq!(bench.read_of(1), [(b"second".to_vec(), lost)]);
+    assert_eq!(bench.commit(Sent::new(0, &given_up())), Commit::Discarded);
+    bench.commit(Sent::new(2, &[packet(b"rd")]).flags(ChunkFlags::CONTINUES_FROM_PREVIOUS));
+    assert_eq!(bench.read_of(1), whole(&[b"third"]));
+}

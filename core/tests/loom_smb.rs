@@ -1,0 +1,161 @@
+//! Every interleaving, up to a bound, of writers, a drain and a scrape over one page of shared memory.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p tracebuf --test loom_smb`
+#![cfg(loom)]
+
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use tracebuf::producer::*;
+
+/// Remembers what it was sent.
+struct Sent(Mutex<Vec<ChunkToMove>>);
+
+impl CommitSink for Sent {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        self.0.lock().unwrap().extend(request.chunks_to_move);
+    }
+}
+
+struct World {
+    producer: &'static Producer<'static>,
+    sent: &'static Sent,
+    consumer: Mutex<Consumer<'static>>,
+}
+
+fn leak<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+/// One page of two chunks of 32 bytes, or one chunk.
+fn world(layout: Layout, pages: usize) -> Arc<World> {
+    let words: &'static [AtomicU32] = Vec::leak((0..18 * pages).map(|_| AtomicU32::new(0)).collect());
+    let memory = SharedMemory::new(words, 72).unwrap();
+    let sent: &'static Sent = leak(Sent(Mutex::new(Vec::new())));
+    let storage: &'static ProducerStorage<4, 2> = leak(ProducerStorage::new());
+    let producer = leak(Producer::new(memory, layout, storage, sent).unwrap());
+    Arc::new(World { producer, sent, consumer: Mutex::new(Consumer::new(memory)) })
+}
+
+/// All fragments that may be looked at are those that the writer wrote: 0x2A by writer 1, 0x2B by writer 2.
+///
+/// Reads nothing else: every load of a word that is still being written would multiply the cases.
+fn check(header: ChunkHeader, complete: bool, fill: impl Fn(usize, &mut [u8])) -> usize {
+    let byte = |offset| {
+        let mut byte = [0];
+        fill(offset, &mut byte);
+        usize::from(byte[0])
+    };
+    let (mut offset, mut packets) = (0, 0);
+    for _ in 0..header.fragments - u16::from(!complete) {
+        let size = byte(offset);
+        offset += 1 + size;
+        if size != 0 {
+            assert_eq!(byte(offset - 1), [0x2A, 0x2B][header.writer_id as usize - 1]);
+            packets += 1;
+        }
+    }
+    packets
+}
+
+impl World {
+    fn drain(&self) -> usize {
+        let mut consumer = self.consumer.lock().unwrap();
+        let sent = std::mem::take(&mut *self.sent.0.lock().unwrap());
+        let mut packets = 0;
+        for ChunkToMove { page, chunk, .. } in sent {
+            let chunk = consumer.take(page, chunk).expect("what is sent is complete");
+            packets += check(chunk.header(), true, |offset, to| chunk.fill(offset, to));
+        }
+        packets
+    }
+
+    fn scrape(&self) {
+        self.consumer.lock().unwrap().scrape::<2>(|chunk| {
+            check(chunk.header(), chunk.is_complete(), |offset, to| chunk.fill(offset, to));
+        });
+    }
+}
+
+fn model(bound: usize, f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(bound);
+    builder.check(f);
+}
+
+fn write(writer: &mut TraceWriter<'_>, field: u32) {
+    let value = [0x2A, 0x2B][writer.id() as usize - 1];
+    writer.packet().varint(field, value);
+}
+
+#[test]
+fn two_writers_one_drain_and_one_scrape_see_only_what_was_written() {
+    model(2, || {
+        let world = world(Layout::Two, 1);
+        let writers: Vec<_> = (0..2).map(|_| world.producer.writer(0, Exhaustion::Drop).unwrap()).collect();
+        let threads: Vec<_> = writers
+            .into_iter()
+            .map(|mut writer| {
+                thread::spawn(move || {
+                    // Fills the chunk but for a few bytes: it is completed without a flush.
+                    let fill = [0x29 + writer.id() as u8; 15];
+                    writer.packet().bytes(1, &fill);
+                    let dropped = writer.stats().dropped;
+                    std::mem::forget(writer);
+                    1 - dropped as usize
+                })
+            })
+            .collect();
+        world.scrape();
+        let mut read = world.drain();
+        let written: usize = threads.into_iter().map(|t| t.join().unwrap()).sum();
+        world.producer.commit();
+        read += world.drain();
+        assert_eq!(read, written);
+        assert_eq!(world.producer.memory().page(0).unwrap().bitmap(), Bitmap(0));
+    });
+}
+
+#[test]
+fn a_chunk_drained_and_used_again_is_never_taken_for_the_old_one() {
+    model(3, || {
+        let world = world(Layout::One, 1);
+        let mut writer = world.producer.writer(0, Exhaustion::Drop).unwrap();
+        let service = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let first = world.drain();
+                world.scrape();
+                first + world.drain()
+            })
+        };
+        write(&mut writer, 1);
+        writer.flush();
+        write(&mut writer, 2);
+        write(&mut writer, 1);
+        writer.flush();
+        let stats = writer.stats();
+        std::mem::forget(writer);
+        let read = service.join().unwrap() + world.drain();
+        assert_eq!(read as u64 + stats.dropped, stats.packets);
+    });
+}
+
+#[test]
+fn chunks_completed_at_once_are_all_sent_by_somebody() {
+    model(3, || {
+        let world = world(Layout::Two, 1);
+        let mut a = world.producer.writer(0, Exhaustion::Drop).unwrap();
+        let mut b = world.producer.writer(0, Exhaustion::Drop).unwrap();
+        let other = thread::spawn(move || {
+            write(&mut b, 1);
+            b.flush();
+            std::mem::forget(b);
+        });
+        write(&mut a, 1);
+        a.flush();
+        std::mem::forget(a);
+        other.join().unwrap();
+        assert_eq!(world.sent.0.lock().unwrap().len(), 2);
+        assert_eq!(world.drain(), 2);
+    });
+}

@@ -1,0 +1,330 @@
+//! Track events as a reader of the trace sees them.
+#![cfg(not(loom))]
+
+mod model;
+use model::{Value, *};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tracebuf::producer::track_event::*;
+use tracebuf::producer::*;
+
+static PROCESS: Track<'static> = Track::process(7, "the program");
+static MAIN: Track<'static> = Track::thread(7, 8, "main").within(&PROCESS);
+static GPU: Track<'static> = Track::custom("gpu");
+static LOAD: Track<'static> = Track::counter("load", Unit::Bytes).within(&GPU);
+
+#[derive(Debug, Clone, PartialEq)]
+struct Seen {
+    time: u64,
+    kind: u64,
+    track: u64,
+    name: String,
+    rest: Vec<(u32, Value)>,
+}
+
+#[derive(Default)]
+struct Reader {
+    names: BTreeMap<(u32, u64), String>,
+    time: u64,
+    unit: u64,
+    track: u64,
+    tracks: BTreeMap<u64, Vec<(u32, Value)>>,
+    states: usize,
+    valid: bool,
+    seen: Vec<Seen>,
+    undecodable: usize,
+}
+
+fn int(fields: &[(u32, Value)], field: u32) -> Option<u64> {
+    fields.iter().find_map(|f| if let (n, Value::Int(v)) = f { (*n == field).then_some(*v) } else { None })
+}
+
+fn inside(fields: &[(u32, Value)], field: u32) -> Option<Vec<(u32, Value)>> {
+    fields.iter().find(|(n, _)| *n == field).map(|(_, v)| v.inside())
+}
+
+fn text(fields: &[(u32, Value)], field: u32) -> Option<String> {
+    let bytes = fields.iter().find(|(n, _)| *n == field)?;
+    let Value::Bytes(bytes) = &bytes.1 else { panic!() };
+    Some(String::from_utf8(bytes.clone()).unwrap())
+}
+
+impl Reader {
+    fn packet(&mut self, packet: &[u8]) {
+        let all = fields(packet);
+        if int(&all, 42).is_some() {
+            self.valid = false;
+        }
+        let flags = int(&all, 13).unwrap_or(0);
+        if flags & 1 != 0 {
+            let snapshot = inside(&all, 6).expect("a state begins with the clock");
+            let clocks: Vec<_> = snapshot.iter().filter(|(n, _)| *n == 1).map(|(_, v)| v.inside()).collect();
+            assert_eq!(int(&clocks[1], 1), Some(64));
+            assert_eq!(int(&clocks[1], 3), Some(1));
+            self.unit = int(&clocks[1], 4).unwrap();
+            self.time = int(&clocks[1], 2).unwrap() * self.unit;
+            assert!(self.time.abs_diff(int(&clocks[0], 2).unwrap()) < self.unit);
+            assert_eq!(int(&snapshot, 2), int(&clocks[0], 1));
+            let defaults = inside(&all, 59).unwrap();
+            assert_eq!(int(&defaults, 58), Some(64));
+            self.track = int(&inside(&defaults, 11).unwrap(), 11).unwrap();
+            self.names.clear();
+            self.tracks.clear();
+            self.valid = true;
+            self.states += 1;
+        }
+        if flags & 2 != 0 && !self.valid {
+            self.undecodable += 1;
+            return;
+        }
+        if let Some(track) = inside(&all, 60) {
+            self.tracks.insert(int(&track, 1).unwrap(), track);
+        }
+        for (kind, entry) in inside(&all, 12).unwrap_or_default() {
+            let entry = entry.inside();
+            let old = self.names.insert((kind, int(&entry, 1).unwrap()), text(&entry, 2).unwrap());
+            assert_eq!(old, None, "a name is written once in a state");
+        }
+        let Some(event) = inside(&all, 11) else { return };
+        self.time += int(&all, 8).unwrap() * self.unit;
+        let name = match int(&event, 10) {
+            Some(iid) => self.names.get(&(2, iid)).expect("a known name").clone(),
+            None => text(&event, 23).unwrap_or_default(),
+        };
+        let track = int(&event, 11).unwrap_or(self.track);
+        assert!(self.tracks.contains_key(&track), "a described track");
+        let rest = event.iter().filter(|(n, _)| ![9, 10, 11, 23].contains(n)).cloned().collect();
+        self.seen.push(Seen { time: self.time, kind: int(&event, 9).unwrap(), track, name, rest });
+    }
+}
+
+fn read(model: &Model, writer: u16) -> Reader {
+    let mut reader = Reader::default();
+    for packet in model.packets(writer).iter().flatten() {
+        reader.packet(packet);
+    }
+    reader
+}
+
+/// A clock that a test moves.
+#[derive(Clone, Default)]
+struct Ticks(Rc<Cell<u64>>);
+
+impl Clock for Ticks {
+    fn now(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+fn setup(pace: Pace, bytes: usize) -> (&'static Model, &'static Producer<'static>, TraceWriter<'static>) {
+    let memory = memory(bytes, 4096);
+    let model = Model::new(memory, pace);
+    let producer = producer(memory, Layout::Four, model);
+    let writer = producer.writer(40, Exhaustion::Drop).unwrap();
+    (model, producer, writer)
+}
+
+const CONFIG: TracerConfig = TracerConfig::new(1_000_000_000);
+
+#[test]
+fn slices_instants_and_counters_come_out_in_order_with_names_times_and_tracks() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let ticks = Ticks::default();
+    ticks.0.set(1_000_000);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+    let later = |ns: u64| ticks.0.set(ticks.0.get() + ns);
+    let track = tracer.track();
+    track.slice("outer", || {
+        later(10);
+        let _guard = track.enter("inner");
+        later(20_000);
+        track.instant("tick");
+        later(3_000_000);
+    });
+    later(1 << 31);
+    tracer.on(&GPU).slice("draw", || later(5));
+    tracer.on(&LOAD).count(-3);
+    tracer.on(&LOAD).measure(0.25);
+    tracer.flush();
+    let reader = read(model, 1);
+    let main = MAIN.uuid();
+    let seen: Vec<_> = reader.seen.iter().map(|s| (s.time, s.kind, s.track, s.name.as_str())).collect();
+    let end = 4_020_010 + (1 << 31);
+    assert_eq!(
+        seen,
+        [
+            (1_000_000, 1, main, "outer"),
+            (1_000_010, 1, main, "inner"),
+            (1_020_010, 3, main, "tick"),
+            (4_020_010, 2, main, ""),
+            (4_020_010, 2, main, ""),
+            (end, 1, GPU.uuid(), "draw"),
+            (end + 5, 2, GPU.uuid(), ""),
+            (end + 5, 4, LOAD.uuid(), ""),
+            (end + 5, 4, LOAD.uuid(), ""),
+        ]
+    );
+    assert_eq!(reader.seen[7].rest, [(30, Value::Int(-3i64 as u64))]);
+    assert_eq!(reader.seen[8].rest, [(44, Value::Fixed(0.25f64.to_bits()))]);
+    assert_eq!(reader.states, 1);
+    let thread = inside(&reader.tracks[&main], 4).unwrap();
+    assert_eq!((int(&thread, 1), int(&thread, 2), text(&thread, 5)), (Some(7), Some(8), Some("main".into())));
+    let process = inside(&reader.tracks[&PROCESS.uuid()], 3).unwrap();
+    assert_eq!((int(&process, 1), text(&process, 6)), (Some(7), Some("the program".into())));
+    let load = &reader.tracks[&LOAD.uuid()];
+    assert_eq!((int(load, 5), text(load, 2)), (Some(GPU.uuid()), Some("load".into())));
+    assert_eq!(inside(load, 8), Some(vec![(3, Value::Int(3))]));
+    assert_eq!(text(&reader.tracks[&GPU.uuid()], 2), Some("gpu".into()));
+}
+
+#[test]
+fn a_slice_begin_with_a_known_name_takes_at_most_14_bytes() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let ticks = Ticks::default();
+    let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+    tracer.track().slice("work", || {});
+    for ns in [100, 16_383, 2_000_000] {
+        ticks.0.set(ticks.0.get() + ns);
+        tracer.track().slice("work", || ticks.0.set(ticks.0.get() + ns));
+    }
+    tracer.flush();
+    // One byte of size beside the packet.
+    let sizes: Vec<_> = model.packets(1).iter().flatten().map(|p| p.len() + 1).collect();
+    assert_eq!(sizes[sizes.len() - 6..], [11, 9, 12, 10, 13, 11]);
+    assert_eq!(read(model, 1).seen.last().unwrap().time, 2 * (100 + 16_383 + 2_000_000));
+}
+
+#[test]
+fn details_are_annotations_categories_and_flows_with_interned_keys() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let dynamic = format!("request {}", 5);
+    for _ in 0..2 {
+        let _slice = tracer.track().enter_with("request", |e| {
+            e.category("net").arg("bytes", 1500u32).arg("peer", "me").arg("ratio", 0.5).arg("ok", true)
+        });
+        tracer.track().instant_with("", |e| {
+            e.name(&dynamic).arg("delta", -1i64).arg("at", super_pointer()).flow(9).end_flow(10)
+        });
+    }
+    tracer.flush();
+    let reader = read(model, 1);
+    let key = |name: &str| {
+        *reader.names.iter().find(|((kind, _), n)| *kind == 3 && *n == name).map(|((_, iid), _)| iid).unwrap()
+    };
+    for half in reader.seen.chunks(3) {
+        let args: Vec<_> = half[0].rest.iter().filter(|(n, _)| *n == 4).map(|(_, v)| v.inside()).collect();
+        assert_eq!(half[0].name, "request");
+        assert_eq!(args[0], [(1, Value::Int(key("bytes"))), (3, Value::Int(1500))]);
+        assert_eq!(args[1], [(1, Value::Int(key("peer"))), (6, Value::Bytes(b"me".to_vec()))]);
+        assert_eq!(args[2], [(1, Value::Int(key("ratio"))), (5, Value::Fixed(0.5f64.to_bits()))]);
+        assert_eq!(args[3], [(1, Value::Int(key("ok"))), (2, Value::Int(1))]);
+        let category = int(&half[0].rest, 3).unwrap();
+        assert_eq!(reader.names[&(1, category)], "net");
+        assert_eq!(half[1].name, "request 5");
+        let rest: Vec<_> = half[1].rest.iter().filter(|(n, _)| *n != 4).cloned().collect();
+        assert_eq!(rest, [(47, Value::Fixed(9)), (48, Value::Fixed(10))]);
+        assert_eq!(half[2].kind, 2);
+    }
+    assert_eq!(reader.seen.len(), 6);
+}
+
+fn super_pointer() -> track_event::Value<'static> {
+    track_event::Value::Pointer(0xDEAD)
+}
+
+#[test]
+fn more_names_than_the_table_holds_are_written_out() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _, 4> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let names: Vec<&'static str> = (0..10).map(|i| &*format!("name {i}").leak()).collect();
+    for _ in 0..3 {
+        for name in &names {
+            tracer.track().instant(name);
+        }
+    }
+    tracer.flush();
+    let reader = read(model, 1);
+    assert!(reader.seen.iter().zip(names.iter().cycle()).all(|(s, n)| s.name == *n));
+    assert_eq!((reader.seen.len(), reader.names.len()), (30, 4));
+}
+
+#[test]
+fn the_state_comes_again_after_a_loss_when_cleared_and_after_so_many_bytes() {
+    let (model, producer, writer) = setup(Pace::Absent(0), 16384);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let work = |n: usize| (0..n).for_each(|_| tracer.track().slice("work", || {}));
+    work(2);
+    tracer.flush();
+    producer.clear_incremental_state();
+    work(2);
+    tracer.flush();
+    model.drain();
+    assert_eq!(read(model, 1).states, 2);
+    // 16 KiB hold some 700 slices; the rest is dropped.
+    work(2000);
+    let lost = tracer.stats();
+    assert!(lost.writer.dropped > 100 && lost.skipped > 100);
+    model.drain();
+    work(2);
+    tracer.flush();
+    model.drain();
+    let reader = read(model, 1);
+    assert_eq!((reader.states, reader.undecodable), (3, 0));
+    assert!(reader.seen.iter().all(|s| s.kind == 2 || s.name == "work"));
+
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let config = CONFIG.state_every(8 * 1020);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, config);
+    (0..5000).for_each(|_| tracer.track().slice("work", || {}));
+    tracer.flush();
+    let chunks = model.state().chunks.len();
+    let reader = read(model, 1);
+    assert_eq!(reader.seen.len(), 10_000);
+    assert!(reader.states.abs_diff(chunks / 8) <= 1, "{} states in {chunks} chunks", reader.states);
+}
+
+#[test]
+fn an_event_inside_the_writing_of_another_is_left_out_and_breaks_nothing() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    tracer.track().instant_with("outer", |event| {
+        tracer.track().instant("inner");
+        event.arg("after", 1u8)
+    });
+    tracer.flush();
+    let reader = read(model, 1);
+    assert_eq!(reader.seen.len(), 1);
+    assert_eq!(reader.seen[0].rest.len(), 1);
+    assert_eq!(tracer.stats().skipped, 1);
+}
+
+#[test]
+fn a_panic_in_a_slice_ends_it() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        tracer.track().slice("bad", || panic!("in the slice"));
+    }));
+    assert!(result.is_err());
+    tracer.flush();
+    let kinds: Vec<_> = read(model, 1).seen.iter().map(|s| s.kind).collect();
+    assert_eq!(kinds, [1, 2]);
+}
+
+#[test]
+fn coarse_units_add_up_without_drift() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let ticks = Ticks::default();
+    let config = TracerConfig::new(24_000_000).unit_ns(1000).clock_id(3);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, config);
+    for _ in 0..1001 {
+        tracer.track().instant("tick");
+        ticks.0.set(ticks.0.get() + 13);
+    }
+    tracer.flush();
+    let reader = read(model, 1);
+    let exact = 13_000 * 1_000_000_000u64 / 24_000_000;
+    assert!(reader.seen.last().unwrap().time.abs_diff(exact) <= 1000);
+}

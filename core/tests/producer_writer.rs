@@ -1,0 +1,434 @@
+//! What a writer puts into shared memory, edge by edge.
+#![cfg(not(loom))]
+
+mod model;
+use model::*;
+use tracebuf::producer::*;
+
+const FOR_TESTING: u32 = 900;
+
+fn setup(
+    chunks: u32,
+    chunk_size: u32,
+    pace: Pace,
+    policy: Exhaustion,
+) -> (&'static Model, &'static Producer<'static>, TraceWriter<'static>) {
+    let page = chunk_size + 8;
+    let memory = memory((page * chunks) as usize, page);
+    let model = Model::new(memory, pace);
+    let producer = producer(memory, Layout::One, model);
+    let writer = producer.writer(40, policy).unwrap();
+    (model, producer, writer)
+}
+
+fn text(n: usize, len: usize) -> String {
+    (0..len).map(|i| (b'a' + ((i + n) % 26) as u8) as char).collect()
+}
+
+/// A packet with a nested message on either side of a string.
+fn write(writer: &mut TraceWriter<'_>, n: usize, len: usize) {
+    let mut packet = writer.packet();
+    packet.varint(8, n as u64);
+    let mut outer = packet.message(FOR_TESTING);
+    outer.varint(4, n as u64);
+    outer.message(5).string(1, &text(n, len));
+    outer.message(6).varint(7, u64::MAX);
+}
+
+fn check(packet: &[u8], n: usize, len: usize) {
+    let all: Vec<_> = fields(packet).into_iter().filter(|(f, _)| *f != 87 && *f != 42).collect();
+    assert_eq!(all[0], (8, Value::Int(n as u64)));
+    assert_eq!((all.len(), all[1].0), (2, FOR_TESTING));
+    let outer = all[1].1.inside();
+    assert_eq!(outer[0], (4, Value::Int(n as u64)));
+    assert_eq!(outer[1].1.inside(), [(1, Value::Bytes(text(n, len).into_bytes()))]);
+    assert_eq!(outer[2].1.inside(), [(7, Value::Int(u64::MAX))]);
+    assert_eq!(outer.len(), 3);
+}
+
+#[test]
+fn packets_of_every_size_come_out_whole_in_chunks_of_every_size() {
+    for chunk_size in [56, 60, 64, 100, 256, 1020, 4088] {
+        let (model, _, mut writer) = setup(16, chunk_size, Pace::Prompt, Exhaustion::Drop);
+        let sizes: Vec<usize> = (0..300).chain([500, 127, 128, 126, 5_000, 20_000, 0]).collect();
+        for (n, len) in sizes.iter().enumerate() {
+            write(&mut writer, n, *len);
+        }
+        writer.flush();
+        assert_eq!(writer.stats().dropped, 0);
+        assert_eq!(writer.stats().packets, sizes.len() as u64);
+        let packets = model.packets(writer.id());
+        assert_eq!(packets.len(), sizes.len());
+        for (n, len) in sizes.iter().enumerate() {
+            check(packets[n].as_ref().unwrap(), n, *len);
+        }
+    }
+}
+
+#[test]
+fn only_the_first_packet_says_that_it_is_the_first() {
+    let (model, _, mut writer) = setup(4, 256, Pace::Prompt, Exhaustion::Drop);
+    writer.packet().varint(8, 1);
+    writer.packet().varint(8, 2);
+    writer.flush();
+    let packets = model.packets(1);
+    assert_eq!(packets, [Some(vec![0xB8, 0x05, 1, 0x40, 1]), Some(vec![0x40, 2])]);
+}
+
+#[test]
+fn a_short_packet_has_a_size_of_one_byte_and_a_longer_one_of_four() {
+    let (model, _, mut writer) = setup(4, 1020, Pace::Prompt, Exhaustion::Drop);
+    writer.packet().varint(8, 1);
+    for len in [123, 124, 125] {
+        writer.packet().string(1, &text(0, len));
+    }
+    writer.flush();
+    let state = model.state();
+    let payload = &state.chunks[&(1, 0)].payload;
+    // 5 bytes; then a tag, a length and the text: 125, 126 and 127 bytes.
+    assert_eq!(payload[0], 5);
+    assert_eq!(payload[6], 125);
+    assert_eq!(payload[6 + 126], 126);
+    assert_eq!(payload[6 + 126 + 127..][..4], [0xFF, 0x80, 0x80, 0]);
+}
+
+#[test]
+fn a_flushed_chunk_ends_with_an_empty_fragment_and_a_full_one_does_not() {
+    let (model, _, mut writer) = setup(4, 64, Pace::Prompt, Exhaustion::Drop);
+    writer.packet().varint(8, 1);
+    writer.flush();
+    writer.packet().string(1, &text(0, 42));
+    writer.packet().varint(8, 3);
+    writer.flush();
+    let state = model.state();
+    assert_eq!(state.chunks[&(1, 0)].header.fragments, 2);
+    assert_eq!(state.chunks[&(1, 0)].payload[6], 0);
+    // 45 of 56 bytes used: fewer than 12 are left, so the next packet begins elsewhere.
+    assert_eq!(state.chunks[&(1, 1)].header.fragments, 1);
+    assert_eq!(state.chunks[&(1, 2)].header.fragments, 2);
+}
+
+#[test]
+fn a_chunk_counts_at_most_1022_packets_before_the_next_is_begun_elsewhere() {
+    let (model, _, mut writer) = setup(4, 65528, Pace::Prompt, Exhaustion::Drop);
+    for _ in 0..1100 {
+        writer.packet().varint(8, 1);
+    }
+    writer.flush();
+    let state = model.state();
+    assert_eq!(state.chunks[&(1, 0)].header.fragments, 1022);
+    drop(state);
+    assert_eq!(model.packets(1).len(), 1100);
+}
+
+#[test]
+fn an_empty_packet_leaves_no_trace() {
+    let (model, _, mut writer) = setup(4, 256, Pace::Prompt, Exhaustion::Drop);
+    writer.packet().varint(8, 1);
+    for _ in 0..2000 {
+        let _ = writer.packet();
+    }
+    writer.packet().varint(8, 2);
+    writer.flush();
+    assert_eq!(writer.stats().packets, 2);
+    assert_eq!(model.packets(1).len(), 2);
+    assert_eq!(model.state().chunks.len(), 1);
+}
+
+#[test]
+fn handles_forgotten_at_any_depth_leave_a_well_formed_stream() {
+    let (model, _, mut writer) = setup(8, 64, Pace::Prompt, Exhaustion::Drop);
+    for n in 0..50 {
+        let mut packet = writer.packet();
+        let mut outer = packet.message(FOR_TESTING);
+        let mut inner = outer.message(5);
+        inner.string(1, &text(n, n));
+        std::mem::forget(inner);
+        outer.varint(4, 1);
+        std::mem::forget(outer.message(5));
+        if n % 2 == 0 {
+            std::mem::forget(outer);
+            packet.varint(8, n as u64);
+        } else {
+            drop(outer);
+            packet.varint(8, n as u64);
+        }
+        if n % 3 == 0 {
+            std::mem::forget(packet);
+        }
+    }
+    writer.flush();
+    let packets = model.packets(1);
+    assert_eq!(packets.len(), 50);
+    for (n, packet) in packets.iter().enumerate() {
+        let all: Vec<_> = fields(packet.as_ref().unwrap()).into_iter().filter(|(f, _)| *f != 87).collect();
+        assert_eq!(all[1], (8, Value::Int(n as u64)));
+        let outer = all[0].1.inside();
+        assert_eq!(outer[0].1.inside(), [(1, Value::Bytes(text(n, n).into_bytes()))]);
+        assert_eq!(outer[1], (4, Value::Int(1)));
+        assert_eq!(outer[2], (5, Value::Bytes(vec![])));
+    }
+}
+
+#[test]
+fn a_panic_inside_a_packet_ends_it_and_the_next_one_is_untouched() {
+    let (model, _, mut writer) = setup(8, 64, Pace::Prompt, Exhaustion::Drop);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut packet = writer.packet();
+        let mut outer = packet.message(FOR_TESTING);
+        outer.string(1, &text(0, 100));
+        panic!("in the middle");
+    }));
+    assert!(result.is_err());
+    write(&mut writer, 1, 10);
+    writer.flush();
+    let packets = model.packets(1);
+    assert_eq!(packets.len(), 2);
+    assert_eq!(fields(packets[0].as_ref().unwrap())[1].1.inside().len(), 1);
+    check(packets[1].as_ref().unwrap(), 1, 10);
+}
+
+#[test]
+fn a_packet_of_two_chunks_is_patched_in_place_and_one_of_three_by_patches() {
+    let (model, _, mut writer) = setup(8, 256, Pace::Prompt, Exhaustion::Drop);
+    write(&mut writer, 0, 400);
+    writer.flush();
+    assert_eq!(model.state().patches, 0);
+    let flags = |id: u32| model.state().chunks[&(1, id)].header.flags;
+    assert_eq!(flags(0), HeaderFlags::CONTINUES_ON_NEXT);
+    assert_eq!(flags(1), HeaderFlags::CONTINUES_FROM_PREVIOUS);
+    write(&mut writer, 1, 600);
+    writer.flush();
+    assert_eq!(model.state().patches, 2);
+    for (n, len) in [400, 600].into_iter().enumerate() {
+        check(model.packets(1)[n].as_ref().unwrap(), n, len);
+    }
+}
+
+#[test]
+fn a_scrape_at_any_moment_of_a_long_packet_never_contradicts_what_is_sent_later() {
+    for step in 0..40 {
+        let (model, _, mut writer) = setup(16, 64, Pace::Lazy, Exhaustion::Drop);
+        write(&mut writer, 0, 3);
+        {
+            let mut packet = writer.packet();
+            packet.varint(8, 1);
+            let mut outer = packet.message(FOR_TESTING);
+            outer.varint(4, 1);
+            let mut inner = outer.message(5);
+            for i in 0..40 {
+                if i == step {
+                    model.scrape();
+                    let before = model.packets(1);
+                    assert_eq!(before.len(), 1, "the first packet, and nothing of the second");
+                }
+                inner.bytes(1, &[i; 9]);
+            }
+        }
+        model.scrape();
+        write(&mut writer, 2, 3);
+        model.scrape();
+        writer.flush();
+        model.drain();
+        let packets = model.packets(1);
+        assert_eq!(packets.len(), 3);
+        check(packets[2].as_ref().unwrap(), 2, 3);
+        let inner = fields(packets[1].as_ref().unwrap())[1].1.inside()[1].1.inside();
+        assert_eq!(inner.len(), 40);
+    }
+}
+
+#[test]
+fn without_a_free_chunk_packets_are_dropped_counted_once_and_reported_by_the_next() {
+    let (model, _, mut writer) = setup(4, 64, Pace::Absent(0), Exhaustion::Drop);
+    let mut sent = 0;
+    let mut dropped = 0;
+    for n in 0..60 {
+        if n % 7 == 6 {
+            model.drain();
+        }
+        let before = writer.stats().dropped;
+        write(&mut writer, n, n * 3 % 80);
+        sent += 1;
+        dropped += writer.stats().dropped - before;
+        assert!(writer.stats().dropped - before <= 1);
+    }
+    model.drain();
+    writer.packet().varint(8, 99);
+    writer.flush();
+    model.drain();
+    assert!(dropped > 5);
+    assert_eq!(writer.stats().packets, sent + 1);
+    let packets = model.packets(1);
+    let whole: Vec<_> = packets.iter().flatten().collect();
+    assert_eq!(whole.len() as u64 + writer.stats().dropped, writer.stats().packets);
+    // Every gap in the numbers is said by the packet after it.
+    let mut expected = 0;
+    for packet in whole {
+        let all = fields(packet);
+        let n = all
+            .iter()
+            .find_map(|(f, v)| if let (8, Value::Int(n)) = (f, v) { Some(*n) } else { None })
+            .unwrap();
+        let says = all.contains(&(42, Value::Int(257)));
+        let n = if n == 99 { sent } else { n };
+        assert_eq!(says, n != expected, "packet {n} after {expected}");
+        expected = n + 1;
+    }
+}
+
+#[test]
+fn a_packet_given_up_in_the_middle_is_marked_and_nothing_waits_for_its_patches() {
+    let (model, _, mut writer) = setup(4, 64, Pace::Absent(0), Exhaustion::Drop);
+    write(&mut writer, 0, 1000);
+    assert_eq!(writer.stats().dropped, 1);
+    model.drain();
+    write(&mut writer, 1, 10);
+    writer.flush();
+    model.drain();
+    let packets = model.packets(1);
+    assert_eq!(packets.len(), 2);
+    assert_eq!(packets[0], None);
+    let next = fields(packets[1].as_ref().unwrap());
+    assert_eq!(next[..2], [(87, Value::Int(1)), (42, Value::Int(257))]);
+    check(packets[1].as_ref().unwrap(), 1, 10);
+}
+
+#[test]
+fn a_writer_that_stalls_loses_nothing_and_waits_in_growing_steps() {
+    let (model, _, mut writer) = setup(2, 64, Pace::Lazy, Exhaustion::Stall);
+    for n in 0..200 {
+        write(&mut writer, n, n * 7 % 500);
+    }
+    writer.flush();
+    model.drain();
+    let packets = model.packets(1);
+    assert_eq!((packets.len(), writer.stats().dropped), (200, 0));
+    for (n, packet) in packets.iter().enumerate() {
+        check(packet.as_ref().unwrap(), n, n * 7 % 500);
+    }
+    assert!(model.state().stalls.iter().all(|micros| *micros == 0));
+}
+
+/// A packet that fills a chunk of 64 bytes, and needs no other.
+fn fill(writer: &mut TraceWriter<'_>) {
+    writer.packet().string(1, &text(0, 42));
+}
+
+#[test]
+fn stall_then_drop_gives_up_after_its_steps_and_does_not_wait_again_before_a_chunk_is_free() {
+    let (model, _, mut writer) = setup(1, 64, Pace::Absent(u32::MAX), Exhaustion::StallThenDrop);
+    fill(&mut writer);
+    fill(&mut writer);
+    assert_eq!(writer.stats().dropped, 1);
+    assert_eq!(model.state().stalls.len(), TraceWriter::STALL_STEPS as usize);
+    assert_eq!(model.state().stalls[..4], [0, 8, 16, 32]);
+    assert_eq!(model.state().stalls.last(), Some(&100_000));
+    fill(&mut writer);
+    assert_eq!(model.state().stalls.len(), TraceWriter::STALL_STEPS as usize);
+    model.drain();
+    fill(&mut writer);
+    assert_eq!(writer.stats().dropped, 2);
+}
+
+#[test]
+fn a_hook_that_gives_up_drops_the_packet_even_of_a_writer_that_stalls() {
+    let (model, _, mut writer) = setup(1, 64, Pace::Absent(3), Exhaustion::Stall);
+    fill(&mut writer);
+    fill(&mut writer);
+    assert_eq!((writer.stats().dropped, model.state().stalls.len()), (1, 4));
+}
+
+#[test]
+fn with_a_single_chunk_a_longer_packet_is_dropped_and_shorter_ones_pass() {
+    let (model, _, mut writer) = setup(1, 64, Pace::Lazy, Exhaustion::Stall);
+    for (n, len) in [10, 100, 12].into_iter().enumerate() {
+        write(&mut writer, n, len);
+    }
+    writer.flush();
+    model.drain();
+    let packets = model.packets(1);
+    assert_eq!((packets.len(), writer.stats().dropped), (3, 1));
+    assert!(packets[1].is_none());
+    check(packets[2].as_ref().unwrap(), 2, 12);
+}
+
+#[test]
+fn nesting_too_deep_or_a_field_number_that_is_none_gives_the_packet_up() {
+    fn nest(message: &mut Message<'_, '_>, depth: usize) {
+        if depth > 0 {
+            let mut inner = message.message(5);
+            nest(&mut inner, depth - 1);
+            inner.varint(4, depth as u64);
+        }
+    }
+    let (model, _, mut writer) = setup(8, 256, Pace::Prompt, Exhaustion::Drop);
+    nest(&mut writer.packet(), TraceWriter::MAX_NESTING);
+    assert_eq!(writer.stats().dropped, 0);
+    nest(&mut writer.packet(), TraceWriter::MAX_NESTING + 1);
+    writer.packet().varint(0, 1);
+    writer.packet().message(1 << 29).varint(1, 1);
+    assert_eq!((writer.stats().dropped, writer.stats().over_limit), (3, 3));
+    writer.packet().varint(8, 5);
+    writer.flush();
+    let packets = model.packets(1);
+    assert_eq!(packets.iter().flatten().count(), 2);
+    assert_eq!(fields(packets[4].as_ref().unwrap()), [(42, Value::Int(257)), (8, Value::Int(5))]);
+}
+
+#[test]
+fn deep_messages_over_many_chunks_use_no_more_than_the_bounded_list_of_patches() {
+    let (model, _, mut writer) = setup(32, 56, Pace::Prompt, Exhaustion::Drop);
+    {
+        let mut packet = writer.packet();
+        let mut outer = packet.message(FOR_TESTING);
+        for i in 0..500u32 {
+            let mut a = outer.message(5);
+            a.string(1, &text(i as usize, 21));
+            let mut b = a.message(5);
+            b.string(1, &text(i as usize, 11));
+        }
+    }
+    writer.flush();
+    let packets = model.packets(1);
+    assert_eq!((packets.len(), writer.stats().dropped), (1, 0));
+    let outer = fields(packets[0].as_ref().unwrap())[1].1.inside();
+    assert_eq!(outer.len(), 500);
+    for (i, (_, a)) in outer.iter().enumerate() {
+        let a = a.inside();
+        assert_eq!(a[0].1, Value::Bytes(text(i, 21).into_bytes()));
+        assert_eq!(a[1].1.inside()[0].1, Value::Bytes(text(i, 11).into_bytes()));
+    }
+}
+
+#[test]
+fn all_kinds_of_fields_are_read_back_by_an_independent_decoder() {
+    let (model, _, mut writer) = setup(8, 64, Pace::Prompt, Exhaustion::Drop);
+    {
+        let mut packet = writer.packet();
+        for value in [0, 0x7F, 0x80, 0x3FFF, 0x1F_FFFF, 0x0FFF_FFFF, 0x1000_0000, u64::MAX >> 1, u64::MAX] {
+            packet.varint(8, value);
+        }
+        packet.bool(2, true);
+        packet.fixed64(47, u64::MAX - 1);
+        packet.fixed32(3, 0xDEAD_BEEF);
+        packet.double(44, -0.5);
+        packet.formatted(6, format_args!("{:>4}|{}", 7, "x"));
+        packet.varint((1 << 29) - 1, 3);
+    }
+    writer.flush();
+    let all = fields(model.packets(1)[0].as_ref().unwrap());
+    let ints: Vec<_> = all.iter().filter(|(f, _)| *f == 8).map(|(_, v)| v.clone()).collect();
+    let expected =
+        [0, 0x7F, 0x80, 0x3FFF, 0x1F_FFFF, 0x0FFF_FFFF, 0x1000_0000, u64::MAX >> 1, u64::MAX].map(Value::Int);
+    assert_eq!(ints, expected);
+    let rest = [
+        (2, Value::Int(1)),
+        (47, Value::Fixed(u64::MAX - 1)),
+        (3, Value::Fixed(0xDEAD_BEEF)),
+        (44, Value::Fixed((-0.5f64).to_bits())),
+        (6, Value::Bytes(b"   7|x".to_vec())),
+        ((1 << 29) - 1, Value::Int(3)),
+    ];
+    assert_eq!(all[10..], rest);
+}

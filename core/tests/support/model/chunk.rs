@@ -1,0 +1,159 @@
+//! A stored chunk and its fragments, tokenised from its bytes whenever they are asked for.
+
+use super::{CHUNK_CORRUPTED, FIRST_CONTINUES, LAST_CONTINUES, WRITER_ABORT};
+
+/// A fragment of this size says that the writer gave its packet up.
+pub(super) const ABORT: u64 = 0x0FFF_FFFF;
+const VARINT_MAX: usize = 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Whole,
+    Begin,
+    Continue,
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    pub kind: Kind,
+    pub start: usize,
+    pub end: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    Fragment { start: usize, end: usize },
+    Abort,
+    Bad,
+}
+
+/// What tokenising a payload found: how far it is valid and how it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tokens {
+    pub valid: usize,
+    pub fragments: usize,
+    pub aborted: bool,
+    pub malformed: bool,
+}
+
+impl Tokens {
+    pub fn truncated(&self) -> bool {
+        self.aborted || self.malformed
+    }
+
+    /// The causes that stand at the end of such a chunk.
+    pub fn marks(&self) -> u16 {
+        let mut marks = 0;
+        if self.aborted {
+            marks |= WRITER_ABORT;
+        }
+        if self.malformed {
+            marks |= CHUNK_CORRUPTED;
+        }
+        marks
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct StoredChunk {
+    pub key: (u16, u16),
+    pub id: u32,
+    pub at: u64,
+    pub outer: u64,
+    pub room: usize,
+    pub flags: u8,
+    pub complete: bool,
+    pub tokens: Tokens,
+    /// The valid payload.
+    pub payload: Vec<u8>,
+    pub read: usize,
+    /// Its first fragment was consumed, or it passed without one.
+    pub touched: bool,
+    /// While it is being evicted: how much of it had been read.
+    pub seen: Option<usize>,
+    /// It had unread bytes when its eviction began.
+    pub unread: bool,
+    pub evicted: u64,
+    pub broken: u64,
+}
+
+/// The size of the next fragment and where its bytes begin.
+fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let mut value = 0u64;
+    for (i, byte) in bytes[at..].iter().take(VARINT_MAX).enumerate() {
+        value |= u64::from(byte & 0x7F).wrapping_shl(7 * i as u32);
+        if byte & 0x80 == 0 {
+            return Some((value, at + i + 1));
+        }
+    }
+    None
+}
+
+pub(super) fn token(bytes: &[u8], at: usize) -> Token {
+    let Some((size, start)) = varint(bytes, at) else { return Token::Bad };
+    if size == ABORT {
+        return Token::Abort;
+    }
+    if size > (bytes.len() - start) as u64 {
+        return Token::Bad;
+    }
+    Token::Fragment { start, end: start + size as usize }
+}
+
+/// Tokenises up to `declared` fragments, after the `known` ones that end at `known.valid`.
+pub(super) fn tokenise(bytes: &[u8], known: Tokens, declared: usize) -> Tokens {
+    let mut found = Tokens { aborted: false, malformed: false, ..known };
+    while found.fragments < declared {
+        match token(bytes, found.valid) {
+            Token::Fragment { end, .. } => {
+                found.fragments += 1;
+                found.valid = end;
+            }
+            Token::Abort => {
+                found.aborted = true;
+                break;
+            }
+            Token::Bad => {
+                found.malformed = true;
+                break;
+            }
+        }
+    }
+    found
+}
+
+impl StoredChunk {
+    /// The fragment at `at`: none at the end, an error if a patch broke it.
+    pub fn fragment_at(&self, at: usize) -> Option<Result<Fragment, ()>> {
+        if at >= self.payload.len() {
+            return None;
+        }
+        let Token::Fragment { start, end } = token(&self.payload, at) else { return Some(Err(())) };
+        let continues = at == 0 && self.flags & FIRST_CONTINUES != 0;
+        let continued = end == self.payload.len() && self.flags & LAST_CONTINUES != 0;
+        let kind = match (continues, continued) {
+            (false, false) => Kind::Whole,
+            (false, true) => Kind::Begin,
+            (true, true) => Kind::Continue,
+            (true, false) => Kind::End,
+        };
+        Some(Ok(Fragment { kind, start, end }))
+    }
+
+    /// Committed with no fragment at all, as opposed to cut short before its first.
+    pub fn declared_empty(&self) -> bool {
+        self.complete && self.payload.is_empty() && !self.tokens.truncated()
+    }
+
+    /// Nothing but empty whole packets lies behind `at`.
+    pub fn only_empties_after(&self, mut at: usize) -> bool {
+        loop {
+            match self.fragment_at(at) {
+                None => return true,
+                Some(Ok(f)) if f.kind == Kind::Whole && f.start == f.end => at = f.end,
+                Some(_) => return false,
+            }
+        }
+    }
+}

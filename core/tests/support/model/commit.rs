@@ -1,0 +1,311 @@
+//! Commits: of new chunks, of chunks that are there already, of chunks that were.
+
+use super::chunk::{Tokens, tokenise};
+use super::{
+    FIRST_CONTINUES, Handle, Header, LAST_CONTINUES, LastErased, Model, NEEDS_PATCHING, OVERHEAD, OVERWRITE,
+    Observer, Outcome, Why, precedes,
+};
+
+const MAX_PAYLOAD: usize = 65_535;
+
+/// What a commit offers, after what a scrape leaves out.
+pub(super) struct Offer<'a> {
+    pub(super) header: Header,
+    pub(super) payload: &'a [u8],
+    pub(super) unseen: bool,
+    pub(super) declared: usize,
+    pub(super) flags: u8,
+}
+
+impl Offer<'_> {
+    pub(super) fn key(&self) -> (u16, u16) {
+        (self.header.producer, self.header.writer)
+    }
+
+    pub(super) fn flags_after(&self, tokens: Tokens) -> u8 {
+        if tokens.truncated() { self.flags & FIRST_CONTINUES } else { self.flags }
+    }
+
+    pub(super) fn room(&self, tokens: Tokens) -> usize {
+        if self.header.complete { tokens.valid } else { self.payload.len() }
+    }
+}
+
+pub(super) fn outer_size(room: usize) -> u64 {
+    (room as u64 + OVERHEAD).next_multiple_of(4)
+}
+
+/// What becomes of a chunk whose id is not in the buffer.
+pub(super) enum Admission {
+    New,
+    /// The last erased one comes again: this many bytes of it were read.
+    Again(usize),
+    TooLate,
+    /// The last erased one comes again, cut into other fragments than were read from it.
+    Changed,
+}
+
+impl Model {
+    /// Offers a chunk. `unseen`: its bytes can only be copied into the ring and looked at
+    /// there, so that all of them need room for a moment, slack included.
+    pub fn commit(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        unseen: bool,
+        observer: Observer<'_>,
+    ) -> Outcome {
+        let outcome = self.try_commit(header, payload, unseen, observer);
+        let stats = &mut self.stats;
+        match outcome {
+            Outcome::Written => stats.chunks_written += 1,
+            Outcome::Rewritten => stats.chunks_rewritten += 1,
+            Outcome::Relocated => stats.chunks_relocated += 1,
+            Outcome::Unchanged => stats.chunks_unchanged += 1,
+            Outcome::Discarded => stats.chunks_discarded += 1,
+            Outcome::Refused(why) => {
+                stats.chunks_refused += 1;
+                stats.abi_violations += u64::from(!matches!(why, Why::TableFull | Why::NullSequence));
+            }
+        }
+        outcome
+    }
+
+    fn try_commit(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        unseen: bool,
+        observer: Observer<'_>,
+    ) -> Outcome {
+        if (header.producer, header.writer) == (0, 0) {
+            return Outcome::Refused(Why::NullSequence);
+        }
+        let mut declared = usize::from(header.fragments);
+        let mut flags = header.flags & (FIRST_CONTINUES | LAST_CONTINUES | NEEDS_PATCHING);
+        if !header.complete && declared > 0 {
+            declared -= 1;
+            flags &= FIRST_CONTINUES;
+        }
+        let offer = Offer { header, payload, unseen, declared, flags };
+        match self.find_chunk(offer.key(), header.chunk_id) {
+            Some(handle) => self.recommit(&offer, handle, observer),
+            None => self.admit(&offer, observer),
+        }
+    }
+
+    fn recommit(&mut self, offer: &Offer<'_>, handle: Handle, observer: Observer<'_>) -> Outcome {
+        let s = self.find_sequence(offer.key()).expect("found the chunk by it");
+        let stored = &self.chunks[&handle];
+        let known = stored.tokens;
+        if offer.payload.len() < known.valid || offer.declared < known.fragments {
+            return Outcome::Refused(Why::Shrinks);
+        }
+        // What was stored was decided on: only what lies behind it is new.
+        let mut bytes = stored.payload.clone();
+        bytes.extend_from_slice(&offer.payload[known.valid..]);
+        let mut tokens = tokenise(&bytes, known, offer.declared);
+        if offer.unseen && stored.complete {
+            // Nothing of it may be touched to look at what comes.
+            if !known.truncated() && offer.declared > known.fragments {
+                return Outcome::Refused(Why::ExceedsReservedRoom);
+            }
+            tokens = known;
+        } else if offer.unseen && bytes.len() > stored.room {
+            // Bytes behind the room are never seen: a fragment that would end there is too much.
+            tokens = tokenise(&bytes[..stored.room], known, offer.declared);
+            if tokens.malformed {
+                return Outcome::Refused(Why::ExceedsReservedRoom);
+            }
+        }
+        let flags = offer.flags_after(tokens);
+        if tokens.valid > stored.room {
+            return Outcome::Refused(Why::ExceedsReservedRoom);
+        }
+        // What only the scrape leaves out is not taken back by the producer.
+        let kept = if offer.header.complete { flags } else { offer.header.flags };
+        if stored.flags & !kept != 0 {
+            return Outcome::Refused(Why::ClearsFlags);
+        }
+        let complete = stored.complete || offer.header.complete;
+        if tokens.valid == known.valid {
+            // How a complete chunk ends is known; it does not get better.
+            let keeps = stored.complete;
+            let chunk = self.chunks.get_mut(&handle).expect("stored");
+            chunk.complete = complete;
+            tokens.aborted |= keeps && known.aborted;
+            tokens.malformed |= keeps && known.malformed;
+            chunk.tokens = tokens;
+            self.count_violations(known, tokens);
+            return Outcome::Unchanged;
+        }
+        bytes.truncate(tokens.valid);
+        let first = self.sequences[s].chunks.first() == Some(&handle);
+        let was_read =
+            stored.read > 0 && stored.read == known.valid && self.cut_at(offer, tokens, stored.read);
+        if !self.discard && !stored.complete && offer.header.complete && was_read && first {
+            // How it ends is found anew.
+            let chunk = self.chunks.get_mut(&handle).expect("stored");
+            chunk.tokens = Tokens::default();
+            self.retire(s, handle, false);
+            // What moves is what was offered: of what was read only the length counts.
+            let tokens = tokenise(offer.payload, Tokens::default(), offer.declared);
+            let bytes = offer.payload[..tokens.valid].to_vec();
+            return match self.place(offer, tokens, bytes, observer) {
+                Ok(()) => Outcome::Relocated,
+                Err(Admission::Changed) => {
+                    self.sequences[s].tentative |= OVERWRITE;
+                    Outcome::Refused(Why::ChangesFragments)
+                }
+                Err(_) => {
+                    self.sequences[s].pending |= OVERWRITE;
+                    Outcome::Discarded
+                }
+            };
+        }
+        let chunk = self.chunks.get_mut(&handle).expect("stored");
+        chunk.payload = bytes;
+        chunk.tokens = tokens;
+        chunk.flags |= flags;
+        // With more fragments the mark of a scrape comes, too.
+        chunk.complete = offer.header.complete;
+        self.count_violations(known, tokens);
+        Outcome::Rewritten
+    }
+
+    fn admit(&mut self, offer: &Offer<'_>, observer: Observer<'_>) -> Outcome {
+        let tokens = tokenise(offer.payload, Tokens::default(), offer.declared);
+        if offer.payload.len() > MAX_PAYLOAD && self.comes_again(offer) {
+            return Outcome::Refused(Why::TooLarge);
+        }
+        let admission = self.admission(offer, tokens);
+        let unfit = matches!(admission, Admission::Changed) && self.must_look_first(offer);
+        if !matches!(admission, Admission::New | Admission::Again(_)) && !unfit {
+            return self.turn_away(offer, tokens, &admission);
+        }
+        if self.sealed {
+            return Outcome::Discarded;
+        }
+        let outer = self.claim(offer, tokens);
+        if offer.payload.len() > MAX_PAYLOAD || outer > self.ring.size {
+            return Outcome::Refused(Why::TooLarge);
+        }
+        if self.discard && self.ring.write + outer > self.ring.size {
+            self.sealed = true;
+            return Outcome::Discarded;
+        }
+        let known = self.find_sequence(offer.key()).is_some();
+        let full = self.sequences.len() >= self.table;
+        if !known && full && self.sequences.iter().all(|s| !s.chunks.is_empty()) {
+            self.forgotten.insert(offer.key());
+            return Outcome::Refused(Why::TableFull);
+        }
+        if !known {
+            self.enter(offer);
+        }
+        let bytes = offer.payload[..tokens.valid].to_vec();
+        match self.place(offer, tokens, bytes, observer) {
+            Ok(()) => Outcome::Written,
+            Err(late) => {
+                if matches!(admission, Admission::New | Admission::Again(_)) {
+                    // Its data was there to be had, and is gone.
+                    let s = self.find_sequence(offer.key()).expect("entered before");
+                    self.sequences[s].pending |= OVERWRITE;
+                }
+                self.turn_away(offer, tokens, &late)
+            }
+        }
+    }
+
+    fn turn_away(&mut self, offer: &Offer<'_>, tokens: Tokens, admission: &Admission) -> Outcome {
+        if matches!(admission, Admission::Changed) && !self.sealed {
+            return Outcome::Refused(Why::ChangesFragments);
+        }
+        self.settle(offer, tokens);
+        Outcome::Discarded
+    }
+
+    /// Whether it takes the bytes, which only come with room for them, to tell that the last
+    /// erased chunk does not hold what was read from it.
+    fn must_look_first(&self, offer: &Offer<'_>) -> bool {
+        offer.unseen && self.comes_again(offer)
+    }
+
+    /// The last erased chunk, with more bytes than were read from it, and not too late.
+    fn comes_again(&self, offer: &Offer<'_>) -> bool {
+        let Some(s) = self.find_sequence(offer.key()) else { return false };
+        let id = offer.header.chunk_id;
+        let again = |last: LastErased| last.id == id && offer.payload.len() > last.read;
+        self.sequences[s].last.is_some_and(again) && !self.begun_behind(s, id)
+    }
+
+    /// Whether the reader is already inside the sequence's first chunk, behind the id.
+    fn begun_behind(&self, s: usize, id: u32) -> bool {
+        let first = self.sequences[s].chunks.first().map(|h| &self.chunks[h]);
+        first.is_some_and(|first| first.read > 0 && precedes(id, first.id))
+    }
+
+    pub(super) fn admission(&self, offer: &Offer<'_>, tokens: Tokens) -> Admission {
+        let Some(s) = self.find_sequence(offer.key()) else { return Admission::New };
+        let sequence = &self.sequences[s];
+        let id = offer.header.chunk_id;
+        if self.begun_behind(s, id) {
+            return Admission::TooLate;
+        }
+        match sequence.last {
+            Some(last) if id == last.id && !self.cut_at(offer, tokens, last.read) => Admission::Changed,
+            Some(last) if id == last.id && tokens.valid > last.read => Admission::Again(last.read),
+            Some(last) if id == last.id || precedes(id, last.id) => Admission::TooLate,
+            _ => Admission::New,
+        }
+    }
+
+    /// An incomplete copy was evicted, and now the complete chunk turns out to hold nothing
+    /// that was not read from it: then nothing was lost by that.
+    fn settle(&mut self, offer: &Offer<'_>, tokens: Tokens) {
+        let Some(s) = self.find_sequence(offer.key()) else { return };
+        let in_time = !self.begun_behind(s, offer.header.chunk_id);
+        let Some(last) = &mut self.sequences[s].last else { return };
+        // Later, what was open has been reported as a loss already.
+        let same = last.id == offer.header.chunk_id && tokens.valid == last.read;
+        if in_time && last.open && offer.header.complete && same {
+            last.open = false;
+            self.take_back(s);
+            self.sequences[s].malformed += u64::from(tokens.malformed);
+            self.sequences[s].pending |= tokens.marks();
+            self.count_violations(Tokens::default(), tokens);
+        }
+    }
+
+    /// What was evicted of the last erased chunk is not lost after all.
+    pub(super) fn take_back(&mut self, s: usize) {
+        let sequence = &mut self.sequences[s];
+        sequence.tentative = 0;
+        if let Some(last) = &mut sequence.last {
+            sequence.evicted -= last.evicted;
+            sequence.broken -= last.broken;
+            sequence.malformed -= last.malformed;
+            (last.evicted, last.broken, last.malformed) = (0, 0, 0);
+        }
+    }
+
+    /// Whether a fragment of the offer ends, or the first begins, at `at`.
+    fn cut_at(&self, offer: &Offer<'_>, tokens: Tokens, at: usize) -> bool {
+        if offer.payload.len() <= at || tokens.valid <= at {
+            return true;
+        }
+        let part = |fragments| tokenise(offer.payload, Tokens::default(), fragments).valid;
+        let all = tokenise(offer.payload, Tokens::default(), offer.declared).fragments;
+        (0..=all).any(|fragments| part(fragments) == at)
+    }
+
+    /// Counts how a chunk ends, as far as it did not end so before.
+    pub(super) fn count_violations(&mut self, before: Tokens, now: Tokens) {
+        if now.aborted && !before.aborted {
+            self.stats.trace_writer_packet_loss += 1;
+        }
+        if now.malformed && !before.malformed {
+            self.stats.abi_violations += 1;
+        }
+    }
+}

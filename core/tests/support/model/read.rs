@@ -1,0 +1,285 @@
+//! Consuming a sequence in its order, for a reader and for overwriting alike.
+
+use std::collections::BTreeSet;
+
+use super::chunk::{Fragment, Kind};
+use super::{
+    ANY, CHUNK_CORRUPTED, Handle, Model, NEEDS_PATCHING, ORPHAN_CONTINUATION, OVERWRITE, Observer, Packet,
+    REASSEMBLY_BROKEN_CHAIN, REASSEMBLY_GAP,
+};
+
+/// What one step at the front of a sequence did.
+pub(super) enum Step {
+    Packet(Packet),
+    /// Something was consumed, no packet came of it.
+    Passed,
+    /// What comes next is not there yet.
+    Stalled,
+}
+
+/// Who consumes: a reader, who may have to wait, or overwriting, which cannot.
+pub(super) enum Consumer<'a> {
+    Reader,
+    /// Makes room up to and with the chunk `target`.
+    Eraser {
+        target: Handle,
+        observer: Observer<'a>,
+    },
+}
+
+impl Consumer<'_> {
+    fn erases(&self) -> bool {
+        matches!(self, Consumer::Eraser { .. })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChainEnd {
+    Complete,
+    NotYet,
+    Gap,
+    Broken,
+}
+
+/// A chunk of a chain: its fragment, or none when the chunk was declared without any.
+type Link = (Handle, Option<Fragment>);
+
+impl Model {
+    /// Begins a read and takes packets until there are none or `limit` of them; the second
+    /// value tells whether the read came to its end.
+    pub fn read(&mut self, limit: Option<usize>) -> (Vec<Packet>, bool) {
+        let mut packets = Vec::new();
+        let mut stalled = BTreeSet::new();
+        for handle in self.ring.chunks_oldest_first() {
+            while let Some(chunk) = self.chunks.get(&handle) {
+                if limit == Some(packets.len()) {
+                    return (packets, false);
+                }
+                let key = chunk.key;
+                if stalled.contains(&key) {
+                    break;
+                }
+                let sequence = self.find_sequence(key).expect("a stored chunk has a sequence");
+                match self.step(sequence, &mut Consumer::Reader) {
+                    Step::Packet(packet) => packets.push(packet),
+                    Step::Passed => {}
+                    Step::Stalled => drop(stalled.insert(key)),
+                }
+            }
+        }
+        let ended = limit != Some(packets.len());
+        (packets, ended)
+    }
+
+    /// Consumes the next thing at the front of a sequence that has chunks.
+    pub(super) fn step(&mut self, s: usize, by: &mut Consumer<'_>) -> Step {
+        let handle = self.sequences[s].chunks[0];
+        let chunk = self.chunks.get_mut(&handle).expect("listed chunks are stored");
+        if by.erases() && chunk.seen.is_none() {
+            chunk.seen = Some(chunk.read);
+            chunk.unread = chunk.read < chunk.payload.len();
+        }
+        match chunk.fragment_at(chunk.read) {
+            None if chunk.complete || by.erases() => {
+                self.touch(s, handle);
+                self.retire(s, handle, by.erases());
+                Step::Passed
+            }
+            None => Step::Stalled,
+            Some(Err(())) => {
+                let end = chunk.payload.len();
+                self.touch(s, handle);
+                self.blame(s, CHUNK_CORRUPTED, by);
+                self.sequences[s].malformed += 1;
+                self.consume(s, handle, end, by);
+                Step::Passed
+            }
+            Some(Ok(f)) => match f.kind {
+                Kind::Whole => self.take_whole(s, handle, f, by),
+                Kind::Begin => self.take_chain(s, handle, f, by),
+                Kind::Continue | Kind::End => {
+                    self.touch(s, handle);
+                    self.blame(s, ORPHAN_CONTINUATION, by);
+                    self.consume(s, handle, f.end, by);
+                    Step::Passed
+                }
+            },
+        }
+    }
+
+    fn take_whole(&mut self, s: usize, handle: Handle, f: Fragment, by: &mut Consumer<'_>) -> Step {
+        self.touch(s, handle);
+        let packet = self.packet(s, &[(handle, Some(f))]);
+        let delivered = self.deliver(s, handle, packet, by);
+        self.consume(s, handle, f.end, by);
+        delivered
+    }
+
+    fn take_chain(&mut self, s: usize, first: Handle, f: Fragment, by: &mut Consumer<'_>) -> Step {
+        let (links, end) = self.look_ahead(s, first, f, by.erases());
+        match end {
+            _ if by.erases() => {}
+            ChainEnd::Complete => self.stats.readaheads_succeeded += 1,
+            _ => self.stats.readaheads_failed += 1,
+        }
+        if end == ChainEnd::NotYet && !by.erases() {
+            return Step::Stalled;
+        }
+        self.touch(s, first);
+        let step = if end == ChainEnd::Complete {
+            let packet = self.packet(s, &links);
+            self.deliver(s, first, packet, by)
+        } else {
+            match end {
+                ChainEnd::Gap => self.blame(s, REASSEMBLY_GAP, by),
+                ChainEnd::Broken => self.blame(s, REASSEMBLY_BROKEN_CHAIN, by),
+                _ => self.blame(s, 0, by),
+            }
+            self.sequences[s].broken += 1;
+            self.chunks.get_mut(&first).expect("stored").broken += u64::from(by.erases());
+            Step::Passed
+        };
+        for (handle, fragment) in links {
+            let chunk = self.chunks.get_mut(&handle).expect("stored");
+            chunk.unread |= by.erases() && !chunk.payload.is_empty();
+            let end = fragment.map_or(chunk.payload.len(), |f| f.end);
+            let read = chunk.seen.unwrap_or(chunk.read);
+            self.touch(s, handle);
+            self.consume(s, handle, end, by);
+            if by.erases() && !self.chunks.contains_key(&handle) {
+                // What goes with an evicted packet was not read.
+                self.sequences[s].last.as_mut().expect("just erased").read = read;
+            }
+        }
+        step
+    }
+
+    /// Gathers one fragment a chunk behind a begin.
+    fn look_ahead(&self, s: usize, first: Handle, f: Fragment, erases: bool) -> (Vec<Link>, ChainEnd) {
+        let chunk = &self.chunks[&first];
+        let mut links = vec![(first, Some(f))];
+        let mut unpatched = chunk.flags & NEEDS_PATCHING != 0;
+        if (unpatched && !erases) || !chunk.complete {
+            return (links, ChainEnd::NotYet);
+        }
+        let mut id = chunk.id;
+        // Empty chunks are only gone past when a fragment behind them is gathered.
+        let mut empty: Vec<Link> = Vec::new();
+        for handle in self.sequences[s].chunks.iter().skip(1) {
+            let next = &self.chunks[handle];
+            if next.id != id.wrapping_add(1) {
+                return (links, ChainEnd::Gap);
+            }
+            id = next.id;
+            if next.declared_empty() {
+                empty.push((*handle, None));
+                continue;
+            }
+            match next.fragment_at(0) {
+                // Even when cut short: a complete commit may still bring more.
+                None if !next.complete => return (links, ChainEnd::NotYet),
+                None | Some(Err(())) => return (links, ChainEnd::Broken),
+                Some(Ok(_)) if next.read != 0 => return (links, ChainEnd::Broken),
+                Some(Ok(f)) => match f.kind {
+                    Kind::Whole | Kind::Begin => return (links, ChainEnd::Broken),
+                    // Even for an end, with which the part to patch has nothing to do.
+                    _ if next.flags & NEEDS_PATCHING != 0 && !erases => return (links, ChainEnd::NotYet),
+                    Kind::Continue | Kind::End => {
+                        // The part to patch is the last one of the chunk: never an end.
+                        unpatched |= f.kind == Kind::Continue && next.flags & NEEDS_PATCHING != 0;
+                        links.append(&mut empty);
+                        links.push((*handle, Some(f)));
+                        if f.kind == Kind::End {
+                            // Nobody can wait for the patches: the packet goes as it is, to nobody.
+                            return (links, if unpatched { ChainEnd::NotYet } else { ChainEnd::Complete });
+                        }
+                    }
+                },
+            }
+        }
+        (links, ChainEnd::NotYet)
+    }
+
+    fn packet(&self, s: usize, links: &[Link]) -> Packet {
+        let sequence = &self.sequences[s];
+        let slice = |(h, f): &Link| f.map(|f| self.chunks[h].payload[f.start..f.end].to_vec());
+        let slices = links.iter().filter_map(slice).filter(|s| !s.is_empty()).collect();
+        let (producer, writer, uid, pid) = (sequence.producer, sequence.writer, sequence.uid, sequence.pid);
+        let loss = if sequence.pending == 0 { 0 } else { sequence.pending | ANY };
+        Packet { producer, writer, uid, pid, loss, slices }
+    }
+
+    /// Hands a whole packet that begins in `first` to whom it is for; empty ones to nobody.
+    fn deliver(&mut self, s: usize, first: Handle, packet: Packet, by: &mut Consumer<'_>) -> Step {
+        if packet.slices.is_empty() {
+            return Step::Passed;
+        }
+        match by {
+            Consumer::Reader => {
+                self.sequences[s].pending = 0;
+                Step::Packet(packet)
+            }
+            Consumer::Eraser { observer, .. } => {
+                let chunk = self.chunks.get_mut(&first).expect("stored");
+                if observer(&packet) {
+                    self.sequences[s].pending = 0;
+                } else {
+                    chunk.evicted += 1;
+                    self.sequences[s].tentative |= OVERWRITE;
+                    self.sequences[s].evicted += 1;
+                }
+                Step::Passed
+            }
+        }
+    }
+
+    /// Something is lost, and what an eviction loses may yet be committed again.
+    fn blame(&mut self, s: usize, cause: u16, by: &Consumer<'_>) {
+        let sequence = &mut self.sequences[s];
+        if !by.erases() {
+            sequence.pending |= cause;
+        } else {
+            sequence.tentative |= OVERWRITE;
+        }
+    }
+
+    /// Goes past the first fragment of a chunk, or past a chunk that has none.
+    fn touch(&mut self, s: usize, handle: Handle) -> bool {
+        let sequence = &mut self.sequences[s];
+        let chunk = self.chunks.get_mut(&handle).expect("stored");
+        if chunk.touched {
+            return false;
+        }
+        chunk.touched = true;
+        let gap = match sequence.last {
+            Some(last) => chunk.id != last.id && chunk.id != last.id.wrapping_add(1),
+            None => sequence.unknown_start && chunk.id != 0,
+        };
+        if gap {
+            sequence.pending |= super::READ_GAP;
+        }
+        if sequence.last.is_none_or(|last| last.id != chunk.id) {
+            sequence.pending |= sequence.tentative;
+            sequence.tentative = 0;
+        }
+        gap
+    }
+
+    /// Marks a chunk as read up to `to`, with what empty packets follow to its end.
+    fn consume(&mut self, s: usize, handle: Handle, to: usize, by: &Consumer<'_>) {
+        let chunk = self.chunks.get_mut(&handle).expect("stored");
+        let had = chunk.read < chunk.payload.len();
+        chunk.read = to;
+        if chunk.only_empties_after(to) {
+            chunk.read = chunk.payload.len();
+        }
+        let done = chunk.read == chunk.payload.len();
+        let complete = chunk.complete;
+        if had && done && !by.erases() {
+            self.stats.chunks_read += 1;
+        }
+        if done && complete {
+            self.retire(s, handle, by.erases());
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! `cargo bench -p tracebuf-std --bench session --features compare`: what sessions cost, beside the limits,
+//! and what other crates take. With `--features tracing` the others are left out.
+//!
+//! `-- --slack F` multiplies the limits of what is timed by F: for machines that others use meanwhile.
+//!
+//! One line each, `budget NAME MEASURED LIMIT UNIT ok|over`, and lines of figures without a limit; exit status 1
+//! if a budget is over.
+
+#[cfg(feature = "tracing")]
+#[path = "session/spans.rs"]
+mod spans;
+
+use std::fs::File;
+use std::hint::black_box;
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tracebuf_std::session::{LongTrace, Recorder, Session};
+
+const MIB: u64 = 1 << 20;
+
+fn main() -> ExitCode {
+    let mut sheet = Sheet { over: 0, slack: slack() };
+    recorder(&mut sheet);
+    #[cfg(feature = "tracing")]
+    spans::run(&mut sheet);
+    snapshot(&mut sheet);
+    long_trace(&mut sheet);
+    load(&mut sheet);
+    ExitCode::from(u8::from(sheet.over > 0))
+}
+
+/// The factor of `--slack F`, or 1.
+fn slack() -> f64 {
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--slack");
+    arguments.nth(1).and_then(|factor| factor.parse().ok()).unwrap_or(1.0)
+}
+
+/// Prints the lines and counts those that are over.
+pub(crate) struct Sheet {
+    over: u32,
+    slack: f64,
+}
+
+impl Sheet {
+    pub(crate) fn at_most(&mut self, name: &str, measured: f64, limit: f64, unit: &str) {
+        let limit = limit * self.slack;
+        self.line(name, measured, limit, unit, measured <= limit);
+    }
+
+    fn at_least(&mut self, name: &str, measured: f64, limit: f64, unit: &str) {
+        let limit = limit / self.slack;
+        self.line(name, measured, limit, unit, measured >= limit);
+    }
+
+    fn line(&mut self, name: &str, measured: f64, limit: f64, unit: &str, ok: bool) {
+        self.over += u32::from(!ok);
+        println!("budget {name} {measured:.2} {limit:.2} {unit} {}", if ok { "ok" } else { "over" });
+    }
+}
+
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Nanoseconds of one call: the median over rounds, each short enough to be undisturbed now and then.
+pub(crate) fn nanoseconds(mut work: impl FnMut()) -> f64 {
+    const ROUND: u32 = 2_000;
+    let round = |work: &mut dyn FnMut()| {
+        let start = Instant::now();
+        (0..ROUND).for_each(|_| work());
+        start.elapsed().as_secs_f64() * 1e9 / f64::from(ROUND)
+    };
+    (0..50).for_each(|_| work());
+    median((0..301).map(|_| round(&mut work)).collect())
+}
+
+fn session(fast: bool) -> Session {
+    let builder = Session::builder().ring(16 * MIB).shared_memory(4 << 20);
+    let builder = if fast { builder.fast_clock() } else { builder };
+    builder.start().expect("a session")
+}
+
+/// A session with the quick clock, and its recorder.
+#[cfg(feature = "tracing")]
+pub(crate) fn quick() -> (Session, Recorder) {
+    let session = session(true);
+    let recorder = session.recorder();
+    (session, recorder)
+}
+
+/// A slice, begin and end, by the session's own API.
+fn recorder(sheet: &mut Sheet) {
+    for (name, fast) in [("slice, system clock", false), ("slice, counter clock", true)] {
+        let session = session(fast);
+        let recorder = session.recorder();
+        let slice = nanoseconds(|| drop(black_box(recorder.slice("work"))));
+        println!("{name}: {slice:.1} ns");
+        if fast {
+            sheet.at_most("recorder-slice", slice, 60.0, "ns");
+        }
+        session.stop().expect("a stop");
+        let off = nanoseconds(|| drop(black_box(recorder.slice("work"))));
+        println!("{name}, when the session is over: {off:.1} ns");
+    }
+}
+
+/// A snapshot of a full ring, against a copy of as many bytes.
+fn snapshot(sheet: &mut Sheet) {
+    let session = Session::builder().ring(16 * MIB).prepare_snapshots().start().expect("a session");
+    let recorder = session.recorder();
+    while session.summary().expect("a summary").buffers[0].write_wrap_count == 0 {
+        for _ in 0..20_000 {
+            recorder.instant("fill");
+        }
+        session.flush(Duration::from_secs(5)).expect("a flush");
+    }
+    let source = vec![1u8; 16 << 20];
+    let mut target = vec![2u8; 16 << 20];
+    let (mut ratios, mut stalls) = (vec![], vec![]);
+    for _ in 0..31 {
+        let start = Instant::now();
+        target.copy_from_slice(black_box(&source));
+        black_box(&target);
+        let copy = start.elapsed();
+        let stall = session.snapshot().expect("a snapshot").stall();
+        ratios.push(stall.as_secs_f64() / copy.as_secs_f64());
+        stalls.push(stall.as_secs_f64() * 1e3);
+    }
+    println!("snapshot of 16 MiB: {:.2} ms", median(stalls));
+    sheet.at_most("snapshot", median(ratios), 1.5, "memcpy");
+}
+
+/// Packets of a kilobyte: as fast as they are recorded, drained, read and written into nothing, and the second
+/// half of that alone.
+fn long_trace(sheet: &mut Sheet) {
+    let run = |period, packets: u64| {
+        let builder = Session::builder().ring(512 * MIB).shared_memory(16 << 20);
+        let builder = builder.exhaustion(tracebuf::producer::Exhaustion::Stall);
+        let trace = LongTrace::to("/dev/null").period(period);
+        let session = builder.long_trace(trace).start().expect("a session");
+        let mut writer = session.recorder().packets().expect("a writer");
+        let content = [0x55u8; 1000];
+        let start = Instant::now();
+        for time in 0..packets {
+            writer.packet(|packet| {
+                packet.varint(8, time);
+                packet.message(900).bytes(1, &content);
+            });
+        }
+        drop(writer);
+        session.flush(Duration::from_secs(5)).expect("a flush");
+        let before_stop = Instant::now();
+        let stopped = session.stop().expect("a stop");
+        let lost = stopped.summary().buffers[0].chunks_overwritten;
+        let bytes = stopped.file.expect("a file").bytes as f64;
+        let rate = |time: Duration| bytes / time.as_secs_f64() / 1e9;
+        (rate(start.elapsed()), rate(before_stop.elapsed()), lost)
+    };
+    let (all, _, lost) = run(Duration::from_millis(10), 1_000_000);
+    println!("long trace, a thread that records as fast as it can: {all:.2} GB/s, {lost} chunks overwritten");
+    // All of it is still in the ring when the session stops.
+    let (_, written, lost) = run(Duration::from_secs(3600), 400_000);
+    assert_eq!(lost, 0);
+    sheet.at_least("long-trace", written, 1.0, "GB/s");
+}
+
+/// Eight threads, a million events a second in all, a snapshot every half second: the cost of an event as its
+/// thread sees it, what was lost, and memory at the beginning and at the end.
+fn load(sheet: &mut Sheet) {
+    let seconds = std::env::var("TRACEBUF_LOAD_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(6u64);
+    let session = Session::builder().ring(16 * MIB).shared_memory(8 << 20).fast_clock().prepare_snapshots();
+    let session = Arc::new(session.start().expect("a session"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let (recorder, stop) = (session.recorder(), stop.clone());
+            std::thread::spawn(move || {
+                let mut times = vec![0u32; 4096];
+                let start = Instant::now();
+                let mut events = 0u64;
+                while !stop.load(Ordering::Relaxed) {
+                    for _ in 0..150 {
+                        let before = Instant::now();
+                        recorder.instant("event");
+                        let time = before.elapsed().as_nanos() as usize;
+                        times[(time / 16).min(4095)] += 1;
+                        events += 1;
+                    }
+                    // 150,000 events a second.
+                    let due = Duration::from_secs_f64(events as f64 / 150_000.0);
+                    std::thread::sleep(due.saturating_sub(start.elapsed()));
+                }
+                let stats = recorder.with(|tracer| tracer.stats()).expect("recording");
+                (times, events, stats.writer.dropped + stats.skipped)
+            })
+        })
+        .collect();
+    let mut memory = vec![];
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(seconds) {
+        std::thread::sleep(Duration::from_millis(500));
+        session
+            .snapshot()
+            .expect("a snapshot")
+            .write(&mut File::create("/dev/null").expect("null"))
+            .expect("it");
+        memory.push(resident());
+    }
+    stop.store(true, Ordering::Relaxed);
+    let (mut times, mut events, mut dropped) = (vec![0u64; 4096], 0, 0);
+    for thread in threads {
+        let (of_thread, count, lost) = thread.join().expect("a thread");
+        times.iter_mut().zip(of_thread).for_each(|(all, one)| *all += u64::from(one));
+        events += count;
+        dropped += lost;
+    }
+    let rate = events as f64 / start.elapsed().as_secs_f64() / 1e6;
+    let at = |share: f64| {
+        let mut left = (events as f64 * share) as u64;
+        times.iter().position(|count| {
+            let over = *count > left;
+            left = left.saturating_sub(*count);
+            over
+        })
+    };
+    let [half, most, nearly] = [0.5, 0.99, 0.999].map(|share| at(share).unwrap_or(4096) * 16);
+    println!("load: {rate:.2} M events/s of 8 threads for {seconds} s, {dropped} dropped");
+    println!("load: an event, two readings of a clock among it: p50 {half} p99 {most} p99.9 {nearly} ns");
+    let (early, late) = (memory[memory.len() / 6], memory[memory.len() - 1]);
+    println!("load: resident {} KiB after a sixth of the time, {} KiB at the end", early / 1024, late / 1024);
+    sheet.at_most("load-memory", late as f64 / early as f64, 1.02, "of the early");
+    let _ = std::io::stdout().flush();
+}
+
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}

@@ -1,0 +1,184 @@
+//! `tracebuf demo`: a program that traces itself, and accounts for every packet.
+//!
+//! Eight threads sort numbers and count the words of a source tree. Each writes what it does through shared
+//! memory; a service thread moves it into a ring; at the end the ring becomes a trace file. The counters of
+//! all that have a hand in it are compared.
+//!
+//! ```no_run
+//! use tracebuf_std::demo::{Options, run};
+//!
+//! let report = run(&Options::new("demo.pftrace"))?;
+//! print!("{report}");
+//! assert!(report.agrees());
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod report;
+mod service;
+mod work;
+
+pub use report::{Report, WriterReport};
+
+use crate::PagedMemory;
+use crate::pftrace::TraceFile;
+use service::{Queue, Service};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Instant, SystemTime};
+use tracebuf::buffer::{Config, DataLoss, FillPolicy, TraceBuffer};
+use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track};
+use tracebuf::producer::{Exhaustion, Layout, Producer, ProducerStorage, SharedMemory, atomic_words};
+use tracebuf::proto::{PacketValidator, TracePackets};
+
+/// Threads that work, and writers.
+pub const THREADS: usize = 8;
+/// Bytes of shared memory.
+pub const SHARED_MEMORY: usize = 256 << 10;
+/// Bytes of a page of it; each is divided into four chunks.
+pub const PAGE: u32 = 4096;
+const CHUNKS: usize = SHARED_MEMORY / PAGE as usize * 4;
+
+/// What the demonstration does.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The trace file.
+    pub out: PathBuf,
+    /// Bytes of the ring.
+    pub ring: u32,
+    /// What writers do when shared memory is full.
+    pub exhaustion: Exhaustion,
+    /// How many numbers to sort.
+    pub numbers: usize,
+    /// Where the source tree is whose words are counted.
+    pub sources: PathBuf,
+}
+
+impl Options {
+    /// A ring of 16 MiB, writers that wait, two million numbers, the words of the current folder.
+    pub fn new(out: impl Into<PathBuf>) -> Self {
+        Options {
+            out: out.into(),
+            ring: 16 << 20,
+            exhaustion: Exhaustion::Stall,
+            numbers: 2 << 20,
+            sources: ".".into(),
+        }
+    }
+}
+
+/// Nanoseconds of the wall clock as it was at the start, and as many as have passed since: they never go
+/// backwards, whoever sets the clock.
+#[derive(Clone, Copy)]
+struct WallClock {
+    start: Instant,
+    at_start: u64,
+}
+
+impl WallClock {
+    /// The number of the wall clock among a trace's builtin clocks.
+    const REALTIME: u32 = 1;
+
+    fn new() -> Self {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        WallClock { start: Instant::now(), at_start: since_1970.as_nanos() as u64 }
+    }
+}
+
+impl Clock for WallClock {
+    fn now(&self) -> u64 {
+        self.at_start + self.start.elapsed().as_nanos() as u64
+    }
+}
+
+/// Does the work, writes the trace, and reports.
+///
+/// # Errors
+/// What the file system says of the trace file, or the system of the ring's memory. Sources that cannot be
+/// read are left out.
+pub fn run(options: &Options) -> io::Result<Report> {
+    let mut words = vec![0u32; SHARED_MEMORY / 4];
+    let memory = SharedMemory::new(atomic_words(&mut words), PAGE).map_err(io::Error::other)?;
+    let (storage, queue) = (ProducerStorage::<CHUNKS, THREADS>::new(), Queue::new());
+    let producer = Producer::new(memory, Layout::Four, &storage, &queue).map_err(io::Error::other)?;
+    let config = Config::new(FillPolicy::RingBuffer).sequences(THREADS as u16);
+    let ring = PagedMemory::new(config.region_size(options.ring) as usize)?;
+    let buffer = TraceBuffer::new(ring, config).map_err(io::Error::other)?;
+    let mut service = Service::new(memory, buffer);
+
+    let process = Track::process(std::process::id(), "tracebuf demo");
+    let counters = work::Counters::new(&process);
+    let shared = work::Shared::new(options, &counters);
+    // All writers share the ring, and the state of the one that writes least must still be in it.
+    let config = TracerConfig::new(1_000_000_000).clock_id(WallClock::REALTIME).state_every(options.ring / 4);
+    let (clock, done) = (WallClock::new(), AtomicBool::new(false));
+    let names: Vec<String> = (0..THREADS).map(|index| format!("worker {index}")).collect();
+
+    let (done, shared, process, producer) = (&done, &shared, &process, &producer);
+    let mut report = thread::scope(|scope| {
+        let drain = scope.spawn(|| {
+            service.run(&queue, producer, done);
+            service
+        });
+        // All before the first thread ends, which returns its writer's id: each id is one thread's.
+        let writers: Vec<_> = names.iter().filter_map(|_| producer.writer(0, options.exhaustion)).collect();
+        let workers: Vec<_> = work::relay()
+            .into_iter()
+            .zip(writers)
+            .zip(&names)
+            .map(|((hands, writer), name)| {
+                thread::Builder::new().name(name.clone()).spawn_scoped(scope, move || {
+                    let id = writer.id();
+                    let track =
+                        Track::thread(std::process::id(), thread_id(hands.index), name).within(process);
+                    let tracer = Tracer::new(writer, clock, &track, config);
+                    let result = work::run(&tracer, shared, hands);
+                    tracer.flush();
+                    (id, tracer.stats(), result)
+                })
+            })
+            .collect::<io::Result<_>>()?;
+        let mut report = Report::default();
+        for (worker, name) in workers.into_iter().zip(&names) {
+            let joined = worker.join().map_err(|_| io::Error::other("a worker panicked"));
+            let (id, stats, result) = joined?;
+            report.add_writer(name, id, &stats);
+            report.add_work(&result);
+        }
+        done.store(true, Ordering::Release);
+        let service = drain.join().map_err(|_| io::Error::other("the service panicked"))?;
+        report.add_service(&service);
+        write_trace(service, options, &mut report)?;
+        io::Result::Ok(report)
+    })?;
+    let file = fs::read(&options.out)?;
+    report.file_bytes = file.len() as u64;
+    report.file_packets = TracePackets::new(&file[..]).filter(Result::is_ok).count() as u64;
+    Ok(report)
+}
+
+/// Reads the ring into the file, which ends with the buffer's counters.
+fn write_trace(mut service: Service<'_>, options: &Options, report: &mut Report) -> io::Result<()> {
+    let mut file = TraceFile::create(&options.out)?;
+    let buffer = service.buffer();
+    let mut reader = buffer.read();
+    while let Some(packet) = reader.next_packet() {
+        let said = PacketValidator::check(packet.slices()).map_or(0, |valid| valid.previous_packet_dropped);
+        let said = DataLoss::from_bits_truncate(said as u16);
+        report.add_packet(packet.writer_id(), packet.len() as u64, packet.loss() | said);
+        file.write_packet(&packet)?;
+    }
+    let sequences: Vec<_> = buffer.sequences().collect();
+    report.add_buffer(&buffer.stats(), &sequences);
+    report.invalid = file.finish(Some((&buffer.stats(), &sequences)))?;
+    Ok(())
+}
+
+/// The calling thread's id in the system, or a number of its own where that is not told.
+fn thread_id(index: usize) -> u32 {
+    let link = fs::read_link("/proc/thread-self").ok();
+    let id = link.as_deref().and_then(|link| link.file_name()?.to_str()?.parse().ok());
+    id.unwrap_or(std::process::id().wrapping_add(1 + index as u32))
+}

@@ -1,0 +1,196 @@
+//! What was written, read and lost, and whether the numbers agree.
+
+use super::service::Service;
+use super::work::Outcome;
+use std::fmt;
+use tracebuf::buffer::{BufferStats, DataLoss, SequenceInfo};
+use tracebuf::producer::track_event::TracerStats;
+use tracebuf::service::EndpointStats;
+
+/// One thread's packets, by what became of them.
+#[derive(Clone, Debug, Default)]
+pub struct WriterReport {
+    /// The thread.
+    pub name: String,
+    /// The writer's id.
+    pub id: u16,
+    /// Packets begun.
+    pub written: u64,
+    /// Packets read from the ring.
+    pub read: u64,
+    /// Packets that the writer gave up, because shared memory was full.
+    pub dropped: u64,
+    /// Packets that the ring overwrote.
+    pub evicted: u64,
+    /// Packets of which the ring overwrote a part.
+    pub broken: u64,
+    /// Chunks that were malformed: none, with our own writers.
+    pub malformed: u64,
+    /// Times that the names were written anew.
+    pub states: u32,
+    /// Events that were not written at all, because the state before them could not be.
+    pub skipped: u64,
+}
+
+impl WriterReport {
+    /// Every packet begun was read, or lost where the counters say.
+    pub const fn agrees(&self) -> bool {
+        self.read + self.dropped + self.evicted + self.broken + self.malformed == self.written
+    }
+}
+
+/// The demonstration's account.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The threads.
+    pub writers: Vec<WriterReport>,
+    /// Numbers sorted.
+    pub numbers: usize,
+    /// Words counted.
+    pub words: u64,
+    /// Files that they were in.
+    pub files: u64,
+    /// Bytes of the packets read.
+    pub bytes_read: u64,
+    /// Packets left out of the file as invalid: none, with our own writers.
+    pub invalid: u64,
+    /// Causes of losses that packets carried.
+    pub causes: DataLoss,
+    /// What passed through shared memory.
+    pub endpoint: EndpointStats,
+    /// The ring's counters.
+    pub buffer: BufferStats,
+    /// Packets in the file: those read, and the counters.
+    pub file_packets: u64,
+    /// The file's size.
+    pub file_bytes: u64,
+}
+
+impl Report {
+    pub(super) fn add_writer(&mut self, name: &str, id: u16, stats: &TracerStats) {
+        self.writers.push(WriterReport {
+            name: name.to_owned(),
+            id,
+            written: stats.writer.packets,
+            dropped: stats.writer.dropped,
+            states: stats.states,
+            skipped: stats.skipped,
+            ..WriterReport::default()
+        });
+    }
+
+    pub(super) fn add_work(&mut self, outcome: &Outcome) {
+        self.numbers += outcome.sorted;
+        self.words += outcome.words;
+        self.files += outcome.files;
+    }
+
+    pub(super) fn add_service(&mut self, service: &Service<'_>) {
+        self.endpoint = service.endpoint_stats();
+    }
+
+    fn writer_mut(&mut self, id: u16) -> Option<&mut WriterReport> {
+        self.writers.iter_mut().find(|writer| writer.id == id)
+    }
+
+    pub(super) fn add_packet(&mut self, writer_id: u16, bytes: u64, loss: DataLoss) {
+        self.bytes_read += bytes;
+        self.causes |= loss;
+        if let Some(writer) = self.writer_mut(writer_id) {
+            writer.read += 1;
+        }
+    }
+
+    pub(super) fn add_buffer(&mut self, stats: &BufferStats, sequences: &[SequenceInfo]) {
+        self.buffer = *stats;
+        for sequence in sequences {
+            if let Some(writer) = self.writer_mut(sequence.writer_id) {
+                writer.evicted = sequence.packets_evicted;
+                writer.broken = sequence.packets_broken;
+                writer.malformed = sequence.packets_malformed;
+            }
+        }
+    }
+
+    /// The threads' numbers, added up.
+    pub fn total(&self) -> WriterReport {
+        let mut total = WriterReport { name: "all".into(), ..WriterReport::default() };
+        for writer in &self.writers {
+            total.written += writer.written;
+            total.read += writer.read;
+            total.dropped += writer.dropped;
+            total.evicted += writer.evicted;
+            total.broken += writer.broken;
+            total.malformed += writer.malformed;
+            total.states += writer.states;
+            total.skipped += writer.skipped;
+        }
+        total
+    }
+
+    /// Whether every packet is accounted for, writer by writer, and the file holds what was read.
+    pub fn agrees(&self) -> bool {
+        self.writers.iter().all(WriterReport::agrees)
+            && self.invalid == 0
+            && self.endpoint.chunks_discarded == 0
+            && self.endpoint.chunks_missing == 0
+            && self.buffer.abi_violations == 0
+            && self.file_packets == self.total().read + 1
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (numbers, words, files) = (self.numbers, self.words, self.files);
+        writeln!(
+            f,
+            "{} threads sorted {numbers} numbers and counted {words} words in {files} files",
+            self.writers.len()
+        )?;
+        writeln!(
+            f,
+            "{:<12}{:>10}{:>10}{:>10}{:>10}{:>10}{:>8}",
+            "packets of", "written", "read", "dropped", "evicted", "broken", "states"
+        )?;
+        let total = self.total();
+        for writer in self.writers.iter().chain([&total]) {
+            let WriterReport { name, written, read, dropped, evicted, broken, states, .. } = writer;
+            let agrees = if writer.agrees() { "" } else { "  do not agree" };
+            writeln!(
+                f,
+                "{name:<12}{written:>10}{read:>10}{dropped:>10}{evicted:>10}{broken:>10}{states:>8}{agrees}"
+            )?;
+        }
+        let (endpoint, buffer) = (&self.endpoint, &self.buffer);
+        writeln!(
+            f,
+            "shared memory: {} chunks moved, {} scraped",
+            endpoint.chunks_moved, endpoint.chunks_scraped
+        )?;
+        writeln!(
+            f,
+            "ring of {} bytes: {} bytes written, {} overwritten unread, lapped {} times",
+            buffer.buffer_size, buffer.bytes_written, buffer.bytes_overwritten, buffer.write_wrap_count
+        )?;
+        writeln!(f, "trace file: {} packets, {} bytes", self.file_packets, self.file_bytes)?;
+        let lost = total.written - total.read;
+        if lost == 0 {
+            writeln!(f, "lost: nothing")?;
+        } else {
+            writeln!(
+                f,
+                "lost: {lost} packets: {} because shared memory was full, {} overwritten in the ring, {} in part",
+                total.dropped, total.evicted, total.broken
+            )?;
+            writeln!(f, "causes that packets carry: {}", self.causes)?;
+        }
+        if total.skipped > 0 {
+            writeln!(
+                f,
+                "{} events were not begun, because the state before them was dropped",
+                total.skipped
+            )?;
+        }
+        writeln!(f, "{}", if self.agrees() { "the numbers agree" } else { "the numbers DO NOT agree" })
+    }
+}

@@ -1,0 +1,135 @@
+//! The service of the demonstration: a queue, and a thread that carries out what is in it.
+
+use crate::PagedMemory;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+use tracebuf::buffer::TraceBuffer;
+use tracebuf::producer::*;
+use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
+
+/// What a producer asks of the service.
+enum Request {
+    Register(u16, u16),
+    Unregister(u16),
+    Move(Vec<ChunkToMove>),
+    Patch(ChunkToPatch<'static>, Vec<Patch>),
+    Flush(u32),
+}
+
+/// Carries requests from the writers' threads to the service's. As long as shared memory has chunks, it is
+/// never longer than twice their number.
+pub(super) struct Queue {
+    requests: Mutex<VecDeque<Request>>,
+    filled: Condvar,
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Queue { requests: Mutex::new(VecDeque::new()), filled: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Request>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, request: Request) {
+        self.lock().push_back(request);
+        self.filled.notify_one();
+    }
+
+    /// What has come, waiting for it a moment at most.
+    fn take(&self) -> VecDeque<Request> {
+        let waiting = self.filled.wait_timeout_while(self.lock(), TICK, |requests| requests.is_empty());
+        let (mut requests, _) = waiting.unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *requests)
+    }
+}
+
+/// How often the service looks whether it is over.
+const TICK: Duration = Duration::from_millis(10);
+
+impl CommitSink for Queue {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        if !request.chunks_to_move.is_empty() {
+            self.push(Request::Move(request.chunks_to_move.to_vec()));
+        }
+        for chunk in request.chunks_to_patch {
+            self.push(Request::Patch(ChunkToPatch { patches: &[], ..*chunk }, chunk.patches.to_vec()));
+        }
+        if request.flush != 0 {
+            self.push(Request::Flush(request.flush));
+        }
+    }
+
+    fn register_writer(&self, writer_id: u16, target: u16) {
+        self.push(Request::Register(writer_id, target));
+    }
+
+    fn unregister_writer(&self, writer_id: u16) {
+        self.push(Request::Unregister(writer_id));
+    }
+
+    fn stall(&self, _step: u32, micros: u32) -> bool {
+        match micros {
+            0 => thread::yield_now(),
+            _ => thread::sleep(Duration::from_micros(micros.into())),
+        }
+        true
+    }
+}
+
+pub(super) struct Service<'m> {
+    endpoint: ProducerEndpoint<'m, { super::THREADS }>,
+    buffers: [TraceBuffer<PagedMemory>; 1],
+}
+
+impl<'m> Service<'m> {
+    pub(super) fn new(memory: SharedMemory<'m>, buffer: TraceBuffer<PagedMemory>) -> Self {
+        let pid = i32::try_from(std::process::id()).unwrap_or(-1);
+        let identity = ProducerIdentity { producer_id: 1, uid: u32::MAX, pid };
+        let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
+        endpoint.allow(0);
+        Service { endpoint, buffers: [buffer] }
+    }
+
+    /// Carries out requests until the work is done, and takes what was left in shared memory.
+    pub(super) fn run(&mut self, queue: &Queue, producer: &Producer<'_>, done: &AtomicBool) {
+        loop {
+            let last = done.load(Ordering::Acquire);
+            let requests = queue.take();
+            if last && requests.is_empty() {
+                break;
+            }
+            requests.iter().for_each(|request| self.carry_out(request, producer));
+        }
+        self.endpoint.scrape(&mut self.buffers);
+    }
+
+    fn carry_out(&mut self, request: &Request, producer: &Producer<'_>) {
+        let mut carry_out = |chunks_to_move: &[ChunkToMove], chunks_to_patch: &[ChunkToPatch<'_>]| {
+            let request = CommitRequest { chunks_to_move, chunks_to_patch, flush: 0 };
+            self.endpoint.carry_out(&request, &mut self.buffers);
+        };
+        match request {
+            Request::Move(chunks) => carry_out(chunks, &[]),
+            Request::Patch(chunk, patches) => carry_out(&[], &[ChunkToPatch { patches, ..*chunk }]),
+            Request::Flush(flush) => producer.flushed(*flush),
+            Request::Register(writer, target) => {
+                self.endpoint.register_writer(*writer, *target);
+            }
+            Request::Unregister(writer) => self.endpoint.unregister_writer(*writer),
+        }
+    }
+
+    pub(super) fn endpoint_stats(&self) -> EndpointStats {
+        self.endpoint.stats()
+    }
+
+    pub(super) fn buffer(&mut self) -> &mut TraceBuffer<PagedMemory> {
+        let [buffer] = &mut self.buffers;
+        buffer
+    }
+}

@@ -1,0 +1,37 @@
+//! tracebuf for programs with an operating system.
+//!
+//! - [`session`]: tracing of this process: rings, long traces, snapshots, flight recorders.
+//! - `tracing_layer`, with the feature `tracing`: spans and events of the crate `tracing`.
+//! - [`record`]: records the machine itself; the command `tracebuf record`.
+//! - [`trace_stats`], [`size`]: what a trace lost, and how large buffers must be.
+//! - [`PagedMemory`]: memory for a buffer that costs what is used of it.
+//! - [`script`] and [`replay`]: recorded operations, run over a real buffer; the command `tracebuf replay`.
+//! - [`pftrace`]: trace files.
+//! - [`demo`]: a program that traces itself; the command `tracebuf demo`.
+//! - [`smb`]: shared memory images as text, and samples of them; the command `tracebuf smb`.
+//! - [`recover`]: traces out of dumps of memory; the command `tracebuf recover`.
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
+
+pub mod demo;
+pub mod memory;
+pub mod pftrace;
+pub mod receive;
+pub mod record;
+pub mod recover;
+pub mod replay;
+pub mod script;
+pub mod session;
+pub mod size;
+pub mod smb;
+pub mod summary;
+pub mod trace_stats;
+#[cfg(feature = "tracing")]
+pub mod tracing_layer;
+
+pub use memory::PagedMemory;
+
+/// Compiles and runs the programs of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -1,0 +1,103 @@
+//! The commands `tracebuf stats` and `tracebuf size`.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use flate2::bufread::MultiGzDecoder;
+use tracebuf_std::size::Sizing;
+use tracebuf_std::trace_stats::TraceReport;
+
+use crate::record::{bytes, interval};
+
+/// What `tracebuf stats` is given.
+#[derive(Args)]
+pub(crate) struct Stats {
+    /// The trace file, plain or gzipped.
+    trace: PathBuf,
+}
+
+/// Runs `tracebuf stats`.
+pub(crate) fn stats(arguments: &Stats) -> ExitCode {
+    let read = || {
+        let bytes = std::fs::read(&arguments.trace)?;
+        if !bytes.starts_with(&[0x1F, 0x8B]) {
+            return Ok(bytes);
+        }
+        let mut plain = Vec::new();
+        MultiGzDecoder::new(&bytes[..]).read_to_end(&mut plain).map(|_| plain)
+    };
+    let trace: std::io::Result<Vec<u8>> = read();
+    match trace {
+        Ok(trace) => {
+            let report = TraceReport::of(&trace);
+            if report.packets == 0 && report.rest > 0 {
+                eprintln!("error {} is no trace", arguments.trace.display());
+                return ExitCode::FAILURE;
+            }
+            println!("{report}");
+            ExitCode::from(if report.has_losses() { 3 } else { 0 })
+        }
+        Err(error) => {
+            eprintln!("error reading {}: {error}", arguments.trace.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What `tracebuf size` is given.
+#[derive(Args)]
+pub(crate) struct Size {
+    /// Bytes of packets a second, of all producers together: 2MB, 512KiB; a /s may follow.
+    #[arg(long, value_parser = rate)]
+    rate: u64,
+    /// How long the ring is to reach back.
+    #[arg(long, value_parser = interval)]
+    seconds: Option<Duration>,
+    /// How often a long trace is written into its file.
+    #[arg(long, value_parser = interval)]
+    drain_period: Option<Duration>,
+    /// How long the service may be kept from running.
+    #[arg(long, default_value = "10ms", value_parser = interval)]
+    blocked: Duration,
+    /// A ring of so many bytes: how long does it last?
+    #[arg(long, value_parser = bytes)]
+    buffer: Option<u64>,
+    /// Bytes of a chunk of shared memory.
+    #[arg(long, default_value_t = 4096)]
+    chunk: u32,
+}
+
+/// Runs `tracebuf size`.
+pub(crate) fn size(arguments: &Size) -> ExitCode {
+    let mut sizing = Sizing::of_rate(arguments.rate as f64)
+        .blocked(arguments.blocked.as_secs_f64())
+        .chunk(arguments.chunk);
+    if let Some(seconds) = arguments.seconds {
+        sizing = sizing.seconds(seconds.as_secs_f64());
+    }
+    if let Some(period) = arguments.drain_period {
+        sizing = sizing.drain_period(period.as_secs_f64());
+    }
+    println!("{sizing}");
+    if let Some(buffer) = arguments.buffer {
+        println!("a ring of {buffer} bytes lasts {:.1} s", sizing.ring_lasts(buffer));
+    }
+    ExitCode::SUCCESS
+}
+
+/// A size a second. MB and KB are powers of ten here, as rates have them.
+fn rate(text: &str) -> Result<u64, String> {
+    let text = text.strip_suffix("/s").unwrap_or(text);
+    let lower = text.to_ascii_lowercase();
+    let decimal = [("kb", 1e3), ("mb", 1e6), ("gb", 1e9)];
+    match decimal.iter().find_map(|(unit, factor)| Some((lower.strip_suffix(unit)?, factor))) {
+        Some((number, factor)) => {
+            let number: f64 = number.trim().parse().map_err(|_| format!("'{text}' is no rate"))?;
+            Ok((number * factor) as u64)
+        }
+        None => bytes(text),
+    }
+}

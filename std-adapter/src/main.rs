@@ -1,0 +1,226 @@
+//! The `tracebuf` command.
+
+mod looking_inside;
+#[path = "receive/command.rs"]
+mod receive;
+#[path = "record/command.rs"]
+mod record;
+#[path = "recover/command.rs"]
+mod recover;
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use flate2::bufread::MultiGzDecoder;
+use tracebuf::producer::{Exhaustion, Layout, MemoryError, SharedMemory, atomic_words};
+use tracebuf_std::demo::Options;
+use tracebuf_std::pftrace::TraceFile;
+use tracebuf_std::replay::{Replay, ReplayError};
+use tracebuf_std::smb;
+
+/// Perfetto's trace buffer on the command line.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Receive the trace of a device from a serial port, or from a file of what came over one.
+    ///
+    /// Only packets that arrived intact are kept, and what was lost is counted. Ends with the file, or with
+    /// Ctrl-C.
+    Receive(receive::Receive),
+    /// Record this machine: CPU, memory, load, disks, network, and the busiest processes.
+    ///
+    /// Ten seconds into trace.pftrace, unless told otherwise. Ctrl-C ends it early, with all that was recorded.
+    Record(record::Record),
+    /// List every data loss in a trace, with its cause and what to do about it.
+    ///
+    /// Exit status: 0 when nothing was lost, 3 when something was, 1 when the trace could not be read.
+    Stats(looking_inside::Stats),
+    /// Say how large buffers must be for a rate, or how long a buffer lasts.
+    Size(looking_inside::Size),
+    /// Run a script of recorded operations over a buffer and print what comes out.
+    ///
+    /// Exit status: 0 when the script ran to its end, 1 when something could not be read or written, 2 when a
+    /// line of the script is malformed.
+    Replay {
+        /// The script, plain or gzipped; - is standard input.
+        script: PathBuf,
+        /// Also write the packets of read and readn into this trace file.
+        #[arg(long, value_name = "OUT")]
+        pftrace: Option<PathBuf>,
+    },
+    /// Shared memory images: what producers write and the service reads.
+    #[command(subcommand)]
+    Smb(Smb),
+    /// Trace eight threads at work through 256 KiB of shared memory, and account for every packet.
+    ///
+    /// Exit status: 0 when the numbers agree, 1 when not or when something could not be read or written.
+    Demo {
+        /// The trace file to write.
+        out: PathBuf,
+        /// Bytes of the ring.
+        #[arg(long, value_name = "SIZE", default_value_t = 16 << 20)]
+        ring: u32,
+        /// What writers do when shared memory is full: wait for the service, or drop packets.
+        #[arg(long, value_name = "POLICY", default_value = "stall")]
+        when_full: WhenFull,
+        /// How many numbers to sort.
+        #[arg(long, value_name = "COUNT", default_value_t = 2 << 20)]
+        numbers: usize,
+        /// The folder whose source files' words are counted.
+        #[arg(long, value_name = "FOLDER", default_value = ".")]
+        sources: PathBuf,
+    },
+    /// Write what a trace buffer held when its program ended into a trace file, and say what had to be dropped.
+    ///
+    /// The dump is raw memory, Intel HEX or ELF, from any device. Exit status: 0 when there is a trace, 1 if not.
+    Recover(recover::Recover),
+}
+
+#[derive(Subcommand)]
+enum Smb {
+    /// Print an image: pages, layouts, chunk states, headers, packets, and what is wrong with them.
+    Dump {
+        /// The image, plain or gzipped; - is standard input.
+        file: PathBuf,
+        /// Bytes of a page, a multiple of 4 from 64 to 65536.
+        page_size: u32,
+    },
+    /// Write an image that our own writers made, in the middle of their work.
+    Sample {
+        /// The file to write.
+        out: PathBuf,
+        /// Bytes of the image.
+        size: usize,
+        /// Bytes of a page, a multiple of 4 from 64 to 65536.
+        page_size: u32,
+        /// The number of the pages' layout: 1 to 5 for 1, 2, 4, 7 or 14 chunks a page.
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=5))]
+        layout: u32,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum WhenFull {
+    Stall,
+    Drop,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Receive(arguments) => return receive::run(&arguments),
+        Command::Record(arguments) => return record::run(&arguments),
+        Command::Recover(arguments) => return recover::run(&arguments),
+        Command::Stats(arguments) => return looking_inside::stats(&arguments),
+        Command::Size(arguments) => return looking_inside::size(&arguments),
+        Command::Replay { script, pftrace } => replay(&script, pftrace.as_deref()),
+        Command::Smb(Smb::Dump { file, page_size }) => dump(&file, page_size),
+        Command::Smb(Smb::Sample { out, size, page_size, layout }) => sample(&out, size, page_size, layout),
+        Command::Demo { out, ring, when_full, numbers, sources } => {
+            let exhaustion = match when_full {
+                WhenFull::Stall => Exhaustion::Stall,
+                WhenFull::Drop => Exhaustion::Drop,
+            };
+            demo(&Options { out, ring, exhaustion, numbers, sources })
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Who reads the output has seen enough; that is no failure.
+        Err(Failure::Replay(ReplayError::Output(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(Failure::Replay(error)) => {
+            eprintln!("{error}");
+            let malformed = matches!(error, ReplayError::Line { .. });
+            ExitCode::from(if malformed { 2 } else { 1 })
+        }
+        Err(Failure::Open(path, error)) => {
+            eprintln!("error opening {}: {error}", path.display());
+            ExitCode::FAILURE
+        }
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Failure::Output(error)) => {
+            eprintln!("error writing: {error}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Memory(error)) => {
+            eprintln!("no such shared memory: {error}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Demo(error)) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Disagreement) => ExitCode::FAILURE,
+    }
+}
+
+/// Why the command failed.
+enum Failure {
+    Open(PathBuf, io::Error),
+    Replay(ReplayError),
+    Output(io::Error),
+    Memory(MemoryError),
+    Demo(io::Error),
+    /// The demonstration's report says which numbers.
+    Disagreement,
+}
+
+fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
+    let open = |path: &Path, error| Failure::Open(path.to_owned(), error);
+    let reader = open_any(script).map_err(|error| open(script, error))?;
+    let mut replay = Replay::new(BufWriter::with_capacity(1 << 16, io::stdout().lock()));
+    if let Some(path) = pftrace {
+        replay = replay.with_trace(TraceFile::create(path).map_err(|error| open(path, error))?);
+    }
+    let summary = replay.run(reader).map_err(Failure::Replay)?;
+    eprintln!("{summary}");
+    Ok(())
+}
+
+fn dump(file: &Path, page_size: u32) -> Result<(), Failure> {
+    let mut bytes = Vec::new();
+    let read = open_any(file).and_then(|mut image| image.read_to_end(&mut bytes));
+    read.map_err(|error| Failure::Open(file.to_owned(), error))?;
+    let mut words = smb::words(&bytes);
+    let memory = SharedMemory::new(atomic_words(&mut words), page_size).map_err(Failure::Memory)?;
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    smb::dump(memory, &mut out).and_then(|()| out.flush()).map_err(Failure::Output)
+}
+
+fn sample(out: &Path, size: usize, page_size: u32, layout: u32) -> Result<(), Failure> {
+    let layout = Layout::from_bits(layout).ok_or(Failure::Memory(MemoryError::ChunkSize))?;
+    let image = smb::sample(size, page_size, layout).map_err(Failure::Memory)?;
+    fs::write(out, image).map_err(|error| Failure::Open(out.to_owned(), error))
+}
+
+fn demo(options: &Options) -> Result<(), Failure> {
+    let report = tracebuf_std::demo::run(options).map_err(Failure::Demo)?;
+    write!(io::stdout(), "{report}").map_err(Failure::Output)?;
+    if report.agrees() { Ok(()) } else { Err(Failure::Disagreement) }
+}
+
+/// Opens a script or an image; a gzipped one is known by its first two bytes, so that standard input may be one
+/// too.
+fn open_any(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    let mut plain: Box<dyn BufRead> = if path == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(BufReader::with_capacity(1 << 16, File::open(path)?))
+    };
+    // Nothing else starts so: 0x1F is no blank, no comment and no name of a script, and an image would have two
+    // chunks of its first page being read at once.
+    if plain.fill_buf()?.starts_with(&[0x1F, 0x8B]) {
+        return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(plain))));
+    }
+    Ok(plain)
+}

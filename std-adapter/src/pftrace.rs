@@ -1,0 +1,105 @@
+//! Trace files: the packets that leave a buffer, as ui.perfetto.dev and `trace_processor` open them.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::Path;
+
+use tracebuf::buffer::{BufferStats, DataLoss, Packet, SequenceInfo};
+use tracebuf::proto::{SequenceId, WriteError};
+use tracebuf::service::{Exported, TraceExporter, writer_stats};
+
+/// A `.pftrace` file that is being written.
+///
+/// A trace is one packet after another, so the file is valid up to the last whole packet at any moment.
+/// Sequences are numbered from 2 in the order in which they first appear.
+///
+/// ```no_run
+/// use tracebuf_std::pftrace::TraceFile;
+/// # fn write(reader: &mut tracebuf::buffer::Reader<'_>) -> std::io::Result<()> {
+/// let mut file = TraceFile::create("trace.pftrace".as_ref())?;
+/// while let Some(packet) = reader.next_packet() {
+///     file.write_packet(&packet)?;
+/// }
+/// file.finish(None)?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct TraceFile {
+    exporter: TraceExporter<Output>,
+    sequences: HashMap<(u16, u16), Sequence>,
+}
+
+/// The output as the core sees it.
+type Output = embedded_io_adapters::std::FromStd<BufWriter<File>>;
+
+/// A sequence that has appeared.
+struct Sequence {
+    id: SequenceId,
+    /// Causes that its next packet has to name beside its own, because packets before it were refused.
+    lost: DataLoss,
+}
+
+impl TraceFile {
+    /// Creates the file, or empties the one that is there.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let output = Output::new(BufWriter::new(File::create(path)?));
+        Ok(Self { exporter: TraceExporter::new(output), sequences: HashMap::new() })
+    }
+
+    /// Appends a packet with its trusted fields; one that no producer may write is left out and counted.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn write_packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
+        let sequence = sequence_of(&mut self.sequences, packet.producer_id(), packet.writer_id());
+        match self.exporter.packet(packet, sequence.id, sequence.lost).map_err(into_io)? {
+            Exported::Written(_) => sequence.lost = DataLoss::empty(),
+            Exported::Invalid(_) => sequence.lost |= packet.loss() | DataLoss::CHUNK_CORRUPTED,
+        }
+        Ok(())
+    }
+
+    /// Appends the counters of the buffer, if there was one, and closes the file. Returns the number of
+    /// packets left out.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn finish(mut self, buffer: Option<(&BufferStats, &[SequenceInfo])>) -> io::Result<u64> {
+        if let Some((stats, writers)) = buffer {
+            let writers: Vec<_> = writers
+                .iter()
+                .map(|writer| {
+                    let id = sequence_of(&mut self.sequences, writer.producer_id, writer.writer_id).id;
+                    writer_stats(writer, id, 0)
+                })
+                .collect();
+            self.exporter.stats(stats, writers).map_err(into_io)?;
+        }
+        self.exporter.file().flush().map_err(into_io)?;
+        Ok(self.exporter.invalid_packets())
+    }
+}
+
+fn sequence_of(
+    sequences: &mut HashMap<(u16, u16), Sequence>,
+    producer_id: u16,
+    writer_id: u16,
+) -> &mut Sequence {
+    // At most 2^32 − 1 sequences exist, and 1 is the service: only the last could come out of numbers.
+    let next = u32::try_from(sequences.len()).unwrap_or(u32::MAX).saturating_add(2);
+    sequences.entry((producer_id, writer_id)).or_insert_with(|| Sequence {
+        id: SequenceId::new(next).unwrap_or(SequenceId::FIRST_WRITER),
+        lost: DataLoss::empty(),
+    })
+}
+
+fn into_io(error: WriteError<io::Error>) -> io::Error {
+    match error {
+        WriteError::Output(error) => error,
+        other => io::Error::other(other),
+    }
+}

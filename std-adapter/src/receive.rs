@@ -1,0 +1,228 @@
+//! The other end of a device's line: frames in, a trace file out. The command `tracebuf receive`.
+//!
+//! A frame is COBS-encoded and ends with a zero. It holds flags (1 byte: 1 a packet begins, 2 it ends), a number
+//! (2, little-endian, one more than the frame's before), a piece of a trace file, and CRC-32/ISO-HDLC over all
+//! of these (4, little-endian). Whatever happens to the line, only packets all of whose frames arrived intact
+//! are passed on.
+//!
+//! ```
+//! use tracebuf_std::receive::Receiver;
+//!
+//! let mut receiver = Receiver::new();
+//! let mut packets = 0;
+//! // A packet with the timestamp 5 of sequence 2, and a zero too many, as a line that is turned on may give.
+//! let line = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0";
+//! receiver.push(line, |packet| { assert_eq!(packet.len(), 8); packets += 1; Ok::<_, ()>(()) }).unwrap();
+//! assert_eq!(packets, 1);
+//! assert_eq!(receiver.report().to_string(), "1 packets of 18 bytes, nothing lost");
+//! ```
+
+mod packet;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crc::{CRC_32_ISO_HDLC, Crc};
+
+const FIRST: u8 = 1;
+const LAST: u8 = 2;
+const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
+/// Bytes of flags and number; and of the CRC.
+const HEAD: usize = 3;
+const CHECK: usize = 4;
+/// A frame longer than this is none: zeros were lost. Devices make frames of 73 bytes.
+const MAX_FRAME: usize = 64 * 1024;
+/// A packet longer than this is given up.
+const MAX_PACKET: usize = 64 << 20;
+
+/// What came over a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiveReport {
+    /// Bytes, all of them.
+    pub bytes: u64,
+    /// Intact frames.
+    pub frames: u64,
+    /// Frames that arrived damaged, and whatever else was between two zeros.
+    pub frames_corrupt: u64,
+    /// Frames that are missing between intact ones, by their numbers, which count to 65,536.
+    pub frames_lost: u64,
+    /// Packets passed on.
+    pub packets: u64,
+    /// Packets of which some frames arrived and others did not.
+    pub packets_incomplete: u64,
+    /// Packets that arrived whole and are none.
+    pub packets_malformed: u64,
+}
+
+impl fmt::Display for ReceiveReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} packets of {} bytes", self.packets, self.bytes)?;
+        if self.frames_lost + self.frames_corrupt == 0 {
+            return f.write_str(", nothing lost");
+        }
+        write!(f, "; of {} frames ", self.frames.saturating_add(self.frames_lost))?;
+        write!(f, "{} lost ({} arrived damaged), ", self.frames_lost, self.frames_corrupt)?;
+        write!(f, "{} packets incomplete", self.packets_incomplete)
+    }
+}
+
+/// Makes packets of the bytes of a line.
+///
+/// After a loss the next packet of every sequence says so (`previous_packet_dropped`): nobody knows whose packet
+/// it was, and readers must not go on with names that they may have missed.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    frame: Vec<u8>,
+    packet: Option<Vec<u8>>,
+    expected: Option<u16>,
+    /// Losses so far, and how many of them each sequence has told of.
+    losses: u64,
+    told: HashMap<u64, u64>,
+    report: ReceiveReport,
+}
+
+impl Receiver {
+    /// At the start of a line, or anywhere in its midst.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What came so far.
+    pub fn report(&self) -> ReceiveReport {
+        self.report
+    }
+
+    /// Takes the next bytes, and passes on each packet that they complete, as it is to be written into a trace
+    /// file.
+    ///
+    /// # Errors
+    /// Those of `pass`; the rest of the bytes is not looked at then.
+    pub fn push<E>(&mut self, bytes: &[u8], mut pass: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        self.report.bytes += bytes.len() as u64;
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|byte| *byte == 0) {
+            let (head, tail) = rest.split_at(end);
+            rest = tail.get(1..).unwrap_or_default();
+            self.frame.extend_from_slice(head);
+            let frame = std::mem::take(&mut self.frame);
+            if let Some(packet) = self.take_frame(&frame) {
+                pass(&packet)?;
+                self.report.packets += 1;
+            }
+        }
+        if self.frame.len() + rest.len() <= MAX_FRAME {
+            self.frame.extend_from_slice(rest);
+        }
+        Ok(())
+    }
+
+    /// The packet that a frame completes.
+    fn take_frame(&mut self, encoded: &[u8]) -> Option<Vec<u8>> {
+        if encoded.is_empty() {
+            return None;
+        }
+        let Some((flags, number, piece)) = decode(encoded) else {
+            self.report.frames_corrupt += 1;
+            return None;
+        };
+        self.report.frames += 1;
+        // Who joins late has missed something, perhaps.
+        let missing = self.expected.map_or(u16::from(number != 1), |expected| number.wrapping_sub(expected));
+        if self.expected.is_some() {
+            self.report.frames_lost += u64::from(missing);
+        }
+        self.expected = Some(number.wrapping_add(1));
+        if missing > 0 {
+            self.losses += 1;
+        }
+        if (missing > 0 || flags & FIRST != 0) && self.packet.take().is_some() {
+            // The device gives packets up that were overwritten on their way, and says so itself.
+            self.report.packets_incomplete += 1;
+        }
+        let packet = match &mut self.packet {
+            Some(packet) if packet.len() < MAX_PACKET => packet,
+            _ if flags & FIRST != 0 => self.packet.insert(Vec::new()),
+            _ => return None,
+        };
+        packet.extend_from_slice(&piece);
+        if flags & LAST == 0 {
+            return None;
+        }
+        let packet = self.packet.take()?;
+        let finished = self.tell_of_losses(&packet);
+        self.report.packets_malformed += u64::from(finished.is_none());
+        finished
+    }
+
+    fn tell_of_losses(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
+        let packet = packet::Parsed::of(packet)?;
+        let told = self.told.entry(packet.sequence_id).or_default();
+        let lost = std::mem::replace(told, self.losses) != self.losses;
+        Some(packet.bytes(lost))
+    }
+}
+
+/// Flags, number and piece of a frame that is intact.
+fn decode(encoded: &[u8]) -> Option<(u8, u16, Vec<u8>)> {
+    let mut frame = vec![0; encoded.len()];
+    let size = cobs::decode(encoded, &mut frame).ok()?.frame_size();
+    frame.truncate(size);
+    let check = frame.split_off(size.checked_sub(CHECK).filter(|content| *content >= HEAD)?);
+    if CRC.checksum(&frame).to_le_bytes() != *check {
+        return None;
+    }
+    let piece = frame.split_off(HEAD);
+    let [flags, low, high] = *frame.first_chunk()?;
+    Some((flags, u16::from_le_bytes([low, high]), piece))
+}
+
+/// Receives from a file or a serial port (a regular file is the former) into a trace file, until the file's end
+/// or until `stop` is set, and tells how it goes twice a second.
+///
+/// # Errors
+/// What the port or the file system says. The trace file holds what came until then.
+pub fn receive(
+    port: &str,
+    baud: u32,
+    output: &Path,
+    stop: &AtomicBool,
+    mut progress: impl FnMut(&ReceiveReport),
+) -> io::Result<ReceiveReport> {
+    let mut line = open(port, baud)?;
+    let mut file = BufWriter::new(File::create(output)?);
+    let mut receiver = Receiver::new();
+    let mut bytes = vec![0; 1 << 16];
+    let mut next_word = Instant::now() + Duration::from_millis(500);
+    while !stop.load(Ordering::Relaxed) {
+        match line.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(count) => {
+                receiver.push(bytes.get(..count).unwrap_or_default(), |packet| file.write_all(packet))?;
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {
+                // Whoever looks at the file while the device is silent sees all there is.
+                file.flush()?;
+            }
+            Err(error) => return file.flush().and(Err(error)),
+        }
+        if Instant::now() >= next_word {
+            next_word += Duration::from_millis(500);
+            progress(&receiver.report());
+        }
+    }
+    file.flush()?;
+    Ok(receiver.report())
+}
+
+fn open(port: &str, baud: u32) -> io::Result<Box<dyn Read>> {
+    if std::fs::metadata(port).is_ok_and(|metadata| metadata.is_file()) {
+        return Ok(Box::new(File::open(port)?));
+    }
+    let port = serialport::new(port, baud).timeout(Duration::from_millis(200)).open()?;
+    Ok(Box::new(port))
+}

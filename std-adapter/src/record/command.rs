@@ -1,0 +1,113 @@
+//! The command `tracebuf record`.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::Args;
+use tracebuf_std::record::{RecordOptions, record};
+
+/// What `tracebuf record` is given.
+#[derive(Args)]
+pub(crate) struct Record {
+    /// How long to record: 10s, 500ms, 2m, 1h, or forever (until Ctrl-C).
+    #[arg(long, default_value = "10s", value_parser = length)]
+    duration: Length,
+    /// Time between two looks at the machine.
+    #[arg(long, default_value = "100ms", value_parser = interval)]
+    interval: Duration,
+    /// Keep the newest so much in memory, and write it at the end: 512KiB, 4MiB, 1GiB.
+    #[arg(long, default_value = "4MiB", value_parser = bytes)]
+    ring: u64,
+    /// Write into the file while recording, so that the beginning is kept however long it takes.
+    #[arg(long)]
+    long: bool,
+    /// The trace file.
+    #[arg(short, long, default_value = "trace.pftrace")]
+    output: PathBuf,
+}
+
+/// How long to record.
+#[derive(Clone, Copy)]
+enum Length {
+    For(Duration),
+    Forever,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Record) -> ExitCode {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // The first time to end cleanly; the second time, for one who is in a hurry, at once.  Without
+        // handlers the recording can still run to its end.
+        let _ = signal_hook::flag::register_conditional_default(signal, stop.clone());
+        let _ = signal_hook::flag::register(signal, stop.clone());
+    }
+    let mut options = RecordOptions::new(&arguments.output).interval(arguments.interval).ring(arguments.ring);
+    options = match arguments.duration {
+        Length::For(duration) => options.duration(duration),
+        Length::Forever => options.until_told(),
+    };
+    if arguments.long {
+        options = options.long();
+    }
+    let terminal = io::stderr().is_terminal();
+    let result = record(&options, &stop, |progress| {
+        if terminal {
+            // The rest of a longer line before is erased.
+            eprint!("\r{progress}\x1b[K");
+            let _ = io::stderr().flush();
+        }
+    });
+    if terminal {
+        eprintln!();
+    }
+    match result {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::from(u8::from(!report.is_whole()))
+        }
+        Err(error) => {
+            eprintln!("error {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn number_and_unit(text: &str) -> Result<(f64, String), String> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number = number.parse().map_err(|_| format!("'{text}' does not begin with a number"))?;
+    Ok((number, unit.trim().to_ascii_lowercase()))
+}
+
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let (number, unit) = number_and_unit(text)?;
+    let seconds = match unit.as_str() {
+        "ms" => 1e-3,
+        "s" | "" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("'{unit}' is no unit of time: ms, s, m or h")),
+    };
+    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+}
+
+fn length(text: &str) -> Result<Length, String> {
+    if text == "forever" { Ok(Length::Forever) } else { interval(text).map(Length::For) }
+}
+
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    let (number, unit) = number_and_unit(text)?;
+    let factor = match unit.as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" | "kib" => 1024.0,
+        "m" | "mb" | "mib" => 1024.0 * 1024.0,
+        "g" | "gb" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(format!("'{unit}' is no unit of size: KiB, MiB or GiB")),
+    };
+    Ok((number * factor) as u64)
+}

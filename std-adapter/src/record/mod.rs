@@ -1,0 +1,204 @@
+//! Records the machine: CPU, memory, load, scheduling, disks, network and the busiest processes, from `/proc`,
+//! as counters of a trace. The command `tracebuf record`; Linux only.
+//!
+//! ```no_run
+//! use std::sync::atomic::AtomicBool;
+//! use std::time::Duration;
+//! use tracebuf_std::record::{RecordOptions, record};
+//!
+//! let options = RecordOptions::new("trace.pftrace").duration(Duration::from_secs(1));
+//! let report = record(&options, &AtomicBool::new(false), |progress| eprintln!("{progress}"))?;
+//! println!("{report}");
+//! # Ok::<(), tracebuf_std::session::SessionError>(())
+//! ```
+//!
+//! All goes through a [`Session`], as the events of any program do. The looks at `/proc` are slices in the trace
+//! themselves, so that what recording costs is seen beside what it shows.
+
+mod proc;
+mod report;
+mod sampler;
+mod tracks;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub use report::{RecordProgress, RecordReport};
+
+use crate::session::snapshot::check_writable;
+use crate::session::{LongTrace, Session, SessionError, Written};
+use sampler::Sampler;
+use tracks::Tracks;
+
+/// What to record, and where to.
+///
+/// ```
+/// use std::time::Duration;
+/// use tracebuf_std::record::RecordOptions;
+///
+/// // The last 4 MiB of a recording that ends when it is told to.
+/// let last = RecordOptions::new("last.pftrace").until_told().ring(4 << 20);
+/// // All of an hour, written as it is recorded.
+/// let all = RecordOptions::new("all.pftrace").duration(Duration::from_secs(3600)).long();
+/// # let _ = (last, all);
+/// ```
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    output: PathBuf,
+    duration: Option<Duration>,
+    interval: Duration,
+    ring: u64,
+    long: bool,
+}
+
+impl RecordOptions {
+    /// Ten seconds, a look every 100 ms, a ring of 4 MiB.
+    pub fn new(output: impl AsRef<Path>) -> Self {
+        Self {
+            output: output.as_ref().to_owned(),
+            duration: Some(Duration::from_secs(10)),
+            interval: Duration::from_millis(100),
+            ring: 4 << 20,
+            long: false,
+        }
+    }
+
+    /// For how long.
+    #[must_use]
+    pub fn duration(mut self, duration: Duration) -> Self {
+        self.duration = Some(duration);
+        self
+    }
+
+    /// Until the stop flag is set.
+    #[must_use]
+    pub fn until_told(mut self) -> Self {
+        self.duration = None;
+        self
+    }
+
+    /// The time between two looks; at least 10 ms. Processes are looked at every 500 ms at most, and less often
+    /// where that takes long.
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval.max(Duration::from_millis(10));
+        self
+    }
+
+    /// Bytes of the ring: what does not fit takes the place of the oldest.
+    #[must_use]
+    pub fn ring(mut self, bytes: u64) -> Self {
+        self.ring = bytes;
+        self
+    }
+
+    /// Writes into the file while recording, so that nothing is overwritten.
+    #[must_use]
+    pub fn long(mut self) -> Self {
+        self.long = true;
+        self
+    }
+}
+
+/// Records until the time is over or `stop` is set, and tells how it goes twice a second.
+///
+/// # Errors
+/// No `/proc`, a file that cannot be written (said before anything is recorded, where it can be known then), or
+/// whatever ends a session.
+pub fn record(
+    options: &RecordOptions,
+    stop: &AtomicBool,
+    mut progress: impl FnMut(&RecordProgress),
+) -> Result<RecordReport, SessionError> {
+    let output = &options.output;
+    let writing = |error| SessionError::io(format!("writing {}", output.display()), error);
+    let mut builder = Session::builder().ring(options.ring).process_name("tracebuf record");
+    if options.long {
+        builder = builder.long_trace(LongTrace::to(output).period(Duration::from_secs(1)));
+    } else {
+        check_writable(output).map_err(writing)?;
+    }
+    let session = builder.start()?;
+    let recorder = session.recorder();
+    let writer = recorder.packets().ok_or(SessionError::Stopped)?;
+    let mut sampler = Sampler::new(Tracks::new(writer, options.ring / 8))
+        .map_err(|error| SessionError::io("reading /proc/stat", error))?;
+
+    let start = Instant::now();
+    let (mut next_look, mut next_word) = (start, start);
+    loop {
+        {
+            let _look = recorder.slice("look at /proc");
+            sampler.sample();
+        }
+        next_look = (next_look + options.interval).max(Instant::now());
+        while Instant::now() < next_look && !is_over(options, start, stop) {
+            let now = Instant::now();
+            if now >= next_word {
+                next_word = now + Duration::from_millis(500);
+                progress(&progress_of(options, start, &session, &sampler)?);
+            }
+            std::thread::sleep(next_look.saturating_duration_since(now).min(Duration::from_millis(20)));
+        }
+        if is_over(options, start, stop) {
+            break;
+        }
+    }
+    // What happened since the last look.
+    sampler.sample();
+    let last = progress_of(options, start, &session, &sampler)?;
+    progress(&last);
+    let (cores, processes) = sampler.seen();
+    let missing = sampler.missing().iter().map(|file| format!("/proc/{file}")).collect();
+    let dropped = sampler.tracks().dropped();
+
+    let mut stopped = session.stop()?;
+    let written = match stopped.file {
+        Some(written) => written,
+        None => stopped.write_to(output).map_err(writing)?,
+    };
+    Ok(RecordReport {
+        output: output.clone(),
+        elapsed: last.elapsed,
+        events: last.events,
+        cores,
+        processes,
+        missing,
+        dropped,
+        ring: options.ring,
+        written,
+        summary: stopped.summary(),
+    })
+}
+
+fn is_over(options: &RecordOptions, start: Instant, stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed) || options.duration.is_some_and(|duration| start.elapsed() >= duration)
+}
+
+fn progress_of(
+    options: &RecordOptions,
+    start: Instant,
+    session: &Session,
+    sampler: &Sampler,
+) -> Result<RecordProgress, SessionError> {
+    let summary = session.summary()?;
+    let buffer = summary.buffers.first().copied().unwrap_or_default();
+    let cleared = buffer.bytes_overwritten + buffer.bytes_read + buffer.padding_bytes_cleared;
+    let held = (buffer.bytes_written + buffer.padding_bytes_written).saturating_sub(cleared);
+    let file = summary.long_trace;
+    if let Some(error) = file.as_ref().and_then(|file| file.error.clone()) {
+        let what = format!("writing {}", options.output.display());
+        return Err(SessionError::io(what, std::io::Error::other(error)));
+    }
+    Ok(RecordProgress {
+        elapsed: start.elapsed(),
+        duration: options.duration,
+        events: sampler.tracks().events(),
+        ring_used: held,
+        ring: buffer.buffer_size,
+        file: file.map(|file| Written { bytes: file.bytes, ..Written::default() }),
+        chunks_overwritten: buffer.chunks_overwritten,
+        dropped: sampler.tracks().dropped(),
+    })
+}

@@ -1,0 +1,177 @@
+//! What a recording says while it runs and when it is over.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::session::{Summary, Written};
+
+/// How a recording is doing. Its `Display` is the progress line.
+///
+/// ```
+/// fn show(progress: &tracebuf_std::record::RecordProgress) {
+///     eprint!("\r{progress}");
+/// }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RecordProgress {
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// Time in all; `None` until told.
+    pub duration: Option<Duration>,
+    /// Values recorded.
+    pub events: u64,
+    /// Bytes of the ring that are in use.
+    pub ring_used: u64,
+    /// Bytes of the ring.
+    pub ring: u64,
+    /// What is in the file so far, when it is written while recording.
+    pub file: Option<Written>,
+    /// Chunks that were overwritten before anybody read them.
+    pub chunks_overwritten: u64,
+    /// Packets that shared memory had no room for.
+    pub dropped: u64,
+}
+
+impl fmt::Display for RecordProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.elapsed.as_secs_f64();
+        write!(f, "{seconds:.1} s")?;
+        if let Some(duration) = self.duration {
+            write!(f, " of {:.1} s", duration.as_secs_f64())?;
+        }
+        let rate = self.events as f64 / seconds.max(0.1);
+        write!(f, " · {} values ({rate:.0}/s)", self.events)?;
+        match &self.file {
+            Some(file) => write!(f, " · {} written", Bytes(file.bytes))?,
+            None => {
+                let percent = 100.0 * self.ring_used as f64 / self.ring.max(1) as f64;
+                write!(f, " · ring {percent:.0}% of {}", Bytes(self.ring))?;
+            }
+        }
+        match (self.chunks_overwritten, self.dropped) {
+            (0, 0) => f.write_str(" · nothing lost"),
+            (0, dropped) => write!(f, " · {dropped} packets dropped"),
+            (chunks, 0) => write!(f, " · {chunks} chunks overwritten"),
+            (chunks, dropped) => write!(f, " · {chunks} chunks overwritten, {dropped} packets dropped"),
+        }
+    }
+}
+
+/// What was recorded. Its `Display` is the summary that the command prints.
+///
+/// ```
+/// fn show(report: &tracebuf_std::record::RecordReport) {
+///     println!("{report}");
+///     assert!(report.losses().is_empty());
+/// }
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RecordReport {
+    /// The file.
+    pub output: PathBuf,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// Values recorded.
+    pub events: u64,
+    /// Cores that are on.
+    pub cores: usize,
+    /// Processes that were among the busiest at a time.
+    pub processes: u64,
+    /// Files that this machine does not have.
+    pub missing: Vec<String>,
+    /// Packets that shared memory had no room for.
+    pub dropped: u64,
+    /// Bytes of the ring that were asked for.
+    pub ring: u64,
+    /// What is in the file.
+    pub written: Written,
+    /// The session's own counters.
+    pub summary: Summary,
+}
+
+impl RecordReport {
+    /// Whether the file holds all that it should: no write failed at the end.
+    pub fn is_whole(&self) -> bool {
+        self.bytes_given_up() == 0
+    }
+
+    fn bytes_given_up(&self) -> u64 {
+        self.summary.long_trace.as_ref().map_or(0, |trace| trace.bytes_given_up)
+    }
+
+    /// What was lost, and what to do about it, a line each.
+    pub fn losses(&self) -> Vec<String> {
+        let mut losses = Vec::new();
+        let sum = |count: fn(&tracebuf::buffer::BufferStats) -> u64| -> u64 {
+            self.summary.buffers.iter().map(count).sum()
+        };
+        let overwritten = sum(|buffer| buffer.chunks_overwritten);
+        if overwritten > 0 {
+            losses.push(format!(
+                "the beginning: {overwritten} chunks ({}) had to make room; record with --ring {} or --long",
+                Bytes(sum(|buffer| buffer.bytes_overwritten)),
+                Bytes(self.ring.saturating_mul(4)),
+            ));
+        }
+        if self.dropped > 0 {
+            losses.push(format!("{} packets, for the drain thread did not get to run in time", self.dropped));
+        }
+        let given_up = self.bytes_given_up();
+        if given_up > 0 {
+            let error = self.summary.long_trace.as_ref().and_then(|trace| trace.error.as_deref());
+            let error = error.unwrap_or("the file takes no more");
+            losses.push(format!("the end: {} could not be written: {error}", Bytes(given_up)));
+        }
+        let others = [
+            ("packets given up by their writer", sum(|buffer| buffer.trace_writer_packet_loss)),
+            ("chunks not taken", sum(|buffer| buffer.chunks_discarded) + self.summary.chunks_discarded),
+            ("chunks malformed", sum(|buffer| buffer.abi_violations)),
+            ("packets malformed", self.summary.invalid_packets),
+        ];
+        losses.extend(others.iter().filter(|(_, n)| *n > 0).map(|(what, count)| format!("{count} {what}")));
+        losses
+    }
+}
+
+impl fmt::Display for RecordReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |count: u64, one: &'static str, many: &'static str| if count == 1 { one } else { many };
+        writeln!(
+            f,
+            "{}: {:.1} s of this machine, {} {}, {} busy {}; {} values, {}",
+            self.output.display(),
+            self.elapsed.as_secs_f64(),
+            self.cores,
+            plural(self.cores as u64, "core", "cores"),
+            self.processes,
+            plural(self.processes, "process", "processes"),
+            self.events,
+            Bytes(self.written.bytes),
+        )?;
+        for file in &self.missing {
+            writeln!(f, "not here: {file}, and what it says")?;
+        }
+        match &self.losses()[..] {
+            [] => writeln!(f, "lost: nothing")?,
+            losses => losses.iter().try_for_each(|loss| writeln!(f, "lost: {loss}"))?,
+        }
+        write!(f, "open it in your browser: https://ui.perfetto.dev, \"Open trace file\"")
+    }
+}
+
+/// A size for people, which the command line reads back.
+pub(super) struct Bytes(pub(super) u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match units.iter().find(|(unit, _)| self.0 >= *unit) {
+            Some((unit, name)) if self.0.is_multiple_of(*unit) => write!(f, "{}{name}", self.0 / unit),
+            Some((unit, name)) => write!(f, "{:.1}{name}", self.0 as f64 / *unit as f64),
+            None => write!(f, "{}B", self.0),
+        }
+    }
+}

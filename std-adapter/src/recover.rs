@@ -1,0 +1,249 @@
+//! `tracebuf recover`: the trace out of a dump of memory.
+//!
+//! A dump is a raw copy of memory, Intel HEX, or an ELF file: a core with its segments, or a program with its
+//! symbols. Somewhere in it lies a region as [`tracebuf::buffer::TraceBuffer`] leaves it; which device it comes
+//! from does not matter, since all words of a region have one byte order and size.
+//!
+//! ```
+//! use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+//! use tracebuf_std::recover::{Dump, Place};
+//!
+//! let region = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?.into_memory();
+//! let mut memory = vec![0xAA; 512]; // what the linker put before it
+//! memory.extend(region);
+//! let found = Dump::parse(&memory)?.find(Place::Anywhere)?;
+//! assert_eq!((found.address, found.salvage.is_clean()), (512, true));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use ihex::{Reader, Record};
+use object::{Object, ObjectSegment, ObjectSymbol};
+use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, Salvage, SequenceInfo};
+
+use crate::pftrace::TraceFile;
+
+/// The first bytes of every region.
+const MAGIC: &[u8] = b"TBUF";
+
+/// Where in a dump to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The first region that can be attached to.
+    Anywhere,
+    /// The region at this address; in a raw dump the offset from its start.
+    Address(u64),
+    /// The first region in the variable of this name; of ELF files with symbols only.
+    Symbol(String),
+}
+
+/// Why there is no trace.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RecoverError {
+    /// The dump is damaged itself.
+    Malformed(String),
+    /// The dump has no such symbol.
+    NoSuchSymbol(String),
+    /// The dump has no bytes at the address.
+    NotInDump(u64),
+    /// What lies there is no region that can be attached to.
+    Attach(AttachError),
+}
+
+impl fmt::Display for RecoverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(why) => write!(f, "the dump cannot be read: {why}"),
+            Self::NoSuchSymbol(name) => write!(f, "the dump has no symbol {name}"),
+            Self::NotInDump(address) => write!(f, "the dump has nothing at address {address:#x}"),
+            Self::Attach(AttachError::NoRegion) => f.write_str("no trace buffer found"),
+            Self::Attach(error) => write!(f, "no trace buffer can be recovered: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RecoverError {}
+
+/// Memory by address.
+#[derive(Debug, Default)]
+pub struct Dump {
+    /// Pieces that do not touch each other, by their first address.
+    pieces: BTreeMap<u64, Vec<u8>>,
+    symbols: BTreeMap<String, u64>,
+}
+
+/// A region of a dump, ready to be read.
+pub struct Found {
+    /// Where it lies: an address, or in a raw dump the offset from its start.
+    pub address: u64,
+    /// What had to be dropped.
+    pub salvage: Salvage,
+    /// What was found.
+    pub buffer: ReadOnlyTraceBuffer<Aligned>,
+}
+
+/// Bytes from an 8-byte boundary on.
+pub struct Aligned {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Aligned {
+    fn copy_of(source: &[u8]) -> Self {
+        let mut bytes = vec![0; source.len() + 8];
+        let start = bytes.as_ptr().align_offset(8).min(8);
+        bytes[start..start + source.len()].copy_from_slice(source);
+        bytes.truncate(start + source.len());
+        Self { bytes, start }
+    }
+}
+
+impl AsRef<[u8]> for Aligned {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+impl AsMut<[u8]> for Aligned {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..]
+    }
+}
+
+impl Dump {
+    /// Reads a dump: ELF and Intel HEX are known by how they start, everything else is raw.
+    ///
+    /// # Errors
+    /// [`RecoverError::Malformed`] if it starts as one of them and does not go on so.
+    pub fn parse(file: &[u8]) -> Result<Self, RecoverError> {
+        if file.starts_with(b"\x7FELF") {
+            return Self::elf(file);
+        }
+        match std::str::from_utf8(file) {
+            Ok(text) if text.trim_start().starts_with(':') => Self::ihex(text),
+            _ => Ok(Self { pieces: BTreeMap::from([(0, file.to_vec())]), symbols: BTreeMap::new() }),
+        }
+    }
+
+    fn elf(file: &[u8]) -> Result<Self, RecoverError> {
+        let malformed = |error: object::Error| RecoverError::Malformed(error.to_string());
+        let elf = object::File::parse(file).map_err(malformed)?;
+        let mut dump = Self::default();
+        for segment in elf.segments() {
+            dump.add(segment.address(), segment.data().map_err(malformed)?);
+        }
+        for symbol in elf.symbols() {
+            if let Ok(name) = symbol.name() {
+                dump.symbols.insert(name.to_owned(), symbol.address());
+            }
+        }
+        Ok(dump)
+    }
+
+    fn ihex(text: &str) -> Result<Self, RecoverError> {
+        let mut dump = Self::default();
+        let mut base = 0u64;
+        for record in Reader::new(text) {
+            match record.map_err(|error| RecoverError::Malformed(error.to_string()))? {
+                Record::Data { offset, value } => dump.add(base + u64::from(offset), &value),
+                Record::ExtendedSegmentAddress(segment) => base = u64::from(segment) * 16,
+                Record::ExtendedLinearAddress(upper) => base = u64::from(upper) << 16,
+                Record::EndOfFile => break,
+                Record::StartSegmentAddress { .. } | Record::StartLinearAddress(_) => {}
+            }
+        }
+        Ok(dump)
+    }
+
+    /// Adds bytes; what follows the piece before it becomes part of that.
+    fn add(&mut self, address: u64, bytes: &[u8]) {
+        if let Some((start, piece)) = self.pieces.range_mut(..=address).next_back()
+            && start.checked_add(piece.len() as u64) == Some(address)
+        {
+            piece.extend_from_slice(bytes);
+            return;
+        }
+        if !bytes.is_empty() {
+            self.pieces.insert(address, bytes.to_vec());
+        }
+    }
+
+    /// Takes the names of variables from a program, for a core that has none.
+    ///
+    /// # Errors
+    /// [`RecoverError::Malformed`] if it is no ELF file.
+    pub fn symbols_of(&mut self, program: &[u8]) -> Result<(), RecoverError> {
+        self.symbols = Self::elf(program)?.symbols;
+        Ok(())
+    }
+
+    /// Finds the region and attaches to a copy of it.
+    ///
+    /// # Errors
+    /// [`RecoverError`] says what is missing.
+    pub fn find(&self, place: Place) -> Result<Found, RecoverError> {
+        let address = match place {
+            Place::Anywhere => {
+                return self.search(self.pieces.iter().map(|(start, bytes)| (*start, &bytes[..])));
+            }
+            Place::Address(address) => address,
+            Place::Symbol(name) => *self.symbols.get(&name).ok_or(RecoverError::NoSuchSymbol(name))?,
+        };
+        // A region starts at the first 8-byte boundary of the memory that was handed over.
+        let address = address.checked_next_multiple_of(8).ok_or(RecoverError::NotInDump(address))?;
+        let bytes = self.at(address).ok_or(RecoverError::NotInDump(address))?;
+        attach(address, bytes).map_err(RecoverError::Attach)
+    }
+
+    fn at(&self, address: u64) -> Option<&[u8]> {
+        let (start, piece) = self.pieces.range(..=address).next_back()?;
+        piece.get(usize::try_from(address - start).ok()?..).filter(|bytes| !bytes.is_empty())
+    }
+
+    fn search<'a>(&self, pieces: impl Iterator<Item = (u64, &'a [u8])>) -> Result<Found, RecoverError> {
+        let mut failed = AttachError::NoRegion;
+        for (start, bytes) in pieces {
+            let mut at = 0;
+            while let Some(next) = bytes[at..].windows(MAGIC.len()).position(|window| window == MAGIC) {
+                at += next;
+                match attach(start + at as u64, &bytes[at..]) {
+                    Ok(found) => return Ok(found),
+                    Err(AttachError::NoRegion) => {}
+                    Err(error) => failed = error,
+                }
+                at += MAGIC.len();
+            }
+        }
+        Err(RecoverError::Attach(failed))
+    }
+}
+
+fn attach(address: u64, bytes: &[u8]) -> Result<Found, AttachError> {
+    let (buffer, salvage) = ReadOnlyTraceBuffer::attach(Aligned::copy_of(bytes))?;
+    Ok(Found { address, salvage, buffer })
+}
+
+impl Found {
+    /// Writes all packets into a trace file, the buffer's statistics at its end. Returns the number of packets
+    /// written, and of those left out because no producer may write them.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn write(mut self, out: &Path) -> io::Result<(u64, u64)> {
+        let mut file = TraceFile::create(out)?;
+        let mut packets = 0;
+        let mut reader = self.buffer.read();
+        while let Some(packet) = reader.next_packet() {
+            file.write_packet(&packet)?;
+            packets += 1;
+        }
+        let sequences: Vec<SequenceInfo> = self.buffer.sequences().collect();
+        let refused = file.finish(Some((&self.buffer.stats(), &sequences)))?;
+        Ok((packets - refused.min(packets), refused))
+    }
+}

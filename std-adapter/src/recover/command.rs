@@ -1,0 +1,67 @@
+//! `tracebuf recover`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use tracebuf_std::recover::{Dump, Place};
+
+#[derive(clap::Args)]
+pub(crate) struct Recover {
+    /// The dump of memory.
+    dump: PathBuf,
+    /// The trace file to write.
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Where the buffer's memory starts, decimal or 0x…; without it the dump is searched.
+    #[arg(long, alias = "offset", value_parser = number, conflicts_with = "symbol")]
+    address: Option<u64>,
+    /// The variable that is the buffer's memory.
+    #[arg(long)]
+    symbol: Option<String>,
+    /// The program whose symbols are meant, for a dump without symbols.
+    #[arg(long, value_name = "ELF", requires = "symbol")]
+    program: Option<PathBuf>,
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|error| error.to_string())
+}
+
+fn recover(arguments: &Recover) -> Result<(), String> {
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(|error| format!("error opening {}: {error}", path.display()))
+    };
+    let mut dump = Dump::parse(&read(&arguments.dump)?).map_err(|error| error.to_string())?;
+    if let Some(program) = &arguments.program {
+        dump.symbols_of(&read(program)?).map_err(|error| error.to_string())?;
+    }
+    let place = match (arguments.address, &arguments.symbol) {
+        (Some(address), _) => Place::Address(address),
+        (None, Some(name)) => Place::Symbol(name.clone()),
+        (None, None) => Place::Anywhere,
+    };
+    let found = dump.find(place).map_err(|error| error.to_string())?;
+    eprintln!("buffer at {:#x}: {}", found.address, found.salvage);
+    let output = &arguments.output;
+    let (packets, refused) =
+        found.write(output).map_err(|error| format!("error writing {}: {error}", output.display()))?;
+    eprintln!("{packets} packets in {}", output.display());
+    if refused > 0 {
+        eprintln!("not in the trace file, malformed or forged: {refused} packets");
+    }
+    Ok(())
+}
+
+pub(crate) fn run(arguments: &Recover) -> ExitCode {
+    match recover(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

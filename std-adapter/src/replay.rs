@@ -1,0 +1,293 @@
+//! Runs a script of operations over a real trace buffer and says what came out.
+//!
+//! ```
+//! use std::io::Cursor;
+//! use tracebuf_std::replay::Replay;
+//!
+//! let script = "new 4096 ring\ncopy 1 2 0 1 0 1 1000 10 03616263\nread\n";
+//! let mut output = Vec::new();
+//! let summary = Replay::new(&mut output).run(Cursor::new(script))?;
+//! assert_eq!(String::from_utf8_lossy(&output), "ok\nok\npkt 1 2 1000 10 0 1 616263\nend\n");
+//! assert_eq!((summary.read.packets, summary.read.bytes), (1, 3));
+//! # Ok::<(), tracebuf_std::replay::ReplayError>(())
+//! ```
+//!
+//! The output has a line for each result, in order:
+//!
+//! ```text
+//! ok | fail                                          new
+//! ok                                                 copy, whatever became of the chunk
+//! patch true|false                                   patch
+//! pkt PRODUCER WRITER UID PID LOSS SLICES HEX        each packet of read and readn
+//! end | limit                                        read: exhausted | as many as were asked for
+//! cpkt PRODUCER WRITER UID PID LOSS SLICES HEX       each packet of clone
+//! cend
+//! stats name=value …
+//! opkt PRODUCER WRITER UID PID SLICES HEX            each packet of overwritten
+//! oend
+//! ```
+//!
+//! The buffer lives in [`PagedMemory`] and has the largest sequence table that there is.
+
+use std::fmt;
+use std::io::{self, BufRead, Write};
+
+use tracebuf::buffer::{Chunk, Config, FillPolicy, OverwriteObserver, Packet, Reader, TraceBuffer};
+
+use crate::memory::PagedMemory;
+use crate::pftrace::TraceFile;
+use crate::script::{Malformed, Op, parse_line};
+use crate::summary::Summary;
+
+/// Why a replay stopped before the end of its script.
+#[derive(Debug)]
+pub enum ReplayError {
+    /// A line that is no operation, or none that can come here.
+    Line {
+        /// The line's number, from 1.
+        number: u64,
+        /// What is wrong with it.
+        reason: Malformed,
+    },
+    /// The script could not be read.
+    Script(io::Error),
+    /// The output could not be written.
+    Output(io::Error),
+    /// The trace file could not be written.
+    Trace(io::Error),
+    /// The system has no memory for a clone.
+    Clone(String),
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line { number, reason } => write!(f, "error line {number}: {reason}"),
+            Self::Script(error) => write!(f, "error reading the script: {error}"),
+            Self::Output(error) => write!(f, "error writing the output: {error}"),
+            Self::Trace(error) => write!(f, "error writing the trace: {error}"),
+            Self::Clone(error) => write!(f, "error making a clone: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ReplayError {}
+
+/// A replay of one script.
+///
+/// The output is written in small pieces: give a buffered writer.
+pub struct Replay<W> {
+    output: W,
+    trace: Option<TraceFile>,
+    buffer: Option<TraceBuffer<PagedMemory>>,
+    evicted: Evicted,
+    summary: Summary,
+}
+
+impl<W: Write> Replay<W> {
+    /// A replay that prints its results to `output`.
+    pub fn new(output: W) -> Self {
+        let (evicted, summary) = (Evicted::default(), Summary::default());
+        Self { output, trace: None, buffer: None, evicted, summary }
+    }
+
+    /// Also writes the packets of `read` and `readn` into a trace file.
+    #[must_use]
+    pub fn with_trace(mut self, trace: TraceFile) -> Self {
+        self.trace = Some(trace);
+        self
+    }
+
+    /// Runs a script to its end and flushes all that is written.
+    ///
+    /// Takes memory for the buffer, for the longest line, and for the overwritten packets that no
+    /// `overwritten` has asked for yet.
+    ///
+    /// # Errors
+    /// The first line that is malformed, or the first failure to read or write.  What the lines before it
+    /// printed is written.
+    pub fn run(mut self, script: impl BufRead) -> Result<Summary, ReplayError> {
+        let mut result = self.run_lines(script);
+        result = result.and(self.output.flush().map_err(ReplayError::Output));
+        if let Some(trace) = self.trace.take() {
+            let told =
+                self.buffer.as_ref().map(|buffer| (buffer.stats(), buffer.sequences().collect::<Vec<_>>()));
+            match trace.finish(told.as_ref().map(|(stats, writers)| (stats, &writers[..]))) {
+                Ok(refused) => self.summary.refused_packets = refused,
+                Err(error) => result = result.and(Err(ReplayError::Trace(error))),
+            }
+        }
+        result.map(|()| self.summary)
+    }
+
+    fn run_lines(&mut self, mut script: impl BufRead) -> Result<(), ReplayError> {
+        let mut line = Vec::new();
+        for number in 1.. {
+            line.clear();
+            if script.read_until(b'\n', &mut line).map_err(ReplayError::Script)? == 0 {
+                break;
+            }
+            let malformed = |reason| ReplayError::Line { number, reason };
+            if let Some(op) = parse_line(&line).map_err(malformed)? {
+                self.summary.operations += 1;
+                self.run_op(op, malformed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run_op(
+        &mut self,
+        op: Op,
+        malformed: impl FnOnce(Malformed) -> ReplayError,
+    ) -> Result<(), ReplayError> {
+        if let Op::New { size, policy } = op {
+            if self.buffer.is_some() {
+                return Err(malformed(Malformed::SecondNew));
+            }
+            self.buffer = new_buffer(size, policy);
+            let said = if self.buffer.is_some() { "ok" } else { "fail" };
+            return writeln!(self.output, "{said}").map_err(ReplayError::Output);
+        }
+        let Some(buffer) = &mut self.buffer else { return Err(malformed(Malformed::BeforeNew)) };
+        let output = &mut self.output;
+        let printed = match op {
+            Op::New { .. } => Ok(()),
+            Op::Copy { header, payload } => {
+                let chunk = Chunk { header, payload: &payload };
+                let commit = buffer.copy_chunk_untrusted_observed(&chunk, &mut self.evicted);
+                self.summary.commits.count(&commit);
+                writeln!(output, "ok")
+            }
+            Op::Patch { producer, writer, chunk, pending, patches } => {
+                let done = buffer.try_patch_chunk_contents(producer, writer, chunk, &patches, pending);
+                writeln!(output, "patch {done}")
+            }
+            Op::Read => return self.read(None),
+            Op::ReadN(limit) => return self.read(Some(limit)),
+            Op::Clone => return self.clone_and_read(),
+            Op::Stats => writeln!(output, "{}", StatsLine(&buffer.stats())),
+            Op::Overwritten => self.evicted.print(output),
+        };
+        printed.map_err(ReplayError::Output)
+    }
+
+    fn read(&mut self, limit: Option<u64>) -> Result<(), ReplayError> {
+        let Some(buffer) = &mut self.buffer else { return Ok(()) };
+        let mut reader = buffer.read();
+        let mut left = limit;
+        let end = loop {
+            if left == Some(0) {
+                break "limit";
+            }
+            let Some(packet) = reader.next_packet() else { break "end" };
+            left = left.map(|left| left.saturating_sub(1));
+            self.summary.read.count(&packet);
+            print_packet("pkt", &packet, &mut self.output).map_err(ReplayError::Output)?;
+            if let Some(trace) = &mut self.trace {
+                trace.write_packet(&packet).map_err(ReplayError::Trace)?;
+            }
+        };
+        writeln!(self.output, "{end}").map_err(ReplayError::Output)
+    }
+
+    fn clone_and_read(&mut self) -> Result<(), ReplayError> {
+        let Some(buffer) = &self.buffer else { return Ok(()) };
+        let memory =
+            PagedMemory::new(buffer.clone_size()).map_err(|error| ReplayError::Clone(error.to_string()))?;
+        let mut clone =
+            buffer.clone_read_only(memory).map_err(|error| ReplayError::Clone(error.to_string()))?;
+        let mut reader: Reader<'_> = clone.read();
+        while let Some(packet) = reader.next_packet() {
+            self.summary.cloned.count(&packet);
+            print_packet("cpkt", &packet, &mut self.output).map_err(ReplayError::Output)?;
+        }
+        writeln!(self.output, "cend").map_err(ReplayError::Output)
+    }
+}
+
+/// A buffer with exactly `size` bytes for chunks, or none where that cannot be had.
+fn new_buffer(size: u64, policy: FillPolicy) -> Option<TraceBuffer<PagedMemory>> {
+    let config = Config::new(policy).sequences(u16::MAX);
+    let region = config.region_size(u32::try_from(size).ok()?);
+    let memory = PagedMemory::new(usize::try_from(region).ok()?).ok()?;
+    TraceBuffer::new(memory, config).ok()
+}
+
+fn print_packet(kind: &str, packet: &Packet<'_>, output: &mut impl Write) -> io::Result<()> {
+    let (producer, writer) = (packet.producer_id(), packet.writer_id());
+    let (uid, pid, loss) = (packet.uid(), packet.pid(), packet.loss().bits());
+    let slices = packet.slices().count();
+    write!(output, "{kind} {producer} {writer} {uid} {pid} {loss} {slices} ")?;
+    print_bytes(packet, output)
+}
+
+/// The bytes of a packet and the end of the line.
+fn print_bytes(packet: &Packet<'_>, output: &mut impl Write) -> io::Result<()> {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    // Digits of 256 bytes at a time: a call of the writer for each byte would take most of the time.
+    let mut digits = [0; 512];
+    let mut any = false;
+    for slice in packet.slices() {
+        for part in slice.chunks(digits.len() / 2) {
+            any = true;
+            for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(part) {
+                *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+            }
+            output.write_all(&digits[..part.len() * 2])?;
+        }
+    }
+    output.write_all(if any { b"\n" } else { b"-\n" })
+}
+
+/// Whole packets that overwriting dropped, already in the form they are printed in.
+#[derive(Default)]
+struct Evicted {
+    lines: Vec<u8>,
+}
+
+impl Evicted {
+    fn print(&mut self, output: &mut impl Write) -> io::Result<()> {
+        output.write_all(&self.lines)?;
+        self.lines = Vec::new();
+        writeln!(output, "oend")
+    }
+
+    fn record(&mut self, packet: &Packet<'_>) -> io::Result<()> {
+        let (producer, writer) = (packet.producer_id(), packet.writer_id());
+        let (uid, pid, slices) = (packet.uid(), packet.pid(), packet.slices().count());
+        write!(self.lines, "opkt {producer} {writer} {uid} {pid} {slices} ")?;
+        print_bytes(packet, &mut self.lines)
+    }
+}
+
+impl OverwriteObserver for Evicted {
+    fn packet(&mut self, packet: &Packet<'_>) -> bool {
+        // Writing to a vector has no errors to report.
+        let _ = self.record(packet);
+        // It was only looked at: for the readers of the buffer it is lost.
+        false
+    }
+}
+
+/// All counters in one line.
+struct StatsLine<'a>(&'a tracebuf::buffer::BufferStats);
+
+impl fmt::Display for StatsLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        macro_rules! print {
+            ($($name:ident)*) => {
+                $(write!(f, concat!(" ", stringify!($name), "={}"), self.0.$name)?;)*
+            };
+        }
+        f.write_str("stats")?;
+        print! {
+            buffer_size bytes_written bytes_overwritten bytes_read padding_bytes_written
+            padding_bytes_cleared chunks_written chunks_rewritten chunks_relocated chunks_overwritten
+            chunks_discarded chunks_read chunks_committed_out_of_order write_wrap_count patches_succeeded
+            patches_failed readaheads_succeeded readaheads_failed abi_violations trace_writer_packet_loss
+            chunks_unchanged chunks_refused
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! The clock of sessions, and what ties it to the time of day.
+
+use rustix::time::{ClockId, clock_gettime};
+use tracebuf::producer::track_event::Clock;
+use tracebuf::proto::fields::{builtin_clock, clock, clock_snapshot, trace_packet};
+use tracebuf::proto::{Message, Sink};
+
+use super::tsc::TscClock;
+
+/// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock.
+///
+/// ```
+/// use tracebuf::producer::track_event::Clock;
+/// use tracebuf_std::session::BootClock;
+///
+/// let before = BootClock.now();
+/// assert!(BootClock.now() >= before);
+/// ```
+///
+/// Cost: a call into the vDSO, 20 to 30 ns on x86-64.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BootClock;
+
+impl BootClock {
+    /// Ticks a second.
+    pub const FREQUENCY: u64 = 1_000_000_000;
+}
+
+impl Clock for BootClock {
+    #[inline]
+    fn now(&self) -> u64 {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let clock = ClockId::Boottime;
+        // Elsewhere there is no clock of that name; what readers call boot time is then the steady clock.
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let clock = ClockId::Monotonic;
+        nanoseconds(clock)
+    }
+}
+
+/// The clock of a session's events: boot time, read from the system or from the processor's counter.
+///
+/// ```
+/// use tracebuf_std::session::Session;
+///
+/// let session = Session::builder().fast_clock().start()?;
+/// session.recorder().instant("at a time that took 10 ns to read");
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct SessionClock(Option<&'static TscClock>);
+
+impl SessionClock {
+    pub(crate) fn new(fast: bool) -> Self {
+        Self(if fast { TscClock::get() } else { None })
+    }
+
+    pub(crate) fn steer(self) {
+        if let Some(clock) = self.0 {
+            clock.steer();
+        }
+    }
+
+    /// Whether it is read from the processor's counter.
+    pub fn is_fast(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl Clock for SessionClock {
+    #[inline]
+    fn now(&self) -> u64 {
+        match self.0 {
+            Some(clock) => clock.now(),
+            None => BootClock.now(),
+        }
+    }
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    // Both are positive from 1970 to 2554.
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// The clocks at one moment, as a packet of the service.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClockReading {
+    pub(crate) boottime: u64,
+    monotonic: u64,
+    realtime: u64,
+}
+
+impl ClockReading {
+    pub(crate) fn now() -> Self {
+        let before = BootClock.now();
+        let (realtime, monotonic) = (nanoseconds(ClockId::Realtime), nanoseconds(ClockId::Monotonic));
+        // The middle of the two: the error is half of what the readings between them took.
+        let boottime = before + (BootClock.now() - before) / 2;
+        Self { boottime, monotonic, realtime }
+    }
+}
+
+struct Reading(u64, u64);
+
+impl Message for Reading {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.varint(clock::CLOCK_ID, self.0)?;
+        out.varint(clock::TIMESTAMP, self.1)
+    }
+}
+
+struct Clocks<'a>(&'a ClockReading);
+
+impl Message for Clocks<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        let ClockReading { boottime, monotonic, realtime } = *self.0;
+        out.message(clock_snapshot::CLOCKS, &Reading(builtin_clock::BOOTTIME, boottime))?;
+        out.message(clock_snapshot::CLOCKS, &Reading(builtin_clock::REALTIME, realtime))?;
+        out.message(clock_snapshot::CLOCKS, &Reading(builtin_clock::MONOTONIC, monotonic))?;
+        out.varint(clock_snapshot::PRIMARY_TRACE_CLOCK, builtin_clock::BOOTTIME)
+    }
+}
+
+impl Message for ClockReading {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.varint(trace_packet::TIMESTAMP, self.boottime)?;
+        out.varint(trace_packet::TIMESTAMP_CLOCK_ID, builtin_clock::BOOTTIME)?;
+        out.message(trace_packet::CLOCK_SNAPSHOT, &Clocks(self))
+    }
+}

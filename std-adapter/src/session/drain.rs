@@ -1,0 +1,173 @@
+//! The drain thread: owns the central buffers, and does everything to them.
+//!
+//! Others send it tasks, so that no lock is held while a buffer is copied or read, and none can be left
+//! locked. Producers go on meanwhile: they write into shared memory.
+
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use tracebuf::service::EndpointStats;
+
+use super::clock::SessionClock;
+use super::export::{Flushes, Totals};
+use super::long_trace::Recording;
+use super::transport::{CentralBuffer, Transport};
+
+/// Wakes a session's drain thread. Cheap to clone; from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Waker {
+    thread: Arc<OnceLock<Thread>>,
+}
+
+impl Waker {
+    /// Wakes it, or keeps it from going to sleep the next time. Cost: an atomic swap, and when it sleeps a
+    /// system call.
+    pub fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    pub(crate) fn set(&self, thread: Thread) {
+        let _ = self.thread.set(thread);
+    }
+
+    pub(crate) fn is_current(&self) -> bool {
+        self.thread.get().is_some_and(|thread| thread.id() == thread::current().id())
+    }
+}
+
+/// Something for the drain thread to do.
+pub(crate) type Task = Box<dyn FnOnce(&mut Core) + Send>;
+
+/// What the drain thread owns.
+pub(crate) struct Core {
+    pub(crate) buffers: Vec<CentralBuffer>,
+    transports: Vec<Box<dyn Transport>>,
+    /// Of producers that are gone.
+    past: EndpointStats,
+    seen: u64,
+    pub(crate) flushes: Flushes,
+    pub(crate) long_trace: Option<Recording>,
+    pub(crate) invalid_packets: u64,
+    stopped: bool,
+    clock: SessionClock,
+}
+
+/// How long the thread sleeps when nobody wakes it.
+const IDLE: Duration = Duration::from_secs(1);
+
+impl Core {
+    pub(crate) fn new(
+        buffers: Vec<CentralBuffer>,
+        long_trace: Option<Recording>,
+        clock: SessionClock,
+    ) -> Self {
+        Self {
+            buffers,
+            transports: Vec::new(),
+            past: EndpointStats::default(),
+            seen: 0,
+            flushes: Flushes::default(),
+            long_trace,
+            invalid_packets: 0,
+            stopped: false,
+            clock,
+        }
+    }
+
+    pub(crate) fn attach(&mut self, transport: Box<dyn Transport>) {
+        self.transports.push(transport);
+        self.seen += 1;
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    pub(crate) fn run(mut self, tasks: &Receiver<Task>) -> Self {
+        while !self.stopped {
+            self.drain();
+            self.clock.steer();
+            loop {
+                match tasks.try_recv() {
+                    Ok(task) => task(&mut self),
+                    Err(TryRecvError::Empty) => break,
+                    // Nobody is left who could ask for anything.
+                    Err(TryRecvError::Disconnected) => return self,
+                }
+            }
+            let wait = match self.long_trace.take() {
+                Some(mut recording) => {
+                    let wait = recording.work(&mut self);
+                    self.long_trace = Some(recording);
+                    wait
+                }
+                None => IDLE,
+            };
+            if !self.stopped {
+                thread::park_timeout(wait.min(IDLE));
+            }
+        }
+        self
+    }
+
+    /// Carries out what producers have asked for so far.
+    pub(crate) fn drain(&mut self) {
+        let (buffers, past) = (&mut self.buffers[..], &mut self.past);
+        self.transports.retain_mut(|transport| {
+            transport.drain(buffers);
+            let connected = transport.is_connected();
+            if !connected {
+                // Its last packets are not lost.
+                transport.scrape(buffers);
+                *past = sum(*past, transport.stats());
+            }
+            connected
+        });
+    }
+
+    /// Gets everything that was written until now into the buffers; false if a producer did not answer in
+    /// time, and was only scraped.
+    pub(crate) fn flush(&mut self, deadline: Instant) -> bool {
+        self.flushes.requested += 1;
+        for transport in &mut self.transports {
+            transport.ask_flush();
+        }
+        self.drain();
+        while !self.transports.iter().all(|transport| transport.is_flushed()) && Instant::now() < deadline {
+            thread::park_timeout(Duration::from_millis(1));
+            self.drain();
+        }
+        for transport in &mut self.transports {
+            transport.scrape(&mut self.buffers);
+        }
+        let all = self.transports.iter().all(|transport| transport.is_flushed()) && Instant::now() < deadline;
+        self.flushes.count(all);
+        all
+    }
+
+    /// What is counted over the whole session.
+    pub(crate) fn totals(&self) -> Totals {
+        let endpoints = self.transports.iter().fold(self.past, |all, transport| sum(all, transport.stats()));
+        Totals {
+            producers_connected: u32::try_from(self.transports.len()).unwrap_or(u32::MAX),
+            producers_seen: self.seen,
+            endpoints,
+            invalid_packets: self.invalid_packets,
+            flushes: self.flushes,
+        }
+    }
+}
+
+fn sum(a: EndpointStats, b: EndpointStats) -> EndpointStats {
+    EndpointStats {
+        chunks_moved: a.chunks_moved + b.chunks_moved,
+        chunks_scraped: a.chunks_scraped + b.chunks_scraped,
+        chunks_discarded: a.chunks_discarded + b.chunks_discarded,
+        chunks_missing: a.chunks_missing + b.chunks_missing,
+        patches_discarded: a.patches_discarded + b.patches_discarded,
+    }
+}

@@ -1,0 +1,132 @@
+//! From buffers to bytes of a trace: packets, clocks, statistics.
+
+use std::io;
+
+use tracebuf::buffer::{BufferStats, DataLoss, Reader, SequenceInfo};
+use tracebuf::proto::trace_stats::{self, FinalFlush, TraceStats, TraceStatsPacket, WriterStats};
+use tracebuf::proto::{Message, SequenceId, TrustedFields, WriteError};
+use tracebuf::service::{EndpointStats, Exported, TraceExporter, sequence_id, writer_stats};
+
+use super::clock::ClockReading;
+
+/// How flushes went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushes {
+    /// Flushes asked for.
+    pub requested: u64,
+    /// Flushes in which every producer answered in time.
+    pub succeeded: u64,
+    /// Flushes in which one did not; what it had was scraped.
+    pub failed: u64,
+    /// Whether the last one succeeded; `None` before the first.
+    pub last: Option<bool>,
+}
+
+impl Flushes {
+    pub(crate) fn count(&mut self, succeeded: bool) {
+        *(if succeeded { &mut self.succeeded } else { &mut self.failed }) += 1;
+        self.last = Some(succeeded);
+    }
+}
+
+/// What a session counts beside its buffers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) producers_connected: u32,
+    pub(crate) producers_seen: u64,
+    pub(crate) endpoints: EndpointStats,
+    pub(crate) invalid_packets: u64,
+    pub(crate) flushes: Flushes,
+}
+
+/// One buffer's part of the statistics.
+pub(crate) struct BufferReport {
+    pub(crate) stats: BufferStats,
+    pub(crate) sequences: Vec<SequenceInfo>,
+}
+
+/// Packets one after the other, in memory: a piece of a trace that ends with a whole packet.
+#[derive(Default)]
+pub(crate) struct Piece {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) packets: u64,
+}
+
+impl Piece {
+    /// Adds packets of `reader` until there are none, or `limit` bytes are exceeded. True in the first case.
+    /// Returns also how many packets were refused.
+    pub(crate) fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<(bool, u64)> {
+        let before = self.bytes.len();
+        let mut exporter = TraceExporter::new(&mut self.bytes);
+        let mut exhausted = false;
+        while before + exporter.file().bytes() as usize <= limit {
+            let Some(packet) = reader.next_packet() else {
+                exhausted = true;
+                break;
+            };
+            let id = sequence_id(packet.producer_id(), packet.writer_id());
+            match exporter.packet(&packet, id, DataLoss::empty()) {
+                Ok(Exported::Written(_)) => {}
+                Ok(Exported::Invalid(_)) => reader.reject_packet(DataLoss::CHUNK_CORRUPTED),
+                // No packet of a buffer is too long for the format, but if it were it would be a loss.
+                Err(WriteError::TooLong) => reader.reject_packet(DataLoss::READ_GAP),
+                Err(error) => {
+                    reader.reject_packet(DataLoss::READ_GAP);
+                    return Err(io::Error::other(error.to_string()));
+                }
+            }
+        }
+        self.packets += exporter.file().packets();
+        Ok((exhausted, exporter.invalid_packets()))
+    }
+
+    /// Adds a packet of the service.
+    fn service<M: Message>(&mut self, message: &M) -> io::Result<()> {
+        let uid = rustix::process::geteuid().as_raw();
+        let mut exporter = TraceExporter::new(&mut self.bytes);
+        exporter
+            .file()
+            .message(message, &TrustedFields::new(uid, SequenceId::SERVICE))
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        self.packets += 1;
+        Ok(())
+    }
+
+    /// Adds the clocks, by which readers find the time of day.
+    pub(crate) fn clocks(&mut self, reading: &ClockReading) -> io::Result<()> {
+        self.service(reading)
+    }
+
+    /// Adds the statistics, by which readers find losses: the end of every trace.
+    pub(crate) fn stats(&mut self, totals: &Totals, buffers: &[BufferReport], at: u64) -> io::Result<()> {
+        let stats: Vec<_> = buffers.iter().map(|b| trace_stats::BufferStats::from(&b.stats)).collect();
+        let writers: Vec<WriterStats> = buffers
+            .iter()
+            .zip(0u32..)
+            .flat_map(|(buffer, index)| {
+                let told =
+                    move |s: &SequenceInfo| writer_stats(s, sequence_id(s.producer_id, s.writer_id), index);
+                buffer.sequences.iter().map(told)
+            })
+            .collect();
+        let Totals { endpoints, flushes, .. } = totals;
+        let stats = TraceStats {
+            buffers: &stats,
+            producers_connected: totals.producers_connected,
+            producers_seen: totals.producers_seen,
+            chunks_discarded: endpoints.chunks_discarded,
+            patches_discarded: endpoints.patches_discarded,
+            invalid_packets: totals.invalid_packets,
+            flushes_requested: flushes.requested,
+            flushes_succeeded: flushes.succeeded,
+            flushes_failed: flushes.failed,
+            final_flush: match flushes.last {
+                None => FinalFlush::Unspecified,
+                Some(true) => FinalFlush::Succeeded,
+                Some(false) => FinalFlush::Failed,
+            },
+            ..TraceStats::default()
+        };
+        self.service(&TraceStatsPacket { timestamp: Some(at), stats: stats.with_writers(writers) })
+    }
+}

@@ -1,0 +1,326 @@
+//! The flight recorder: what happened last, in a file, when something goes wrong.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::{Session, SessionError, Written};
+
+/// Writes snapshots of a session's rings: on request, on a panic, on signals, on triggers.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use tracebuf_std::session::{FlightRecorder, Session};
+///
+/// let folder = std::env::temp_dir().join(format!("doc-flight-{}", std::process::id()));
+/// std::fs::create_dir_all(&folder)?;
+/// let session = Arc::new(Session::builder().ring(4 << 20).prepare_snapshots().start()?);
+/// let recorder = FlightRecorder::new(&session, &folder)?.keep(4);
+/// recorder.on_panic();
+///
+/// session.recorder().instant("deadline missed");
+/// recorder.trigger("deadline", Duration::from_millis(10)); // and 10 ms of what comes after
+/// let path = recorder.snapshot("by hand")?;
+/// assert!(path.ends_with("by hand-0.pftrace"));
+/// drop(recorder); // waits for the trigger
+/// assert!(folder.join("deadline-0.pftrace").exists());
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The rings keep their last bytes for ever; a snapshot copies them while recording goes on. A file
+/// `REASON-N.pftrace` appears in the folder when it is complete; `N` counts up and starts again at the number
+/// of files to keep, so that a storm of signals or a trigger in a loop cannot fill the disk.
+///
+/// Snapshots nobody waits for (panics, signals, triggers) say on standard error where they are, or why they are
+/// not.
+pub struct FlightRecorder {
+    inner: Arc<Inner>,
+    requests: Option<SyncSender<Request>>,
+    worker: Option<JoinHandle<()>>,
+    #[cfg(unix)]
+    signals: Mutex<Vec<(signal_hook::iterator::Handle, JoinHandle<()>)>>,
+}
+
+/// What a flight recorder has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FlightStatus {
+    /// Snapshots written.
+    pub written: u64,
+    /// Snapshots that could not be written.
+    pub failed: u64,
+    /// Triggers that came while one of the same reason, or 16 others, were waiting for their time: they share
+    /// its snapshot, or have none.
+    pub merged: u64,
+    /// Why the last snapshot that failed did.
+    pub error: Option<String>,
+    /// How long the drain thread stood still for the last snapshot.
+    pub stall: Duration,
+}
+
+struct Inner {
+    session: Weak<Session>,
+    folder: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    status: FlightStatus,
+    keep: u32,
+    /// Snapshots begun of each reason.
+    begun: Vec<(String, u32)>,
+    /// Reasons whose time is yet to come.
+    waiting: Vec<String>,
+}
+
+struct Request {
+    reason: String,
+    due: Instant,
+}
+
+/// Triggers that can wait for their time.
+const WAITING: usize = 16;
+
+impl FlightRecorder {
+    /// A recorder of a session into a folder that exists. It does not keep the session alive.
+    ///
+    /// # Errors
+    /// The folder is none, or the system has no thread.
+    pub fn new(session: &Arc<Session>, folder: impl AsRef<Path>) -> io::Result<Self> {
+        let folder = folder.as_ref().to_owned();
+        if !folder.is_dir() {
+            return Err(io::Error::new(
+                io::ErrorKind::NotADirectory,
+                format!("{} is no folder", folder.display()),
+            ));
+        }
+        let state = Mutex::new(State { keep: 8, ..State::default() });
+        let inner = Arc::new(Inner { session: Arc::downgrade(session), folder, state });
+        let (requests, receiver) = sync_channel(WAITING);
+        let works = inner.clone();
+        let worker =
+            thread::Builder::new().name("tracebuf-flight".into()).spawn(move || work(&works, &receiver))?;
+        Ok(Self {
+            inner,
+            requests: Some(requests),
+            worker: Some(worker),
+            #[cfg(unix)]
+            signals: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// How many files of each reason to keep: 8 unless said otherwise, at least 1.
+    #[must_use]
+    pub fn keep(self, files: u32) -> Self {
+        self.inner.state().keep = files.max(1);
+        self
+    }
+
+    /// Writes a snapshot now, and says where it is. `reason` begins the file's name.
+    ///
+    /// # Errors
+    /// The session does not answer or has ended, or the file system's.
+    pub fn snapshot(&self, reason: &str) -> Result<PathBuf, SessionError> {
+        self.inner.snapshot(reason)
+    }
+
+    /// Writes a snapshot once `after` has passed, so that it shows what led to this moment (as much as the ring
+    /// holds) and what follows. An instant of the trigger's name marks the moment, on this thread's track.
+    ///
+    /// Returns at once. A trigger that waits already serves for those of the same reason that come until then.
+    pub fn trigger(&self, reason: &'static str, after: Duration) {
+        if let Some(session) = self.inner.session.upgrade() {
+            session.recorder().instant(reason);
+        }
+        {
+            let mut state = self.inner.state();
+            if state.waiting.iter().any(|waiting| waiting == reason) {
+                state.status.merged += 1;
+                return;
+            }
+            state.waiting.push(reason.to_owned());
+        }
+        let request = Request { reason: reason.to_owned(), due: Instant::now() + after };
+        let full = match &self.requests {
+            Some(requests) => matches!(requests.try_send(request), Err(TrySendError::Full(_))),
+            None => false,
+        };
+        if full {
+            let mut state = self.inner.state();
+            state.status.merged += 1;
+            state.waiting.retain(|waiting| waiting != reason);
+        }
+    }
+
+    /// From now on, a panic of any thread writes a snapshot `panic`, after the hook that was there has said its
+    /// own. For the rest of the program; once this recorder is gone the hook does nothing more.
+    pub fn on_panic(&self) {
+        let inner = Arc::downgrade(&self.inner);
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            before(info);
+            if let Some(inner) = inner.upgrade() {
+                inner.report("panic");
+            }
+        }));
+    }
+
+    /// From now on, each of these signals writes a snapshot `signal-NUMBER`, and the program goes on. Signals
+    /// that come while one is written count as one.
+    ///
+    /// Not for those of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS): nothing can be trusted then.
+    ///
+    /// # Errors
+    /// A signal that cannot be caught, or no thread.
+    #[cfg(unix)]
+    pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
+        self.watch(signals, |_| ())
+    }
+
+    /// The same for signals that end the program: when the snapshot is written, they do what they do by default.
+    ///
+    /// # Errors
+    /// A signal that cannot be caught, or no thread.
+    #[cfg(unix)]
+    pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
+        self.watch(signals, |signal| {
+            // It is one that was caught, so it can be done.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        })
+    }
+
+    #[cfg(unix)]
+    fn watch(&self, signals: &[i32], then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+        let forbidden = signal_hook::consts::FORBIDDEN;
+        if let Some(signal) = signals.iter().find(|signal| forbidden.contains(signal)) {
+            let message = format!("signal {signal} cannot be caught");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let mut signals = signal_hook::iterator::Signals::new(signals)?;
+        let (handle, inner) = (signals.handle(), self.inner.clone());
+        let thread = thread::Builder::new().name("tracebuf-signals".into()).spawn(move || {
+            for signal in signals.forever() {
+                inner.report(&format!("signal-{signal}"));
+                then(signal);
+            }
+        })?;
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner).push((handle, thread));
+        Ok(())
+    }
+
+    /// What was done so far.
+    pub fn status(&self) -> FlightStatus {
+        self.inner.state().status.clone()
+    }
+}
+
+impl Drop for FlightRecorder {
+    /// Waits for triggers whose time has not come, without waiting for their time.
+    fn drop(&mut self) {
+        if self.inner.session.upgrade().is_some_and(|session| !session.is_here()) {
+            // The threads are not in this process.
+            return;
+        }
+        self.requests = None;
+        #[cfg(unix)]
+        for (handle, thread) in self.signals.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            handle.close();
+            let _ = thread.join();
+        }
+        if let Some(worker) = self.worker.take() {
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Inner {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A snapshot that nobody waits for.
+    fn report(&self, reason: &str) {
+        match self.snapshot(reason) {
+            Ok(path) => eprintln!("tracebuf: {reason}: the trace is in {}", path.display()),
+            Err(error) => eprintln!("tracebuf: {reason}: no trace: {error}"),
+        }
+    }
+
+    fn snapshot(&self, reason: &str) -> Result<PathBuf, SessionError> {
+        let result = self.try_snapshot(reason);
+        let mut state = self.state();
+        match result {
+            Ok((path, stall, _)) => {
+                state.status.written += 1;
+                state.status.stall = stall;
+                Ok(path)
+            }
+            Err(error) => {
+                state.status.failed += 1;
+                state.status.error = Some(error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    fn try_snapshot(&self, reason: &str) -> Result<(PathBuf, Duration, Written), SessionError> {
+        let session = self.session.upgrade().ok_or(SessionError::Stopped)?;
+        if !session.is_here() {
+            return Err(SessionError::Forked);
+        }
+        let path = self.folder.join(format!("{reason}-{}.pftrace", self.number(reason)));
+        let snapshot = session.snapshot()?;
+        let stall = snapshot.stall();
+        let written = snapshot
+            .write_to(&path)
+            .map_err(|error| SessionError::io(format!("writing {}", path.display()), error))?;
+        Ok((path, stall, written))
+    }
+
+    /// The next number of a reason.
+    fn number(&self, reason: &str) -> u32 {
+        let mut state = self.state();
+        let keep = state.keep;
+        let at = state.begun.iter().position(|(name, _)| name == reason).unwrap_or_else(|| {
+            state.begun.push((reason.to_owned(), 0));
+            state.begun.len() - 1
+        });
+        let Some((_, count)) = state.begun.get_mut(at) else { return 0 };
+        let number = *count % keep;
+        *count = count.wrapping_add(1);
+        number
+    }
+}
+
+/// Writes the snapshots of triggers when their time has come, or when no more can come.
+fn work(inner: &Inner, requests: &Receiver<Request>) {
+    let mut waiting: Vec<Request> = Vec::new();
+    loop {
+        let due = waiting.iter().map(|request| request.due).min();
+        let wait = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
+        let last = match requests.recv_timeout(wait) {
+            Ok(request) => {
+                waiting.push(request);
+                false
+            }
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => true,
+        };
+        let now = Instant::now();
+        let come: Vec<_> = waiting.extract_if(.., |request| last || request.due <= now).collect();
+        for request in come {
+            // A trigger that comes from here on is not in this snapshot, and waits for the next.
+            inner.state().waiting.retain(|reason| *reason != request.reason);
+            inner.report(&request.reason);
+        }
+        if last {
+            return;
+        }
+    }
+}

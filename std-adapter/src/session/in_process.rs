@@ -1,0 +1,252 @@
+//! The transport of this process's own threads: shared memory on the heap, requests in a queue.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use self_cell::self_cell;
+use tracebuf::producer::track_event::Track;
+use tracebuf::producer::{
+    AtomicU32, ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Layout, MemoryError, Patch,
+    Producer, ProducerStorage, SharedMemory,
+};
+use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
+
+use super::drain::Waker;
+use super::fork;
+use super::transport::{CentralBuffer, Transport};
+
+/// Threads that can write at a time, each to one buffer.
+pub(crate) const WRITERS: usize = 1024;
+/// Chunks of shared memory, at most.
+const CHUNKS: usize = 32_768;
+const PAGE: u32 = 4096;
+/// Two chunks a page: 2 KiB each, so that many threads with few events do not use it up.
+const LAYOUT: Layout = Layout::Two;
+/// Bytes of a chunk, its header included.
+pub(crate) const CHUNK: usize = LAYOUT.chunk_size(PAGE) as usize;
+/// The most shared memory that has room in the producer's lists.
+pub(crate) const MAX_SHARED_MEMORY: usize = CHUNKS / 2 * PAGE as usize;
+
+type Storage = ProducerStorage<CHUNKS, WRITERS>;
+
+/// Whether threads may write: the session records, and this is its process.
+pub(crate) struct Switch {
+    recording: AtomicBool,
+    forks: u32,
+}
+
+impl Switch {
+    pub(crate) fn new() -> Self {
+        fork::watch();
+        Self { recording: AtomicBool::new(true), forks: fork::forks() }
+    }
+
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.recording.load(Ordering::Relaxed) && self.is_here()
+    }
+
+    /// Whether this process is the one that began the session.
+    #[inline]
+    pub(crate) fn is_here(&self) -> bool {
+        fork::forks() == self.forks
+    }
+
+    pub(crate) fn off(&self) {
+        self.recording.store(false, Ordering::Relaxed);
+    }
+}
+
+/// One thing that a producer asked for.
+enum Request {
+    Move(ChunkToMove),
+    Patch { writer_id: u16, target: u16, chunk_id: u32, patch: Patch, has_more: bool },
+    Register(u16, u16),
+    Unregister(u16),
+}
+
+/// The way from the threads to the drain thread. Its lock is held for a push of a batch, or a swap.
+pub(crate) struct Queue {
+    requests: Mutex<Vec<Request>>,
+    waker: Waker,
+    switch: Arc<Switch>,
+}
+
+impl Queue {
+    fn push(&self, requests: impl Iterator<Item = Request>) {
+        // In a child the lock may be held by a thread that is not there. After the end nobody takes requests.
+        if self.switch.is_here() {
+            self.requests.lock().unwrap_or_else(PoisonError::into_inner).extend(requests);
+        }
+    }
+}
+
+impl CommitSink for Queue {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        self.push(request.chunks_to_move.iter().map(|chunk| Request::Move(*chunk)));
+        for of_chunk in request.chunks_to_patch {
+            let ChunkToPatch { writer_id, target, chunk_id, patches, has_more } = *of_chunk;
+            let last = patches.len().saturating_sub(1);
+            self.push(patches.iter().enumerate().map(|(at, patch)| Request::Patch {
+                writer_id,
+                target,
+                chunk_id,
+                patch: *patch,
+                has_more: has_more || at < last,
+            }));
+        }
+        if self.switch.is_here() {
+            self.waker.wake();
+        }
+    }
+
+    fn register_writer(&self, writer_id: u16, target: u16) {
+        self.push(std::iter::once(Request::Register(writer_id, target)));
+    }
+
+    fn unregister_writer(&self, writer_id: u16) {
+        self.push(std::iter::once(Request::Unregister(writer_id)));
+    }
+
+    fn stall(&self, _step: u32, micros: u32) -> bool {
+        if !self.switch.is_on() {
+            return false;
+        }
+        self.waker.wake();
+        match micros {
+            0 => std::thread::yield_now(),
+            micros => std::thread::sleep(Duration::from_micros(micros.into())),
+        }
+        true
+    }
+}
+
+/// What the producer borrows.
+pub(crate) struct Home {
+    words: Box<[AtomicU32]>,
+    storage: Box<Storage>,
+    queue: Queue,
+    process_name: String,
+}
+
+/// The producer, and the track that its threads lie under.
+pub(crate) struct Attached<'a> {
+    pub(crate) producer: Producer<'a>,
+    pub(crate) process: Track<'a>,
+}
+
+self_cell!(
+    pub(crate) struct ProducerCell {
+        owner: Home,
+        #[covariant]
+        dependent: Attached,
+    }
+);
+
+impl ProducerCell {
+    /// A producer over `bytes` of new shared memory.
+    pub(crate) fn in_memory(
+        bytes: usize,
+        switch: Arc<Switch>,
+        waker: Waker,
+        process_name: String,
+    ) -> Result<Self, MemoryError> {
+        let words = (0..bytes / 4).map(|_| AtomicU32::new(0)).collect();
+        let queue = Queue { requests: Mutex::new(Vec::new()), waker, switch };
+        let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
+        ProducerCell::try_new(home, |home| {
+            let memory = SharedMemory::new(&home.words, PAGE)?;
+            let producer = Producer::new(memory, LAYOUT, &home.storage, &home.queue)?;
+            Ok(Attached { producer, process: Track::process(std::process::id(), &home.process_name) })
+        })
+    }
+}
+
+type Endpoint<'a> = ProducerEndpoint<'a, WRITERS>;
+
+self_cell!(
+    struct EndpointCell {
+        owner: Arc<ProducerCell>,
+        #[covariant]
+        dependent: Endpoint,
+    }
+);
+
+/// The drain thread's end.
+pub(crate) struct InProcess {
+    endpoint: EndpointCell,
+    /// The queue's other vector: the two change places, so that none is ever allocated anew.
+    requests: Vec<Request>,
+}
+
+impl InProcess {
+    pub(crate) fn new(producer: Arc<ProducerCell>, identity: ProducerIdentity, buffers: u16) -> Self {
+        let endpoint = EndpointCell::new(producer, |cell| {
+            let memory = cell.borrow_dependent().producer.memory();
+            let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
+            for target in 0..buffers {
+                endpoint.allow(target);
+            }
+            endpoint
+        });
+        Self { endpoint, requests: Vec::new() }
+    }
+}
+
+impl Transport for InProcess {
+    fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
+        let requests = &mut self.requests;
+        self.endpoint.with_dependent_mut(|producer, endpoint| {
+            let queue = &producer.borrow_owner().queue;
+            std::mem::swap(requests, &mut *queue.requests.lock().unwrap_or_else(PoisonError::into_inner));
+            for request in requests.iter() {
+                match request {
+                    Request::Move(chunk) => {
+                        let chunks_to_move = std::slice::from_ref(chunk);
+                        endpoint.carry_out(
+                            &CommitRequest { chunks_to_move, ..CommitRequest::default() },
+                            buffers,
+                        );
+                    }
+                    Request::Patch { writer_id, target, chunk_id, patch, has_more } => {
+                        let chunks_to_patch = [ChunkToPatch {
+                            writer_id: *writer_id,
+                            target: *target,
+                            chunk_id: *chunk_id,
+                            patches: std::slice::from_ref(patch),
+                            has_more: *has_more,
+                        }];
+                        let request =
+                            CommitRequest { chunks_to_patch: &chunks_to_patch, ..CommitRequest::default() };
+                        endpoint.carry_out(&request, buffers);
+                    }
+                    Request::Register(writer_id, target) => {
+                        endpoint.register_writer(*writer_id, *target);
+                    }
+                    Request::Unregister(writer_id) => endpoint.unregister_writer(*writer_id),
+                }
+            }
+        });
+        let count = self.requests.len();
+        self.requests.clear();
+        count
+    }
+
+    fn ask_flush(&mut self) {
+        self.endpoint.borrow_owner().borrow_dependent().producer.commit();
+    }
+
+    fn is_flushed(&self) -> bool {
+        // What another thread is sending just now is found by scraping.
+        true
+    }
+
+    fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
+        self.endpoint.with_dependent_mut(|_, endpoint| endpoint.scrape(buffers));
+    }
+
+    fn stats(&self) -> EndpointStats {
+        self.endpoint.borrow_dependent().stats()
+    }
+}

@@ -1,0 +1,323 @@
+//! Sessions: tracing of this process that is always on, bounded, and there when something goes wrong.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tracebuf_std::session::Session;
+//!
+//! // A ring of 16 MiB: the newest events are there, whenever somebody asks.
+//! let session = Session::builder().ring(16 << 20).start()?;
+//!
+//! let recorder = session.recorder(); // cheap to clone, for any thread
+//! {
+//!     let _slice = recorder.slice("load");
+//!     recorder.instant("cache miss");
+//! }
+//!
+//! let path = std::env::temp_dir().join(format!("doc-session-{}.pftrace", std::process::id()));
+//! session.snapshot()?.write_to(&path)?; // for ui.perfetto.dev; recording goes on
+//! let summary = session.stop()?.summary();
+//! assert_eq!(summary.invalid_packets, 0);
+//! # std::fs::remove_file(path)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How it works
+//! Each thread has a writer that fills chunks of shared memory without a lock. Completed chunks are handed to
+//! the *drain thread*, which owns the central buffers, copies them in, and does everything else on request:
+//! flushes, snapshots, long traces. So recording threads never wait for a file or a snapshot; they drop
+//! packets, counted and reported, when shared memory is full.
+//!
+//! # What a trace holds
+//! Clock snapshots (boot time, steady, time of day), by which events have the right time of day; the packets,
+//! with the real user and process ids; and at its end `TraceStats`: counters of each buffer, chunk sizes of each
+//! writer, flushes, refused packets. `select * from stats where severity = 'data_loss' and value != 0` lists
+//! every loss.
+//!
+//! # Forks
+//! In a child the parent's session is off: recorders record nothing, calls return
+//! [`SessionError::Forked`], dropping the session does nothing. A handler of `pthread_atfork` sees to it. The
+//! child may start a session of its own.
+
+mod builder;
+mod clock;
+mod drain;
+mod error;
+mod export;
+mod flight_recorder;
+mod fork;
+mod in_process;
+mod long_trace;
+mod recorder;
+pub(crate) mod snapshot;
+mod transport;
+mod tsc;
+
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tracebuf::buffer::BufferStats;
+use tracebuf::producer::track_event::Clock;
+
+pub use builder::{BufferConfig, SessionBuilder};
+pub use clock::{BootClock, SessionClock};
+pub use drain::Waker;
+pub use error::SessionError;
+pub use export::Flushes;
+pub use flight_recorder::{FlightRecorder, FlightStatus};
+pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
+pub use recorder::{PacketWriter, Recorder, Slice, ThreadTracer};
+pub use snapshot::{Snapshot, Written};
+pub use transport::{CentralBuffer, Transport};
+
+use clock::ClockReading;
+use drain::{Core, Task};
+use long_trace::Progress;
+use recorder::Shared;
+use snapshot::{Spare, write_atomically, write_trace};
+
+/// A running session. See [the module](self).
+///
+/// Calls may come from any thread, through `&Session` or an `Arc` of it. Dropping it stops it; a long trace is
+/// completed then, and what is in the buffers is gone.
+pub struct Session {
+    shared: Arc<Shared>,
+    sources: Vec<(String, u16)>,
+    tasks: Sender<Task>,
+    waker: Waker,
+    thread: Mutex<Option<JoinHandle<Core>>>,
+    progress: Option<Arc<Progress>>,
+    spare: Spare,
+}
+
+/// What a session did.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The counters of each buffer.
+    pub buffers: Vec<BufferStats>,
+    /// How flushes went.
+    pub flushes: Flushes,
+    /// Chunks for a buffer that is none of the producer's.
+    pub chunks_discarded: u64,
+    /// Patches for such a buffer.
+    pub patches_discarded: u64,
+    /// Packets left out of traces, because no producer may write them.
+    pub invalid_packets: u64,
+    /// Packets and bytes of the long trace, if there was one.
+    pub file: Option<Written>,
+    /// How the long trace ended.
+    pub long_trace: Option<LongTraceStatus>,
+}
+
+/// How long `snapshot` and `stop` give producers to send what they have.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Session {
+    /// A session with one ring of 4 MiB, unless told otherwise.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::new()
+    }
+
+    /// A recorder into the first buffer.
+    pub fn recorder(&self) -> Recorder {
+        Recorder::new(self.shared.clone(), 0)
+    }
+
+    /// A recorder into the buffer that a data source was mapped to; `None` for one that was not.
+    pub fn recorder_of(&self, data_source: &str) -> Option<Recorder> {
+        let (_, target) = self.sources.iter().find(|(name, _)| name == data_source)?;
+        Some(Recorder::new(self.shared.clone(), *target))
+    }
+
+    /// Gets all that was recorded until now into the buffers.
+    ///
+    /// Producers are asked for what they have, and waited for until the timeout; then shared memory is
+    /// *scraped*: finished packets of chunks that are still being written are copied too.
+    ///
+    /// # Errors
+    /// [`SessionError::Timeout`] when a producer did not answer in time (what it had is scraped all the same), or
+    /// the drain thread did not.
+    pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
+        let deadline = Instant::now() + timeout;
+        // The thread reports its own lateness; this waits a little longer to hear it.
+        let all = self.ask(deadline + Duration::from_millis(100), move |core| core.flush(deadline))?;
+        if all { Ok(()) } else { Err(SessionError::Timeout) }
+    }
+
+    /// Flushes, and copies all buffers while recording goes on.
+    ///
+    /// Cost: on the drain thread one copy of what is used of the buffers, whose time
+    /// [`Snapshot::stall`] tells. Recording threads go on into shared memory. The copies' memory is kept for
+    /// the next snapshot; [`SessionBuilder::prepare_snapshots`] has it ready for the first.
+    ///
+    /// # Errors
+    /// No memory for the copies, or no answer in 5 s.
+    pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
+        let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
+        let taken = self.ask(deadline + PATIENCE, move |core| {
+            core.flush(deadline);
+            Snapshot::take(core, &spare)
+        })?;
+        taken.map_err(|error| SessionError::io("making a snapshot", error))
+    }
+
+    /// Adds a producer that is elsewhere.
+    ///
+    /// # Errors
+    /// The session does not answer.
+    pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
+        self.ask(Instant::now() + PATIENCE, move |core| core.attach(Box::new(transport)))
+    }
+
+    /// The time of the session's clock, in nanoseconds of boot time.
+    pub fn now(&self) -> u64 {
+        self.shared.clock.now()
+    }
+
+    /// What wakes the drain thread, for a [`Transport`].
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// How the long trace is doing; `None` if there is none.
+    pub fn long_trace(&self) -> Option<LongTraceStatus> {
+        self.progress.as_ref().map(|progress| progress.status())
+    }
+
+    /// What happened so far.
+    ///
+    /// # Errors
+    /// The session does not answer.
+    pub fn summary(&self) -> Result<Summary, SessionError> {
+        let status = self.long_trace();
+        let summary = self.ask(Instant::now() + PATIENCE, |core| summary_of(core))?;
+        Ok(Summary { long_trace: status, ..summary })
+    }
+
+    /// Ends recording, flushes, completes the long trace. The buffers are still there to be written.
+    ///
+    /// # Errors
+    /// The session was stopped before, or this is a child after a fork. That the long trace could not be written
+    /// whole is said by [`Stopped::long_trace`].
+    pub fn stop(&self) -> Result<Stopped, SessionError> {
+        if !self.shared.switch.is_here() {
+            // The thread is not in this process; waiting for it would be for ever.
+            return Err(SessionError::Forked);
+        }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = thread.ok_or(SessionError::Stopped)?;
+        self.shared.switch.off();
+        let deadline = Instant::now() + PATIENCE;
+        let stop: Task = Box::new(move |core| {
+            core.flush(deadline);
+            core.stop();
+        });
+        let _ = self.tasks.send(stop);
+        self.waker.wake();
+        let mut core = thread.join().map_err(|_| SessionError::Stopped)?;
+        let mut file = None;
+        if let Some(mut recording) = core.long_trace.take() {
+            let packets = recording.finish(&mut core);
+            let bytes = recording.progress.status().bytes;
+            file = Some(Written { packets, bytes, invalid_packets: recording.invalid_packets });
+        }
+        Ok(Stopped { core, file, long_trace: self.long_trace() })
+    }
+
+    /// Whether this is the process that began the session.
+    pub(crate) fn is_here(&self) -> bool {
+        self.shared.switch.is_here()
+    }
+
+    /// Has the drain thread do something, and waits for what it says.
+    fn ask<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        task: impl FnOnce(&mut Core) -> T + Send + 'static,
+    ) -> Result<T, SessionError> {
+        if !self.shared.switch.is_here() {
+            return Err(SessionError::Forked);
+        }
+        if self.waker.is_current() {
+            // It would wait for itself: a panic hook, called by a panic on that thread.
+            return Err(SessionError::Stopped);
+        }
+        let (answer, answers) = sync_channel(1);
+        let task: Task = Box::new(move |core| {
+            // Who asked may have given up.
+            let _ = answer.send(task(core));
+        });
+        self.tasks.send(task).map_err(|_| SessionError::Stopped)?;
+        self.waker.wake();
+        match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(value) => Ok(value),
+            Err(RecvTimeoutError::Timeout) => Err(SessionError::Timeout),
+            Err(RecvTimeoutError::Disconnected) => Err(SessionError::Stopped),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Who wants to hear of errors calls `stop`.
+        let _ = self.stop();
+    }
+}
+
+/// A session that has ended, with what is in its buffers.
+///
+/// ```
+/// use tracebuf_std::session::Session;
+///
+/// let session = Session::builder().start()?;
+/// session.recorder().instant("hello");
+/// let path = std::env::temp_dir().join(format!("doc-stopped-{}.pftrace", std::process::id()));
+/// let written = session.stop()?.write_to(&path)?;
+/// assert!(written.packets > 0);
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Stopped {
+    core: Core,
+    /// Packets and bytes of the long trace, if there was one.
+    pub file: Option<Written>,
+    /// How the long trace ended.
+    pub long_trace: Option<LongTraceStatus>,
+}
+
+impl Stopped {
+    /// Writes what nobody has read yet as a whole trace, in a file that appears when it is complete. As
+    /// [`Snapshot::write_to`], without a copy of the buffers; a second call finds them empty.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn write_to(&mut self, path: &Path) -> std::io::Result<Written> {
+        let totals = self.core.totals();
+        let buffers = &mut self.core.buffers;
+        let written =
+            write_atomically(path, |file| write_trace(buffers, totals, &ClockReading::now(), file))?;
+        self.core.invalid_packets += written.invalid_packets;
+        Ok(written)
+    }
+
+    /// What the session did.
+    pub fn summary(&self) -> Summary {
+        Summary { file: self.file, long_trace: self.long_trace.clone(), ..summary_of(&self.core) }
+    }
+}
+
+fn summary_of(core: &Core) -> Summary {
+    let totals = core.totals();
+    Summary {
+        buffers: core.buffers.iter().map(CentralBuffer::stats).collect(),
+        flushes: totals.flushes,
+        chunks_discarded: totals.endpoints.chunks_discarded,
+        patches_discarded: totals.endpoints.patches_discarded,
+        invalid_packets: totals.invalid_packets,
+        file: None,
+        long_trace: None,
+    }
+}

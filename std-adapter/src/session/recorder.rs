@@ -1,0 +1,278 @@
+//! What threads record with.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use self_cell::self_cell;
+use tracebuf::producer::track_event::{Tracer, TracerConfig, Track};
+use tracebuf::producer::{Exhaustion, Packet, TraceWriter};
+
+use super::clock::{BootClock, SessionClock};
+use super::in_process::{ProducerCell, Switch};
+
+/// The tracer of one thread: up to 127 names, and 64 tracks known at a time.
+pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
+
+/// What recorders of one session share.
+pub(crate) struct Shared {
+    pub(crate) id: u64,
+    pub(crate) switch: Arc<Switch>,
+    pub(crate) producer: Arc<ProducerCell>,
+    pub(crate) exhaustion: Exhaustion,
+    pub(crate) clock: SessionClock,
+    /// For each buffer, after how many bytes a writer says its state again.
+    pub(crate) state_every: Vec<u32>,
+}
+
+/// Records events of whatever thread calls it, each on its own track, into one buffer of a session.
+///
+/// ```
+/// use tracebuf_std::session::Session;
+///
+/// let session = Session::builder().start()?;
+/// let recorder = session.recorder();
+/// std::thread::scope(|scope| {
+///     let recorder = recorder.clone();
+///     scope.spawn(move || {
+///         let _request = recorder.slice("request");
+///         recorder.with(|tracer| {
+///             tracer.track().instant_with("parsed", |event| event.arg("bytes", 1500).category("net"));
+///         });
+///     });
+/// });
+/// session.stop()?;
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+///
+/// A thread's first event makes its writer, and a track named as the thread is; its end, or a first event of a
+/// later session, gives them back. When the session is stopped, and in a child after a fork, events go nowhere,
+/// at the cost of two loads. A thread that finds all 1,024 writers taken records nothing.
+///
+/// Cost of an event: some 10 ns, and two readings of the clock a slice.
+#[derive(Clone)]
+pub struct Recorder {
+    shared: Arc<Shared>,
+    target: u16,
+}
+
+struct Thread {
+    producer: Arc<ProducerCell>,
+    name: String,
+}
+
+self_cell!(
+    /// A thread's track: tracers know tracks by their address.
+    struct TrackCell {
+        owner: Thread,
+        #[covariant]
+        dependent: Track,
+    }
+);
+
+self_cell!(
+    struct TracerCell {
+        owner: TrackCell,
+        #[not_covariant]
+        dependent: ThreadTracer,
+    }
+);
+
+struct Entry {
+    session: u64,
+    target: u16,
+    switch: Arc<Switch>,
+    /// `None` when all writers were taken.
+    tracer: Option<Rc<TracerCell>>,
+}
+
+thread_local! {
+    static TRACERS: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Recorder {
+    pub(crate) fn new(shared: Arc<Shared>, target: u16) -> Self {
+        Self { shared, target }
+    }
+
+    /// Whether events are recorded: the session was not stopped, and this is its process.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.shared.switch.is_on()
+    }
+
+    /// Hands this thread's tracer to `f`: tracks, counters, annotations, flows. `None`, and `f` is not called,
+    /// when nothing is recorded.
+    ///
+    /// Names live as long as the program, as literals do; others go in by
+    /// [`Event::name`](tracebuf::producer::track_event::Event::name).
+    #[inline]
+    pub fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
+        if !self.is_on() {
+            return None;
+        }
+        // Not there any more while the thread's locals are being destroyed.
+        let tracer = TRACERS.try_with(|tracers| self.find(tracers)).ok().flatten()?;
+        Some(tracer.with_dependent(|_, tracer| f(tracer)))
+    }
+
+    /// The entry of this thread; the first one when it has but one session, as nearly always.
+    #[inline]
+    fn find(&self, tracers: &RefCell<Vec<Entry>>) -> Option<Rc<TracerCell>> {
+        if let Some(entry) = tracers.try_borrow().ok()?.iter().find(|entry| self.is(entry)) {
+            return entry.tracer.clone();
+        }
+        self.make(tracers)
+    }
+
+    #[inline]
+    fn is(&self, entry: &Entry) -> bool {
+        entry.session == self.shared.id && entry.target == self.target
+    }
+
+    #[cold]
+    fn make(&self, tracers: &RefCell<Vec<Entry>>) -> Option<Rc<TracerCell>> {
+        let Shared { id, switch, producer, exhaustion, clock, state_every } = &*self.shared;
+        let thread = std::thread::current();
+        let tid = thread_id();
+        let name = thread.name().map_or_else(|| format!("thread {tid}"), str::to_owned);
+        let owner = Thread { producer: producer.clone(), name };
+        let state_every = state_every.get(usize::from(self.target)).copied().unwrap_or(u32::MAX);
+        let owner = TrackCell::new(owner, |thread| {
+            let process = &thread.producer.borrow_dependent().process;
+            Track::thread(std::process::id(), tid, &thread.name).within(process)
+        });
+        let tracer = TracerCell::try_new(owner, |track| {
+            let attached = track.borrow_owner().producer.borrow_dependent();
+            let writer = attached.producer.writer(self.target, *exhaustion).ok_or(())?;
+            let config = TracerConfig::new(BootClock::FREQUENCY).state_every(state_every);
+            Ok::<_, ()>(Tracer::new(writer, *clock, track.borrow_dependent(), config))
+        });
+        let tracer = tracer.ok().map(Rc::new);
+        let entry =
+            Entry { session: *id, target: self.target, switch: switch.clone(), tracer: tracer.clone() };
+        let mut tracers = tracers.try_borrow_mut().ok()?;
+        // Those of sessions that are over give their memory back.
+        let gone: Vec<Entry> = tracers.extract_if(.., |entry| !entry.switch.is_on()).collect();
+        tracers.push(entry);
+        drop(tracers);
+        drop(gone);
+        tracer
+    }
+
+    /// A slice on this thread's track that ends when the guard is dropped.
+    #[inline]
+    pub fn slice(&self, name: &'static str) -> Slice<'_> {
+        self.begin(name);
+        Slice { recorder: self, _thread: std::marker::PhantomData }
+    }
+
+    /// Begins a slice on this thread's track; [`Recorder::end`] ends it.
+    #[inline]
+    pub fn begin(&self, name: &'static str) {
+        self.with(|tracer| tracer.track().begin(name));
+    }
+
+    /// Ends the slice begun last on this thread's track.
+    #[inline]
+    pub fn end(&self) {
+        self.with(|tracer| tracer.track().end());
+    }
+
+    /// Something without a duration, on this thread's track.
+    #[inline]
+    pub fn instant(&self, name: &'static str) {
+        self.with(|tracer| tracer.track().instant(name));
+    }
+
+    /// A counter's value from now on.
+    #[inline]
+    pub fn count(&self, counter: &'static Track<'static>, value: i64) {
+        self.with(|tracer| tracer.on(counter).count(value));
+    }
+
+    /// A writer of whole packets, for those who make them themselves; `None` when all are taken or the
+    /// session is over.
+    pub fn packets(&self) -> Option<PacketWriter> {
+        let Shared { switch, producer, exhaustion, .. } = &*self.shared;
+        if !switch.is_on() {
+            return None;
+        }
+        let cell = WriterCell::try_new(producer.clone(), |cell| {
+            cell.borrow_dependent().producer.writer(self.target, *exhaustion).ok_or(())
+        });
+        Some(PacketWriter { cell: cell.ok()?, switch: switch.clone() })
+    }
+}
+
+/// Ends its slice when dropped, on the thread that began it.
+#[must_use = "the slice ends when this is dropped"]
+pub struct Slice<'r> {
+    recorder: &'r Recorder,
+    /// The slice lies on this thread's track: not `Send`.
+    _thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Drop for Slice<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.recorder.end();
+    }
+}
+
+type Writer<'a> = TraceWriter<'a>;
+
+self_cell!(
+    struct WriterCell {
+        owner: Arc<ProducerCell>,
+        #[covariant]
+        dependent: Writer,
+    }
+);
+
+/// Writes packets of any content on a sequence of its own.
+///
+/// ```
+/// use tracebuf_std::session::Session;
+///
+/// let session = Session::builder().start()?;
+/// let mut writer = session.recorder().packets().expect("a free writer");
+/// writer.packet(|packet| {
+///     packet.varint(8, 1_000_000); // timestamp
+///     packet.message(900).string(1, "hello"); // for_testing
+/// });
+/// drop(writer);
+/// session.stop()?;
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+pub struct PacketWriter {
+    cell: WriterCell,
+    switch: Arc<Switch>,
+}
+
+impl PacketWriter {
+    /// Writes one packet, if the session still records.
+    pub fn packet(&mut self, fill: impl FnOnce(&mut Packet<'_, '_>)) {
+        if self.switch.is_on() {
+            self.cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));
+        }
+    }
+
+    /// Counts of packets and chunks.
+    pub fn stats(&self) -> tracebuf::producer::WriterStats {
+        self.cell.borrow_dependent().stats()
+    }
+}
+
+fn thread_id() -> u32 {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    // Elsewhere a number of our own: threads are told apart, if not recognised.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        thread_local!(static ID: u32 = NEXT.fetch_add(1, Ordering::Relaxed));
+        ID.with(|id| *id)
+    }
+}

@@ -1,0 +1,236 @@
+//! Copies of a session's buffers, and how they become files.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader};
+
+use super::clock::ClockReading;
+use super::drain::Core;
+use super::export::{BufferReport, Piece, Totals};
+use super::transport::CentralBuffer;
+use crate::memory::PagedMemory;
+
+/// Bytes that go to a file at once.
+pub(crate) const PIECE: usize = 1 << 20;
+
+/// Memory for copies that is in nobody's use, kept because touching new pages costs as much as the copy.
+pub(crate) type Spare = Arc<Mutex<Vec<PagedMemory>>>;
+
+/// Takes spare memory of at least `len` bytes, or new.
+fn memory_of(spare: &Spare, len: usize) -> io::Result<PagedMemory> {
+    let mut spare = spare.lock().unwrap_or_else(PoisonError::into_inner);
+    match spare.iter().position(|memory| memory.as_ref().len() >= len) {
+        Some(at) => Ok(spare.swap_remove(at)),
+        None => PagedMemory::new(len),
+    }
+}
+
+/// Puts memory for a copy of each size aside, and touches every page of it.
+pub(crate) fn prepare(spare: &Spare, sizes: impl Iterator<Item = usize>) -> io::Result<()> {
+    for size in sizes {
+        let mut memory = PagedMemory::new(size)?;
+        for page in memory.as_mut().chunks_mut(4096) {
+            if let Some(first) = page.first_mut() {
+                // A page of zeros that was only read would be no page of its own.
+                *first = 1;
+            }
+        }
+        spare.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+    }
+    Ok(())
+}
+
+/// What was in a session's buffers at one moment.
+///
+/// ```
+/// use tracebuf_std::session::Session;
+///
+/// let session = Session::builder().start()?;
+/// session.recorder().instant("before");
+/// let snapshot = session.snapshot()?;
+/// println!("the drain thread stood still for {:?}", snapshot.stall());
+/// let path = std::env::temp_dir().join(format!("doc-snapshot-{}.pftrace", std::process::id()));
+/// assert!(snapshot.write_to(&path)?.packets >= 2);
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Snapshot {
+    buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
+    totals: Totals,
+    clocks: ClockReading,
+    stall: Duration,
+    spare: Spare,
+}
+
+/// What a trace file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Packets, the service's own among them.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Packets left out, because no producer may write them.
+    pub invalid_packets: u64,
+}
+
+impl Snapshot {
+    /// Copies the buffers, on the drain thread.
+    pub(crate) fn take(core: &mut Core, spare: &Spare) -> io::Result<Self> {
+        let needed = core.buffers.iter().map(|buffer| memory_of(spare, buffer.clone_size()));
+        let memory = needed.collect::<io::Result<Vec<_>>>()?;
+        let start = Instant::now();
+        let copies = core.buffers.iter().zip(memory).map(|(buffer, memory)| buffer.clone_read_only(memory));
+        let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
+        let stall = start.elapsed();
+        let (totals, clocks, spare) = (core.totals(), ClockReading::now(), spare.clone());
+        Ok(Self { buffers, totals, clocks, stall, spare })
+    }
+
+    /// How long the drain thread took for the copy. Threads that record were stalled only if they filled
+    /// shared memory meanwhile.
+    pub fn stall(&self) -> Duration {
+        self.stall
+    }
+
+    /// The buffers' counters at the moment of the copy.
+    pub fn buffers(&self) -> impl Iterator<Item = BufferStats> {
+        self.buffers.iter().map(ReadOnlyTraceBuffer::stats)
+    }
+
+    /// Writes a whole trace, statistics at its end, into a file that appears at `path` when it is complete.
+    ///
+    /// It is written beside `path` under another name, synced to the disk and renamed: a file of that name is
+    /// replaced whole or stays as it is. On an error nothing is left behind.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn write_to(self, path: &Path) -> io::Result<Written> {
+        write_atomically(path, |file| self.write(file))
+    }
+
+    /// Writes a whole trace, statistics at its end, in pieces of about a mebibyte.
+    ///
+    /// # Errors
+    /// The output's.
+    pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
+        write_trace(&mut self.buffers, self.totals, &self.clocks, output)
+    }
+}
+
+/// A buffer to make a trace of.
+pub(crate) trait Readable {
+    fn read(&mut self) -> Reader<'_>;
+    fn report(&self) -> BufferReport;
+}
+
+impl Readable for CentralBuffer {
+    fn read(&mut self) -> Reader<'_> {
+        CentralBuffer::read(self)
+    }
+
+    fn report(&self) -> BufferReport {
+        BufferReport { stats: self.stats(), sequences: self.sequences().collect() }
+    }
+}
+
+impl Readable for ReadOnlyTraceBuffer<PagedMemory> {
+    fn read(&mut self) -> Reader<'_> {
+        ReadOnlyTraceBuffer::read(self)
+    }
+
+    fn report(&self) -> BufferReport {
+        BufferReport { stats: self.stats(), sequences: self.sequences().collect() }
+    }
+}
+
+/// Clocks, the packets of all buffers, statistics.
+pub(crate) fn write_trace<B: Readable>(
+    buffers: &mut [B],
+    mut totals: Totals,
+    clocks: &ClockReading,
+    output: &mut impl Write,
+) -> io::Result<Written> {
+    let mut written = Written::default();
+    let mut piece = Piece::default();
+    piece.clocks(clocks)?;
+    for buffer in &mut *buffers {
+        let mut reader = buffer.read();
+        loop {
+            let (exhausted, refused) = piece.read(&mut reader, PIECE)?;
+            written.invalid_packets += refused;
+            written.bytes += piece.bytes.len() as u64;
+            output.write_all(&piece.bytes)?;
+            piece.bytes.clear();
+            if exhausted {
+                break;
+            }
+        }
+    }
+    let reports: Vec<_> = buffers.iter().map(Readable::report).collect();
+    totals.invalid_packets += written.invalid_packets;
+    piece.stats(&totals, &reports, clocks.boottime)?;
+    output.write_all(&piece.bytes)?;
+    written.bytes += piece.bytes.len() as u64;
+    written.packets = piece.packets;
+    output.flush()?;
+    Ok(written)
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        // As many as one snapshot takes: two at once cost new memory.
+        if spare.is_empty() {
+            spare.extend(self.buffers.drain(..).map(ReadOnlyTraceBuffer::into_memory));
+        }
+    }
+}
+
+/// A name in the same folder that nobody else uses.
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.display()))
+    })?;
+    let mut other = std::ffi::OsString::from(".");
+    other.push(name);
+    other.push(format!(".{}-{}.part", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+    Ok(path.with_file_name(other))
+}
+
+pub(crate) fn write_atomically<T>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<T>,
+) -> io::Result<T> {
+    let part = beside(path)?;
+    let mut file = File::create_new(&part)?;
+    let result = write(&mut file).and_then(|value| {
+        file.sync_all()?;
+        fs::rename(&part, path)?;
+        Ok(value)
+    });
+    if result.is_err() {
+        // The error is what matters; that this fails too changes nothing.
+        let _ = fs::remove_file(&part);
+        return result;
+    }
+    // The name is on the disk when the folder is; a folder that cannot be opened keeps its name in memory.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    result
+}
+
+/// Finds out whether a file can appear at `path`, before what it is to hold is recorded.
+pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a folder of that name"));
+    }
+    let part = beside(path)?;
+    File::create_new(&part)?;
+    fs::remove_file(&part)
+}

@@ -1,0 +1,126 @@
+//! How large buffers must be: the command `tracebuf size`.
+//!
+//! ```
+//! use tracebuf_std::size::Sizing;
+//!
+//! // 2 MB/s: a ring for 8 s, and shared memory for 10 ms without the service.
+//! let sizing = Sizing::of_rate(2e6).seconds(8.0).blocked(0.010);
+//! assert_eq!(sizing.ring(), Some(16_105_472));
+//! assert_eq!(sizing.shared_memory(), 20_480);
+//! assert!((Sizing::of_rate(2e6).ring_lasts(16 << 20) - 8.3).abs() < 0.1);
+//! ```
+
+use std::fmt;
+
+/// What is known of a recording.
+///
+/// The rules: a ring lasts its size divided by the rate of what all producers write into it; a long trace's ring
+/// must last from one write of the file to the next; shared memory must take what one producer writes at its
+/// fastest while the service is kept from running. All are the least that will do at this rate: chunks that are
+/// sent before they are full, and bursts, take more.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizing {
+    rate: f64,
+    seconds: Option<f64>,
+    drain_period: Option<f64>,
+    blocked: f64,
+    chunk: u32,
+}
+
+/// Bytes that the ring needs for each chunk beside its payload: header, links and alignment.
+const RING_PER_CHUNK: f64 = 26.0;
+
+impl Sizing {
+    /// For so many bytes of packets a second, of all producers together. Chunks are of 4 KiB; the service may
+    /// be kept from running for 10 ms.
+    pub fn of_rate(bytes_per_second: f64) -> Self {
+        let rate = if bytes_per_second.is_finite() { bytes_per_second.max(0.0) } else { 0.0 };
+        Self { rate, seconds: None, drain_period: None, blocked: 0.010, chunk: 4096 }
+    }
+
+    /// The ring is to hold so many seconds.
+    #[must_use]
+    pub fn seconds(self, seconds: f64) -> Self {
+        Self { seconds: Some(seconds.max(0.0)), ..self }
+    }
+
+    /// A long trace writes the ring into its file every so many seconds.
+    #[must_use]
+    pub fn drain_period(self, seconds: f64) -> Self {
+        Self { drain_period: Some(seconds.max(0.0)), ..self }
+    }
+
+    /// The service may be kept from running for so many seconds.
+    #[must_use]
+    pub fn blocked(self, seconds: f64) -> Self {
+        Self { blocked: seconds.max(0.0), ..self }
+    }
+
+    /// Bytes of a chunk of shared memory.
+    #[must_use]
+    pub fn chunk(self, bytes: u32) -> Self {
+        Self { chunk: bytes.max(32), ..self }
+    }
+
+    /// Bytes of ring that a second takes.
+    fn ring_rate(&self) -> f64 {
+        self.rate * (1.0 + RING_PER_CHUNK / f64::from(self.chunk))
+    }
+
+    /// Bytes for the ring, a multiple of 4 KiB, at least: for the seconds asked for, or from one write of the
+    /// file to the next, if that is longer. `None` if neither was said.
+    pub fn ring(&self) -> Option<u64> {
+        let window = self.seconds.unwrap_or(0.0).max(self.drain_period.unwrap_or(0.0));
+        let asked = self.seconds.is_some() || self.drain_period.is_some();
+        asked.then(|| pages(self.ring_rate() * window))
+    }
+
+    /// Bytes for the shared memory of a producer that writes all of the rate, a multiple of 4 KiB.
+    pub fn shared_memory(&self) -> u64 {
+        pages(self.rate * self.blocked).max(4096)
+    }
+
+    /// How many seconds a ring of so many bytes holds; infinity at a rate of zero.
+    pub fn ring_lasts(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.ring_rate()
+    }
+}
+
+fn pages(bytes: f64) -> u64 {
+    ((bytes / 4096.0).ceil() as u64).saturating_mul(4096)
+}
+
+impl fmt::Display for Sizing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "rate           {} a second, in chunks of {}", Bytes(self.rate as u64), self.chunk)?;
+        if let Some(ring) = self.ring() {
+            writeln!(
+                f,
+                "ring           at least {} ({ring} bytes), lasts {:.1} s",
+                Bytes(ring),
+                self.ring_lasts(ring)
+            )?;
+        }
+        let shared = self.shared_memory();
+        write!(
+            f,
+            "shared memory  at least {} ({shared} bytes) for each producer that writes so fast, if the service is kept \
+             from running for {:.0} ms",
+            Bytes(shared),
+            self.blocked * 1e3
+        )
+    }
+}
+
+/// A size for people.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match units.iter().find(|(unit, _)| self.0 >= *unit) {
+            Some((unit, name)) => write!(f, "{:.1} {name}", self.0 as f64 / *unit as f64),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}

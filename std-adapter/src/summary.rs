@@ -1,0 +1,133 @@
+//! What a replay did, in a few figures for a person.
+
+use std::fmt;
+
+use tracebuf::buffer::{Commit, DataLoss, Packet};
+
+/// The figures of one replay.  Its `Display` is the summary that the command prints, in several lines.
+///
+/// ```
+/// use tracebuf_std::replay::Replay;
+///
+/// let summary = Replay::new(std::io::sink()).run("new 4096 ring\nread\n".as_bytes())?;
+/// assert!(summary.to_string().contains("read: 0 packets, 0 bytes, none after a loss"));
+/// # Ok::<(), tracebuf_std::replay::ReplayError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Operations run, `new` included.
+    pub operations: u64,
+    /// What became of the chunks offered.
+    pub commits: Commits,
+    /// Packets of `read` and `readn`.
+    pub read: Packets,
+    /// Packets read from clones.
+    pub cloned: Packets,
+    /// Packets read that the trace file did not take, being no packets that a producer may write.
+    pub refused_packets: u64,
+}
+
+/// What became of the chunks that were offered to the buffer: each counts once.
+#[derive(Clone, Debug, Default)]
+pub struct Commits {
+    /// Stored anew.
+    pub written: u64,
+    /// Stored over an earlier copy of the same chunk.
+    pub rewritten: u64,
+    /// Stored anew in the place of an earlier copy.
+    pub relocated: u64,
+    /// The same bytes as before.
+    pub unchanged: u64,
+    /// Not stored: already read, or the buffer takes no more.
+    pub discarded: u64,
+    /// Not stored: the producer broke the rules, or no table entry was free.
+    pub refused: u64,
+}
+
+impl Commits {
+    pub(crate) fn count(&mut self, commit: &Commit) {
+        let counter = match commit {
+            Commit::Written => &mut self.written,
+            Commit::Rewritten => &mut self.rewritten,
+            Commit::Relocated => &mut self.relocated,
+            Commit::Unchanged => &mut self.unchanged,
+            Commit::Discarded => &mut self.discarded,
+            Commit::Refused(_) => &mut self.refused,
+        };
+        *counter += 1;
+    }
+}
+
+/// Packets that were read, and what was lost before them.
+#[derive(Clone, Debug, Default)]
+pub struct Packets {
+    /// How many.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many of them follow a loss on their sequence.
+    pub after_loss: u64,
+    /// How many of them name each cause, in the order of [`CAUSES`]; one packet can name several.
+    pub causes: [u64; CAUSES.len()],
+}
+
+/// Every cause of a loss, and its name in a summary.
+pub const CAUSES: [(DataLoss, &str); 8] = [
+    (DataLoss::READ_GAP, "read gap"),
+    (DataLoss::CHUNK_CORRUPTED, "chunk corrupted"),
+    (DataLoss::ORPHAN_CONTINUATION, "orphan continuation"),
+    (DataLoss::REASSEMBLY_GAP, "reassembly gap"),
+    (DataLoss::REASSEMBLY_BROKEN_CHAIN, "broken chain"),
+    (DataLoss::OVERWRITE, "overwrite"),
+    (DataLoss::WRITER_ABORT, "writer abort"),
+    (DataLoss::SHARED_MEMORY_FULL, "shared memory full"),
+];
+
+impl Packets {
+    pub(crate) fn count(&mut self, packet: &Packet<'_>) {
+        self.packets += 1;
+        self.bytes += packet.len() as u64;
+        self.after_loss += u64::from(!packet.loss().is_empty());
+        for (count, (cause, _)) in self.causes.iter_mut().zip(CAUSES) {
+            *count += u64::from(packet.loss().contains(cause));
+        }
+    }
+}
+
+impl fmt::Display for Packets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} packets, {} bytes, ", self.packets, self.bytes)?;
+        if self.after_loss == 0 {
+            return f.write_str("none after a loss");
+        }
+        write!(f, "{} after a loss", self.after_loss)?;
+        let mut before = " (";
+        for (count, (_, name)) in self.causes.iter().zip(CAUSES) {
+            if *count > 0 {
+                write!(f, "{before}{name} {count}")?;
+                before = ", ";
+            }
+        }
+        f.write_str(if before == ", " { ")" } else { "" })
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Commits { written, rewritten, relocated, unchanged, discarded, refused } = self.commits;
+        writeln!(f, "operations: {}", self.operations)?;
+        writeln!(
+            f,
+            "chunks: {written} written, {rewritten} rewritten, {relocated} relocated, {unchanged} unchanged, \
+             {discarded} discarded, {refused} refused"
+        )?;
+        write!(f, "read: {}", self.read)?;
+        if self.cloned.packets > 0 {
+            write!(f, "\nread from clones: {}", self.cloned)?;
+        }
+        if self.refused_packets > 0 {
+            write!(f, "\nnot in the trace file, malformed or forged: {} packets", self.refused_packets)?;
+        }
+        Ok(())
+    }
+}

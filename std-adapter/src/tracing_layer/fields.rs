@@ -1,0 +1,132 @@
+//! Fields of spans and events, as annotations.
+
+use std::cell::RefCell;
+use std::fmt::{Debug, Write};
+
+use tracebuf::producer::track_event::{Event, Value};
+use tracing_core::Level;
+use tracing_core::field::{Field, Visit};
+
+/// A level's name, as a category.
+pub(super) fn category(level: &Level) -> &'static str {
+    level.as_str()
+}
+
+/// A value kept until a slice begins.
+#[derive(Clone, Debug)]
+enum Kept {
+    Bool(bool),
+    Uint(u64),
+    Int(i64),
+    Double(f64),
+    Text(String),
+}
+
+/// The fields of a span: those of its slices to come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeptFields(Vec<(&'static str, Kept)>);
+
+impl KeptFields {
+    fn keep(&mut self, field: &Field, value: Kept) {
+        match self.0.iter_mut().find(|(name, _)| *name == field.name()) {
+            Some((_, kept)) => *kept = value,
+            None => self.0.push((field.name(), value)),
+        }
+    }
+
+    pub(super) fn annotate(&self, event: &mut Event<'_, '_, '_>) {
+        for (name, value) in &self.0 {
+            let value = match value {
+                Kept::Bool(value) => Value::Bool(*value),
+                Kept::Uint(value) => Value::Uint(*value),
+                Kept::Int(value) => Value::Int(*value),
+                Kept::Double(value) => Value::Double(*value),
+                Kept::Text(value) => Value::Str(value),
+            };
+            event.arg(name, value);
+        }
+    }
+}
+
+impl Visit for KeptFields {
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.keep(field, Kept::Bool(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.keep(field, Kept::Uint(value));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.keep(field, Kept::Int(value));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.keep(field, Kept::Double(value));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.keep(field, Kept::Text(value.to_owned()));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.keep(field, Kept::Text(format!("{value:?}")));
+    }
+}
+
+/// The fields of an event, formatted before it is written: what formats a value may itself trace.
+#[derive(Default)]
+pub(super) struct EventFields {
+    pub(super) message: String,
+    pub(super) rest: KeptFields,
+}
+
+impl Visit for EventFields {
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.rest.record_bool(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.rest.record_u64(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.rest.record_i64(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.rest.record_f64(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message.push_str(value);
+        } else {
+            self.rest.record_str(field, value);
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            // A text that fails to format ends where it failed.
+            let _ = write!(self.message, "{value:?}");
+        } else {
+            self.rest.record_debug(field, value);
+        }
+    }
+}
+
+thread_local! {
+    /// The memory of the last event's fields, for the next one.
+    static SCRATCH: RefCell<EventFields> = RefCell::default();
+}
+
+/// Hands an event's fields to `f`; in memory that is used again, unless an event comes from within one.
+pub(super) fn with_fields(event: &tracing_core::Event<'_>, f: impl FnOnce(&EventFields)) {
+    let mut fields = SCRATCH.try_with(|scratch| scratch.take()).unwrap_or_default();
+    fields.message.clear();
+    fields.rest.0.clear();
+    event.record(&mut fields);
+    f(&fields);
+    let _ = SCRATCH.try_with(|scratch| scratch.replace(fields));
+}

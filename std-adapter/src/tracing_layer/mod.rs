@@ -1,0 +1,57 @@
+//! The crate `tracing`, into a session: spans as slices, events as instants. Feature `tracing`.
+//!
+//! As a layer among others, with whatever filters `tracing-subscriber` has:
+//!
+//! ```
+//! use tracebuf_std::session::Session;
+//! use tracebuf_std::tracing_layer::TraceLayer;
+//! use tracing_subscriber::prelude::*;
+//!
+//! let session = Session::builder().ring(16 << 20).fast_clock().start()?;
+//! let subscriber = tracing_subscriber::registry().with(TraceLayer::new(session.recorder()));
+//! tracing::subscriber::with_default(subscriber, || {
+//!     let _span = tracing::info_span!("request", path = "/").entered();
+//!     tracing::warn!(retries = 3, "slow");
+//! });
+//! # Ok::<(), tracebuf_std::session::SessionError>(())
+//! ```
+//!
+//! As the only subscriber, for the lowest cost:
+//!
+//! ```
+//! use tracebuf_std::session::Session;
+//! use tracebuf_std::tracing_layer::TraceSubscriber;
+//!
+//! let session = Session::builder().ring(16 << 20).fast_clock().start()?;
+//! let subscriber = TraceSubscriber::new(session.recorder()).max_level(tracing::Level::INFO);
+//! tracing::subscriber::with_default(subscriber, || {
+//!     tracing::info_span!("work").in_scope(|| tracing::debug!("not recorded"));
+//! });
+//! # Ok::<(), tracebuf_std::session::SessionError>(())
+//! ```
+//!
+//! # What becomes of what
+//! | `tracing` | trace |
+//! |---|---|
+//! | span entered and exited | a slice on the thread's track, each time that it is entered |
+//! | fields | debug annotations, those of a span on each of its slices |
+//! | event | an instant with the message as its name |
+//! | level | the category: `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERROR` |
+//! | span entered on several threads, or again | with `flows(true)`, arrows from slice to slice |
+//! | `follows_from` | with `flows(true)`, an arrow from the span followed |
+//!
+//! A future that is instrumented enters its span each time that it is polled: each poll is a slice of the
+//! thread that polls, and flows join them. Spans that are exited in another order than they were entered
+//! end their own slices: those above are ended and begun again, for a track's slices are nested.
+//!
+//! When the session is over, or the process a fork's child, nothing is recorded, at the cost of a few loads.
+
+mod callsites;
+mod fields;
+mod layer;
+mod spans;
+mod stack;
+mod subscriber;
+
+pub use layer::TraceLayer;
+pub use subscriber::TraceSubscriber;

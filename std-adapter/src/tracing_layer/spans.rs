@@ -1,0 +1,111 @@
+//! What is kept of a span while it lives, if there is anything to keep.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracebuf::producer::track_event::Event;
+use tracing_core::Metadata;
+
+use super::fields::KeptFields;
+
+/// A span's fields and flows.
+pub(super) struct SpanData {
+    pub(super) metadata: &'static Metadata<'static>,
+    fields: Mutex<KeptFields>,
+    /// Flows of the span's slices: its own first.
+    flows: Mutex<Vec<u64>>,
+    /// Handles of the span; the layer has the registry count them.
+    pub(super) references: AtomicUsize,
+}
+
+impl SpanData {
+    pub(super) fn new(metadata: &'static Metadata<'static>, fields: KeptFields, flow: bool) -> Self {
+        static FLOWS: AtomicU64 = AtomicU64::new(1);
+        // Two processes' flows in one trace should not meet.
+        let own = || FLOWS.fetch_add(1, Ordering::Relaxed) ^ u64::from(std::process::id()) << 40;
+        let flows = if flow { vec![own()] } else { Vec::new() };
+        Self {
+            metadata,
+            fields: Mutex::new(fields),
+            flows: Mutex::new(flows),
+            references: AtomicUsize::new(1),
+        }
+    }
+
+    pub(super) fn record(&self, values: &tracing_core::span::Record<'_>) {
+        // Formatted without the lock: what formats a value may itself trace.
+        let mut fields = self.fields().clone();
+        values.record(&mut fields);
+        *self.fields() = fields;
+    }
+
+    /// This span's slices are where a flow of another span goes.
+    pub(super) fn follow(&self, other: &Self) {
+        let from = other.flows().first().copied();
+        self.flows().extend(from);
+    }
+
+    pub(super) fn annotate(&self, event: &mut Event<'_, '_, '_>) {
+        self.fields().annotate(event);
+        for flow in &*self.flows() {
+            event.flow(*flow);
+        }
+    }
+
+    fn fields(&self) -> MutexGuard<'_, KeptFields> {
+        self.fields.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn flows(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const SHARDS: usize = 16;
+
+/// The spans of a subscriber that have something to keep, by their ids.
+pub(super) struct Spans {
+    next: AtomicU64,
+    shards: [Mutex<HashMap<u64, Arc<SpanData>>>; SHARDS],
+}
+
+impl Spans {
+    /// Ids of these begin here: those below are places in the table of callsites.
+    pub(super) const FIRST: u64 = 1 << 32;
+
+    pub(super) fn new() -> Self {
+        Self { next: AtomicU64::new(Self::FIRST), shards: Default::default() }
+    }
+
+    fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, Arc<SpanData>>> {
+        let shard = &self.shards[id as usize % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn insert(&self, data: SpanData) -> u64 {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.shard(id).insert(id, Arc::new(data));
+        id
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<Arc<SpanData>> {
+        self.shard(id).get(&id).cloned()
+    }
+
+    pub(super) fn add_reference(&self, id: u64) {
+        if let Some(data) = self.shard(id).get(&id) {
+            data.references.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// True when that was the last one, and the span is gone.
+    pub(super) fn drop_reference(&self, id: u64) -> bool {
+        let mut shard = self.shard(id);
+        let last = shard.get(&id).is_some_and(|data| data.references.fetch_sub(1, Ordering::AcqRel) == 1);
+        if last {
+            shard.remove(&id);
+        }
+        last
+    }
+}

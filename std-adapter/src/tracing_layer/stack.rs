@@ -1,0 +1,105 @@
+//! What each thread has entered, and how that becomes slices.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use tracing_core::Metadata;
+
+use super::fields::{category, with_fields};
+use super::spans::SpanData;
+use crate::session::Recorder;
+
+/// A span that this thread is in.
+struct Entered {
+    id: u64,
+    metadata: &'static Metadata<'static>,
+    data: Option<Arc<SpanData>>,
+}
+
+thread_local! {
+    /// Those of all recorders: spans of different subscribers are exited in turn.
+    static STACK: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Begins a slice of a span and remembers it.
+#[inline]
+pub(super) fn enter(
+    recorder: &Recorder,
+    id: u64,
+    metadata: &'static Metadata<'static>,
+    data: Option<Arc<SpanData>>,
+) {
+    if !recorder.is_on() {
+        return;
+    }
+    begin(recorder, metadata, data.as_deref());
+    let _ = STACK.try_with(|stack| stack.borrow_mut().push(Entered { id, metadata, data }));
+}
+
+/// Ends the slice of a span.
+#[inline]
+pub(super) fn exit(recorder: &Recorder, id: u64) {
+    if !recorder.is_on() {
+        return;
+    }
+    let _ = STACK.try_with(|stack| {
+        let mut stack = stack.borrow_mut();
+        if stack.last().is_some_and(|top| top.id == id) {
+            recorder.end();
+            stack.pop();
+        } else if let Some(at) = stack.iter().rposition(|entered| entered.id == id) {
+            // Exited before what was entered later: slices on a track are nested, so those are ended with it and
+            // begun again.
+            for _ in at..stack.len() {
+                recorder.end();
+            }
+            stack.remove(at);
+            for above in stack.iter().skip(at) {
+                begin(recorder, above.metadata, above.data.as_deref());
+            }
+        }
+    });
+}
+
+/// The innermost span that this thread is in.
+pub(super) fn current() -> Option<(u64, &'static Metadata<'static>)> {
+    STACK.try_with(|stack| stack.borrow().last().map(|top| (top.id, top.metadata))).ok().flatten()
+}
+
+#[inline]
+fn begin(recorder: &Recorder, metadata: &'static Metadata<'static>, data: Option<&SpanData>) {
+    let category = category(metadata.level());
+    recorder.with(|tracer| {
+        let slice = tracer.track().enter_with(metadata.name(), |event| {
+            event.category(category);
+            if let Some(data) = data {
+                data.annotate(event);
+            }
+            event
+        });
+        // It is ended by the exit of the span.
+        std::mem::forget(slice);
+    });
+}
+
+/// An instant, named by its message.
+pub(super) fn instant(recorder: &Recorder, event: &tracing_core::Event<'_>) {
+    if !recorder.is_on() {
+        return;
+    }
+    let metadata = event.metadata();
+    with_fields(event, |fields| {
+        // Without a message, where it is.
+        let named = fields.message.is_empty();
+        recorder.with(|tracer| {
+            tracer.track().instant_with(if named { metadata.name() } else { "" }, |event| {
+                if !named {
+                    event.name(&fields.message);
+                }
+                event.category(category(metadata.level()));
+                fields.rest.annotate(event);
+                event
+            });
+        });
+    });
+}

@@ -1,0 +1,71 @@
+//! The command `tracebuf demo`, run as a user runs it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tracebuf::proto::TracePackets;
+
+/// A name for a file of this test, of this run.
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.pftrace", std::process::id()))
+}
+
+/// Runs the demonstration; what it prints, and the packets of its file.
+fn demo(name: &str, arguments: &[&str]) -> (String, usize) {
+    let file = scratch(name);
+    let output = Command::new(env!("CARGO_BIN_EXE_tracebuf"))
+        .args(["demo", file.to_str().unwrap(), "--sources", env!("CARGO_MANIFEST_DIR")])
+        .args(arguments)
+        .output()
+        .expect("the command starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), errors.as_ref()), (Some(0), ""), "{text}");
+    let bytes = fs::read(&file).unwrap();
+    let packets = TracePackets::new(&bytes[..]).map(|packet| packet.expect("a whole packet"));
+    let count = packets.count();
+    fs::remove_file(file).unwrap();
+    (text, count)
+}
+
+/// The numbers of a line of the table: written, read, dropped, evicted, broken, states.
+fn numbers(text: &str, row: &str) -> Vec<u64> {
+    let line = text.lines().find(|line| line.starts_with(row)).unwrap_or_else(|| panic!("{row}: {text}"));
+    line[row.len()..].split_whitespace().map(|number| number.parse().expect("a number")).collect()
+}
+
+#[test]
+fn nothing_is_lost_when_writers_wait_and_the_ring_is_large() {
+    let (text, packets) = demo("stall", &["--numbers", "200000"]);
+    let all = numbers(&text, "all");
+    assert!(all[0] > 10_000, "{text}");
+    assert_eq!((all[1], &all[2..5]), (all[0], &[0, 0, 0][..]), "{text}");
+    assert_eq!(packets as u64, all[1] + 1);
+    assert!(text.contains("lost: nothing") && text.ends_with("the numbers agree\n"), "{text}");
+    let sum: u64 = (0..8).map(|index| numbers(&text, &format!("worker {index}"))[0]).sum();
+    assert_eq!(sum, all[0]);
+}
+
+#[test]
+fn what_a_small_ring_overwrites_is_accounted_for() {
+    let (text, packets) = demo("ring", &["--numbers", "400000", "--ring", "65536"]);
+    let all = numbers(&text, "all");
+    assert_eq!((all[2], packets as u64), (0, all[1] + 1), "{text}");
+    assert!(all[3] > all[1], "{text}");
+    // Every quarter of the ring, for each of eight threads, and it has lapped a few times.
+    assert!(all[5] > 16, "{text}");
+}
+
+#[test]
+fn what_writers_drop_is_accounted_for() {
+    let (text, _) = demo("drop", &["--numbers", "400000", "--when-full", "drop"]);
+    assert_eq!(numbers(&text, "all")[3..5], [0, 0], "{text}");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_said() {
+    let arguments = ["demo", "/nonexistent/demo.pftrace", "--numbers", "100", "--sources", "/nonexistent"];
+    let output = Command::new(env!("CARGO_BIN_EXE_tracebuf")).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: No such file"), "{output:?}");
+}

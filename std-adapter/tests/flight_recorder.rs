@@ -1,0 +1,158 @@
+//! The flight recorder: snapshots by hand, on panics, on signals and on triggers.
+
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use trace::{Trace, scratch};
+use tracebuf_std::session::{FlightRecorder, Session};
+
+fn folder(name: &str) -> PathBuf {
+    let folder = scratch(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+fn session() -> Arc<Session> {
+    Arc::new(Session::builder().ring(1 << 20).prepare_snapshots().start().expect("a session"))
+}
+
+fn wait_for(path: &Path) {
+    let start = Instant::now();
+    while !path.exists() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{} appears", path.display());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_panic_of_any_thread_leaves_a_trace_of_what_came_before() {
+    let (session, folder) = (session(), folder("panic"));
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
+    recorder.on_panic();
+    let events = session.recorder();
+    let thread = std::thread::spawn(move || {
+        let _slice = events.slice("doomed");
+        events.with(|_| panic!("in the midst of an event"));
+    });
+    assert!(thread.join().is_err());
+    let trace = Trace::read(&folder.join("panic-0.pftrace"));
+    assert!(trace.contains("doomed"));
+    trace.assert_ends_with_stats();
+    assert_eq!(recorder.status().written, 1);
+    assert!(session.recorder().is_on(), "and recording goes on");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_storm_of_signals_leaves_whole_traces_of_the_number_to_keep() {
+    let (session, folder) = (session(), folder("signals"));
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder").keep(3);
+    recorder.on_signals(&[libc::SIGUSR1]).expect("a handler");
+    let stop = Arc::new(AtomicBool::new(false));
+    let (events, ends) = (session.recorder(), stop.clone());
+    let thread = std::thread::spawn(move || {
+        while !ends.load(Ordering::Relaxed) {
+            events.instant("event");
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    });
+    let start = Instant::now();
+    let mut sent = 0;
+    while start.elapsed() < Duration::from_millis(500) {
+        // SAFETY: this process has a handler for it.
+        unsafe { libc::kill(libc::getpid(), libc::SIGUSR1) };
+        sent += 1;
+        if sent % 100 == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    thread.join().expect("the thread");
+    let status = recorder.status();
+    assert!(status.written > 3 && status.failed == 0, "{status:?}");
+    drop(recorder);
+    let files: Vec<_> = std::fs::read_dir(&folder).expect("the folder").collect();
+    assert_eq!(files.len(), 3, "{files:?}");
+    for file in files {
+        let trace = Trace::read(&file.expect("a file").path());
+        assert_eq!(trace.losses(), 0);
+        trace.assert_ends_with_stats();
+    }
+}
+
+#[test]
+fn a_trigger_s_trace_shows_what_came_before_and_after_it() {
+    let (session, folder) = (session(), folder("trigger"));
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
+    session.recorder().instant("before it");
+    recorder.trigger("late frame", Duration::from_millis(100));
+    recorder.trigger("late frame", Duration::from_millis(100));
+    session.recorder().instant("after it");
+    let path = folder.join("late frame-0.pftrace");
+    assert!(!path.exists(), "its time has not come");
+    wait_for(&path);
+    let trace = Trace::read(&path);
+    assert!(["before it", "late frame", "after it"].iter().all(|name| trace.contains(name)));
+    assert_eq!(recorder.status().merged, 1, "both are in one trace");
+    assert!(!folder.join("late frame-1.pftrace").exists());
+}
+
+#[test]
+fn a_folder_that_goes_away_is_an_error_that_is_kept() {
+    let (session, folder) = (session(), folder("gone"));
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
+    std::fs::remove_dir_all(&folder).expect("it is there");
+    let error = recorder.snapshot("x").expect_err("no folder").to_string();
+    assert!(error.contains("gone"), "{error}");
+    assert_eq!(recorder.status().failed, 1);
+    assert_eq!(recorder.status().error, Some(error));
+    assert!(FlightRecorder::new(&session, &folder).is_err());
+}
+
+#[test]
+fn a_recorder_of_a_session_that_has_ended_says_so() {
+    let (session, folder) = (session(), folder("ended"));
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
+    session.stop().expect("a stop");
+    assert!(recorder.snapshot("late").is_err());
+    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0);
+}
+
+/// What a snapshot costs those who record is at most one copy; how long that is, the test says and bounds
+/// loosely, for machines differ.
+#[test]
+fn recording_goes_on_without_loss_while_snapshots_are_taken() {
+    let session = Session::builder().ring(16 << 20).shared_memory(8 << 20).prepare_snapshots().start();
+    let session = session.expect("a session");
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let (events, stop) = (session.recorder(), stop.clone());
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    for _ in 0..100 {
+                        events.instant("event");
+                    }
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+                events.with(|tracer| tracer.stats().writer.dropped).expect("recording")
+            })
+        })
+        .collect();
+    let mut longest = Duration::ZERO;
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(20));
+        longest = longest.max(session.snapshot().expect("a snapshot").stall());
+    }
+    stop.store(true, Ordering::Relaxed);
+    let dropped: u64 = threads.into_iter().map(|thread| thread.join().expect("a thread")).sum();
+    println!("longest stall of the drain thread: {longest:?}");
+    assert_eq!(dropped, 0);
+    assert!(longest < Duration::from_millis(500), "{longest:?}");
+}

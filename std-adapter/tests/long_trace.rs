@@ -1,0 +1,208 @@
+//! Long traces: kills at any moment, full disks, removed files, readers that stop, and the largest size.
+
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use trace::{Trace, scratch};
+use tracebuf::producer::track_event::{Track, Unit};
+use tracebuf_std::session::{LongTrace, LongTraceStatus, Session};
+
+static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
+
+fn quick(path: &Path) -> LongTrace {
+    LongTrace::to(path).period(Duration::from_millis(10))
+}
+
+/// Waits for the file to get into a state; it is looked at every period.
+fn wait_for(session: &Session, is: impl Fn(&LongTraceStatus) -> bool) -> LongTraceStatus {
+    for _ in 0..1000 {
+        let status = session.long_trace().expect("a long trace");
+        if is(&status) {
+            return status;
+        }
+        session.recorder().instant("meanwhile");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("ten seconds are over: {:?}", session.long_trace());
+}
+
+#[test]
+fn what_is_recorded_is_in_the_file_before_the_end_and_all_of_it_after() {
+    let path = scratch("periods.pftrace");
+    let session = Session::builder().long_trace(quick(&path)).start().expect("a session");
+    session.recorder().instant("early");
+    wait_for(&session, |_| Trace::read_cut(&path).contains("early"));
+    session.recorder().instant("late");
+    let stopped = session.stop().expect("a stop");
+    let trace = Trace::read(&path);
+    assert!(trace.contains("late"));
+    assert_eq!(stopped.file.expect("a file").packets, trace.packets().count() as u64);
+    assert_eq!(stopped.file.expect("a file").bytes, trace.bytes.len() as u64);
+    assert_eq!(trace.losses(), 0);
+    trace.assert_ends_with_stats();
+}
+
+/// How many times to kill; 300 by `TRACEBUF_KILLS=300`.
+fn kills() -> u64 {
+    std::env::var("TRACEBUF_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(10)
+}
+
+#[test]
+#[ignore = "the process that the next test kills"]
+fn recording_until_killed() {
+    let Ok(path) = std::env::var("TRACEBUF_CHILD_TRACE") else { return };
+    let session =
+        Session::builder().ring(32 << 20).shared_memory(4 << 20).long_trace(quick(path.as_ref())).start();
+    let session = session.expect("a session");
+    for _ in 0..3 {
+        let recorder = session.recorder();
+        std::thread::spawn(move || {
+            for value in 0.. {
+                recorder.count(&COUNTER, value);
+                if value % 256 == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+    }
+    loop {
+        println!("bytes {}", session.long_trace().expect("a long trace").bytes);
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+#[test]
+fn after_a_kill_the_file_holds_all_that_was_written_in_order_and_nothing_twice() {
+    let path = scratch("killed.pftrace");
+    let mut events = 0;
+    let mut random = u64::from(std::process::id()) | 1;
+    for kill in 0..kills() {
+        let _ = std::fs::remove_file(&path);
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["recording_until_killed", "--exact", "--ignored", "--nocapture"])
+            .env("TRACEBUF_CHILD_TRACE", &path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a child");
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let reader = std::thread::spawn(move || {
+            let bytes = |line: String| line.strip_prefix("bytes ")?.parse().ok();
+            output.lines().map_while(Result::ok).filter_map(bytes).last().unwrap_or(0u64)
+        });
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        std::thread::sleep(Duration::from_micros(60_000 + random % 200_000));
+        child.kill().expect("SIGKILL");
+        child.wait().expect("its end");
+        let promised = reader.join().expect("its last words");
+        let trace = Trace::read_cut(&path);
+        assert!(trace.whole as u64 >= promised, "kill {kill}: {} of {promised} bytes", trace.whole);
+        assert_eq!(trace.losses(), 0, "kill {kill}");
+        for (sequence, values) in trace.counters() {
+            let expected: Vec<u64> = (0..values.len() as u64).collect();
+            assert_eq!(values, expected, "kill {kill}, sequence {sequence}");
+            events += values.len();
+        }
+    }
+    assert!(events > 0, "some recorded something");
+    // What is whole of the last one, for other decoders to look at.
+    let trace = Trace::read_cut(&path);
+    std::fs::write(scratch("killed-whole.pftrace"), &trace.bytes[..trace.whole]).expect("a file");
+    std::fs::remove_file(&path).expect("it is there");
+}
+
+#[test]
+fn a_full_file_ends_with_its_statistics_and_the_session_records_no_more() {
+    let path = scratch("full.pftrace");
+    let trace = quick(&path).max_file_size(50_000);
+    let session = Session::builder().long_trace(trace).start().expect("a session");
+    let recorder = session.recorder();
+    while recorder.is_on() {
+        for _ in 0..100 {
+            recorder.instant("event");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let stopped = session.stop().expect("a stop");
+    assert!(stopped.long_trace.expect("a status").full);
+    let trace = Trace::read(&path);
+    assert!((45_000..=50_000).contains(&trace.bytes.len()), "{}", trace.bytes.len());
+    assert_eq!(stopped.file.expect("a file").packets, trace.packets().count() as u64);
+    trace.assert_ends_with_stats();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_told_while_it_is_full_and_at_the_end() {
+    let session = Session::builder().long_trace(quick("/dev/full".as_ref())).start().expect("a session");
+    session.recorder().instant("x");
+    let status = wait_for(&session, |status| status.error.is_some());
+    assert!(status.error.expect("an error").contains("No space left"), "and what it is");
+    assert_eq!(status.bytes, 0);
+    let stopped = session.stop().expect("a stop");
+    let status = stopped.long_trace.expect("a status");
+    assert!(status.error.is_some() && status.bytes_given_up > 0, "{status:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_removed_file_is_told() {
+    let path = scratch("removed.pftrace");
+    let session = Session::builder().long_trace(quick(&path)).start().expect("a session");
+    wait_for(&session, |status| status.bytes > 0);
+    std::fs::remove_file(&path).expect("the file is there");
+    let status = wait_for(&session, |status| status.error.is_some());
+    assert_eq!(status.error.as_deref(), Some("the file was removed"));
+    assert!(session.stop().expect("a stop").long_trace.expect("a status").error.is_some());
+}
+
+/// The pipe takes 64 KiB and then nothing: packets stay in the ring until they are overwritten there.
+#[cfg(target_os = "linux")]
+#[test]
+fn while_a_reader_does_not_read_losses_are_counted_and_shown() {
+    let path = scratch("stalled.fifo");
+    let _ = std::fs::remove_file(&path);
+    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("a path");
+    // SAFETY: a valid string that ends with zero.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    // For reading and writing, so that neither side waits for the other.
+    let mut reader =
+        std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("the reader's end");
+    let session = Session::builder().ring(256 << 10).long_trace(quick(&path)).start().expect("a session");
+    let recorder = session.recorder();
+    let overwritten = |session: &Session| session.summary().expect("a summary").buffers[0].chunks_overwritten;
+    for value in 0.. {
+        recorder.count(&COUNTER, value);
+        if value % 1000 == 0 {
+            session.flush(Duration::from_secs(5)).expect("the drain thread does not wait for the reader");
+            if overwritten(&session) > 50 {
+                break;
+            }
+        }
+    }
+    // The session waits for the reader at its end, and no longer before.
+    let received = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let mut part = [0; 65_536];
+        while !bytes.ends_with(b"THE END") {
+            let len = reader.read(&mut part).expect("the pipe");
+            bytes.extend_from_slice(&part[..len]);
+        }
+        bytes.truncate(bytes.len() - 7);
+        bytes
+    });
+    session.stop().expect("a stop");
+    std::fs::write(&path, "THE END").expect("the pipe is open");
+    let copy = scratch("stalled.pftrace");
+    std::fs::write(&copy, received.join().expect("the trace")).expect("a file");
+    let trace = Trace::read(&copy);
+    assert!(trace.losses() > 0);
+    trace.assert_ends_with_stats();
+}

@@ -1,0 +1,72 @@
+//! The commands `tracebuf stats` and `tracebuf size`, run as a user runs them.
+
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::process::{Command, Output};
+
+use trace::scratch;
+use tracebuf_std::session::Session;
+
+fn command(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tracebuf")).args(arguments).output().expect("the command")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// A trace of a small ring that was lapped, or not.
+fn trace_of(name: &str, events: u32) -> String {
+    let session = Session::builder().ring(64 << 10).start().expect("a session");
+    for event in 0..events {
+        session.recorder().instant("event");
+        if event % 1000 == 0 {
+            session.flush(std::time::Duration::from_secs(5)).expect("a flush");
+        }
+    }
+    let path = scratch(name);
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    path.to_str().expect("a path").to_owned()
+}
+
+#[test]
+fn a_trace_without_losses_is_told_to_have_none() {
+    let output = command(&["stats", &trace_of("whole.pftrace", 100)]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("nothing was lost"));
+}
+
+#[test]
+fn a_trace_of_a_lapped_ring_names_the_cause_and_what_to_do() {
+    let output = command(&["stats", &trace_of("lapped.pftrace", 20_000)]);
+    assert_eq!(output.status.code(), Some(3));
+    let said = text(&output.stdout);
+    for part in ["overwrite: before", "process ", "chunks_overwritten of buffer 0 is", "give it more bytes"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn what_is_no_trace_is_an_error() {
+    for path in ["/no such file", env!("CARGO_BIN_EXE_tracebuf")] {
+        let output = command(&["stats", path]);
+        assert_eq!(output.status.code(), Some(1), "{path}");
+        assert!(text(&output.stderr).contains(path));
+    }
+}
+
+#[test]
+fn sizes_are_those_of_the_rules() {
+    let output = command(&["size", "--rate", "8MB/s", "--seconds", "10s", "--buffer", "16MiB"]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = text(&output.stdout);
+    // 8 MB/s for 10 ms are 80 KB: 20 pages.
+    assert!(said.contains("81920 bytes"), "{said}");
+    assert!(said.contains("lasts 10.0 s"), "{said}");
+    assert!(said.contains("a ring of 16777216 bytes lasts 2.1 s"), "{said}");
+    let long = command(&["size", "--rate", "2MB/s", "--drain-period", "5s"]);
+    // 5 s of 2 MB/s are 10 MB, and 26 bytes for each chunk of 4 KiB.
+    assert!(text(&long.stdout).contains("10063872 bytes"), "{}", text(&long.stdout));
+    assert_eq!(command(&["size", "--rate", "fast"]).status.code(), Some(2));
+}

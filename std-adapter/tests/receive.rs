@@ -1,0 +1,168 @@
+//! `tracebuf receive`: what a line did to the frames never reaches the trace, and is counted.
+
+use std::path::Path;
+use std::process::Command;
+
+use crc::{CRC_32_ISO_HDLC, Crc};
+use tracebuf::proto::TracePackets;
+use tracebuf_std::receive::{ReceiveReport, Receiver};
+
+/// A packet of sequence `2 + n % 3`, with a string of a length of its own.
+fn packet(n: u32) -> Vec<u8> {
+    let text = vec![b'a' + (n % 26) as u8; (n * 37 % 120) as usize];
+    let mut content = vec![0x50, 2 + (n % 3) as u8, 0xD2, 0x05, text.len() as u8];
+    content.extend(text);
+    let mut packet = vec![0x0A];
+    let mut room = [0; 10];
+    let size = tracebuf::proto::varint::encode(content.len() as u64, &mut room).unwrap();
+    packet.extend(&room[..size]);
+    packet.extend(content);
+    packet
+}
+
+/// The frames of packets `0..count`, in pieces of 64 bytes, by their definition.
+fn line(count: u32) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    for packet in (0..count).map(packet) {
+        let pieces: Vec<_> = packet.chunks(64).collect();
+        for (i, piece) in pieces.iter().enumerate() {
+            let flags = u8::from(i == 0) | u8::from(i + 1 == pieces.len()) << 1;
+            let number = (frames.len() + 1) as u16;
+            let mut frame = [&[flags][..], &number.to_le_bytes(), piece].concat();
+            frame.extend(Crc::<u32>::new(&CRC_32_ISO_HDLC).checksum(&frame).to_le_bytes());
+            let mut encoded = vec![0; frame.len() + 2];
+            let size = cobs::encode(&frame, &mut encoded);
+            encoded.truncate(size);
+            encoded.push(0);
+            frames.push(encoded);
+        }
+    }
+    frames
+}
+
+/// What is received of a line that is read so many bytes at a time.
+fn receive(line: &[u8], step: usize) -> (Vec<Vec<u8>>, ReceiveReport) {
+    let mut receiver = Receiver::new();
+    let mut packets = Vec::new();
+    for bytes in line.chunks(step) {
+        let keep = |packet: &[u8]| {
+            packets.push(packet.to_vec());
+            Ok::<_, ()>(())
+        };
+        receiver.push(bytes, keep).unwrap();
+    }
+    (packets, receiver.report())
+}
+
+/// A packet as it was before the receiver told of losses in it.
+fn without_loss(packet: &[u8]) -> Vec<u8> {
+    let content = TracePackets::new(packet).next().unwrap().unwrap();
+    let content = content.strip_suffix(&[0xD0, 0x02, 1]).unwrap_or(content);
+    content.to_vec()
+}
+
+fn content(packet: &[u8]) -> Vec<u8> {
+    TracePackets::new(packet).next().unwrap().unwrap().to_vec()
+}
+
+#[test]
+fn all_packets_of_a_good_line_arrive_however_it_is_read() {
+    let line = line(300).concat();
+    for step in [1, 7, 64, 1 << 16] {
+        let (packets, report) = receive(&line, step);
+        assert!(packets.into_iter().eq((0..300).map(packet)), "{step}");
+        assert_eq!((report.frames_lost, report.frames_corrupt), (0, 0));
+    }
+}
+
+#[test]
+fn of_a_line_that_flips_and_drops_one_byte_in_a_hundred_only_intact_packets_arrive_in_order() {
+    let sent: Vec<_> = (0..2000).map(|n| content(&packet(n))).collect();
+    for drop_bytes in [false, true] {
+        let mut random = 42u64;
+        let mut next = move || {
+            random = random * 48_271 % 0x7FFF_FFFF;
+            random
+        };
+        let mut line = line(2000).concat();
+        let size = line.len();
+        for byte in &mut line {
+            if next() % 100 == 0 {
+                *byte ^= 1 << (next() % 8);
+            }
+        }
+        if drop_bytes {
+            line.retain(|_| next() % 100 != 0);
+        }
+        let (packets, report) = receive(&line, 100);
+        let mut at = 0;
+        for packet in &packets {
+            let packet = without_loss(packet);
+            at += sent[at..].iter().position(|sent| *sent == packet).expect("sent, and later than the last")
+                + 1;
+        }
+        assert!(packets.len() > 300, "{} of 2000", packets.len());
+        assert!(report.frames_lost > 0 && report.frames_corrupt > 0, "{report} of {size}");
+    }
+}
+
+#[test]
+fn who_joins_late_gets_whole_packets_only_and_each_sequence_says_that_something_is_missing() {
+    let frames = line(20);
+    let joined = frames[3..].concat();
+    let (packets, report) = receive(&joined[5..], 64);
+    assert_eq!((report.frames_corrupt, report.frames_lost), (1, 0));
+    assert!(packets[..3].iter().all(|packet| packet.ends_with(&[0xD0, 0x02, 1])));
+    assert!(!packets[3].ends_with(&[0xD0, 0x02, 1]));
+}
+
+#[test]
+fn a_lost_frame_costs_its_packet_and_every_sequence_says_so_once() {
+    let mut frames = line(12);
+    frames.remove(2);
+    let (packets, report) = receive(&frames.concat(), 1000);
+    assert_eq!((report.frames_lost, report.packets), (1, 11));
+    let told = packets.iter().filter(|packet| packet.ends_with(&[0xD0, 0x02, 1])).count();
+    assert_eq!(told, 3);
+}
+
+#[test]
+fn anything_at_all_can_be_received() {
+    let mut random = 7u64;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        random = random * 48_271 % 0x7FFF_FFFF;
+        (random >> 7) as u8
+    })
+    .take(200_000)
+    .collect();
+    let (packets, report) = receive(&noise, 1000);
+    assert!(packets.is_empty() && report.frames_corrupt > 100);
+}
+
+#[test]
+fn the_command_writes_a_trace_and_tells_what_was_lost() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (input, output) = (folder.join("receive.bin"), folder.join("receive.pftrace"));
+    let mut frames = line(12);
+    frames.remove(2);
+    std::fs::write(&input, frames.concat()).unwrap();
+    let out = Command::new(env!("CARGO_BIN_EXE_tracebuf"))
+        .args(["receive".as_ref(), input.as_os_str(), "-o".as_ref(), output.as_os_str()])
+        .output()
+        .unwrap();
+    assert!(out.status.success());
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert!(text.starts_with("11 packets") && text.contains(" 1 lost"), "{text}");
+    let trace = std::fs::read(&output).unwrap();
+    assert_eq!(TracePackets::new(&trace).filter(|packet| packet.is_ok()).count(), 11);
+}
+
+#[test]
+fn a_port_that_is_not_there_is_a_failure_that_says_so() {
+    let out = Command::new(env!("CARGO_BIN_EXE_tracebuf"))
+        .args(["receive", "/dev/no-such-port", "-o", "/dev/null"])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8(out.stderr).unwrap().contains("/dev/no-such-port"));
+}

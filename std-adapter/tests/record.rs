@@ -1,0 +1,117 @@
+//! The command `tracebuf record`, run as a user runs it.
+#![cfg(target_os = "linux")]
+
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::collections::HashSet;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use trace::{Trace, message, number, scratch};
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tracebuf"));
+    command.arg("record");
+    command
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn assert_success(output: &Output) {
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+/// Every event lies on a track that is described somewhere in the trace.
+fn assert_described(trace: &Trace) {
+    let described = trace.packets().filter_map(|packet| number(message(packet, 60)?, 1));
+    let described: HashSet<u64> = described.collect();
+    let counters = trace.packets().filter_map(|packet| number(message(packet, 11)?, 11));
+    let counters: HashSet<u64> = counters.collect();
+    assert!(counters.len() > 10, "{counters:?}");
+    assert!(counters.is_subset(&described), "{counters:?} {described:?}");
+}
+
+#[test]
+fn a_second_of_this_machine_shows_its_cores_its_memory_and_its_processes() {
+    let path = scratch("second.pftrace");
+    let output = command().args(["--duration", "1200ms", "-o"]).arg(&path).output().expect("the command");
+    assert_success(&output);
+    let said = text(&output.stdout);
+    assert!(said.contains("lost: nothing") && said.contains("ui.perfetto.dev"), "{said}");
+    let trace = Trace::read(&path);
+    for name in ["core 0 busy", "Memory", "context switches", "load of a minute", "look at /proc", "tracebuf"]
+    {
+        assert!(trace.contains(name), "{name}");
+    }
+    assert!(trace.events(4) > 100);
+    assert_described(&trace);
+    assert_eq!(trace.losses(), 0);
+    trace.assert_ends_with_stats();
+}
+
+#[test]
+fn what_a_small_ring_keeps_can_be_read_and_the_loss_is_told() {
+    let path = scratch("small.pftrace");
+    let output = command()
+        .args(["--duration", "2s", "--interval", "20ms", "--ring", "64KiB", "-o"])
+        .arg(&path)
+        .output()
+        .expect("the command");
+    assert_success(&output);
+    assert!(text(&output.stdout).contains("lost: the beginning"), "{}", text(&output.stdout));
+    assert_described(&Trace::read(&path));
+}
+
+#[test]
+fn ctrl_c_ends_a_recording_with_all_that_it_has() {
+    for long in [false, true] {
+        let path = scratch("interrupted.pftrace");
+        let mut command = command();
+        command.args(["--duration", "forever", "-o"]).arg(&path).args(long.then_some("--long"));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command");
+        std::thread::sleep(Duration::from_millis(700));
+        // SAFETY: the child was not waited for yet, so the number is its own.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+        let output = child.wait_with_output().expect("its end");
+        assert_success(&output);
+        assert!(text(&output.stdout).contains("lost: nothing"));
+        let trace = Trace::read(&path);
+        assert_described(&trace);
+        trace.assert_ends_with_stats();
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_said_before_anything_is_recorded() {
+    for long in [false, true] {
+        for path in ["/no such folder/trace.pftrace", "/"] {
+            let mut command = command();
+            let output =
+                command.args(["-o", path]).args(long.then_some("--long")).output().expect("the command");
+            assert_eq!(output.status.code(), Some(1));
+            let said = text(&output.stderr);
+            assert!(said.starts_with("error ") && said.contains(path), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_is_an_error() {
+    let mut command = command();
+    let output =
+        command.args(["--long", "--duration", "100ms", "-o", "/dev/full"]).output().expect("the command");
+    assert_eq!(output.status.code(), Some(1));
+    let said = [text(&output.stdout), text(&output.stderr)].concat();
+    assert!(said.contains("No space left"), "{said}");
+}
+
+#[test]
+fn durations_and_sizes_that_are_none_are_refused() {
+    for arguments in [["--duration", "soon"], ["--ring", "4 apples"], ["--interval", "-1s"]] {
+        let output = command().args(arguments).output().expect("the command");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+}

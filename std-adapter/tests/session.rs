@@ -1,0 +1,200 @@
+//! Sessions as a program uses them: threads, flushes, snapshots, stops, forks.
+
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::time::Duration;
+
+use trace::{Trace, scratch};
+use tracebuf::producer::track_event::{Track, Unit};
+use tracebuf_std::session::{BufferConfig, Session, SessionError};
+
+#[test]
+fn events_of_many_threads_are_all_in_the_trace_with_their_threads_names() {
+    let session = Session::builder().ring(4 << 20).start().expect("a session");
+    let recorder = session.recorder();
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let recorder = recorder.clone();
+            let thread = std::thread::Builder::new().name(format!("worker {number}"));
+            let work = move || {
+                for _ in 0..1000 {
+                    let _slice = recorder.slice("work");
+                }
+            };
+            thread.spawn_scoped(scope, work).expect("a thread");
+        }
+    });
+    let path = scratch("threads.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    let trace = Trace::read(&path);
+    assert_eq!(trace.events(1), 8000, "begins");
+    assert_eq!(trace.events(2), 8000, "ends");
+    for number in 0..8 {
+        assert!(trace.contains(&format!("worker {number}")));
+    }
+    assert!(trace.contains("session-"), "the program's name");
+    assert_eq!(trace.losses(), 0);
+    trace.assert_ends_with_stats();
+    assert!(trace.all_have(79, std::process::id().into()), "real process id");
+}
+
+#[test]
+fn a_flush_finds_what_threads_have_not_sent() {
+    let session = Session::builder().start().expect("a session");
+    session.recorder().instant("lonely");
+    assert_eq!(session.summary().expect("a summary").buffers[0].chunks_written, 0);
+    session.flush(Duration::from_secs(5)).expect("a flush");
+    let summary = session.summary().expect("a summary");
+    assert_eq!(summary.buffers[0].chunks_written, 1);
+    assert_eq!((summary.flushes.requested, summary.flushes.succeeded), (1, 1));
+    session.recorder().instant("later");
+    let path = scratch("flushed.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    assert_eq!(Trace::read(&path).events(3), 2);
+}
+
+#[test]
+fn a_snapshot_leaves_the_session_as_it_is() {
+    let session = Session::builder().prepare_snapshots().start().expect("a session");
+    let recorder = session.recorder();
+    for round in 1..=3 {
+        recorder.instant("round");
+        let path = scratch("snapshot.pftrace");
+        session.snapshot().expect("a snapshot").write_to(&path).expect("a file");
+        let trace = Trace::read(&path);
+        assert_eq!(trace.events(3), round);
+        trace.assert_ends_with_stats();
+        assert_eq!(trace.losses(), 0);
+    }
+}
+
+#[test]
+fn data_sources_go_to_their_buffers() {
+    let session = Session::builder()
+        .buffer(BufferConfig::ring(64 << 10))
+        .buffer(BufferConfig::discard(64 << 10))
+        .data_source("first", 1)
+        .start()
+        .expect("a session");
+    assert!(session.recorder_of("second").is_none());
+    let first = session.recorder_of("first").expect("a source");
+    let ring = session.recorder();
+    for _ in 0..20_000 {
+        first.instant("first");
+        ring.instant("ring");
+        // Slower than the drain thread, so that nothing is lost on the way.
+        if first.with(|tracer| tracer.stats().writer.packets).unwrap_or(0).is_multiple_of(500) {
+            session.flush(Duration::from_secs(5)).expect("a flush");
+        }
+    }
+    let stopped = session.stop().expect("a stop");
+    let [ring, first] = stopped.summary().buffers[..] else { panic!("two buffers") };
+    assert!(ring.chunks_overwritten > 0 && ring.chunks_discarded == 0, "{ring:?}");
+    assert!(first.chunks_overwritten == 0 && first.chunks_discarded > 0, "{first:?}");
+}
+
+#[test]
+fn a_full_ring_keeps_the_newest_and_every_trace_of_it_decodes() {
+    static DEPTH: Track<'static> = Track::counter("depth", Unit::Count);
+    let session = Session::builder().ring(128 << 10).start().expect("a session");
+    let recorder = session.recorder();
+    for value in 0..50_000 {
+        recorder.count(&DEPTH, value);
+        if value % 1000 == 0 {
+            session.flush(Duration::from_secs(5)).expect("a flush");
+        }
+    }
+    let path = scratch("ring.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    let trace = Trace::read(&path);
+    assert!(trace.events(4) > 1000, "{}", trace.events(4));
+    assert!(trace.losses() > 0, "what was overwritten is reported");
+    assert!(trace.contains("depth"), "names come again before the ring forgets them");
+}
+
+#[test]
+fn after_the_stop_nothing_is_recorded_and_another_session_can_start() {
+    let first = Session::builder().start().expect("a session");
+    let old = first.recorder();
+    old.instant("old");
+    first.stop().expect("a stop");
+    assert!(!old.is_on());
+    old.instant("late");
+    assert_eq!(old.with(|_| ()), None);
+    let second = Session::builder().start().expect("a session");
+    second.recorder().instant("new");
+    let path = scratch("second.pftrace");
+    second.stop().expect("a stop").write_to(&path).expect("a file");
+    assert_eq!(Trace::read(&path).events(3), 1);
+}
+
+#[test]
+fn an_event_within_the_making_of_another_session_s_event_is_recorded() {
+    let (outer, inner) = (Session::builder().start().unwrap(), Session::builder().start().unwrap());
+    let (a, b) = (outer.recorder(), inner.recorder());
+    a.with(|tracer| tracer.track().slice("outer", || b.instant("inner")));
+    let path = scratch("nested.pftrace");
+    inner.stop().expect("a stop").write_to(&path).expect("a file");
+    assert_eq!(Trace::read(&path).events(3), 1);
+}
+
+#[test]
+fn impossible_sessions_are_errors() {
+    let error = |builder: tracebuf_std::session::SessionBuilder| builder.start().err().expect("an error");
+    assert!(matches!(error(Session::builder().ring(8)), SessionError::Buffer(_)));
+    assert!(matches!(error(Session::builder().ring(1 << 40)), SessionError::Buffers));
+    assert!(matches!(error(Session::builder().data_source("x", 1)), SessionError::Buffers));
+    assert!(matches!(error(Session::builder().shared_memory(100)), SessionError::SharedMemory(_)));
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_written_is_an_error_and_leaves_nothing_behind() {
+    let session = Session::builder().start().expect("a session");
+    session.recorder().instant("x");
+    let folder = scratch("folder");
+    std::fs::create_dir_all(folder.join("taken")).expect("a folder");
+    let write = |path: &std::path::Path| session.snapshot().expect("a snapshot").write_to(path);
+    assert!(write(&folder.join("taken")).is_err(), "a folder of that name");
+    assert!(write(&folder.join("no such folder/x")).is_err());
+    assert!(write("/".as_ref()).is_err());
+    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 1);
+}
+
+#[test]
+fn events_are_at_their_time_of_day() {
+    let session = Session::builder().start().expect("a session");
+    let before = std::time::SystemTime::now();
+    session.recorder().instant("now");
+    let after = std::time::SystemTime::now();
+    let path = scratch("clock.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    let at = Trace::read(&path).time_of_day_of_first_state();
+    let ns = |time: std::time::SystemTime| time.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
+    assert!((ns(before)..=ns(after) + 1_000_000).contains(&u128::from(at)), "{at}");
+}
+
+#[cfg(unix)]
+#[test]
+fn in_a_child_after_a_fork_the_session_is_off() {
+    let session = Session::builder().start().expect("a session");
+    let recorder = session.recorder();
+    recorder.instant("parent");
+    // SAFETY: the child does nothing but what is looked at here, and ends without unwinding.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        recorder.instant("child");
+        let off = !recorder.is_on();
+        let forked = matches!(session.flush(Duration::from_secs(1)), Err(SessionError::Forked));
+        let stopped = matches!(session.stop(), Err(SessionError::Forked));
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(i32::from(!(off && forked && stopped))) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    assert_eq!(status, 0);
+    let path = scratch("fork.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    assert_eq!(Trace::read(&path).events(3), 1);
+}

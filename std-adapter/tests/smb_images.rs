@@ -1,0 +1,167 @@
+//! Images that Perfetto's own writer left behind read the same here as in Perfetto's own code.
+
+use flate2::read::GzDecoder;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io::Read};
+use tracebuf::producer::*;
+
+fn dump(bytes: &[u8], page_size: u32) -> String {
+    let mut words = tracebuf_std::smb::words(bytes);
+    let memory = SharedMemory::new(atomic_words(&mut words), page_size).unwrap();
+    let mut text = Vec::new();
+    tracebuf_std::smb::dump(memory, &mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+fn image(name: &str) -> (Vec<u8>, String) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/smb");
+    let mut bytes = Vec::new();
+    let file = fs::File::open(folder.join(format!("{name}.smb.gz"))).unwrap();
+    GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
+    (bytes, fs::read_to_string(folder.join(format!("{name}.dump"))).unwrap())
+}
+
+#[test]
+fn images_of_all_layouts_and_a_corrupt_one_print_as_the_reference_prints_them() {
+    let names = [
+        ("sample_4k_div1", 4096),
+        ("sample_4k_div2", 4096),
+        ("sample_4k_div3", 4096),
+        ("sample_4k_div4", 4096),
+        ("sample_4k_div5", 4096),
+        ("sample_32k_div1", 32768),
+        ("corrupt", 4096),
+    ];
+    for (name, page_size) in names {
+        let (bytes, expected) = image(name);
+        let text = dump(&bytes, page_size);
+        for (line, (ours, theirs)) in text.lines().zip(expected.lines()).enumerate() {
+            assert_eq!(ours, theirs, "{name}, line {}", line + 1);
+        }
+        assert_eq!(text, expected, "{name}");
+    }
+}
+
+#[test]
+fn any_bytes_at_all_can_be_printed() {
+    let (image, _) = image("sample_4k_div5");
+    let mut state = 1u32;
+    for round in 0..60 {
+        let mut bytes = image.clone();
+        for _ in 0..400 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let at = if round % 2 == 0 { state as usize >> 8 } else { (state as usize >> 8) % 64 * 4096 + 3 };
+            let len = bytes.len();
+            bytes[at % len] = (state >> 3) as u8;
+        }
+        for page_size in [64, 72, 4096, 16384, 65536] {
+            assert!(dump(&bytes, page_size).ends_with("anomalies\n"));
+        }
+    }
+}
+
+fn command() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tracebuf"))
+}
+
+/// A name for a file of this test, of this run.
+fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()))
+}
+
+/// Runs the command; what it prints, its last words and its exit status.
+fn run(arguments: &[&str]) -> (String, String, Option<i32>) {
+    let output = command().args(arguments).output().expect("the command starts");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (text(output.stdout), text(output.stderr), output.status.code())
+}
+
+#[test]
+fn the_command_prints_an_image_gzipped_or_not() {
+    let (bytes, expected) = image("sample_4k_div4");
+    let file = scratch("plain.smb");
+    fs::write(&file, bytes).unwrap();
+    let gzipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/smb/sample_4k_div4.smb.gz");
+    for file in [&file, &gzipped] {
+        let (text, errors, status) = run(&["smb", "dump", file.to_str().unwrap(), "4096"]);
+        assert_eq!((status, errors.as_str()), (Some(0), ""));
+        assert!(text == expected);
+    }
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn samples_of_every_layout_and_page_size_read_without_an_anomaly() {
+    let file = scratch("sample.smb");
+    let path = file.to_str().unwrap();
+    let mut seen = String::new();
+    for (size, page_size) in
+        [(64, 64), (2048, 256), (16384, 1024), (65536, 4096), (262144, 32768), (131072, 65536)]
+    {
+        for layout in 1..=5 {
+            let arguments = [path, &size.to_string(), &page_size.to_string(), &layout.to_string()];
+            let (_, errors, status) = run(&[&["smb", "sample"], &arguments[..]].concat());
+            if (page_size - 8) / [1, 2, 4, 7, 14][layout - 1] < 32 {
+                // Less than a chunk's header and a packet.
+                assert_eq!(status, Some(1));
+                assert!(errors.contains("chunks would be smaller"), "{errors}");
+                continue;
+            }
+            assert_eq!((status, errors.as_str()), (Some(0), ""));
+            assert_eq!(fs::metadata(&file).unwrap().len(), size);
+            let (text, _, status) = run(&["smb", "dump", path, &page_size.to_string()]);
+            assert_eq!(status, Some(0));
+            assert!(text.ends_with(" 0 anomalies\n"), "{size} {page_size} {layout}: {text}");
+            assert!(text.contains(&format!("layout={layout} ")) && text.contains("state=BeingWritten"));
+            seen += &text;
+        }
+    }
+    // What a reader has to cope with is there.
+    for what in ["[begin]", "[end]", "[continue]", "needs-patching", "COMPLETE", "state=Free", "in progress"]
+    {
+        assert!(seen.contains(what), "{what}");
+    }
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn the_command_says_what_it_cannot_do() {
+    let (_, errors, status) = run(&["smb", "dump", "/nonexistent", "4096"]);
+    assert_eq!(status, Some(1));
+    assert!(errors.contains("/nonexistent"), "{errors}");
+    let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", "4096", "63", "1"]);
+    assert_eq!(status, Some(1));
+    assert!(errors.contains("page size"), "{errors}");
+    let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", "4096", "4096", "6"]);
+    assert_eq!(status, Some(2));
+    assert!(errors.contains("LAYOUT"), "{errors}");
+}
+
+#[test]
+fn an_image_of_our_own_writer_has_nothing_wrong_in_any_layout() {
+    struct Nowhere;
+    impl CommitSink for Nowhere {
+        fn commit(&self, _: &CommitRequest<'_>) {}
+    }
+    for layout in [Layout::One, Layout::Two, Layout::Four, Layout::Seven, Layout::Fourteen] {
+        let mut words = vec![0; 16 * 1024];
+        let memory = SharedMemory::new(atomic_words(&mut words), 4096).unwrap();
+        let storage = ProducerStorage::<256, 2>::new();
+        let producer = Producer::new(memory, layout, &storage, &Nowhere).unwrap();
+        let mut writers = [(); 2].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
+        for n in 0..40u32 {
+            for writer in &mut writers {
+                let mut packet = writer.packet();
+                packet.varint(8, n.into());
+                packet.message(900).bytes(1, &vec![b'a'; n as usize * 97 % 1500]);
+            }
+        }
+        let mut text = Vec::new();
+        tracebuf_std::smb::dump(memory, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.ends_with(", 0 anomalies\n"), "{layout:?}");
+        assert!(text.contains("state=BeingWritten") && text.contains("[begin]") && text.contains("[end]"));
+        assert!(!text.contains("MALFORMED"));
+    }
+}

@@ -1,0 +1,162 @@
+//! Reads traces, just enough to look into them: field after field, by the wire format alone.
+
+#![allow(dead_code)] // each test takes what it needs
+
+use std::path::{Path, PathBuf};
+
+use tracebuf::proto::TracePackets;
+
+/// A file of this test's own, in a folder that stays when the test is over.
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a program");
+    let test = test.file_stem().expect("a name").to_string_lossy().into_owned();
+    // Without the build's number.
+    let test = test.rsplit_once('-').map_or(test.as_str(), |(name, _)| name);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder.join(name)
+}
+
+/// A field: its number and its value, or its bytes.
+pub(crate) enum Field<'a> {
+    Number(u32, u64),
+    Bytes(u32, &'a [u8]),
+}
+
+pub(crate) fn varint(bytes: &[u8], at: &mut usize) -> u64 {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let byte = bytes[*at];
+        *at += 1;
+        value |= u64::from(byte & 0x7F) << shift;
+        shift += 7;
+        if byte < 0x80 {
+            return value;
+        }
+    }
+}
+
+pub(crate) fn fields(bytes: &[u8]) -> Vec<Field<'_>> {
+    let (mut at, mut all) = (0, Vec::new());
+    while at < bytes.len() {
+        let tag = varint(bytes, &mut at);
+        let number = (tag >> 3) as u32;
+        match tag & 7 {
+            0 => all.push(Field::Number(number, varint(bytes, &mut at))),
+            1 => {
+                all.push(Field::Number(number, u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())));
+                at += 8;
+            }
+            2 => {
+                let len = varint(bytes, &mut at) as usize;
+                all.push(Field::Bytes(number, &bytes[at..at + len]));
+                at += len;
+            }
+            other => panic!("wire type {other}"),
+        }
+    }
+    all
+}
+
+/// The last value of a number.
+pub(crate) fn number(bytes: &[u8], wanted: u32) -> Option<u64> {
+    let is = |field: Field<'_>| match field {
+        Field::Number(number, value) if number == wanted => Some(value),
+        _ => None,
+    };
+    fields(bytes).into_iter().filter_map(is).next_back()
+}
+
+/// The first message of a number.
+pub(crate) fn message(bytes: &[u8], wanted: u32) -> Option<&[u8]> {
+    fields(bytes).into_iter().find_map(|field| match field {
+        Field::Bytes(number, value) if number == wanted => Some(value),
+        _ => None,
+    })
+}
+
+/// A whole trace.
+pub(crate) struct Trace {
+    pub(crate) bytes: Vec<u8>,
+    /// How many bytes of it are whole packets.
+    pub(crate) whole: usize,
+}
+
+impl Trace {
+    /// A trace without a cut packet at its end.
+    pub(crate) fn read(path: &Path) -> Self {
+        let trace = Self::read_cut(path);
+        assert_eq!(trace.whole, trace.bytes.len(), "{} ends within a packet", path.display());
+        trace
+    }
+
+    /// A trace that may end within a packet.
+    pub(crate) fn read_cut(path: &Path) -> Self {
+        let bytes = std::fs::read(path).expect("a trace");
+        let mut packets = TracePackets::new(&bytes);
+        while packets.next().is_some_and(|packet| packet.is_ok()) {}
+        let whole = packets.offset();
+        Self { bytes, whole }
+    }
+
+    pub(crate) fn packets(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        let packets = TracePackets::new(&self.bytes[..self.whole]);
+        packets.map(|packet| packet.expect("a packet")).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Track events of a type.
+    pub(crate) fn events(&self, kind: u64) -> usize {
+        let is = |packet: &&[u8]| message(packet, 11).is_some_and(|event| number(event, 9) == Some(kind));
+        self.packets().filter(is).count()
+    }
+
+    /// Whether a text is somewhere in it.
+    pub(crate) fn contains(&self, text: &str) -> bool {
+        self.bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    }
+
+    /// Packets that say that something before them is lost.
+    pub(crate) fn losses(&self) -> usize {
+        self.packets().filter(|packet| number(packet, 42).is_some_and(|loss| loss != 0)).count()
+    }
+
+    /// Whether every packet of a producer has a field of this value.
+    pub(crate) fn all_have(&self, field: u32, value: u64) -> bool {
+        let of_producer = |packet: &&[u8]| number(packet, 10) != Some(1);
+        self.packets().filter(of_producer).all(|packet| number(packet, field) == Some(value))
+    }
+
+    pub(crate) fn assert_ends_with_stats(&self) {
+        let last = self.packets().next_back().expect("a packet");
+        let stats = message(last, 35).expect("statistics in the last packet");
+        assert!(message(stats, 1).is_some(), "of a buffer");
+    }
+
+    /// The values of all counters, in order, by the sequence that wrote them.
+    pub(crate) fn counters(&self) -> std::collections::BTreeMap<u64, Vec<u64>> {
+        let mut counters = std::collections::BTreeMap::<u64, Vec<u64>>::new();
+        for packet in self.packets() {
+            if let Some(value) = message(packet, 11).and_then(|event| number(event, 30)) {
+                counters.entry(number(packet, 10).expect("a sequence")).or_default().push(value);
+            }
+        }
+        counters
+    }
+
+    /// The time of day, in nanoseconds, of the first packet that starts a writer's state.
+    pub(crate) fn time_of_day_of_first_state(&self) -> u64 {
+        let clock = |id: u64| {
+            self.packets().find(|packet| number(packet, 10) == Some(1)).and_then(|packet| {
+                let clocks = message(packet, 6)?;
+                fields(clocks).into_iter().find_map(|field| match field {
+                    Field::Bytes(1, clock) if number(clock, 1) == Some(id) => number(clock, 2),
+                    _ => None,
+                })
+            })
+        };
+        let (boottime, realtime) = (clock(6).expect("boot time"), clock(1).expect("time of day"));
+        let is = |packet: &&[u8]| number(packet, 10) != Some(1) && number(packet, 8).is_some();
+        let state = self.packets().find(is).expect("a state");
+        number(state, 8).expect("a time") + realtime - boottime
+    }
+}

@@ -1,0 +1,214 @@
+//! The layer and the subscriber for `tracing`: what becomes of spans and events.
+
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::sync::Arc;
+
+use trace::{Field, Trace, fields, message, number, scratch};
+use tracebuf_std::session::{Recorder, Session};
+use tracebuf_std::tracing_layer::{TraceLayer, TraceSubscriber};
+use tracing::{Dispatch, Level};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::prelude::*;
+
+/// Runs under the subscriber and under the layer, and looks at what each has recorded.
+fn both(name: &str, flows: bool, work: impl Fn(&Dispatch), check: impl Fn(&Trace)) {
+    let subscriber = |recorder: Recorder| Dispatch::new(TraceSubscriber::new(recorder).flows(flows));
+    let layer = |recorder: Recorder| {
+        Dispatch::new(tracing_subscriber::registry().with(TraceLayer::new(recorder).flows(flows)))
+    };
+    let kinds: [(&str, &dyn Fn(Recorder) -> Dispatch); 2] = [("subscriber", &subscriber), ("layer", &layer)];
+    for (kind, make) in kinds {
+        let session = Session::builder().fast_clock().start().expect("a session");
+        let dispatch = make(session.recorder());
+        tracing::dispatcher::with_default(&dispatch, || work(&dispatch));
+        let path = scratch(&format!("{name}-{kind}.pftrace"));
+        session.stop().expect("a stop").write_to(&path).expect("a file");
+        let trace = Trace::read(&path);
+        assert_eq!(trace.events(1), trace.events(2), "{kind}: as many ends as begins");
+        assert_eq!(trace.losses(), 0, "{kind}");
+        check(&trace);
+    }
+}
+
+/// Types of the events and names of those that have one, in order; interned names by the writer's numbers.
+fn story(trace: &Trace) -> String {
+    let mut names = std::collections::HashMap::new();
+    let mut story = Vec::new();
+    for packet in trace.packets() {
+        if let Some(data) = message(packet, 12) {
+            for field in fields(data) {
+                if let Field::Bytes(2, name) = field {
+                    let text = String::from_utf8_lossy(message(name, 2).unwrap_or_default()).into_owned();
+                    names.insert(number(name, 1), text);
+                }
+            }
+        }
+        let Some(event) = message(packet, 11) else { continue };
+        let text = message(event, 23).map(|name| String::from_utf8_lossy(name).into_owned());
+        let name = text.or_else(|| names.get(&number(event, 10)).cloned());
+        let sign = ["", "+", "-", "!", "#"][number(event, 9).unwrap_or(0) as usize];
+        let name = if sign == "-" { None } else { name };
+        story.push(format!("{sign}{}", name.unwrap_or_default()));
+    }
+    story.join(" ")
+}
+
+#[test]
+fn spans_are_slices_and_events_are_instants_named_by_their_messages() {
+    let work = |_: &Dispatch| {
+        tracing::info_span!("outer").in_scope(|| {
+            tracing::warn!("found {} of {}", 1, 2);
+            tracing::debug_span!("inner").in_scope(|| ());
+        });
+        tracing::error!(code = 7);
+    };
+    both("spans", false, work, |trace| {
+        let story = story(trace);
+        assert!(story.starts_with("+outer !found 1 of 2 +inner - - !event "), "{story}");
+        for level in ["INFO", "WARN", "DEBUG", "ERROR"] {
+            assert!(trace.contains(level), "{level}");
+        }
+    });
+}
+
+#[test]
+fn fields_are_annotations_also_those_recorded_later() {
+    let work = |_: &Dispatch| {
+        let span = tracing::info_span!("request", path = "/index", size = 7u64, late = tracing::field::Empty);
+        span.in_scope(|| tracing::info!(answer = ?Some(42), "event"));
+        span.record("late", -5);
+        span.in_scope(|| ());
+    };
+    both("fields", false, work, |trace| {
+        for text in ["path", "/index", "size", "answer", "Some(42)", "late"] {
+            assert!(trace.contains(text), "{text}");
+        }
+        let annotations = |packet: &[u8]| {
+            let event = message(packet, 11)?;
+            (number(event, 9) == Some(1))
+                .then(|| fields(event).iter().filter(|field| matches!(field, Field::Bytes(4, _))).count())
+        };
+        assert_eq!(trace.packets().filter_map(annotations).collect::<Vec<_>>(), [2, 3]);
+    });
+}
+
+#[test]
+fn spans_exited_out_of_order_end_their_own_slices() {
+    let work = |_: &Dispatch| {
+        let first = tracing::info_span!("first").entered();
+        let second = tracing::info_span!("second").entered();
+        drop(first);
+        tracing::info!("between");
+        drop(second);
+    };
+    both("order", false, work, |trace| {
+        assert_eq!(story(trace), "+first +second - - +second !between -");
+    });
+}
+
+#[test]
+fn a_span_that_wanders_between_threads_is_a_slice_on_each_and_one_flow() {
+    let work = |dispatch: &Dispatch| {
+        let span = tracing::info_span!("task");
+        let next = tracing::info_span!("next");
+        next.follows_from(&span);
+        span.in_scope(|| ());
+        let (dispatch, again) = (dispatch.clone(), span.clone());
+        let poll = move || tracing::dispatcher::with_default(&dispatch, || again.in_scope(|| ()));
+        std::thread::spawn(poll).join().expect("a thread");
+        next.in_scope(|| ());
+    };
+    both("flows", true, work, |trace| {
+        let mut flows = Vec::new();
+        for packet in trace.packets() {
+            let Some(event) = message(packet, 11).filter(|event| number(event, 9) == Some(1)) else {
+                continue;
+            };
+            let of_event = fields(event).into_iter().filter_map(|field| match field {
+                Field::Number(47, flow) => Some(flow),
+                _ => None,
+            });
+            flows.push((number(packet, 10), of_event.collect::<Vec<_>>()));
+        }
+        let task: Vec<_> = flows.iter().filter(|(_, flows)| flows.len() == 1).collect();
+        assert_eq!(task.len(), 2, "{flows:?}");
+        assert_eq!(task[0].1, task[1].1, "one flow");
+        assert_ne!(task[0].0, task[1].0, "two threads");
+        let next = flows.iter().find(|(_, flows)| flows.len() == 2).expect("what follows");
+        assert_eq!(next.1[1], task[0].1[0]);
+    });
+}
+
+#[test]
+fn filters_keep_out_what_they_should() {
+    let session = Session::builder().start().expect("a session");
+    let talk = || {
+        tracing::info_span!("shown").in_scope(|| tracing::debug!("hidden"));
+        tracing::debug_span!("hidden").in_scope(|| tracing::info!("shown"));
+    };
+    let own = TraceSubscriber::new(session.recorder()).max_level(Level::INFO);
+    tracing::subscriber::with_default(own, talk);
+    let layer = TraceLayer::new(session.recorder()).with_filter(LevelFilter::INFO);
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), talk);
+    let targets =
+        TraceSubscriber::new(session.recorder()).targets("elsewhere=trace".parse().expect("targets"));
+    tracing::subscriber::with_default(targets, talk);
+    let path = scratch("filters.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    assert_eq!(story(&Trace::read(&path)), "+shown - !shown +shown - !shown");
+}
+
+#[test]
+fn a_session_that_ends_in_the_midst_of_spans_hurts_nobody() {
+    let session = Session::builder().start().expect("a session");
+    let dispatch = Dispatch::new(TraceSubscriber::new(session.recorder()));
+    tracing::dispatcher::with_default(&dispatch, || {
+        let _span = tracing::info_span!("cut", field = 1).entered();
+        session.stop().expect("a stop");
+        tracing::info!("late");
+    });
+    // A later one on the same thread is not confused by what was never exited.
+    let session = Session::builder().start().expect("a session");
+    let dispatch = Dispatch::new(TraceSubscriber::new(session.recorder()));
+    tracing::dispatcher::with_default(&dispatch, || tracing::info_span!("new").in_scope(|| ()));
+    let path = scratch("cut.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    assert_eq!(story(&Trace::read(&path)), "+new -");
+}
+
+/// A value whose formatting traces.
+struct Talkative;
+
+impl std::fmt::Debug for Talkative {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        tracing::info_span!("formatting").in_scope(|| tracing::info!("inner"));
+        f.write_str("talk")
+    }
+}
+
+/// What it traces, `tracing` itself keeps away from the subscriber that is at work.
+#[test]
+fn a_value_that_traces_while_it_is_formatted_is_recorded_whole() {
+    let work = |_: &Dispatch| {
+        let span = tracing::info_span!("span", value = ?Talkative);
+        span.in_scope(|| tracing::info!(value = ?Talkative, "outer"));
+    };
+    both("talkative", false, work, |trace| {
+        assert_eq!(story(trace), "+span !outer -");
+        assert!(trace.contains("talk"));
+    });
+}
+
+#[test]
+fn handles_of_spans_that_are_cloned_and_dropped_anywhere_leave_nothing_open() {
+    let work = |_: &Dispatch| {
+        let span = Arc::new(tracing::info_span!("shared", field = 1));
+        let clones: Vec<_> = (0..10).map(|_| (*span).clone()).collect();
+        clones[3].in_scope(|| clones[7].in_scope(|| ()));
+        drop(span);
+        clones[9].in_scope(|| ());
+    };
+    both("handles", false, work, |trace| assert_eq!(story(trace), "+shared +shared - - +shared -"));
+}

@@ -1,0 +1,76 @@
+//! What joins the parts.
+
+use crate::buffer::config;
+use crate::input::Input;
+use crate::observe::{Nowhere, debug, show};
+use crate::proto::id;
+use core::hint::black_box;
+use tracebuf::buffer::{DataLoss, TraceBuffer};
+use tracebuf::producer::{
+    ChunkToMove, ChunkToPatch, CommitRequest, Consumer, Patch, SharedMemory, atomic_words_in,
+};
+use tracebuf::service::{
+    Exported, ProducerEndpoint, ProducerIdentity, TraceExporter, sequence_id, writer_stats,
+};
+
+pub(crate) fn all(input: &mut Input<'_>, memory: &mut [u8]) {
+    export(input, memory);
+    let (shared, central) = memory.split_at_mut_checked(input.u32() as usize).unwrap_or_default();
+    endpoint(input, shared, central);
+}
+
+fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
+    let Ok(memory) = SharedMemory::new(atomic_words_in(shared), input.u32()) else { return };
+    let Ok(buffer) = TraceBuffer::new(central, config(input)) else { return };
+    let mut buffers = [buffer];
+    let identity = ProducerIdentity { producer_id: input.u16(), uid: input.u32(), pid: input.u32() as i32 };
+    debug(identity);
+    let mut endpoint = ProducerEndpoint::<8>::new(Consumer::new(memory), identity);
+    while input.bool() {
+        black_box(endpoint.allow(input.u16()));
+        black_box(endpoint.register_writer(input.u16(), input.u16()));
+        let patches = [Patch { chunk_id: input.u32(), offset: input.u16(), data: [1; 4] }; 3];
+        let (moves, patched) = (
+            [ChunkToMove { page: input.u32(), chunk: input.u32(), target: input.u16() }; 3],
+            [ChunkToPatch {
+                writer_id: input.u16(),
+                target: input.u16(),
+                chunk_id: input.u32(),
+                patches: patches.get(..input.u32() as usize).unwrap_or_default(),
+                has_more: input.bool(),
+            }; 3],
+        );
+        let request = CommitRequest {
+            chunks_to_move: moves.get(..input.u32() as usize).unwrap_or_default(),
+            chunks_to_patch: patched.get(..input.u32() as usize).unwrap_or_default(),
+            flush: input.u32(),
+        };
+        endpoint.carry_out(&request, &mut buffers);
+        black_box(endpoint.scrape(&mut buffers));
+        endpoint.unregister_writer(input.u16());
+    }
+    debug(endpoint.stats());
+}
+
+fn export(input: &mut Input<'_>, memory: &mut [u8]) {
+    let Ok(mut buffer) = TraceBuffer::new(memory, config(input)) else { return };
+    let mut exporter = TraceExporter::new(Nowhere);
+    let mut reader = buffer.read();
+    while let Some(packet) = reader.next_packet() {
+        let loss = DataLoss::from_bits_truncate(input.u16());
+        match exporter.packet(&packet, sequence_id(input.u16(), input.u16()), loss) {
+            Ok(Exported::Written(size)) => drop(black_box(size)),
+            Ok(Exported::Invalid(fault)) => show(fault),
+            Err(error) => show(error),
+        }
+        let _ = black_box(exporter.drain(&mut reader, sequence_id));
+    }
+    let writers: [_; 4] = core::array::from_fn(|_| {
+        buffer.sequences().next().map(|sequence| writer_stats(&sequence, id(input), input.u32()))
+    });
+    let _ = black_box(exporter.stats(&buffer.stats(), writers.into_iter().flatten()));
+    black_box(exporter.invalid_packets());
+    let _ = black_box(exporter.file().flush());
+    debug(&exporter);
+    black_box(exporter.into_output());
+}

@@ -1,0 +1,71 @@
+//! Slices, instants and counters.
+
+use crate::input::Input;
+use crate::observe::debug;
+use core::hint::black_box;
+use tracebuf::producer::TraceWriter;
+use tracebuf::producer::track_event::{
+    Clock, Event, Extended32, OnTrack, Tracer, TracerConfig, Track, Unit, Value,
+};
+
+static TIMER: Extended32 = Extended32::new();
+
+static PROCESS: Track<'static> = Track::process(1, "process");
+static THREAD: Track<'static> = Track::thread(1, 2, "thread").within(&PROCESS);
+static CUSTOM: Track<'static> = Track::custom("custom").within(&THREAD);
+static COUNTER: Track<'static> = Track::counter("counter", Unit::Count).within(&CUSTOM);
+
+/// As a timer's register: a different value each time.
+fn now() -> u64 {
+    TIMER.extend(|| black_box(1))
+}
+
+pub(crate) fn all(input: &mut Input<'static>, writer: TraceWriter<'_>) {
+    let config =
+        TracerConfig::new(input.u64()).unit_ns(input.u32()).clock_id(input.u32()).state_every(input.u32());
+    debug(config);
+    black_box(Track::process(input.u32(), input.text()).within(&PROCESS).uuid());
+    black_box(Track::thread(input.u32(), input.u32(), input.text()).uuid());
+    black_box(Track::custom(input.text()).uuid());
+    let unit = match input.u16() & 3 {
+        0 => Unit::Bytes,
+        1 => Unit::Count,
+        2 => Unit::Nanoseconds,
+        _ => Unit::Unspecified,
+    };
+    debug(unit);
+    black_box(Track::counter(input.text(), unit).uuid());
+    let tracer: Tracer<'_, _> = Tracer::new(writer, now, &THREAD, config);
+    while input.bool() {
+        slices(input, tracer.track());
+        slices(input, tracer.on(&CUSTOM));
+        tracer.on(&COUNTER).count(input.u64() as i64);
+        tracer.on(&COUNTER).measure(f64::from_bits(input.u64()));
+    }
+    black_box(tracer.flush());
+    debug(tracer.stats());
+}
+
+fn slices<'a>(input: &mut Input<'static>, on: OnTrack<'_, 'a, impl Clock>) {
+    black_box(on.slice(input.text(), || black_box(1)));
+    drop(on.enter(input.text()));
+    drop(on.enter_with(input.text(), |event| details(input, event)));
+    on.begin(input.text());
+    on.end();
+    on.instant(input.text());
+    on.instant_with(input.text(), |event| details(input, event));
+}
+
+fn details<'x, 'e, 'w, 'a>(
+    input: &mut Input<'static>,
+    event: &'x mut Event<'e, 'w, 'a>,
+) -> &'x mut Event<'e, 'w, 'a> {
+    let value = match input.u16() & 3 {
+        0 => Value::from(input.u64()),
+        1 => Value::from(input.u64() as i64),
+        2 => Value::from(input.bool()),
+        _ => Value::from(input.text()),
+    };
+    let event = event.arg(input.text(), value).arg(input.text(), Value::Pointer(input.u64()));
+    event.category(input.text()).flow(input.u64()).end_flow(input.u64()).name(input.text())
+}

@@ -1,0 +1,113 @@
+//! BBC micro:bit: an nRF51822, a Cortex-M0 at 16 MHz without compare-and-swap.
+
+use super::{Register, Vector, vectors};
+use core::convert::Infallible;
+
+/// Interrupts up to the last one that has a handler: timers 1 and 2 have numbers 9 and 10.
+pub(crate) const VECTORS: usize = 11;
+
+#[unsafe(link_section = ".vector_table.interrupts")]
+#[unsafe(no_mangle)]
+static __INTERRUPTS: [Vector; VECTORS] = vectors();
+
+/// Ticks of the clock in a second.
+pub(crate) const FREQUENCY: u64 = 16_000_000;
+
+/// One of the timers; timer 0 has 32 bits, the others 16.
+struct Timer(usize);
+
+impl Timer {
+    const fn register(&self, offset: usize) -> Register {
+        Register::new(self.0, offset)
+    }
+
+    /// Interrupts each so many microseconds, up to 65,535.
+    fn start(&self, micros: u32) {
+        self.register(0x510).write(4); // 16 MHz / 2⁴
+        self.register(0x508).write(0); // 16 bits
+        self.register(0x540).write(micros);
+        self.register(0x200).write(1); // starts again when the compare value is reached
+        self.register(0x304).write(1 << 16); // and interrupts then
+        self.register(0x000).write(1);
+    }
+
+    fn acknowledge(&self) {
+        self.register(0x140).write(0);
+    }
+}
+
+const CLOCK: Timer = Timer(0x4000_8000);
+const CONTROL: Timer = Timer(0x4000_9000);
+const SENSOR: Timer = Timer(0x4000_A000);
+
+/// Starts the clock and both timers.
+pub(crate) fn start(control_micros: u32, sensor_micros: u32) {
+    CLOCK.register(0x510).write(0);
+    CLOCK.register(0x508).write(3); // 32 bits
+    CLOCK.register(0x000).write(1);
+    CONTROL.start(control_micros);
+    SENSOR.start(sensor_micros);
+}
+
+/// The clock, which wraps after 268 s. It is read by capturing it into a register: each priority has its own,
+/// up to 3.
+pub(crate) fn ticks(priority: usize) -> u32 {
+    let of_priority = (priority & 3) * 4;
+    CLOCK.register(0x040 + of_priority).write(1);
+    CLOCK.register(0x540 + of_priority).read()
+}
+
+/// The control timer's interrupt was seen.
+pub(crate) fn acknowledge_control() {
+    CONTROL.acknowledge();
+}
+
+/// The sensor timer's interrupt was seen.
+pub(crate) fn acknowledge_sensor() {
+    SENSOR.acknowledge();
+}
+
+const UART: usize = 0x4000_2000;
+const UART_READY: Register = Register::new(UART, 0x11C);
+
+/// The UART, to send.
+pub(crate) struct Uart {
+    sending: bool,
+}
+
+impl Uart {
+    /// Turns it on, at 1 Mbaud, on the pin that leads to the USB interface.
+    pub(crate) fn new() -> Self {
+        Register::new(UART, 0x50C).write(24);
+        Register::new(UART, 0x524).write(0x1000_0000);
+        Register::new(UART, 0x500).write(4);
+        Register::new(UART, 0x008).write(1);
+        Uart { sending: false }
+    }
+}
+
+impl embedded_io::ErrorType for Uart {
+    type Error = Infallible;
+}
+
+impl embedded_io::WriteReady for Uart {
+    fn write_ready(&mut self) -> Result<bool, Infallible> {
+        Ok(!self.sending || UART_READY.read() != 0)
+    }
+}
+
+impl embedded_io::Write for Uart {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
+        let Some(byte) = bytes.first() else { return Ok(0) };
+        self.flush()?;
+        UART_READY.write(0);
+        Register::new(UART, 0x51C).write(u32::from(*byte));
+        self.sending = true;
+        Ok(1)
+    }
+
+    fn flush(&mut self) -> Result<(), Infallible> {
+        while !embedded_io::WriteReady::write_ready(self)? {}
+        Ok(())
+    }
+}

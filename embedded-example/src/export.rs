@@ -1,0 +1,90 @@
+//! Ways out of the device: one small trait, and its implementations.
+//!
+//! ```
+//! use tracebuf_firmware::export::{Blocking, Export};
+//!
+//! let mut uart = [0u8; 8]; // anything that implements embedded_io::Write
+//! assert_eq!(Blocking(&mut uart[..]).offer(b"abc"), Ok(3));
+//! ```
+
+use embedded_hal::spi::SpiDevice;
+use embedded_io::{Write, WriteReady};
+
+/// Takes bytes of a trace on their way out.
+pub trait Export {
+    /// What can go wrong on the line.
+    type Error;
+
+    /// Takes as many of the bytes, from the first on, as it can now, and says how many. None: try again later.
+    ///
+    /// # Errors
+    /// The line's. The bytes may be offered again.
+    fn offer(&mut self, bytes: &[u8]) -> Result<usize, Self::Error>;
+}
+
+/// A line that is waited for: for an idle task that has nothing better to do.
+#[derive(Debug)]
+pub struct Blocking<W>(pub W);
+
+impl<W: Write> Export for Blocking<W> {
+    type Error = W::Error;
+
+    fn offer(&mut self, bytes: &[u8]) -> Result<usize, W::Error> {
+        self.0.write(bytes)
+    }
+}
+
+/// A line that is not waited for: it gets what it has room for.
+#[derive(Debug)]
+pub struct NonBlocking<W>(pub W);
+
+impl<W: Write + WriteReady> Export for NonBlocking<W> {
+    type Error = W::Error;
+
+    fn offer(&mut self, bytes: &[u8]) -> Result<usize, W::Error> {
+        let mut rest = bytes;
+        while !rest.is_empty() && self.0.write_ready()? {
+            let taken = self.0.write(rest)?;
+            rest = rest.get(taken..).unwrap_or_default();
+        }
+        Ok(bytes.len() - rest.len())
+    }
+}
+
+/// A device on an SPI bus that takes whatever is written: a transaction for each frame.
+#[derive(Debug)]
+pub struct Spi<D>(pub D);
+
+impl<D: SpiDevice> Export for Spi<D> {
+    type Error = D::Error;
+
+    fn offer(&mut self, bytes: &[u8]) -> Result<usize, D::Error> {
+        self.0.write(bytes)?;
+        Ok(bytes.len())
+    }
+}
+
+/// A file of the debugger's host, through semihosting. The core stands still while the host writes.
+#[cfg(target_os = "none")]
+#[derive(Debug)]
+pub struct HostFile(semihosting::fs::File);
+
+#[cfg(target_os = "none")]
+impl HostFile {
+    /// Creates the file; one that is there is emptied.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn create(path: &core::ffi::CStr) -> semihosting::io::Result<Self> {
+        semihosting::fs::File::create(path).map(Self)
+    }
+}
+
+#[cfg(target_os = "none")]
+impl Export for HostFile {
+    type Error = semihosting::io::Error;
+
+    fn offer(&mut self, bytes: &[u8]) -> Result<usize, Self::Error> {
+        semihosting::io::Write::write(&mut self.0, bytes)
+    }
+}

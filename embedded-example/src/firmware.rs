@@ -1,0 +1,232 @@
+//! The firmware: who runs when, and what is traced.
+
+use crate::board::{self, interrupt};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
+use cortex_m::interrupt::Mutex;
+use cortex_m::peripheral::NVIC;
+use cortex_m_rt::entry;
+use defmt_semihosting as _;
+use static_cell::{ConstStaticCell, StaticCell};
+use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
+use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
+use tracebuf_firmware::send::{Progress, Sender};
+use tracebuf_firmware::workload::{Controller, Oven, Program, Sensor as Probe};
+
+/// All of the tracing's memory: shared memory and ring.
+const TRACE_BYTES: usize = 6 * 1024;
+
+static REGION: ConstStaticCell<[u64; TRACE_BYTES / 8]> = ConstStaticCell::new([0; TRACE_BYTES / 8]);
+static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+static INBOX: Inbox = Inbox::new();
+static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
+/// For the interrupts, which make their writers when they first run.
+static SHARED: Mutex<Cell<Option<&'static Producer<'static>>>> = Mutex::new(Cell::new(None));
+
+/// Times to the microsecond; the state starts anew each 1.5 KiB, a third of the ring.
+const CONFIG: TracerConfig = TracerConfig::new(board::FREQUENCY).unit_ns(1_000).state_every(1536);
+
+static FIRMWARE: Track<'static> = Track::process(1, "oven");
+static MAIN: Track<'static> = Track::thread(1, 1, "main loop").within(&FIRMWARE);
+static CONTROL: Track<'static> = Track::thread(1, 2, "control interrupt").within(&FIRMWARE);
+static SENSOR: Track<'static> = Track::thread(1, 3, "sensor interrupt").within(&FIRMWARE);
+static TEMPERATURE: Track<'static> = Track::counter("temperature", Unit::Unspecified).within(&FIRMWARE);
+static POWER: Track<'static> = Track::counter("power", Unit::Unspecified).within(&FIRMWARE);
+
+/// Steps of the control loop until the firmware ends itself.
+const STEPS: u32 = 1_000;
+const CONTROL_MICROS: u32 = 4_000;
+const SENSOR_MICROS: u32 = 9_200;
+
+/// The board's clock as one priority reads it.
+struct PriorityClock(usize);
+
+static CLOCK: Extended32 = Extended32::new();
+
+impl Clock for PriorityClock {
+    fn now(&self) -> u64 {
+        CLOCK.extend(|| board::ticks(self.0))
+    }
+}
+
+/// A tracer of few names, for little memory.
+type SmallTracer = Tracer<'static, PriorityClock, 16, 4>;
+
+/// The tracer of a priority. `None` if there are more than [`WRITERS`]. Not inlined: where it is called from an
+/// interrupt, the tracer's way over the stack must not add to what the interrupt itself needs.
+#[inline(never)]
+fn tracer(track: &'static Track<'static>, priority: usize) -> Option<SmallTracer> {
+    let producer = cortex_m::interrupt::free(|cs| SHARED.borrow(cs).get())?;
+    let writer = producer.writer(0, Exhaustion::Drop)?;
+    Some(Tracer::new(writer, PriorityClock(priority), track, CONFIG))
+}
+
+#[inline(never)]
+fn start(slot: &mut Option<SmallTracer>, track: &'static Track<'static>, priority: usize) {
+    *slot = tracer(track, priority);
+}
+
+/// Logs a line, which appears in the trace too: the text as an instant, the values as its arguments.
+macro_rules! log {
+    ($track:expr, $text:literal $(, $value:ident)* $(,)?) => {{
+        defmt::info!($text $(, $value)*);
+        $track.instant_with($text, |event| event$(.arg(stringify!($value), $value))*);
+    }};
+}
+
+// What the priorities tell each other. Each has one writer, so loads and stores will do.
+static TRUE_TEMPERATURE: AtomicI32 = AtomicI32::new(2_000);
+static MEASURED: AtomicI32 = AtomicI32::new(2_000);
+static WANTED: AtomicI32 = AtomicI32::new(2_000);
+static STEPS_DONE: AtomicU32 = AtomicU32::new(0);
+// Of what went into the counters, to compare the trace with.
+static SAMPLES: AtomicU32 = AtomicU32::new(0);
+static POWER_SUM: AtomicI32 = AtomicI32::new(0);
+static TEMPERATURE_SUM: AtomicI32 = AtomicI32::new(0);
+
+fn add(sum: &AtomicI32, value: i32) {
+    sum.store(sum.load(Relaxed).wrapping_add(value), Relaxed);
+}
+
+/// The higher priority: the control loop.
+#[cortex_m_rt::interrupt]
+fn Control() {
+    static mut LOOP: Option<(Oven, Controller)> = None;
+    static mut TRACER: Option<SmallTracer> = None;
+    board::acknowledge_control();
+    if TRACER.is_none() {
+        start(TRACER, &CONTROL, 1);
+    }
+    let (oven, controller) = LOOP.get_or_insert_with(|| (Oven::new(), Controller::default()));
+    let Some(tracer) = TRACER.as_ref() else { return };
+    let power = tracer.track().slice("control", || {
+        let power = controller.step(MEASURED.load(Relaxed), WANTED.load(Relaxed));
+        TRUE_TEMPERATURE.store(oven.step(power), Relaxed);
+        power
+    });
+    tracer.on(&POWER).count(power.into());
+    add(&POWER_SUM, power);
+    STEPS_DONE.store(STEPS_DONE.load(Relaxed).wrapping_add(1), Relaxed);
+}
+
+/// The lower priority: the sensor.
+#[cortex_m_rt::interrupt]
+fn Sensor() {
+    static mut PROBE: Probe = Probe::new();
+    static mut TRACER: Option<SmallTracer> = None;
+    board::acknowledge_sensor();
+    if TRACER.is_none() {
+        start(TRACER, &SENSOR, 2);
+    }
+    let Some(tracer) = TRACER.as_ref() else { return };
+    let measured = tracer.track().slice("sample", || {
+        let _filter = tracer.track().enter("filter");
+        PROBE.sample(TRUE_TEMPERATURE.load(Relaxed))
+    });
+    MEASURED.store(measured, Relaxed);
+    tracer.on(&TEMPERATURE).count(measured.into());
+    add(&TEMPERATURE_SUM, measured);
+    SAMPLES.store(SAMPLES.load(Relaxed).wrapping_add(1), Relaxed);
+}
+
+#[entry]
+fn main() -> ! {
+    let region = REGION.take();
+    let Ok((producer, recorder)) = Recorder::new(region, &STORAGE, &INBOX) else { end(false) };
+    let producer = PRODUCER.init(producer);
+    cortex_m::interrupt::free(|cs| SHARED.borrow(cs).set(Some(producer)));
+    let Some(tracer) = tracer(&MAIN, 0) else { end(false) };
+
+    start_interrupts();
+    let sent = run(producer, &tracer, recorder);
+    drop(tracer);
+    end(sent.is_ok())
+}
+
+fn start_interrupts() {
+    board::start(CONTROL_MICROS, SENSOR_MICROS);
+    if let Some(mut core) = cortex_m::Peripherals::take() {
+        // SAFETY: no lock relies on these priorities; what is shared is atomic or masked as a whole.
+        unsafe {
+            core.NVIC.set_priority(interrupt::Control, 0x40);
+            core.NVIC.set_priority(interrupt::Sensor, 0x80);
+        }
+    }
+    // SAFETY: both handlers may run from now on.
+    unsafe {
+        NVIC::unmask(interrupt::Control);
+        NVIC::unmask(interrupt::Sensor);
+    }
+}
+
+/// Where the trace goes.
+#[cfg(feature = "uart")]
+fn line() -> Result<Sender<impl tracebuf_firmware::export::Export>, ()> {
+    Ok(Sender::framed(tracebuf_firmware::export::NonBlocking(board::Uart::new())))
+}
+
+/// Where the trace goes.
+#[cfg(not(feature = "uart"))]
+fn line() -> Result<Sender<impl tracebuf_firmware::export::Export>, ()> {
+    tracebuf_firmware::export::HostFile::create(c"firmware.pftrace").map(Sender::raw).map_err(drop)
+}
+
+/// The main loop: the state machine, then what has no hurry: the drain and the trace's way out.
+fn run(
+    producer: &Producer<'static>,
+    tracer: &SmallTracer,
+    mut recorder: Recorder<'static>,
+) -> Result<(), ()> {
+    let mut sender = line()?;
+    let mut program = Program::new();
+    let track = tracer.track();
+    log!(track, "starting");
+    WANTED.store(program.state().wanted(), Relaxed);
+    track.begin(program.state().name());
+    tracer.flush();
+    let mut seen = 0;
+    while seen < STEPS {
+        let steps = STEPS_DONE.load(Relaxed);
+        if steps != seen {
+            seen = steps;
+            let temperature = MEASURED.load(Relaxed);
+            if let Some(state) = program.step(temperature) {
+                track.end();
+                WANTED.store(state.wanted(), Relaxed);
+                log!(track, "new state at {}", temperature);
+                track.begin(state.name());
+                // Its next event may be far away: not to keep the ring waiting for the rest of a packet.
+                tracer.flush();
+            }
+        }
+        producer.commit();
+        recorder.drain();
+        if sender.poll(recorder.buffer()).map_err(drop)? == Progress::Idle {
+            // Firmware on battery sleeps here, with `wfi`. QEMU with time counted in instructions loses every
+            // other tick of the MPS2's timers while the core sleeps.
+            core::hint::spin_loop();
+        }
+    }
+    NVIC::mask(interrupt::Control);
+    NVIC::mask(interrupt::Sensor);
+    track.end();
+    let (steps, samples) = (STEPS_DONE.load(Relaxed), SAMPLES.load(Relaxed));
+    let (powers, temperatures) = (POWER_SUM.load(Relaxed), TEMPERATURE_SUM.load(Relaxed));
+    log!(track, "{} steps, {} samples, sums {} and {}", steps, samples, powers, temperatures);
+    tracer.flush();
+    recorder.scrape();
+    sender.finish(recorder.buffer()).map_err(drop)
+}
+
+/// Ends the run in QEMU.
+fn end(well: bool) -> ! {
+    semihosting::process::exit(i32::from(!well))
+}
+
+/// Nothing here panics on purpose; what did is said in the log.
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    defmt::error!("panic");
+    end(false)
+}

@@ -1,0 +1,32 @@
+//! What firmware needs beside `tracebuf` to trace itself: a recorder over one static region, and ways out.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`recorder`] | shared memory and ring in one region; the drain |
+//! | [`send`] | packets out of the ring, a piece at a time, while recording goes on |
+//! | [`export`] | where they go: UART, SPI, a file of the debugger's host |
+//! | [`frame`] | COBS and a CRC, for lines that lose bytes |
+//! | [`workload`] | what there is to trace: an oven
+//!
+//! ```
+//! use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
+//! use tracebuf::producer::{Exhaustion, ProducerStorage};
+//!
+//! static INBOX: Inbox = Inbox::new();
+//! static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+//!
+//! let region = Box::leak(Box::new([0u64; 1024])); // in firmware: StaticCell
+//! let (producer, mut recorder) = Recorder::new(region, &STORAGE, &INBOX).expect("8 KiB are enough");
+//! let mut writer = producer.writer(0, Exhaustion::Drop).expect("one of four");
+//! writer.packet().varint(8, 1); // an event
+//! writer.flush();
+//! recorder.drain();
+//! assert!(recorder.buffer().read().next_packet().is_some());
+//! ```
+#![cfg_attr(target_os = "none", no_std)]
+
+pub mod export;
+pub mod frame;
+pub mod recorder;
+pub mod send;
+pub mod workload;

@@ -1,0 +1,270 @@
+//! Packets out of the ring, a piece at a time, while recording goes on.
+//!
+//! A packet is leased, not copied: its bytes are fetched from the ring when the line has room for them. If the
+//! writers were faster and have overwritten it, it is given up, and its sequence's next packet says so.
+//!
+//! ```
+//! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+//! use tracebuf_firmware::export::Blocking;
+//! use tracebuf_firmware::send::{Progress, Sender};
+//!
+//! let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+//! let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+//! buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 5] }); // a packet: timestamp = 5
+//!
+//! let mut line = [0; 64];
+//! let mut sender = Sender::framed(Blocking(&mut line[..]));
+//! while sender.poll(&mut buffer).unwrap() == Progress::Sent {}
+//! assert_eq!(sender.packets(), 1);
+//! # Ok::<(), tracebuf::buffer::RegionError>(())
+//! ```
+
+use crate::export::Export;
+use crate::frame::{FIRST, FRAME, LAST, PAYLOAD, encode};
+use core::iter::once;
+use heapless::Deque;
+use tracebuf::buffer::{DataLoss, Lease, LeaseExpired, Packet, TraceBuffer};
+use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
+use tracebuf::proto::{
+    Encoder, Message, PacketValidator, SequenceId, TrustedFields, TrustedSuffix, WireType, fields, tag,
+    varint,
+};
+use tracebuf::service::sequence_id;
+
+/// What a call to [`Sender::poll`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Bytes went out; there may be more.
+    Sent,
+    /// The line takes nothing now.
+    Busy,
+    /// There is nothing to send.
+    Idle,
+}
+
+/// Sends the packets of a ring, each with what only the service may say about it, as a trace file.
+pub struct Sender<E> {
+    exporter: E,
+    framed: bool,
+    number: u16,
+    line: [u8; FRAME],
+    filled: usize,
+    offered: usize,
+    /// Read ahead, as beginning to read costs more than a packet.
+    leases: Deque<Lease, 8>,
+    current: Option<Current>,
+    packets: u32,
+    given_up: u32,
+    invalid: u32,
+}
+
+/// The packet on its way.
+struct Current {
+    lease: Lease,
+    around: Around,
+    at: usize,
+}
+
+/// What stands before and behind a packet in the file.
+struct Around {
+    head: [u8; 6],
+    head_len: usize,
+    trusted: TrustedSuffix,
+}
+
+impl Around {
+    fn new(len: usize, trusted: &TrustedFields) -> Self {
+        let trusted = trusted.suffix();
+        let mut head = [tag(fields::trace::PACKET, WireType::Length) as u8; 6];
+        let whole = len.saturating_add(trusted.as_bytes().len()) as u64;
+        let length = head.get_mut(1..).and_then(|room| varint::encode(whole, room)).unwrap_or(0);
+        Self { head, head_len: 1 + length, trusted }
+    }
+
+    fn head(&self) -> &[u8] {
+        self.head.get(..self.head_len).unwrap_or_default()
+    }
+}
+
+impl<E: Export> Sender<E> {
+    /// For a line that loses nothing: the trace file as it is.
+    pub const fn raw(exporter: E) -> Self {
+        Sender {
+            exporter,
+            framed: false,
+            number: 0,
+            line: [0; FRAME],
+            filled: 0,
+            offered: 0,
+            leases: Deque::new(),
+            current: None,
+            packets: 0,
+            given_up: 0,
+            invalid: 0,
+        }
+    }
+
+    /// For a line that may lose bytes: in frames.
+    pub const fn framed(exporter: E) -> Self {
+        let mut sender = Self::raw(exporter);
+        sender.framed = true;
+        sender
+    }
+
+    /// The line.
+    pub const fn exporter(&mut self) -> &mut E {
+        &mut self.exporter
+    }
+
+    /// Packets sent whole.
+    pub const fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    /// Packets that were overwritten while they were being sent.
+    pub const fn given_up(&self) -> u32 {
+        self.given_up
+    }
+
+    /// Sends one piece, of at most [`PAYLOAD`] bytes of packet: between two calls commits may come. Without frames
+    /// it sends a packet and waits for the line, as nothing would tell a reader that a packet was given up.
+    ///
+    /// # Errors
+    /// The line's; the piece is kept for the next call.
+    pub fn poll<M: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        buffer: &mut TraceBuffer<M>,
+    ) -> Result<Progress, E::Error> {
+        loop {
+            while self.offered >= self.filled {
+                if !self.next_piece(buffer) {
+                    return Ok(Progress::Idle);
+                }
+            }
+            let progress = self.offer()?;
+            if self.framed || (self.offered >= self.filled && self.current.is_none()) {
+                return Ok(progress);
+            }
+        }
+    }
+
+    fn offer(&mut self) -> Result<Progress, E::Error> {
+        let taken = self.exporter.offer(self.line.get(self.offered..self.filled).unwrap_or_default())?;
+        self.offered = self.offered.saturating_add(taken);
+        Ok(if taken > 0 { Progress::Sent } else { Progress::Busy })
+    }
+
+    /// Fetches the next piece. False if there is no packet.
+    fn next_piece<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) -> bool {
+        let Some(mut current) = self.current.take().or_else(|| self.next_packet(buffer)) else {
+            return false;
+        };
+        let Ok(packet) = buffer.leased(&current.lease) else {
+            buffer.give_up(current.lease);
+            self.given_up = self.given_up.saturating_add(1);
+            return true;
+        };
+        let Around { trusted, .. } = &current.around;
+        let parts = once(current.around.head()).chain(packet.slices()).chain(once(trusted.as_bytes()));
+        let total = current.around.head_len + packet.len() + trusted.as_bytes().len();
+        current.at = self.stage(parts, current.at, total);
+        if current.at < total {
+            self.current = Some(current);
+        } else {
+            self.packets = self.packets.saturating_add(1);
+        }
+        true
+    }
+
+    fn next_packet<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) -> Option<Current> {
+        loop {
+            if self.leases.is_empty() {
+                let mut reader = buffer.read();
+                while !self.leases.is_full()
+                    && let Some(lease) = reader.lease_packet()
+                {
+                    let _ = self.leases.push_back(lease);
+                }
+            }
+            let lease = self.leases.pop_front()?;
+            match buffer.leased(&lease).map(around) {
+                Ok(Some(around)) => return Some(Current { lease, around, at: 0 }),
+                Ok(None) => self.invalid = self.invalid.saturating_add(1),
+                Err(LeaseExpired) => {
+                    buffer.give_up(lease);
+                    self.given_up = self.given_up.saturating_add(1);
+                }
+            }
+        }
+    }
+
+    /// Puts the bytes from `at` on of what lies in parts onto the line, as many as go into a piece, and says
+    /// where the next ones are.
+    fn stage<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>, at: usize, total: usize) -> usize {
+        let mut piece = [0; PAYLOAD];
+        let (mut skip, mut len) = (at, 0);
+        for part in parts {
+            let bytes = part.get(skip..).unwrap_or_default();
+            skip = skip.saturating_sub(part.len());
+            let room = piece.get_mut(len..).unwrap_or_default();
+            let count = bytes.len().min(room.len());
+            if let (Some(to), Some(from)) = (room.get_mut(..count), bytes.get(..count)) {
+                to.copy_from_slice(from);
+            }
+            len += count;
+        }
+        let piece = piece.get(..len).unwrap_or_default();
+        let next = at + len;
+        self.offered = 0;
+        self.filled = if self.framed {
+            let flags = if at == 0 { FIRST } else { 0 } | if next >= total { LAST } else { 0 };
+            self.number = self.number.wrapping_add(1);
+            encode(flags, self.number, piece, &mut self.line)
+        } else {
+            self.line.iter_mut().zip(piece).for_each(|(to, from)| *to = *from);
+            len
+        };
+        next
+    }
+
+    /// Waits until all that is in the ring was sent, and a packet after it by which readers find losses.
+    ///
+    /// # Errors
+    /// The line's.
+    pub fn finish<M: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        buffer: &mut TraceBuffer<M>,
+    ) -> Result<(), E::Error> {
+        while self.poll(buffer)? != Progress::Idle {}
+        let buffers = [BufferStats::from(&buffer.stats())];
+        let stats =
+            TraceStats { buffers: &buffers, invalid_packets: self.invalid.into(), ..Default::default() };
+        // Twenty counters of the buffer and nine of the service, of at most 12 bytes each.
+        let mut memory = [0; 400];
+        let mut encoder = Encoder::new(&mut memory);
+        let _ = TraceStatsPacket { timestamp: None, stats }.encode(&mut encoder);
+        let packet = encoder.finish().unwrap_or_default();
+        let around = Around::new(packet.len(), &TrustedFields::new(0, SequenceId::SERVICE));
+        let parts = [around.head(), packet, around.trusted.as_bytes()];
+        let (mut at, total) = (0, parts.iter().map(|part| part.len()).sum());
+        while at < total {
+            at = self.stage(parts.into_iter(), at, total);
+            while self.offered < self.filled {
+                self.offer()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What goes around a packet; `None` for one that a reader could not read.
+fn around(packet: Packet<'_>) -> Option<Around> {
+    let valid = PacketValidator::check(packet.slices()).ok()?;
+    let loss = packet.loss() | if packet.loss().is_empty() { DataLoss::empty() } else { DataLoss::ANY };
+    let id = sequence_id(packet.producer_id(), packet.writer_id());
+    let trusted = TrustedFields {
+        previous_packet_dropped: u32::from(loss.bits()) | valid.previous_packet_dropped,
+        ..TrustedFields::new(packet.uid(), id)
+    };
+    Some(Around::new(packet.len(), &trusted))
+}

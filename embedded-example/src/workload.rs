@@ -1,0 +1,165 @@
+//! What the firmware does: an oven. The sensor is sampled and filtered, a control loop heats, and a state
+//! machine says how warm it is to be. Fixed point, in hundredths of a degree.
+
+/// What the main loop wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Up to the temperature.
+    Heating,
+    /// At the temperature, for a while.
+    Holding,
+    /// Down again.
+    Cooling,
+}
+
+/// The temperature that is held.
+const HOT: i32 = 20_000;
+/// The temperature of the room.
+const COLD: i32 = 2_000;
+/// Steps of the main loop to hold the temperature for.
+const HOLD: u32 = 60;
+
+/// The oven itself: heat flows in by the heater and out by the difference to the room.
+#[derive(Clone, Copy, Debug)]
+pub struct Oven {
+    temperature: i32,
+}
+
+impl Oven {
+    /// A cold one.
+    pub const fn new() -> Self {
+        Oven { temperature: COLD }
+    }
+
+    /// A step of time with the heater at `power`, 0 to 1000.
+    pub fn step(&mut self, power: i32) -> i32 {
+        self.temperature += power / 4 - (self.temperature - COLD) / 128;
+        self.temperature
+    }
+}
+
+impl Default for Oven {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The sensor: noise on top of the temperature, and a filter against it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sensor {
+    noise: u32,
+    /// Sixteen times the filtered value.
+    filtered: i32,
+}
+
+impl Sensor {
+    /// A sensor that has settled in the room.
+    pub const fn new() -> Self {
+        Sensor { noise: 42, filtered: COLD * 16 }
+    }
+
+    /// Takes a sample of the true temperature and returns what is believed.
+    pub fn sample(&mut self, temperature: i32) -> i32 {
+        self.noise = (u64::from(self.noise) * 48_271 % 0x7FFF_FFFF) as u32;
+        let sample = temperature + (self.noise % 101) as i32 - 50;
+        self.filtered += sample - self.filtered / 16;
+        self.filtered / 16
+    }
+}
+
+impl Default for Sensor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The controller: proportional and integral.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Controller {
+    integral: i32,
+}
+
+impl Controller {
+    /// Heating power, 0 to 1000, from what is measured and what is wanted.
+    pub fn step(&mut self, measured: i32, wanted: i32) -> i32 {
+        let error = wanted - measured;
+        self.integral = (self.integral + error / 16).clamp(-20_000, 20_000);
+        (error / 4 + self.integral / 32).clamp(0, 1000)
+    }
+}
+
+/// The state machine of the main loop.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    state: State,
+    held: u32,
+}
+
+impl Program {
+    /// Starts by heating.
+    pub const fn new() -> Self {
+        Program { state: State::Heating, held: 0 }
+    }
+
+    /// A step; the new state, if it is another one.
+    pub fn step(&mut self, measured: i32) -> Option<State> {
+        let next = match self.state {
+            State::Heating if measured > HOT - 200 => State::Holding,
+            State::Holding if self.held >= HOLD => State::Cooling,
+            State::Cooling if measured < COLD + 3_000 => State::Heating,
+            state => state,
+        };
+        self.held = if self.state == State::Holding { self.held + 1 } else { 0 };
+        let changed = next != self.state;
+        self.state = next;
+        changed.then_some(next)
+    }
+
+    /// The state it is in.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    /// Its name, as in the trace.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Heating => "heating",
+            State::Holding => "holding",
+            State::Cooling => "cooling",
+        }
+    }
+
+    /// The temperature wanted in it.
+    pub const fn wanted(self) -> i32 {
+        match self {
+            State::Heating | State::Holding => HOT,
+            State::Cooling => COLD,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oven_runs_through_all_states_again_and_again() {
+        let (mut oven, mut sensor, mut controller, mut program) =
+            (Oven::new(), Sensor::new(), Controller::default(), Program::new());
+        let (mut power, mut seen) = (0, Vec::new());
+        for _ in 0..20_000 {
+            let measured = sensor.sample(oven.step(power));
+            power = controller.step(measured, program.state().wanted());
+            seen.extend(program.step(measured));
+        }
+        assert_eq!(seen[..4], [State::Holding, State::Cooling, State::Heating, State::Holding]);
+    }
+}

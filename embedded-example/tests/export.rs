@@ -1,0 +1,150 @@
+//! The ways out, on the host: what goes in comes out, and nothing waits that should not.
+
+use embedded_hal_mock::eh1::spi::{Mock, Transaction};
+use embedded_io::{ErrorType, Write, WriteReady};
+use std::convert::Infallible;
+use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+use tracebuf::proto::TracePackets;
+use tracebuf_firmware::export::{Blocking, Export, NonBlocking, Spi};
+use tracebuf_firmware::frame::{FIRST, FRAME, LAST};
+use tracebuf_firmware::send::{Progress, Sender};
+
+fn buffer(size: usize) -> TraceBuffer<Vec<u8>> {
+    TraceBuffer::new(vec![0; size], Config::new(FillPolicy::RingBuffer).sequences(4)).unwrap()
+}
+
+/// A chunk with one packet: a string of `len` bytes.
+fn commit(buffer: &mut TraceBuffer<Vec<u8>>, chunk_id: u32, len: u8) {
+    let header = ChunkHeader {
+        producer_id: 1,
+        writer_id: 1,
+        chunk_id,
+        fragments: 1,
+        complete: true,
+        ..Default::default()
+    };
+    let payload = [&[len + 2, 0x0A, len][..], &vec![b'x'; usize::from(len)]].concat();
+    buffer.copy_chunk_untrusted(&Chunk { header, payload: &payload });
+}
+
+/// A UART with room for a few bytes between two looks at it.
+#[derive(Default)]
+struct Uart {
+    room: usize,
+    sent: Vec<u8>,
+}
+
+impl ErrorType for Uart {
+    type Error = Infallible;
+}
+
+impl WriteReady for Uart {
+    fn write_ready(&mut self) -> Result<bool, Infallible> {
+        Ok(self.room > 0)
+    }
+}
+
+impl Write for Uart {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
+        assert!(self.room > 0, "this would block");
+        let count = bytes.len().min(self.room);
+        self.sent.extend(&bytes[..count]);
+        self.room -= count;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+/// The frames on a line: flags, number, piece.
+fn frames(line: &[u8]) -> Vec<(u8, u16, Vec<u8>)> {
+    let pieces = line.split(|byte| *byte == 0).filter(|frame| !frame.is_empty());
+    pieces
+        .map(|frame| {
+            let mut decoded = [0; FRAME];
+            let size = cobs::decode(frame, &mut decoded).unwrap().frame_size();
+            (decoded[0], u16::from_le_bytes([decoded[1], decoded[2]]), decoded[3..size - 4].to_vec())
+        })
+        .collect()
+}
+
+#[test]
+fn a_blocking_line_gets_the_trace_file_as_it_is() {
+    let mut buffer = buffer(2048);
+    (0..3).for_each(|id| commit(&mut buffer, id, 100));
+    let mut file = [0; 1024];
+    let mut sender = Sender::raw(Blocking(&mut file[..]));
+    sender.finish(&mut buffer).unwrap();
+    assert_eq!(sender.packets(), 3);
+    let end = file.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let packets: Vec<_> = TracePackets::new(&file[..end]).map(|packet| packet.unwrap().len()).collect();
+    assert_eq!(packets.len(), 4, "the statistics come last");
+    assert!(packets[..3].iter().all(|len| *len > 102));
+}
+
+#[test]
+fn a_line_that_is_not_ready_is_not_waited_for_and_nothing_is_lost() {
+    let mut buffer = buffer(2048);
+    (0..3).for_each(|id| commit(&mut buffer, id, 100));
+    let mut sender = Sender::framed(NonBlocking(Uart::default()));
+    assert_eq!(sender.poll(&mut buffer), Ok(Progress::Busy));
+    let mut line = Vec::new();
+    while sender.packets() < 3 {
+        let uart = &mut sender.exporter().0;
+        uart.room = 7;
+        line.append(&mut uart.sent);
+        sender.poll(&mut buffer).unwrap();
+    }
+    sender.exporter().0.room = FRAME;
+    sender.poll(&mut buffer).unwrap();
+    line.append(&mut sender.exporter().0.sent);
+    let frames = frames(&line);
+    assert_eq!(frames.iter().map(|frame| frame.1).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(frames.iter().map(|frame| frame.0).collect::<Vec<_>>(), [FIRST, LAST].repeat(3));
+    let file: Vec<u8> = frames.into_iter().flat_map(|frame| frame.2).collect();
+    assert_eq!(TracePackets::new(&file).filter(|packet| packet.is_ok()).count(), 3);
+}
+
+#[test]
+fn a_packet_that_is_overwritten_on_its_way_is_given_up_and_the_next_one_begins_anew() {
+    let mut buffer = buffer(1024);
+    commit(&mut buffer, 0, 100);
+    let mut sender = Sender::framed(NonBlocking(Uart { room: FRAME, sent: Vec::new() }));
+    assert_eq!(sender.poll(&mut buffer), Ok(Progress::Sent));
+    (1..20).for_each(|id| commit(&mut buffer, id, 100));
+    sender.exporter().0.room = 10_000;
+    while sender.poll(&mut buffer) == Ok(Progress::Sent) {}
+    assert_eq!(sender.given_up(), 1);
+    let frames = frames(&sender.exporter().0.sent);
+    assert_eq!((frames[0].0, frames[1].0), (FIRST, FIRST));
+    // previous_packet_dropped: something, overwritten
+    assert!(frames[2].2.ends_with(&[0xD0, 0x02, 65]), "{:x?}", frames[2].2);
+}
+
+#[test]
+fn a_device_on_spi_gets_a_transaction_for_each_frame() {
+    let mut buffer = buffer(2048);
+    commit(&mut buffer, 0, 3);
+    let mut uart = Sender::framed(NonBlocking(Uart { room: FRAME, sent: Vec::new() }));
+    uart.poll(&mut buffer).unwrap();
+    let frame = uart.exporter().0.sent.clone();
+
+    commit(&mut buffer, 1, 3);
+    let mut device = Mock::new(&[
+        Transaction::transaction_start(),
+        Transaction::write_vec(frame),
+        Transaction::transaction_end(),
+    ]);
+    let mut sender = Sender::framed(Spi(device.clone()));
+    assert_eq!(sender.poll(&mut buffer), Ok(Progress::Sent));
+    assert_eq!(sender.poll(&mut buffer), Ok(Progress::Idle));
+    device.done();
+}
+
+#[test]
+fn an_offer_says_how_much_was_taken() {
+    let mut line = NonBlocking(Uart { room: 4, sent: Vec::new() });
+    assert_eq!((line.offer(b"abcdef"), line.offer(b"ef")), (Ok(4), Ok(0)));
+}

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Checks a trace that the firmware of embedded-example sent, by what the firmware itself says in it.
+
+usage: check_firmware.py TRACE             nothing lost: slices nest and end, times go forward, and the counters
+                                           have the number and the sum of values that the last log line says
+       check_firmware.py --part-of WHOLE TRACE   after losses: every packet is one of WHOLE, in WHOLE's order
+       check_firmware.py --damage IN OUT   flips or drops one byte in a hundred, always the same ones
+
+Exit status: 0 when all is well, 1 when not, with a line that says what.
+"""
+import argparse
+import collections
+import random
+import sys
+
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TracePacket, TrackEvent
+
+LAST_LINE = "{} steps, {} samples, sums {} and {}"
+
+
+class Bad(Exception):
+    """A trace that is not what it should be."""
+
+
+def load(path):
+    trace = perfetto_trace_pb2.Trace()
+    with open(path, "rb") as file:
+        trace.ParseFromString(file.read())
+    return trace.packet
+
+
+class Sequence:
+    """One writer's state: names, clock, default track."""
+
+    def __init__(self):
+        self.names, self.keys, self.time, self.track, self.valid = {}, {}, 0, 0, False
+
+
+def check(path):
+    sequences = collections.defaultdict(Sequence)
+    stacks, counters, names, last_line = collections.defaultdict(list), collections.defaultdict(list), {}, None
+    slices = 0
+    for packet in load(path):
+        if packet.previous_packet_dropped:
+            raise Bad("packets were lost: %d" % packet.previous_packet_dropped)
+        sequence = sequences[packet.trusted_packet_sequence_id]
+        if packet.sequence_flags & TracePacket.SEQ_INCREMENTAL_STATE_CLEARED:
+            sequence.names, sequence.keys, sequence.valid = {}, {}, True
+            start = packet.clock_snapshot.clocks[0].timestamp // 1000
+            if start + 1 < sequence.time:
+                raise Bad("time goes back from %d to %d" % (sequence.time, start))
+            sequence.time = start
+            sequence.track = packet.trace_packet_defaults.track_event_defaults.track_uuid
+        for entry in packet.interned_data.event_names:
+            sequence.names[entry.iid] = entry.name
+        for entry in packet.interned_data.debug_annotation_names:
+            sequence.keys[entry.iid] = entry.name
+        if packet.HasField("track_descriptor"):
+            descriptor = packet.track_descriptor
+            names[descriptor.uuid] = descriptor.name or descriptor.thread.thread_name
+        if not packet.HasField("track_event"):
+            continue
+        if not sequence.valid:
+            raise Bad("an event before its sequence's state")
+        sequence.time += packet.timestamp
+        event = packet.track_event
+        track = event.track_uuid or sequence.track
+        name = sequence.names.get(event.name_iid)
+        if event.type == TrackEvent.TYPE_SLICE_BEGIN:
+            stacks[track].append(name)
+            slices += 1
+        elif event.type == TrackEvent.TYPE_SLICE_END:
+            if not stacks[track]:
+                raise Bad("a slice ends that did not begin")
+            stacks[track].pop()
+        elif event.type == TrackEvent.TYPE_COUNTER:
+            counters[names.get(track)].append(event.counter_value)
+        if name == LAST_LINE:
+            last_line = {
+                sequence.keys[a.name_iid]: a.uint_value if a.HasField("uint_value") else a.int_value
+                for a in event.debug_annotations
+            }
+    if any(stacks.values()):
+        raise Bad("slices that do not end: %s" % dict(stacks))
+    if last_line is None:
+        raise Bad("the firmware's last line is missing")
+    seen = {
+        "steps": len(counters["power"]),
+        "samples": len(counters["temperature"]),
+        "powers": sum(counters["power"]),
+        "temperatures": sum(counters["temperature"]),
+    }
+    if seen != last_line:
+        raise Bad("the counters say %s, the firmware says %s" % (seen, last_line))
+    print("%s: %d slices, %s, as the firmware says" % (path, slices, seen))
+
+
+def bare(packet):
+    packet.ClearField("previous_packet_dropped")
+    return packet.SerializeToString(deterministic=True)
+
+
+def check_part(whole, path):
+    rest = iter([bare(packet) for packet in load(whole)])
+    packets = [bare(packet) for packet in load(path)]
+    for index, packet in enumerate(packets):
+        if packet not in rest:  # consumes up to and including the packet
+            raise Bad("packet %d is not one that was sent, or not in the order of sending" % index)
+    if len(packets) < 100:
+        raise Bad("only %d packets" % len(packets))
+    print("%s: %d packets, all as they were sent" % (path, len(packets)))
+
+
+def damage(source, target):
+    chance = random.Random(42)
+    with open(source, "rb") as file:
+        data = bytearray(file.read())
+    damaged = bytearray()
+    for byte in data:
+        if chance.randrange(100):
+            damaged.append(byte)
+        elif chance.randrange(2):
+            damaged.append(byte ^ 1 << chance.randrange(8))
+    with open(target, "wb") as file:
+        file.write(damaged)
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--part-of")
+    parser.add_argument("--damage", action="store_true")
+    parser.add_argument("paths", nargs="+")
+    arguments = parser.parse_args()
+    try:
+        if arguments.damage:
+            damage(*arguments.paths)
+        elif arguments.part_of:
+            check_part(arguments.part_of, *arguments.paths)
+        else:
+            check(*arguments.paths)
+    except Bad as bad:
+        print("FAIL", bad)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+# The parts of a check run: each is timed, shown as it goes, counted, and never stops the others.
+# Sourced by .ci/test and .ci/run.
+
+export CARGO_TERM_COLOR=never
+# A fresh clone builds everything once: incremental data and full debug information would only cost time.
+export CARGO_INCREMENTAL=0
+export CARGO_PROFILE_DEV_DEBUG=line-tables-only
+
+passed=0
+failed=0
+failed_parts=()
+
+say() { printf '\n=== %s\n' "$*"; }
+
+# Prints how many tests passed and failed by the closing lines of test runners in a log: a plain
+# 'N passed, N failed' says all; otherwise nextest's and libtest's are added up.
+tests_in() {
+    awk '
+        /^[0-9]+ passed, [0-9]+ failed$/ { plain = 1; plain_passed = $1; plain_failed = $3 }
+        /tests? run: / || /^test result: / {
+            for (i = 2; i <= NF; i++) {
+                if ($i ~ /^passed/) p += $(i - 1)
+                if ($i ~ /^failed/ || $i ~ /^timed/) f += $(i - 1)
+            }
+        }
+        END { if (plain) print plain_passed, plain_failed; else print p + 0, f + 0 }
+    ' "$1"
+}
+
+# part NAME COMMAND...: runs the command (or function), prints time and result, counts its tests, or one
+# when it runs none.  A part that fails without a failed test counts as one failure.
+part() {
+    local name=$1 log status start seconds tests_passed tests_failed
+    shift
+    log=$(mktemp)
+    say "$name"
+    start=$SECONDS
+    # Not under `if` or `||`: there the shell would ignore `set -e` inside the part.
+    set +e
+    (
+        set -e
+        "$@"
+    ) 2>&1 </dev/null | tee "$log"
+    status=${PIPESTATUS[0]}
+    set -e
+    seconds=$((SECONDS - start))
+    read -r tests_passed tests_failed < <(tests_in "$log")
+    rm -f "$log"
+    if [ "$status" -ne 0 ]; then
+        failed_parts+=("$name")
+        [ "$tests_failed" -gt 0 ] || tests_failed=1
+    elif [ $((tests_passed + tests_failed)) -eq 0 ]; then
+        tests_passed=1
+    fi
+    passed=$((passed + tests_passed))
+    failed=$((failed + tests_failed))
+    if [ "$status" -eq 0 ]; then
+        printf -- '--- %s: ok, %d s\n' "$name" "$seconds"
+    else
+        printf -- '--- %s: FAILED with status %d, %d s\n' "$name" "$status" "$seconds"
+    fi
+}
+
+# Ends the run; the last line is 'N passed, N failed'.
+finish() {
+    say "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"
+    local name
+    for name in ${failed_parts[@]+"${failed_parts[@]}"}; do echo "failed: $name"; done
+    echo "$passed passed, $failed failed"
+    [ "$failed" -eq 0 ]
+}

@@ -140,9 +140,9 @@ bitflags::bitflags! {
     }
 }
 
-/// The first bytes of a region.
+/// The first bytes of a region. Aligned as on all other targets where 64-bit integers are content with 4 bytes.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
+#[repr(C, align(8))]
 pub(super) struct Header {
     magic: Le32,
     version: Le16,

@@ -200,7 +200,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     pub fn clone_size(&self) -> usize {
         let memory = self.memory.as_ref();
         let used = self.layout.header(memory).map_or(0, |header| header.used.get());
-        self.layout.used_part(memory, used).map_or(0, <[u8]>::len).saturating_add(align_of::<u64>() - 1)
+        self.layout.used_part(memory, used).map_or(0, <[u8]>::len).saturating_add(7)
     }
 
     /// Copies what is in the buffer into `memory`, to be read there: the reference's `CloneReadOnly`.

@@ -201,3 +201,40 @@ fn a_scrape_shows_older_chunks_of_a_writer_first_wherever_they_are() {
         assert!(ids.windows(2).all(|pair| pair[1] == pair[0] + 1), "{ids:?}");
     }
 }
+
+#[test]
+fn chunks_that_bring_nothing_new_take_no_room_however_often_they_come() {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    let mut buffer = TraceBuffer::new(vec![0u8; config.region_size(1 << 16) as usize], config).unwrap();
+    let commit = |buffer: &mut TraceBuffer<Vec<u8>>, writer_id, chunk_id| {
+        let header = buffer::ChunkHeader {
+            producer_id: 1,
+            writer_id,
+            chunk_id,
+            fragments: 1,
+            complete: true,
+            ..Default::default()
+        };
+        // 40 bytes of packet, and slack behind it as a chunk in shared memory has.
+        buffer.commit_with(&header, 1000, |offset, to| {
+            to.fill(1);
+            to.iter_mut().take(1 - offset.min(1)).for_each(|size| *size = 40);
+        })
+    };
+    let laps = 3 * (1 << 16) / 64;
+    for chunk_id in 0..laps {
+        assert_eq!(commit(&mut buffer, 1, chunk_id), buffer::Commit::Written);
+    }
+    let mut reader = buffer.read();
+    while reader.next_packet().is_some() {}
+    let wraps = buffer.stats().write_wrap_count;
+    for chunk_id in 0..10 {
+        commit(&mut buffer, 2, chunk_id);
+        for _ in 0..200 {
+            assert_eq!(commit(&mut buffer, 1, laps - 1), buffer::Commit::Discarded);
+        }
+    }
+    assert_eq!(buffer.stats().write_wrap_count, wraps);
+    let mut reader = buffer.read();
+    assert_eq!(std::iter::from_fn(|| reader.next_packet().map(|_| ())).count(), 10);
+}

@@ -80,7 +80,7 @@ impl<'a> Consumer<'a> {
     /// Shows each chunk to copy, in address order, but none before those of its writer that are older.
     ///
     /// So of every writer there is no hole, and a ring that is too small for a scrape overwrites the oldest.
-    /// Of writers beyond `WRITERS` nothing is shown. Cost: two walks over the headers, for each chunk a look
+    /// Of writers beyond `WRITERS` nothing is shown. Cost: three walks over the headers, for each chunk a look
     /// through the writers; one walk more for up to 16 chunks that lie behind newer ones.
     pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
         let mut spans: Vec<Span, WRITERS> = Vec::new();
@@ -88,13 +88,22 @@ impl<'a> Consumer<'a> {
             let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
             match spans.iter_mut().find(|span| span.writer_id == writer_id) {
                 Some(span) if is_newer(chunk_id, span.newest) => span.newest = chunk_id,
-                Some(span) if is_newer(span.next, chunk_id) => span.next = chunk_id,
                 Some(_) => {}
                 None => drop(spans.push(Span { writer_id, next: chunk_id, newest: chunk_id })),
             }
         }
+        // What is older than a chunk seen is there to be seen now, also where it was not when the first walk
+        // came by: only after that is it certain which is the oldest.
+        for chunk in self.visible() {
+            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+            if let Some(span) = spans.iter_mut().find(|span| span.writer_id == writer_id)
+                && is_newer(span.next, chunk_id)
+            {
+                span.next = chunk_id;
+            }
+        }
         // Whatever the producer does meanwhile, there is an end to it.
-        let mut left = self.visible().count();
+        let mut left = self.memory.pages().saturating_mul(14);
         for chunk in self.visible() {
             let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
             let Some(span) = spans.iter_mut().find(|span| span.writer_id == writer_id) else { continue };

@@ -93,7 +93,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// committed, not by scraping, if that is no buffer of the producer or there are too many writers.
     pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
         self.unregister_writer(writer_id);
-        self.may_write_to(target) && self.writers.push((writer_id, target)).is_ok()
+        may_write_to(self.allowed, target) && self.writers.push((writer_id, target)).is_ok()
     }
 
     /// A writer has ended.
@@ -146,18 +146,6 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         self.stats
     }
 
-    const fn may_write_to(&self, target: u16) -> bool {
-        target < u32::BITS as u16 && self.allowed & (1 << target) != 0
-    }
-
-    /// Whether a writer may write to a buffer: its own, or any of the producer's while it is not registered.
-    fn is_target(&self, writer_id: u16, target: u16) -> bool {
-        match self.writers.iter().find(|(writer, _)| *writer == writer_id) {
-            Some((_, registered)) => *registered == target,
-            None => self.may_write_to(target),
-        }
-    }
-
     fn move_chunk<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         wanted: &ChunkToMove,
@@ -168,11 +156,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             return None;
         };
         let header = header_of(&chunk.header(), true, self.identity);
-        let target = match self.writers.iter().find(|(writer, _)| *writer == header.writer_id) {
-            Some((_, registered)) => *registered == wanted.target,
-            None => self.allowed.checked_shr(u32::from(wanted.target)).is_some_and(|bits| bits & 1 != 0),
-        };
-        let Some(buffer) = buffers.get_mut(usize::from(wanted.target)).filter(|_| target) else {
+        let allowed = is_target(&self.writers, self.allowed, header.writer_id, wanted.target);
+        let Some(buffer) = buffers.get_mut(usize::from(wanted.target)).filter(|_| allowed) else {
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
             return None;
         };
@@ -185,7 +170,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         patched: &ChunkToPatch<'_>,
         buffers: &mut [TraceBuffer<M>],
     ) {
-        let allowed = self.is_target(patched.writer_id, patched.target);
+        let allowed = is_target(&self.writers, self.allowed, patched.writer_id, patched.target);
         let Some(buffer) = buffers.get_mut(usize::from(patched.target)).filter(|_| allowed) else {
             self.stats.patches_discarded =
                 self.stats.patches_discarded.saturating_add(patched.patches.len() as u64);
@@ -208,6 +193,19 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 break;
             }
         }
+    }
+}
+
+/// Whether a producer with these buffers may write to one of them.
+const fn may_write_to(allowed: u32, target: u16) -> bool {
+    target < u32::BITS as u16 && allowed & (1 << target) != 0
+}
+
+/// Whether a writer may write to a buffer: its own, or any of the producer's while it is not registered.
+fn is_target(writers: &[(u16, u16)], allowed: u32, writer_id: u16, target: u16) -> bool {
+    match writers.iter().find(|(writer, _)| *writer == writer_id) {
+        Some((_, registered)) => *registered == target,
+        None => may_write_to(allowed, target),
     }
 }
 

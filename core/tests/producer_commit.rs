@@ -145,10 +145,10 @@ fn stress(policy: Exhaustion, packets: u32) {
                     std::thread::yield_now();
                 }
             });
-            let stats: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+            let stats: Vec<_> = threads.into_iter().map(|t| t.join()).collect();
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             drain.join().unwrap();
-            stats
+            stats.into_iter().map(|stats| stats.unwrap()).collect::<Vec<_>>()
         });
         producer.commit();
         model.drain();

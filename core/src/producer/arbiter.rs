@@ -1,7 +1,6 @@
 use super::chunk_header::ChunkHeader;
 use super::commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
 use super::page::{ChunkPlace, ChunkState, Division, Layout};
-use super::patch_list::{Patch, PatchList};
 use super::smb::{MemoryError, SharedMemory};
 use super::storage::{ProducerStorage, WriterSlot};
 use super::sync::{AtomicU32, Ordering};
@@ -139,7 +138,7 @@ impl<'a> Producer<'a> {
         slot.target.store(u32::from(target), Ordering::Relaxed);
         self.sink.register_writer(id, target);
         let first_chunk = slot.next_chunk.load(Ordering::Relaxed);
-        Some(TraceWriter::new(self, id, exhaustion, first_chunk))
+        Some(TraceWriter::new(self, &slot.patches, id, exhaustion, first_chunk))
     }
 
     /// The shared memory.
@@ -256,26 +255,7 @@ impl<'a> Producer<'a> {
         unsent.saturating_mul(2) >= self.chunks()
     }
 
-    /// Leaves ready patches for whoever sends next.
-    pub(crate) fn post(&self, writer_id: u16, patches: &mut PatchList) {
-        let Some(slot) = self.slot(writer_id) else { return };
-        // Acquire: who sent the last ones has read them.
-        if slot.posted.load(Ordering::Acquire) != 0 {
-            return;
-        }
-        let mut count = 0;
-        for mail in &slot.mail {
-            let Some((patch, has_more)) = patches.take_ready() else { break };
-            let [id, place, data] = mail;
-            id.store(patch.chunk_id, Ordering::Relaxed);
-            place.store(u32::from(patch.offset) | u32::from(has_more) << 16, Ordering::Relaxed);
-            data.store(u32::from_ne_bytes(patch.data), Ordering::Relaxed);
-            count += 1;
-        }
-        slot.posted.store(count, Ordering::Release);
-    }
-
-    /// Sends completed chunks and posted patches. When somebody else is sending, they do it.
+    /// Sends completed chunks and ready patches. When somebody else is sending, they do it.
     pub(crate) fn send(&self) {
         // Release: whoever sends sees what was put on the list before.
         if self.sending.swap(ASKED, Ordering::AcqRel) != IDLE {
@@ -288,11 +268,8 @@ impl<'a> Producer<'a> {
             let flush = self.flush_unsent.swap(0, Ordering::Acquire);
             self.send_chunks();
             for (slot, writer_id) in self.writers.iter().zip(1u16..) {
-                let posted = slot.posted.load(Ordering::Acquire);
-                if posted != 0 {
-                    // The chunks of these patches may have been completed just now.
-                    self.send_chunks();
-                    self.send_patches(slot, writer_id, posted);
+                if slot.patches.any_ready() {
+                    self.send_patches(slot, writer_id);
                 }
             }
             if flush != 0 {
@@ -334,17 +311,15 @@ impl<'a> Producer<'a> {
         }
     }
 
-    fn send_patches(&self, slot: &WriterSlot, writer_id: u16, posted: u32) {
+    fn send_patches(&self, slot: &WriterSlot, writer_id: u16) {
         let target = slot.target.load(Ordering::Relaxed) as u16;
-        for [id, place, data] in slot.mail.iter().take(posted as usize) {
-            let (chunk_id, place) = (id.load(Ordering::Relaxed), place.load(Ordering::Relaxed));
-            let data = data.load(Ordering::Relaxed).to_ne_bytes();
-            let patches = &[Patch { chunk_id, offset: place as u16, data }];
-            let has_more = place >> 16 != 0;
-            let chunk = ChunkToPatch { writer_id, target, chunk_id, patches, has_more };
+        while let Some((patches, has_more)) = slot.patches.take_ready() {
+            // The chunk of these patches may have been completed just now.
+            self.send_chunks();
+            let chunk_id = patches.first().map_or(0, |patch| patch.chunk_id);
+            let chunk = ChunkToPatch { writer_id, target, chunk_id, patches: &patches, has_more };
             self.sink.commit(&CommitRequest { chunks_to_patch: &[chunk], ..CommitRequest::default() });
         }
-        slot.posted.store(0, Ordering::Release);
     }
 
     fn link(&self, item: u32) -> Option<&AtomicU32> {

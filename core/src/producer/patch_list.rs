@@ -1,3 +1,4 @@
+use super::sync::{AtomicU32, Ordering};
 use heapless::Vec;
 
 /// Four bytes that a size field gets after its chunk was given away.
@@ -12,94 +13,179 @@ pub struct Patch {
     pub data: [u8; 4],
 }
 
-#[derive(Clone, Copy)]
-struct Pending {
-    patch: Patch,
-    ready: bool,
+/// The size fields of one writer that wait for their messages' ends, or for somebody to send them.
+///
+/// The writer adds fields and makes them ready; whoever sends, one at a time, takes the ready ones. So there
+/// is room for a field exactly when it was promised, and none is ever left behind.
+pub(crate) struct PatchList {
+    fields: [Field; PatchList::CAPACITY],
+    /// Some have become ready since this was last 0.
+    ready: AtomicU32,
 }
 
-/// The size fields of one writer that wait for their messages' ends, oldest first.
-pub(crate) struct PatchList {
-    list: Vec<Pending, { PatchList::CAPACITY }>,
+/// `place` has the state in its low bits and the offset in its high half. The writer changes it from [`FREE`]
+/// to [`WAITING`] to [`READY`], who sends back to [`FREE`].
+struct Field {
+    place: AtomicU32,
+    chunk_id: AtomicU32,
+    data: AtomicU32,
 }
+
+const FREE: u32 = 0;
+const WAITING: u32 = 1;
+const READY: u32 = 2;
+const STATE: u32 = 3;
+
+/// A size of 0, redundantly encoded: what a field gets whose packet was given up.
+const EMPTY: [u8; 4] = [0x80, 0x80, 0x80, 0];
 
 impl PatchList {
-    /// Enough for every level of nesting to lie in a chunk of its own, and some that are ready to be sent.
+    /// Enough for every level of nesting to lie in a chunk of its own, and some that are being sent.
     pub(crate) const CAPACITY: usize = 16;
+    /// Patches of one chunk that are taken at a time.
+    pub(crate) const BATCH: usize = 4;
 
+    #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
-        PatchList { list: Vec::new() }
+        PatchList { fields: [const { Field::new() }; Self::CAPACITY], ready: AtomicU32::new(0) }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        PatchList { fields: core::array::from_fn(|_| Field::new()), ready: AtomicU32::new(0) }
     }
 
     /// Waits for a field's message to end. False when the list is full.
-    pub(crate) fn wait_for(&mut self, chunk_id: u32, offset: u16) -> bool {
-        let patch = Patch { chunk_id, offset, data: [0x80, 0x80, 0x80, 0] };
-        self.list.push(Pending { patch, ready: false }).is_ok()
+    pub(crate) fn wait_for(&self, chunk_id: u32, offset: u16) -> bool {
+        let Some(field) = self.fields.iter().find(|f| f.state() == FREE) else { return false };
+        field.chunk_id.store(chunk_id, Ordering::Relaxed);
+        field.data.store(u32::from_ne_bytes(EMPTY), Ordering::Relaxed);
+        field.place.store(u32::from(offset) << 16 | WAITING, Ordering::Release);
+        true
     }
 
-    /// A field's message has ended.
-    pub(crate) fn set(&mut self, chunk_id: u32, offset: u16, data: [u8; 4]) {
-        let found = self.list.iter_mut().find(|p| p.patch.chunk_id == chunk_id && p.patch.offset == offset);
-        if let Some(pending) = found {
-            pending.patch.data = data;
-            pending.ready = true;
-        }
+    /// A field's message has ended. False when nobody waits for it.
+    pub(crate) fn set(&self, chunk_id: u32, offset: u16, data: [u8; 4]) -> bool {
+        let place = u32::from(offset) << 16 | WAITING;
+        let is_it = |f: &&Field| f.place.load(Ordering::Relaxed) == place && f.is_in(chunk_id);
+        let Some(field) = self.fields.iter().find(is_it) else { return false };
+        field.data.store(u32::from_ne_bytes(data), Ordering::Relaxed);
+        field.make_ready();
+        self.ready.store(1, Ordering::Release);
+        true
     }
 
     /// The packet was given up: its fields will not get better, and no reader may wait for them.
-    pub(crate) fn set_all(&mut self) {
-        self.list.iter_mut().for_each(|p| p.ready = true);
+    pub(crate) fn set_all(&self) {
+        self.fields.iter().filter(|f| f.state() == WAITING).for_each(Field::make_ready);
+        self.ready.store(1, Ordering::Release);
     }
 
+    /// Whether there is anything to take; asking again says no until more becomes ready.
     pub(crate) fn any_ready(&self) -> bool {
-        self.list.iter().any(|p| p.ready)
+        self.ready.load(Ordering::Relaxed) != 0 && self.ready.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Takes the oldest ready patch, and says whether the chunk needs more than this one.
-    pub(crate) fn take_ready(&mut self) -> Option<(Patch, bool)> {
-        let index = self.list.iter().position(|p| p.ready)?;
-        let patch = self.list.get(index)?.patch;
-        let mut at = 0;
-        self.list.retain(|_| {
-            at += 1;
-            at != index + 1
-        });
-        Some((patch, self.list.iter().any(|p| p.patch.chunk_id == patch.chunk_id)))
+    /// Takes ready patches of one chunk, and says whether the chunk needs more than these.
+    pub(crate) fn take_ready(&self) -> Option<(Vec<Patch, { Self::BATCH }>, bool)> {
+        let first = self.fields.iter().find(|f| f.state() == READY)?;
+        let chunk_id = first.chunk_id.load(Ordering::Relaxed);
+        let mut patches = Vec::new();
+        for field in &self.fields {
+            if field.state() == READY && field.is_in(chunk_id) && patches.push(field.patch()).is_ok() {
+                field.place.store(FREE, Ordering::Release);
+            }
+        }
+        // All of a chunk's fields were here before the chunk was sent.
+        Some((patches, self.fields.iter().any(|f| f.state() != FREE && f.is_in(chunk_id))))
     }
 }
 
-#[cfg(test)]
+impl Field {
+    #[cfg(not(loom))]
+    const fn new() -> Self {
+        Field { place: AtomicU32::new(FREE), chunk_id: AtomicU32::new(0), data: AtomicU32::new(0) }
+    }
+
+    #[cfg(loom)]
+    fn new() -> Self {
+        Field { place: AtomicU32::new(FREE), chunk_id: AtomicU32::new(0), data: AtomicU32::new(0) }
+    }
+
+    /// Acquire: what the other side wrote before it changed the state is there.
+    fn state(&self) -> u32 {
+        self.place.load(Ordering::Acquire) & STATE
+    }
+
+    fn is_in(&self, chunk_id: u32) -> bool {
+        self.chunk_id.load(Ordering::Relaxed) == chunk_id
+    }
+
+    fn make_ready(&self) {
+        let place = self.place.load(Ordering::Relaxed);
+        self.place.store(place & !STATE | READY, Ordering::Release);
+    }
+
+    fn patch(&self) -> Patch {
+        Patch {
+            chunk_id: self.chunk_id.load(Ordering::Relaxed),
+            offset: (self.place.load(Ordering::Relaxed) >> 16) as u16,
+            data: self.data.load(Ordering::Relaxed).to_ne_bytes(),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
-    #[test]
-    fn patches_come_out_when_their_messages_end_and_the_last_of_a_chunk_says_so() {
-        let mut list = PatchList::new();
-        let patch = |chunk_id, offset, data| Patch { chunk_id, offset, data: [data; 4] };
-        assert!(list.wait_for(1, 10) && list.wait_for(1, 20) && list.wait_for(2, 30));
-        assert_eq!(list.take_ready(), None);
-        list.set(1, 20, [1; 4]);
-        assert_eq!(list.take_ready(), Some((patch(1, 20, 1), true)));
-        list.set(2, 30, [3; 4]);
-        list.set(1, 10, [2; 4]);
-        assert_eq!(list.take_ready(), Some((patch(1, 10, 2), false)));
-        assert_eq!(list.take_ready(), Some((patch(2, 30, 3), false)));
-        assert!(list.is_empty());
+    fn patch(chunk_id: u32, offset: u16, data: u8) -> Patch {
+        Patch { chunk_id, offset, data: [data; 4] }
+    }
+
+    fn take(list: &PatchList) -> Option<(std::vec::Vec<Patch>, bool)> {
+        list.take_ready().map(|(patches, more)| (patches.to_vec(), more))
     }
 
     #[test]
-    fn a_full_list_takes_no_more() {
-        let mut list = PatchList::new();
+    fn patches_come_out_when_their_messages_end_and_the_last_of_a_chunk_says_so() {
+        let list = PatchList::new();
+        assert!(list.wait_for(1, 10) && list.wait_for(1, 20) && list.wait_for(2, 30));
+        assert!(!list.any_ready());
+        assert_eq!(take(&list), None);
+        assert!(list.set(1, 20, [1; 4]));
+        assert!(list.any_ready() && !list.any_ready());
+        assert_eq!(take(&list), Some((std::vec![patch(1, 20, 1)], true)));
+        assert!(list.set(2, 30, [3; 4]) && list.set(1, 10, [2; 4]));
+        assert!(!list.set(1, 10, [4; 4]), "it has ended already");
+        assert_eq!(take(&list), Some((std::vec![patch(1, 10, 2)], false)));
+        assert_eq!(take(&list), Some((std::vec![patch(2, 30, 3)], false)));
+        assert_eq!(take(&list), None);
+    }
+
+    #[test]
+    fn more_patches_of_a_chunk_than_a_batch_holds_come_in_parts() {
+        let list = PatchList::new();
+        for offset in 0..6 {
+            assert!(list.wait_for(1, offset) && list.set(1, offset, [offset as u8; 4]));
+        }
+        let first = (0..4).map(|n| patch(1, n, n as u8)).collect();
+        assert_eq!(take(&list), Some((first, true)));
+        assert_eq!(take(&list), Some((std::vec![patch(1, 4, 4), patch(1, 5, 5)], false)));
+    }
+
+    #[test]
+    fn a_full_list_takes_no_more_until_some_are_sent() {
+        let list = PatchList::new();
         for i in 0..PatchList::CAPACITY {
             assert!(list.wait_for(i as u32, 0));
         }
         assert!(!list.wait_for(99, 0));
         list.set_all();
         assert!(list.any_ready());
-        assert_eq!(list.take_ready().unwrap().0.chunk_id, 0);
+        assert!(!list.wait_for(99, 0));
+        let (patches, more) = take(&list).unwrap();
+        assert_eq!((patches, more), (std::vec![Patch { chunk_id: 0, offset: 0, data: EMPTY }], false));
+        assert!(list.wait_for(99, 0));
     }
 }

@@ -1,6 +1,7 @@
+use super::patch_list::PatchList;
 use super::sync::AtomicU32;
 
-/// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk, 64 a writer.
+/// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk, 208 a writer.
 ///
 /// `CHUNKS` is at least [`SharedMemory::chunks`](super::SharedMemory::chunks) of the layout in use; `WRITERS`,
 /// at most 65,535, is how many writers there can be at a time.
@@ -10,7 +11,7 @@ use super::sync::AtomicU32;
 ///
 /// // 256 KiB in pages of 4 KiB, a chunk each; up to 8 writers.
 /// static STORAGE: ProducerStorage<64, 8> = ProducerStorage::new();
-/// assert_eq!(core::mem::size_of_val(&STORAGE), 64 * 4 + 8 * 64);
+/// assert_eq!(core::mem::size_of_val(&STORAGE), 64 * 4 + 8 * 208);
 /// ```
 pub struct ProducerStorage<const CHUNKS: usize, const WRITERS: usize> {
     pub(crate) links: [AtomicU32; CHUNKS],
@@ -23,24 +24,18 @@ pub(crate) struct WriterSlot {
     pub(crate) taken: AtomicU32,
     pub(crate) next_chunk: AtomicU32,
     pub(crate) target: AtomicU32,
-    /// Patches in `mail`: set by the writer when 0, put back to 0 by whoever sends them.
-    pub(crate) posted: AtomicU32,
-    /// Chunk id; offset and, in bit 16, whether more are to come for the chunk; data.
-    pub(crate) mail: [[AtomicU32; 3]; WriterSlot::MAIL],
+    /// Size fields in chunks that were given away.
+    pub(crate) patches: PatchList,
 }
 
 impl WriterSlot {
-    /// Patches that one writer can leave for whoever sends next.
-    pub(crate) const MAIL: usize = 4;
-
     #[cfg(not(loom))]
     const fn new() -> Self {
         WriterSlot {
             taken: AtomicU32::new(0),
             next_chunk: AtomicU32::new(0),
             target: AtomicU32::new(0),
-            posted: AtomicU32::new(0),
-            mail: [const { [const { AtomicU32::new(0) }; 3] }; WriterSlot::MAIL],
+            patches: PatchList::new(),
         }
     }
 
@@ -50,8 +45,7 @@ impl WriterSlot {
             taken: AtomicU32::new(0),
             next_chunk: AtomicU32::new(0),
             target: AtomicU32::new(0),
-            posted: AtomicU32::new(0),
-            mail: core::array::from_fn(|_| core::array::from_fn(|_| AtomicU32::new(0))),
+            patches: PatchList::new(),
         }
     }
 }

@@ -3,7 +3,6 @@ use super::chunk_header::{ChunkHeader, HeaderFlags};
 use super::cursor::{Cursor, redundant_varint};
 use super::packet::Packet;
 use super::patch_list::PatchList;
-use chunks::stall_micros;
 use heapless::Vec;
 
 mod chunks;
@@ -58,7 +57,8 @@ pub struct TraceWriter<'a> {
     /// The chunk before the current one, when open messages have size fields in it.
     held: Option<OwnedChunk<'a>>,
     levels: Vec<Level, { TraceWriter::MAX_NESTING }>,
-    patches: PatchList,
+    /// Size fields in chunks that were given away.
+    patches: &'a PatchList,
     stats: WriterStats,
     next_chunk: u32,
     /// Where the current fragment's size field is, in bytes of payload.
@@ -74,6 +74,8 @@ pub struct TraceWriter<'a> {
     first: bool,
     lost: bool,
     gave_up_waiting: bool,
+    /// Patches have become ready and are not sent.
+    has_ready_patches: bool,
 }
 
 /// An open message, and where its size goes.
@@ -98,14 +100,20 @@ impl<'a> TraceWriter<'a> {
     /// Nor beyond so many fragments.
     const MAX_FRAGMENTS: u16 = ChunkHeader::MAX_FRAGMENTS - 1;
 
-    pub(crate) fn new(producer: &'a Producer<'a>, id: u16, exhaustion: Exhaustion, next_chunk: u32) -> Self {
+    pub(crate) fn new(
+        producer: &'a Producer<'a>,
+        patches: &'a PatchList,
+        id: u16,
+        exhaustion: Exhaustion,
+        next_chunk: u32,
+    ) -> Self {
         TraceWriter {
             producer,
             cursor: Cursor::new(&[]),
             chunk: None,
             held: None,
             levels: Vec::new(),
-            patches: PatchList::new(),
+            patches,
             stats: WriterStats::default(),
             next_chunk,
             fragment: 0,
@@ -117,6 +125,7 @@ impl<'a> TraceWriter<'a> {
             first: true,
             lost: false,
             gave_up_waiting: false,
+            has_ready_patches: false,
         }
     }
 
@@ -141,9 +150,8 @@ impl<'a> TraceWriter<'a> {
 
     /// Completes the chunk even if it is only partly filled, and sends all there is to send.
     ///
-    /// The number is acknowledged by the service: [`Producer::is_flushed`]. When another writer is sending just
-    /// then, it sends this too. Only if that one has yet to take earlier patches does this call wait, whatever
-    /// the policy, for up to [`Self::STALL_STEPS`] steps; so an interrupt should not flush.
+    /// The number is acknowledged by the service: [`Producer::is_flushed`]. Never waits: when another writer is
+    /// sending just then, it sends this too.
     pub fn flush(&mut self) -> u32 {
         self.finish();
         if self.chunk.is_some() {
@@ -151,16 +159,8 @@ impl<'a> TraceWriter<'a> {
             self.cursor.put(0, 1);
             self.complete_current();
         }
-        self.send();
-        for step in 0..Self::STALL_STEPS {
-            if self.patches.is_empty() {
-                break;
-            }
-            self.producer.sink().stall(step, stall_micros(step));
-            self.send();
-        }
         let flush = self.producer.ask_flush();
-        self.producer.send();
+        self.send();
         flush
     }
 
@@ -245,9 +245,7 @@ impl<'a> TraceWriter<'a> {
             }
             _ => self.complete_current(),
         }
-        if !self.patches.is_empty() {
-            self.send_ready_patches();
-        }
+        self.send_ready_patches();
     }
 
     /// Reserves a fragment's size, with so much of the packet in the chunks before.

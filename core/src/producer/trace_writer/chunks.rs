@@ -58,7 +58,6 @@ impl<'a> TraceWriter<'a> {
         for index in 0..self.levels.len() {
             let level = self.levels.get(index).filter(|level| level.chunk_id == chunk_id);
             let Some(offset) = level.map(|level| level.offset) else { continue };
-            flags |= HeaderFlags::NEEDS_PATCHING;
             while !self.patches.wait_for(chunk_id, offset) {
                 // Those that are ready are sent, unless somebody else is at it.
                 self.send();
@@ -68,6 +67,8 @@ impl<'a> TraceWriter<'a> {
                 }
                 step = step.saturating_add(1);
             }
+            // Only with a patch to come: a reader waits for it.
+            flags |= HeaderFlags::NEEDS_PATCHING;
         }
         self.release_held(flags);
         true
@@ -88,6 +89,7 @@ impl<'a> TraceWriter<'a> {
         self.lost = true;
         self.levels.clear();
         self.patches.set_all();
+        self.has_ready_patches = true;
         self.release_held(HeaderFlags::CONTINUES_ON_NEXT);
         if self.chunk.is_some() {
             self.cursor.overwrite4(self.fragment, redundant_varint(ABORTED));
@@ -113,15 +115,13 @@ impl<'a> TraceWriter<'a> {
 
     #[inline(never)]
     pub(super) fn send(&mut self) {
-        if !self.patches.is_empty() {
-            self.producer.post(self.id, &mut self.patches);
-        }
+        self.has_ready_patches = false;
         self.producer.send();
     }
 
-    #[cold]
+    #[inline]
     pub(super) fn send_ready_patches(&mut self) {
-        if self.patches.any_ready() {
+        if self.has_ready_patches {
             self.send();
         }
     }
@@ -167,7 +167,7 @@ impl<'a> TraceWriter<'a> {
 }
 
 /// How long to wait at a step: not at all, then from 8 µs up to the reference's 100 ms.
-pub(super) fn stall_micros(step: u32) -> u32 {
+fn stall_micros(step: u32) -> u32 {
     match step {
         0 => 0,
         1..=13 => 4 << step,

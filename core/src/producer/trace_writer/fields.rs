@@ -105,7 +105,10 @@ impl TraceWriter<'_> {
         match (&self.chunk, &self.held) {
             (Some(chunk), _) if has(chunk) => self.fill_size(offset, size, size < 128),
             (_, Some(held)) if has(held) => overwrite4(held.place.payload(), offset, data),
-            _ => self.patches.set(level.chunk_id, level.offset, data.to_le_bytes()),
+            _ if self.patches.set(level.chunk_id, level.offset, data.to_le_bytes()) => {
+                self.has_ready_patches = true
+            }
+            _ => {}
         }
     }
 }

@@ -10,7 +10,7 @@ use super::region::{Mode, State};
 use super::sequence_state::Status;
 use super::sequence_table::lookup;
 use super::tb_chunk::{Flags, Item, MAX_PAYLOAD, NewChunk, PAYLOAD, outer_size};
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_to_write};
 use crate::proto::varint;
 
 /// Where a chunk's bytes come from.
@@ -190,6 +190,9 @@ impl State<'_> {
             // The newest chunk's id is needed next; with many writers it is long out of the cache.
             prefetch(self.ring.bytes, self.sequence(slot)?.last() as usize);
         }
+        // Where the chunk will most likely go: the lines come in while its fragments are looked at.
+        let target = self.header.write.get().wrapping_add(PAYLOAD);
+        prefetch_to_write(self.ring.bytes, target as usize, source.size());
         let offer = Offer::new(header, source);
         let (mut origin, mut place) = (Origin::New, Place::Last);
         if let Some(slot) = known {

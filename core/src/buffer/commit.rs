@@ -15,7 +15,7 @@ use crate::proto::varint;
 
 /// Where a chunk's bytes come from.
 pub(super) trait Source {
-    /// Bytes in all.
+    /// Bytes in all, at most [`MAX_PAYLOAD`] of a chunk that is looked at.
     fn size(&self) -> usize;
     /// The bytes, if nobody can change them any more.
     fn private(&self) -> Option<&[u8]>;
@@ -65,7 +65,7 @@ impl<F: FnMut(usize, &mut [u8])> Source for Shared<F> {
 /// starts at `offset`.
 #[inline(never)]
 pub(super) fn probe<S: Source>(source: &mut S, declared: u32, flags: Flags, offset: u16) -> (Tokens, bool) {
-    let size = source.size().min(MAX_PAYLOAD);
+    let size = source.size();
     let mut tokens = Tokens { valid: 0, frags: 0, packets: 0, flags };
     let mut starts = offset == 0;
     while tokens.frags < declared {
@@ -110,18 +110,12 @@ impl Origin {
             Self::Erased { read } | Self::Relocated { read } => read,
         }
     }
-
-    /// Whether what was read of the chunk is whole fragments of the new copy.
-    #[cfg_attr(target_os = "none", inline(always))]
-    fn fits(self, payload: &[u8]) -> bool {
-        self == Self::New || starts_fragment(payload, self.read())
-    }
 }
 
 /// A chunk on offer.
 pub(super) struct Offer<'h> {
     pub(super) header: &'h ChunkHeader,
-    /// Bytes in all.
+    /// Bytes in all, at most [`MAX_PAYLOAD`].
     pub(super) size: usize,
     /// The flags as a stored chunk carries them.
     pub(super) flags: Flags,
@@ -143,9 +137,18 @@ impl<'h> Offer<'h> {
             }
         }
         let declared = u32::from(header.fragments).saturating_sub(u32::from(!header.complete));
-        let private = source.private().filter(|bytes| bytes.len() <= MAX_PAYLOAD);
-        let tokens = private.map(|bytes| tokenise_inline(bytes, 0, 0, declared, flags));
+        let tokens = source.private().map(|bytes| tokenise_inline(bytes, 0, 0, declared, flags));
         Self { header, size: source.size(), flags, declared, tokens }
+    }
+
+    /// Whether a fragment starts at `offset`, or the chunk ends there: what was read of an earlier copy can only
+    /// be skipped if it is whole fragments of this one, too.
+    #[inline(never)]
+    pub(super) fn starts_at<S: Source>(&self, source: &mut S, offset: u16) -> bool {
+        match source.private() {
+            Some(bytes) => starts_fragment(bytes, offset),
+            None => probe(source, self.declared, self.flags, offset).1,
+        }
     }
 }
 
@@ -185,6 +188,9 @@ impl State<'_> {
         if header.producer_id == 0 && header.writer_id == 0 {
             return Some(Commit::Refused(Refusal::NullSequence));
         }
+        if source.size() > MAX_PAYLOAD {
+            return Some(Commit::Refused(Refusal::TooLarge));
+        }
         let known = lookup(self.table, header.producer_id, header.writer_id);
         if let Some(slot) = known {
             // The newest chunk's id is needed next; with many writers it is long out of the cache.
@@ -216,6 +222,9 @@ impl State<'_> {
         if self.header.mode().contains(Mode::SEALED) {
             return Some(Commit::Discarded);
         }
+        if matches!(origin, Origin::Erased { .. }) && !offer.starts_at(source, origin.read()) {
+            return Some(Commit::Refused(Refusal::ChangesFragments));
+        }
         self.store(known, place, &offer, source, origin, observer)
     }
 
@@ -234,7 +243,7 @@ impl State<'_> {
         let in_time = empty || self.ring.chunk(entry.first())?.read.get() == 0;
         // Of shared memory the size fields are enough to say so without evicting anything for nothing.
         let tokens = offer.tokens.unwrap_or_else(|| probe(source, offer.declared, offer.flags, 0).0);
-        if tokens.valid > read && in_time && offer.size <= MAX_PAYLOAD {
+        if tokens.valid > read && in_time {
             return Some(Some(Origin::Erased { read }));
         }
         // Later, what was open has been reported as a loss already.
@@ -280,9 +289,6 @@ impl State<'_> {
         if offer.size > MAX_PAYLOAD - usize::from(extra) {
             return Some(Commit::Refused(Refusal::TooLarge));
         }
-        if source.private().is_some_and(|bytes| !origin.fits(bytes)) {
-            return Some(Commit::Refused(Refusal::ChangesFragments));
-        }
         // Room for all of a scraped chunk, which may grow; of a complete one only for what is valid.
         let room = match offer.tokens {
             Some(tokens) if offer.header.complete => tokens.valid,
@@ -303,7 +309,10 @@ impl State<'_> {
         let cleared = self.make_room(outer, left, observer)?;
         // Making room may have taken newer chunks of the same sequence along.
         let Some(place) = self.place_now(slot, place, offer.header.chunk_id, origin)? else {
-            self.sequence_mut(slot)?.lose(DataLoss::OVERWRITE);
+            // What was withdrawn to be moved is a loss where it was, before the chunks that went now.
+            if !matches!(origin, Origin::Relocated { .. }) {
+                self.sequence_mut(slot)?.lose(DataLoss::OVERWRITE);
+            }
             return Some(Commit::Discarded);
         };
         source.copy(0, self.ring.payload_mut(cleared.at, room)?);
@@ -315,10 +324,10 @@ impl State<'_> {
             }
         };
         if origin != Origin::New {
-            // Of shared memory the content is known only now.
-            let fits = origin.fits(self.ring.payload(cleared.at, tokens.valid)?);
+            // Of shared memory it was true when it was looked at; it may have changed since.
+            let fits = starts_fragment(self.ring.payload(cleared.at, tokens.valid)?, origin.read());
             if !fits || tokens.valid <= origin.read() {
-                self.skip(&cleared);
+                // What was cleared stays a gap at the write cursor; `touched` ends leases on what it held.
                 return Some(if fits {
                     Commit::Discarded
                 } else {
@@ -416,14 +425,6 @@ impl State<'_> {
         if let Some(size @ 1..) = end.checked_sub(cleared.at) {
             self.ring.set_gap(cleared.at, Item::Free(size));
         }
-    }
-
-    /// Leaves a place, which has been written to, without a chunk; leases on what was there have expired.
-    #[cfg_attr(target_os = "none", inline(never))]
-    fn skip(&mut self, cleared: &Cleared) {
-        let end = cleared.boundary.min(self.header.used.get()).max(cleared.at);
-        self.header.write.set(end);
-        self.header.position.add(u64::from(end.wrapping_sub(cleared.at)));
     }
 
     /// Puts a chunk, whose payload is there already, at the write cursor.

@@ -2,11 +2,11 @@
 
 use super::change::{Change, Kind};
 use super::chunk::{Commit, Refusal};
-use super::commit::{Offer, Source, probe};
-use super::frag_iterator::{FragIterator, Tokens, starts_fragment, tokenise};
+use super::commit::{Offer, Source};
+use super::frag_iterator::{FragIterator, Tokens, tokenise};
 use super::region::{Mode, State};
 use super::sequence_state::Status;
-use super::tb_chunk::{Flags, MAX_PAYLOAD, TBChunk};
+use super::tb_chunk::{Flags, TBChunk};
 
 /// What a re-commit led to.
 pub(super) enum Recommit {
@@ -44,7 +44,7 @@ impl State<'_> {
         let room = stored.room().saturating_sub(self.header.checksum_size());
         let mut busy = None;
         let tokens = match source.private() {
-            Some(bytes) => tokenise(bytes.get(..MAX_PAYLOAD).unwrap_or(bytes), old, frags, declared, flags),
+            Some(bytes) => tokenise(bytes, old, frags, declared, flags),
             // A complete chunk has no room for more.
             None if !stored.has(Flags::INCOMPLETE) => {
                 let same = declared == frags || stored.has(Flags::END_MARKS);
@@ -82,12 +82,7 @@ impl State<'_> {
         // The bytes that were read must end where a fragment of the new copy ends, or they could not be skipped.
         let may_move =
             first && was_read && offer.header.complete && !self.header.mode().contains(Mode::DISCARD);
-        let fits = may_move
-            && match source.private() {
-                Some(bytes) => starts_fragment(bytes, old),
-                None => probe(source, offer.declared, flags, old).1,
-            };
-        if fits {
+        if may_move && offer.starts_at(source, old) {
             self.leave(offset, &stored, busy)?;
             self.withdraw(slot, offset, &stored)?;
             return Some(Recommit::Relocate { read: old });

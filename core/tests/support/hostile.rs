@@ -206,12 +206,7 @@ impl Hostile {
         if self.rng.percent(3) {
             payload.truncate(self.rng.below(payload.len() + 1));
         }
-        if header.fragments == 0 && !header.complete {
-            // What a scrape of nothing says of its last fragment is free.
-            header.flags &= FIRST_CONTINUES;
-        }
-        // How much room a hostile chunk claims before it is looked at is compared for honest writers only.
-        Op::Commit { header, payload, keep: self.keep(), closure: false }
+        Op::Commit { header, payload, keep: self.keep(), closure: self.rng.percent(30) }
     }
 
     fn patch(&mut self) -> Op {
@@ -254,7 +249,7 @@ impl Hostile {
         if self.rng.percent(70) {
             payload.iter_mut().for_each(|b| *b &= 0x07);
         }
-        let mut header = Header {
+        let header = Header {
             producer,
             writer,
             // Whether one too large is refused or too late is free: only new ones are too large.
@@ -269,9 +264,6 @@ impl Hostile {
             uid: 5,
             pid: 6,
         };
-        if header.fragments == 0 && !header.complete {
-            header.flags &= FIRST_CONTINUES;
-        }
         Op::Commit { header, payload, keep: self.keep(), closure: self.rng.percent(30) }
     }
 }

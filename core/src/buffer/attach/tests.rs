@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod load;
+mod memory;
 mod round_trip;
 
 pub(in crate::buffer) use crash::crash_here;

@@ -2,8 +2,8 @@
 
 use super::chunk::{Tokens, tokenise};
 use super::{
-    FIRST_CONTINUES, Handle, Header, LAST_CONTINUES, LastErased, Model, NEEDS_PATCHING, OVERHEAD, OVERWRITE,
-    Observer, Outcome, Why, precedes,
+    FIRST_CONTINUES, Handle, Header, LAST_CONTINUES, Model, NEEDS_PATCHING, OVERHEAD, OVERWRITE, Observer,
+    Outcome, Why, precedes,
 };
 
 const MAX_PAYLOAD: usize = 65_535;
@@ -81,6 +81,9 @@ impl Model {
         if (header.producer, header.writer) == (0, 0) {
             return Outcome::Refused(Why::NullSequence);
         }
+        if payload.len() > MAX_PAYLOAD {
+            return Outcome::Refused(Why::TooLarge);
+        }
         let mut declared = usize::from(header.fragments);
         let mut flags = header.flags & (FIRST_CONTINUES | LAST_CONTINUES | NEEDS_PATCHING);
         if !header.complete && declared > 0 {
@@ -110,7 +113,7 @@ impl Model {
             if !known.truncated() && offer.declared > known.fragments {
                 return Outcome::Refused(Why::ExceedsReservedRoom);
             }
-            tokens = known;
+            tokens = Tokens { aborted: false, malformed: false, ..known };
         } else if offer.unseen && bytes.len() > stored.room {
             // Bytes behind the room are never seen: a fragment that would end there is too much.
             tokens = tokenise(&bytes[..stored.room], known, offer.declared);
@@ -148,24 +151,24 @@ impl Model {
             let chunk = self.chunks.get_mut(&handle).expect("stored");
             chunk.tokens = Tokens::default();
             self.retire(s, handle, false);
+            // Until it is stored again: what it has more may not find its place any more.
+            self.sequences[s].tentative |= OVERWRITE;
             // What moves is what was offered: of what was read only the length counts.
             let tokens = tokenise(offer.payload, Tokens::default(), offer.declared);
             let bytes = offer.payload[..tokens.valid].to_vec();
             return match self.place(offer, tokens, bytes, observer) {
                 Ok(()) => Outcome::Relocated,
-                Err(Admission::Changed) => {
-                    self.sequences[s].tentative |= OVERWRITE;
-                    Outcome::Refused(Why::ChangesFragments)
-                }
-                Err(_) => {
-                    self.sequences[s].pending |= OVERWRITE;
-                    Outcome::Discarded
-                }
+                Err(Admission::Changed) => Outcome::Refused(Why::ChangesFragments),
+                Err(_) => Outcome::Discarded,
             };
         }
         let chunk = self.chunks.get_mut(&handle).expect("stored");
         chunk.payload = bytes;
         chunk.tokens = tokens;
+        if !offer.header.complete {
+            // Its end is open, or open again: no packet goes on behind it.
+            chunk.flags &= FIRST_CONTINUES;
+        }
         chunk.flags |= flags;
         // With more fragments the mark of a scrape comes, too.
         chunk.complete = offer.header.complete;
@@ -175,19 +178,15 @@ impl Model {
 
     fn admit(&mut self, offer: &Offer<'_>, observer: Observer<'_>) -> Outcome {
         let tokens = tokenise(offer.payload, Tokens::default(), offer.declared);
-        if offer.payload.len() > MAX_PAYLOAD && self.comes_again(offer) {
-            return Outcome::Refused(Why::TooLarge);
-        }
         let admission = self.admission(offer, tokens);
-        let unfit = matches!(admission, Admission::Changed) && self.must_look_first(offer);
-        if !matches!(admission, Admission::New | Admission::Again(_)) && !unfit {
+        if !matches!(admission, Admission::New | Admission::Again(_)) {
             return self.turn_away(offer, tokens, &admission);
         }
         if self.sealed {
             return Outcome::Discarded;
         }
         let outer = self.claim(offer, tokens);
-        if offer.payload.len() > MAX_PAYLOAD || outer > self.ring.size {
+        if outer > self.ring.size {
             return Outcome::Refused(Why::TooLarge);
         }
         if self.discard && self.ring.write + outer > self.ring.size {
@@ -207,11 +206,9 @@ impl Model {
         match self.place(offer, tokens, bytes, observer) {
             Ok(()) => Outcome::Written,
             Err(late) => {
-                if matches!(admission, Admission::New | Admission::Again(_)) {
-                    // Its data was there to be had, and is gone.
-                    let s = self.find_sequence(offer.key()).expect("entered before");
-                    self.sequences[s].pending |= OVERWRITE;
-                }
+                // Its data was there to be had, and is gone.
+                let s = self.find_sequence(offer.key()).expect("entered before");
+                self.sequences[s].pending |= OVERWRITE;
                 self.turn_away(offer, tokens, &late)
             }
         }
@@ -223,20 +220,6 @@ impl Model {
         }
         self.settle(offer, tokens);
         Outcome::Discarded
-    }
-
-    /// Whether it takes the bytes, which only come with room for them, to tell that the last
-    /// erased chunk does not hold what was read from it.
-    fn must_look_first(&self, offer: &Offer<'_>) -> bool {
-        offer.unseen && self.comes_again(offer)
-    }
-
-    /// The last erased chunk, with more bytes than were read from it, and not too late.
-    fn comes_again(&self, offer: &Offer<'_>) -> bool {
-        let Some(s) = self.find_sequence(offer.key()) else { return false };
-        let id = offer.header.chunk_id;
-        let again = |last: LastErased| last.id == id && offer.payload.len() > last.read;
-        self.sequences[s].last.is_some_and(again) && !self.begun_behind(s, id)
     }
 
     /// Whether the reader is already inside the sequence's first chunk, behind the id.

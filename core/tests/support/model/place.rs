@@ -43,7 +43,6 @@ impl Model {
         let room = offer.room(tokens);
         let outer = outer_size(room);
         let claim = self.claim(offer, tokens);
-        let before = self.ring.write;
         if self.ring.write + claim > self.ring.size {
             let (tail, end) = (self.ring.write, self.ring.size);
             self.erase_range(tail, end, observer);
@@ -65,10 +64,6 @@ impl Model {
             }
             late => {
                 self.ring.free_range(at, end);
-                if self.sequences[s].last.is_some_and(|last| last.id == offer.header.chunk_id) {
-                    // It was only looked at: the cursor stays.
-                    self.ring.write = before;
-                }
                 return Err(late);
             }
         };

@@ -5,6 +5,7 @@
 //! subset of the words that differ may have been stored: single ones, all but one, and random subsets are tried.
 
 use super::load::{Buffer, Load, Op, Packets, Rng, numbers, read};
+use super::memory::Memory;
 use crate::buffer::region::Layout;
 use crate::buffer::*;
 use std::cell::Cell;
@@ -44,15 +45,8 @@ fn crash_at(fences: u64, work: impl FnOnce()) -> bool {
     }
 }
 
-/// Memory that starts at an 8-byte boundary wherever it is moved.
-fn aligned(bytes: &[u8]) -> Vec<u8> {
-    let copy = bytes.to_vec();
-    assert_eq!(copy.as_ptr().align_offset(8), 0, "the allocator aligns what is larger than 8 bytes");
-    copy
-}
-
 fn attach(memory: &[u8]) -> (Buffer, Salvage) {
-    let (mut buffer, salvage) = TraceBuffer::attach(aligned(memory)).expect("a region");
+    let (mut buffer, salvage) = TraceBuffer::attach(Memory::from(memory)).expect("a region");
     buffer.check().expect("a sound buffer");
     (buffer, salvage)
 }
@@ -62,10 +56,10 @@ fn all(buffer: &mut Buffer) -> Packets {
 }
 
 /// The region at each fence of an operation, from before it to after it, and what it handed out.
-fn instants(memory: &[u8], op: &Op) -> (Vec<Vec<u8>>, Packets) {
-    let mut instants = std::vec![memory.to_vec()];
+fn instants(memory: &[u8], op: &Op) -> (Vec<Memory>, Packets) {
+    let mut instants = std::vec![Memory::from(memory)];
     for fence in 1.. {
-        let region = aligned(memory);
+        let region = Memory::from(memory);
         let layout = Layout::find(&region, false).expect("a region");
         let mut buffer = TraceBuffer::from_parts(region, layout);
         let mut out = Packets::new();
@@ -169,7 +163,7 @@ fn crash_everywhere(config: Config, ring: u32, seeds: std::ops::Range<u64>, step
         let mut load = Load::new(seed, 5);
         seen.delivered.clear();
         let mut rng = Rng(seed ^ 0xF00D);
-        let mut memory = aligned(&std::vec![0xA5; config.region_size(ring) as usize]);
+        let mut memory = Memory::filled(0xA5, config.region_size(ring) as usize);
         memory = TraceBuffer::new(memory, config).expect("room").into_memory();
         for step in 0..steps {
             let op = load.next();

@@ -1,6 +1,7 @@
 //! Memory that anything may have happened to.
 
 use super::load::{Buffer, Load, Rng, read};
+use super::memory::Memory;
 use crate::buffer::*;
 use std::vec::Vec;
 
@@ -11,10 +12,10 @@ fn config(crc: bool) -> Config {
 }
 
 /// A region after some work.
-fn region(seed: u64, config: Config, steps: usize) -> (Vec<u8>, Load) {
+fn region(seed: u64, config: Config, steps: usize) -> (Memory, Load) {
     let mut load = Load::new(seed, 6);
-    let mut buffer =
-        TraceBuffer::new(std::vec![0x5A; config.region_size(RING) as usize], config).expect("room for it");
+    let mut buffer = TraceBuffer::new(Memory::filled(0x5A, config.region_size(RING) as usize), config)
+        .expect("room for it");
     for _ in 0..steps {
         load.next().run(&mut buffer);
     }
@@ -142,7 +143,7 @@ fn what_is_no_region_is_refused_and_left_alone() {
         assert_eq!(copy, memory);
     }
     let (memory, _) = region(1, config(false), 100);
-    let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+    let refused = |change: &dyn Fn(&mut Memory)| {
         let mut memory = memory.clone();
         change(&mut memory);
         TraceBuffer::attach(memory).err()
@@ -153,7 +154,7 @@ fn what_is_no_region_is_refused_and_left_alone() {
     }
     let needed = memory.len();
     assert_eq!(refused(&|memory| memory.truncate(needed - 1)), Some(AttachError::TooShort { needed }));
-    assert_eq!(refused(&|memory| memory.extend([0; 99])), None);
+    assert_eq!(refused(&|memory| memory.extend(&[0; 99])), None);
 }
 
 #[test]
@@ -174,7 +175,8 @@ fn a_region_that_is_cut_off_can_still_be_read() {
 fn a_clone_is_a_region_that_can_be_read() {
     let (memory, _) = region(3, config(false), 15);
     let (mut buffer, _) = TraceBuffer::attach(memory).expect("a region");
-    let mut clone = buffer.clone_read_only(std::vec![0; buffer.clone_size()]).expect("room").into_memory();
+    let mut clone =
+        buffer.clone_read_only(Memory::filled(0, buffer.clone_size())).expect("room").into_memory();
     let (mut again, salvage) = ReadOnlyTraceBuffer::attach(&mut clone[..]).expect("a region");
     assert!(salvage.is_clean(), "{salvage}");
     assert_eq!(read(&mut again.read(), usize::MAX), read(&mut buffer.read(), usize::MAX));

@@ -1,10 +1,11 @@
 //! Writers whose every packet can be recognised, as they commit, scrape, patch and are read.
 
+use super::memory::Memory;
 use crate::buffer::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
-pub(super) type Buffer = TraceBuffer<Vec<u8>>;
+pub(super) type Buffer = TraceBuffer<Memory>;
 /// The packets of each writer by number, with what was said to be lost before each.
 pub(super) type Packets = BTreeMap<u16, Vec<(u32, DataLoss)>>;
 

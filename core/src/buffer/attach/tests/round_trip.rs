@@ -1,13 +1,14 @@
 //! Regions that nothing happened to.
 
 use super::load::Load;
+use super::memory::Memory;
 use crate::buffer::*;
 
 /// Runs the same operations on a buffer and on one that was attached to a copy of it in between.
 fn compare(config: Config, ring: u32, seed: u64) {
     let mut load = Load::new(seed, 7);
     let mut buffer =
-        TraceBuffer::new(std::vec![0; config.region_size(ring) as usize], config).expect("room for it");
+        TraceBuffer::new(Memory::filled(0, config.region_size(ring) as usize), config).expect("room for it");
     for _ in 0..60 {
         for _ in 0..17 {
             load.next().run(&mut buffer);

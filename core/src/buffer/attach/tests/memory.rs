@@ -1,0 +1,68 @@
+//! Memory that can be copied and cut off, and is a region wherever it lies.
+
+use std::ops::{Deref, DerefMut};
+use std::vec::Vec;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// Bytes that start at an 8-byte boundary wherever they are moved, as those of a static or a mapping do.
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    words: Vec<u64>,
+    len: usize,
+}
+
+impl Memory {
+    pub(super) fn filled(byte: u8, len: usize) -> Self {
+        Self { words: std::vec![u64::from_ne_bytes([byte; 8]); len.div_ceil(8)], len }
+    }
+
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        let old = self.len;
+        self.len += bytes.len();
+        self.words.resize(self.len.div_ceil(8), u64::new_zeroed());
+        self[old..].copy_from_slice(bytes);
+    }
+}
+
+impl From<&[u8]> for Memory {
+    fn from(bytes: &[u8]) -> Self {
+        let mut memory = Self::filled(0, bytes.len());
+        memory.copy_from_slice(bytes);
+        memory
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.words.as_bytes()[..self.len]
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.words.as_mut_bytes()[..self.len]
+    }
+}
+
+impl AsRef<[u8]> for Memory {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for Memory {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl PartialEq for Memory {
+    fn eq(&self, other: &Self) -> bool {
+        self[..] == other[..]
+    }
+}

@@ -3,91 +3,15 @@
 use super::chunk::{ChunkHeader, Commit, Refusal};
 use super::chunk_list::Place;
 use super::data_loss::DataLoss;
-use super::frag_iterator::{NoFrag, Tokens, size_field, starts_fragment, tokenise, tokenise_inline};
+use super::frag_iterator::{Tokens, starts_fragment, tokenise, tokenise_inline};
 use super::overwrite::{Cleared, OverwriteObserver};
 use super::recommit::Recommit;
 use super::region::{Mode, State};
 use super::sequence_state::Status;
 use super::sequence_table::lookup;
+use super::source::{Source, probe};
 use super::tb_chunk::{Flags, Item, MAX_PAYLOAD, NewChunk, PAYLOAD, outer_size};
 use crate::prefetch::{prefetch, prefetch_to_write};
-use crate::proto::varint;
-
-/// Where a chunk's bytes come from.
-pub(super) trait Source {
-    /// Bytes in all, at most [`MAX_PAYLOAD`] of a chunk that is looked at.
-    fn size(&self) -> usize;
-    /// The bytes, if nobody can change them any more.
-    fn private(&self) -> Option<&[u8]>;
-    /// Copies the bytes from `offset` on.
-    fn copy(&mut self, offset: usize, target: &mut [u8]);
-}
-
-/// Private memory.
-pub(super) struct Bytes<'p>(pub(super) &'p [u8]);
-
-impl Source for Bytes<'_> {
-    #[inline]
-    fn size(&self) -> usize {
-        self.0.len()
-    }
-    #[inline]
-    fn private(&self) -> Option<&[u8]> {
-        Some(self.0)
-    }
-    #[inline]
-    fn copy(&mut self, offset: usize, target: &mut [u8]) {
-        if let Some(bytes) = offset.checked_add(target.len()).and_then(|end| self.0.get(offset..end)) {
-            target.copy_from_slice(bytes);
-        }
-    }
-}
-
-/// Memory that the producer may be changing, reached through a closure. Only the copy is ever looked at.
-pub(super) struct Shared<F> {
-    pub(super) size: usize,
-    pub(super) fill: F,
-}
-
-impl<F: FnMut(usize, &mut [u8])> Source for Shared<F> {
-    fn size(&self) -> usize {
-        self.size
-    }
-    fn private(&self) -> Option<&[u8]> {
-        None
-    }
-    fn copy(&mut self, offset: usize, target: &mut [u8]) {
-        (self.fill)(offset, target);
-    }
-}
-
-/// Splits shared memory into fragments by copies of the size fields alone; also whether a fragment, or the rest,
-/// starts at `offset`.
-#[inline(never)]
-pub(super) fn probe<S: Source>(source: &mut S, declared: u32, flags: Flags, offset: u16) -> (Tokens, bool) {
-    let size = source.size();
-    let mut tokens = Tokens { valid: 0, frags: 0, packets: 0, flags };
-    let mut starts = offset == 0;
-    while tokens.frags < declared {
-        let mut field = [0; varint::MAX_LEN];
-        let at = usize::from(tokens.valid);
-        let Some(field) = field.get_mut(..varint::MAX_LEN.min(size.saturating_sub(at))) else { break };
-        source.copy(at, field);
-        let end =
-            size_field(field).map(|(size, header)| at.saturating_add(header).saturating_add(size as usize));
-        match end {
-            Ok(end) if end <= size => tokens.valid = end as u16,
-            ended => {
-                let aborted = ended == Err(NoFrag::Aborted);
-                tokens.flags |= if aborted { Flags::ABORTED } else { Flags::TRUNCATED };
-                break;
-            }
-        }
-        tokens.frags += 1;
-        starts |= tokens.valid == offset;
-    }
-    (tokens, starts)
-}
 
 /// What a chunk comes back from, when it is not new.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -78,6 +78,7 @@ mod ring;
 mod sequence_info;
 mod sequence_state;
 mod sequence_table;
+mod source;
 mod stats;
 mod tb_chunk;
 mod trace_buffer;

@@ -2,10 +2,11 @@
 
 use super::change::{Change, Kind};
 use super::chunk::{Commit, Refusal};
-use super::commit::{Offer, Source};
+use super::commit::Offer;
 use super::frag_iterator::{FragIterator, Tokens, tokenise};
 use super::region::{Mode, State};
 use super::sequence_state::Status;
+use super::source::Source;
 use super::tb_chunk::{Flags, TBChunk};
 
 /// What a re-commit led to.

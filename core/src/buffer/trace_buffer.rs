@@ -1,13 +1,13 @@
 //! `TraceBuffer`: the buffer as its owner sees it.
 
 use super::chunk::{Chunk, ChunkHeader, Commit, Refusal};
-use super::commit::{Bytes, Shared, Source};
 use super::overwrite::{OverwriteObserver, Unobserved};
 use super::patch::Patch;
 use super::read_only::ReadOnlyTraceBuffer;
 use super::reader::Reader;
 use super::region::{Config, FillPolicy, Layout, Mode, RegionError, State};
 use super::sequence_info::SequenceInfo;
+use super::source::{Bytes, Shared, Source};
 use super::stats::BufferStats;
 
 /// A trace buffer over a region of memory.

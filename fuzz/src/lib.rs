@@ -3,14 +3,21 @@
 //! Under cargo-fuzz they run under libFuzzer; in a plain build they are programs that run the files they are
 //! given, and `cargo test` runs their seeds.
 
+pub mod attach;
 pub mod commit;
+pub mod differential;
 pub mod input;
 pub mod memory;
 pub mod ops;
+pub mod receive;
 pub mod replay;
 pub mod seeds;
 pub mod smb;
 pub mod validator;
+
+/// The model, the generators and the judges of the core's own tests.
+#[path = "../../core/tests/support/mod.rs"]
+mod support;
 
 #[cfg(fuzzing)]
 pub use libfuzzer_sys;
@@ -19,12 +26,15 @@ pub use libfuzzer_sys;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 8] = [
     ("ops", ops::run),
     ("commit", commit::run),
     ("smb", smb::run),
     ("validator", validator::run),
     ("replay", replay::run),
+    ("attach", attach::run),
+    ("differential", differential::run),
+    ("receive", receive::run),
 ];
 
 /// The main function of a target.

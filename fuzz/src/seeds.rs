@@ -14,6 +14,9 @@ pub fn all() -> Vec<Seed> {
         .chain(named("commit", commit()))
         .chain(named("smb", smb()))
         .chain(named("validator", validator()))
+        .chain(named("attach", attach()))
+        .chain(named("differential", differential()))
+        .chain(named("receive", receive()))
         .collect()
 }
 
@@ -215,5 +218,63 @@ fn validator() -> Vec<(&'static str, Vec<u8>)> {
         ("long_length", cut(&[0x5A, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F])),
         ("long_value", cut(&[0x40, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1])),
         ("ends_in_a_field", cut(&[0x5A, 0x85, 0x80, 0x80, 0x00, 1, 2])),
+    ]
+}
+
+/// Decisions for the generators: any numbers do.
+fn tape(seed: u32, len: usize) -> Vec<u8> {
+    let mut number = seed;
+    let mut next = || {
+        number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (number >> 24) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn attach() -> Vec<(&'static str, Vec<u8>)> {
+    let worked = |how: u8, seed: u32, damage: &[u8]| {
+        let tape = tape(seed, 700);
+        [&[how][..], &(tape.len() as u16).to_le_bytes(), &tape, damage].concat()
+    };
+    let noise = |how: u8, seed: u32| [&[how, 3, 100, 1, 0][..], &tape(seed, 300)].concat();
+    vec![
+        ("rubbish", [&[0][..], &tape(1, 300)].concat()),
+        ("rubbish_behind_a_header", noise(1, 2)),
+        ("rubbish_with_checksums", noise(5, 3)),
+        ("sound", worked(2, 4, &[])),
+        ("sound_with_checksums", worked(6, 5, &[])),
+        ("flipped", worked(2, 6, &[0x70, 2, 1, 0, 3, 0x80])),
+        ("flipped_with_checksums", worked(6, 7, &[0x70, 2, 1, 0, 3, 0x80, 9, 0, 0x10])),
+        ("cut_off", worked(3, 8, &[0, 3, 0])),
+    ]
+}
+
+fn differential() -> Vec<(&'static str, Vec<u8>)> {
+    let case = |kind: u8, seed: u32, len: usize| [&[kind][..], &tape(seed, len)].concat();
+    vec![
+        ("hostile", case(0, 1, 900)),
+        ("hostile_and_short", case(1, 2, 200)),
+        ("hostile_and_long", case(2, 3, 1900)),
+        ("ids_from_anywhere", case(3, 4, 900)),
+        ("honest", case(4, 5, 900)),
+        ("honest_and_short", case(5, 6, 200)),
+        ("honest_and_long", case(6, 7, 1900)),
+    ]
+}
+
+fn receive() -> Vec<(&'static str, Vec<u8>)> {
+    // The example of the receiver's documentation: one packet of sequence 2.
+    let line = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0";
+    let bytes = |cut: u8, line: &[u8]| [&[cut, 0][..], line].concat();
+    vec![
+        ("a_packet", bytes(3, line)),
+        ("a_packet_twice", bytes(1, &[&line[..], &line[..]].concat())),
+        ("a_damaged_packet", bytes(255, &[&line[..9], &line[12..], &line[..]].concat())),
+        ("zeros", bytes(2, &[0; 20])),
+        ("many", vec![7, 1, 12, 0xFF, 5, 90, 200, 31, 0, 1, 2, 3, 4, 5, 6, 7]),
+        (
+            "many_damaged",
+            [&[7, 1, 5, 0xFF, 5, 90, 200, 31, 7][..], &[9, 1, 1, 80, 0, 0, 200, 2, 0x55]].concat(),
+        ),
     ]
 }

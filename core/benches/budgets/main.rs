@@ -65,7 +65,7 @@ fn read(sheet: &mut Sheet, templates: &[Template]) {
     let mut buffer = ring(128 * MIB, 64);
     Writers::new(templates, 1).commit(&mut buffer, READ_CHUNKS);
     let places = {
-        let mut clone = buffer.clone_read_only(vec![0u8; buffer.clone_size() + 8]).expect("room for a clone");
+        let mut clone = buffer.clone_read_only(vec![0u8; buffer.clone_size()]).expect("room for a clone");
         let mut places = Vec::new();
         let mut reader = clone.read();
         let mut at = 0usize;
@@ -79,7 +79,7 @@ fn read(sheet: &mut Sheet, templates: &[Template]) {
     let touched = vec![1u8; 128 * MIB as usize];
     let (mut reads, mut touches, mut packets, mut bytes) = (vec![], vec![], 0, 0);
     for _ in 0..9 {
-        let mut clone = buffer.clone_read_only(vec![0u8; buffer.clone_size() + 8]).expect("room for a clone");
+        let mut clone = buffer.clone_read_only(vec![0u8; buffer.clone_size()]).expect("room for a clone");
         black_box(clone.stats());
         let (touch, _) = seconds(|| places.iter().map(|place| u64::from(touched[*place])).sum::<u64>());
         let mut reader = clone.read();

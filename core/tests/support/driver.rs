@@ -118,8 +118,11 @@ pub fn stats(s: &BufferStats) -> Stats {
 impl Real {
     pub fn new(setup: &Setup) -> Self {
         let policy = if setup.discard { FillPolicy::Discard } else { FillPolicy::RingBuffer };
-        let config = Config::new(policy).sequences(setup.table);
-        let memory = vec![0u8; config.region_size(setup.ring) as usize];
+        Self::with_config(Config::new(policy).sequences(setup.table), setup.ring)
+    }
+
+    pub fn with_config(config: Config, ring: u32) -> Self {
+        let memory = vec![0u8; config.region_size(ring) as usize];
         Real { buffer: TraceBuffer::new(memory, config).expect("large enough"), broken: None }
     }
 
@@ -154,7 +157,6 @@ impl Real {
                 (shown.packets, shown.ended) = (packets, Some(ended));
             }
             Op::Clone => {
-                // Known: the size that a clone asks for only suits aligned memory.
                 let memory = vec![0xA5u8; self.buffer.clone_size()];
                 let mut clone = self.buffer.clone_read_only(memory).expect("as large as it asked for");
                 shown.packets = take(clone.read(), None).0;

@@ -42,11 +42,18 @@ pub fn setup(rng: &mut Rng) -> Setup {
 }
 
 pub fn case(seed: u64, wild: bool) -> (Setup, Vec<Op>) {
-    let mut rng = Rng::new(seed);
+    case_of(Rng::new(seed), wild)
+}
+
+/// The same from any numbers.
+pub fn case_of(mut rng: Rng, wild: bool) -> (Setup, Vec<Op>) {
     let setup = setup(&mut rng);
     let length = if cfg!(miri) { 40 } else { rng.within(20, 250) };
     let mut hostile = Hostile::new(rng, &setup, wild);
-    let ops = (0..length).map(|_| hostile.op()).collect();
+    let mut ops = Vec::new();
+    while ops.len() < length && !hostile.rng.is_over() {
+        ops.push(hostile.op());
+    }
     (setup, ops)
 }
 

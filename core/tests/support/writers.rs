@@ -167,7 +167,11 @@ pub struct Simulation {
 
 /// A case: a buffer, the operations on it, and the truth about them.
 pub fn case(seed: u64) -> (Setup, Vec<Op>, Truth) {
-    let mut rng = Rng::new(seed ^ 0x1234_5678_9ABC);
+    case_of(Rng::new(seed ^ 0x1234_5678_9ABC))
+}
+
+/// The same from any numbers.
+pub fn case_of(mut rng: Rng) -> (Setup, Vec<Op>, Truth) {
     let ring = match rng.below(10) {
         0..6 => rng.within(64, 400) * 4,
         6..8 => rng.within(400, 4000) * 4,
@@ -192,6 +196,9 @@ pub fn case(seed: u64) -> (Setup, Vec<Op>, Truth) {
     };
     let length = if cfg!(miri) { 30 } else { simulation.rng.within(20, 300) };
     for _ in 0..length {
+        if simulation.rng.is_over() {
+            break;
+        }
         simulation.step();
     }
     simulation.finish();

@@ -48,7 +48,7 @@ fn use_up(buffer: &mut Buffer, seed: u64) {
 }
 
 fn rounds(count: u64) -> std::ops::Range<u64> {
-    0..if cfg!(miri) { 3 } else { count }
+    0..if cfg!(miri) { 2 } else { count }
 }
 
 #[test]

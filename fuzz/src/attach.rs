@@ -1,0 +1,136 @@
+//! `attach`: memory of any content as a region.
+//!
+//! Rubbish, rubbish behind a sound header, and regions of real work that were damaged or cut off: attaching says
+//! that it is none and leaves it alone, or makes a sound buffer of it, which reads, records and attaches again.
+//! Of a damaged region with checksums only packets come out that were written.
+
+use crate::input::Input;
+use crate::support::driver::Real;
+use crate::support::ops::{Keep, Op};
+use crate::support::rng::Rng;
+use crate::support::writers::{self, Truth};
+use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, TraceBuffer};
+
+type Packets = Vec<((u16, u16), Vec<u8>)>;
+
+/// Bytes of a region in front of its ring and table that a checksum covers.
+const HEADER: usize = 64;
+
+/// Runs one input.
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let how = input.byte();
+    let crc = how & 4 != 0;
+    match how % 4 {
+        0 => drop(look(input.rest().to_vec())),
+        1 => {
+            let config =
+                Config::new(FillPolicy::RingBuffer).sequences(4 + u16::from(input.byte() % 8)).crc(crc);
+            let ring = 64 + u32::from(input.u16()) % 2000;
+            let memory = vec![0; config.region_size(ring) as usize];
+            let mut memory = TraceBuffer::new(memory, config).expect("room for it").into_memory();
+            let start = HEADER.min(usize::from(input.byte()));
+            let noise = input.rest();
+            let places = memory.iter_mut().skip(HEADER + start);
+            places.zip(noise).for_each(|(byte, noise)| *byte = *noise);
+            drop(look(memory));
+        }
+        _ => {
+            let size = usize::from(input.u16());
+            let (setup, ops, truth) = writers::case_of(Rng::of_bytes(input.bytes(size)));
+            let policy = if setup.discard { FillPolicy::Discard } else { FillPolicy::RingBuffer };
+            let config = Config::new(policy).sequences(setup.table).crc(crc);
+            let mut real = Real::with_config(config, setup.ring.min(1 << 14));
+            for op in &ops {
+                // With an observer or without, the memory is the same.
+                let op = match op.clone() {
+                    Op::Commit { header, payload, closure, .. } => {
+                        Op::Commit { header, payload, closure, keep: Keep::Unobserved }
+                    }
+                    other => other,
+                };
+                real.apply(&op);
+            }
+            let mut memory = real.buffer.into_memory();
+            let damaged = damage(&mut memory, &mut input);
+            if let Some(packets) = look(memory)
+                && (crc || !damaged)
+            {
+                only_written(&packets, &truth);
+            }
+        }
+    }
+}
+
+/// Changes bytes, or cuts the end off; whether it did.
+fn damage(memory: &mut Vec<u8>, input: &mut Input<'_>) -> bool {
+    let mut damaged = false;
+    while !input.is_over() && !memory.is_empty() {
+        let at = usize::from(input.u16()) % memory.len();
+        match input.byte() {
+            0 => memory.truncate(at),
+            flips => memory[at] ^= flips,
+        }
+        damaged = true;
+    }
+    damaged
+}
+
+/// Attaches, and looks whether the buffer is one. What it holds, if it is.
+fn look(memory: Vec<u8>) -> Option<Packets> {
+    let mut copy = memory.clone();
+    let Ok((mut buffer, salvage)) = TraceBuffer::attach(&mut copy[..]) else {
+        assert_eq!(copy, memory, "what is no region is left alone");
+        // A part of a region can still be read.
+        if let Ok((mut part, _)) = ReadOnlyTraceBuffer::attach(&mut copy[..]) {
+            let _ = packets(&mut part.read(), memory.len());
+        }
+        return None;
+    };
+    let ring = buffer.check().expect("a sound buffer");
+    assert_eq!(ring.chunks, u64::from(salvage.chunks_kept));
+    drop(buffer);
+    // What attaching has put right is right.
+    let (mut again, twice) = TraceBuffer::attach(copy).expect("a region");
+    assert_eq!((twice.chunks_kept, twice.malformed, twice.unfinished), (salvage.chunks_kept, 0, 0));
+    let packets = packets(&mut again.read(), memory.len());
+    record(&mut again);
+    Some(packets)
+}
+
+fn packets(reader: &mut tracebuf::buffer::Reader<'_>, most: usize) -> Packets {
+    let mut packets = Packets::new();
+    while let Some(packet) = reader.next_packet() {
+        let bytes = packet.slices().flatten().copied().collect();
+        packets.push(((packet.producer_id(), packet.writer_id()), bytes));
+        assert!(packets.len() <= most, "reading does not end");
+    }
+    packets
+}
+
+/// Goes on: an old sequence or a new one, until the ring has lapped.
+fn record<M: AsRef<[u8]> + AsMut<[u8]>>(buffer: &mut TraceBuffer<M>) {
+    let known = buffer.sequences().next().map_or((1, 1), |s| (s.producer_id, s.writer_id));
+    for n in 0..60u32 {
+        let (producer_id, writer_id) = if n % 3 == 0 { (0xFFFF, 0xFFFE) } else { known };
+        let header = ChunkHeader {
+            producer_id,
+            writer_id,
+            chunk_id: n.wrapping_mul(0x0100_0001),
+            fragments: 2,
+            complete: n % 5 != 0,
+            ..ChunkHeader::default()
+        };
+        buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x03one\x14twenty bytes of text" });
+        buffer.check().expect("a sound buffer");
+    }
+    let _ = packets(&mut buffer.read(), usize::MAX);
+    buffer.check().expect("a sound buffer");
+}
+
+fn only_written(packets: &Packets, truth: &Truth) {
+    for (key, bytes) in packets {
+        let written = truth.written.iter().find(|(k, _)| k == key).map_or(&[][..], |(_, all)| all);
+        assert!(written.iter().flatten().any(|one| one == bytes), "{key:?} never wrote {bytes:x?}");
+    }
+}

@@ -69,9 +69,11 @@ impl<'h> Offer<'h> {
     /// be skipped if it is whole fragments of this one, too.
     #[inline(never)]
     pub(super) fn starts_at<S: Source>(&self, source: &mut S, offset: u16) -> bool {
-        match source.private() {
-            Some(bytes) => starts_fragment(bytes, offset),
-            None => probe(source, self.declared, self.flags, offset).1,
+        match (source.private(), &self.tokens) {
+            (Some(bytes), Some(tokens)) => {
+                starts_fragment(bytes.get(..usize::from(tokens.valid)).unwrap_or(bytes), offset)
+            }
+            _ => probe(source, self.declared, self.flags, offset).1,
         }
     }
 }

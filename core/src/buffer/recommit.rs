@@ -159,16 +159,18 @@ impl State<'_> {
             let added = self.ring.payload_mut(offset, tokens.valid)?.get_mut(usize::from(old)..)?;
             source.copy(usize::from(old), added);
         }
-        let chunk = self.ring.chunk_mut(offset)?;
-        chunk.valid.set(tokens.valid);
-        chunk.packets.set(stored.packets.get().wrapping_add(tokens.packets));
-        let mut kept =
-            stored.flags() - (Flags::END_MARKS | Flags::SINGLE | Flags::EMPTY_LAST | Flags::INCOMPLETE);
+        let mut kept = stored.flags() - (Flags::END_MARKS | Flags::INCOMPLETE);
         if tokens.flags.contains(Flags::INCOMPLETE) {
             // Scraped after it was complete: its end is open again, so no packet goes on behind it.
             kept -= Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
         }
-        self.end_change(offset, kept | tokens.flags, change)?;
+        // What was the last fragment, a packet's beginning perhaps, may be none any more: all are counted anew.
+        let payload = self.ring.payload(offset, tokens.valid)?;
+        let all = tokenise(payload, 0, 0, tokens.frags, kept | tokens.flags);
+        let chunk = self.ring.chunk_mut(offset)?;
+        chunk.valid.set(tokens.valid);
+        chunk.packets.set(all.packets);
+        self.end_change(offset, all.flags, change)?;
         self.count_end((tokens.flags & Flags::END_MARKS) - stored.flags());
         if let Some(histogram) = self.histograms.get_mut(usize::from(slot)) {
             histogram.remove(old);

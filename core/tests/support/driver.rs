@@ -315,7 +315,7 @@ pub fn run(setup: &Setup, ops: &[Op], depth: Depth) -> Result<(), String> {
         let at = |what: String| format!("after operation {} ({}): {what}", i + 1, short(op));
         if let (Op::Commit { header: h, .. }, Depth::Model) = (op, depth) {
             // How many fragments a chunk has that patches broke, nobody can say.
-            if model.is_broken((h.producer, h.writer), h.chunk_id) || model.continues_anew(h) {
+            if model.is_broken((h.producer, h.writer), h.chunk_id) {
                 continue;
             }
         }

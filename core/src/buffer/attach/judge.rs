@@ -153,12 +153,9 @@ impl Found {
             // A patch may put anything into a size; reading finds out, from where it was on.
             return self.read_fits || chunk.read.get() == chunk.valid.get();
         }
-        let (known, packets) = (chunk.packets.get(), self.packets(chunk.flags()));
-        // A chunk that was said to continue a packet only when it was committed again counts that one too.
-        let late = chunk.has(Flags::CONTINUES_FROM_PREVIOUS) && known == packets.wrapping_add(1);
         self.whole
             && self.read_fits
-            && (known == packets || late)
+            && chunk.packets.get() == self.packets(chunk.flags())
             && chunk.flags().contains(Flags::SINGLE) == (self.frags == 1)
             && chunk.flags().contains(Flags::EMPTY_LAST) == self.last_is_empty
     }

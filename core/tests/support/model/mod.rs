@@ -282,13 +282,6 @@ impl Model {
         })
     }
 
-    /// Whether a commit says of a stored chunk's first fragment now that it continues another.
-    pub fn continues_anew(&self, header: &Header) -> bool {
-        let key = (header.producer, header.writer);
-        let stored = self.find_chunk(key, header.chunk_id).map(|h| self.chunks[&h].flags);
-        stored.is_some_and(|stored| header.flags & !stored & FIRST_CONTINUES != 0)
-    }
-
     /// Whether a chunk id comes behind all that the sequence has or had.
     pub fn is_newest(&self, header: &Header) -> bool {
         let Some(s) = self.find_sequence((header.producer, header.writer)) else { return true };

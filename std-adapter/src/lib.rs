@@ -4,6 +4,7 @@
 //! - `tracing_layer`, with the feature `tracing`: spans and events of the crate `tracing`.
 //! - [`record`]: records the machine itself; the command `tracebuf record`.
 //! - [`trace_stats`], [`size`]: what a trace lost, and how large buffers must be.
+//! - [`inspect`]: what lies where in a buffer or a trace, as text and as a picture.
 //! - [`PagedMemory`]: memory for a buffer that costs what is used of it.
 //! - [`script`] and [`replay`]: recorded operations, run over a real buffer; the command `tracebuf replay`.
 //! - [`pftrace`]: trace files.
@@ -14,6 +15,7 @@
 #![deny(unsafe_code)]
 
 pub mod demo;
+pub mod inspect;
 pub mod memory;
 pub mod pftrace;
 pub mod receive;

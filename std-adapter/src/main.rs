@@ -1,5 +1,7 @@
 //! The `tracebuf` command.
 
+#[path = "inspect/command.rs"]
+mod inspect;
 mod looking_inside;
 #[path = "receive/command.rs"]
 mod receive;
@@ -40,6 +42,10 @@ enum Command {
     ///
     /// Ten seconds into trace.pftrace, unless told otherwise. Ctrl-C ends it early, with all that was recorded.
     Record(record::Record),
+    /// Show sequences, chunks and losses of a trace or of a trace buffer's memory, and draw a map of it.
+    ///
+    /// Nothing is changed. Exit status: 0 when there was something to show, 1 if not.
+    Inspect(inspect::Inspect),
     /// List every data loss in a trace, with its cause and what to do about it.
     ///
     /// Exit status: 0 when nothing was lost, 3 when something was, 1 when the trace could not be read.
@@ -119,6 +125,7 @@ fn main() -> ExitCode {
         Command::Receive(arguments) => return receive::run(&arguments),
         Command::Record(arguments) => return record::run(&arguments),
         Command::Recover(arguments) => return recover::run(&arguments),
+        Command::Inspect(arguments) => return inspect::run(&arguments),
         Command::Stats(arguments) => return looking_inside::stats(&arguments),
         Command::Size(arguments) => return looking_inside::size(&arguments),
         Command::Replay { script, pftrace } => replay(&script, pftrace.as_deref()),

@@ -181,18 +181,27 @@ fn advice(cause: DataLoss) -> &'static str {
 impl TraceReport {
     /// Looks through a trace in memory. What is malformed ends what it is in, and nothing else.
     pub fn of(trace: &[u8]) -> Self {
+        Self::with(trace, |_, _, _| ())
+    }
+
+    /// The same, telling `each` of every packet where it lies, how many bytes it takes, and its sequence.
+    pub(crate) fn with(trace: &[u8], mut each: impl FnMut(u64, u64, u64)) -> Self {
         let mut report = Self::default();
         let mut packets = TracePackets::new(trace);
+        let mut start = 0;
         while let Some(Ok(packet)) = packets.next() {
             report.packets += 1;
-            report.look_at(packet);
+            let sequence = report.look_at(packet);
+            let end = packets.offset() as u64;
+            each(start, end - start, sequence);
+            start = end;
         }
         report.bytes = packets.offset() as u64;
         report.rest = trace.len() as u64 - report.bytes;
         report
     }
 
-    fn look_at(&mut self, packet: &[u8]) {
+    fn look_at(&mut self, packet: &[u8]) -> u64 {
         let (mut sequence, mut loss, mut pid) = (0, 0, None);
         for (number, value) in Fields(packet) {
             match (number, value) {
@@ -211,6 +220,7 @@ impl TraceReport {
         for (bit, count) in losses.causes.iter_mut().enumerate() {
             *count += loss >> bit & 1;
         }
+        sequence
     }
 
     /// Whether the trace says that something is missing, or does not say that nothing is.

@@ -34,8 +34,8 @@
 //! | `BeginRead`, `ReadNextTracePacket`, the walk in buffer order | `reader` |
 //! | `CloneReadOnly` | `read_only` |
 //!
-//! Beside the paper there are `lease` (exporters that are slower than the writers), `histogram` and
-//! `sequence_info`.
+//! Beside the paper there are `lease` (exporters that are slower than the writers), `histogram`,
+//! `sequence_info`, and `inspect` (the ring as it lies in memory).
 //!
 //! What lies where in memory is described in `region` and `tb_chunk`.
 //!
@@ -65,6 +65,7 @@ mod crc;
 mod data_loss;
 mod frag_iterator;
 mod histogram;
+mod inspect;
 mod lease;
 mod overwrite;
 mod packet;
@@ -92,6 +93,7 @@ pub use chunk_list::WALK_LIMIT;
 pub use data_loss::DataLoss;
 pub use frag_iterator::ABORTED_SIZE;
 pub use histogram::Histogram;
+pub use inspect::{RingChunk, RingContent, RingItem, RingItems, RingView};
 pub use lease::{Lease, LeaseExpired};
 pub use overwrite::OverwriteObserver;
 pub use packet::{Packet, Slices};

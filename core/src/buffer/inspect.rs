@@ -1,0 +1,301 @@
+//! A look at the ring as it lies in memory: for tools that draw or list it.
+
+use super::attach::AttachError;
+use super::chunk::ChunkFlags;
+use super::region::{Layout, Mode};
+use super::sequence_state::SequenceState;
+use super::tb_chunk::{Flags, Item, TBChunk};
+use super::trace_buffer::TraceBuffer;
+use super::words::Le32;
+use zerocopy::FromBytes;
+
+/// The ring of a buffer, item after item in the order of their addresses. Nothing is consumed or changed.
+///
+/// ```
+/// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, RingContent, TraceBuffer};
+///
+/// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+/// let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+/// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
+///
+/// let ring = buffer.inspect();
+/// assert_eq!((ring.write_cursor(), ring.used()), (32, 32));
+/// let item = ring.items().next().unwrap();
+/// assert_eq!((item.offset, item.size, item.age), (0, 32, 32));
+/// assert!(matches!(item.content, RingContent::Chunk(chunk) if chunk.producer_id == 7 && chunk.valid == 6));
+/// # Ok::<(), tracebuf::buffer::RegionError>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct RingView<'b> {
+    /// What is used of the ring.
+    ring: &'b [u8],
+    table: &'b [SequenceState],
+    size: u32,
+    write: u32,
+    sealed: bool,
+}
+
+/// One item of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub struct RingItem {
+    /// Where it starts, in bytes from the ring's start.
+    pub offset: u32,
+    /// Bytes that it takes, header and alignment included.
+    pub size: u32,
+    /// Bytes that the write cursor has moved since it was where the item starts; the larger the older.
+    pub age: u64,
+    /// What it is.
+    pub content: RingContent,
+}
+
+/// What an item of the ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum RingContent {
+    /// A chunk that is not wholly read.
+    Chunk(RingChunk),
+    /// Left over between chunks, or at the ring's end.
+    Padding,
+    /// What chunks left that were read, or erased.
+    Free,
+    /// Makes no sense, up to the end of what is used: somebody else wrote there. Always the last item.
+    Unreadable,
+}
+
+/// A chunk as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub struct RingChunk {
+    /// The producer of its sequence.
+    pub producer_id: u16,
+    /// The writer of its sequence.
+    pub writer_id: u16,
+    /// Its number on its sequence; wraps.
+    pub chunk_id: u32,
+    /// How it relates to its neighbours.
+    pub flags: ChunkFlags,
+    /// Its writer was done with it. If not it was scraped.
+    pub complete: bool,
+    /// It ends before the fragments that it declared.
+    pub truncated: bool,
+    /// It ends with a packet that its writer gave up.
+    pub aborted: bool,
+    /// Bytes of its well-formed fragments, size fields included.
+    pub valid: u16,
+    /// Bytes of those that were read.
+    pub read: u16,
+    /// Bytes reserved for its payload.
+    pub room: u16,
+    /// Whole packets in it, those that were read included; empty ones do not count.
+    pub packets: u16,
+}
+
+impl<'b> RingView<'b> {
+    /// A look at a region in memory as it was found, changed by nothing; the memory may end before the ring does.
+    ///
+    /// What [`attach`](TraceBuffer::attach) would take back or drop is still there: a chunk that was being written
+    /// when the program ended is told as it is.
+    ///
+    /// # Errors
+    /// [`AttachError`] if there is no region, or one that this version cannot read.
+    pub fn find(memory: &'b [u8]) -> Result<Self, AttachError> {
+        Ok(Self::of(&Layout::find(memory, true)?, memory))
+    }
+
+    fn of(layout: &Layout, memory: &'b [u8]) -> Self {
+        let (table, _) = layout.table(memory).unwrap_or_default();
+        let ring = layout.ring(memory).unwrap_or_default();
+        let Some(header) = layout.header(memory) else {
+            return Self { ring: &[], table, size: 0, write: 0, sealed: false };
+        };
+        let used = ring.get(..header.used.get() as usize).unwrap_or(ring);
+        let sealed = header.mode().contains(Mode::SEALED);
+        Self { ring: used, table, size: header.ring_size(), write: header.write.get(), sealed }
+    }
+
+    /// Bytes of the ring.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// How many of them were ever written to; the items end there.
+    pub fn used(&self) -> u32 {
+        self.ring.len() as u32
+    }
+
+    /// Where the next chunk goes, if it fits before the end. Reading begins here too, and goes round.
+    pub fn write_cursor(&self) -> u32 {
+        self.write
+    }
+
+    /// A buffer that keeps the beginning was full, and takes no more.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed
+    }
+
+    /// All items. Cost: a look at each header.
+    pub fn items(&self) -> RingItems<'b> {
+        RingItems { view: *self, at: 0 }
+    }
+
+    fn at<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable>(&self, offset: u32) -> Option<&'b T> {
+        T::ref_from_prefix(self.ring.get(offset as usize..)?).ok().map(|(value, _)| value)
+    }
+
+    /// The item at `offset`, if there can be one.
+    fn item(&self, offset: u32) -> Option<(u32, RingContent)> {
+        let item = Item::from_word(self.at::<Le32>(offset)?.get());
+        let end = offset.checked_add(item.size())?;
+        if end == offset || end > self.used() {
+            return None;
+        }
+        let content = match item {
+            Item::Padding(_) => RingContent::Padding,
+            Item::Free(_) => RingContent::Free,
+            Item::Chunk(_) => {
+                let chunk = self.at::<TBChunk>(offset)?;
+                let sequence = self.table.get(usize::from(chunk.slot.get()))?;
+                RingContent::Chunk(RingChunk {
+                    producer_id: sequence.producer_id.get(),
+                    writer_id: sequence.writer_id.get(),
+                    chunk_id: chunk.chunk_id.get(),
+                    flags: ChunkFlags::from_bits_truncate(chunk.flags().bits() as u8),
+                    complete: !chunk.has(Flags::INCOMPLETE),
+                    truncated: chunk.has(Flags::TRUNCATED),
+                    aborted: chunk.has(Flags::ABORTED),
+                    valid: chunk.valid.get(),
+                    read: chunk.read.get(),
+                    room: chunk.room(),
+                    packets: chunk.packets.get(),
+                })
+            }
+        };
+        Some((item.size(), content))
+    }
+}
+
+/// The items of a ring. Made by [`RingView::items`].
+#[derive(Clone)]
+pub struct RingItems<'b> {
+    view: RingView<'b>,
+    at: u32,
+}
+
+impl Iterator for RingItems<'_> {
+    type Item = RingItem;
+
+    fn next(&mut self) -> Option<RingItem> {
+        let (offset, view) = (self.at, &self.view);
+        let left = view.used().checked_sub(offset).filter(|left| *left > 0)?;
+        let (size, content) = view.item(offset).unwrap_or((left, RingContent::Unreadable));
+        self.at = offset.saturating_add(size);
+        let lap = if offset < view.write { 0 } else { u64::from(view.size) };
+        let age = (u64::from(view.write).saturating_add(lap)).saturating_sub(u64::from(offset));
+        Some(RingItem { offset, size, age, content })
+    }
+}
+
+impl core::iter::FusedIterator for RingItems<'_> {}
+
+impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
+    /// A look at the ring as it lies in memory.
+    pub fn inspect(&self) -> RingView<'_> {
+        RingView::of(self.layout(), self.memory())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Chunk, ChunkHeader, Config, FillPolicy};
+    use super::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn buffer(ring: u32) -> TraceBuffer<Vec<u8>> {
+        let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+        TraceBuffer::new(vec![0u8; config.region_size(ring) as usize], config).unwrap()
+    }
+
+    fn commit(buffer: &mut TraceBuffer<Vec<u8>>, writer_id: u16, chunk_id: u32, payload: usize) {
+        let header = ChunkHeader {
+            producer_id: 1,
+            writer_id,
+            chunk_id,
+            fragments: 1,
+            complete: true,
+            ..Default::default()
+        };
+        let mut bytes = vec![7u8; payload];
+        bytes[0] = payload as u8 - 1;
+        buffer.copy_chunk_untrusted(&Chunk { header, payload: &bytes });
+    }
+
+    #[test]
+    fn the_items_lie_one_behind_the_other_up_to_what_is_used() {
+        let mut buffer = buffer(1024);
+        for chunk_id in 0..100 {
+            commit(&mut buffer, 1 + (chunk_id % 3) as u16, chunk_id / 3, 5 + chunk_id as usize % 90);
+            let ring = buffer.inspect();
+            let mut end = 0;
+            for item in ring.items() {
+                assert_eq!(item.offset, end);
+                assert!(!matches!(item.content, RingContent::Unreadable));
+                end += item.size;
+            }
+            assert_eq!(end, ring.used());
+            let summary = buffer.check().unwrap();
+            let is_chunk = |item: &RingItem| matches!(item.content, RingContent::Chunk(_));
+            assert_eq!(buffer.inspect().items().filter(is_chunk).count() as u64, summary.chunks);
+        }
+        assert!(buffer.stats().write_wrap_count > 0);
+    }
+
+    #[test]
+    fn a_later_chunk_is_younger_wherever_it_lies() {
+        let mut buffer = buffer(1024);
+        (0..50).for_each(|chunk_id| commit(&mut buffer, 1, chunk_id, 60));
+        let mut chunks: Vec<_> = buffer
+            .inspect()
+            .items()
+            .filter_map(|item| match item.content {
+                RingContent::Chunk(chunk) => Some((item.age, chunk.chunk_id)),
+                _ => None,
+            })
+            .collect();
+        chunks.sort_unstable();
+        let ids: Vec<u32> = chunks.iter().rev().map(|(_, id)| *id).collect();
+        let first = *ids.first().unwrap();
+        assert!(first > 0 && ids.len() > 5);
+        assert_eq!(ids, (first..50).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_was_read_is_free() {
+        let mut buffer = buffer(1024);
+        (0..3).for_each(|chunk_id| commit(&mut buffer, 1, chunk_id, 60));
+        let mut reader = buffer.read();
+        while reader.next_packet().is_some() {}
+        assert!(buffer.inspect().items().all(|item| item.content == RingContent::Free));
+    }
+
+    #[test]
+    fn a_damaged_ring_ends_with_an_unreadable_item() {
+        let mut buffer = buffer(1024);
+        (0..3).for_each(|chunk_id| commit(&mut buffer, 1, chunk_id, 60));
+        let second = buffer.inspect().items().nth(1).unwrap().offset;
+        let (used, start) = (buffer.inspect().used(), 256 + 4 * 48);
+        let mut memory = buffer.into_memory();
+        for word in [0x8000_0000u32, 0xFFFF_FFFF, 0x0000_FFFF] {
+            let at = start + second as usize;
+            memory[at..at + 4].copy_from_slice(&word.to_le_bytes());
+            let items: Vec<_> = RingView::find(&memory).unwrap().items().collect();
+            let last = items.last().unwrap();
+            assert_eq!((items.len(), last.content), (2, RingContent::Unreadable), "{word:x}");
+            assert_eq!(last.offset + last.size, used);
+        }
+    }
+}

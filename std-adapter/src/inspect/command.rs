@@ -1,0 +1,62 @@
+//! `tracebuf inspect`.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tracebuf_std::inspect::Inspection;
+
+#[derive(clap::Args)]
+pub(crate) struct Inspect {
+    /// A trace, the memory of a trace buffer, or a dump with one in it.
+    file: PathBuf,
+    /// Also draw a picture into this file.
+    #[arg(long, value_name = "OUT")]
+    svg: Option<PathBuf>,
+    /// How many chunks to list, the newest.
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    chunks: usize,
+    /// Columns of the map.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(8..=400))]
+    columns: u16,
+    /// Rows of the map, at most.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=400))]
+    rows: u16,
+}
+
+fn inspect(arguments: &Inspect) -> Result<(), String> {
+    let file = &arguments.file;
+    let bytes = std::fs::read(file).map_err(|error| format!("error opening {}: {error}", file.display()))?;
+    let inspection =
+        Inspection::of_file(&bytes).map_err(|error| format!("error {}: {error}", file.display()))?;
+    if let Some(svg) = &arguments.svg {
+        std::fs::write(svg, inspection.svg())
+            .map_err(|error| format!("error writing {}: {error}", svg.display()))?;
+    }
+    let mut out = io::stdout().lock();
+    let colour = out.is_terminal();
+    let map = inspection.map(arguments.columns.into(), arguments.rows.into(), colour);
+    let mut print = || {
+        write!(out, "{inspection}{map}")?;
+        let more = inspection.chunks.len().saturating_sub(arguments.chunks);
+        if more > 0 && arguments.chunks > 0 {
+            writeln!(out, "the newest {} of {} chunks:", arguments.chunks, inspection.chunks.len())?;
+        }
+        inspection.chunks.iter().skip(more).try_for_each(|chunk| writeln!(out, "{}", chunk.text))
+    };
+    match print() {
+        // Who reads the output has seen enough; that is no failure.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(|error| format!("error writing: {error}")),
+    }
+}
+
+pub(crate) fn run(arguments: &Inspect) -> ExitCode {
+    match inspect(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The map in letters, and the cells that large pictures are made of.
+
+use std::fmt::Write;
+
+use super::{Inspection, Kind, Span};
+
+/// So many bytes of a kind.
+pub(super) type Share = (Kind, u64);
+
+/// Shares of each cell of `cell` bytes, the largest first; bytes never written have none.
+pub(super) fn cells(spans: &[Span], size: u64, cell: u64) -> Vec<Vec<Share>> {
+    let cell = cell.max(1);
+    let count = usize::try_from(size.div_ceil(cell)).unwrap_or(0);
+    let mut cells: Vec<Vec<Share>> = vec![Vec::new(); count];
+    for span in spans {
+        let (mut at, end) = (span.offset, span.offset + span.len);
+        while at < end {
+            let index = at / cell;
+            let part = end.min((index + 1) * cell) - at;
+            let Some(shares) = usize::try_from(index).ok().and_then(|index| cells.get_mut(index)) else {
+                break;
+            };
+            match shares.iter_mut().find(|(kind, _)| *kind == span.kind) {
+                Some((_, bytes)) => *bytes += part,
+                None => shares.push((span.kind, part)),
+            }
+            at += part;
+        }
+    }
+    for shares in &mut cells {
+        shares.sort_by_key(|(kind, bytes)| (std::cmp::Reverse(*bytes), *kind));
+    }
+    cells
+}
+
+/// The letter of a sequence; after 26 they come again.
+pub(super) fn letter(sequence: usize) -> char {
+    char::from(b'A' + (sequence % 26) as u8)
+}
+
+fn sign(kind: Kind) -> char {
+    match kind {
+        Kind::Unread(sequence) => letter(sequence),
+        Kind::Read(sequence) => letter(sequence).to_ascii_lowercase(),
+        Kind::Padding => '#',
+        Kind::Free => '.',
+        Kind::Unreadable => '?',
+    }
+}
+
+/// Of the 216 colours of terminals, those that are neither very dark nor very light.
+fn terminal_colour(sequence: usize) -> usize {
+    const COLOURS: [usize; 12] = [39, 208, 77, 199, 220, 99, 43, 203, 148, 170, 75, 137];
+    COLOURS[sequence % COLOURS.len()]
+}
+
+pub(super) fn draw(inspection: &Inspection, columns: usize, rows: usize, colour: bool) -> String {
+    let (columns, rows) = (columns.max(8), rows.max(1));
+    let size = inspection.size;
+    // A power of two, so that addresses at the left are round; a cell is an item's header at least.
+    let cell = size.div_ceil((columns * rows) as u64).next_power_of_two().max(4);
+    let cells = cells(&inspection.spans, size, cell);
+    let mut out = String::new();
+    let _ = writeln!(out, "each sign stands for {cell} bytes");
+    for (row, cells) in cells.chunks(columns).enumerate() {
+        let start = (row * columns) as u64 * cell;
+        let _ = write!(out, "{start:>10} ");
+        for (cells, column) in cells.iter().zip(0..) {
+            let here = start + column * cell;
+            let cursor =
+                inspection.write.is_some_and(|write| (here..here + cell).contains(&write.min(size - 1)));
+            let (sign, sequence) = match cells.first() {
+                _ if cursor => ('>', None),
+                None => (' ', None),
+                Some((kind, _)) => match kind {
+                    Kind::Unread(sequence) | Kind::Read(sequence) => (sign(*kind), Some(*sequence)),
+                    other => (sign(*other), None),
+                },
+            };
+            match sequence.filter(|_| colour) {
+                Some(sequence) => {
+                    let _ = write!(out, "\x1b[38;5;{}m{sign}\x1b[0m", terminal_colour(sequence));
+                }
+                None => out.push(sign),
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_is_in_one_cell() {
+        let span = |offset, len, kind| Span { offset, len, kind, chunk: None };
+        let spans = [span(0, 100, Kind::Unread(0)), span(100, 4, Kind::Padding), span(104, 40, Kind::Free)];
+        let cells = cells(&spans, 256, 32);
+        assert_eq!(cells.len(), 8);
+        let total: u64 = cells.iter().flatten().map(|(_, bytes)| bytes).sum();
+        assert_eq!(total, 144);
+        assert_eq!(cells[3], [(Kind::Free, 24), (Kind::Unread(0), 4), (Kind::Padding, 4)]);
+        assert!(cells[5..].iter().all(Vec::is_empty));
+    }
+}

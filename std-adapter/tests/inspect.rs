@@ -1,0 +1,162 @@
+//! `tracebuf inspect`: regions and traces, as text and as pictures, small and large.
+
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use trace::scratch;
+use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
+use tracebuf_std::session::Session;
+
+/// A lapped ring of so many bytes: three writers, the oldest chunks of one read in part.
+fn region(ring: u32, payload: usize) -> Vec<u8> {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    let mut buffer = TraceBuffer::new(vec![0u8; config.region_size(ring) as usize], config).expect("room");
+    let chunks = ring / (payload as u32 + 24) * 3 / 2;
+    for number in 0..chunks {
+        let header = ChunkHeader {
+            producer_id: 1,
+            // The second writes most.
+            writer_id: [1, 2, 2, 3][number as usize % 4],
+            chunk_id: number,
+            fragments: 2,
+            flags: ChunkFlags::empty(),
+            complete: true,
+            pid: 77,
+            ..ChunkHeader::default()
+        };
+        // Of many sizes, so that there is padding.
+        let len = payload - number as usize % 3 * payload / 4;
+        let half = len / 2 - 2;
+        let mut bytes = vec![0u8; len];
+        for at in [0, half + 2] {
+            bytes[at] = half as u8 | 0x80;
+            bytes[at + 1] = (half >> 7) as u8;
+        }
+        bytes.truncate(2 * (half + 2));
+        buffer.copy_chunk_untrusted(&Chunk { header, payload: &bytes });
+    }
+    let mut reader = buffer.read();
+    for _ in 0..chunks / 4 {
+        reader.next_packet();
+    }
+    buffer.into_memory()
+}
+
+fn inspect(path: &PathBuf, more: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tracebuf"))
+        .arg("inspect")
+        .arg(path)
+        .args(more)
+        .output()
+        .expect("it runs")
+}
+
+fn of(name: &str, contents: &[u8], more: &[&str]) -> (String, String) {
+    let (path, svg) = (scratch(name), scratch(&format!("{name}.svg")));
+    std::fs::write(&path, contents).expect("a file");
+    let output = inspect(&path, &[&["--svg", svg.to_str().expect("a path")], more].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let svg = std::fs::read_to_string(svg).expect("a picture");
+    (String::from_utf8(output.stdout).expect("text"), svg)
+}
+
+/// Every tag is closed by its own, so that browsers take it.
+fn assert_well_formed(svg: &str) {
+    let mut open = Vec::new();
+    for tag in svg.split('<').skip(1) {
+        let (tag, text) = tag.split_once('>').expect("a tag ends");
+        assert!(!text.contains('>') && !text.contains("& "), "{text}");
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name));
+        } else if !tag.ends_with('/') {
+            open.push(tag.split_whitespace().next().expect("a name"));
+        }
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+    }
+    assert!(open.is_empty());
+}
+
+#[test]
+fn a_small_ring_is_listed_and_drawn_chunk_by_chunk() {
+    let (text, svg) = of("small.region", &region(64 << 10, 500), &["--chunks", "3"]);
+    for part in [
+        "trace buffer at 0x0: 65536 bytes",
+        "write cursor at ",
+        "oldest unread chunk at ",
+        "3 sequences",
+        "A producer 1 writer 1, process 77: ",
+        "packets overwritten",
+        "chunks were overwritten unread",
+        "each sign stands for 32 bytes",
+        "the newest 3 of ",
+        ", 2 packets, ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let map: Vec<&str> =
+        text.lines().skip_while(|line| !line.starts_with("each sign")).skip(1).take(32).collect();
+    let signs = |sign| map.iter().map(|row| row[11..].matches(sign).count()).sum::<usize>();
+    assert_eq!(signs('>'), 1, "one write cursor: {text}");
+    assert!(signs('B') > signs('A') && signs('B') > signs('C') && signs('C') > 10, "{text}");
+    assert!(signs('.') > 10, "what was read is free: {text}");
+    assert_eq!(map.iter().map(|row| row[11..].chars().count()).sum::<usize>(), 2048);
+    assert_well_formed(&svg);
+    assert!(svg.matches("<title>producer 1 writer 2").count() > 20, "each chunk says what it is");
+    assert!(svg.contains("write cursor at") && svg.contains("oldest unread chunk at"));
+}
+
+#[test]
+fn a_large_ring_is_drawn_in_cells_that_a_browser_can_take() {
+    let (text, svg) = of("large.region", &region(64 << 20, 2000), &["--chunks", "0"]);
+    assert!(text.contains("67108864 bytes") && text.contains("each sign stands for 32768 bytes"), "{text}");
+    assert!(text.lines().count() < 50, "{}", text.lines().count());
+    assert_well_formed(&svg);
+    assert!(svg.len() < 8 << 20, "{} bytes", svg.len());
+    assert!(svg.matches("<rect").count() > 1000);
+}
+
+#[test]
+fn a_damaged_region_says_so_and_shows_where() {
+    let mut damaged = region(64 << 10, 500);
+    let start = 256 + 4 * 48;
+    damaged[start + 20_000..start + 30_000].fill(0xFF);
+    let (text, _) = of("damaged.region", &damaged, &[]);
+    assert!(text.contains("when it was found: "), "{text}");
+}
+
+#[test]
+fn a_trace_is_shown_by_its_sequences() {
+    let session = Session::builder().start().expect("a session");
+    // This thread keeps its writer while the other has one.
+    let recorder = session.recorder();
+    recorder.instant("event");
+    std::thread::spawn(move || (0..500).for_each(|_| recorder.instant("event"))).join().expect("its end");
+    let path = scratch("inspected.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    let trace = std::fs::read(&path).expect("the trace");
+    let (text, svg) = of("whole.pftrace", &trace, &[]);
+    let pid = std::process::id();
+    for part in
+        ["trace: ", "3 sequences", "A the service: ", &format!(", process {pid}: "), "nothing was lost"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_well_formed(&svg);
+    let (text, _) = of("cut.pftrace", &trace[..trace.len() - 3], &[]);
+    assert!(text.contains("are no whole packet"), "{text}");
+}
+
+#[test]
+fn what_is_neither_is_an_error() {
+    let path = scratch("nothing");
+    std::fs::write(&path, [0x55; 1000]).expect("a file");
+    let output = inspect(&path, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("neither a trace nor memory with a trace buffer")
+    );
+    assert_eq!(inspect(&scratch("not there"), &[]).status.code(), Some(1));
+}

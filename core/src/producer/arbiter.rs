@@ -1,9 +1,9 @@
-use super::chunk_header::ChunkHeader;
+use super::chunk_header::HeaderFlags;
 use super::commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
 use super::page::{ChunkPlace, ChunkState, Division, Layout};
 use super::smb::{MemoryError, SharedMemory};
 use super::storage::{ProducerStorage, WriterSlot};
-use super::sync::{AtomicU32, Ordering};
+use super::sync::{AtomicU32, Ordering, const_fn};
 use super::trace_writer::{Exhaustion, TraceWriter};
 use heapless::Vec;
 
@@ -53,77 +53,70 @@ pub struct Producer<'a> {
     hint: AtomicU32,
     /// The newest completed chunk that is not sent; each links to the one before it.
     newest: AtomicU32,
-    unsent: AtomicU32,
-    sending: AtomicU32,
+    /// How often somebody has asked to send since nobody was sending.
+    asked: AtomicU32,
     flush_asked: AtomicU32,
     flush_unsent: AtomicU32,
     flush_done: AtomicU32,
-    /// Chunks completed in all, modulo 2³².
+    /// Chunks completed in all, and taken from the list; both modulo 2³².
     completed: AtomicU32,
+    taken: AtomicU32,
     /// Times that the incremental state was cleared, modulo 2³².
     generation: AtomicU32,
 }
 
-/// A chunk that a writer owns.
-pub(crate) struct OwnedChunk<'a> {
-    pub(crate) place: ChunkPlace<'a>,
-    page: u32,
-    pub(crate) header: ChunkHeader,
-}
-
-/// No chunk, in the list of completed ones.
-const NONE: u32 = u32::MAX;
-const IDLE: u32 = 0;
-const SENDING: u32 = 1;
-/// Sending, and asked meanwhile to look again.
-const ASKED: u32 = 2;
-/// Chunks in one request; larger batches are sent in parts.
-const BATCH: usize = 16;
+/// A chunk is told by its page, times 16, and its place in the page. This is none.
+pub(crate) const NONE: u32 = u32::MAX;
+/// Chunks in one request; larger batches are sent in parts. They lie on the stack.
+const BATCH: usize = if size_of::<usize>() < 8 { 4 } else { 16 };
 
 /// Leaves the sending state also when the sink panics: the other writers must not be mute for that.
 struct Sending<'s>(&'s AtomicU32);
 
 impl Drop for Sending<'_> {
     fn drop(&mut self) {
-        self.0.store(IDLE, Ordering::Release);
+        self.0.store(0, Ordering::Release);
     }
 }
 
 impl<'a> Producer<'a> {
-    /// A producer that divides the pages of `memory` as `layout` says.
-    ///
-    /// Any sink that many threads may call does; on a single core `Sync` can be promised for one that
-    /// tolerates interrupts.
-    pub fn new<const CHUNKS: usize, const WRITERS: usize>(
-        memory: SharedMemory<'a>,
-        layout: Layout,
-        storage: &'a ProducerStorage<CHUNKS, WRITERS>,
-        sink: &'a (dyn CommitSink + Sync),
-    ) -> Result<Self, MemoryError> {
-        if layout.chunk_size(memory.page_size()) < SharedMemory::MIN_CHUNK {
-            return Err(MemoryError::ChunkSize);
+    const_fn! {
+        /// A producer that divides the pages of `memory` as `layout` says. It can be a `static`.
+        ///
+        /// Any sink that many threads may call does; on a single core `Sync` can be promised for one that
+        /// tolerates interrupts.
+        pub const fn new<const CHUNKS: usize, const WRITERS: usize>(
+            memory: SharedMemory<'a>,
+            layout: Layout,
+            storage: &'a ProducerStorage<CHUNKS, WRITERS>,
+            sink: &'a (dyn CommitSink + Sync),
+        ) -> Result<Self, MemoryError> {
+            if layout.chunk_size(memory.page_size()) < SharedMemory::MIN_CHUNK {
+                return Err(MemoryError::ChunkSize);
+            }
+            let chunks = memory.chunks(layout);
+            if (CHUNKS as u64) < chunks as u64 {
+                return Err(MemoryError::Storage);
+            }
+            Ok(Producer {
+                memory,
+                layout,
+                division: Division::new(layout, memory.page_size()),
+                chunks,
+                links: &storage.links,
+                writers: &storage.writers,
+                sink,
+                hint: AtomicU32::new(0),
+                newest: AtomicU32::new(NONE),
+                asked: AtomicU32::new(0),
+                flush_asked: AtomicU32::new(0),
+                flush_unsent: AtomicU32::new(0),
+                flush_done: AtomicU32::new(0),
+                completed: AtomicU32::new(0),
+                taken: AtomicU32::new(0),
+                generation: AtomicU32::new(0),
+            })
         }
-        if (CHUNKS as u64) < u64::from(memory.chunks(layout)) {
-            return Err(MemoryError::Storage);
-        }
-        Ok(Producer {
-            memory,
-            layout,
-            division: Division::new(layout, memory.page_size()),
-            chunks: memory.chunks(layout),
-            links: &storage.links,
-            writers: &storage.writers,
-            sink,
-            hint: AtomicU32::new(0),
-            newest: AtomicU32::new(NONE),
-            unsent: AtomicU32::new(0),
-            sending: AtomicU32::new(IDLE),
-            flush_asked: AtomicU32::new(0),
-            flush_unsent: AtomicU32::new(0),
-            flush_done: AtomicU32::new(0),
-            completed: AtomicU32::new(0),
-            generation: AtomicU32::new(0),
-        })
     }
 
     /// A writer to the central buffer `target`; `None` when all ids are taken.
@@ -214,125 +207,142 @@ impl<'a> Producer<'a> {
         self.chunks
     }
 
-    /// Takes a free chunk and writes its header, which counts one fragment.
-    pub(crate) fn acquire(&self, header: ChunkHeader) -> Option<OwnedChunk<'a>> {
+    /// Takes a free chunk.
+    pub(crate) fn acquire(&self) -> Option<u32> {
         let pages = self.memory.pages();
         let mut page = self.hint.load(Ordering::Relaxed);
         for _ in 0..pages {
             if page >= pages {
                 page = 0;
             }
-            if let Some(place) = self.memory.page(page).and_then(|p| p.acquire(&self.division)) {
+            if let Some(chunk) = self.memory.page(page).and_then(|p| p.acquire(&self.division)) {
                 self.hint.store(page, Ordering::Relaxed);
-                place.set_header(header);
-                return Some(OwnedChunk { place, page, header });
+                return Some(page << 4 | chunk);
             }
             page += 1;
         }
         None
     }
 
-    /// Completes a chunk and puts it on the list. Says whether it is time to send.
-    pub(crate) fn complete(&self, chunk: OwnedChunk<'a>) -> bool {
-        self.completed.fetch_add(1, Ordering::Relaxed);
-        chunk.place.set_header(chunk.header);
-        if !chunk.place.change_state(ChunkState::BeingWritten, ChunkState::Complete) {
+    /// A chunk of one of the producer's writers.
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(crate) fn place(&self, chunk: u32) -> Option<ChunkPlace<'a>> {
+        self.memory.page(chunk >> 4)?.place_in(&self.division, chunk & 15)
+    }
+
+    /// Completes a chunk, with these flags too, and puts it on the list. Says whether it is time to send.
+    pub(crate) fn complete(&self, chunk: u32, flags: HeaderFlags) -> bool {
+        let (Some(place), Some(link)) = (self.place(chunk), self.link(chunk)) else { return false };
+        place.add_flags(flags);
+        if !place.change_state(ChunkState::BeingWritten, ChunkState::Complete) {
             // The other side took it away: not ours any more.
             return false;
         }
-        let item = chunk.page << 4 | chunk.place.chunk;
-        let Some(link) = self.link(item) else { return false };
-        // Counted before it can be taken, or the count would pass below zero.
-        let unsent = self.unsent.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        // Counted before it can be taken, or fewer than none would be left.
+        let completed = self.completed.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             link.store(newest, Ordering::Relaxed);
-            match self.newest.compare_exchange_weak(newest, item, Ordering::Release, Ordering::Relaxed) {
+            match self.newest.compare_exchange_weak(newest, chunk, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => newest = now,
             }
         }
-        unsent.saturating_mul(2) >= self.chunks()
+        // Another one may have completed and sent more since.
+        let unsent = completed.wrapping_sub(self.taken.load(Ordering::Relaxed)) as i32;
+        unsent.saturating_mul(2) >= self.chunks as i32
     }
 
     /// Sends completed chunks and ready patches. When somebody else is sending, they do it.
     pub(crate) fn send(&self) {
         // Release: whoever sends sees what was put on the list before.
-        if self.sending.swap(ASKED, Ordering::AcqRel) != IDLE {
+        if self.asked.fetch_add(1, Ordering::AcqRel) != 0 {
             return;
         }
-        let guard = Sending(&self.sending);
+        let guard = Sending(&self.asked);
+        let mut asked = 1;
         loop {
-            // A swap, not a store: it must see what those who asked until now have put on the list.
-            self.sending.swap(SENDING, Ordering::AcqRel);
-            let flush = self.flush_unsent.swap(0, Ordering::Acquire);
-            self.send_chunks();
-            for (slot, writer_id) in self.writers.iter().zip(1u16..) {
-                if slot.patches.any_ready() {
-                    self.send_patches(slot, writer_id);
+            self.send_once();
+            match self.asked.compare_exchange(asked, 0, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(now) => asked = now,
+            }
+        }
+        core::mem::forget(guard);
+    }
+
+    /// Sends what there is now: chunks, then patches, each with the chunks completed before it was taken, and
+    /// the flush last.
+    fn send_once(&self) {
+        let flush = self.flush_unsent.swap(0, Ordering::Acquire);
+        loop {
+            let patch = self.writers.iter().zip(1u16..).find_map(|(slot, writer_id)| {
+                let (patch, has_more) = slot.patches.take_ready()?;
+                Some((patch, writer_id, slot.target(), has_more))
+            });
+            // The chunk of the patch may have been completed just now.
+            let mut next = self.take_completed();
+            loop {
+                let mut moves: Vec<ChunkToMove, BATCH> = Vec::new();
+                while !moves.is_full()
+                    && let Some(link) = self.link(next)
+                {
+                    let (page, chunk, target) = (next >> 4, next & 15, self.target_of(next));
+                    let _ = moves.push(ChunkToMove { page, chunk, target });
+                    // Once sent, the chunk is the service's and its link may be used again.
+                    next = link.load(Ordering::Relaxed);
+                }
+                let patch =
+                    patch.as_ref().filter(|_| next == NONE).map(|(patch, writer_id, target, has_more)| {
+                        let (patches, chunk_id) = (core::slice::from_ref(patch), patch.chunk_id);
+                        ChunkToPatch {
+                            writer_id: *writer_id,
+                            target: *target,
+                            chunk_id,
+                            patches,
+                            has_more: *has_more,
+                        }
+                    });
+                let flush = if next == NONE && patch.is_none() { flush } else { 0 };
+                let request =
+                    CommitRequest { chunks_to_move: &moves, chunks_to_patch: patch.as_slice(), flush };
+                if !moves.is_empty() || patch.is_some() || flush != 0 {
+                    self.sink.commit(&request);
+                }
+                if next == NONE {
+                    break;
                 }
             }
-            if flush != 0 {
-                self.sink.commit(&CommitRequest { flush, ..CommitRequest::default() });
-            }
-            let end = self.sending.compare_exchange(SENDING, IDLE, Ordering::AcqRel, Ordering::Acquire);
-            if end.is_ok() {
-                core::mem::forget(guard);
-                return;
+            if patch.is_none() {
+                break;
             }
         }
     }
 
-    fn send_chunks(&self) {
+    /// Takes the list of completed chunks: the oldest one, each linked to the next.
+    fn take_completed(&self) -> u32 {
         let mut oldest = NONE;
         let mut newer = self.newest.swap(NONE, Ordering::Acquire);
         // Newest first, as a stack has it; turn the links round.
-        let mut count = 0;
         while let Some(link) = self.link(newer) {
             let older = link.load(Ordering::Relaxed);
             link.store(oldest, Ordering::Relaxed);
             oldest = newer;
             newer = older;
-            count += 1;
+            // One at a time sends.
+            self.taken.store(self.taken.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
-        self.unsent.fetch_sub(count, Ordering::Relaxed);
-        let mut moves: Vec<ChunkToMove, BATCH> = Vec::new();
-        while let Some(link) = self.link(oldest) {
-            let (page, chunk) = (oldest >> 4, oldest & 15);
-            // Once sent, the chunk is the service's and its link may be used again.
-            oldest = link.load(Ordering::Relaxed);
-            let target = self.target_of(page, chunk);
-            // There is room: it is emptied when full.
-            let _ = moves.push(ChunkToMove { page, chunk, target });
-            if moves.is_full() || oldest == NONE {
-                self.sink.commit(&CommitRequest { chunks_to_move: &moves, ..CommitRequest::default() });
-                moves.clear();
-            }
-        }
+        oldest
     }
 
-    fn send_patches(&self, slot: &WriterSlot, writer_id: u16) {
-        let target = slot.target.load(Ordering::Relaxed) as u16;
-        while let Some((patches, has_more)) = slot.patches.take_ready() {
-            // The chunk of these patches may have been completed just now.
-            self.send_chunks();
-            let chunk_id = patches.first().map_or(0, |patch| patch.chunk_id);
-            let chunk = ChunkToPatch { writer_id, target, chunk_id, patches: &patches, has_more };
-            self.sink.commit(&CommitRequest { chunks_to_patch: &[chunk], ..CommitRequest::default() });
-        }
+    fn link(&self, chunk: u32) -> Option<&AtomicU32> {
+        // Of no chunk there is none, far beyond the end.
+        self.links.get(((chunk >> 4) * self.division.chunks + (chunk & 15)) as usize)
     }
 
-    fn link(&self, item: u32) -> Option<&AtomicU32> {
-        if item == NONE {
-            return None;
-        }
-        self.links.get(((item >> 4) * self.division.chunks + (item & 15)) as usize)
-    }
-
-    fn target_of(&self, page: u32, chunk: u32) -> u16 {
-        let place = self.memory.page(page).and_then(|p| p.place_in(&self.division, chunk));
-        let writer = place.map_or(0, |p| p.header().writer_id);
-        self.slot(writer).map_or(0, |slot| slot.target.load(Ordering::Relaxed) as u16)
+    fn target_of(&self, chunk: u32) -> u16 {
+        let writer = self.place(chunk).map_or(0, |place| place.header().writer_id);
+        self.slot(writer).map_or(0, WriterSlot::target)
     }
 
     fn slot(&self, writer_id: u16) -> Option<&'a WriterSlot> {

@@ -1,13 +1,16 @@
 //! Writing bytes into a chunk through whole 32-bit words.
 
+use super::chunk_header::ChunkHeader;
 use super::sync::{AtomicU32, Ordering};
 
-/// Where a writer stands in the payload of its chunk. Nothing is written past the payload's end.
+/// Where a writer stands in its chunk. Nothing is written past the chunk's end.
 ///
 /// A word that is not full yet is loaded again when more comes: cores forward it from their store buffer,
 /// and no code is needed to keep a copy and to part with it in time.
 pub(crate) struct Cursor<'a> {
+    /// The chunk, its header included.
     words: &'a [AtomicU32],
+    /// Bytes from the start of the chunk.
     pos: usize,
 }
 
@@ -50,9 +53,9 @@ pub(crate) const fn redundant_varint(size: u32) -> u32 {
 }
 
 impl<'a> Cursor<'a> {
-    /// At the start of a payload; at the end of one without room for an empty slice.
+    /// At the start of a chunk's payload; at the end of one without room for an empty slice.
     pub(crate) const fn new(words: &'a [AtomicU32]) -> Self {
-        Cursor { words, pos: 0 }
+        Cursor { words, pos: ChunkHeader::SIZE }
     }
 
     #[inline]
@@ -77,28 +80,41 @@ impl<'a> Cursor<'a> {
         self.pos += len;
     }
 
-    /// Overwrites four bytes written before.
-    pub(crate) fn overwrite4(&mut self, offset: usize, value: u32) {
-        overwrite4(self.words, offset, value);
-    }
-
     /// Goes back to an earlier position.
     pub(crate) fn rewind(&mut self, pos: usize) {
         self.pos = pos;
     }
 
+    /// Fills a four-byte size field written before.
+    pub(crate) fn fill_size(&mut self, field: usize, size: u32) {
+        overwrite4(self.words, field, redundant_varint(size));
+    }
+
     /// Replaces the four-byte size field at `field` by the one byte `size`, moving what follows.
     pub(crate) fn compact(&mut self, field: usize, size: u32) {
-        // Keep what is before the field and write the size; all other bytes come from three further on.
-        let (below, here, _) = split(size, field);
-        let (mut keep, mut set) = (below | split(0xFF, field).1, here);
-        set |= load(self.words, field / 4) & below;
-        for index in field / 4..=self.pos / 4 {
-            let moved = load(self.words, index) >> 24 | load(self.words, index + 1) << 8;
-            store(self.words, index, moved & !keep | set);
-            (keep, set) = (0, 0);
+        let end = self.pos.saturating_sub(3);
+        self.pos = field;
+        self.put(size, 1);
+        while self.pos < end {
+            let (index, shift) = ((self.pos + 3) / 4, (self.pos + 3) % 4 * 8);
+            let four = load(self.words, index) >> shift | load(self.words, index + 1) << 1 << (31 - shift);
+            // What is overwritten beyond the four bytes was moved already.
+            self.put(four, 4);
         }
-        self.pos = self.pos.saturating_sub(3);
+        self.pos = end;
+    }
+
+    /// One more fragment in the header, all before it being there. False when it counts `most` already.
+    #[inline]
+    pub(crate) fn count_fragment(&self, most: u16) -> bool {
+        let count = load(self.words, 1);
+        if count >> 16 & u32::from(ChunkHeader::MAX_FRAGMENTS) >= u32::from(most) {
+            return false;
+        }
+        if let Some(w) = self.words.get(1) {
+            w.store(count.wrapping_add(1 << 16).to_le(), Ordering::Release);
+        }
+        true
     }
 }
 
@@ -112,8 +128,9 @@ mod tests {
         bytes.iter().for_each(|byte| cursor.put(u32::from(*byte), 1));
     }
 
+    /// The payload.
     fn bytes(words: &[AtomicU32]) -> Vec<u8> {
-        (0..words.len()).flat_map(|i| load(words, i).to_le_bytes()).collect()
+        (2..words.len()).flat_map(|i| load(words, i).to_le_bytes()).collect()
     }
 
     #[test]
@@ -121,7 +138,7 @@ mod tests {
         let text: Vec<u8> = (1..=23).collect();
         for first in 0..8 {
             for piece in 1..=4 {
-                let mut memory = [0xEEEE_EEEEu32; 6];
+                let mut memory = [0xEEEE_EEEEu32; 8];
                 let mut cursor = Cursor::new(atomic_words(&mut memory));
                 put_bytes(&mut cursor, &text[..first]);
                 for part in text[first..].chunks(piece) {
@@ -129,7 +146,7 @@ mod tests {
                     four[..part.len()].copy_from_slice(part);
                     cursor.put(u32::from_le_bytes(four), part.len());
                 }
-                assert_eq!((cursor.pos(), cursor.room()), (23, 1));
+                assert_eq!((cursor.pos(), cursor.room()), (8 + 23, 1));
                 assert_eq!(bytes(cursor.words)[..23], text[..]);
             }
         }
@@ -139,18 +156,18 @@ mod tests {
     fn a_size_field_shrinks_to_one_byte_at_any_offset() {
         for field in 0..9 {
             for size in 0..14 {
-                let mut memory = [0xEEEE_EEEEu32; 8];
+                let mut memory = [0xEEEE_EEEEu32; 10];
                 let mut cursor = Cursor::new(atomic_words(&mut memory));
                 let before: Vec<u8> = (100..100 + field as u8).collect();
                 let after: Vec<u8> = (1..=size as u8).collect();
                 put_bytes(&mut cursor, &before);
                 cursor.put(0, 4);
                 put_bytes(&mut cursor, &after);
-                cursor.compact(field, size);
+                cursor.compact(8 + field, size);
                 cursor.put(0xAB, 1);
                 let expected = [before, vec![size as u8], after, vec![0xAB]].concat();
                 assert_eq!(bytes(cursor.words)[..expected.len()], expected[..]);
-                assert_eq!(cursor.pos(), expected.len());
+                assert_eq!(cursor.pos(), 8 + expected.len());
             }
         }
     }
@@ -158,17 +175,27 @@ mod tests {
     #[test]
     fn four_bytes_are_overwritten_at_any_offset_and_writing_goes_on() {
         for offset in 0..8 {
-            let mut memory = [0u32; 4];
+            let mut memory = [0u32; 6];
             let mut cursor = Cursor::new(atomic_words(&mut memory));
             put_bytes(&mut cursor, &[9; 12]);
             cursor.put(7, 1);
-            cursor.overwrite4(offset, u32::from_le_bytes([1, 2, 3, 4]));
+            overwrite4(cursor.words, 8 + offset, u32::from_le_bytes([1, 2, 3, 4]));
             cursor.put(8, 1);
             let mut expected = [9; 14];
             expected[offset..offset + 4].copy_from_slice(&[1, 2, 3, 4]);
             expected[12..].copy_from_slice(&[7, 8]);
             assert_eq!(bytes(cursor.words)[..14], expected[..]);
         }
+    }
+
+    #[test]
+    fn fragments_are_counted_in_the_header_up_to_the_most_it_may_say() {
+        let header = ChunkHeader { chunk_id: 7, writer_id: 2, fragments: 1021, ..ChunkHeader::default() };
+        let mut memory = header.to_words().map(u32::to_le);
+        let cursor = Cursor::new(atomic_words(&mut memory));
+        assert!(cursor.count_fragment(1022) && !cursor.count_fragment(1022));
+        let words = [0, 1].map(|index| load(cursor.words, index));
+        assert_eq!(ChunkHeader::from_words(words), ChunkHeader { fragments: 1022, ..header });
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use super::chunk_header::ChunkHeader;
+use super::chunk_header::{ChunkHeader, HeaderFlags};
 use super::sync::{AtomicU32, Ordering};
 
 /// How a page is divided into chunks; the number is the one in the page's bitmap.
@@ -211,7 +211,7 @@ impl<'a> Page<'a> {
     }
 
     /// Takes a free chunk for writing, partitioning the page if it is not yet.
-    pub(crate) fn acquire(&self, division: &Division) -> Option<ChunkPlace<'a>> {
+    pub(crate) fn acquire(&self, division: &Division) -> Option<u32> {
         let word = self.words.first()?;
         let mut seen = word.load(Ordering::Relaxed);
         loop {
@@ -224,7 +224,7 @@ impl<'a> Page<'a> {
             let next = partitioned.with_state(chunk, ChunkState::BeingWritten).0.to_le();
             // Acquire: the service zeroed the header before it freed the chunk.
             match word.compare_exchange_weak(seen, next, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return self.place_in(division, chunk),
+                Ok(_) => return Some(chunk),
                 Err(now) => seen = now,
             }
         }
@@ -261,6 +261,13 @@ impl ChunkPlace<'_> {
         ChunkHeader::from_words([u32::from_le(id.load(Ordering::Relaxed)), packets])
     }
 
+    /// Sets flags in the header, with the chunk's owner as the only writer.
+    pub(crate) fn add_flags(&self, flags: HeaderFlags) {
+        let [_, packets, ..] = self.words else { return };
+        let flags = u32::from(flags.bits()) << 26;
+        packets.store(packets.load(Ordering::Relaxed) | flags.to_le(), Ordering::Release);
+    }
+
     /// Stores the header, the second word last: a fragment starts, those before it are all there.
     #[inline]
     pub(crate) fn set_header(&self, header: ChunkHeader) {
@@ -272,6 +279,12 @@ impl ChunkPlace<'_> {
 }
 
 impl<'a> ChunkPlace<'a> {
+    /// Header and payload.
+    #[inline]
+    pub(crate) fn words(&self) -> &'a [AtomicU32] {
+        self.words
+    }
+
     #[inline]
     pub(crate) fn payload(&self) -> &'a [AtomicU32] {
         self.words.get(2..).unwrap_or_default()
@@ -298,8 +311,8 @@ mod tests {
             let mut memory = [0u32; 1024];
             let page = Page::new(atomic_words(&mut memory));
             for chunk in 0..layout.chunks() {
-                let place = page.acquire(&Division::new(layout, page.size())).unwrap();
-                assert_eq!(place.chunk, chunk);
+                assert_eq!(page.acquire(&Division::new(layout, page.size())), Some(chunk));
+                let place = page.place(layout, chunk).unwrap();
                 assert_eq!(place.payload().len() as u32 * 4 + 8, layout.chunk_size(4096));
                 assert!(place.change_state(ChunkState::BeingWritten, ChunkState::Complete));
             }

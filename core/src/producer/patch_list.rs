@@ -1,5 +1,4 @@
-use super::sync::{AtomicU32, Ordering};
-use heapless::Vec;
+use super::sync::{AtomicU32, Ordering, const_fn};
 
 /// Four bytes that a size field gets after its chunk was given away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +41,6 @@ const EMPTY: [u8; 4] = [0x80, 0x80, 0x80, 0];
 impl PatchList {
     /// Enough for every level of nesting to lie in a chunk of its own, and some that are being sent.
     pub(crate) const CAPACITY: usize = 16;
-    /// Patches of one chunk that are taken at a time.
-    pub(crate) const BATCH: usize = 4;
 
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
@@ -81,35 +78,26 @@ impl PatchList {
         self.ready.store(1, Ordering::Release);
     }
 
-    /// Whether there is anything to take; asking again says no until more becomes ready.
-    pub(crate) fn any_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed) != 0 && self.ready.swap(0, Ordering::AcqRel) != 0
-    }
-
-    /// Takes ready patches of one chunk, and says whether the chunk needs more than these.
-    pub(crate) fn take_ready(&self) -> Option<(Vec<Patch, { Self::BATCH }>, bool)> {
-        let first = self.fields.iter().find(|f| f.state() == READY)?;
-        let chunk_id = first.chunk_id.load(Ordering::Relaxed);
-        let mut patches = Vec::new();
-        for field in &self.fields {
-            if field.state() == READY && field.is_in(chunk_id) && patches.push(field.patch()).is_ok() {
-                field.place.store(FREE, Ordering::Release);
-            }
+    /// Takes a ready patch, and says whether its chunk needs more than this one.
+    pub(crate) fn take_ready(&self) -> Option<(Patch, bool)> {
+        // Mostly there is nothing; whatever becomes ready from here on is found the next time.
+        if self.ready.load(Ordering::Relaxed) == 0 || self.ready.swap(0, Ordering::AcqRel) == 0 {
+            return None;
         }
+        let field = self.fields.iter().find(|f| f.state() == READY)?;
+        let patch = field.patch();
+        field.place.store(FREE, Ordering::Release);
+        self.ready.store(1, Ordering::Release);
         // All of a chunk's fields were here before the chunk was sent.
-        Some((patches, self.fields.iter().any(|f| f.state() != FREE && f.is_in(chunk_id))))
+        Some((patch, self.fields.iter().any(|f| f.state() != FREE && f.is_in(patch.chunk_id))))
     }
 }
 
 impl Field {
-    #[cfg(not(loom))]
-    const fn new() -> Self {
-        Field { place: AtomicU32::new(FREE), chunk_id: AtomicU32::new(0), data: AtomicU32::new(0) }
-    }
-
-    #[cfg(loom)]
-    fn new() -> Self {
-        Field { place: AtomicU32::new(FREE), chunk_id: AtomicU32::new(0), data: AtomicU32::new(0) }
+    const_fn! {
+        const fn new() -> Self {
+            Field { place: AtomicU32::new(FREE), chunk_id: AtomicU32::new(0), data: AtomicU32::new(0) }
+        }
     }
 
     /// Acquire: what the other side wrote before it changed the state is there.
@@ -143,35 +131,19 @@ mod tests {
         Patch { chunk_id, offset, data: [data; 4] }
     }
 
-    fn take(list: &PatchList) -> Option<(std::vec::Vec<Patch>, bool)> {
-        list.take_ready().map(|(patches, more)| (patches.to_vec(), more))
-    }
-
     #[test]
     fn patches_come_out_when_their_messages_end_and_the_last_of_a_chunk_says_so() {
         let list = PatchList::new();
         assert!(list.wait_for(1, 10) && list.wait_for(1, 20) && list.wait_for(2, 30));
-        assert!(!list.any_ready());
-        assert_eq!(take(&list), None);
+        assert_eq!(list.take_ready(), None);
         assert!(list.set(1, 20, [1; 4]));
-        assert!(list.any_ready() && !list.any_ready());
-        assert_eq!(take(&list), Some((std::vec![patch(1, 20, 1)], true)));
+        assert_eq!(list.take_ready(), Some((patch(1, 20, 1), true)));
+        assert_eq!(list.take_ready(), None);
         assert!(list.set(2, 30, [3; 4]) && list.set(1, 10, [2; 4]));
         assert!(!list.set(1, 10, [4; 4]), "it has ended already");
-        assert_eq!(take(&list), Some((std::vec![patch(1, 10, 2)], false)));
-        assert_eq!(take(&list), Some((std::vec![patch(2, 30, 3)], false)));
-        assert_eq!(take(&list), None);
-    }
-
-    #[test]
-    fn more_patches_of_a_chunk_than_a_batch_holds_come_in_parts() {
-        let list = PatchList::new();
-        for offset in 0..6 {
-            assert!(list.wait_for(1, offset) && list.set(1, offset, [offset as u8; 4]));
-        }
-        let first = (0..4).map(|n| patch(1, n, n as u8)).collect();
-        assert_eq!(take(&list), Some((first, true)));
-        assert_eq!(take(&list), Some((std::vec![patch(1, 4, 4), patch(1, 5, 5)], false)));
+        assert_eq!(list.take_ready(), Some((patch(1, 10, 2), false)));
+        assert_eq!(list.take_ready(), Some((patch(2, 30, 3), false)));
+        assert_eq!(list.take_ready(), None);
     }
 
     #[test]
@@ -182,10 +154,9 @@ mod tests {
         }
         assert!(!list.wait_for(99, 0));
         list.set_all();
-        assert!(list.any_ready());
         assert!(!list.wait_for(99, 0));
-        let (patches, more) = take(&list).unwrap();
-        assert_eq!((patches, more), (std::vec![Patch { chunk_id: 0, offset: 0, data: EMPTY }], false));
+        let given_up = Patch { chunk_id: 0, offset: 0, data: EMPTY };
+        assert_eq!(list.take_ready(), Some((given_up, false)));
         assert!(list.wait_for(99, 0));
     }
 }

@@ -60,25 +60,24 @@ impl<'a> SharedMemory<'a> {
     pub const MIN_CHUNK: u32 = 32;
 
     /// A buffer over `words`, in pages of `page_size` bytes. What does not fill a page is left unused.
-    pub fn new(words: &'a [AtomicU32], page_size: u32) -> Result<Self, MemoryError> {
-        if !(Self::MIN_PAGE..=Self::MAX_PAGE).contains(&page_size) || !page_size.is_multiple_of(4) {
+    pub const fn new(words: &'a [AtomicU32], page_size: u32) -> Result<Self, MemoryError> {
+        if page_size < Self::MIN_PAGE || page_size > Self::MAX_PAGE || !page_size.is_multiple_of(4) {
             return Err(MemoryError::PageSize);
         }
         let page_words = page_size / 4;
-        let pages = words.len().checked_div(page_words as usize).unwrap_or(0);
-        if pages == 0 || pages > 65_536 {
-            return Err(MemoryError::PageCount);
+        match words.len().checked_div(page_words as usize) {
+            Some(pages @ 1..=65_536) => Ok(SharedMemory { words, page_words, pages: pages as u32 }),
+            _ => Err(MemoryError::PageCount),
         }
-        Ok(SharedMemory { words, page_words, pages: pages as u32 })
     }
 
     /// Pages.
-    pub fn pages(&self) -> u32 {
+    pub const fn pages(&self) -> u32 {
         self.pages
     }
 
     /// Bytes of a page.
-    pub fn page_size(&self) -> u32 {
+    pub const fn page_size(&self) -> u32 {
         self.page_words * 4
     }
 
@@ -99,7 +98,7 @@ impl<'a> SharedMemory<'a> {
     }
 
     /// Chunks in the whole buffer when every page has this layout.
-    pub fn chunks(&self, layout: Layout) -> u32 {
+    pub const fn chunks(&self, layout: Layout) -> u32 {
         self.pages * layout.chunks()
     }
 }

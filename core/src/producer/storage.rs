@@ -1,5 +1,5 @@
 use super::patch_list::PatchList;
-use super::sync::AtomicU32;
+use super::sync::{AtomicU32, Ordering, const_fn};
 
 /// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk, 208 a writer.
 ///
@@ -29,24 +29,20 @@ pub(crate) struct WriterSlot {
 }
 
 impl WriterSlot {
-    #[cfg(not(loom))]
-    const fn new() -> Self {
-        WriterSlot {
-            taken: AtomicU32::new(0),
-            next_chunk: AtomicU32::new(0),
-            target: AtomicU32::new(0),
-            patches: PatchList::new(),
+    const_fn! {
+        const fn new() -> Self {
+            WriterSlot {
+                taken: AtomicU32::new(0),
+                next_chunk: AtomicU32::new(0),
+                target: AtomicU32::new(0),
+                patches: PatchList::new(),
+            }
         }
     }
 
-    #[cfg(loom)]
-    fn new() -> Self {
-        WriterSlot {
-            taken: AtomicU32::new(0),
-            next_chunk: AtomicU32::new(0),
-            target: AtomicU32::new(0),
-            patches: PatchList::new(),
-        }
+    /// The central buffer that the writer writes to.
+    pub(crate) fn target(&self) -> u16 {
+        self.target.load(Ordering::Relaxed) as u16
     }
 }
 

@@ -1,6 +1,6 @@
-use super::arbiter::{OwnedChunk, Producer};
+use super::arbiter::{NONE, Producer};
 use super::chunk_header::{ChunkHeader, HeaderFlags};
-use super::cursor::{Cursor, redundant_varint};
+use super::cursor::Cursor;
 use super::packet::Packet;
 use super::patch_list::PatchList;
 use heapless::Vec;
@@ -24,7 +24,7 @@ pub enum Exhaustion {
     StallThenDrop,
 }
 
-/// What a writer has done so far.
+/// What a writer has done so far; on targets of 32 bits modulo 2³².
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct WriterStats {
@@ -53,21 +53,24 @@ pub struct WriterStats {
 pub struct TraceWriter<'a> {
     producer: &'a Producer<'a>,
     cursor: Cursor<'a>,
-    chunk: Option<OwnedChunk<'a>>,
+    /// The current chunk, or [`NONE`].
+    chunk: u32,
     /// The chunk before the current one, when open messages have size fields in it.
-    held: Option<OwnedChunk<'a>>,
+    held: u32,
     levels: Vec<Level, { TraceWriter::MAX_NESTING }>,
     /// Size fields in chunks that were given away.
     patches: &'a PatchList,
-    stats: WriterStats,
+    counts: Counts,
+    /// The next chunk's id: the current one's is one less, that of the one held back two.
     next_chunk: u32,
-    /// Where the current fragment's size field is, in bytes of payload.
+    /// Where the current fragment's size field is, in bytes of the chunk.
     fragment: usize,
     /// Bytes of the open packet before this chunk, less what its fragment does not begin at: the packet's
     /// size so far is this plus the position, modulo 2³².
     base: u32,
+    /// Steps to wait for a chunk.
+    patience: u32,
     id: u16,
-    exhaustion: Exhaustion,
     is_open: bool,
     dropping: bool,
     /// Where the next packet has things to say that do not concern its own content.
@@ -78,13 +81,29 @@ pub struct TraceWriter<'a> {
     has_ready_patches: bool,
 }
 
+/// [`WriterStats`] in the machine's words.
+#[derive(Default)]
+struct Counts {
+    packets: usize,
+    dropped: usize,
+    over_limit: usize,
+    chunks: usize,
+}
+
 /// An open message, and where its size goes.
 #[derive(Clone, Copy)]
 struct Level {
     chunk_id: u32,
+    /// Bytes from the start of the chunk.
     offset: u16,
     /// The packet's size where the message's content begins.
     start: u32,
+}
+
+impl Level {
+    fn in_payload(&self) -> u16 {
+        self.offset.wrapping_sub(ChunkHeader::SIZE as u16)
+    }
 }
 
 /// In place of a fragment's size: the packet was given up.
@@ -110,16 +129,20 @@ impl<'a> TraceWriter<'a> {
         TraceWriter {
             producer,
             cursor: Cursor::new(&[]),
-            chunk: None,
-            held: None,
+            chunk: NONE,
+            held: NONE,
             levels: Vec::new(),
             patches,
-            stats: WriterStats::default(),
+            counts: Counts::default(),
             next_chunk,
             fragment: 0,
             base: 0,
+            patience: match exhaustion {
+                Exhaustion::Drop => 0,
+                Exhaustion::Stall => u32::MAX,
+                Exhaustion::StallThenDrop => Self::STALL_STEPS,
+            },
             id,
-            exhaustion,
             is_open: false,
             dropping: false,
             first: true,
@@ -136,7 +159,13 @@ impl<'a> TraceWriter<'a> {
 
     /// Counts of packets and chunks.
     pub fn stats(&self) -> WriterStats {
-        self.stats
+        let Counts { packets, dropped, over_limit, chunks } = self.counts;
+        WriterStats {
+            packets: packets as u64,
+            dropped: dropped as u64,
+            over_limit: over_limit as u64,
+            chunks: chunks as u64,
+        }
     }
 
     /// Begins a packet; it ends when the handle is dropped.
@@ -154,11 +183,9 @@ impl<'a> TraceWriter<'a> {
     /// sending just then, it sends this too.
     pub fn flush(&mut self) -> u32 {
         self.finish();
-        if self.chunk.is_some() {
-            // The next packet is counted already: it ends here as an empty fragment.
-            self.cursor.put(0, 1);
-            self.complete_current();
-        }
+        // The next packet is counted already: it ends here as an empty fragment.
+        self.cursor.put(0, 1);
+        self.complete_current();
         let flush = self.producer.ask_flush();
         self.send();
         flush
@@ -166,12 +193,10 @@ impl<'a> TraceWriter<'a> {
 
     pub(crate) fn begin(&mut self) {
         self.finish();
-        self.stats.packets += 1;
+        self.counts.packets += 1;
         self.is_open = true;
-        if self.chunk.is_none() {
-            let Some(chunk) = self.acquire(HeaderFlags::empty()) else { return self.abandon() };
-            self.cursor = Cursor::new(chunk.place.payload());
-            self.chunk = Some(chunk);
+        if self.chunk == NONE && !self.take_chunk(HeaderFlags::empty()) {
+            return self.abandon();
         }
         self.begin_fragment(0);
         if self.first {
@@ -191,7 +216,7 @@ impl<'a> TraceWriter<'a> {
         if self.is_open || self.first || self.lost || self.cursor.room() <= size as usize {
             return false;
         }
-        self.stats.packets += 1;
+        self.counts.packets += 1;
         self.cursor.put(size, 1);
         true
     }
@@ -200,6 +225,12 @@ impl<'a> TraceWriter<'a> {
     #[inline]
     pub(crate) fn put_small(&mut self, value: u32, len: u32) {
         self.cursor.put(value, len as usize);
+    }
+
+    /// Packets given up, as a number that changes with each.
+    #[inline]
+    pub(crate) fn dropped(&self) -> usize {
+        self.counts.dropped
     }
 
     pub(crate) fn producer(&self) -> &'a Producer<'a> {
@@ -219,11 +250,14 @@ impl<'a> TraceWriter<'a> {
         if packet == 0 {
             // Readers swallow empty packets; this one never was.
             self.cursor.rewind(self.fragment);
-            self.stats.packets -= 1;
+            self.counts.packets -= 1;
             return;
         }
-        let whole = packet == size;
-        self.fill_size(self.fragment, size, whole && size < 127);
+        if packet == size && size < 127 {
+            self.cursor.compact(self.fragment, size);
+        } else {
+            self.cursor.fill_size(self.fragment, size);
+        }
         self.end_packet();
     }
 
@@ -233,17 +267,9 @@ impl<'a> TraceWriter<'a> {
     pub(crate) fn end_packet(&mut self) {
         self.first = false;
         self.lost = false;
-        if self.held.is_some() {
-            self.release_held(HeaderFlags::CONTINUES_ON_NEXT);
-        }
-        match &mut self.chunk {
-            Some(chunk)
-                if self.cursor.room() >= Self::MIN_ROOM && chunk.header.fragments < Self::MAX_FRAGMENTS =>
-            {
-                chunk.header.fragments += 1;
-                chunk.place.set_header(chunk.header);
-            }
-            _ => self.complete_current(),
+        self.release_held(HeaderFlags::CONTINUES_ON_NEXT);
+        if self.cursor.room() < Self::MIN_ROOM || !self.cursor.count_fragment(Self::MAX_FRAGMENTS) {
+            self.complete_current();
         }
         self.send_ready_patches();
     }
@@ -263,15 +289,6 @@ impl<'a> TraceWriter<'a> {
 
     fn fragment_size(&self) -> u32 {
         self.cursor.pos().wrapping_sub(self.fragment + 4) as u32
-    }
-
-    /// Fills a size field of the current chunk, in one byte when it can be short.
-    fn fill_size(&mut self, field: usize, size: u32, short: bool) {
-        if short {
-            self.cursor.compact(field, size);
-        } else {
-            self.cursor.overwrite4(field, redundant_varint(size));
-        }
     }
 }
 

@@ -1,18 +1,31 @@
 //! The smallest image that traces: a writer, slices, instants and counters. Sending is left to scraping.
+//!
+//! It measures all that these pull in: the whole of the writer (packets over any number of chunks, patches, the
+//! three policies), the producer with its list of completed chunks and its commit requests, names, tracks, the
+//! incremental state, and whatever of the compiler's own functions they call. The producer is a constant, so of
+//! setting up only the writer's and the tracer's first values are in it. Not in it: the service's side
+//! (draining, scraping, the central buffer), sending, a real clock, annotations and flows, formatting, and
+//! packets written by hand.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
 mod image {
     use core::hint::black_box;
-    use core::ptr::addr_of_mut;
     use tracebuf::producer::track_event::{Clock, OnTrack, Tracer, TracerConfig, Track, Unit};
     use tracebuf::producer::{
-        CommitRequest, CommitSink, Exhaustion, Layout, Producer, ProducerStorage, SharedMemory, atomic_words,
+        AtomicU32, CommitRequest, CommitSink, Exhaustion, Layout, Producer, ProducerStorage, SharedMemory,
     };
 
-    const WORDS: usize = 512;
-    static mut MEMORY: [u32; WORDS] = [0; WORDS];
+    static MEMORY: [AtomicU32; 512] = [const { AtomicU32::new(0) }; 512];
     static STORAGE: ProducerStorage<32, 4> = ProducerStorage::new();
+    static PRODUCER: Producer<'static> = match SharedMemory::new(&MEMORY, 256) {
+        Ok(memory) => match Producer::new(memory, Layout::One, &STORAGE, &Silent) {
+            Ok(producer) => producer,
+            Err(_) => panic!("32 chunks of 248 bytes"),
+        },
+        Err(_) => panic!("8 pages"),
+    };
+    const CONFIG: TracerConfig = TracerConfig::new(100_000_000);
     static MAIN: Track<'static> = Track::thread(1, 1, "main");
     static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
 
@@ -35,13 +48,8 @@ mod image {
 
     #[unsafe(no_mangle)]
     pub(crate) extern "C" fn _start() {
-        // SAFETY: this runs once, and nobody else names the memory.
-        let memory: &'static mut [u32] = unsafe { &mut *addr_of_mut!(MEMORY) };
-        let Ok(memory) = SharedMemory::new(atomic_words(memory), 256) else { return };
-        let Ok(producer) = Producer::new(memory, Layout::One, &STORAGE, &Silent) else { return };
-        let Some(writer) = producer.writer(0, Exhaustion::Drop) else { return };
-        let config = TracerConfig::new(100_000_000);
-        let tracer: Tracer<'_, _, 32, 4> = Tracer::new(writer, now as fn() -> u64, &MAIN, config);
+        let Some(writer) = PRODUCER.writer(0, Exhaustion::Drop) else { return };
+        let tracer: Tracer<'_, _, 32, 4> = Tracer::new(writer, now as fn() -> u64, &MAIN, CONFIG);
         loop {
             slice_begin(tracer.track());
             slice_end(tracer.track());

@@ -1,16 +1,16 @@
 //! How a writer comes by its chunks, and parts with them.
 
-use super::{ABORTED, Exhaustion, TraceWriter};
-use crate::producer::arbiter::OwnedChunk;
+use super::{ABORTED, TraceWriter};
+use crate::producer::arbiter::NONE;
 use crate::producer::chunk_header::{ChunkHeader, HeaderFlags};
-use crate::producer::cursor::{Cursor, redundant_varint};
+use crate::producer::cursor::Cursor;
 
-impl<'a> TraceWriter<'a> {
+impl TraceWriter<'_> {
     /// Gives the packet up for what its author did.
     #[cold]
     pub(crate) fn refuse(&mut self) {
         if self.is_open && !self.dropping {
-            self.stats.over_limit += 1;
+            self.counts.over_limit += 1;
             self.abandon();
         }
     }
@@ -29,86 +29,89 @@ impl<'a> TraceWriter<'a> {
             self.refuse();
             return false;
         }
-        // The next chunk first: without one, the fragment is still there to be marked.
-        let Some(next) = self.acquire(HeaderFlags::CONTINUES_FROM_PREVIOUS) else {
+        let full = self.chunk;
+        self.cursor.fill_size(self.fragment, self.fragment_size());
+        if !self.take_chunk(HeaderFlags::CONTINUES_FROM_PREVIOUS) {
+            // The fragment is still there to be marked.
             self.abandon();
             return false;
-        };
-        let size = self.fragment_size();
-        self.cursor.overwrite4(self.fragment, redundant_varint(size));
-        self.cursor = Cursor::new(next.place.payload());
+        }
+        self.held = full;
         self.begin_fragment(size_so_far);
-        self.held = self.chunk.replace(next);
-        if !self.held_has_open_messages() {
+        // The innermost message begins last.
+        if self.levels.last().is_none_or(|level| self.age(level.chunk_id) != 1) {
             self.release_held(HeaderFlags::CONTINUES_ON_NEXT);
         }
         true
     }
 
-    pub(super) fn held_has_open_messages(&self) -> bool {
-        self.held.as_ref().is_some_and(|held| self.levels.iter().any(|l| l.chunk_id == held.header.chunk_id))
+    /// How many chunks the writer has begun since this one.
+    pub(super) fn age(&self, chunk_id: u32) -> u32 {
+        self.next_chunk.wrapping_sub(chunk_id).wrapping_sub(1)
     }
 
     /// Completes the held chunk with a promise of patches. False when the list of promises is full.
-    pub(super) fn give_held_away(&mut self) -> bool {
-        let Some(held) = &self.held else { return true };
-        let chunk_id = held.header.chunk_id;
+    fn give_held_away(&mut self) -> bool {
         let mut flags = HeaderFlags::CONTINUES_ON_NEXT;
         let mut step = 0;
+        let mut promised = true;
         for index in 0..self.levels.len() {
-            let level = self.levels.get(index).filter(|level| level.chunk_id == chunk_id);
-            let Some(offset) = level.map(|level| level.offset) else { continue };
-            while !self.patches.wait_for(chunk_id, offset) {
+            let Some(level) = self.levels.get(index).copied() else { break };
+            if self.held == NONE || self.age(level.chunk_id) != 1 {
+                continue;
+            }
+            while promised && !self.patches.wait_for(level.chunk_id, level.in_payload()) {
                 // Those that are ready are sent, unless somebody else is at it.
                 self.send();
-                if !self.waits(step) {
-                    self.release_held(flags);
-                    return false;
-                }
-                step = step.saturating_add(1);
+                promised = self.waits(step);
+                step = (step + 1) % (1 << 31);
             }
-            // Only with a patch to come: a reader waits for it.
-            flags |= HeaderFlags::NEEDS_PATCHING;
+            if promised {
+                // Only with a patch to come: a reader waits for it.
+                flags |= HeaderFlags::NEEDS_PATCHING;
+            }
         }
         self.release_held(flags);
-        true
+        promised
     }
 
+    #[inline]
     pub(super) fn release_held(&mut self, flags: HeaderFlags) {
-        if let Some(mut held) = self.held.take() {
-            held.header.flags |= flags;
-            self.complete(held);
+        if self.held != NONE {
+            let held = core::mem::replace(&mut self.held, NONE);
+            self.complete(held, flags);
         }
     }
 
     /// Gives the open packet up: what is written until its end goes nowhere.
     #[cold]
+    #[inline(never)]
     pub(super) fn abandon(&mut self) {
-        self.stats.dropped += 1;
+        self.counts.dropped += 1;
         self.dropping = true;
         self.lost = true;
         self.levels.clear();
         self.patches.set_all();
         self.has_ready_patches = true;
         self.release_held(HeaderFlags::CONTINUES_ON_NEXT);
-        if self.chunk.is_some() {
-            self.cursor.overwrite4(self.fragment, redundant_varint(ABORTED));
-        }
+        self.cursor.fill_size(self.fragment, ABORTED);
         self.complete_current();
     }
 
+    /// Parts with the current chunk, if there is one.
     #[inline(never)]
     pub(super) fn complete_current(&mut self) {
         self.cursor = Cursor::new(&[]);
-        if let Some(chunk) = self.chunk.take() {
-            self.complete(chunk);
+        let chunk = core::mem::replace(&mut self.chunk, NONE);
+        if chunk != NONE {
+            self.complete(chunk, HeaderFlags::empty());
         }
     }
 
     #[inline(never)]
-    pub(super) fn complete(&mut self, chunk: OwnedChunk<'a>) {
-        self.stats.chunks += 1;
-        if self.producer.complete(chunk) {
+    fn complete(&mut self, chunk: u32, flags: HeaderFlags) {
+        self.counts.chunks += 1;
+        if self.producer.complete(chunk, flags) {
             self.send();
         }
     }
@@ -126,51 +129,41 @@ impl<'a> TraceWriter<'a> {
         }
     }
 
-    /// Takes a fresh chunk, waiting for it as the policy says.
-    pub(super) fn acquire(&mut self, flags: HeaderFlags) -> Option<OwnedChunk<'a>> {
-        let header = ChunkHeader { chunk_id: self.next_chunk, writer_id: self.id, fragments: 1, flags };
-        // With a single chunk, the one that the packet already fills, waiting is in vain.
-        let vain = self.producer.chunks() < 2 && !flags.is_empty();
+    /// Begins a fresh chunk, waiting for it as the policy says.
+    #[inline(never)]
+    pub(super) fn take_chunk(&mut self, flags: HeaderFlags) -> bool {
         let mut step = 0;
-        loop {
-            if let Some(chunk) = self.producer.acquire(header) {
-                self.gave_up_waiting = false;
-                self.next_chunk = self.next_chunk.wrapping_add(1);
-                return Some(chunk);
+        let chunk = loop {
+            if let Some(chunk) = self.producer.acquire() {
+                break chunk;
+            }
+            // With a single chunk, the one that the packet already fills, waiting is in vain.
+            let vain = self.producer.chunks() < 2 && !flags.is_empty();
+            if step > 0 && (vain || !self.waits(step - 1)) {
+                return false;
             }
             // What is complete goes first: only then can the service free it.
-            if step == 0 {
-                self.send();
-            } else if vain || !self.waits(step - 1) {
-                return None;
-            } else {
-                self.send();
-            }
-            step = step.saturating_add(1);
-        }
+            self.send();
+            step = step.wrapping_add(1);
+        };
+        let Some(place) = self.producer.place(chunk) else { return false };
+        self.gave_up_waiting = false;
+        place.set_header(ChunkHeader { chunk_id: self.next_chunk, writer_id: self.id, fragments: 1, flags });
+        self.next_chunk = self.next_chunk.wrapping_add(1);
+        self.cursor = Cursor::new(place.words());
+        self.chunk = chunk;
+        true
     }
 
     /// Waits one step for the service; false to give up.
-    pub(super) fn waits(&mut self, step: u32) -> bool {
-        let limit = match self.exhaustion {
-            _ if self.gave_up_waiting => 0,
-            Exhaustion::Drop => 0,
-            Exhaustion::Stall => u32::MAX,
-            Exhaustion::StallThenDrop => Self::STALL_STEPS,
-        };
-        if step < limit && self.producer.sink().stall(step, stall_micros(step)) {
+    fn waits(&mut self, step: u32) -> bool {
+        // Not at all, then from 8 µs up to the reference's 100 ms.
+        let micros = (4 << step.min(15) & !7).min(100_000);
+        if step < self.patience && !self.gave_up_waiting && self.producer.sink().stall(step, micros) {
             return true;
         }
-        self.gave_up_waiting = self.exhaustion == Exhaustion::StallThenDrop;
+        // Who waits for ever tries again.
+        self.gave_up_waiting = self.patience != u32::MAX;
         false
-    }
-}
-
-/// How long to wait at a step: not at all, then from 8 µs up to the reference's 100 ms.
-fn stall_micros(step: u32) -> u32 {
-    match step {
-        0 => 0,
-        1..=13 => 4 << step,
-        _ => 100_000,
     }
 }

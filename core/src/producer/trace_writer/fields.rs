@@ -1,24 +1,25 @@
 //! Fields and messages of the open packet, over as many chunks as it takes.
 
 use super::{Level, TraceWriter};
-use crate::producer::arbiter::OwnedChunk;
+use crate::producer::arbiter::NONE;
 use crate::producer::cursor::{overwrite4, redundant_varint};
 
 impl TraceWriter<'_> {
     /// Appends the `len` low bytes (at most 4) of `value`; the others are zero.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(crate) fn put(&mut self, mut value: u32, len: usize) {
-        if self.cursor.room() >= len {
-            return self.cursor.put(value, len);
-        }
-        for _ in 0..len {
-            if self.cursor.room() == 0 && !self.next_fragment() {
+    pub(crate) fn put(&mut self, mut value: u32, mut len: usize) {
+        let room = self.cursor.room();
+        if room < len {
+            // What does not fit the chunk's last word is not stored.
+            self.cursor.put(value, room);
+            if !self.next_fragment() {
                 return;
             }
-            self.cursor.put(value & 0xFF, 1);
-            value >>= 8;
+            value >>= room * 8;
+            len -= room;
         }
+        self.cursor.put(value, len);
     }
 
     /// Appends bytes, over as many chunks as it takes.
@@ -79,11 +80,12 @@ impl TraceWriter<'_> {
         if self.cursor.room() < 4 && !self.next_fragment() {
             return;
         }
-        let (Some(chunk), offset) = (&self.chunk, self.cursor.pos()) else { return };
-        let chunk_id = chunk.header.chunk_id;
+        if self.chunk == NONE {
+            return;
+        }
+        let (chunk_id, offset) = (self.next_chunk.wrapping_sub(1), self.cursor.pos() as u16);
         self.cursor.put(0, 4);
-        let level = Level { chunk_id, offset: offset as u16, start: self.size_so_far() };
-        if self.levels.push(level).is_err() {
+        if self.levels.push(Level { chunk_id, offset, start: self.size_so_far() }).is_err() {
             self.refuse();
         }
     }
@@ -100,15 +102,17 @@ impl TraceWriter<'_> {
     pub(crate) fn close_innermost(&mut self) {
         let Some(level) = self.levels.pop() else { return };
         let size = self.size_so_far().wrapping_sub(level.start);
-        let (offset, data) = (usize::from(level.offset), redundant_varint(size));
-        let has = |c: &OwnedChunk<'_>| c.header.chunk_id == level.chunk_id;
-        match (&self.chunk, &self.held) {
-            (Some(chunk), _) if has(chunk) => self.fill_size(offset, size, size < 128),
-            (_, Some(held)) if has(held) => overwrite4(held.place.payload(), offset, data),
-            _ if self.patches.set(level.chunk_id, level.offset, data.to_le_bytes()) => {
-                self.has_ready_patches = true
+        match self.age(level.chunk_id) {
+            0 if size < 128 => self.cursor.compact(level.offset.into(), size),
+            0 => self.cursor.fill_size(level.offset.into(), size),
+            1 if self.held != NONE => {
+                let words = self.producer.place(self.held).map_or(&[][..], |held| held.words());
+                overwrite4(words, level.offset.into(), redundant_varint(size));
             }
-            _ => {}
+            _ => {
+                let data = redundant_varint(size).to_le_bytes();
+                self.has_ready_patches |= self.patches.set(level.chunk_id, level.in_payload(), data);
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-use crate::producer::sync::{AtomicU32, Ordering};
+use crate::producer::sync::{AtomicU32, Ordering, const_fn};
 
 /// A clock: ticks since any fixed moment, never backwards. Their frequency is the
 /// [`TracerConfig`](super::TracerConfig)'s.
@@ -43,16 +43,11 @@ pub struct Extended32 {
 }
 
 impl Extended32 {
-    /// An extension that has seen nothing yet.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Extended32 { halves: AtomicU32::new(0) }
-    }
-
-    /// An extension that has seen nothing yet.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Extended32 { halves: AtomicU32::new(0) }
+    const_fn! {
+        /// An extension that has seen nothing yet.
+        pub const fn new() -> Self {
+            Extended32 { halves: AtomicU32::new(0) }
+        }
     }
 
     /// The 64-bit time; `timer` reads the timer.
@@ -85,51 +80,46 @@ impl Default for Extended32 {
     }
 }
 
-/// Turns ticks into units of the trace's clock: all of them, without drift between two starts.
+/// Turns ticks into units of the trace's clock. Every tracer gets the same for the same tick.
 pub(super) struct Scale {
-    frequency: u64,
     /// Units a tick, in 2⁻³².
     factor: u64,
     last: u64,
-    /// What is left of a unit, in 2⁻³².
-    rest: u32,
 }
 
-const SECOND: u64 = 1_000_000_000;
-
 impl Scale {
-    /// `frequency` up to 18 GHz, or a second's nanoseconds would overflow.
-    pub(super) fn new(frequency: u64, unit_ns: u32) -> Self {
-        let per_tick = (SECOND << 32).checked_div(frequency).unwrap_or(0);
-        let factor = per_tick.checked_div(u64::from(unit_ns)).unwrap_or(0);
-        Scale { frequency, factor, last: 0, rest: 0 }
+    pub(super) fn new(factor: u64) -> Self {
+        Scale { factor, last: 0 }
     }
 
-    /// Starts anew at `now`: its time in nanoseconds.
-    pub(super) fn start(&mut self, now: u64) -> u64 {
-        (self.last, self.rest) = (now, 0);
-        let seconds = now.checked_div(self.frequency).unwrap_or(0);
-        let ticks = now.wrapping_sub(seconds.wrapping_mul(self.frequency));
-        let ns = ticks.wrapping_mul(SECOND).checked_div(self.frequency).unwrap_or(0);
-        seconds.wrapping_mul(SECOND).wrapping_add(ns)
-    }
-
-    /// Whole units since the last call; a clock that went backwards stands still. `None`, and no change, when
-    /// more than 2³² ticks have passed: start anew.
+    /// The time of a tick.
     #[inline]
-    pub(super) fn delta(&mut self, now: u64) -> Option<u64> {
-        let ticks = u64::from(u32::try_from(now.saturating_sub(self.last)).ok()?);
-        self.last = self.last.wrapping_add(ticks);
-        // 2³² − 1 squared plus 2³² − 1 is below 2⁶⁴.
-        let parts = ticks * (self.factor & 0xFFFF_FFFF) + u64::from(self.rest);
-        self.rest = parts as u32;
-        Some(ticks.wrapping_mul(self.factor >> 32).wrapping_add(parts >> 32))
+    pub(super) fn units(&self, ticks: u64) -> u64 {
+        // The high half of the ticks gives whole units; none is lost up to 2⁶⁴.
+        let (high, low) = (ticks >> 32, ticks & 0xFFFF_FFFF);
+        let parts = low * (self.factor & 0xFFFF_FFFF);
+        high.wrapping_mul(self.factor).wrapping_add(low * (self.factor >> 32)).wrapping_add(parts >> 32)
+    }
+
+    /// The distances to come begin here.
+    pub(super) fn start(&mut self, units: u64) {
+        self.last = units;
+    }
+
+    /// Units since the last call; a clock that went backwards stands still. `None`, and no change, when there
+    /// are 2³² or more: start anew.
+    #[inline]
+    pub(super) fn delta(&mut self, units: u64) -> Option<u32> {
+        let delta = u32::try_from(units.saturating_sub(self.last)).ok()?;
+        self.last = self.last.wrapping_add(delta.into());
+        Some(delta)
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::producer::track_event::TracerConfig;
     use core::cell::Cell;
 
     #[test]
@@ -174,31 +164,35 @@ mod tests {
     }
 
     #[test]
-    fn ticks_of_any_frequency_add_up_to_the_right_time() {
+    fn ticks_of_any_frequency_are_the_right_time_and_add_up_to_it() {
         for (frequency, unit) in
             [(1_000_000_000, 1), (32_768, 1), (168_000_000, 1), (24_000_000, 1000), (3_187_654_321, 1)]
         {
-            let mut scale = Scale::new(frequency, unit);
-            let start = 12_345_678_901u64;
-            scale.start(start);
-            let (mut now, mut units) = (start, 0u64);
+            let mut scale = Scale::new(TracerConfig::new(frequency).unit_ns(unit).factor());
+            let exact = |ticks: u64| {
+                (u128::from(ticks) * 1_000_000_000 / u128::from(frequency) / u128::from(unit)) as u64
+            };
+            let (start, mut now) = (12_345_678_901u64, 12_345_678_901u64);
+            scale.start(scale.units(start));
+            let mut units = scale.units(start);
             for i in 0..100_000u64 {
                 now += i * 7 % 12_345;
-                units += scale.delta(now).unwrap();
+                units += u64::from(scale.delta(scale.units(now)).unwrap());
             }
-            now += u64::from(u32::MAX);
-            units += scale.delta(now).unwrap();
-            assert_eq!(scale.delta(now + (1 << 32)), None);
-            let exact =
-                (u128::from(now - start) * 1_000_000_000 / u128::from(frequency) / u128::from(unit)) as u64;
-            assert!(units.abs_diff(exact) <= 1 + exact / 100_000_000, "{frequency}: {units} {exact}");
+            assert_eq!(units, scale.units(now));
+            assert_eq!(scale.delta(scale.units(now) + (1 << 32)), None);
+            for ticks in [now, now << 16, now << 24] {
+                let (units, exact) = (scale.units(ticks), exact(ticks));
+                assert!(units.abs_diff(exact) <= 1 + exact / 300_000_000, "{frequency}: {units} {exact}");
+            }
         }
     }
 
     #[test]
     fn a_clock_that_goes_backwards_stands_still() {
-        let mut scale = Scale::new(1_000_000_000, 1);
-        assert_eq!(scale.start(1000), 1000);
-        assert_eq!([1010, 1005, 1012].map(|now| scale.delta(now)), [Some(10), Some(0), Some(2)]);
+        let mut scale = Scale::new(1 << 32);
+        scale.start(scale.units(1000));
+        let deltas = [1010, 1005, 1012].map(|now| scale.delta(scale.units(now)));
+        assert_eq!(deltas, [Some(10), Some(0), Some(2)]);
     }
 }

@@ -19,27 +19,27 @@ pub(super) struct Names<'a, const N: usize> {
     list: Vec<(Kind, &'a str), N>,
     /// For each hash of an address, where its name was found last.
     hints: [u8; HINTS],
+    /// How many of them have been written out.
+    written: usize,
 }
 
-const HINTS: usize = 32;
+const HINTS: usize = if size_of::<usize>() < 8 { 16 } else { 32 };
 
 impl<'a, const N: usize> Names<'a, N> {
     pub(super) const fn new() -> Self {
         // Numbers of one byte.
         const { assert!(N <= 127, "at most 127 names") };
-        Names { list: Vec::new(), hints: [0; HINTS] }
+        Names { list: Vec::new(), hints: [0; HINTS], written: 0 }
     }
 
     pub(super) fn clear(&mut self) {
         self.list.clear();
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.list.len()
+        self.written = 0;
     }
 
     /// The number of a known name, from 1.
-    #[inline]
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn find(&mut self, kind: Kind, name: &'a str) -> Option<u8> {
         let is = |&(k, n): &(Kind, &str)| k == kind && n.as_ptr() == name.as_ptr() && n.len() == name.len();
         // Names of a program lie close to each other: the low bits tell them apart.
@@ -60,18 +60,18 @@ impl<'a, const N: usize> Names<'a, N> {
         Some(self.list.len() as u8)
     }
 
-    /// Writes the names from the `first` on into the open packet.
-    pub(super) fn write(&self, first: usize, writer: &mut TraceWriter<'_>) {
-        if self.list.len() <= first {
+    /// Writes the names that were not yet written into the open packet.
+    pub(super) fn write(&mut self, writer: &mut TraceWriter<'_>) {
+        if self.list.len() <= self.written {
             return;
         }
         writer.open(trace_packet::INTERNED_DATA);
-        for ((kind, name), iid) in self.list.iter().zip(1u64..).skip(first) {
+        for ((kind, name), iid) in self.list.iter().zip(1u64..).skip(self.written) {
             writer.open(*kind as u32);
             writer.number(interned_string::IID, iid);
             writer.bytes(interned_string::NAME, name.as_bytes());
             writer.close_innermost();
         }
-        writer.close_innermost();
+        self.written = self.list.len();
     }
 }

@@ -1,8 +1,7 @@
 use super::clock::{Clock, Scale};
-use super::event::Event;
 use super::names::{Kind, Names};
 use super::track::Track;
-use crate::producer::{Message, TraceWriter};
+use crate::producer::TraceWriter;
 use crate::proto::fields::{
     clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults, track_event,
     track_event_defaults,
@@ -41,7 +40,7 @@ struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
     lifetime: u32,
     /// Whether there is a state, and what it depends on, as it was when the state was written.
     state: bool,
-    dropped: u32,
+    dropped: usize,
     generation: u32,
     chunks: u32,
     states: u32,
@@ -93,7 +92,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
             inner: RefCell::new(Inner {
                 writer,
                 clock,
-                scale: Scale::new(config.frequency, config.unit_ns),
+                scale: Scale::new(config.factor()),
                 names: Names::new(),
                 described: Vec::new(),
                 track,
@@ -136,6 +135,13 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         )
     }
 
+    /// As [`Inner::plain`].
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn plain(&self, track: Option<&'a Track<'a>>, kind: u64, name: Option<&'a str>) {
+        self.with(|inner| inner.plain(track, kind as u8, name));
+    }
+
     #[inline]
     fn with(&self, f: impl FnOnce(&mut Inner<'a, C, N, T>)) {
         // Taken only while an event is written: by formatting that itself traces, and nothing else.
@@ -155,18 +161,18 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         let iid = name.map_or(Some(0), |name| self.names.find(Kind::Event, name));
         match iid {
             Some(iid) if track.is_none() && self.small(delta, kind, iid) => {}
-            _ => self.full(delta, track, u64::from(kind), name, &mut |_| {}),
+            _ => drop(self.open(delta, track, kind, name)),
         }
     }
 
     /// The time since the last event, in a state that holds. `None`: it could not be written.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn time(&mut self) -> Option<u64> {
-        let now = self.clock.now();
+    fn time(&mut self) -> Option<u32> {
+        let now = self.scale.units(self.clock.now());
         let (generation, chunks) = self.writer.producer().progress();
         if self.state
-            && self.dropped == self.writer.stats().dropped as u32
+            && self.dropped == self.writer.dropped()
             && self.generation == generation
             && chunks.wrapping_sub(self.chunks) < self.lifetime
             && let Some(delta) = self.scale.delta(now)
@@ -179,11 +185,11 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
 
     /// An event of few bytes, all in one chunk.
     #[inline]
-    fn small(&mut self, delta: u64, kind: u8, iid: u8) -> bool {
+    fn small(&mut self, delta: u32, kind: u8, iid: u8) -> bool {
         if delta >= 1 << 21 {
             return false;
         }
-        let (mut rest, mut time, mut time_len) = (delta as u32, 0, 1);
+        let (mut rest, mut time, mut time_len) = (delta, 0, 1);
         while rest >= 0x80 {
             time |= (rest & 0x7F | 0x80) << (time_len * 8 - 8);
             rest >>= 7;
@@ -207,17 +213,18 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     #[cold]
     #[inline(never)]
     fn start_state(&mut self, now: u64) {
-        let dropped = self.writer.stats().dropped as u32;
+        let dropped = self.writer.dropped();
         // The state is as old as its first byte.
         (self.generation, self.chunks) = self.writer.producer().progress();
         self.dropped = dropped;
         self.names.clear();
         self.described.clear();
         self.states = self.states.wrapping_add(1);
-        let (ns, unit) = (self.scale.start(now), u64::from(self.config.unit_ns));
-        let units = ns.checked_div(unit).unwrap_or(ns);
+        self.scale.start(now);
+        let unit = u64::from(self.config.unit_ns);
+        let (ns, id) = (now.wrapping_mul(unit), u64::from(self.config.clock_id));
         let flags = sequence_flags::INCREMENTAL_STATE_CLEARED | sequence_flags::NEEDS_INCREMENTAL_STATE;
-        let values = [ns, self.config.clock_id, flags, INCREMENTAL, units, 1, unit, self.track.uuid()];
+        let values = [ns, id, flags, INCREMENTAL, now, 1, unit, self.track.uuid()];
         self.writer.begin();
         for (field, value) in STATE {
             match (field, values.get(usize::from(*value))) {
@@ -228,7 +235,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         }
         self.writer.finish();
         self.describe(self.track);
-        self.state = self.writer.stats().dropped as u32 == dropped;
+        self.state = self.writer.dropped() == dropped;
         self.skipped = self.skipped.wrapping_add(u32::from(!self.state));
     }
 
@@ -251,26 +258,24 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         }
     }
 
-    /// An event of any kind.
+    /// Begins an event of any kind, which ends when the result is dropped.
     #[inline(never)]
-    fn full(
+    fn open(
         &mut self,
-        delta: u64,
+        delta: u32,
         track: Option<&'a Track<'a>>,
-        kind: u64,
+        kind: u8,
         name: Option<&'a str>,
-        details: &mut dyn FnMut(&mut Event<'_, '_, 'a>),
-    ) {
+    ) -> OpenEvent<'_, 'a, C, N, T> {
         if let Some(track) = track {
             self.describe(track);
         }
-        let known = self.names.len();
         let writer = &mut self.writer;
         writer.begin();
-        writer.number(trace_packet::TIMESTAMP, delta);
+        writer.number(trace_packet::TIMESTAMP, delta.into());
         writer.number(trace_packet::SEQUENCE_FLAGS, sequence_flags::NEEDS_INCREMENTAL_STATE);
         writer.open(trace_packet::TRACK_EVENT);
-        writer.number(track_event::TYPE, kind);
+        writer.number(track_event::TYPE, kind.into());
         if let Some(track) = track {
             writer.number(track_event::TRACK_UUID, track.uuid());
         }
@@ -280,10 +285,19 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
                 None => writer.bytes(track_event::NAME, name.as_bytes()),
             }
         }
-        details(&mut Event { message: &mut Message::at(writer, 1), names: &mut self.names });
-        writer.close_levels(0);
+        OpenEvent(self)
+    }
+}
+
+/// An event being written. It ends also when its details panic: the names that they have interned are written.
+struct OpenEvent<'i, 'a, C, const N: usize, const T: usize>(&'i mut Inner<'a, C, N, T>);
+
+impl<C, const N: usize, const T: usize> Drop for OpenEvent<'_, '_, C, N, T> {
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn drop(&mut self) {
+        self.0.writer.close_levels(0);
         // Decoders read a packet's names before its event, wherever they are.
-        self.names.write(known, writer);
-        writer.finish();
+        self.0.names.write(&mut self.0.writer);
+        self.0.writer.finish();
     }
 }

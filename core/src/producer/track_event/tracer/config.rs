@@ -10,28 +10,49 @@ use crate::proto::fields::builtin_clock;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TracerConfig {
-    pub(super) frequency: u64,
+    frequency: u64,
+    /// Units a tick, in 2⁻³².
+    factor: u64,
     pub(super) unit_ns: u32,
-    pub(super) clock_id: u64,
+    pub(super) clock_id: u32,
     pub(super) state_bytes: u32,
 }
 
+const SECOND: u64 = 1_000_000_000;
+
 impl TracerConfig {
-    /// For a clock of `frequency` ticks a second, up to 18 GHz. Times to the nanosecond, on the trace's boot time clock;
+    /// For a clock of `frequency` ticks a second. Times to the nanosecond, on the trace's boot time clock;
     /// the state starts anew every 4 MiB, a quarter of a ring of 16.
+    ///
+    /// Make it a constant: the divisions are in it.
     pub const fn new(frequency: u64) -> Self {
-        TracerConfig { frequency, unit_ns: 1, clock_id: builtin_clock::BOOTTIME, state_bytes: 4 << 20 }
+        let clock_id = builtin_clock::BOOTTIME as u32;
+        TracerConfig { frequency, factor: 0, unit_ns: 1, clock_id, state_bytes: 4 << 20 }.unit_ns(1)
     }
 
     /// Times in steps of so many nanoseconds: distances below 2¹⁴ steps take two bytes, below 2²¹ three.
+    ///
+    /// A tick's length is rounded to 2⁻³² steps, so that times are off by at most frequency × steps in seconds
+    /// ÷ 2³³: by 0.02 parts in a billion at 168 MHz and 1 ns, 3 at 24 MHz and 1 µs.
     pub const fn unit_ns(self, unit_ns: u32) -> Self {
-        TracerConfig { unit_ns: if unit_ns == 0 { 1 } else { unit_ns }, ..self }
+        let unit_ns = if unit_ns == 0 { 1 } else { unit_ns };
+        let ticks = self.frequency.saturating_mul(unit_ns as u64);
+        let factor = match (SECOND << 32).saturating_add(ticks / 2).checked_div(ticks) {
+            Some(factor) => factor,
+            None => 0,
+        };
+        TracerConfig { unit_ns, factor, ..self }
+    }
+
+    /// Units a tick, in 2⁻³².
+    pub(in crate::producer::track_event) const fn factor(&self) -> u64 {
+        self.factor
     }
 
     /// The number of the builtin clock that the ticks are times of: 1 realtime, 3 monotonic, 6 boot time. A
     /// target that knows none of them leaves it at boot time: all its times agree with each other.
     pub const fn clock_id(self, clock_id: u32) -> Self {
-        TracerConfig { clock_id: clock_id as u64, ..self }
+        TracerConfig { clock_id, ..self }
     }
 
     /// The state starts anew when the producer has written so many bytes: a quarter of the ring, or less.

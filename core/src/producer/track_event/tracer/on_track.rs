@@ -1,5 +1,7 @@
 use super::Tracer;
+use crate::producer::track_event::names::Names;
 use crate::producer::track_event::{Clock, Event, Track};
+use crate::producer::{Message, TraceWriter};
 use crate::proto::fields::{track_event, track_event_type};
 
 /// A tracer's events on one track.
@@ -56,19 +58,19 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// Begins a slice that [`OnTrack::end`] ends.
     #[inline]
     pub fn begin(&self, name: &'a str) {
-        self.tracer.with(|inner| inner.plain(self.track, track_event_type::SLICE_BEGIN as u8, Some(name)));
+        self.tracer.plain(self.track, track_event_type::SLICE_BEGIN, Some(name));
     }
 
     /// Ends the slice begun last.
     #[inline]
     pub fn end(&self) {
-        self.tracer.with(|inner| inner.plain(self.track, track_event_type::SLICE_END as u8, None));
+        self.tracer.plain(self.track, track_event_type::SLICE_END, None);
     }
 
     /// Something that has no duration.
     #[inline]
     pub fn instant(&self, name: &'a str) {
-        self.tracer.with(|inner| inner.plain(self.track, track_event_type::INSTANT as u8, Some(name)));
+        self.tracer.plain(self.track, track_event_type::INSTANT, Some(name));
     }
 
     /// Something that has no duration, with details.
@@ -82,23 +84,15 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 
     /// A counter's value from now on; the track is a counter.
     pub fn count(&self, value: i64) {
-        self.counter(|event| event.message.varint(track_event::COUNTER_VALUE, value as u64));
+        self.full(track_event_type::COUNTER, None, |writer, _| {
+            writer.number(track_event::COUNTER_VALUE, value as u64);
+        });
     }
 
     /// A counter's value from now on, as a fraction; the track is a counter.
     pub fn measure(&self, value: f64) {
-        self.counter(|event| event.message.double(track_event::DOUBLE_COUNTER_VALUE, value));
-    }
-
-    fn counter(&self, value: impl FnOnce(&mut Event<'_, '_, 'a>)) {
-        let mut value = Some(value);
-        self.tracer.with(|inner| {
-            let Some(delta) = inner.time() else { return };
-            inner.full(delta, self.track, track_event_type::COUNTER, None, &mut |event| {
-                if let Some(value) = value.take() {
-                    value(event);
-                }
-            });
+        self.full(track_event_type::COUNTER, None, |writer, _| {
+            Message::at(writer, 1).double(track_event::DOUBLE_COUNTER_VALUE, value);
         });
     }
 
@@ -109,15 +103,23 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         name: &'a str,
         details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
     ) {
-        let mut details = Some(details);
+        let name = Some(name).filter(|name| !name.is_empty());
+        self.full(kind, name, |writer, names| {
+            details(&mut Event { message: &mut Message::at(writer, 1), names });
+        });
+    }
+
+    fn full(
+        &self,
+        kind: u64,
+        name: Option<&'a str>,
+        details: impl FnOnce(&mut TraceWriter<'a>, &mut Names<'a, N>),
+    ) {
         self.tracer.with(|inner| {
-            let Some(delta) = inner.time() else { return };
-            let name = Some(name).filter(|name| !name.is_empty());
-            inner.full(delta, self.track, kind, name, &mut |event| {
-                if let Some(details) = details.take() {
-                    details(event);
-                }
-            });
+            if let Some(delta) = inner.time() {
+                let open = inner.open(delta, self.track, kind as u8, name);
+                details(&mut open.0.writer, &mut open.0.names);
+            }
         });
     }
 }

@@ -1,6 +1,7 @@
 use super::chunk_header::HeaderFlags;
 use super::commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
-use super::page::{ChunkPlace, ChunkState, Division, Layout};
+use super::cursor;
+use super::page::{ChunkState, Division, Layout, add_flags, change_state};
 use super::smb::{MemoryError, SharedMemory};
 use super::storage::{ProducerStorage, WriterSlot};
 use super::sync::{AtomicU32, Ordering, const_fn};
@@ -55,8 +56,9 @@ pub struct Producer<'a> {
     newest: AtomicU32,
     /// How often somebody has asked to send since nobody was sending.
     asked: AtomicU32,
-    flush_asked: AtomicU32,
-    flush_unsent: AtomicU32,
+    /// The next flush's number, always odd; the same when the last flush was sent.
+    next_flush: AtomicU32,
+    flush_sent: AtomicU32,
     flush_done: AtomicU32,
     /// Chunks completed in all, and taken from the list; both modulo 2³².
     completed: AtomicU32,
@@ -109,8 +111,8 @@ impl<'a> Producer<'a> {
                 hint: AtomicU32::new(0),
                 newest: AtomicU32::new(NONE),
                 asked: AtomicU32::new(0),
-                flush_asked: AtomicU32::new(0),
-                flush_unsent: AtomicU32::new(0),
+                next_flush: AtomicU32::new(1),
+                flush_sent: AtomicU32::new(1),
                 flush_done: AtomicU32::new(0),
                 completed: AtomicU32::new(0),
                 taken: AtomicU32::new(0),
@@ -169,18 +171,7 @@ impl<'a> Producer<'a> {
 
     /// Asks that a flush go out with the next request, and says its number, never 0.
     pub(crate) fn ask_flush(&self) -> u32 {
-        let mut flush = self.flush_asked.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        if flush == 0 {
-            flush = self.flush_asked.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        }
-        let mut seen = self.flush_unsent.load(Ordering::Relaxed);
-        while seen == 0 || (flush.wrapping_sub(seen) as i32) > 0 {
-            match self.flush_unsent.compare_exchange_weak(seen, flush, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(now) => seen = now,
-            }
-        }
-        flush
+        self.next_flush.fetch_add(2, Ordering::Release)
     }
 
     /// Asks all writers that intern names to start anew, because the service has none of them any more.
@@ -209,32 +200,36 @@ impl<'a> Producer<'a> {
 
     /// Takes a free chunk.
     pub(crate) fn acquire(&self) -> Option<u32> {
-        let pages = self.memory.pages();
-        let mut page = self.hint.load(Ordering::Relaxed);
-        for _ in 0..pages {
-            if page >= pages {
-                page = 0;
-            }
-            if let Some(chunk) = self.memory.page(page).and_then(|p| p.acquire(&self.division)) {
+        let hint = self.hint.load(Ordering::Relaxed);
+        let mut page = hint;
+        loop {
+            if let Some(chunk) = self.memory.bitmap(page).and_then(|word| self.division.acquire(word)) {
                 self.hint.store(page, Ordering::Relaxed);
                 return Some(page << 4 | chunk);
             }
             page += 1;
+            if page >= self.memory.pages() {
+                page = 0;
+            }
+            if page == hint {
+                return None;
+            }
         }
-        None
     }
 
-    /// A chunk of one of the producer's writers.
+    /// Header and payload of a chunk of one of the producer's writers.
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(crate) fn place(&self, chunk: u32) -> Option<ChunkPlace<'a>> {
-        self.memory.page(chunk >> 4)?.place_in(&self.division, chunk & 15)
+    pub(crate) fn words(&self, chunk: u32) -> &'a [AtomicU32] {
+        self.memory.chunk(chunk >> 4, chunk & 15, &self.division)
     }
 
     /// Completes a chunk, with these flags too, and puts it on the list. Says whether it is time to send.
     pub(crate) fn complete(&self, chunk: u32, flags: HeaderFlags) -> bool {
-        let (Some(place), Some(link)) = (self.place(chunk), self.link(chunk)) else { return false };
-        place.add_flags(flags);
-        if !place.change_state(ChunkState::BeingWritten, ChunkState::Complete) {
+        let (Some(word), Some(link)) = (self.memory.bitmap(chunk >> 4), self.link(chunk)) else {
+            return false;
+        };
+        add_flags(self.words(chunk), flags);
+        if !change_state(word, chunk & 15, ChunkState::BeingWritten, ChunkState::Complete) {
             // The other side took it away: not ours any more.
             return false;
         }
@@ -250,7 +245,7 @@ impl<'a> Producer<'a> {
         }
         // Another one may have completed and sent more since.
         let unsent = completed.wrapping_sub(self.taken.load(Ordering::Relaxed)) as i32;
-        unsent.saturating_mul(2) >= self.chunks as i32
+        unsent >= (self.chunks - self.chunks / 2) as i32
     }
 
     /// Sends completed chunks and ready patches. When somebody else is sending, they do it.
@@ -271,51 +266,40 @@ impl<'a> Producer<'a> {
         core::mem::forget(guard);
     }
 
-    /// Sends what there is now: chunks, then patches, each with the chunks completed before it was taken, and
-    /// the flush last.
+    /// Sends what there is now: chunks, patches, and the flush last.
     fn send_once(&self) {
-        let flush = self.flush_unsent.swap(0, Ordering::Acquire);
-        loop {
-            let patch = self.writers.iter().zip(1u16..).find_map(|(slot, writer_id)| {
-                let (patch, has_more) = slot.patches.take_ready()?;
-                Some((patch, writer_id, slot.target(), has_more))
-            });
-            // The chunk of the patch may have been completed just now.
-            let mut next = self.take_completed();
-            loop {
-                let mut moves: Vec<ChunkToMove, BATCH> = Vec::new();
-                while !moves.is_full()
-                    && let Some(link) = self.link(next)
-                {
-                    let (page, chunk, target) = (next >> 4, next & 15, self.target_of(next));
-                    let _ = moves.push(ChunkToMove { page, chunk, target });
-                    // Once sent, the chunk is the service's and its link may be used again.
-                    next = link.load(Ordering::Relaxed);
-                }
-                let patch =
-                    patch.as_ref().filter(|_| next == NONE).map(|(patch, writer_id, target, has_more)| {
-                        let (patches, chunk_id) = (core::slice::from_ref(patch), patch.chunk_id);
-                        ChunkToPatch {
-                            writer_id: *writer_id,
-                            target: *target,
-                            chunk_id,
-                            patches,
-                            has_more: *has_more,
-                        }
-                    });
-                let flush = if next == NONE && patch.is_none() { flush } else { 0 };
-                let request =
-                    CommitRequest { chunks_to_move: &moves, chunks_to_patch: patch.as_slice(), flush };
-                if !moves.is_empty() || patch.is_some() || flush != 0 {
-                    self.sink.commit(&request);
-                }
-                if next == NONE {
-                    break;
-                }
+        let next_flush = self.next_flush.load(Ordering::Acquire);
+        self.send_chunks();
+        for (slot, writer_id) in self.writers.iter().zip(1u16..) {
+            while let Some((patch, has_more)) = slot.patches.take_ready() {
+                // Its chunk may have been completed just now.
+                self.send_chunks();
+                let (chunk_id, patches) = (patch.chunk_id, &[patch]);
+                let chunk = ChunkToPatch { writer_id, target: slot.target(), chunk_id, patches, has_more };
+                self.sink.commit(&CommitRequest { chunks_to_patch: &[chunk], ..CommitRequest::default() });
             }
-            if patch.is_none() {
-                break;
+        }
+        if self.flush_sent.load(Ordering::Relaxed) != next_flush {
+            self.flush_sent.store(next_flush, Ordering::Relaxed);
+            let flush = next_flush.wrapping_sub(2);
+            self.sink.commit(&CommitRequest { flush, ..CommitRequest::default() });
+        }
+    }
+
+    #[inline(never)]
+    fn send_chunks(&self) {
+        let mut next = self.take_completed();
+        while next != NONE {
+            let mut moves: Vec<ChunkToMove, BATCH> = Vec::new();
+            while !moves.is_full()
+                && let Some(link) = self.link(next)
+            {
+                let (page, chunk, target) = (next >> 4, next & 15, self.target_of(next));
+                let _ = moves.push(ChunkToMove { page, chunk, target });
+                // Once sent, the chunk is the service's and its link may be used again.
+                next = link.load(Ordering::Relaxed);
             }
+            self.sink.commit(&CommitRequest { chunks_to_move: &moves, ..CommitRequest::default() });
         }
     }
 
@@ -341,7 +325,7 @@ impl<'a> Producer<'a> {
     }
 
     fn target_of(&self, chunk: u32) -> u16 {
-        let writer = self.place(chunk).map_or(0, |place| place.header().writer_id);
+        let writer = cursor::load(self.words(chunk), 1) as u16;
         self.slot(writer).map_or(0, WriterSlot::target)
     }
 

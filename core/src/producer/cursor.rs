@@ -35,15 +35,17 @@ fn split(value: u32, pos: usize) -> (u32, u32, u32) {
     ((1 << shift) - 1, value << shift, value >> 1 >> (31 - shift))
 }
 
-/// Overwrites four bytes at any offset, with the chunk's owner as the only writer.
+/// Fills a four-byte size field at any offset, with the chunk's owner as the only writer.
 #[inline(never)]
-pub(crate) fn overwrite4(words: &[AtomicU32], offset: usize, value: u32) {
-    let (index, (below, here, next)) = (offset / 4, split(value, offset));
+pub(crate) fn fill_size(words: &[AtomicU32], field: usize, size: u32) {
+    let (index, (below, here, next)) = (field / 4, split(redundant_varint(size), field));
     store(words, index, load(words, index) & below | here);
     store(words, index + 1, load(words, index + 1) & !below | next);
 }
 
 /// `size` as the redundant four-byte varint of size fields, in little-endian order.
+#[cfg_attr(target_pointer_width = "64", inline)]
+#[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(crate) const fn redundant_varint(size: u32) -> u32 {
     (size & 0x7F)
         | (size >> 7 & 0x7F) << 8
@@ -53,7 +55,10 @@ pub(crate) const fn redundant_varint(size: u32) -> u32 {
 }
 
 impl<'a> Cursor<'a> {
-    /// At the start of a chunk's payload; at the end of one without room for an empty slice.
+    /// In no chunk: without room.
+    pub(crate) const NONE: Self = Cursor { words: &[], pos: 0 };
+
+    /// At the start of a chunk's payload.
     pub(crate) const fn new(words: &'a [AtomicU32]) -> Self {
         Cursor { words, pos: ChunkHeader::SIZE }
     }
@@ -65,7 +70,7 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     pub(crate) fn room(&self) -> usize {
-        (self.words.len() * 4).saturating_sub(self.pos)
+        (self.words.len() * 4).wrapping_sub(self.pos)
     }
 
     /// Appends the `len` low bytes (at most 4) of `value`, whose other bytes are zero. There is room.
@@ -87,7 +92,7 @@ impl<'a> Cursor<'a> {
 
     /// Fills a four-byte size field written before.
     pub(crate) fn fill_size(&mut self, field: usize, size: u32) {
-        overwrite4(self.words, field, redundant_varint(size));
+        fill_size(self.words, field, size);
     }
 
     /// Replaces the four-byte size field at `field` by the one byte `size`, moving what follows.
@@ -173,16 +178,16 @@ mod tests {
     }
 
     #[test]
-    fn four_bytes_are_overwritten_at_any_offset_and_writing_goes_on() {
+    fn a_size_field_is_filled_at_any_offset_and_writing_goes_on() {
         for offset in 0..8 {
             let mut memory = [0u32; 6];
             let mut cursor = Cursor::new(atomic_words(&mut memory));
             put_bytes(&mut cursor, &[9; 12]);
             cursor.put(7, 1);
-            overwrite4(cursor.words, 8 + offset, u32::from_le_bytes([1, 2, 3, 4]));
+            cursor.fill_size(8 + offset, 0x0123_4567);
             cursor.put(8, 1);
             let mut expected = [9; 14];
-            expected[offset..offset + 4].copy_from_slice(&[1, 2, 3, 4]);
+            expected[offset..offset + 4].copy_from_slice(&[0xE7, 0x8A, 0x8D, 0x09]);
             expected[12..].copy_from_slice(&[7, 8]);
             assert_eq!(bytes(cursor.words)[..14], expected[..]);
         }

@@ -198,10 +198,7 @@ impl<'a> Page<'a> {
     }
 
     pub(crate) fn place(&self, layout: Layout, chunk: u32) -> Option<ChunkPlace<'a>> {
-        self.place_in(&Division::new(layout, self.size()), chunk)
-    }
-
-    pub(crate) fn place_in(&self, division: &Division, chunk: u32) -> Option<ChunkPlace<'a>> {
+        let division = Division::new(layout, self.size());
         if chunk >= division.chunks {
             return None;
         }
@@ -209,18 +206,19 @@ impl<'a> Page<'a> {
         let words = self.words.get(start..)?.get(..division.chunk_words).filter(|words| words.len() > 2)?;
         Some(ChunkPlace { bitmap: self.words.first()?, words, chunk })
     }
+}
 
-    /// Takes a free chunk for writing, partitioning the page if it is not yet.
-    pub(crate) fn acquire(&self, division: &Division) -> Option<u32> {
-        let word = self.words.first()?;
+impl Division {
+    /// Takes a free chunk of a page for writing, partitioning the page if it is not yet.
+    pub(crate) fn acquire(&self, word: &AtomicU32) -> Option<u32> {
         let mut seen = word.load(Ordering::Relaxed);
         loop {
             let bitmap = Bitmap(u32::from_le(seen));
-            let partitioned = if bitmap.0 == 0 { Bitmap(division.layout_bits) } else { bitmap };
-            if partitioned.0 >> 28 != division.layout_bits >> 28 {
+            let partitioned = if bitmap.0 == 0 { Bitmap(self.layout_bits) } else { bitmap };
+            if partitioned.0 >> 28 != self.layout_bits >> 28 {
                 return None;
             }
-            let chunk = partitioned.first_free(division.chunks)?;
+            let chunk = partitioned.first_free(self.chunks)?;
             let next = partitioned.with_state(chunk, ChunkState::BeingWritten).0.to_le();
             // Acquire: the service zeroed the header before it freed the chunk.
             match word.compare_exchange_weak(seen, next, Ordering::Acquire, Ordering::Relaxed) {
@@ -231,26 +229,45 @@ impl<'a> Page<'a> {
     }
 }
 
-impl ChunkPlace<'_> {
-    /// Moves the chunk from one state to another; false, and no change, when it is not in the first.
-    pub(crate) fn change_state(&self, from: ChunkState, to: ChunkState) -> bool {
-        let mut seen = self.bitmap.load(Ordering::Relaxed);
-        loop {
-            let bitmap = Bitmap(u32::from_le(seen));
-            if bitmap.state(self.chunk) != from {
-                return false;
-            }
-            let mut next = bitmap.with_state(self.chunk, to);
-            if next.0 & Bitmap::STATES == 0 {
-                // The last chunk of the page is free: the next writer may divide it otherwise.
-                next = Bitmap(0);
-            }
-            let next = next.0.to_le();
-            match self.bitmap.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
+/// Moves a chunk of the page from one state to another; false, and no change, when it is not in the first.
+pub(crate) fn change_state(word: &AtomicU32, chunk: u32, from: ChunkState, to: ChunkState) -> bool {
+    let mut seen = word.load(Ordering::Relaxed);
+    loop {
+        let bitmap = Bitmap(u32::from_le(seen));
+        if bitmap.0 >> (chunk * 2) & 3 != from as u32 {
+            return false;
         }
+        let mut next = bitmap.with_state(chunk, to);
+        if next.0 & Bitmap::STATES == 0 {
+            // The last chunk of the page is free: the next writer may divide it otherwise.
+            next = Bitmap(0);
+        }
+        match word.compare_exchange_weak(seen, next.0.to_le(), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(now) => seen = now,
+        }
+    }
+}
+
+/// Sets flags in a chunk's header, with the chunk's owner as the only writer.
+pub(crate) fn add_flags(words: &[AtomicU32], flags: HeaderFlags) {
+    let [_, packets, ..] = words else { return };
+    let flags = u32::from(flags.bits()) << 26;
+    packets.store(packets.load(Ordering::Relaxed) | flags.to_le(), Ordering::Release);
+}
+
+/// Stores a chunk's header, the second word last: a fragment starts, those before it are all there.
+pub(crate) fn set_header(words: &[AtomicU32], header: ChunkHeader) {
+    let [id, packets, ..] = words else { return };
+    let [first, second] = header.to_words();
+    id.store(first.to_le(), Ordering::Relaxed);
+    packets.store(second.to_le(), Ordering::Release);
+}
+
+impl ChunkPlace<'_> {
+    /// As the function of that name.
+    pub(crate) fn change_state(&self, from: ChunkState, to: ChunkState) -> bool {
+        change_state(self.bitmap, self.chunk, from, to)
     }
 
     /// The header now; payload of the fragments it counts was written before, but for the last.
@@ -261,30 +278,13 @@ impl ChunkPlace<'_> {
         ChunkHeader::from_words([u32::from_le(id.load(Ordering::Relaxed)), packets])
     }
 
-    /// Sets flags in the header, with the chunk's owner as the only writer.
-    pub(crate) fn add_flags(&self, flags: HeaderFlags) {
-        let [_, packets, ..] = self.words else { return };
-        let flags = u32::from(flags.bits()) << 26;
-        packets.store(packets.load(Ordering::Relaxed) | flags.to_le(), Ordering::Release);
-    }
-
-    /// Stores the header, the second word last: a fragment starts, those before it are all there.
-    #[inline]
+    /// As the function of that name.
     pub(crate) fn set_header(&self, header: ChunkHeader) {
-        let [id, packets, ..] = self.words else { return };
-        let [first, second] = header.to_words();
-        id.store(first.to_le(), Ordering::Relaxed);
-        packets.store(second.to_le(), Ordering::Release);
+        set_header(self.words, header);
     }
 }
 
 impl<'a> ChunkPlace<'a> {
-    /// Header and payload.
-    #[inline]
-    pub(crate) fn words(&self) -> &'a [AtomicU32] {
-        self.words
-    }
-
     #[inline]
     pub(crate) fn payload(&self) -> &'a [AtomicU32] {
         self.words.get(2..).unwrap_or_default()
@@ -311,12 +311,12 @@ mod tests {
             let mut memory = [0u32; 1024];
             let page = Page::new(atomic_words(&mut memory));
             for chunk in 0..layout.chunks() {
-                assert_eq!(page.acquire(&Division::new(layout, page.size())), Some(chunk));
+                assert_eq!(Division::new(layout, page.size()).acquire(&page.words[0]), Some(chunk));
                 let place = page.place(layout, chunk).unwrap();
                 assert_eq!(place.payload().len() as u32 * 4 + 8, layout.chunk_size(4096));
                 assert!(place.change_state(ChunkState::BeingWritten, ChunkState::Complete));
             }
-            assert!(page.acquire(&Division::new(layout, page.size())).is_none());
+            assert!(Division::new(layout, page.size()).acquire(&page.words[0]).is_none());
             for chunk in 0..layout.chunks() {
                 assert_ne!(page.bitmap().0, 0);
                 let place = page.place(layout, chunk).unwrap();
@@ -334,7 +334,7 @@ mod tests {
             let mut memory = [0u32; 64];
             memory[0] = bitmap;
             let page = Page::new(atomic_words(&mut memory));
-            assert!(page.acquire(&Division::new(Layout::One, 256)).is_none(), "{bitmap:#x}");
+            assert!(Division::new(Layout::One, 256).acquire(&page.words[0]).is_none(), "{bitmap:#x}");
             assert_eq!(page.bitmap().0, bitmap);
         }
     }

@@ -18,8 +18,6 @@ pub struct Patch {
 /// is room for a field exactly when it was promised, and none is ever left behind.
 pub(crate) struct PatchList {
     fields: [Field; PatchList::CAPACITY],
-    /// Some have become ready since this was last 0.
-    ready: AtomicU32,
 }
 
 /// `place` has the state in its low bits and the offset in its high half. The writer changes it from [`FREE`]
@@ -44,12 +42,12 @@ impl PatchList {
 
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
-        PatchList { fields: [const { Field::new() }; Self::CAPACITY], ready: AtomicU32::new(0) }
+        PatchList { fields: [const { Field::new() }; Self::CAPACITY] }
     }
 
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
-        PatchList { fields: core::array::from_fn(|_| Field::new()), ready: AtomicU32::new(0) }
+        PatchList { fields: core::array::from_fn(|_| Field::new()) }
     }
 
     /// Waits for a field's message to end. False when the list is full.
@@ -68,26 +66,19 @@ impl PatchList {
         let Some(field) = self.fields.iter().find(is_it) else { return false };
         field.data.store(u32::from_ne_bytes(data), Ordering::Relaxed);
         field.make_ready();
-        self.ready.store(1, Ordering::Release);
         true
     }
 
     /// The packet was given up: its fields will not get better, and no reader may wait for them.
     pub(crate) fn set_all(&self) {
         self.fields.iter().filter(|f| f.state() == WAITING).for_each(Field::make_ready);
-        self.ready.store(1, Ordering::Release);
     }
 
     /// Takes a ready patch, and says whether its chunk needs more than this one.
     pub(crate) fn take_ready(&self) -> Option<(Patch, bool)> {
-        // Mostly there is nothing; whatever becomes ready from here on is found the next time.
-        if self.ready.load(Ordering::Relaxed) == 0 || self.ready.swap(0, Ordering::AcqRel) == 0 {
-            return None;
-        }
         let field = self.fields.iter().find(|f| f.state() == READY)?;
         let patch = field.patch();
         field.place.store(FREE, Ordering::Release);
-        self.ready.store(1, Ordering::Release);
         // All of a chunk's fields were here before the chunk was sent.
         Some((patch, self.fields.iter().any(|f| f.state() != FREE && f.is_in(patch.chunk_id))))
     }

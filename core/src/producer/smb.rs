@@ -1,4 +1,4 @@
-use super::page::{Layout, Page};
+use super::page::{Division, Layout, Page};
 use super::sync::AtomicU32;
 use core::fmt;
 
@@ -95,6 +95,17 @@ impl<'a> SharedMemory<'a> {
         let words = self.page_words as usize;
         let start = page as usize * words;
         Some(Page::new(self.words.get(start..)?.get(..words)?))
+    }
+
+    /// The first word of a page.
+    pub(crate) fn bitmap(&self, page: u32) -> Option<&'a AtomicU32> {
+        self.words.get(page.wrapping_mul(self.page_words) as usize)
+    }
+
+    /// Header and payload of a chunk; empty when there is no such chunk.
+    pub(crate) fn chunk(&self, page: u32, chunk: u32, division: &Division) -> &'a [AtomicU32] {
+        let start = page as usize * self.page_words as usize + 2 + chunk as usize * division.chunk_words;
+        self.words.get(start..start.wrapping_add(division.chunk_words)).unwrap_or_default()
     }
 
     /// Chunks in the whole buffer when every page has this layout.

@@ -1,7 +1,7 @@
 use super::patch_list::PatchList;
 use super::sync::{AtomicU32, Ordering, const_fn};
 
-/// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk, 208 a writer.
+/// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk, 204 a writer.
 ///
 /// `CHUNKS` is at least [`SharedMemory::chunks`](super::SharedMemory::chunks) of the layout in use; `WRITERS`,
 /// at most 65,535, is how many writers there can be at a time.
@@ -11,7 +11,7 @@ use super::sync::{AtomicU32, Ordering, const_fn};
 ///
 /// // 256 KiB in pages of 4 KiB, a chunk each; up to 8 writers.
 /// static STORAGE: ProducerStorage<64, 8> = ProducerStorage::new();
-/// assert_eq!(core::mem::size_of_val(&STORAGE), 64 * 4 + 8 * 208);
+/// assert_eq!(core::mem::size_of_val(&STORAGE), 64 * 4 + 8 * 204);
 /// ```
 pub struct ProducerStorage<const CHUNKS: usize, const WRITERS: usize> {
     pub(crate) links: [AtomicU32; CHUNKS],

@@ -50,27 +50,9 @@ pub struct WriterStats {
 /// the packet needs a third chunk is the first one given away with a promise to send patches. So a chunk
 /// never changes after it was completed, and one that a scrape has copied as complete equals the one that
 /// is sent later.
+// Small fields first: instructions for Cortex-M are shorter for what lies near the start.
+#[repr(C)]
 pub struct TraceWriter<'a> {
-    producer: &'a Producer<'a>,
-    cursor: Cursor<'a>,
-    /// The current chunk, or [`NONE`].
-    chunk: u32,
-    /// The chunk before the current one, when open messages have size fields in it.
-    held: u32,
-    levels: Vec<Level, { TraceWriter::MAX_NESTING }>,
-    /// Size fields in chunks that were given away.
-    patches: &'a PatchList,
-    counts: Counts,
-    /// The next chunk's id: the current one's is one less, that of the one held back two.
-    next_chunk: u32,
-    /// Where the current fragment's size field is, in bytes of the chunk.
-    fragment: usize,
-    /// Bytes of the open packet before this chunk, less what its fragment does not begin at: the packet's
-    /// size so far is this plus the position, modulo 2³².
-    base: u32,
-    /// Steps to wait for a chunk.
-    patience: u32,
-    id: u16,
     is_open: bool,
     dropping: bool,
     /// Where the next packet has things to say that do not concern its own content.
@@ -79,6 +61,28 @@ pub struct TraceWriter<'a> {
     gave_up_waiting: bool,
     /// Patches have become ready and are not sent.
     has_ready_patches: bool,
+    id: u16,
+    cursor: Cursor<'a>,
+    /// Where the current fragment's size field is, in bytes of the chunk.
+    fragment: usize,
+    /// Bytes of the open packet before this chunk, less what its fragment does not begin at: the packet's
+    /// size so far is this plus the position, modulo 2³².
+    base: u32,
+    producer: &'a Producer<'a>,
+    /// Steps to wait for a chunk.
+    patience: u32,
+    /// The current chunk, or [`NONE`].
+    chunk: u32,
+    /// The chunk before the current one, when open messages have size fields in it.
+    held: u32,
+    /// The next chunk's id: the current one's is one less, that of the one held back two.
+    next_chunk: u32,
+    counts: Counts,
+    /// Size fields in chunks that were given away.
+    patches: &'a PatchList,
+    /// How many of the open messages have, or have had, a place in that list.
+    promised: usize,
+    levels: Vec<Level, { TraceWriter::MAX_NESTING }>,
 }
 
 /// [`WriterStats`] in the machine's words.
@@ -128,11 +132,12 @@ impl<'a> TraceWriter<'a> {
     ) -> Self {
         TraceWriter {
             producer,
-            cursor: Cursor::new(&[]),
+            cursor: Cursor::NONE,
             chunk: NONE,
             held: NONE,
             levels: Vec::new(),
             patches,
+            promised: 0,
             counts: Counts::default(),
             next_chunk,
             fragment: 0,
@@ -183,9 +188,11 @@ impl<'a> TraceWriter<'a> {
     /// sending just then, it sends this too.
     pub fn flush(&mut self) -> u32 {
         self.finish();
-        // The next packet is counted already: it ends here as an empty fragment.
-        self.cursor.put(0, 1);
-        self.complete_current();
+        if self.chunk != NONE {
+            // The next packet is counted already: it ends here as an empty fragment.
+            self.cursor.put(0, 1);
+            self.complete_current();
+        }
         let flush = self.producer.ask_flush();
         self.send();
         flush
@@ -267,7 +274,7 @@ impl<'a> TraceWriter<'a> {
     pub(crate) fn end_packet(&mut self) {
         self.first = false;
         self.lost = false;
-        self.release_held(HeaderFlags::CONTINUES_ON_NEXT);
+        self.release_held();
         if self.cursor.room() < Self::MIN_ROOM || !self.cursor.count_fragment(Self::MAX_FRAGMENTS) {
             self.complete_current();
         }

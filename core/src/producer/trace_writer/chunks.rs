@@ -4,10 +4,12 @@ use super::{ABORTED, TraceWriter};
 use crate::producer::arbiter::NONE;
 use crate::producer::chunk_header::{ChunkHeader, HeaderFlags};
 use crate::producer::cursor::Cursor;
+use crate::producer::page::set_header;
 
 impl TraceWriter<'_> {
     /// Gives the packet up for what its author did.
     #[cold]
+    #[inline(never)]
     pub(crate) fn refuse(&mut self) {
         if self.is_open && !self.dropping {
             self.counts.over_limit += 1;
@@ -22,16 +24,13 @@ impl TraceWriter<'_> {
         if self.dropping || !self.is_open {
             return false;
         }
-        let size_so_far = self.size_so_far();
-        // A chunk holds less than 64 KiB; the format's sizes have 28 bits. And if there is to be a third chunk,
-        // the first goes, so that a writer that waits has but one.
-        if size_so_far > ABORTED - 65_536 || !self.give_held_away() {
-            self.refuse();
-            return false;
-        }
-        let full = self.chunk;
+        let (size_so_far, full) = (self.size_so_far(), self.chunk);
         self.cursor.fill_size(self.fragment, self.fragment_size());
-        if !self.take_chunk(HeaderFlags::CONTINUES_FROM_PREVIOUS) {
+        // A chunk holds less than 64 KiB; the format's sizes have 28 bits.
+        let fits = size_so_far <= ABORTED - 65_536;
+        if !fits || !self.take_chunk(HeaderFlags::CONTINUES_FROM_PREVIOUS) {
+            // A chunk still held back has found no room for its patches.
+            self.counts.over_limit += usize::from(!fits || self.held != NONE);
             // The fragment is still there to be marked.
             self.abandon();
             return false;
@@ -39,8 +38,8 @@ impl TraceWriter<'_> {
         self.held = full;
         self.begin_fragment(size_so_far);
         // The innermost message begins last.
-        if self.levels.last().is_none_or(|level| self.age(level.chunk_id) != 1) {
-            self.release_held(HeaderFlags::CONTINUES_ON_NEXT);
+        if !self.is_in_held(self.levels.len()) {
+            self.release_held();
         }
         true
     }
@@ -50,34 +49,35 @@ impl TraceWriter<'_> {
         self.next_chunk.wrapping_sub(chunk_id).wrapping_sub(1)
     }
 
-    /// Completes the held chunk with a promise of patches. False when the list of promises is full.
+    /// Whether the last of so many open messages has its size field in the chunk held back.
+    fn is_in_held(&self, levels: usize) -> bool {
+        self.levels.get(levels.wrapping_sub(1)).is_some_and(|level| self.age(level.chunk_id) == 1)
+    }
+
+    /// Completes the held chunk with promises of patches. False, and to be tried again, when their list is full.
     fn give_held_away(&mut self) -> bool {
-        let mut flags = HeaderFlags::CONTINUES_ON_NEXT;
-        let mut step = 0;
-        let mut promised = true;
-        for index in 0..self.levels.len() {
-            let Some(level) = self.levels.get(index).copied() else { break };
-            if self.held == NONE || self.age(level.chunk_id) != 1 {
-                continue;
+        while self.is_in_held(self.promised + 1)
+            && let Some(level) = self.levels.get(self.promised)
+        {
+            if !self.patches.wait_for(level.chunk_id, level.in_payload()) {
+                return false;
             }
-            while promised && !self.patches.wait_for(level.chunk_id, level.in_payload()) {
-                // Those that are ready are sent, unless somebody else is at it.
-                self.send();
-                promised = self.waits(step);
-                step = (step + 1) % (1 << 31);
-            }
-            if promised {
+            self.promised += 1;
+        }
+        self.release_held();
+        true
+    }
+
+    /// Parts with the chunk held back, if there is one.
+    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    pub(super) fn release_held(&mut self) {
+        if self.held != NONE {
+            let mut flags = HeaderFlags::CONTINUES_ON_NEXT;
+            if self.is_in_held(self.promised) {
                 // Only with a patch to come: a reader waits for it.
                 flags |= HeaderFlags::NEEDS_PATCHING;
             }
-        }
-        self.release_held(flags);
-        promised
-    }
-
-    #[inline]
-    pub(super) fn release_held(&mut self, flags: HeaderFlags) {
-        if self.held != NONE {
             let held = core::mem::replace(&mut self.held, NONE);
             self.complete(held, flags);
         }
@@ -90,10 +90,11 @@ impl TraceWriter<'_> {
         self.counts.dropped += 1;
         self.dropping = true;
         self.lost = true;
+        self.release_held();
         self.levels.clear();
+        self.promised = 0;
         self.patches.set_all();
         self.has_ready_patches = true;
-        self.release_held(HeaderFlags::CONTINUES_ON_NEXT);
         self.cursor.fill_size(self.fragment, ABORTED);
         self.complete_current();
     }
@@ -101,7 +102,7 @@ impl TraceWriter<'_> {
     /// Parts with the current chunk, if there is one.
     #[inline(never)]
     pub(super) fn complete_current(&mut self) {
-        self.cursor = Cursor::new(&[]);
+        self.cursor = Cursor::NONE;
         let chunk = core::mem::replace(&mut self.chunk, NONE);
         if chunk != NONE {
             self.complete(chunk, HeaderFlags::empty());
@@ -134,7 +135,10 @@ impl TraceWriter<'_> {
     pub(super) fn take_chunk(&mut self, flags: HeaderFlags) -> bool {
         let mut step = 0;
         let chunk = loop {
-            if let Some(chunk) = self.producer.acquire() {
+            // If there is to be a third chunk, the first goes, so that a writer that waits has but one.
+            if self.give_held_away()
+                && let Some(chunk) = self.producer.acquire()
+            {
                 break chunk;
             }
             // With a single chunk, the one that the packet already fills, waiting is in vain.
@@ -146,11 +150,12 @@ impl TraceWriter<'_> {
             self.send();
             step = step.wrapping_add(1);
         };
-        let Some(place) = self.producer.place(chunk) else { return false };
+        let words = self.producer.words(chunk);
+        let header = ChunkHeader { chunk_id: self.next_chunk, writer_id: self.id, fragments: 1, flags };
+        set_header(words, header);
         self.gave_up_waiting = false;
-        place.set_header(ChunkHeader { chunk_id: self.next_chunk, writer_id: self.id, fragments: 1, flags });
         self.next_chunk = self.next_chunk.wrapping_add(1);
-        self.cursor = Cursor::new(place.words());
+        self.cursor = Cursor::new(words);
         self.chunk = chunk;
         true
     }

@@ -2,7 +2,7 @@
 
 use super::{Level, TraceWriter};
 use crate::producer::arbiter::NONE;
-use crate::producer::cursor::{overwrite4, redundant_varint};
+use crate::producer::cursor::{fill_size, redundant_varint};
 
 impl TraceWriter<'_> {
     /// Appends the `len` low bytes (at most 4) of `value`; the others are zero.
@@ -24,14 +24,9 @@ impl TraceWriter<'_> {
 
     /// Appends bytes, over as many chunks as it takes.
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
-        let mut fours = bytes.chunks_exact(4);
-        for four in fours.by_ref() {
-            if let Ok(four) = <[u8; 4]>::try_from(four) {
-                self.put(u32::from_le_bytes(four), 4);
-            }
-        }
-        for byte in fours.remainder() {
-            self.put(u32::from(*byte), 1);
+        for four in bytes.chunks(4) {
+            let word = four.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+            self.put(word, four.len());
         }
     }
 
@@ -80,9 +75,6 @@ impl TraceWriter<'_> {
         if self.cursor.room() < 4 && !self.next_fragment() {
             return;
         }
-        if self.chunk == NONE {
-            return;
-        }
         let (chunk_id, offset) = (self.next_chunk.wrapping_sub(1), self.cursor.pos() as u16);
         self.cursor.put(0, 4);
         if self.levels.push(Level { chunk_id, offset, start: self.size_so_far() }).is_err() {
@@ -101,13 +93,14 @@ impl TraceWriter<'_> {
     #[inline(never)]
     pub(crate) fn close_innermost(&mut self) {
         let Some(level) = self.levels.pop() else { return };
+        self.promised = self.promised.min(self.levels.len());
         let size = self.size_so_far().wrapping_sub(level.start);
         match self.age(level.chunk_id) {
             0 if size < 128 => self.cursor.compact(level.offset.into(), size),
             0 => self.cursor.fill_size(level.offset.into(), size),
             1 if self.held != NONE => {
-                let words = self.producer.place(self.held).map_or(&[][..], |held| held.words());
-                overwrite4(words, level.offset.into(), redundant_varint(size));
+                let words = self.producer.words(self.held);
+                fill_size(words, level.offset.into(), size);
             }
             _ => {
                 let data = redundant_varint(size).to_le_bytes();

@@ -15,15 +15,16 @@ pub(super) enum Kind {
 ///
 /// A name is known by where it is, not by what it says: the same text elsewhere gets another number, which
 /// costs some bytes and no time.
+#[repr(C)]
 pub(super) struct Names<'a, const N: usize> {
-    list: Vec<(Kind, &'a str), N>,
     /// For each hash of an address, where its name was found last.
     hints: [u8; HINTS],
     /// How many of them have been written out.
     written: usize,
+    list: Vec<(Kind, &'a str), N>,
 }
 
-const HINTS: usize = if size_of::<usize>() < 8 { 16 } else { 32 };
+const HINTS: usize = if size_of::<usize>() < 8 { 8 } else { 32 };
 
 impl<'a, const N: usize> Names<'a, N> {
     pub(super) const fn new() -> Self {
@@ -62,16 +63,17 @@ impl<'a, const N: usize> Names<'a, N> {
 
     /// Writes the names that were not yet written into the open packet.
     pub(super) fn write(&mut self, writer: &mut TraceWriter<'_>) {
-        if self.list.len() <= self.written {
-            return;
+        let mut index = self.written;
+        self.written = self.list.len();
+        if index < self.written {
+            writer.open(trace_packet::INTERNED_DATA);
         }
-        writer.open(trace_packet::INTERNED_DATA);
-        for ((kind, name), iid) in self.list.iter().zip(1u64..).skip(self.written) {
+        while let Some((kind, name)) = self.list.get(index) {
+            index += 1;
             writer.open(*kind as u32);
-            writer.number(interned_string::IID, iid);
+            writer.number(interned_string::IID, index as u64);
             writer.bytes(interned_string::NAME, name.as_bytes());
             writer.close_innermost();
         }
-        self.written = self.list.len();
     }
 }

@@ -2,6 +2,7 @@ use super::clock::{Clock, Scale};
 use super::names::{Kind, Names};
 use super::track::Track;
 use crate::producer::TraceWriter;
+use crate::producer::cursor::redundant_varint;
 use crate::proto::fields::{
     clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults, track_event,
     track_event_defaults,
@@ -28,60 +29,69 @@ pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
     reentered: Cell<u32>,
 }
 
+// In this order for short instructions, as the writer's.
+#[repr(C)]
 struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
-    writer: TraceWriter<'a>,
-    clock: C,
-    scale: Scale,
-    names: Names<'a, NAMES>,
-    described: Vec<&'a Track<'a>, TRACKS>,
-    track: &'a Track<'a>,
-    config: TracerConfig,
-    /// Chunks of the whole producer that a state may last.
-    lifetime: u32,
-    /// Whether there is a state, and what it depends on, as it was when the state was written.
-    state: bool,
+    /// What the state depends on, as it was when the state was written. Not the writer's number now: no state.
     dropped: usize,
     generation: u32,
     chunks: u32,
+    /// Chunks of the whole producer that a state may last.
+    lifetime: u32,
+    scale: Scale,
     states: u32,
     skipped: u32,
+    track: &'a Track<'a>,
+    unit_ns: u32,
+    clock_id: u32,
+    writer: TraceWriter<'a>,
+    names: Names<'a, NAMES>,
+    described: Vec<&'a Track<'a>, TRACKS>,
+    clock: C,
 }
 
 /// The trace's incremental clock: the first of those that a sequence has for itself.
 const INCREMENTAL: u64 = 64;
 
-const fn varint(field: u32, value: u8) -> (u8, u8) {
-    (field as u8, value)
+/// Fields of the packet that starts a state: a number and its value, or which of the values in `start_state`,
+/// or a message.
+const fn number(field: u32, value: u64) -> (u8, u8) {
+    (field as u8, value as u8)
+}
+
+const fn value(field: u32, index: u8) -> (u8, u8) {
+    (field as u8, VALUE | index)
 }
 
 const fn message(field: u32) -> (u8, u8) {
     (field as u8, u8::MAX)
 }
 
+const VALUE: u8 = 0x80;
 const END: (u8, u8) = (0, 0);
+const FLAGS: u64 = sequence_flags::INCREMENTAL_STATE_CLEARED | sequence_flags::NEEDS_INCREMENTAL_STATE;
 
-/// The packet that starts a state; its numbers are those of the values in `start_state`.
 static STATE: &[(u8, u8)] = &[
-    varint(trace_packet::TIMESTAMP, 0),
-    varint(trace_packet::TIMESTAMP_CLOCK_ID, 1),
-    varint(trace_packet::SEQUENCE_FLAGS, 2),
+    value(trace_packet::TIMESTAMP, 0),
+    value(trace_packet::TIMESTAMP_CLOCK_ID, 1),
+    number(trace_packet::SEQUENCE_FLAGS, FLAGS),
     message(trace_packet::CLOCK_SNAPSHOT),
     message(clock_snapshot::CLOCKS),
-    varint(clock::CLOCK_ID, 1),
-    varint(clock::TIMESTAMP, 0),
+    value(clock::CLOCK_ID, 1),
+    value(clock::TIMESTAMP, 0),
     END,
     message(clock_snapshot::CLOCKS),
-    varint(clock::CLOCK_ID, 3),
-    varint(clock::TIMESTAMP, 4),
-    varint(clock::IS_INCREMENTAL, 5),
-    varint(clock::UNIT_MULTIPLIER_NS, 6),
+    number(clock::CLOCK_ID, INCREMENTAL),
+    value(clock::TIMESTAMP, 2),
+    number(clock::IS_INCREMENTAL, 1),
+    value(clock::UNIT_MULTIPLIER_NS, 3),
     END,
-    varint(clock_snapshot::PRIMARY_TRACE_CLOCK, 1),
+    value(clock_snapshot::PRIMARY_TRACE_CLOCK, 1),
     END,
     message(trace_packet::TRACE_PACKET_DEFAULTS),
-    varint(trace_packet_defaults::TIMESTAMP_CLOCK_ID, 3),
+    number(trace_packet_defaults::TIMESTAMP_CLOCK_ID, INCREMENTAL),
     message(trace_packet_defaults::TRACK_EVENT_DEFAULTS),
-    varint(track_event_defaults::TRACK_UUID, 7),
+    value(track_event_defaults::TRACK_UUID, 4),
 ];
 
 impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
@@ -96,10 +106,10 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
                 names: Names::new(),
                 described: Vec::new(),
                 track,
-                config,
+                unit_ns: config.unit_ns,
+                clock_id: config.clock_id,
                 lifetime,
-                state: false,
-                dropped: 0,
+                dropped: usize::MAX,
                 generation: 0,
                 chunks: 0,
                 states: 0,
@@ -171,8 +181,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     fn time(&mut self) -> Option<u32> {
         let now = self.scale.units(self.clock.now());
         let (generation, chunks) = self.writer.producer().progress();
-        if self.state
-            && self.dropped == self.writer.dropped()
+        if self.dropped == self.writer.dropped()
             && self.generation == generation
             && chunks.wrapping_sub(self.chunks) < self.lifetime
             && let Some(delta) = self.scale.delta(now)
@@ -180,7 +189,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
             return Some(delta);
         }
         self.start_state(now);
-        self.state.then_some(0)
+        (self.dropped == self.writer.dropped()).then_some(0)
     }
 
     /// An event of few bytes, all in one chunk.
@@ -189,13 +198,9 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         if delta >= 1 << 21 {
             return false;
         }
-        let (mut rest, mut time, mut time_len) = (delta, 0, 1);
-        while rest >= 0x80 {
-            time |= (rest & 0x7F | 0x80) << (time_len * 8 - 8);
-            rest >>= 7;
-            time_len += 1;
-        }
-        time |= rest << (time_len * 8 - 8);
+        let time_len = 1 + u32::from(delta >= 1 << 7) + u32::from(delta >= 1 << 14);
+        // Without the last byte's sign that there are more.
+        let time = redundant_varint(delta) & ((0x80 << (time_len * 8 - 8)) - 1);
         // timestamp; sequence_flags 2; track_event { type, name_iid }
         let event_len: u32 = if iid == 0 { 2 } else { 4 };
         if !self.writer.begin_small(1 + time_len + 4 + event_len) {
@@ -213,30 +218,28 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     #[cold]
     #[inline(never)]
     fn start_state(&mut self, now: u64) {
-        let dropped = self.writer.dropped();
         // The state is as old as its first byte.
         (self.generation, self.chunks) = self.writer.producer().progress();
-        self.dropped = dropped;
+        self.dropped = self.writer.dropped();
         self.names.clear();
         self.described.clear();
         self.states = self.states.wrapping_add(1);
         self.scale.start(now);
-        let unit = u64::from(self.config.unit_ns);
-        let (ns, id) = (now.wrapping_mul(unit), u64::from(self.config.clock_id));
-        let flags = sequence_flags::INCREMENTAL_STATE_CLEARED | sequence_flags::NEEDS_INCREMENTAL_STATE;
-        let values = [ns, id, flags, INCREMENTAL, now, 1, unit, self.track.uuid()];
+        let (unit, id) = (u64::from(self.unit_ns), u64::from(self.clock_id));
+        let values = [now.wrapping_mul(unit), id, now, unit, self.track.uuid()];
         self.writer.begin();
-        for (field, value) in STATE {
-            match (field, values.get(usize::from(*value))) {
+        for (field, what) in STATE {
+            match (field, values.get(usize::from(what ^ VALUE))) {
                 (0, _) => self.writer.close_innermost(),
                 (field, Some(value)) => self.writer.number(u32::from(*field), *value),
-                (field, None) => self.writer.open(u32::from(*field)),
+                (field, None) if *what == u8::MAX => self.writer.open(u32::from(*field)),
+                (field, None) => self.writer.number(u32::from(*field), u64::from(*what)),
             }
         }
         self.writer.finish();
         self.describe(self.track);
-        self.state = self.writer.dropped() == dropped;
-        self.skipped = self.skipped.wrapping_add(u32::from(!self.state));
+        let failed = self.dropped != self.writer.dropped();
+        self.skipped = self.skipped.wrapping_add(failed.into());
     }
 
     /// Describes a track and those above it, if the current state has not.

@@ -3,6 +3,9 @@
 
 usage: check_firmware.py TRACE             nothing lost: slices nest and end, times go forward, and the counters
                                            have the number and the sum of values that the last log line says
+       check_firmware.py --lapped TRACE    of what a ring held: what comes after a sequence's state is whole, names
+                                           included, and nothing is lost between
+       check_firmware.py --before TRACE    the same, of what a start before the last one left, up to its last words
        check_firmware.py --part-of WHOLE TRACE   after losses: every packet is one of WHOLE, in WHOLE's order
        check_firmware.py --damage IN OUT   flips or drops one byte in a hundred, always the same ones
 
@@ -35,16 +38,19 @@ class Sequence:
 
     def __init__(self):
         self.names, self.keys, self.time, self.track, self.valid = {}, {}, 0, 0, False
+        self.packets = 0
 
 
-def check(path):
+def check(path, lapped=False):
+    """Returns the counters' values, the last line's arguments and the last event's."""
     sequences = collections.defaultdict(Sequence)
     stacks, counters, names, last_line = collections.defaultdict(list), collections.defaultdict(list), {}, None
-    slices = 0
+    slices, last = 0, {}
     for packet in load(path):
-        if packet.previous_packet_dropped:
-            raise Bad("packets were lost: %d" % packet.previous_packet_dropped)
         sequence = sequences[packet.trusted_packet_sequence_id]
+        if packet.previous_packet_dropped and not (lapped and not sequence.packets):
+            raise Bad("packets were lost: %d" % packet.previous_packet_dropped)
+        sequence.packets += 1
         if packet.sequence_flags & TracePacket.SEQ_INCREMENTAL_STATE_CLEARED:
             sequence.names, sequence.keys, sequence.valid = {}, {}, True
             start = packet.clock_snapshot.clocks[0].timestamp // 1000
@@ -62,25 +68,37 @@ def check(path):
         if not packet.HasField("track_event"):
             continue
         if not sequence.valid:
+            if lapped:
+                continue
             raise Bad("an event before its sequence's state")
         sequence.time += packet.timestamp
         event = packet.track_event
         track = event.track_uuid or sequence.track
         name = sequence.names.get(event.name_iid)
+        if event.type != TrackEvent.TYPE_COUNTER and event.type != TrackEvent.TYPE_SLICE_END and not name:
+            raise Bad("an event without a name")
+        if track not in names:
+            raise Bad("an event on a track that is not described")
         if event.type == TrackEvent.TYPE_SLICE_BEGIN:
             stacks[track].append(name)
             slices += 1
         elif event.type == TrackEvent.TYPE_SLICE_END:
-            if not stacks[track]:
+            if stacks[track]:
+                stacks[track].pop()
+            elif not lapped:
                 raise Bad("a slice ends that did not begin")
-            stacks[track].pop()
         elif event.type == TrackEvent.TYPE_COUNTER:
             counters[names.get(track)].append(event.counter_value)
+        values = {
+            sequence.keys[a.name_iid]: a.uint_value if a.HasField("uint_value") else a.int_value
+            for a in event.debug_annotations
+        }
         if name == LAST_LINE:
-            last_line = {
-                sequence.keys[a.name_iid]: a.uint_value if a.HasField("uint_value") else a.int_value
-                for a in event.debug_annotations
-            }
+            last_line = values
+        last[names[track]] = name, values
+    if lapped:
+        print("%s: %d slices, counters %s" % (path, slices, {name: len(v) for name, v in counters.items()}))
+        return counters, last_line, last
     if any(stacks.values()):
         raise Bad("slices that do not end: %s" % dict(stacks))
     if last_line is None:
@@ -94,6 +112,22 @@ def check(path):
     if seen != last_line:
         raise Bad("the counters say %s, the firmware says %s" % (seen, last_line))
     print("%s: %d slices, %s, as the firmware says" % (path, slices, seen))
+    return counters, last_line, last
+
+
+def check_lapped(path):
+    counters, last_line, _ = check(path, lapped=True)
+    if last_line is None or len(counters["power"]) < 10:
+        raise Bad("only %d values of power, last line %s" % (len(counters["power"]), last_line))
+
+
+def check_before(path):
+    counters, last_line, last = check(path, lapped=True)
+    name, values = last.get("control interrupt", (None, {}))
+    if name != "crash ahead" or last_line is not None:
+        raise Bad("the last words are missing: %s" % last)
+    if len(counters["power"]) < 10 or counters["power"][-1] != values["power"]:
+        raise Bad("power ends with %s, not with %s" % (counters["power"][-3:], values["power"]))
 
 
 def bare(packet):
@@ -130,11 +164,17 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--part-of")
     parser.add_argument("--damage", action="store_true")
+    parser.add_argument("--lapped", action="store_true")
+    parser.add_argument("--before", action="store_true")
     parser.add_argument("paths", nargs="+")
     arguments = parser.parse_args()
     try:
         if arguments.damage:
             damage(*arguments.paths)
+        elif arguments.lapped:
+            check_lapped(*arguments.paths)
+        elif arguments.before:
+            check_before(*arguments.paths)
         elif arguments.part_of:
             check_part(arguments.part_of, *arguments.paths)
         else:

@@ -1,31 +1,40 @@
 //! The firmware: who runs when, and what is traced.
 
-use crate::board::{self, interrupt};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 use cortex_m::interrupt::Mutex;
-use cortex_m::peripheral::NVIC;
-use cortex_m_rt::entry;
+use cortex_m::peripheral::{NVIC, SCB};
+use cortex_m_rt::{ExceptionFrame, entry, exception};
 use defmt_semihosting as _;
-use static_cell::{ConstStaticCell, StaticCell};
+use static_cell::StaticCell;
+use tracebuf::buffer::TraceBuffer;
 use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
+use tracebuf_firmware::board::{self, interrupt};
+#[cfg(not(feature = "uart"))]
+use tracebuf_firmware::export::HostFile;
+#[cfg(feature = "uart")]
+use tracebuf_firmware::export::NonBlocking;
+use tracebuf_firmware::mode::Mode;
 use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
+use tracebuf_firmware::region::Region;
 use tracebuf_firmware::send::{Progress, Sender};
 use tracebuf_firmware::workload::{Controller, Oven, Program, Sensor as Probe};
 
 /// All of the tracing's memory: shared memory and ring.
 const TRACE_BYTES: usize = 6 * 1024;
 
-static REGION: ConstStaticCell<[u64; TRACE_BYTES / 8]> = ConstStaticCell::new([0; TRACE_BYTES / 8]);
+/// Where start-up code leaves it alone: a start after a reset finds what was recorded before.
+#[unsafe(link_section = ".uninit.TRACE")]
+static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
 static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
 static INBOX: Inbox = Inbox::new();
 static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
 /// For the interrupts, which make their writers when they first run.
 static SHARED: Mutex<Cell<Option<&'static Producer<'static>>>> = Mutex::new(Cell::new(None));
 
-/// Times to the microsecond; the state starts anew each 1.5 KiB, a third of the ring.
-const CONFIG: TracerConfig = TracerConfig::new(board::FREQUENCY).unit_ns(1_000).state_every(1536);
+/// Times to the microsecond; the state starts anew each 1.25 KiB, a third of the ring.
+const CONFIG: TracerConfig = TracerConfig::new(board::FREQUENCY).unit_ns(1_000).state_every(1280);
 
 static FIRMWARE: Track<'static> = Track::process(1, "oven");
 static MAIN: Track<'static> = Track::thread(1, 1, "main loop").within(&FIRMWARE);
@@ -36,6 +45,8 @@ static POWER: Track<'static> = Track::counter("power", Unit::Unspecified).within
 
 /// Steps of the control loop until the firmware ends itself.
 const STEPS: u32 = 1_000;
+/// Steps until it crashes, if it is asked to, and until a start after a crash ends itself.
+const FEW_STEPS: u32 = 200;
 const CONTROL_MICROS: u32 = 4_000;
 const SENSOR_MICROS: u32 = 9_200;
 
@@ -79,6 +90,8 @@ macro_rules! log {
 static TRUE_TEMPERATURE: AtomicI32 = AtomicI32::new(2_000);
 static MEASURED: AtomicI32 = AtomicI32::new(2_000);
 static WANTED: AtomicI32 = AtomicI32::new(2_000);
+/// How to crash, as a [`Mode`]; [`Mode::Record`] for not at all.
+static CRASH: AtomicU32 = AtomicU32::new(Mode::Record as u32);
 static STEPS_DONE: AtomicU32 = AtomicU32::new(0);
 // Of what went into the counters, to compare the trace with.
 static SAMPLES: AtomicU32 = AtomicU32::new(0);
@@ -107,7 +120,19 @@ fn Control() {
     });
     tracer.on(&POWER).count(power.into());
     add(&POWER_SUM, power);
-    STEPS_DONE.store(STEPS_DONE.load(Relaxed).wrapping_add(1), Relaxed);
+    let steps = STEPS_DONE.load(Relaxed).wrapping_add(1);
+    STEPS_DONE.store(steps, Relaxed);
+    if CRASH.load(Relaxed) == Mode::Record as u32 || steps < FEW_STEPS {
+        return;
+    }
+    // In the middle of a slice, with nothing flushed.
+    let track = tracer.track();
+    track.begin("last words");
+    track.instant_with("crash ahead", |event| event.arg("steps", steps).arg("power", power));
+    if CRASH.load(Relaxed) == Mode::Panic as u32 {
+        panic!("asked to");
+    }
+    cortex_m::asm::udf();
 }
 
 /// The lower priority: the sensor.
@@ -132,17 +157,43 @@ fn Sensor() {
 
 #[entry]
 fn main() -> ! {
-    let region = REGION.take();
-    let Ok((producer, recorder)) = Recorder::new(region, &STORAGE, &INBOX) else { end(false) };
+    let mode = Mode::asked();
+    // SAFETY: this runs once in a start.
+    let region = unsafe { TRACE.take() };
+    let mut found = None;
+    let attached = Recorder::attach_or_new(region, &STORAGE, &INBOX, |ring, salvage| {
+        found = Some(salvage);
+        send_before(ring);
+    });
+    let Ok((producer, recorder)) = attached else { end(false) };
     let producer = PRODUCER.init(producer);
     cortex_m::interrupt::free(|cs| SHARED.borrow(cs).set(Some(producer)));
     let Some(tracer) = tracer(&MAIN, 0) else { end(false) };
+    if let Some(salvage) = found {
+        let (kept, dropped) = (salvage.chunks_kept, salvage.chunks_dropped());
+        log!(tracer.track(), "restarted: {} chunks kept, {} dropped", kept, dropped);
+    } else {
+        CRASH.store(if mode == Mode::Send { Mode::Record } else { mode } as u32, Relaxed);
+    }
 
     start_interrupts();
-    let sent = run(producer, &tracer, recorder);
+    let steps = if found.is_some() { FEW_STEPS } else { STEPS };
+    let sent = run(producer, &tracer, recorder, mode, steps);
     drop(tracer);
-    end(sent.is_ok())
+    let asked_for = found.is_some() == matches!(mode, Mode::Panic | Mode::Fault);
+    end(sent.is_ok() && asked_for)
 }
+
+/// What a start before this one has recorded goes into a file of its own: its times overlap with this one's.
+#[cfg(not(feature = "uart"))]
+fn send_before(ring: &mut TraceBuffer<&'static mut [u8]>) {
+    // Without a host that takes it, it stays in the ring and comes with the rest.
+    let _ = HostFile::create(c"before.pftrace").map(|file| Sender::raw(file).finish(ring));
+}
+
+/// On the only line, what a start before this one has recorded comes first, and is told by its sequences.
+#[cfg(feature = "uart")]
+fn send_before(_: &mut TraceBuffer<&'static mut [u8]>) {}
 
 fn start_interrupts() {
     board::start(CONTROL_MICROS, SENSOR_MICROS);
@@ -162,14 +213,14 @@ fn start_interrupts() {
 
 /// Where the trace goes.
 #[cfg(feature = "uart")]
-fn line() -> Result<Sender<impl tracebuf_firmware::export::Export>, ()> {
-    Ok(Sender::framed(tracebuf_firmware::export::NonBlocking(board::Uart::new())))
+fn line() -> Result<Sender<NonBlocking<board::Uart>>, ()> {
+    Ok(Sender::framed(NonBlocking(board::Uart::new())))
 }
 
 /// Where the trace goes.
 #[cfg(not(feature = "uart"))]
-fn line() -> Result<Sender<impl tracebuf_firmware::export::Export>, ()> {
-    tracebuf_firmware::export::HostFile::create(c"firmware.pftrace").map(Sender::raw).map_err(drop)
+fn line() -> Result<Sender<HostFile>, ()> {
+    HostFile::create(c"firmware.pftrace").map(Sender::raw).map_err(drop)
 }
 
 /// The main loop: the state machine, then what has no hurry: the drain and the trace's way out.
@@ -177,6 +228,8 @@ fn run(
     producer: &Producer<'static>,
     tracer: &SmallTracer,
     mut recorder: Recorder<'static>,
+    mode: Mode,
+    last_step: u32,
 ) -> Result<(), ()> {
     let mut sender = line()?;
     let mut program = Program::new();
@@ -186,7 +239,7 @@ fn run(
     track.begin(program.state().name());
     tracer.flush();
     let mut seen = 0;
-    while seen < STEPS {
+    while seen < last_step {
         let steps = STEPS_DONE.load(Relaxed);
         if steps != seen {
             seen = steps;
@@ -202,7 +255,7 @@ fn run(
         }
         producer.commit();
         recorder.drain();
-        if sender.poll(recorder.buffer()).map_err(drop)? == Progress::Idle {
+        if mode != Mode::Send || sender.poll(recorder.buffer()).map_err(drop)? == Progress::Idle {
             // Firmware on battery sleeps here, with `wfi`. QEMU with time counted in instructions loses every
             // other tick of the MPS2's timers while the core sleeps.
             core::hint::spin_loop();
@@ -224,9 +277,21 @@ fn end(well: bool) -> ! {
     semihosting::process::exit(i32::from(!well))
 }
 
-/// Nothing here panics on purpose; what did is said in the log.
+/// The region stays as it is, and the next start finds it. A watchdog's reset comes to the same.
+fn restart() -> ! {
+    SCB::sys_reset()
+}
+
+/// What panicked is said in the log.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    cortex_m::interrupt::disable();
     defmt::error!("panic");
-    end(false)
+    restart()
+}
+
+/// Nothing is touched any more: who knows what is still whole.
+#[exception]
+unsafe fn HardFault(_: &ExceptionFrame) -> ! {
+    restart()
 }

@@ -2,7 +2,10 @@
 //!
 //! | module | what it is |
 //! |---|---|
+//! | `board` | timers, clock and UART of two boards (on these only) |
+//! | [`region`] | memory that a reset leaves as it is |
 //! | [`recorder`] | shared memory and ring in one region; the drain |
+//! | `mode` | what the firmware is asked to do (on a target only) |
 //! | [`send`] | packets out of the ring, a piece at a time, while recording goes on |
 //! | [`export`] | where they go: UART, SPI, a file of the debugger's host |
 //! | [`frame`] | COBS and a CRC, for lines that lose bytes |
@@ -25,8 +28,13 @@
 //! ```
 #![cfg_attr(target_os = "none", no_std)]
 
+#[cfg(target_os = "none")]
+pub mod board;
 pub mod export;
 pub mod frame;
+#[cfg(target_os = "none")]
+pub mod mode;
 pub mod recorder;
+pub mod region;
 pub mod send;
 pub mod workload;

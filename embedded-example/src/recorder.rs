@@ -8,7 +8,7 @@
 use core::cell::RefCell;
 use critical_section::Mutex;
 use heapless::Deque;
-use tracebuf::buffer::{Config, FillPolicy, RegionError, TraceBuffer};
+use tracebuf::buffer::{Config, FillPolicy, RegionError, Salvage, TraceBuffer};
 use tracebuf::producer::{
     ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Layout, MemoryError, Patch, Producer,
     ProducerStorage, SharedMemory, atomic_words,
@@ -17,6 +17,10 @@ use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 
 /// Writers at a time: one for each priority that traces.
 pub const WRITERS: usize = 4;
+/// Sequences that the ring knows: the writers of this start, and those before whose chunks are still there.
+const SEQUENCES: usize = 2 * WRITERS;
+/// The ring.
+const CONFIG: Config = Config::new(FillPolicy::RingBuffer).sequences(SEQUENCES as u16);
 /// Bytes of a chunk of shared memory; each writer holds one, and two while a packet spans them.
 const CHUNK: u32 = 128;
 
@@ -104,30 +108,81 @@ pub enum RecorderError {
 }
 
 impl<'a> Recorder<'a> {
-    /// Divides a region: a quarter of it, up to 4 KiB, is shared memory, the rest is the ring.
+    /// Lays a region out, whatever is in it: a start number, shared memory (a quarter, up to 4 KiB), the ring.
     ///
     /// # Errors
-    /// [`RecorderError`] below about 1.5 KiB.
+    /// [`RecorderError`] below about 1 KiB.
     pub fn new(
         region: &'a mut [u64],
         storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,
         inbox: &'a Inbox,
     ) -> Result<(Producer<'a>, Self), RecorderError> {
-        let most = Inbox::CHUNKS * CHUNK as usize / size_of::<u64>();
-        let (shared, ring) = region.split_at_mut_checked((region.len() / 4).min(most)).unwrap_or_default();
+        let parts = Parts::of(region)?;
+        let ring = TraceBuffer::new(bytes(parts.ring), CONFIG).map_err(RecorderError::Ring)?;
+        Self::start(parts.number, 1, parts.shared, ring, storage, inbox)
+    }
+
+    /// Finds what a start before this one has recorded, hands it to `before`, and goes on recording behind it.
+    ///
+    /// What is handed over is the ring as it was salvaged, and in it also the packets that were finished but
+    /// still in shared memory. What `before` reads is not read again later; what it leaves there is overwritten
+    /// by and by. `before` is not called where nothing is found, as after power-on.
+    ///
+    /// Writers of this start are told from those before by the producer's number, which is the start's. When
+    /// the ring's table has no room for [`WRITERS`] more, because start followed start with little recorded
+    /// between, the ring starts empty after `before`.
+    ///
+    /// # Errors
+    /// [`RecorderError`] below about 1 KiB.
+    pub fn attach_or_new(
+        region: &'a mut [u64],
+        storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,
+        inbox: &'a Inbox,
+        before: impl FnOnce(&mut TraceBuffer<&'a mut [u8]>, Salvage),
+    ) -> Result<(Producer<'a>, Self), RecorderError> {
+        let parts = Parts::of(region)?;
+        let (mut ring, found) =
+            TraceBuffer::attach_or_new(bytes(parts.ring), CONFIG).map_err(RecorderError::Ring)?;
+        let mut number = 1;
+        if let Some(salvage) = found {
+            let last = parts.number.get();
+            if let Some(last) = last {
+                let memory = SharedMemory::new(atomic_words(words(parts.shared)), CHUNK)
+                    .map_err(RecorderError::SharedMemory)?;
+                let mut rings = [ring];
+                endpoint(memory, last).scrape(&mut rings);
+                [ring] = rings;
+            }
+            before(&mut ring, salvage);
+            // Without a number of its own, the start before this one is known by its writers.
+            let last = last.or_else(|| ring.sequences().map(|sequence| sequence.producer_id).max());
+            let used = ring.sequences().count();
+            match last.unwrap_or(0).checked_add(1) {
+                Some(next) if used + WRITERS <= SEQUENCES => number = next,
+                _ => ring = TraceBuffer::new(ring.into_memory(), CONFIG).map_err(RecorderError::Ring)?,
+            }
+        }
+        Self::start(parts.number, number, parts.shared, ring, storage, inbox)
+    }
+
+    fn start(
+        mut place: StartNumber<'a>,
+        number: u16,
+        shared: &'a mut [u64],
+        ring: TraceBuffer<&'a mut [u8]>,
+        storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,
+        inbox: &'a Inbox,
+    ) -> Result<(Producer<'a>, Self), RecorderError> {
+        // Shared memory starts out as zeros. What was there is in the ring, so that a crash from here on loses
+        // nothing; and the number changes when nothing is left that could be taken for this start's.
+        shared.fill(0);
+        place.restart(number);
         let memory =
             SharedMemory::new(atomic_words(words(shared)), CHUNK).map_err(RecorderError::SharedMemory)?;
         let producer =
             Producer::new(memory, Layout::One, storage, inbox).map_err(RecorderError::SharedMemory)?;
-        let config = Config::new(FillPolicy::RingBuffer).sequences(WRITERS as u16);
-        let buffer = TraceBuffer::new(bytes(ring), config).map_err(RecorderError::Ring)?;
-        let identity = ProducerIdentity { producer_id: 1, uid: 0, pid: -1 };
-        let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
-        endpoint.allow(0);
-        for writer in 1..=WRITERS as u16 {
-            endpoint.register_writer(writer, 0);
-        }
-        Ok((producer, Recorder { endpoint, inbox, buffers: [buffer] }))
+        let endpoint = endpoint(memory, number);
+        Ok((producer, Recorder { endpoint, inbox, buffers: [ring] }))
     }
 
     /// Moves what writers have completed into the ring.
@@ -163,6 +218,51 @@ impl<'a> Recorder<'a> {
     pub fn buffer(&mut self) -> &mut TraceBuffer<&'a mut [u8]> {
         let [buffer] = &mut self.buffers;
         buffer
+    }
+}
+
+/// The service's end of this start's writers, or of those of one before.
+fn endpoint(memory: SharedMemory<'_>, start: u16) -> ProducerEndpoint<'_, WRITERS> {
+    let identity = ProducerIdentity { producer_id: start, uid: 0, pid: -1 };
+    let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
+    endpoint.allow(0);
+    for writer in 1..=WRITERS as u16 {
+        endpoint.register_writer(writer, 0);
+    }
+    endpoint
+}
+
+/// What a region is divided into.
+struct Parts<'a> {
+    number: StartNumber<'a>,
+    shared: &'a mut [u64],
+    ring: &'a mut [u64],
+}
+
+impl<'a> Parts<'a> {
+    fn of(region: &'a mut [u64]) -> Result<Self, RecorderError> {
+        let most = Inbox::CHUNKS * CHUNK as usize / size_of::<u64>();
+        let shared = (region.len() / 4).min(most);
+        let too_small = RecorderError::SharedMemory(MemoryError::PageCount);
+        let (number, rest) = region.split_first_mut().ok_or(too_small)?;
+        let (shared, ring) = rest.split_at_mut_checked(shared).ok_or(too_small)?;
+        Ok(Parts { number: StartNumber(number), shared, ring })
+    }
+}
+
+/// The number of a start since the region was laid out, 1 to 65,535, with its complement against chance.
+struct StartNumber<'a>(&'a mut u64);
+
+impl StartNumber<'_> {
+    fn get(&self) -> Option<u16> {
+        let number = *self.0 as u32;
+        let whole = !number == (*self.0 >> 32) as u32 && number > 0;
+        whole.then_some(number).and_then(|number| number.try_into().ok())
+    }
+
+    fn restart(&mut self, number: u16) {
+        let number = u32::from(number);
+        *self.0 = u64::from(!number) << 32 | u64::from(number);
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) const VECTORS: usize = 11;
 static __INTERRUPTS: [Vector; VECTORS] = vectors();
 
 /// Ticks of the clock in a second.
-pub(crate) const FREQUENCY: u64 = 16_000_000;
+pub const FREQUENCY: u64 = 16_000_000;
 
 /// One of the timers; timer 0 has 32 bits, the others 16.
 struct Timer(usize);
@@ -41,7 +41,7 @@ const CONTROL: Timer = Timer(0x4000_9000);
 const SENSOR: Timer = Timer(0x4000_A000);
 
 /// Starts the clock and both timers.
-pub(crate) fn start(control_micros: u32, sensor_micros: u32) {
+pub fn start(control_micros: u32, sensor_micros: u32) {
     CLOCK.register(0x510).write(0);
     CLOCK.register(0x508).write(3); // 32 bits
     CLOCK.register(0x000).write(1);
@@ -51,19 +51,19 @@ pub(crate) fn start(control_micros: u32, sensor_micros: u32) {
 
 /// The clock, which wraps after 268 s. It is read by capturing it into a register: each priority has its own,
 /// up to 3.
-pub(crate) fn ticks(priority: usize) -> u32 {
+pub fn ticks(priority: usize) -> u32 {
     let of_priority = (priority & 3) * 4;
     CLOCK.register(0x040 + of_priority).write(1);
     CLOCK.register(0x540 + of_priority).read()
 }
 
 /// The control timer's interrupt was seen.
-pub(crate) fn acknowledge_control() {
+pub fn acknowledge_control() {
     CONTROL.acknowledge();
 }
 
 /// The sensor timer's interrupt was seen.
-pub(crate) fn acknowledge_sensor() {
+pub fn acknowledge_sensor() {
     SENSOR.acknowledge();
 }
 
@@ -71,18 +71,24 @@ const UART: usize = 0x4000_2000;
 const UART_READY: Register = Register::new(UART, 0x11C);
 
 /// The UART, to send.
-pub(crate) struct Uart {
+pub struct Uart {
     sending: bool,
 }
 
 impl Uart {
     /// Turns it on, at 1 Mbaud, on the pin that leads to the USB interface.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Register::new(UART, 0x50C).write(24);
         Register::new(UART, 0x524).write(0x1000_0000);
         Register::new(UART, 0x500).write(4);
         Register::new(UART, 0x008).write(1);
         Uart { sending: false }
+    }
+}
+
+impl Default for Uart {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

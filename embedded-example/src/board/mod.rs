@@ -5,16 +5,14 @@
 //! `acknowledge_sensor` and `Uart`.
 
 #[cfg(board = "microbit")]
-#[cfg_attr(not(feature = "uart"), allow(dead_code, reason = "the UART is there for those who turn it on"))]
 mod microbit;
 #[cfg(board = "mps2_an386")]
-#[cfg_attr(not(feature = "uart"), allow(dead_code, reason = "the UART is there for those who turn it on"))]
 mod mps2_an386;
 
 #[cfg(board = "microbit")]
-pub(crate) use microbit::*;
+pub use microbit::*;
 #[cfg(board = "mps2_an386")]
-pub(crate) use mps2_an386::*;
+pub use mps2_an386::*;
 
 /// A 32-bit register.
 pub(crate) struct Register(*mut u32);
@@ -59,7 +57,7 @@ const fn vectors<const N: usize>() -> [Vector; N] {
 /// The device's interrupts that have handlers.
 #[allow(non_camel_case_types, reason = "cortex-m-rt's attribute asks for this name")]
 #[derive(Clone, Copy)]
-pub(crate) enum interrupt {
+pub enum interrupt {
     /// The control loop's timer.
     Control,
     /// The sensor's timer.

@@ -11,7 +11,7 @@ pub(crate) const VECTORS: usize = 10;
 static __INTERRUPTS: [Vector; VECTORS] = vectors();
 
 /// Ticks of the clock in a second.
-pub(crate) const FREQUENCY: u64 = 25_000_000;
+pub const FREQUENCY: u64 = 25_000_000;
 
 /// A CMSDK APB timer: counts down, interrupts at 0 and starts again.
 struct Timer {
@@ -43,24 +43,24 @@ const CLOCK_VALUE: Register = Register::new(0x4000_2000, 4);
 const CLOCK_CONTROL: Register = Register::new(0x4000_2000, 8);
 
 /// Starts the clock and both timers.
-pub(crate) fn start(control_micros: u32, sensor_micros: u32) {
+pub fn start(control_micros: u32, sensor_micros: u32) {
     CLOCK_CONTROL.write(0b1000_0010); // enabled, 32 bits, free-running
     CONTROL.start(control_micros);
     SENSOR.start(sensor_micros);
 }
 
 /// The clock, which wraps after 172 s. It counts down. Every priority may read it.
-pub(crate) fn ticks(_priority: usize) -> u32 {
+pub fn ticks(_priority: usize) -> u32 {
     !CLOCK_VALUE.read()
 }
 
 /// The control timer's interrupt was seen.
-pub(crate) fn acknowledge_control() {
+pub fn acknowledge_control() {
     CONTROL.clear.write(1);
 }
 
 /// The sensor timer's interrupt was seen.
-pub(crate) fn acknowledge_sensor() {
+pub fn acknowledge_sensor() {
     SENSOR.clear.write(1);
 }
 
@@ -71,14 +71,20 @@ const UART_DIVISOR: Register = Register::new(0x4000_4000, 16);
 const TRANSMITTER_FULL: u32 = 1;
 
 /// UART 0, to send.
-pub(crate) struct Uart(());
+pub struct Uart(());
 
 impl Uart {
     /// Turns it on, at 1 Mbaud.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         UART_DIVISOR.write((FREQUENCY / 1_000_000) as u32);
         UART_CONTROL.write(1); // transmitter on
         Uart(())
+    }
+}
+
+impl Default for Uart {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -1,0 +1,44 @@
+//! Memory that a reset leaves as it is.
+//!
+//! Start-up code copies `.data` and clears `.bss`; what lies in `.uninit` it does not touch. There the trace of
+//! the moments before a reset is found again. After power-on it holds anything.
+//!
+//! ```
+//! use tracebuf_firmware::region::Region;
+//!
+//! // On a target, under #[unsafe(link_section = ".uninit.TRACE")]:
+//! static TRACE: Region<{ 8 * 1024 / 8 }> = Region::zeroed();
+//! // SAFETY: nobody else takes it.
+//! let words = unsafe { TRACE.take() };
+//! assert_eq!(words.len() * 8, 8192);
+//! ```
+
+use core::cell::UnsafeCell;
+use core::hint::black_box;
+
+/// So many words of 8 bytes, for a `static` in the section `.uninit`.
+pub struct Region<const WORDS: usize>(UnsafeCell<[u64; WORDS]>);
+
+// SAFETY: whoever takes the memory promises to be the only one.
+#[allow(unsafe_code)]
+unsafe impl<const WORDS: usize> Sync for Region<WORDS> {}
+
+impl<const WORDS: usize> Region<WORDS> {
+    /// The value that a `static` must be written with. In `.uninit` it never reaches the memory.
+    pub const fn zeroed() -> Self {
+        Region(UnsafeCell::new([0; WORDS]))
+    }
+
+    /// The memory, with whatever is in it.
+    ///
+    /// # Safety
+    /// It is called once: nobody else may hold the memory.
+    #[allow(unsafe_code)]
+    #[allow(clippy::mut_from_ref, reason = "the caller promises to be the only one")]
+    pub unsafe fn take(&'static self) -> &'static mut [u64] {
+        // The compiler knows what the static was declared with, and must not take that for what is there.
+        let words = black_box(self.0.get());
+        // SAFETY: the caller promises that nobody else holds it; any bits are a `u64`.
+        unsafe { &mut *words }
+    }
+}

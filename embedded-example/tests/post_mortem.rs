@@ -1,0 +1,136 @@
+//! What a start leaves in its region, the next one finds: on the host, with memory that outlives both.
+
+use std::sync::LazyLock;
+use tracebuf::buffer::TraceBuffer;
+use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
+use tracebuf_firmware::recorder::{Inbox, Recorder, RecorderError};
+
+type Ring<'a> = TraceBuffer<&'a mut [u8]>;
+type Started<'a> = (Producer<'a>, Recorder<'a>);
+
+/// A start: RAM that start-up code clears is new, the region is not. What was found is returned.
+fn start(region: &mut [u64]) -> (Result<Started<'_>, RecorderError>, Option<Vec<String>>) {
+    let (storage, inbox) = (Box::leak(Box::new(ProducerStorage::new())), Box::leak(Box::new(Inbox::new())));
+    let mut found = None;
+    let started = Recorder::attach_or_new(region, storage, inbox, |ring, salvage| {
+        assert!(!salvage.to_string().is_empty());
+        found = Some(strings(ring));
+    });
+    (started, found)
+}
+
+/// The strings of all packets, with their producer.
+fn strings(ring: &mut Ring<'_>) -> Vec<String> {
+    let (mut found, mut reader) = (Vec::new(), ring.read());
+    while let Some(packet) = reader.next_packet() {
+        let bytes: Vec<u8> = packet.slices().flatten().copied().collect();
+        // The string is what comes last: tag, length, bytes.
+        let string = bytes.rsplit(|byte| *byte == 0x0A).next().unwrap_or_default();
+        let text = String::from_utf8_lossy(string.get(1..).unwrap_or_default());
+        found.push(format!("{} {text}", packet.producer_id()));
+    }
+    found
+}
+
+/// Two writers say so many things, which lie in the ring, or in shared memory, or in both.
+fn record((producer, mut recorder): Started<'_>, count: usize) {
+    let mut writers = [(); 2].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
+    for n in 0..count {
+        for (w, writer) in writers.iter_mut().enumerate() {
+            writer.packet().bytes(1, format!("{w}:{n}").as_bytes());
+        }
+        if n % 16 == 7 {
+            producer.commit();
+            recorder.drain();
+        }
+    }
+    // A reset: no destructor runs.
+    std::mem::forget(writers);
+}
+
+fn of_writer(found: &[String], start: usize, writer: usize) -> Vec<usize> {
+    let prefix = format!("{start} {writer}:");
+    found.iter().filter_map(|text| text.strip_prefix(&prefix)?.parse().ok()).collect()
+}
+
+fn random() -> impl FnMut() -> u64 {
+    static SEED: LazyLock<u64> =
+        LazyLock::new(|| std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(42));
+    let mut state = *SEED;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    }
+}
+
+#[test]
+fn after_power_on_nothing_is_found() {
+    let mut random = random();
+    for _ in 0..200 {
+        let mut region: Vec<u64> = (0..512).map(|_| random()).collect();
+        let (started, found) = start(&mut region);
+        assert!(started.is_ok() && found.is_none());
+    }
+}
+
+#[test]
+fn the_second_start_finds_all_that_was_said_also_what_had_not_left_shared_memory() {
+    let mut region = [0; 1024];
+    record(start(&mut region).0.unwrap(), 60);
+    let (second, found) = start(&mut region);
+    let found = found.unwrap();
+    for writer in 0..2 {
+        // Whether the last packet is finished can only be seen when another one begins.
+        let said = of_writer(&found, 1, writer);
+        assert!(said.len() >= 59, "{said:?}");
+        assert!(said.iter().copied().eq(0..said.len()), "{found:?}");
+    }
+    record(second.unwrap(), 30);
+    let found = start(&mut region).1.unwrap();
+    assert!(of_writer(&found, 1, 0).is_empty(), "what was read is not found again");
+    assert!(of_writer(&found, 2, 1).len() >= 29, "{found:?}");
+}
+
+#[test]
+fn recording_goes_on_however_often_one_start_follows_another() {
+    let mut region = [0; 1024];
+    record(start(&mut region).0.unwrap(), 40);
+    for number in 1..200 {
+        let (started, found) = start(&mut region);
+        let found = found.unwrap();
+        // Every so often the ring starts empty, and with it the numbers.
+        let of_last = (1..=number).map(|start| of_writer(&found, start, 0).len()).max();
+        assert!(of_last >= Some(39), "{number}: {found:?}");
+        record(started.unwrap(), 40);
+    }
+}
+
+#[test]
+fn flipped_bits_cost_packets_but_never_a_panic_nor_the_recording() {
+    let mut random = random();
+    let mut good = vec![0; 512];
+    record(start(&mut good).0.unwrap(), 100);
+    for _ in 0..500 {
+        let mut region = good.clone();
+        for _ in 0..1 + random() % 8 {
+            let word = random() as usize % region.len();
+            region[word] ^= 1 << (random() % 64);
+        }
+        let (started, _) = start(&mut region);
+        record(started.unwrap(), 40);
+        let found = start(&mut region).1.unwrap();
+        let newest: Vec<usize> =
+            found.iter().filter_map(|text| text.rsplit_once("0:")?.1.parse().ok()).collect();
+        assert!(newest.contains(&35), "{found:?}");
+    }
+}
+
+#[test]
+fn a_region_that_is_too_small_is_refused() {
+    for size in 0..896 / 8 {
+        assert!(start(&mut vec![0; size]).0.is_err(), "{size}");
+    }
+    assert!(start(&mut [0; 1024 / 8]).0.is_ok());
+}

@@ -7,6 +7,7 @@
 //! | [`recorder`] | shared memory and ring in one region; the drain |
 //! | `mode` | what the firmware is asked to do (on a target only) |
 //! | [`send`] | packets out of the ring, a piece at a time, while recording goes on |
+//! | [`crash_log`] | what was done to the ring, for the test of crashes |
 //! | [`export`] | where they go: UART, SPI, a file of the debugger's host |
 //! | [`frame`] | COBS and a CRC, for lines that lose bytes |
 //! | [`workload`] | what there is to trace: an oven
@@ -30,6 +31,7 @@
 
 #[cfg(target_os = "none")]
 pub mod board;
+pub mod crash_log;
 pub mod export;
 pub mod frame;
 #[cfg(target_os = "none")]

@@ -19,8 +19,8 @@ use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 pub const WRITERS: usize = 4;
 /// Sequences that the ring knows: the writers of this start, and those before whose chunks are still there.
 const SEQUENCES: usize = 2 * WRITERS;
-/// The ring.
-const CONFIG: Config = Config::new(FillPolicy::RingBuffer).sequences(SEQUENCES as u16);
+/// How the ring is laid out.
+pub const CONFIG: Config = Config::new(FillPolicy::RingBuffer).sequences(SEQUENCES as u16);
 /// Bytes of a chunk of shared memory; each writer holds one, and two while a packet spans them.
 const CHUNK: u32 = 128;
 
@@ -35,10 +35,22 @@ pub struct Inbox {
     requests: Mutex<RefCell<Deque<Request, { Inbox::CHUNKS + Inbox::PATCHES }>>>,
 }
 
-#[derive(Clone, Copy)]
-enum Request {
+/// One thing that a writer asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Request {
+    /// To move a chunk into the ring.
     Move(ChunkToMove),
-    Patch { writer_id: u16, target: u16, patch: Patch, has_more: bool },
+    /// To patch a chunk there.
+    Patch {
+        /// Whose chunk it is.
+        writer_id: u16,
+        /// The buffer; there is but one.
+        target: u16,
+        /// Chunk, place and bytes.
+        patch: Patch,
+        /// Whether the chunk has to wait for others.
+        has_more: bool,
+    },
 }
 
 impl Inbox {
@@ -187,23 +199,33 @@ impl<'a> Recorder<'a> {
 
     /// Moves what writers have completed into the ring.
     pub fn drain(&mut self) {
-        while let Some(request) = self.inbox.pop() {
-            match request {
-                Request::Move(chunk) => {
-                    let chunks_to_move = &[chunk];
-                    self.carry_out(&CommitRequest { chunks_to_move, ..CommitRequest::default() });
-                }
-                Request::Patch { writer_id, target, patch, has_more } => {
-                    let chunk_id = patch.chunk_id;
-                    let patches = &[patch];
-                    let chunks_to_patch = &[ChunkToPatch { writer_id, target, chunk_id, patches, has_more }];
-                    self.carry_out(&CommitRequest { chunks_to_patch, ..CommitRequest::default() });
-                }
+        while let Some(request) = self.next_request() {
+            self.carry_out(request);
+        }
+    }
+
+    /// What the drain has to do next, for programs that do other things between.
+    pub fn next_request(&mut self) -> Option<Request> {
+        self.inbox.pop()
+    }
+
+    /// Does it.
+    pub fn carry_out(&mut self, request: Request) {
+        match request {
+            Request::Move(chunk) => {
+                let chunks_to_move = &[chunk];
+                self.ask(&CommitRequest { chunks_to_move, ..CommitRequest::default() });
+            }
+            Request::Patch { writer_id, target, patch, has_more } => {
+                let chunk_id = patch.chunk_id;
+                let patches = &[patch];
+                let chunks_to_patch = &[ChunkToPatch { writer_id, target, chunk_id, patches, has_more }];
+                self.ask(&CommitRequest { chunks_to_patch, ..CommitRequest::default() });
             }
         }
     }
 
-    fn carry_out(&mut self, request: &CommitRequest<'_>) {
+    fn ask(&mut self, request: &CommitRequest<'_>) {
         self.endpoint.carry_out(request, &mut self.buffers);
     }
 

@@ -1,0 +1,162 @@
+//! Compares what is recovered from dumps of a target's RAM with what the target says it had recorded.
+//!
+//! usage: check_crash DUMP...       of the firmware `crash`, stopped anywhere
+//!
+//! The log in the dump says what was done to the ring, and what was being done when the target stopped. The same is
+//! done to a ring here. What was in it both before and after the operation that was cut short must be recovered
+//! from the dump, and nothing that was in it neither before nor after: bit for bit, each writer's in its order.
+//! The last line says how many dumps were looked at and how many operations were cut short.
+
+#[cfg(target_os = "none")]
+compile_error!("this runs on the host");
+
+use std::process::ExitCode;
+use tracebuf::buffer::{
+    ChunkFlags, ChunkHeader, FillPolicy, Patch, ReadOnlyTraceBuffer, Reader, TraceBuffer,
+};
+use tracebuf_firmware::crash_log::{ENTRY, HEAD, Kind, MAGIC, Operation};
+use tracebuf_firmware::recorder;
+use tracebuf_std::recover::{Dump, Place, RecoverError};
+
+/// Who wrote a packet, and the packet.
+type Said = (u16, Vec<u8>);
+type Ring = TraceBuffer<Vec<u8>>;
+
+fn said(mut reader: Reader<'_>) -> Vec<Said> {
+    let mut all = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        all.push((packet.writer_id(), packet.slices().flatten().copied().collect()));
+    }
+    all
+}
+
+fn in_ring(ring: &Ring) -> Vec<Said> {
+    let mut clone = ring.clone_read_only(vec![0; ring.clone_size()]).expect("it fits");
+    said(clone.read())
+}
+
+fn apply(ring: &mut Ring, operation: &Operation<'_>) {
+    let Operation { kind, flags, writer, chunk_id, fragments, data } = *operation;
+    match kind {
+        Kind::Commit | Kind::Scrape => {
+            let header = ChunkHeader {
+                producer_id: 1,
+                writer_id: writer,
+                chunk_id,
+                fragments,
+                flags: ChunkFlags::from_bits_truncate(flags),
+                complete: kind == Kind::Commit,
+                uid: 0,
+                pid: -1,
+            };
+            ring.commit_with(&header, data.len(), |offset, to| {
+                to.iter_mut().zip(&data[offset..]).for_each(|(to, from)| *to = *from);
+            });
+        }
+        Kind::Patch => {
+            let patch = Patch { offset: fragments.into(), data: data.try_into().expect("four bytes") };
+            ring.try_patch_chunk_contents(1, writer, chunk_id, &[patch], flags != 0);
+        }
+        Kind::Read => {
+            let mut reader = ring.read();
+            for _ in 0..fragments {
+                reader.next_packet();
+            }
+        }
+    }
+}
+
+struct Log<'a> {
+    started: usize,
+    finished: usize,
+    operations: &'a [u8],
+}
+
+fn log(dump: &[u8]) -> Option<Log<'_>> {
+    let at = dump.windows(MAGIC.len()).position(|window| window == MAGIC)?;
+    let word = |at: usize| Some(u32::from_le_bytes(dump.get(at..at + 4)?.try_into().ok()?) as usize);
+    Some(Log { started: word(at + 8)?, finished: word(at + 12)?, operations: dump.get(at + HEAD..)? })
+}
+
+/// What a stop cut short, if anything.
+fn check(path: &str) -> Result<Option<Kind>, String> {
+    let dump = std::fs::read(path).map_err(|error| error.to_string())?;
+    let found = Dump::parse(&dump).and_then(|parsed| parsed.find(Place::Anywhere));
+    let Some(log) = log(&dump) else {
+        // Before the recorder was there.
+        return match found {
+            Ok(found) if found.salvage.chunks_kept > 0 => Err("chunks from nowhere".into()),
+            Ok(_) | Err(RecoverError::Attach(_)) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        };
+    };
+    let mut found = found.map_err(|error| error.to_string())?;
+    let recovered = said(ReadOnlyTraceBuffer::read(&mut found.buffer));
+
+    let config = recorder::CONFIG;
+    let size = found.buffer.stats().buffer_size;
+    let mut ring = Ring::new(vec![0; config.region_size(size as u32) as usize], config)
+        .map_err(|error| error.to_string())?;
+    if (ring.stats().buffer_size, ring.policy()) != (size, FillPolicy::RingBuffer) {
+        return Err(format!("a ring of {size} bytes is not to be had here"));
+    }
+    let mut operations = log
+        .operations
+        .as_chunks::<ENTRY>()
+        .0
+        .iter()
+        .map(|entry| Operation::read(entry).expect("an operation"));
+    operations.by_ref().take(log.finished).for_each(|operation| apply(&mut ring, &operation));
+    let before = in_ring(&ring);
+    let cut_short = (log.started > log.finished).then(|| operations.next()).flatten();
+    if let Some(operation) = cut_short {
+        apply(&mut ring, &operation);
+    }
+    let after = in_ring(&ring);
+
+    if let Some((writer, packet)) = recovered.iter().find(|one| !before.contains(one) && !after.contains(one))
+    {
+        return Err(format!("a packet of writer {writer} that was not recorded: {packet:x?}"));
+    }
+    if let Some((writer, packet)) = before.iter().find(|one| after.contains(one) && !recovered.contains(one))
+    {
+        let (of, salvage) = (cut_short.map(|operation| operation.kind), found.salvage);
+        return Err(format!("{of:?}: a packet of writer {writer} is missing: {packet:x?}; {salvage}"));
+    }
+    for writer in 1..=recorder::WRITERS as u16 {
+        let order = |all: &[Said]| {
+            let mut ours = all.iter().filter(|one| one.0 == writer && recovered.contains(one));
+            ours.by_ref().map(|one| one.1.clone()).collect::<Vec<_>>()
+        };
+        let ours = order(&recovered);
+        let mut union = order(&before);
+        union.extend(order(&after).into_iter().filter(|one| !before.contains(&(writer, one.clone()))));
+        if ours != union {
+            return Err(format!("the packets of writer {writer} are not in its order"));
+        }
+    }
+    Ok(cut_short.map(|operation| operation.kind))
+}
+
+fn main() -> ExitCode {
+    let (mut good, mut cut_short) = (0, [0; 5]);
+    let mut bad = 0;
+    for path in std::env::args().skip(1) {
+        match check(&path) {
+            Ok(kind) => {
+                good += 1;
+                cut_short[kind.map_or(0, |kind| kind as usize)] += 1;
+            }
+            Err(why) => {
+                eprintln!("{path}: {why}");
+                bad += 1;
+            }
+        }
+    }
+    let [idle, commits, scrapes, patches, reads] = cut_short;
+    println!(
+        "{good} dumps as they should be, {bad} not; cut short: {commits} commits, {scrapes} scrapes, \
+         {patches} patches, {reads} reads; {idle} between operations"
+    );
+    if bad > 0 || good == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -6,6 +6,7 @@ usage: check_firmware.py TRACE             nothing lost: slices nest and end, ti
        check_firmware.py --lapped TRACE    of what a ring held: what comes after a sequence's state is whole, names
                                            included, and nothing is lost between
        check_firmware.py --before TRACE    the same, of what a start before the last one left, up to its last words
+       check_firmware.py --snapshot TRACE  the same, around an alarm: something before it, and after it
        check_firmware.py --part-of WHOLE TRACE   after losses: every packet is one of WHOLE, in WHOLE's order
        check_firmware.py --damage IN OUT   flips or drops one byte in a hundred, always the same ones
 
@@ -130,6 +131,19 @@ def check_before(path):
         raise Bad("power ends with %s, not with %s" % (counters["power"][-3:], values["power"]))
 
 
+def check_snapshot(path):
+    """The alarm is a packet of its own: as many packets before it as after it, more or less."""
+    counters, last_line, _ = check(path, lapped=True)
+    packets = load(path)
+    at = [i for i, packet in enumerate(packets) if "alarm" in [e.name for e in packet.interned_data.event_names]]
+    if last_line is not None or len(at) != 1:
+        raise Bad("%d alarms" % len(at))
+    before, after = at[0], len(packets) - at[0] - 1
+    if min(before, after) < 20:
+        raise Bad("%d packets before the alarm and %d after it" % (before, after))
+    print("%s: %d packets before the alarm and %d after it" % (path, before, after))
+
+
 def bare(packet):
     packet.ClearField("previous_packet_dropped")
     return packet.SerializeToString(deterministic=True)
@@ -166,6 +180,7 @@ def main():
     parser.add_argument("--damage", action="store_true")
     parser.add_argument("--lapped", action="store_true")
     parser.add_argument("--before", action="store_true")
+    parser.add_argument("--snapshot", action="store_true")
     parser.add_argument("paths", nargs="+")
     arguments = parser.parse_args()
     try:
@@ -175,6 +190,8 @@ def main():
             check_lapped(*arguments.paths)
         elif arguments.before:
             check_before(*arguments.paths)
+        elif arguments.snapshot:
+            check_snapshot(*arguments.paths)
         elif arguments.part_of:
             check_part(arguments.part_of, *arguments.paths)
         else:

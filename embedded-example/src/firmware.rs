@@ -6,8 +6,9 @@ use cortex_m::interrupt::Mutex;
 use cortex_m::peripheral::{NVIC, SCB};
 use cortex_m_rt::{ExceptionFrame, entry, exception};
 use defmt_semihosting as _;
+use embedded_hal::digital::OutputPin;
 use static_cell::StaticCell;
-use tracebuf::buffer::TraceBuffer;
+use tracebuf::buffer::{ReadOnlyTraceBuffer, TraceBuffer};
 use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
 use tracebuf_firmware::board::{self, interrupt};
@@ -17,8 +18,9 @@ use tracebuf_firmware::export::HostFile;
 use tracebuf_firmware::export::NonBlocking;
 use tracebuf_firmware::mode::Mode;
 use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
-use tracebuf_firmware::region::Region;
+use tracebuf_firmware::region::{self, Region};
 use tracebuf_firmware::send::{Progress, Sender};
+use tracebuf_firmware::trigger::{High, Trigger};
 use tracebuf_firmware::workload::{Controller, Oven, Program, Sensor as Probe};
 
 /// All of the tracing's memory: shared memory and ring.
@@ -27,6 +29,9 @@ const TRACE_BYTES: usize = 6 * 1024;
 /// Where start-up code leaves it alone: a start after a reset finds what was recorded before.
 #[unsafe(link_section = ".uninit.TRACE")]
 static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
+/// For the ring as it was around an alarm. Of the 16 KiB of the micro:bit, the stack needs what is left.
+static SNAPSHOT: Region<{ if cfg!(board = "microbit") { 0 } else { TRACE_BYTES * 3 / 4 / 8 } }> =
+    Region::zeroed();
 static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
 static INBOX: Inbox = Inbox::new();
 static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
@@ -64,6 +69,9 @@ impl Clock for PriorityClock {
 /// A tracer of few names, for little memory.
 type SmallTracer = Tracer<'static, PriorityClock, 16, 4>;
 
+/// The ring at an alarm.
+type Snapshot = ReadOnlyTraceBuffer<&'static mut [u8]>;
+
 /// The tracer of a priority. `None` if there are more than [`WRITERS`]. Not inlined: where it is called from an
 /// interrupt, the tracer's way over the stack must not add to what the interrupt itself needs.
 #[inline(never)]
@@ -90,7 +98,7 @@ macro_rules! log {
 static TRUE_TEMPERATURE: AtomicI32 = AtomicI32::new(2_000);
 static MEASURED: AtomicI32 = AtomicI32::new(2_000);
 static WANTED: AtomicI32 = AtomicI32::new(2_000);
-/// How to crash, as a [`Mode`]; [`Mode::Record`] for not at all.
+/// What is to happen, as a [`Mode`]; [`Mode::Record`] for nothing.
 static CRASH: AtomicU32 = AtomicU32::new(Mode::Record as u32);
 static STEPS_DONE: AtomicU32 = AtomicU32::new(0);
 // Of what went into the counters, to compare the trace with.
@@ -122,7 +130,15 @@ fn Control() {
     add(&POWER_SUM, power);
     let steps = STEPS_DONE.load(Relaxed).wrapping_add(1);
     STEPS_DONE.store(steps, Relaxed);
-    if CRASH.load(Relaxed) == Mode::Record as u32 || steps < FEW_STEPS {
+    let crash = CRASH.load(Relaxed);
+    if crash == Mode::Record as u32 || steps < FEW_STEPS {
+        return;
+    }
+    if crash == Mode::Alarm as u32 {
+        if steps == FEW_STEPS {
+            tracer.track().instant("alarm");
+            let _ = board::Lamp::new().set_high();
+        }
         return;
     }
     // In the middle of a slice, with nothing flushed.
@@ -184,6 +200,22 @@ fn main() -> ! {
     end(sent.is_ok() && asked_for)
 }
 
+/// How long the trace goes on after an alarm: half of the ring.
+const AFTER_ALARM: u32 = 2_000;
+
+/// Sends what the ring held around the alarm.
+#[cfg(not(feature = "uart"))]
+fn send_snapshot(snapshot: &mut Snapshot) -> Result<(), ()> {
+    let file = HostFile::create(c"snapshot.pftrace").map_err(drop)?;
+    Sender::raw(file).send_snapshot(snapshot).map_err(drop)
+}
+
+/// The only line has the ring's packets on it, the same ones: see [`send_before`].
+#[cfg(feature = "uart")]
+fn send_snapshot(_: &mut Snapshot) -> Result<(), ()> {
+    Ok(())
+}
+
 /// What a start before this one has recorded goes into a file of its own: its times overlap with this one's.
 #[cfg(not(feature = "uart"))]
 fn send_before(ring: &mut TraceBuffer<&'static mut [u8]>) {
@@ -232,6 +264,9 @@ fn run(
     last_step: u32,
 ) -> Result<(), ()> {
     let mut sender = line()?;
+    let mut trigger = Trigger::new(High(board::Lamp::new()), AFTER_ALARM);
+    // SAFETY: this runs once in a start.
+    let mut snapshot_memory = Some(region::bytes(unsafe { SNAPSHOT.take() }));
     let mut program = Program::new();
     let track = tracer.track();
     log!(track, "starting");
@@ -255,6 +290,10 @@ fn run(
         }
         producer.commit();
         recorder.drain();
+        if let Ok(Some(mut snapshot)) = trigger.poll(recorder.buffer(), &mut snapshot_memory) {
+            log!(track, "snapshot");
+            send_snapshot(&mut snapshot)?;
+        }
         if mode != Mode::Send || sender.poll(recorder.buffer()).map_err(drop)? == Progress::Idle {
             // Firmware on battery sleeps here, with `wfi`. QEMU with time counted in instructions loses every
             // other tick of the MPS2's timers while the core sleeps.

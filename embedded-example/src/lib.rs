@@ -10,6 +10,7 @@
 //! | [`crash_log`] | what was done to the ring, for the test of crashes |
 //! | [`export`] | where they go: UART, SPI, a file of the debugger's host |
 //! | [`frame`] | COBS and a CRC, for lines that lose bytes |
+//! | [`trigger`] | a snapshot when a pin, or anything else, says so |
 //! | [`workload`] | what there is to trace: an oven
 //!
 //! ```
@@ -39,4 +40,5 @@ pub mod mode;
 pub mod recorder;
 pub mod region;
 pub mod send;
+pub mod trigger;
 pub mod workload;

@@ -12,6 +12,8 @@ pub enum Mode {
     Panic,
     /// The same, and to execute an undefined instruction on the way.
     Fault,
+    /// The same as [`Mode::Record`], and to turn an alarm on, which freezes a snapshot.
+    Alarm,
 }
 
 impl Mode {
@@ -23,6 +25,7 @@ impl Mode {
             Some(Ok("record")) => Mode::Record,
             Some(Ok("panic")) => Mode::Panic,
             Some(Ok("fault")) => Mode::Fault,
+            Some(Ok("alarm")) => Mode::Alarm,
             _ => Mode::Send,
         }
     }

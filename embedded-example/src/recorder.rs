@@ -5,6 +5,7 @@
 //! here, or the PendSV handler; under an RTOS it is the task of the lowest priority, woken from
 //! [`CommitSink::commit`].
 
+use crate::region::bytes;
 use core::cell::RefCell;
 use critical_section::Mutex;
 use heapless::Deque;
@@ -291,15 +292,6 @@ impl StartNumber<'_> {
 /// A region's part as words for shared memory.
 fn words(part: &mut [u64]) -> &mut [u32] {
     // SAFETY: every 8 bytes of initialised memory are two `u32`, whatever they hold.
-    #[allow(unsafe_code)]
-    unsafe {
-        part.align_to_mut().1
-    }
-}
-
-/// A region's part as bytes for the ring.
-fn bytes(part: &mut [u64]) -> &mut [u8] {
-    // SAFETY: every 8 bytes of initialised memory are eight `u8`, whatever they hold.
     #[allow(unsafe_code)]
     unsafe {
         part.align_to_mut().1

@@ -42,3 +42,12 @@ impl<const WORDS: usize> Region<WORDS> {
         unsafe { &mut *words }
     }
 }
+
+/// Words as bytes, for a ring or a snapshot.
+pub fn bytes(part: &mut [u64]) -> &mut [u8] {
+    // SAFETY: every 8 bytes of initialised memory are eight `u8`, whatever they hold.
+    #[allow(unsafe_code)]
+    unsafe {
+        part.align_to_mut().1
+    }
+}

@@ -23,7 +23,7 @@ use crate::export::Export;
 use crate::frame::{FIRST, FRAME, LAST, PAYLOAD, encode};
 use core::iter::once;
 use heapless::Deque;
-use tracebuf::buffer::{DataLoss, Lease, LeaseExpired, Packet, TraceBuffer};
+use tracebuf::buffer::{DataLoss, Lease, LeaseExpired, Packet, ReadOnlyTraceBuffer, TraceBuffer};
 use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
 use tracebuf::proto::{
     Encoder, Message, PacketValidator, SequenceId, TrustedFields, TrustedSuffix, WireType, fields, tag,
@@ -245,10 +245,43 @@ impl<E: Export> Sender<E> {
         let _ = TraceStatsPacket { timestamp: None, stats }.encode(&mut encoder);
         let packet = encoder.finish().unwrap_or_default();
         let around = Around::new(packet.len(), &TrustedFields::new(0, SequenceId::SERVICE));
-        let parts = [around.head(), packet, around.trusted.as_bytes()];
-        let (mut at, total) = (0, parts.iter().map(|part| part.len()).sum());
+        self.send_whole(&around, once(packet), packet.len())
+    }
+
+    /// Sends all that a snapshot holds, waiting for the line.
+    ///
+    /// To be called between packets: before any was sent, or after [`finish`](Self::finish).
+    ///
+    /// # Errors
+    /// The line's.
+    pub fn send_snapshot<M: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        snapshot: &mut ReadOnlyTraceBuffer<M>,
+    ) -> Result<(), E::Error> {
+        let mut reader = snapshot.read();
+        while let Some(packet) = reader.next_packet() {
+            match around(packet) {
+                Some(around) => {
+                    self.send_whole(&around, packet.slices(), packet.len())?;
+                    self.packets = self.packets.saturating_add(1);
+                }
+                None => self.invalid = self.invalid.saturating_add(1),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a packet of so many bytes, waiting for the line.
+    fn send_whole<'p>(
+        &mut self,
+        around: &'p Around,
+        packet: impl Iterator<Item = &'p [u8]> + Clone,
+        len: usize,
+    ) -> Result<(), E::Error> {
+        let (head, trusted) = (around.head(), around.trusted.as_bytes());
+        let (mut at, total) = (0, head.len() + len + trusted.len());
         while at < total {
-            at = self.stage(parts.into_iter(), at, total);
+            at = self.stage(once(head).chain(packet.clone()).chain(once(trusted)), at, total);
             while self.offered < self.filled {
                 self.offer()?;
             }

@@ -117,3 +117,49 @@ impl embedded_io::Write for Uart {
         Ok(())
     }
 }
+
+/// Pins, one bit each.
+const PINS: usize = 0x5000_0000;
+
+/// A lamp, which can also be looked at: pin 0, whose input is connected too.
+pub struct Lamp(());
+
+impl Lamp {
+    /// Turns the pin on.
+    pub fn new() -> Self {
+        Register::new(PINS, 0x700).write(1); // output, its input connected
+        Lamp(())
+    }
+}
+
+impl Default for Lamp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl embedded_hal::digital::ErrorType for Lamp {
+    type Error = Infallible;
+}
+
+impl embedded_hal::digital::OutputPin for Lamp {
+    fn set_low(&mut self) -> Result<(), Infallible> {
+        Register::new(PINS, 0x50C).write(1);
+        Ok(())
+    }
+
+    fn set_high(&mut self) -> Result<(), Infallible> {
+        Register::new(PINS, 0x508).write(1);
+        Ok(())
+    }
+}
+
+impl embedded_hal::digital::InputPin for Lamp {
+    fn is_high(&mut self) -> Result<bool, Infallible> {
+        Ok(Register::new(PINS, 0x510).read() & 1 != 0)
+    }
+
+    fn is_low(&mut self) -> Result<bool, Infallible> {
+        self.is_high().map(|high| !high)
+    }
+}

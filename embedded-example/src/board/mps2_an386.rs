@@ -111,3 +111,48 @@ impl embedded_io::Write for Uart {
         Ok(())
     }
 }
+
+/// Lamps of the board, one bit each.
+const LAMPS: Register = Register::new(0x4002_8000, 0);
+
+/// A lamp, which can also be looked at: the first of the board.
+pub struct Lamp(());
+
+impl Lamp {
+    /// The board's.
+    pub fn new() -> Self {
+        Lamp(())
+    }
+}
+
+impl Default for Lamp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl embedded_hal::digital::ErrorType for Lamp {
+    type Error = Infallible;
+}
+
+impl embedded_hal::digital::OutputPin for Lamp {
+    fn set_low(&mut self) -> Result<(), Infallible> {
+        LAMPS.write(0);
+        Ok(())
+    }
+
+    fn set_high(&mut self) -> Result<(), Infallible> {
+        LAMPS.write(1);
+        Ok(())
+    }
+}
+
+impl embedded_hal::digital::InputPin for Lamp {
+    fn is_high(&mut self) -> Result<bool, Infallible> {
+        Ok(LAMPS.read() & 1 != 0)
+    }
+
+    fn is_low(&mut self) -> Result<bool, Infallible> {
+        self.is_high().map(|high| !high)
+    }
+}

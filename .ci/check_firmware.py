@@ -7,6 +7,7 @@ usage: check_firmware.py TRACE             nothing lost: slices nest and end, ti
                                            included, and nothing is lost between
        check_firmware.py --before TRACE    the same, of what a start before the last one left, up to its last words
        check_firmware.py --snapshot TRACE  the same, around an alarm: something before it, and after it
+       check_firmware.py --c TRACE         nothing lost of what the C program of embedded-example/c/test does
        check_firmware.py --part-of WHOLE TRACE   after losses: every packet is one of WHOLE, in WHOLE's order
        check_firmware.py --damage IN OUT   flips or drops one byte in a hundred, always the same ones
 
@@ -42,7 +43,7 @@ class Sequence:
         self.packets = 0
 
 
-def check(path, lapped=False):
+def check(path, lapped=False, whole_run=True):
     """Returns the counters' values, the last line's arguments and the last event's."""
     sequences = collections.defaultdict(Sequence)
     stacks, counters, names, last_line = collections.defaultdict(list), collections.defaultdict(list), {}, None
@@ -102,6 +103,9 @@ def check(path, lapped=False):
         return counters, last_line, last
     if any(stacks.values()):
         raise Bad("slices that do not end: %s" % dict(stacks))
+    if not whole_run:
+        print("%s: %d slices, counters %s" % (path, slices, {name: len(v) for name, v in counters.items()}))
+        return counters, last_line, last
     if last_line is None:
         raise Bad("the firmware's last line is missing")
     seen = {
@@ -144,6 +148,17 @@ def check_snapshot(path):
     print("%s: %d packets before the alarm and %d after it" % (path, before, after))
 
 
+def check_c(path):
+    counters, _, last = check(path, whole_run=False)
+    squares, ticks = counters["squares"], counters["ticks"]
+    if squares != [step * step - 50 for step in range(100)]:
+        raise Bad("squares are %s" % squares)
+    if ticks != list(range(1, len(ticks) + 1)) or len(ticks) < 10:
+        raise Bad("ticks are %s" % ticks)
+    if last["main loop"][0] != "end":
+        raise Bad("the main loop ends with %s" % (last["main loop"],))
+
+
 def bare(packet):
     packet.ClearField("previous_packet_dropped")
     return packet.SerializeToString(deterministic=True)
@@ -181,6 +196,7 @@ def main():
     parser.add_argument("--lapped", action="store_true")
     parser.add_argument("--before", action="store_true")
     parser.add_argument("--snapshot", action="store_true")
+    parser.add_argument("--c", action="store_true")
     parser.add_argument("paths", nargs="+")
     arguments = parser.parse_args()
     try:
@@ -192,6 +208,8 @@ def main():
             check_before(*arguments.paths)
         elif arguments.snapshot:
             check_snapshot(*arguments.paths)
+        elif arguments.c:
+            check_c(*arguments.paths)
         elif arguments.part_of:
             check_part(arguments.part_of, *arguments.paths)
         else:

@@ -65,11 +65,11 @@ impl<D: SpiDevice> Export for Spi<D> {
 }
 
 /// A file of the debugger's host, through semihosting. The core stands still while the host writes.
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", feature = "board"))]
 #[derive(Debug)]
 pub struct HostFile(semihosting::fs::File);
 
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", feature = "board"))]
 impl HostFile {
     /// Creates the file; one that is there is emptied.
     ///
@@ -80,7 +80,7 @@ impl HostFile {
     }
 }
 
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", feature = "board"))]
 impl Export for HostFile {
     type Error = semihosting::io::Error;
 

@@ -30,12 +30,12 @@
 //! ```
 #![cfg_attr(target_os = "none", no_std)]
 
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", feature = "board"))]
 pub mod board;
 pub mod crash_log;
 pub mod export;
 pub mod frame;
-#[cfg(target_os = "none")]
+#[cfg(all(target_os = "none", feature = "board"))]
 pub mod mode;
 pub mod recorder;
 pub mod region;

@@ -1,0 +1,238 @@
+//! What `tracebuf.h` declares: see there for what each function does and who may call it.
+#![cfg_attr(target_os = "none", no_std)]
+
+// For how it masks interrupts.
+#[cfg(target_os = "none")]
+use cortex_m as _;
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use static_cell::StaticCell;
+use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
+use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
+use tracebuf_firmware::export::Export;
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
+use tracebuf_firmware::send::Sender;
+
+const COUNTERS: usize = 8;
+
+const OK: i32 = 0;
+const FOUND: i32 = 1;
+const TOO_SMALL: i32 = -1;
+const TWICE: i32 = -2;
+const NOT_YET: i32 = -3;
+const WRITE: i32 = -4;
+
+/// The caller's clock, by its function.
+struct CallersClock(extern "C" fn() -> u64);
+
+impl Clock for CallersClock {
+    fn now(&self) -> u64 {
+        (self.0)()
+    }
+}
+
+/// What a `tracebuf_writer` is.
+pub struct Writer(Tracer<'static, CallersClock, 16, 4>);
+
+/// What a `tracebuf_counter` is.
+pub struct Counter(Track<'static>);
+
+/// What `tracebuf_init` makes and nothing changes later.
+struct Made {
+    producer: Producer<'static>,
+    config: TracerConfig,
+    clock: extern "C" fn() -> u64,
+}
+
+static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+static INBOX: Inbox = Inbox::new();
+static FIRMWARE: Track<'static> = Track::process(1, "firmware");
+static TRACKS: [StaticCell<Track<'static>>; WRITERS] = [const { StaticCell::new() }; WRITERS];
+static TRACERS: [StaticCell<Writer>; WRITERS] = [const { StaticCell::new() }; WRITERS];
+static COUNTER_TRACKS: [StaticCell<Counter>; COUNTERS] = [const { StaticCell::new() }; COUNTERS];
+static MADE: StaticCell<Made> = StaticCell::new();
+/// The address of what is in `MADE`, or 0.
+static MADE_AT: AtomicUsize = AtomicUsize::new(0);
+
+/// The drain's side, which only the lowest priority touches.
+struct Drain(UnsafeCell<Option<Recorder<'static>>>);
+
+// SAFETY: `tracebuf.h` says that one priority calls the functions that use it, and that it is not an interrupt of
+// itself: so there is never more than one reference.
+unsafe impl Sync for Drain {}
+
+static DRAIN: Drain = Drain(UnsafeCell::new(None));
+
+/// The recorder, or `None` before `tracebuf_init`.
+fn recorder() -> Option<&'static mut Recorder<'static>> {
+    // SAFETY: see `Drain`.
+    unsafe { (*DRAIN.0.get()).as_mut() }
+}
+
+fn made() -> Option<&'static Made> {
+    let at = core::ptr::with_exposed_provenance::<Made>(MADE_AT.load(Relaxed));
+    // SAFETY: it is null, or what `tracebuf_init` has put there, which stays.
+    unsafe { at.as_ref() }
+}
+
+/// A text of the caller's, which stays where it is.
+///
+/// # Safety
+/// Null, or text that ends with a zero and never changes.
+unsafe fn text(text: *const c_char) -> &'static str {
+    if text.is_null() {
+        return "";
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(text) }.to_str().unwrap_or("?")
+}
+
+/// Starts the recorder: see `tracebuf.h`.
+///
+/// # Safety
+/// `region` is null or leads to `size` bytes that nobody else uses from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tracebuf_init(
+    region: *mut c_void,
+    size: usize,
+    ticks_per_second: u64,
+    clock: extern "C" fn() -> u64,
+) -> i32 {
+    if made().is_some() {
+        return TWICE;
+    }
+    if region.is_null() {
+        return TOO_SMALL;
+    }
+    // SAFETY: the caller's promise; any bytes are `u64` once aligned.
+    let words = unsafe { core::slice::from_raw_parts_mut(region.cast::<u8>(), size).align_to_mut::<u64>().1 };
+    // A state takes some 300 bytes and starts anew each quarter of the ring, which is more than half of the region.
+    let state = u32::try_from(size / 7).unwrap_or(u32::MAX);
+    let config = TracerConfig::new(ticks_per_second).unit_ns(1_000).state_every(state);
+    let mut found = OK;
+    let started = Recorder::attach_or_new(words, &STORAGE, &INBOX, |_, _| found = FOUND);
+    let Ok((producer, recorder)) = started else { return TOO_SMALL };
+    let Some(made) = MADE.try_init(Made { producer, config, clock }) else { return TWICE };
+    // SAFETY: see `Drain`; nothing else runs yet that could.
+    unsafe { *DRAIN.0.get() = Some(recorder) };
+    MADE_AT.store(core::ptr::from_mut(made).expose_provenance(), Relaxed);
+    found
+}
+
+/// A writer: see `tracebuf.h`.
+///
+/// # Safety
+/// `name` is null, or text that ends with a zero and never changes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tracebuf_writer_new(name: *const c_char) -> Option<&'static Writer> {
+    let made = made()?;
+    let writer = made.producer.writer(0, Exhaustion::Drop)?;
+    let number = usize::from(writer.id());
+    let (track, place) = (TRACKS.get(number.wrapping_sub(1))?, TRACERS.get(number.wrapping_sub(1))?);
+    // SAFETY: the caller's promise.
+    let name = unsafe { text(name) };
+    let track = track.try_init(Track::thread(1, number as u32, name).within(&FIRMWARE))?;
+    place
+        .try_init_with(|| Writer(Tracer::new(writer, CallersClock(made.clock), track, made.config)))
+        .map(|writer| &*writer)
+}
+
+/// A counter: see `tracebuf.h`.
+///
+/// # Safety
+/// `name` is null, or text that ends with a zero and never changes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tracebuf_counter_new(name: *const c_char) -> Option<&'static Counter> {
+    // SAFETY: the caller's promise.
+    let name = unsafe { text(name) };
+    COUNTER_TRACKS.iter().find_map(|place| {
+        place
+            .try_init_with(|| Counter(Track::counter(name, Unit::Unspecified).within(&FIRMWARE)))
+            .map(|counter| &*counter)
+    })
+}
+
+/// A slice begins: see `tracebuf.h`.
+///
+/// # Safety
+/// `name` is null, or text that ends with a zero and never changes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tracebuf_slice_begin(writer: Option<&'static Writer>, name: *const c_char) {
+    let Some(writer) = writer else { return };
+    // SAFETY: the caller's promise.
+    writer.0.track().begin(unsafe { text(name) });
+}
+
+/// The slice begun last ends: see `tracebuf.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tracebuf_slice_end(writer: Option<&'static Writer>) {
+    let Some(writer) = writer else { return };
+    writer.0.track().end();
+}
+
+/// Something without duration: see `tracebuf.h`.
+///
+/// # Safety
+/// `name` is null, or text that ends with a zero and never changes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tracebuf_instant(writer: Option<&'static Writer>, name: *const c_char) {
+    let Some(writer) = writer else { return };
+    // SAFETY: the caller's promise.
+    writer.0.track().instant(unsafe { text(name) });
+}
+
+/// A counter's value: see `tracebuf.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tracebuf_count(
+    writer: Option<&'static Writer>,
+    counter: Option<&'static Counter>,
+    value: i64,
+) {
+    let (Some(writer), Some(counter)) = (writer, counter) else { return };
+    writer.0.on(&counter.0).count(value);
+}
+
+/// Moves what is complete into the ring: see `tracebuf.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tracebuf_drain() {
+    if let (Some(made), Some(recorder)) = (made(), recorder()) {
+        made.producer.commit();
+        recorder.drain();
+    }
+}
+
+type Write = extern "C" fn(context: *mut c_void, bytes: *const u8, size: usize) -> i32;
+
+/// The caller's way out.
+struct Callers(Write, *mut c_void);
+
+impl Export for Callers {
+    type Error = ();
+
+    fn offer(&mut self, bytes: &[u8]) -> Result<usize, ()> {
+        usize::try_from((self.0)(self.1, bytes.as_ptr(), bytes.len()))
+            .map_err(drop)
+            .map(|n| n.min(bytes.len()))
+    }
+}
+
+/// Sends all that the ring holds: see `tracebuf.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tracebuf_export(write: Write, context: *mut c_void) -> i32 {
+    let (Some(made), Some(recorder)) = (made(), recorder()) else { return NOT_YET };
+    made.producer.commit();
+    recorder.scrape();
+    match Sender::raw(Callers(write, context)).finish(recorder.buffer()) {
+        Ok(()) => OK,
+        Err(()) => WRITE,
+    }
+}
+
+/// Nothing here panics on purpose.
+#[cfg(target_os = "none")]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}

@@ -1,0 +1,110 @@
+/* Firmware in C that traces itself: a main loop and the SysTick interrupt, on the MPS2 AN386 in QEMU. */
+#include "tracebuf.h"
+
+#define STEPS 100
+
+static _Alignas(8) uint8_t region[64 * 1024] __attribute__((section(".uninit")));
+
+/* The board's 32-bit timer at 25 MHz, counting down. */
+#define TIMER_VALUE (*(volatile uint32_t *)0x40002004)
+#define TIMER_CONTROL (*(volatile uint32_t *)0x40002008)
+#define SYSTICK_CONTROL (*(volatile uint32_t *)0xE000E010)
+#define SYSTICK_RELOAD (*(volatile uint32_t *)0xE000E014)
+
+static uint64_t clock(void) { return (uint32_t)~TIMER_VALUE; }
+
+static tracebuf_writer *interrupt_writer;
+static tracebuf_counter *ticks;
+static volatile uint32_t tick_count;
+
+void systick(void)
+{
+    tracebuf_slice_begin(interrupt_writer, "tick");
+    tick_count++;
+    tracebuf_count(interrupt_writer, ticks, tick_count);
+    tracebuf_slice_end(interrupt_writer);
+}
+
+/* The debugger's host: operation and parameters in registers, a breakpoint with a number. */
+static int32_t host(int32_t operation, const void *parameters)
+{
+    register int32_t r0 __asm__("r0") = operation;
+    register const void *r1 __asm__("r1") = parameters;
+    __asm__ volatile("bkpt 0xAB" : "+r"(r0) : "r"(r1) : "memory");
+    return r0;
+}
+
+static int32_t write_file(void *context, const uint8_t *bytes, size_t size)
+{
+    const uint32_t parameters[3] = { *(uint32_t *)context, (uint32_t)bytes, size };
+    return (int32_t)size - host(5, parameters); /* returns how many were not written */
+}
+
+static void end(int well)
+{
+    const uint32_t parameters[2] = { 0x20026, !well };
+    host(0x20, parameters);
+    for (;;) {
+    }
+}
+
+void fault(void) { end(0); }
+
+static void run(void)
+{
+    if (tracebuf_export(write_file, 0) != TRACEBUF_NOT_YET || tracebuf_writer_new("early") != NULL)
+        end(0);
+    if (tracebuf_init(region, 64, 25000000, clock) != TRACEBUF_TOO_SMALL)
+        end(0);
+    TIMER_CONTROL = 0x82; /* on, 32 bits */
+    if (tracebuf_init(region, sizeof region, 25000000, clock) != TRACEBUF_OK)
+        end(0);
+    if (tracebuf_init(region, sizeof region, 25000000, clock) != TRACEBUF_TWICE)
+        end(0);
+    tracebuf_writer *main_loop = tracebuf_writer_new("main loop");
+    interrupt_writer = tracebuf_writer_new("SysTick");
+    tracebuf_counter *squares = tracebuf_counter_new("squares");
+    ticks = tracebuf_counter_new("ticks");
+    SYSTICK_RELOAD = 25 * 300; /* 300 µs */
+    SYSTICK_CONTROL = 7;
+
+    tracebuf_instant(main_loop, "start");
+    for (int32_t step = 0; step < STEPS; step++) {
+        tracebuf_slice_begin(main_loop, "step");
+        tracebuf_slice_begin(main_loop, "compute");
+        for (volatile int32_t i = 0; i < 200; i++) {
+        }
+        tracebuf_slice_end(main_loop);
+        tracebuf_count(main_loop, squares, (int64_t)step * step - 50);
+        tracebuf_slice_end(main_loop);
+        tracebuf_drain();
+    }
+    SYSTICK_CONTROL = 0;
+    /* Null is ignored everywhere. */
+    tracebuf_slice_begin(NULL, "nowhere");
+    tracebuf_count(main_loop, NULL, 1);
+    tracebuf_instant(main_loop, "end");
+
+    static const char name[] = "c.pftrace";
+    const uint32_t open[3] = { (uint32_t)name, 5 /* "wb" */, sizeof name - 1 };
+    uint32_t file = (uint32_t)host(1, open);
+    int32_t sent = tracebuf_export(write_file, &file);
+    host(2, &file);
+    end(sent == TRACEBUF_OK && tick_count > 10);
+}
+
+extern uint32_t stack_top, data_start, data_end, data_load, bss_start, bss_end;
+
+void reset(void)
+{
+    uint32_t *from = &data_load;
+    for (uint32_t *to = &data_start; to < &data_end;)
+        *to++ = *from++;
+    for (uint32_t *to = &bss_start; to < &bss_end;)
+        *to++ = 0;
+    run();
+}
+
+__attribute__((section(".vectors"), used)) static const void *const vectors[16] = {
+    &stack_top, reset, fault, fault, fault, fault, fault, 0, 0, 0, 0, fault, fault, 0, fault, systick,
+};

@@ -1,0 +1,83 @@
+/*
+ * tracebuf for C firmware: a trace for https://ui.perfetto.dev in a static region.
+ *
+ *     static _Alignas(8) uint8_t region[8192] __attribute__((section(".uninit")));
+ *
+ *     tracebuf_init(region, sizeof region, 25000000, read_cycle_counter);
+ *     tracebuf_writer *main_loop = tracebuf_writer_new("main loop");
+ *     for (;;) {
+ *         tracebuf_slice_begin(main_loop, "step");
+ *         step();
+ *         tracebuf_slice_end(main_loop);
+ *         tracebuf_drain();
+ *     }
+ *
+ * Link libtracebuf_c.a (`cargo build --release -p tracebuf-c --target thumbv7em-none-eabihf`).
+ *
+ * Each priority (main loop, each interrupt) has a writer of its own and calls nothing with another's. Names are
+ * string literals: their memory must stay as it is. Nothing here waits or allocates; nothing fails that
+ * a program would have to react to: what does not fit is dropped and counted in the trace.
+ */
+#ifndef TRACEBUF_H
+#define TRACEBUF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Writers and counters that there can be. */
+#define TRACEBUF_WRITERS 4
+#define TRACEBUF_COUNTERS 8
+
+typedef struct tracebuf_writer tracebuf_writer;
+typedef struct tracebuf_counter tracebuf_counter;
+
+/* The time in ticks, which never goes back. Every priority calls it. */
+typedef uint64_t (*tracebuf_clock)(void);
+
+/* Takes bytes of a trace, as many as it can, and returns how many; less than 0 ends the export. */
+typedef int32_t (*tracebuf_write)(void *context, const uint8_t *bytes, size_t size);
+
+enum {
+    TRACEBUF_OK = 0,
+    TRACEBUF_FOUND = 1,      /* what was recorded before a reset is in the region, to be exported */
+    TRACEBUF_TOO_SMALL = -1, /* the region: about 1 KiB is the least; or it is not there */
+    TRACEBUF_TWICE = -2,     /* called before */
+    TRACEBUF_NOT_YET = -3,   /* tracebuf_init was not called */
+    TRACEBUF_WRITE = -4,     /* the function that writes said so */
+};
+
+/*
+ * Starts the recorder over a region of memory, once. With memory that start-up code does not clear, what a start
+ * before this one recorded is found again, stays readable, and is overwritten by and by.
+ */
+int32_t tracebuf_init(void *region, size_t size, uint64_t ticks_per_second, tracebuf_clock clock);
+
+/* A timeline for one priority. NULL when there are too many, or before tracebuf_init: other calls ignore NULL. */
+tracebuf_writer *tracebuf_writer_new(const char *name);
+
+/* A counter, for all writers. NULL when there are too many: other calls ignore NULL. */
+tracebuf_counter *tracebuf_counter_new(const char *name);
+
+void tracebuf_slice_begin(tracebuf_writer *writer, const char *name);
+void tracebuf_slice_end(tracebuf_writer *writer);
+void tracebuf_instant(tracebuf_writer *writer, const char *name);
+void tracebuf_count(tracebuf_writer *writer, tracebuf_counter *counter, int64_t value);
+
+/* Moves what the writers have completed into the ring. At the lowest priority, often enough. */
+void tracebuf_drain(void);
+
+/*
+ * Sends all that the ring holds as a trace file, waiting for the line; recording goes on. At the priority of
+ * tracebuf_drain.
+ */
+int32_t tracebuf_export(tracebuf_write write, void *context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -38,9 +38,7 @@ fn split(value: u32, pos: usize) -> (u32, u32, u32) {
 /// Fills a four-byte size field at any offset, with the chunk's owner as the only writer.
 #[inline(never)]
 pub(crate) fn fill_size(words: &[AtomicU32], field: usize, size: u32) {
-    let (index, (below, here, next)) = (field / 4, split(redundant_varint(size), field));
-    store(words, index, load(words, index) & below | here);
-    store(words, index + 1, load(words, index + 1) & !below | next);
+    Cursor { words, pos: field }.put(redundant_varint(size), 4);
 }
 
 /// `size` as the redundant four-byte varint of size fields, in little-endian order.
@@ -74,13 +72,15 @@ impl<'a> Cursor<'a> {
     }
 
     /// Appends the `len` low bytes (at most 4) of `value`, whose other bytes are zero. There is room.
+    ///
+    /// Bytes in the same word before and, in a second one, behind stay as they are.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn put(&mut self, value: u32, len: usize) {
         let (index, (below, here, next)) = (self.pos / 4, split(value, self.pos));
         store(self.words, index, load(self.words, index) & below | here);
         if self.pos % 4 + len > 4 {
-            store(self.words, index + 1, next);
+            store(self.words, index + 1, load(self.words, index + 1) & !below | next);
         }
         self.pos += len;
     }

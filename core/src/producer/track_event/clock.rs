@@ -110,8 +110,12 @@ impl Scale {
     /// are 2³² or more: start anew.
     #[inline]
     pub(super) fn delta(&mut self, units: u64) -> Option<u32> {
-        let delta = u32::try_from(units.saturating_sub(self.last)).ok()?;
-        self.last = self.last.wrapping_add(delta.into());
+        let delta = units.wrapping_sub(self.last);
+        if (delta as i64) < 0 {
+            return Some(0);
+        }
+        let delta = u32::try_from(delta).ok()?;
+        self.last = units;
         Some(delta)
     }
 }

@@ -24,9 +24,10 @@ pub use on_track::{OnTrack, SliceGuard};
 ///
 /// The [module](super) has an example. Cost: on x86-64, with a clock that costs nothing and within a chunk,
 /// a slice's begin or end is some 10 ns.
+#[repr(C)]
 pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
-    inner: RefCell<Inner<'a, C, NAMES, TRACKS>>,
     reentered: Cell<u32>,
+    inner: RefCell<Inner<'a, C, NAMES, TRACKS>>,
 }
 
 // In this order for short instructions, as the writer's.
@@ -49,6 +50,9 @@ struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
     described: Vec<&'a Track<'a>, TRACKS>,
     clock: C,
 }
+
+/// Added to an event's type: it has a value, which is an integer.
+const WITH_VALUE: u8 = 0x80;
 
 /// The trace's incremental clock: the first of those that a sequence has for itself.
 const INCREMENTAL: u64 = 64;
@@ -148,8 +152,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// As [`Inner::plain`].
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn plain(&self, track: Option<&'a Track<'a>>, kind: u64, name: Option<&'a str>) {
-        self.with(|inner| inner.plain(track, kind as u8, name));
+    fn plain(&self, track: Option<&'a Track<'a>>, kind: u8, name: Option<&'a str>, value: i64) {
+        self.with(|inner| inner.plain(track, kind, name, value));
     }
 
     #[inline]
@@ -157,7 +161,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         // Taken only while an event is written: by formatting that itself traces, and nothing else.
         match self.inner.try_borrow_mut() {
             Ok(mut inner) => f(&mut inner),
-            Err(_) => self.reentered.set(self.reentered.get().saturating_add(1)),
+            Err(_) => self.reentered.set(self.reentered.get().wrapping_add(1)),
         }
     }
 }
@@ -166,12 +170,12 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     /// An event without details: on the tracer's own track, with a known name, in one chunk, it is put together
     /// in registers.
     #[inline]
-    fn plain(&mut self, track: Option<&'a Track<'a>>, kind: u8, name: Option<&'a str>) {
+    fn plain(&mut self, track: Option<&'a Track<'a>>, kind: u8, name: Option<&'a str>, value: i64) {
         let Some(delta) = self.time() else { return };
         let iid = name.map_or(Some(0), |name| self.names.find(Kind::Event, name));
         match iid {
             Some(iid) if track.is_none() && self.small(delta, kind, iid) => {}
-            _ => drop(self.open(delta, track, kind, name)),
+            _ => drop(self.open(delta, track, kind, name, value)),
         }
     }
 
@@ -195,7 +199,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     /// An event of few bytes, all in one chunk.
     #[inline]
     fn small(&mut self, delta: u32, kind: u8, iid: u8) -> bool {
-        if delta >= 1 << 21 {
+        if delta >= 1 << 21 || kind >= WITH_VALUE {
             return false;
         }
         let time_len = 1 + u32::from(delta >= 1 << 7) + u32::from(delta >= 1 << 14);
@@ -269,6 +273,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         track: Option<&'a Track<'a>>,
         kind: u8,
         name: Option<&'a str>,
+        value: i64,
     ) -> OpenEvent<'_, 'a, C, N, T> {
         if let Some(track) = track {
             self.describe(track);
@@ -278,7 +283,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         writer.number(trace_packet::TIMESTAMP, delta.into());
         writer.number(trace_packet::SEQUENCE_FLAGS, sequence_flags::NEEDS_INCREMENTAL_STATE);
         writer.open(trace_packet::TRACK_EVENT);
-        writer.number(track_event::TYPE, kind.into());
+        writer.number(track_event::TYPE, (kind % WITH_VALUE).into());
         if let Some(track) = track {
             writer.number(track_event::TRACK_UUID, track.uuid());
         }
@@ -287,6 +292,9 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
                 Some(iid) => writer.number(track_event::NAME_IID, u64::from(iid)),
                 None => writer.bytes(track_event::NAME, name.as_bytes()),
             }
+        }
+        if kind >= WITH_VALUE {
+            writer.number(track_event::COUNTER_VALUE, value as u64);
         }
         OpenEvent(self)
     }

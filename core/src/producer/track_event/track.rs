@@ -20,20 +20,88 @@ pub struct Track<'a> {
     uuid: u64,
     parent: Option<&'a Track<'a>>,
     name: &'a str,
-    kind: Kind,
+    /// What comes between the ids and the name in the description.
+    head: Head,
 }
 
-/// What a descriptor holds beside id, parent and name.
+/// Fields in their encoded form: it is made when the track is, mostly by the compiler.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
-    /// The number of the message for it, or 0.
-    message: u32,
-    /// Numbers in that message, field and value; field 0 is none.
-    numbers: [(u32, u32); 2],
-    /// The name's field in that message; 0: the name is the descriptor's own, whose field has the lowest
-    /// number of all names'.
-    name: u32,
+struct Head {
+    bytes: [u8; Head::SIZE],
+    len: u8,
+    /// Whether the id depends on the parent: processes and threads are told apart by their numbers already.
+    is_named: bool,
 }
+
+impl Head {
+    /// A message's tag and length, two numbers and their tags, the name's tag and length.
+    const SIZE: usize = 1 + 5 + 2 * (1 + 5) + 1 + 5;
+    const EMPTY: Head = Head { bytes: [0; Head::SIZE], len: 0, is_named: true };
+
+    /// A message of these numbers, and within it the name.
+    const fn with_name(message: u32, numbers: &[(u32, u32)], field: u32, name: &str) -> Self {
+        let inside = Head::numbers(numbers).tag(field, LENGTH).varint(name.len() as u32);
+        let head = Head::EMPTY.tag(message, LENGTH).varint(inside.len as u32 + name.len() as u32);
+        Head { is_named: false, ..head.append(&inside) }
+    }
+
+    /// A message of these numbers, if any, and after it the name.
+    const fn before_name(message: u32, numbers: &[(u32, u32)], name: &str) -> Self {
+        let inside = Head::numbers(numbers);
+        let head = match numbers {
+            [] => inside,
+            _ => Head::EMPTY.tag(message, LENGTH).varint(inside.len as u32).append(&inside),
+        };
+        head.tag(track_descriptor::NAME, LENGTH).varint(name.len() as u32)
+    }
+
+    const fn numbers(mut numbers: &[(u32, u32)]) -> Self {
+        let mut head = Head::EMPTY;
+        while let [(field, value), rest @ ..] = numbers {
+            head = head.tag(*field, 0).varint(*value);
+            numbers = rest;
+        }
+        head
+    }
+
+    const fn tag(self, field: u32, kind: u32) -> Self {
+        self.varint(field << 3 | kind)
+    }
+
+    const fn varint(mut self, mut value: u32) -> Self {
+        while value >= 0x80 {
+            self = self.byte(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.byte(value as u8)
+    }
+
+    const fn append(mut self, other: &Head) -> Self {
+        let mut rest = other.used();
+        while let [byte, later @ ..] = rest {
+            self = self.byte(*byte);
+            rest = later;
+        }
+        self
+    }
+
+    const fn byte(mut self, byte: u8) -> Self {
+        if let Some((_, [next, ..])) = self.bytes.split_at_mut_checked(self.len as usize) {
+            *next = byte;
+            self.len += 1;
+        }
+        self
+    }
+
+    const fn used(&self) -> &[u8] {
+        match self.bytes.split_at_checked(self.len as usize) {
+            Some((used, _)) => used,
+            None => &[],
+        }
+    }
+}
+
+const LENGTH: u32 = 2;
 
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,46 +132,41 @@ impl<'a> Track<'a> {
     /// A process by its id.
     pub const fn process(pid: u32, name: &'a str) -> Self {
         let uuid = hash(hash(SEED, b"p"), &pid.to_le_bytes());
-        let numbers = [(process_descriptor::PID, pid), (0, 0)];
-        let name_field = process_descriptor::PROCESS_NAME;
-        Self::new(uuid, name, Kind { message: track_descriptor::PROCESS, numbers, name: name_field })
+        let numbers = [(process_descriptor::PID, pid)];
+        let (message, field) = (track_descriptor::PROCESS, process_descriptor::PROCESS_NAME);
+        Self::new(uuid, name, Head::with_name(message, &numbers, field, name))
     }
 
     /// A thread by its ids; it belongs to the process of that `pid`, described or not.
     pub const fn thread(pid: u32, tid: u32, name: &'a str) -> Self {
         let uuid = hash(hash(hash(SEED, b"t"), &pid.to_le_bytes()), &tid.to_le_bytes());
         let numbers = [(thread_descriptor::PID, pid), (thread_descriptor::TID, tid)];
-        let name_field = thread_descriptor::THREAD_NAME;
-        Self::new(uuid, name, Kind { message: track_descriptor::THREAD, numbers, name: name_field })
+        let (message, field) = (track_descriptor::THREAD, thread_descriptor::THREAD_NAME);
+        Self::new(uuid, name, Head::with_name(message, &numbers, field, name))
     }
 
     /// A track by its name.
     pub const fn custom(name: &'a str) -> Self {
-        let kind = Kind { message: 0, numbers: [(0, 0); 2], name: 0 };
-        Self::new(hash(hash(SEED, b"u"), name.as_bytes()), name, kind)
+        Self::new(hash(hash(SEED, b"u"), name.as_bytes()), name, Head::before_name(0, &[], name))
     }
 
     /// A counter by its name.
     pub const fn counter(name: &'a str, unit: Unit) -> Self {
-        let numbers = [(counter_descriptor::UNIT, unit as u32), (0, 0)];
-        let kind = Kind { message: track_descriptor::COUNTER, numbers, name: 0 };
-        Self::new(hash(hash(SEED, b"c"), name.as_bytes()), name, kind)
+        let numbers = [(counter_descriptor::UNIT, unit as u32)];
+        let head = Head::before_name(track_descriptor::COUNTER, &numbers, name);
+        Self::new(hash(hash(SEED, b"c"), name.as_bytes()), name, head)
     }
 
     /// The same under a parent, which is described with it. The id is another.
     pub const fn within(self, parent: &'a Track<'a>) -> Self {
-        // Processes and threads are told apart by their numbers already.
-        let uuid = match self.kind.name {
-            0 => hash(self.uuid, &parent.uuid.to_le_bytes()),
-            _ => self.uuid,
-        };
-        Track { parent: Some(parent), ..Self::new(uuid, self.name, self.kind) }
+        let uuid = if self.head.is_named { hash(self.uuid, &parent.uuid.to_le_bytes()) } else { self.uuid };
+        Track { parent: Some(parent), ..Self::new(uuid, self.name, self.head) }
     }
 
-    const fn new(uuid: u64, name: &'a str, kind: Kind) -> Self {
+    const fn new(uuid: u64, name: &'a str, head: Head) -> Self {
         // 49 bits: a varint of at most seven bytes in each event on the track; 0 is no track.
         let uuid = (uuid ^ uuid >> 49) & ((1 << 49) - 1);
-        Track { uuid: if uuid == 0 { 1 } else { uuid }, name, kind, parent: None }
+        Track { uuid: if uuid == 0 { 1 } else { uuid }, name, head, parent: None }
     }
 
     /// The id, up to 2⁴⁹ − 1.
@@ -123,19 +186,8 @@ impl<'a> Track<'a> {
         if let Some(parent) = self.parent {
             writer.number(track_descriptor::PARENT_UUID, parent.uuid);
         }
-        let kind = self.kind;
-        if kind.message != 0 {
-            writer.open(kind.message);
-        }
-        for (field, value) in kind.numbers {
-            if field != 0 {
-                writer.number(field, u64::from(value));
-            }
-        }
-        if kind.name == 0 && kind.message != 0 {
-            writer.close_innermost();
-        }
-        writer.bytes(kind.name.max(track_descriptor::NAME), self.name.as_bytes());
+        writer.put_bytes(self.head.used());
+        writer.put_bytes(self.name.as_bytes());
         writer.finish();
     }
 }

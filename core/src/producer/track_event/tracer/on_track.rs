@@ -1,4 +1,4 @@
-use super::Tracer;
+use super::{Tracer, WITH_VALUE};
 use crate::producer::track_event::names::Names;
 use crate::producer::track_event::{Clock, Event, Track};
 use crate::producer::{Message, TraceWriter};
@@ -58,19 +58,19 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// Begins a slice that [`OnTrack::end`] ends.
     #[inline]
     pub fn begin(&self, name: &'a str) {
-        self.tracer.plain(self.track, track_event_type::SLICE_BEGIN, Some(name));
+        self.tracer.plain(self.track, track_event_type::SLICE_BEGIN as u8, Some(name), 0);
     }
 
     /// Ends the slice begun last.
     #[inline]
     pub fn end(&self) {
-        self.tracer.plain(self.track, track_event_type::SLICE_END, None);
+        self.tracer.plain(self.track, track_event_type::SLICE_END as u8, None, 0);
     }
 
     /// Something that has no duration.
     #[inline]
     pub fn instant(&self, name: &'a str) {
-        self.tracer.plain(self.track, track_event_type::INSTANT, Some(name));
+        self.tracer.plain(self.track, track_event_type::INSTANT as u8, Some(name), 0);
     }
 
     /// Something that has no duration, with details.
@@ -84,9 +84,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 
     /// A counter's value from now on; the track is a counter.
     pub fn count(&self, value: i64) {
-        self.full(track_event_type::COUNTER, None, |writer, _| {
-            writer.number(track_event::COUNTER_VALUE, value as u64);
-        });
+        self.tracer.plain(self.track, WITH_VALUE | track_event_type::COUNTER as u8, None, value);
     }
 
     /// A counter's value from now on, as a fraction; the track is a counter.
@@ -117,7 +115,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     ) {
         self.tracer.with(|inner| {
             if let Some(delta) = inner.time() {
-                let open = inner.open(delta, self.track, kind as u8, name);
+                let open = inner.open(delta, self.track, kind as u8, name, 0);
                 details(&mut open.0.writer, &mut open.0.names);
             }
         });

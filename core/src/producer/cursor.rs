@@ -101,7 +101,8 @@ impl<'a> Cursor<'a> {
         self.pos = field;
         self.put(size, 1);
         while self.pos < end {
-            let (index, shift) = (self.pos.div_ceil(4), (self.pos + 3) % 4 * 8);
+            let from = self.pos + 3;
+            let (index, shift) = (from / 4, from % 4 * 8);
             let four = load(self.words, index) >> shift | load(self.words, index + 1) << 1 << (31 - shift);
             // What is overwritten beyond the four bytes was moved already.
             self.put(four, 4);

@@ -83,25 +83,13 @@ impl<'a> Consumer<'a> {
     /// Of writers beyond `WRITERS` nothing is shown. Cost: three walks over the headers, for each chunk a look
     /// through the writers; one walk more for up to 16 chunks that lie behind newer ones.
     pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
-        let mut spans: Vec<Span, WRITERS> = Vec::new();
-        for chunk in self.visible() {
-            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
-            match spans.iter_mut().find(|span| span.writer_id == writer_id) {
-                Some(span) if is_newer(chunk_id, span.newest) => span.newest = chunk_id,
-                Some(_) => {}
-                None => drop(spans.push(Span { writer_id, next: chunk_id, newest: chunk_id })),
-            }
-        }
-        // What is older than a chunk seen is there to be seen now, also where it was not when the first walk
-        // came by: only after that is it certain which is the oldest.
-        for chunk in self.visible() {
-            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
-            if let Some(span) = spans.iter_mut().find(|span| span.writer_id == writer_id)
-                && is_newer(span.next, chunk_id)
-            {
-                span.next = chunk_id;
-            }
-        }
+        let mut spans = seen::<WRITERS>(self.visible());
+        begin_with_oldest(&mut spans, self.visible());
+        self.show(&mut spans, &mut copy);
+    }
+
+    /// Shows all that the spans have, each writer's chunks in order.
+    fn show(&self, spans: &mut [Span], copy: &mut impl FnMut(&ScrapedChunk<'_>)) {
         // Whatever the producer does meanwhile, there is an end to it.
         let mut left = self.memory.pages().saturating_mul(14);
         for chunk in self.visible() {
@@ -152,6 +140,35 @@ struct Span {
     writer_id: u16,
     next: u32,
     newest: u32,
+}
+
+/// What a first walk sees of each writer.
+fn seen<'c, const WRITERS: usize>(visible: impl Iterator<Item = ScrapedChunk<'c>>) -> Vec<Span, WRITERS> {
+    let mut spans: Vec<Span, WRITERS> = Vec::new();
+    for chunk in visible {
+        let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+        match spans.iter_mut().find(|span| span.writer_id == writer_id) {
+            Some(span) if is_newer(chunk_id, span.newest) => span.newest = chunk_id,
+            Some(_) => {}
+            None => drop(spans.push(Span { writer_id, next: chunk_id, newest: chunk_id })),
+        }
+    }
+    spans
+}
+
+/// Lets the spans begin with the oldest chunks that a second walk sees.
+///
+/// What is older than a chunk seen is there to be seen now, also where it was not when the first walk came by:
+/// only after that is it certain which is the oldest.
+fn begin_with_oldest<'c>(spans: &mut [Span], visible: impl Iterator<Item = ScrapedChunk<'c>>) {
+    for chunk in visible {
+        let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+        if let Some(span) = spans.iter_mut().find(|span| span.writer_id == writer_id)
+            && is_newer(span.next, chunk_id)
+        {
+            span.next = chunk_id;
+        }
+    }
 }
 
 impl Span {
@@ -285,6 +302,44 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_chunk_that_the_first_walk_passed_too_early_is_shown_before_the_newer_one() {
+        use crate::producer::*;
+
+        struct Silent;
+        impl CommitSink for Silent {
+            fn commit(&self, _: &CommitRequest<'_>) {}
+        }
+
+        let mut memory = [0u32; 3 * 16];
+        let memory =
+            SharedMemory::new(atomic_words_in(zerocopy::IntoBytes::as_mut_bytes(&mut memory)), 64).unwrap();
+        let storage = ProducerStorage::<3, 1>::new();
+        let producer = Producer::new(memory, Layout::One, &storage, &Silent).unwrap();
+        let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+        let mut consumer = Consumer::new(memory);
+        let walk = |page| visible(page, memory.page(page).unwrap()).collect::<std::vec::Vec<_>>();
+        // The first chunk has nothing to show when the walk passes it.
+        let mut packet = writer.packet();
+        packet.varint(1, 1);
+        let mut first_walk = walk(0);
+        assert!(first_walk.is_empty());
+        // Before the walk goes on, the writer fills that chunk and the next, and goes on in the third.
+        packet.bytes(2, &[7; 60]);
+        drop(packet);
+        writer.packet().bytes(2, &[8; 30]);
+        first_walk.extend((1..3).flat_map(walk));
+        let mut spans = seen::<1>(first_walk.into_iter());
+        assert_eq!((spans[0].next, spans[0].newest), (1, 2));
+        begin_with_oldest(&mut spans, consumer.visible());
+        let mut shown = std::vec::Vec::new();
+        consumer.show(&mut spans, &mut |chunk| shown.push(chunk.header().chunk_id));
+        assert_eq!(shown, [0, 1, 2]);
+        shown.clear();
+        consumer.scrape::<1>(|chunk| shown.push(chunk.header().chunk_id));
+        assert_eq!(shown, [0, 1, 2]);
     }
 
     /// For Miri and sanitizers too: three threads that share nothing but the memory.

@@ -95,10 +95,7 @@ impl Scale {
     /// The time of a tick.
     #[inline]
     pub(super) fn units(&self, ticks: u64) -> u64 {
-        // The high half of the ticks gives whole units; none is lost up to 2⁶⁴.
-        let (high, low) = (ticks >> 32, ticks & 0xFFFF_FFFF);
-        let parts = low * (self.factor & 0xFFFF_FFFF);
-        high.wrapping_mul(self.factor).wrapping_add(low * (self.factor >> 32)).wrapping_add(parts >> 32)
+        ((u128::from(ticks) * u128::from(self.factor)) >> 32) as u64
     }
 
     /// The distances to come begin here.

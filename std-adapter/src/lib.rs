@@ -10,6 +10,7 @@
 //! - [`pftrace`]: trace files.
 //! - [`demo`]: a program that traces itself; the command `tracebuf demo`.
 //! - [`smb`]: shared memory images as text, and samples of them; the command `tracebuf smb`.
+//! - [`region_file`]: buffers in mapped files, which survive the process.
 //! - [`recover`]: traces out of dumps of memory; the command `tracebuf recover`.
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
@@ -21,6 +22,7 @@ pub mod pftrace;
 pub mod receive;
 pub mod record;
 pub mod recover;
+pub mod region_file;
 pub mod replay;
 pub mod script;
 pub mod session;

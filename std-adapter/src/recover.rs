@@ -1,5 +1,7 @@
 //! `tracebuf recover`: the trace out of a dump of memory.
 //!
+//! The file of a buffer that a session had [in a file](crate::region_file) is a [`Survivor`]. Other dumps:
+//!
 //! A dump is a raw copy of memory, Intel HEX, or an ELF file: a core with its segments, or a program with its
 //! symbols. Somewhere in it lies a region as [`tracebuf::buffer::TraceBuffer`] leaves it; which device it comes
 //! from does not matter, since all words of a region have one byte order and size.
@@ -16,6 +18,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod survivor;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -26,6 +30,8 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, Salvage, SequenceInfo};
 
 use crate::pftrace::TraceFile;
+use crate::region_file;
+pub use survivor::Survivor;
 
 /// The first bytes of every region.
 const MAGIC: &[u8] = b"TBUF";
@@ -123,6 +129,11 @@ impl Dump {
     pub fn parse(file: &[u8]) -> Result<Self, RecoverError> {
         if file.starts_with(b"\x7FELF") {
             return Self::elf(file);
+        }
+        if let Some(contents) = region_file::parse(file) {
+            // Of the two halves the one that counts.
+            let pieces = BTreeMap::from([(contents.start as u64, contents.region)]);
+            return Ok(Self { pieces, symbols: BTreeMap::new() });
         }
         match std::str::from_utf8(file) {
             Ok(text) if text.trim_start().starts_with(':') => Self::ihex(text),

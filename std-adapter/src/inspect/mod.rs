@@ -146,7 +146,7 @@ impl Inspection {
 
     /// Looks at a region that was found.
     pub fn of_region(found: Found) -> Self {
-        let Found { address, salvage, buffer } = found;
+        let Found { address, salvage, buffer, .. } = found;
         let (stats, infos): (_, Vec<SequenceInfo>) = (buffer.stats(), buffer.sequences().collect());
         let memory = buffer.into_memory();
         let view = RingView::find(memory.as_ref());

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tracebuf_std::recover::{Dump, Place};
+use tracebuf_std::recover::{Dump, Place, Survivor};
 
 #[derive(clap::Args)]
 pub(crate) struct Recover {
-    /// The dump of memory.
+    /// The dump of memory, or the file of a buffer.
     dump: PathBuf,
     /// The trace file to write.
     #[arg(short, long, value_name = "OUT")]
@@ -21,6 +21,12 @@ pub(crate) struct Recover {
     /// The program whose symbols are meant, for a dump without symbols.
     #[arg(long, value_name = "ELF", requires = "symbol")]
     program: Option<PathBuf>,
+    /// Leave out what this trace, written by the same session, has already. For files of buffers.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["address", "symbol"])]
+    after: Option<PathBuf>,
+    /// The same, and put the whole packets of that trace first: one trace of both.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["address", "symbol", "after"])]
+    with: Option<PathBuf>,
 }
 
 fn number(text: &str) -> Result<u64, String> {
@@ -35,7 +41,17 @@ fn recover(arguments: &Recover) -> Result<(), String> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|error| format!("error opening {}: {error}", path.display()))
     };
-    let mut dump = Dump::parse(&read(&arguments.dump)?).map_err(|error| error.to_string())?;
+    let file = read(&arguments.dump)?;
+    if let (None, None, Ok(survivor)) = (arguments.address, &arguments.symbol, Survivor::parse(&file)) {
+        return survive(arguments, survivor);
+    }
+    if arguments.after.is_some() || arguments.with.is_some() {
+        return Err(format!(
+            "{} is no file of a buffer, which may be beside a trace",
+            arguments.dump.display()
+        ));
+    }
+    let mut dump = Dump::parse(&file).map_err(|error| error.to_string())?;
     if let Some(program) = &arguments.program {
         dump.symbols_of(&read(program)?).map_err(|error| error.to_string())?;
     }
@@ -52,6 +68,28 @@ fn recover(arguments: &Recover) -> Result<(), String> {
     eprintln!("{packets} packets in {}", output.display());
     if refused > 0 {
         eprintln!("not in the trace file, malformed or forged: {refused} packets");
+    }
+    Ok(())
+}
+
+/// The file of a buffer.
+fn survive(arguments: &Recover, survivor: Survivor) -> Result<(), String> {
+    let Recover { output, after, with, .. } = arguments;
+    eprintln!("buffer in a file: {}", survivor.salvage());
+    let survivor = match after.as_ref().or(with.as_ref()) {
+        Some(trace) => {
+            survivor.after(trace).map_err(|error| format!("error opening {}: {error}", trace.display()))?
+        }
+        None => survivor,
+    };
+    let written = match with {
+        Some(trace) => survivor.write_with(trace, output),
+        None => survivor.write(output),
+    };
+    let written = written.map_err(|error| format!("error writing {}: {error}", output.display()))?;
+    eprintln!("{} packets in {}", written.packets, output.display());
+    if written.invalid_packets > 0 {
+        eprintln!("not in the trace file, malformed or forged: {} packets", written.invalid_packets);
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What a session is to be: [`SessionBuilder`].
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -8,15 +9,17 @@ use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::Exhaustion;
 use tracebuf::service::ProducerIdentity;
 
-use super::clock::SessionClock;
+use super::clock::{ClockReading, SessionClock};
 use super::drain::{Core, Task, Waker};
 use super::error::SessionError;
+use super::export::Piece;
 use super::in_process::{CHUNK, InProcess, MAX_SHARED_MEMORY, ProducerCell, Switch};
 use super::long_trace::{LongTrace, Recording};
 use super::recorder::Shared;
 use super::snapshot::{Spare, prepare};
 use super::{CentralBuffer, Session};
 use crate::memory::PagedMemory;
+use crate::region_file::{BufferMemory, Outbox, create};
 
 /// One central buffer.
 ///
@@ -32,21 +35,30 @@ use crate::memory::PagedMemory;
 /// session.recorder_of("errors").unwrap().instant("disk full");
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct BufferConfig {
     bytes: u64,
     policy: FillPolicy,
+    file: Option<PathBuf>,
 }
 
 impl BufferConfig {
     /// Keeps the newest `bytes` bytes, up to 4 GiB.
     pub const fn ring(bytes: u64) -> Self {
-        Self { bytes, policy: FillPolicy::RingBuffer }
+        Self { bytes, policy: FillPolicy::RingBuffer, file: None }
     }
 
     /// Keeps the first `bytes` bytes, up to 4 GiB, and then takes no more.
     pub const fn discard(bytes: u64) -> Self {
-        Self { bytes, policy: FillPolicy::Discard }
+        Self { bytes, policy: FillPolicy::Discard, file: None }
+    }
+
+    /// Has it in this file, so that what is committed survives the process; see
+    /// [`region_file`](crate::region_file). The file is made with all its blocks, and locked against other sessions.
+    /// One that an earlier session left is kept as `FILE.previous`, in place of the one before.
+    #[must_use]
+    pub fn in_file(self, path: impl AsRef<Path>) -> Self {
+        Self { file: Some(path.as_ref().to_owned()), ..self }
     }
 }
 
@@ -163,7 +175,14 @@ impl SessionBuilder {
             return Err(SessionError::Buffers);
         }
         let switch = Arc::new(Switch::new());
-        let buffers = self.buffers.iter().map(make_buffer).collect::<Result<Vec<_>, _>>()?;
+        let beside_long_trace = self.long_trace.is_some();
+        let mut buffers = Vec::new();
+        let mut outboxes = Vec::new();
+        for buffer in &self.buffers {
+            let (buffer, outbox) = make_buffer(buffer, beside_long_trace)?;
+            buffers.push(buffer);
+            outboxes.push(outbox);
+        }
         let spare = Spare::default();
         if self.prepare_snapshots {
             let sizes = self.buffers.iter().map(|buffer| region_size(buffer) as usize);
@@ -171,7 +190,7 @@ impl SessionBuilder {
         }
         let long_trace = match &self.long_trace {
             Some(trace) => Some(
-                Recording::start(trace, switch.clone())
+                Recording::start(trace, switch.clone(), outboxes)
                     .map_err(|error| SessionError::io(format!("creating {}", trace.path.display()), error))?,
             ),
             None => None,
@@ -231,13 +250,30 @@ fn region_size(buffer: &BufferConfig) -> u64 {
     u32::try_from(buffer.bytes).map_or(u64::MAX, |bytes| config(buffer).region_size(bytes))
 }
 
-fn make_buffer(buffer: &BufferConfig) -> Result<CentralBuffer, SessionError> {
+/// A buffer, and if it lies in a file that a long trace is written beside, what goes from one to the other.
+fn make_buffer(
+    buffer: &BufferConfig,
+    beside_long_trace: bool,
+) -> Result<(CentralBuffer, Option<Outbox>), SessionError> {
     let size = usize::try_from(region_size(buffer)).map_err(|_| SessionError::Buffers)?;
     if size == usize::MAX {
         return Err(SessionError::Buffers);
     }
-    let memory = PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;
-    TraceBuffer::new(memory, config(buffer)).map_err(SessionError::Buffer)
+    let (memory, outbox) = match &buffer.file {
+        None => {
+            let memory =
+                PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;
+            (BufferMemory::from(memory), None)
+        }
+        Some(path) => {
+            let failed = |error| SessionError::io(format!("a buffer in {}", path.display()), error);
+            let mut clocks = Piece::default();
+            clocks.clocks(&ClockReading::now()).map_err(failed)?;
+            create(path, size as u64, beside_long_trace, &clocks.bytes).map_err(failed)?
+        }
+    };
+    let buffer = TraceBuffer::new(memory, config(buffer)).map_err(SessionError::Buffer)?;
+    Ok((buffer, outbox))
 }
 
 /// What is overwritten in a ring takes the names with it, so they come again every quarter of it.

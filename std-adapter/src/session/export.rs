@@ -98,7 +98,12 @@ impl Piece {
     }
 
     /// Adds the statistics, by which readers find losses: the end of every trace.
-    pub(crate) fn stats(&mut self, totals: &Totals, buffers: &[BufferReport], at: u64) -> io::Result<()> {
+    pub(crate) fn stats(
+        &mut self,
+        totals: &Totals,
+        buffers: &[BufferReport],
+        at: Option<u64>,
+    ) -> io::Result<()> {
         let stats: Vec<_> = buffers.iter().map(|b| trace_stats::BufferStats::from(&b.stats)).collect();
         let writers: Vec<WriterStats> = buffers
             .iter()
@@ -127,6 +132,6 @@ impl Piece {
             },
             ..TraceStats::default()
         };
-        self.service(&TraceStatsPacket { timestamp: Some(at), stats: stats.with_writers(writers) })
+        self.service(&TraceStatsPacket { timestamp: at, stats: stats.with_writers(writers) })
     }
 }

@@ -1,10 +1,11 @@
 //! Long traces: the buffers are read every period and appended to a file.
 
-use std::fs::File;
-use std::io::{self, Write};
+mod output;
+
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -16,6 +17,8 @@ use super::drain::Core;
 use super::export::Piece;
 use super::in_process::Switch;
 use super::snapshot::{PIECE, Readable};
+use crate::region_file::Outbox;
+use output::{Message, Output};
 
 /// When what was written has to be on the disk itself, not only with the system.
 ///
@@ -53,7 +56,8 @@ pub enum SyncPolicy {
 /// ```
 ///
 /// What is in the file is a trace up to its last whole packet, at any moment; what was not yet written when
-/// the process dies is lost: a period and what the disk is behind. Memory is bounded: while the file takes
+/// the process dies is lost, a period and what the disk is behind, unless the buffer is
+/// [in a file](super::BufferConfig::in_file) too: [`region_file`](crate::region_file). Memory is bounded: while the file takes
 /// nothing (a full disk, a slow one), packets stay in the ring; what is overwritten there is reported in
 /// the trace as any loss is. Writing is tried again every 100 ms, and the error is in
 /// [`LongTraceStatus`] meanwhile.
@@ -107,7 +111,8 @@ pub struct LongTraceStatus {
     pub bytes: u64,
     /// Why writing does not get on now, or did not at the end.
     pub error: Option<String>,
-    /// Bytes that were given up when the session stopped and could not be written.
+    /// Bytes that were given up when the session stopped and could not be written. Those of a buffer in a file stay
+    /// there, to be recovered.
     pub bytes_given_up: u64,
     /// The file has reached its largest size.
     pub full: bool,
@@ -138,14 +143,13 @@ impl Progress {
     }
 }
 
-enum Message {
-    Piece(Vec<u8>),
-    Sync,
-}
-
 /// The drain thread's part: reads, and hands pieces over.
 pub(crate) struct Recording {
-    sender: Option<SyncSender<Message>>,
+    sender: Option<Sender<Message>>,
+    /// Pieces that may still be on their way.
+    tokens: Receiver<()>,
+    /// For each buffer that lies in a file, the way from there.
+    outboxes: Vec<Option<Outbox>>,
     thread: Option<JoinHandle<()>>,
     pub(crate) progress: Arc<Progress>,
     switch: Arc<Switch>,
@@ -161,17 +165,35 @@ pub(crate) struct Recording {
     ended: bool,
 }
 
+/// How reading gets on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// There is something to hand over, or it was.
+    Piece,
+    /// There is nothing more to read for now.
+    Done,
+    /// The file is behind.
+    Busy,
+}
+
 /// How long to wait for a file that is behind.
 const BEHIND: Duration = Duration::from_millis(5);
-const RETRY: Duration = Duration::from_millis(100);
 
 impl Recording {
     /// Creates the file and its thread.
-    pub(crate) fn start(trace: &LongTrace, switch: Arc<Switch>) -> io::Result<Self> {
-        let mut file = Output::create(&trace.path)?;
+    pub(crate) fn start(
+        trace: &LongTrace,
+        switch: Arc<Switch>,
+        outboxes: Vec<Option<Outbox>>,
+    ) -> io::Result<Self> {
+        let (token, tokens) = channel();
+        // Three pieces on their way or being written: with the one being filled, 4 MiB at most.
+        for _ in 0..3 {
+            let _ = token.send(());
+        }
+        let mut file = Output::create(&trace.path, token)?;
         let progress = Arc::new(Progress::default());
-        // Two pieces on their way: with the one being filled and the one being written, 4 MiB at most.
-        let (sender, receiver) = sync_channel(2);
+        let (sender, receiver) = channel();
         let shared = progress.clone();
         let thread = thread::Builder::new()
             .name("tracebuf-file".into())
@@ -180,6 +202,8 @@ impl Recording {
         piece.clocks(&ClockReading::now())?;
         Ok(Self {
             sender: Some(sender),
+            tokens,
+            outboxes,
             thread: Some(thread),
             progress,
             switch,
@@ -211,41 +235,89 @@ impl Recording {
             let _ = self.piece.clocks(&ClockReading::now());
             self.at = Some(0);
         }
-        while self.read_on(core) {
-            if !self.hand_over(core, false) {
-                return BEHIND;
+        loop {
+            match self.read_on(core, false) {
+                Step::Done => break,
+                Step::Busy => return BEHIND,
+                Step::Piece if !self.hand_over(core, false) => return BEHIND,
+                Step::Piece if self.ended => return self.period,
+                // Reading a large ring takes a while; shared memory must not fill up meanwhile.
+                Step::Piece => core.drain(),
             }
-            if self.ended {
-                return self.period;
-            }
-            // Reading a large ring takes a while; shared memory must not fill up meanwhile.
-            core.drain();
         }
         if !self.hand_over(core, false) {
             return BEHIND;
         }
         self.at = None;
         if self.sync == SyncPolicy::EveryPeriod {
-            let _ = self.sender.as_ref().map(|sender| sender.try_send(Message::Sync));
+            let _ = self.sender.as_ref().map(|sender| sender.send(Message::Sync));
         }
         self.next.saturating_duration_since(Instant::now())
     }
 
-    /// Fills the piece; false when there is nothing more to read for now.
-    fn read_on(&mut self, core: &mut Core) -> bool {
-        while let Some(buffer) = self.at.and_then(|at| core.buffers.get_mut(at)) {
+    /// Fills the piece, or a slot.
+    fn read_on(&mut self, core: &mut Core, wait: bool) -> Step {
+        while let Some(at) = self.at.filter(|at| *at < core.buffers.len()) {
             if self.piece.bytes.len() >= PIECE {
-                return true;
+                return Step::Piece;
             }
+            if self.outboxes.get(at).is_some_and(Option::is_some) {
+                return self.read_into_slot(core, at, wait);
+            }
+            let Some(buffer) = core.buffers.get_mut(at) else { break };
             let read = self.piece.read(&mut buffer.read(), PIECE);
-            let (exhausted, refused) = read.unwrap_or((true, 0));
-            core.invalid_packets += refused;
-            self.invalid_packets += refused;
-            if exhausted {
-                self.at = self.at.map(|at| at + 1);
-            }
+            self.count(core, read, at);
         }
-        false
+        Step::Done
+    }
+
+    fn count(&mut self, core: &mut Core, read: io::Result<(bool, u64)>, at: usize) {
+        let (exhausted, refused) = read.unwrap_or((true, 0));
+        core.invalid_packets += refused;
+        self.invalid_packets += refused;
+        if exhausted {
+            self.at = Some(at + 1);
+        }
+    }
+
+    /// Reads from a buffer in a file, so that at any instant a packet is in the buffer or in the slot.
+    fn read_into_slot(&mut self, core: &mut Core, at: usize, wait: bool) -> Step {
+        let outbox = self.outboxes.get_mut(at).and_then(Option::as_mut);
+        let (Some(buffer), Some(outbox)) = (core.buffers.get_mut(at), outbox) else { return Step::Done };
+        let Some(mut slot) = outbox.slot(wait) else {
+            if wait {
+                // The file takes nothing more: what is in the buffer stays there.
+                self.at = Some(at + 1);
+                return Step::Piece;
+            }
+            return Step::Busy;
+        };
+        outbox.turn();
+        let read = self.piece.read(&mut buffer.read(), outbox.limit);
+        self.count(core, read, at);
+        let (len, room) = (self.piece.bytes.len() as u64, self.room(core));
+        let fits = len <= room && slot.fill(&self.piece.bytes);
+        if let Some(outbox) = self.outboxes.get_mut(at).and_then(Option::as_mut) {
+            outbox.publish(fits.then_some(&slot));
+        }
+        let Some(sender) = &self.sender else { return Step::Done };
+        if fits {
+            self.piece.bytes.clear();
+            let _ = sender.send(Message::Slot(slot));
+            self.handed_over += len;
+            return Step::Piece;
+        }
+        slot.give_back();
+        if len > room {
+            self.cut_and_end(core, room);
+        }
+        // Too large a packet, which goes as those of other buffers do.
+        Step::Piece
+    }
+
+    /// Bytes that the file may still take.
+    fn room(&self, core: &Core) -> u64 {
+        self.max_file_size.saturating_sub(self.handed_over).saturating_sub(reserve(core))
     }
 
     /// Gives the piece to the file's thread; false if that is busy.
@@ -253,32 +325,28 @@ impl Recording {
         if self.piece.bytes.is_empty() {
             return true;
         }
-        let room = self.max_file_size.saturating_sub(self.handed_over).saturating_sub(reserve(core));
-        if self.piece.bytes.len() as u64 > room {
+        let room = self.room(core);
+        let len = self.piece.bytes.len() as u64;
+        if len > room {
             self.cut_and_end(core, room);
             return true;
         }
-        let len = self.piece.bytes.len() as u64;
-        let bytes = std::mem::take(&mut self.piece.bytes);
-        let Some(sender) = &self.sender else { return true };
-        let returned = if wait {
-            sender.send(Message::Piece(bytes)).err().map(|error| error.0)
+        let token = if wait {
+            self.tokens.recv().map_err(|_| TryRecvError::Disconnected)
         } else {
-            match sender.try_send(Message::Piece(bytes)) {
-                Ok(()) => None,
-                Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => Some(message),
-            }
+            self.tokens.try_recv()
         };
-        match returned {
-            Some(Message::Piece(bytes)) => {
-                self.piece.bytes = bytes;
-                false
-            }
-            _ => {
-                self.handed_over += len;
-                true
-            }
+        if token == Err(TryRecvError::Empty) {
+            return false;
         }
+        let bytes = std::mem::take(&mut self.piece.bytes);
+        let sent = self.sender.as_ref().is_some_and(|sender| sender.send(Message::Piece(bytes)).is_ok());
+        if !sent {
+            // The file's thread is gone.
+            self.progress.given_up.fetch_add(len, Ordering::Relaxed);
+        }
+        self.handed_over += len;
+        true
     }
 
     /// The file is full: what fits, the statistics, and no more.
@@ -299,7 +367,7 @@ impl Recording {
     fn end(&mut self, core: &mut Core) {
         self.ended = true;
         let reports: Vec<_> = core.buffers.iter().map(Readable::report).collect();
-        let _ = self.piece.stats(&core.totals(), &reports, ClockReading::now().boottime);
+        let _ = self.piece.stats(&core.totals(), &reports, Some(ClockReading::now().boottime));
         let bytes = std::mem::take(&mut self.piece.bytes);
         if let Some(sender) = &self.sender {
             let _ = sender.send(Message::Piece(bytes));
@@ -311,7 +379,7 @@ impl Recording {
         self.progress.finishing.store(true, Ordering::Relaxed);
         if !self.ended {
             self.at = Some(0);
-            while self.read_on(core) && !self.ended {
+            while !self.ended && self.read_on(core, true) == Step::Piece {
                 self.hand_over(core, true);
             }
             if !self.ended {
@@ -342,80 +410,4 @@ impl Drop for Recording {
 fn reserve(core: &Core) -> u64 {
     let writers: usize = core.buffers.iter().map(|buffer| buffer.sequences().count()).sum();
     1024 + 300 * (core.buffers.len() + writers) as u64
-}
-
-/// The file's thread.
-struct Output {
-    file: File,
-    /// Bytes of whole packets.
-    good: u64,
-}
-
-impl Output {
-    fn create(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: File::create(path)?, good: 0 })
-    }
-
-    fn run(&mut self, messages: &Receiver<Message>, progress: &Progress) {
-        for message in messages {
-            match message {
-                Message::Piece(bytes) => self.write(&bytes, progress),
-                Message::Sync => {
-                    if let Err(error) = self.sync() {
-                        progress.set_error(Some(format!("cannot sync: {error}")));
-                    }
-                }
-            }
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8], progress: &Progress) {
-        loop {
-            let last_try = progress.finishing.load(Ordering::Relaxed);
-            match self.file.write_all(bytes) {
-                Ok(()) => {
-                    self.good += bytes.len() as u64;
-                    progress.bytes.store(self.good, Ordering::Relaxed);
-                    progress.set_error(self.is_removed().then(|| "the file was removed".to_owned()));
-                    return;
-                }
-                Err(error) => {
-                    progress.set_error(Some(error.to_string()));
-                    self.cut();
-                    if last_try {
-                        progress.given_up.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                        return;
-                    }
-                    thread::sleep(RETRY);
-                }
-            }
-        }
-    }
-
-    /// Takes back what was written of a piece that did not go in whole.
-    fn cut(&mut self) {
-        use std::io::Seek;
-        // A pipe or a device cannot be cut, and has no half packets on a disk either.
-        let _ = self.file.set_len(self.good);
-        let _ = self.file.seek(io::SeekFrom::Start(self.good));
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        match self.file.sync_data() {
-            // A pipe or a device: there is nothing to sync.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-            other => other,
-        }
-    }
-
-    /// Whether what is written will be gone when it is closed.
-    fn is_removed(&self) -> bool {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt;
-            self.file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 0)
-        }
-        #[cfg(not(unix))]
-        false
-    }
 }

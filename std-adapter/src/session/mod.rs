@@ -33,6 +33,9 @@
 //! writer, flushes, refused packets. `select * from stats where severity = 'data_loss' and value != 0` lists
 //! every loss.
 //!
+//! # After a crash
+//! A buffer [in a file](BufferConfig::in_file) survives the process; see [`region_file`](crate::region_file).
+//!
 //! # Forks
 //! In a child the parent's session is off: recorders record nothing, calls return
 //! [`SessionError::Forked`], dropping the session does nothing. A handler of `pthread_atfork` sees to it. The
@@ -42,7 +45,7 @@ mod builder;
 mod clock;
 mod drain;
 mod error;
-mod export;
+pub(crate) mod export;
 mod flight_recorder;
 mod fork;
 mod in_process;
@@ -61,6 +64,7 @@ use std::time::{Duration, Instant};
 use tracebuf::buffer::BufferStats;
 use tracebuf::producer::track_event::Clock;
 
+pub use crate::region_file::BufferMemory;
 pub use builder::{BufferConfig, SessionBuilder};
 pub use clock::{BootClock, SessionClock};
 pub use drain::Waker;

@@ -173,7 +173,7 @@ pub(crate) fn write_trace<B: Readable>(
     }
     let reports: Vec<_> = buffers.iter().map(Readable::report).collect();
     totals.invalid_packets += written.invalid_packets;
-    piece.stats(&totals, &reports, clocks.boottime)?;
+    piece.stats(&totals, &reports, Some(clocks.boottime))?;
     output.write_all(&piece.bytes)?;
     written.bytes += piece.bytes.len() as u64;
     written.packets = piece.packets;

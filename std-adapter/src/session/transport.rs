@@ -3,10 +3,10 @@
 use tracebuf::buffer::TraceBuffer;
 use tracebuf::service::EndpointStats;
 
-use crate::memory::PagedMemory;
+use crate::region_file::BufferMemory;
 
 /// A central buffer of a session.
-pub type CentralBuffer = TraceBuffer<PagedMemory>;
+pub type CentralBuffer = TraceBuffer<BufferMemory>;
 
 /// The session's end of one producer, wherever the producer runs.
 ///

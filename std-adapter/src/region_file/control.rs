@@ -1,0 +1,234 @@
+//! The file, its parts, and the word that says which of them count.
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use memmap2::{MmapMut, MmapOptions};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+
+use super::{
+    ABOUT, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, PAGE, Places, SLOT, SLOTS,
+    VERSION, WORD,
+};
+
+/// The first page of the file, for as long as anybody needs it; with it the file stays locked.
+pub(super) struct Control {
+    page: MmapMut,
+    _file: File,
+}
+
+impl Control {
+    fn word(&self, at: usize) -> &AtomicU64 {
+        debug_assert!(at.is_multiple_of(8) && at + 8 <= PAGE as usize);
+        // SAFETY: the pointer is to 8 bytes of the page, which is mapped readable and writable for as long as
+        // `self` is borrowed, and at a multiple of 8 from its page-aligned start. They are touched by atomic
+        // operations of this width alone: `self.page` is used nowhere else once `Control` is made.
+        unsafe { AtomicU64::from_ptr(self.page.as_ptr().wrapping_add(at).cast_mut().cast()) }
+    }
+
+    fn set(&self, at: usize, value: u64) {
+        self.word(at).store(value.to_le(), Ordering::Relaxed);
+    }
+}
+
+/// The drain thread's end of what goes from a region into a file.
+pub(crate) struct Outbox {
+    control: Arc<Control>,
+    turn: Arc<AtomicBool>,
+    free: Receiver<Result<Slot, Unwritten>>,
+    /// Bytes to read at once.
+    pub(crate) limit: usize,
+    /// Slots filled so far.
+    count: u64,
+}
+
+/// A slot's bytes could not be written, and stay in it.
+pub(crate) struct Unwritten;
+
+/// One slot; who has it may write into it.
+pub(crate) struct Slot {
+    index: usize,
+    map: MmapMut,
+    len: usize,
+    control: Arc<Control>,
+    back: Sender<Result<Slot, Unwritten>>,
+}
+
+impl Outbox {
+    /// A free slot; `None` when there is none now, or, waited for, never again.
+    pub(crate) fn slot(&self, wait: bool) -> Option<Slot> {
+        let slot = if wait { self.free.recv().ok() } else { self.free.try_recv().ok() };
+        slot.and_then(Result::ok)
+    }
+
+    /// The buffer's next operation begins on a copy of the region, which counts from [`publish`](Self::publish) on.
+    pub(crate) fn turn(&self) {
+        self.turn.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes the copy the region, and what is in the slot valid, both at once.
+    pub(crate) fn publish(&mut self, slot: Option<&Slot>) {
+        let mut change = 1;
+        if let Some(slot) = slot {
+            self.count += 1;
+            let about = ABOUT + 24 * slot.index;
+            self.control.set(about, slot.len as u64);
+            self.control.set(about + 8, NOWHERE);
+            self.control.set(about + 16, self.count);
+            change |= 2 << slot.index;
+        }
+        // Everything before it comes first, as far as the compiler is concerned; of one process's own stores the
+        // kernel's pages show a prefix when it is killed.
+        self.control.word(WORD).fetch_xor(u64::to_le(change), Ordering::SeqCst);
+    }
+}
+
+impl Slot {
+    /// Puts bytes in, all of them or, if they are too many, none.
+    pub(crate) fn fill(&mut self, bytes: &[u8]) -> bool {
+        match self.map.get_mut(..bytes.len()) {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                self.len = bytes.len();
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.map.get(..self.len).unwrap_or_default()
+    }
+
+    /// Says where in the file the bytes are going to be.
+    pub(crate) fn goes_to(&self, at: u64) {
+        self.control.word(ABOUT + 24 * self.index + 8).store(at.to_le(), Ordering::SeqCst);
+    }
+
+    /// The bytes are in the file.
+    pub(crate) fn written(self) {
+        self.control.word(WORD).fetch_and(u64::to_le(!(2 << self.index)), Ordering::SeqCst);
+        self.give_back();
+    }
+
+    /// Nobody used it.
+    pub(crate) fn give_back(self) {
+        let back = self.back.clone();
+        // Without anybody to take it, it is not needed.
+        let _ = back.send(Ok(self));
+    }
+
+    /// The bytes will not be in the file: they stay here, for whoever recovers them.
+    pub(crate) fn give_up(self) {
+        let _ = self.back.send(Err(Unwritten));
+    }
+}
+
+/// Makes the file, with room on the disk for all of it, and memory for a buffer in it. What an earlier process
+/// left there is kept beside it, as `PATH.previous`.
+///
+/// `beside_long_trace`: with a second half, and slots.
+pub(crate) fn create(
+    path: &Path,
+    region: u64,
+    beside_long_trace: bool,
+    clocks: &[u8],
+) -> io::Result<(BufferMemory, Option<Outbox>)> {
+    keep_previous(path)?;
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    lock(&file)?;
+    let limit = (region / 4).clamp(256 << 10, 16 << 20);
+    let (halves, slots, slot) =
+        if beside_long_trace { (2, SLOTS as u64, limit + (1 << 20)) } else { (1, 0, 0) };
+    let places = Places { half: region, halves, slots, slot };
+    allocate(&file, places.end()).inspect_err(|_| drop(std::fs::remove_file(path)))?;
+
+    let map = |at: u64, len: u64| -> io::Result<MmapMut> {
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the mapping's bytes must not be changed but through it. The file was made by this call and is
+        // locked against other sessions; nobody in this process maps these bytes a second time, since every part
+        // is mapped once and by one owner. Another program that ignores the lock and writes into the file while it
+        // is used does the same as one that writes into this process's memory. The file's blocks are allocated, so
+        // touching a page does not fail when the disk is full; it would if the file were cut short.
+        unsafe { MmapOptions::new().offset(at).len(len).map_mut(&file) }
+    };
+    let turn = Arc::new(AtomicBool::new(false));
+    let other = if halves == 2 { Some(map(places.half_at(1), region)?) } else { None };
+    let memory = BufferMemory::in_file(map(places.half_at(0), region)?, other, turn.clone());
+    let maps =
+        (0..slots).map(|slot| map(places.slot_at(slot), places.slot)).collect::<io::Result<Vec<_>>>()?;
+
+    let mut page = map(0, PAGE)?;
+    let clocks = clocks.get(..CLOCKS_MAX).unwrap_or(clocks);
+    page[CLOCKS..CLOCKS + 8].copy_from_slice(&(clocks.len() as u64).to_le_bytes());
+    page[CLOCKS + 8..CLOCKS + 8 + clocks.len()].copy_from_slice(clocks);
+    let control = Arc::new(Control { page, _file: file });
+    let numbers = [(8, VERSION), (HALF, region), (HALVES, halves), (COUNT, slots), (SLOT, slot), (WORD, 0)];
+    numbers.iter().for_each(|(at, value)| control.set(*at, *value));
+    control.word(0).store(u64::from_ne_bytes(*MAGIC), Ordering::SeqCst);
+    if !beside_long_trace {
+        // The lock goes with the last that holds the page: nobody else does here.
+        return Ok((memory.keeping(control), None));
+    }
+    let (back, free) = channel();
+    for (map, index) in maps.into_iter().zip(0..) {
+        Slot { index, map, len: 0, control: control.clone(), back: back.clone() }.give_back();
+    }
+    let outbox = Outbox { control: control.clone(), turn, free, limit: limit as usize, count: 0 };
+    Ok((memory.keeping(control), Some(outbox)))
+}
+
+/// One session a file.
+fn lock(file: &File) -> io::Result<()> {
+    flock(file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another session is using it"))
+}
+
+fn keep_previous(path: &Path) -> io::Result<()> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is there and no file"));
+    }
+    let mut start = [0; 8];
+    if io::Read::read(&mut &file, &mut start)? == 8 && start != *MAGIC {
+        let message = "there is a file of that name which no session made";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+    }
+    lock(&file)?;
+    std::fs::rename(path, previous(path))
+}
+
+/// Where what an earlier process left is kept.
+pub(crate) fn previous(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".previous");
+    path.with_file_name(name)
+}
+
+/// Blocks on the disk for every byte: a page that finds no room when it is written ends the process.
+fn allocate(file: &File, len: u64) -> io::Result<()> {
+    match fallocate(file, FallocateFlags::empty(), 0, len) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+            // Where the file system cannot, zeros do.
+            let mut left = len;
+            let zeros = vec![0; 1 << 20];
+            while left > 0 {
+                let part = left.min(1 << 20);
+                io::Write::write_all(&mut &*file, zeros.get(..part as usize).unwrap_or_default())?;
+                left -= part;
+            }
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,162 @@
+//! Buffers in mapped files, so that what they hold survives the process.
+//!
+//! ```
+//! use tracebuf_std::recover::Survivor;
+//! use tracebuf_std::session::{BufferConfig, Session};
+//!
+//! let folder = std::env::temp_dir().join(format!("doc-region-{}", std::process::id()));
+//! std::fs::create_dir_all(&folder)?;
+//! let region = folder.join("trace.region");
+//! // What a service does at its start: see what the last one left. The first time there is nothing.
+//! assert!(Survivor::open(&region).is_err());
+//!
+//! let session = Session::builder().buffer(BufferConfig::ring(1 << 20).in_file(&region)).start()?;
+//! session.recorder().instant("the last thing that happened");
+//! session.flush(std::time::Duration::from_secs(1))?;
+//! # drop(session); // stands for kill -9
+//! // The process is killed, by whatever means. The next one:
+//! let written = Survivor::open(&region)?.write(&folder.join("recovered.pftrace"))?;
+//! assert!(written.packets >= 3);
+//! # std::fs::remove_dir_all(folder)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What survives
+//! The pages belong to the system, so whatever was committed when the process dies, of `kill -9` too, is in the
+//! file, without a system call in between: a commit is as fast as without a file. What still lay in shared memory
+//! is not; that is what was recorded since the last flush or the last full chunk of each thread. A power cut is
+//! something else: pages that the system had not yet written are gone, and half of a commit may be there without
+//! the other; chunks that make no sense are left out then.
+//!
+//! # With a long trace beside it
+//! What the long trace has read must not be gone from the region before it is in the trace file. So the region
+//! is there twice. To read, its used part is copied into the other *half*, packets are consumed there, and put as
+//! they will be in the trace into a *slot*; then one store of eight bytes makes that half the region and the slot
+//! valid. When the file has taken it, another such store frees the slot. So at any instant each packet is in the
+//! region, or in a slot, or in the file; a slot knows where in the file it goes, by which
+//! [`after`](crate::recover::Survivor::after) leaves out what is there already. A packet of more than a mebibyte
+//! goes past the slots: it is lost when the process is killed while it is being written.
+//!
+//! Cost: the file has twice the buffer, and half a buffer and some mebibytes for the slots; each period, and
+//! every quarter of the buffer read, copies what is used of the buffer.
+//!
+//! # Layout
+//! Little-endian. A page of 4 KiB, then the halves and the slots, each from the next multiple of 4 KiB on.
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | `TRACEMAP` |
+//! | 8 | 8 | version, 1 |
+//! | 16 | 8 | bytes of a half |
+//! | 24 | 8 | halves: 1, or 2 with a long trace |
+//! | 32 | 8 | slots: 0, or 2 |
+//! | 40 | 8 | bytes of a slot |
+//! | 48 | 8 | bit 0: the half that is the region; bit 1 + n: slot n is valid |
+//! | 64 + 24 n | 24 | slot n: its length, its place in the file (all ones if not known yet), its number |
+//! | 256 | 8 + 512 | length and bytes of a packet with the clocks at the start |
+
+mod control;
+mod memory;
+
+pub use memory::BufferMemory;
+
+pub(crate) use control::{Outbox, Slot, create};
+
+/// The first bytes of the file.
+pub(crate) const MAGIC: &[u8; 8] = b"TRACEMAP";
+const VERSION: u64 = 1;
+const PAGE: u64 = 4096;
+const SLOTS: usize = 2;
+/// Where things lie in the first page.
+const HALF: usize = 16;
+const HALVES: usize = 24;
+const COUNT: usize = 32;
+const SLOT: usize = 40;
+const WORD: usize = 48;
+const ABOUT: usize = 64;
+const CLOCKS: usize = 256;
+const CLOCKS_MAX: usize = 512;
+/// The place in the file of a slot that is not being written yet.
+const NOWHERE: u64 = u64::MAX;
+
+/// Where the parts lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Places {
+    half: u64,
+    halves: u64,
+    slots: u64,
+    slot: u64,
+}
+
+impl Places {
+    fn half_at(&self, half: u64) -> u64 {
+        PAGE.saturating_add(self.half.next_multiple_of(PAGE).saturating_mul(half))
+    }
+
+    fn slot_at(&self, slot: u64) -> u64 {
+        self.half_at(self.halves).saturating_add(self.slot.next_multiple_of(PAGE).saturating_mul(slot))
+    }
+
+    fn end(&self) -> u64 {
+        self.slot_at(self.slots)
+    }
+}
+
+/// What a file of this kind holds, as it was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Contents {
+    /// Where the region lies.
+    pub(crate) start: usize,
+    /// Its bytes.
+    pub(crate) region: Vec<u8>,
+    /// Slots that are valid, the first one first.
+    pub(crate) slots: Vec<Waiting>,
+    /// A packet with the clocks at the session's start.
+    pub(crate) clocks: Vec<u8>,
+}
+
+/// Packets on their way into a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    number: u64,
+    /// Where in the file they go, if that is known.
+    pub(crate) at: Option<u64>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+fn number(file: &[u8], at: usize) -> Option<u64> {
+    let bytes = file.get(at..at.checked_add(8)?)?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+fn part(file: &[u8], at: u64, len: u64) -> Option<&[u8]> {
+    file.get(usize::try_from(at).ok()?..)?.get(..usize::try_from(len).ok()?)
+}
+
+/// Takes a file of this kind apart; `None` if it is none, or cut off.
+pub(crate) fn parse(file: &[u8]) -> Option<Contents> {
+    if !file.starts_with(MAGIC) || number(file, 8)? != VERSION {
+        return None;
+    }
+    let places = Places {
+        half: number(file, HALF)?,
+        halves: number(file, HALVES)?,
+        slots: number(file, COUNT)?.min(SLOTS as u64),
+        slot: number(file, SLOT)?,
+    };
+    let word = number(file, WORD)?;
+    let start = places.half_at(word & 1);
+    let region = part(file, start, places.half)?.to_vec();
+    let mut slots = Vec::new();
+    for slot in (0..places.slots).filter(|slot| word >> (1 + slot) & 1 == 1) {
+        let about = ABOUT + 24 * slot as usize;
+        let len = number(file, about)?.min(places.slot);
+        let at = Some(number(file, about + 8)?).filter(|at| *at != NOWHERE);
+        let bytes = part(file, places.slot_at(slot), len)?.to_vec();
+        slots.push(Waiting { number: number(file, about + 16)?, at, bytes });
+    }
+    slots.sort_by_key(|slot| slot.number);
+    let len = number(file, CLOCKS)?.min(CLOCKS_MAX as u64);
+    let clocks = part(file, CLOCKS as u64 + 8, len)?.to_vec();
+    Some(Contents { start: usize::try_from(start).ok()?, region, slots, clocks })
+}

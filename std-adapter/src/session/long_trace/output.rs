@@ -1,0 +1,111 @@
+//! The thread that writes the file.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender};
+use std::thread;
+use std::time::Duration;
+
+use super::Progress;
+use crate::region_file::Slot;
+
+pub(super) enum Message {
+    Piece(Vec<u8>),
+    /// Of a buffer in a file: it stays there until it is in this one.
+    Slot(Slot),
+    Sync,
+}
+
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The file's thread.
+pub(super) struct Output {
+    file: File,
+    /// Bytes of whole packets.
+    good: u64,
+    /// One for each piece taken.
+    tokens: Sender<()>,
+}
+
+impl Output {
+    pub(super) fn create(path: &Path, tokens: Sender<()>) -> io::Result<Self> {
+        Ok(Self { file: File::create(path)?, good: 0, tokens })
+    }
+
+    pub(super) fn run(&mut self, messages: &Receiver<Message>, progress: &Progress) {
+        for message in messages {
+            match message {
+                Message::Piece(bytes) => {
+                    self.write(&bytes, progress);
+                    // Without anybody to take it, no more pieces come.
+                    let _ = self.tokens.send(());
+                }
+                Message::Slot(slot) => {
+                    slot.goes_to(self.good);
+                    match self.write(slot.bytes(), progress) {
+                        true => slot.written(),
+                        false => slot.give_up(),
+                    }
+                }
+                Message::Sync => {
+                    if let Err(error) = self.sync() {
+                        progress.set_error(Some(format!("cannot sync: {error}")));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes all, or at the end of the session perhaps nothing: false.
+    fn write(&mut self, bytes: &[u8], progress: &Progress) -> bool {
+        loop {
+            let last_try = progress.finishing.load(Ordering::Relaxed);
+            match self.file.write_all(bytes) {
+                Ok(()) => {
+                    self.good += bytes.len() as u64;
+                    progress.bytes.store(self.good, Ordering::Relaxed);
+                    progress.set_error(self.is_removed().then(|| "the file was removed".to_owned()));
+                    return true;
+                }
+                Err(error) => {
+                    progress.set_error(Some(error.to_string()));
+                    self.cut();
+                    if last_try {
+                        progress.given_up.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                        return false;
+                    }
+                    thread::sleep(RETRY);
+                }
+            }
+        }
+    }
+
+    /// Takes back what was written of a piece that did not go in whole.
+    fn cut(&mut self) {
+        use std::io::Seek;
+        // A pipe or a device cannot be cut, and has no half packets on a disk either.
+        let _ = self.file.set_len(self.good);
+        let _ = self.file.seek(io::SeekFrom::Start(self.good));
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match self.file.sync_data() {
+            // A pipe or a device: there is nothing to sync.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Whether what is written will be gone when it is closed.
+    fn is_removed(&self) -> bool {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            self.file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 0)
+        }
+        #[cfg(not(unix))]
+        false
+    }
+}

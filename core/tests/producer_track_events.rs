@@ -196,6 +196,31 @@ fn a_slice_begin_with_a_known_name_takes_at_most_14_bytes() {
 }
 
 #[test]
+fn a_slice_with_a_category_is_the_same_on_every_track_and_takes_two_bytes_more() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    for _ in 0..3 {
+        for track in [tracer.track(), tracer.on(&GPU)] {
+            track.begin_in("work", "net");
+            track.end();
+        }
+    }
+    tracer.flush();
+    let reader = read(model, 1);
+    assert_eq!(reader.names.len(), 2, "each is known once");
+    for (at, pair) in reader.seen.chunks(2).enumerate() {
+        let track = if at % 2 == 0 { MAIN.uuid() } else { GPU.uuid() };
+        assert_eq!((pair[0].name.as_str(), pair[0].kind, pair[0].track), ("work", 1, track));
+        let category = int(&pair[0].rest, 3).expect("a category");
+        assert_eq!(reader.names[&(1, category)], "net");
+        assert_eq!((pair[1].kind, pair[1].track), (2, track));
+    }
+    // One byte of size beside the packet; a begin without a category has 11.
+    let sizes: Vec<_> = model.packets(1).iter().flatten().map(|p| p.len() + 1).collect();
+    assert_eq!(sizes[sizes.len() - 4..sizes.len() - 2], [13, 9]);
+}
+
+#[test]
 fn details_are_annotations_categories_and_flows_with_interned_keys() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);

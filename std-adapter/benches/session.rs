@@ -3,33 +3,49 @@
 //!
 //! `-- --slack F` multiplies the limits of what is timed by F: for machines that others use meanwhile.
 //!
+//! `-- spans load` runs these parts alone; the others are `recorder`, `snapshot` and `long-trace`. The load runs for 6 s;
+//! for a minute by `TRACEBUF_LOAD_SECONDS=60`.
+//!
 //! One line each, `budget NAME MEASURED LIMIT UNIT ok|over`, and lines of figures without a limit; exit status 1
 //! if a budget is over.
 
+#[path = "../tests/support/load.rs"]
+mod load;
 #[cfg(feature = "tracing")]
 #[path = "session/spans.rs"]
 mod spans;
+#[path = "../tests/support/trace.rs"]
+mod trace;
 
-use std::fs::File;
 use std::hint::black_box;
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tracebuf_std::session::{LongTrace, Recorder, Session};
 
 const MIB: u64 = 1 << 20;
 
+/// A name to choose it by, and what it measures.
+type Part = (&'static str, fn(&mut Sheet));
+
 fn main() -> ExitCode {
     let mut sheet = Sheet { over: 0, slack: slack() };
-    recorder(&mut sheet);
-    #[cfg(feature = "tracing")]
-    spans::run(&mut sheet);
-    snapshot(&mut sheet);
-    long_trace(&mut sheet);
-    load(&mut sheet);
+    let parts: [Part; 5] = [
+        ("recorder", recorder),
+        #[cfg(feature = "tracing")]
+        ("spans", spans::run),
+        #[cfg(not(feature = "tracing"))]
+        ("spans", |_| println!("spans: with --features tracing")),
+        ("snapshot", snapshot),
+        ("long-trace", long_trace),
+        ("load", load),
+    ];
+    let wanted = |name: &str| std::env::args().any(|argument| argument == name);
+    let all = !parts.iter().any(|(name, _)| wanted(name));
+    for (_, part) in parts.iter().filter(|(name, _)| all || wanted(name)) {
+        part(&mut sheet);
+    }
     ExitCode::from(u8::from(sheet.over > 0))
 }
 
@@ -169,76 +185,22 @@ fn long_trace(sheet: &mut Sheet) {
     sheet.at_least("long-trace", written, 1.0, "GB/s");
 }
 
-/// Eight threads, a million events a second in all, a snapshot every half second: the cost of an event as its
-/// thread sees it, what was lost, and memory at the beginning and at the end.
+/// A service under load: the cost of an event as its thread sees it, what was lost, and memory.
 fn load(sheet: &mut Sheet) {
-    let seconds = std::env::var("TRACEBUF_LOAD_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(6u64);
-    let session = Session::builder().ring(16 * MIB).shared_memory(8 << 20).fast_clock().prepare_snapshots();
-    let session = Arc::new(session.start().expect("a session"));
-    let stop = Arc::new(AtomicBool::new(false));
-    let threads: Vec<_> = (0..8)
-        .map(|_| {
-            let (recorder, stop) = (session.recorder(), stop.clone());
-            std::thread::spawn(move || {
-                let mut times = vec![0u32; 4096];
-                let start = Instant::now();
-                let mut events = 0u64;
-                while !stop.load(Ordering::Relaxed) {
-                    for _ in 0..150 {
-                        let before = Instant::now();
-                        recorder.instant("event");
-                        let time = before.elapsed().as_nanos() as usize;
-                        times[(time / 16).min(4095)] += 1;
-                        events += 1;
-                    }
-                    // 150,000 events a second.
-                    let due = Duration::from_secs_f64(events as f64 / 150_000.0);
-                    std::thread::sleep(due.saturating_sub(start.elapsed()));
-                }
-                let stats = recorder.with(|tracer| tracer.stats()).expect("recording");
-                (times, events, stats.writer.dropped + stats.skipped)
-            })
-        })
-        .collect();
-    let mut memory = vec![];
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(seconds) {
-        std::thread::sleep(Duration::from_millis(500));
-        session
-            .snapshot()
-            .expect("a snapshot")
-            .write(&mut File::create("/dev/null").expect("null"))
-            .expect("it");
-        memory.push(resident());
-    }
-    stop.store(true, Ordering::Relaxed);
-    let (mut times, mut events, mut dropped) = (vec![0u64; 4096], 0, 0);
-    for thread in threads {
-        let (of_thread, count, lost) = thread.join().expect("a thread");
-        times.iter_mut().zip(of_thread).for_each(|(all, one)| *all += u64::from(one));
-        events += count;
-        dropped += lost;
-    }
-    let rate = events as f64 / start.elapsed().as_secs_f64() / 1e6;
-    let at = |share: f64| {
-        let mut left = (events as f64 * share) as u64;
-        times.iter().position(|count| {
-            let over = *count > left;
-            left = left.saturating_sub(*count);
-            over
-        })
-    };
-    let [half, most, nearly] = [0.5, 0.99, 0.999].map(|share| at(share).unwrap_or(4096) * 16);
-    println!("load: {rate:.2} M events/s of 8 threads for {seconds} s, {dropped} dropped");
+    let load = load::run(load::seconds(6));
+    let lost: u64 = load.writers.iter().map(|account| account.dropped).sum();
+    let unaccounted: i64 = load.writers.iter().map(load::Account::unaccounted).sum();
+    let (rate, seconds) = (load.rate() / 1e6, load.seconds);
+    println!(
+        "load: {rate:.2} M events/s of 8 threads for {seconds:.0} s, {} snapshots, {lost} dropped",
+        load.snapshots
+    );
+    let [half, most, nearly] = [0.5, 0.99, 0.999].map(|share| load.time_of(share));
     println!("load: an event, two readings of a clock among it: p50 {half} p99 {most} p99.9 {nearly} ns");
-    let (early, late) = (memory[memory.len() / 6], memory[memory.len() - 1]);
+    let (early, late) = load.memory;
     println!("load: resident {} KiB after a sixth of the time, {} KiB at the end", early / 1024, late / 1024);
+    sheet.at_least("load-rate", rate, 1.0, "M/s");
+    sheet.line("load-unaccounted", unaccounted as f64, 0.0, "packets", unaccounted == 0);
     sheet.at_most("load-memory", late as f64 / early as f64, 1.02, "of the early");
     let _ = std::io::stdout().flush();
-}
-
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * rustix::param::page_size() as u64
 }

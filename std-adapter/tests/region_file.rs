@@ -343,7 +343,9 @@ fn after_a_kill_a_lapped_ring_holds_all_that_was_not_overwritten() {
         assert!(ok, "kill {kill}: {said}");
         let trace = Trace::read(&out);
         let runs = runs(&trace.counters(), kill);
-        assert_reached(&runs, &committed, kill);
+        // A thread that was kept from running may be overwritten whole; the newest of all is there.
+        let newest = &committed[committed.len() - 1..];
+        assert_reached(&runs, newest, kill);
         if runs.iter().any(|(_, first)| *first > 0) {
             lapped += 1;
             // What was not overwritten is there. What is overwritten takes along what its sequence has before it, which

@@ -61,7 +61,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tracebuf::buffer::BufferStats;
+use tracebuf::buffer::{BufferStats, SequenceInfo};
 use tracebuf::producer::track_event::Clock;
 
 pub use crate::region_file::BufferMemory;
@@ -102,6 +102,8 @@ pub struct Session {
 pub struct Summary {
     /// The counters of each buffer.
     pub buffers: Vec<BufferStats>,
+    /// The writers of all buffers, with what was lost of each.
+    pub sequences: Vec<SequenceInfo>,
     /// How flushes went.
     pub flushes: Flushes,
     /// Chunks for a buffer that is none of the producer's.
@@ -317,6 +319,7 @@ fn summary_of(core: &Core) -> Summary {
     let totals = core.totals();
     Summary {
         buffers: core.buffers.iter().map(CentralBuffer::stats).collect(),
+        sequences: core.buffers.iter().flat_map(CentralBuffer::sequences).collect(),
         flushes: totals.flushes,
         chunks_discarded: totals.endpoints.chunks_discarded,
         patches_discarded: totals.endpoints.patches_discarded,

@@ -46,11 +46,15 @@ impl SpanData {
         self.flows().extend(from);
     }
 
-    pub(super) fn annotate(&self, event: &mut Event<'_, '_, '_>) {
+    pub(super) fn annotate<'x, 'e, 'w, 'a>(
+        &self,
+        event: &'x mut Event<'e, 'w, 'a>,
+    ) -> &'x mut Event<'e, 'w, 'a> {
         self.fields().annotate(event);
         for flow in &*self.flows() {
             event.flow(*flow);
         }
+        event
     }
 
     fn fields(&self) -> MutexGuard<'_, KeptFields> {

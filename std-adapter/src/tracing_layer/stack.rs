@@ -29,19 +29,14 @@ pub(super) fn enter(
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
 ) {
-    if !recorder.is_on() {
-        return;
+    if begin(recorder, metadata, data.as_deref()) {
+        let _ = STACK.try_with(|stack| stack.borrow_mut().push(Entered { id, metadata, data }));
     }
-    begin(recorder, metadata, data.as_deref());
-    let _ = STACK.try_with(|stack| stack.borrow_mut().push(Entered { id, metadata, data }));
 }
 
 /// Ends the slice of a span.
 #[inline]
 pub(super) fn exit(recorder: &Recorder, id: u64) {
-    if !recorder.is_on() {
-        return;
-    }
     let _ = STACK.try_with(|stack| {
         let mut stack = stack.borrow_mut();
         if stack.last().is_some_and(|top| top.id == id) {
@@ -66,20 +61,20 @@ pub(super) fn current() -> Option<(u64, &'static Metadata<'static>)> {
     STACK.try_with(|stack| stack.borrow().last().map(|top| (top.id, top.metadata))).ok().flatten()
 }
 
+/// False when nothing is recorded, or this thread has no writer.
 #[inline]
-fn begin(recorder: &Recorder, metadata: &'static Metadata<'static>, data: Option<&SpanData>) {
+fn begin(recorder: &Recorder, metadata: &'static Metadata<'static>, data: Option<&SpanData>) -> bool {
     let category = category(metadata.level());
-    recorder.with(|tracer| {
-        let slice = tracer.track().enter_with(metadata.name(), |event| {
-            event.category(category);
-            if let Some(data) = data {
-                data.annotate(event);
-            }
-            event
-        });
-        // It is ended by the exit of the span.
-        std::mem::forget(slice);
-    });
+    let begun = match data {
+        None => recorder.with(|tracer| tracer.track().begin_in(metadata.name(), category)),
+        Some(data) => recorder.with(|tracer| {
+            let slice =
+                tracer.track().enter_with(metadata.name(), |event| data.annotate(event.category(category)));
+            // It is ended by the exit of the span.
+            std::mem::forget(slice);
+        }),
+    };
+    begun.is_some()
 }
 
 /// An instant, named by its message.

@@ -1,8 +1,9 @@
 use super::clock::{Clock, Scale};
+use super::event::Event;
 use super::names::{Kind, Names};
 use super::track::Track;
-use crate::producer::TraceWriter;
 use crate::producer::cursor::redundant_varint;
+use crate::producer::{Message, TraceWriter};
 use crate::proto::fields::{
     clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults, track_event,
     track_event_defaults,
@@ -174,9 +175,24 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         let Some(delta) = self.time() else { return };
         let iid = name.map_or(Some(0), |name| self.names.find(Kind::Event, name));
         match iid {
-            Some(iid) if track.is_none() && self.small(delta, kind, iid) => {}
+            Some(iid) if track.is_none() && self.small(delta, kind, iid, 0) => {}
             _ => drop(self.open(delta, track, kind, name, value)),
         }
+    }
+
+    /// The same with a name and a category, which are known as nearly always.
+    #[inline]
+    fn plain_in(&mut self, kind: u8, name: &'a str, category: &'a str) {
+        let Some(delta) = self.time() else { return };
+        if let (Some(name), Some(category)) =
+            (self.names.find(Kind::Event, name), self.names.find(Kind::Category, category))
+            && self.small(delta, kind, name, category)
+        {
+            return;
+        }
+        let open = self.open(delta, None, kind, Some(name), 0);
+        let (message, names) = (&mut Message::at(&mut open.0.writer, 1), &mut open.0.names);
+        Event { message, names }.category(category);
     }
 
     /// The time since the last event, in a state that holds. `None`: it could not be written.
@@ -196,24 +212,29 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         (self.dropped == self.writer.dropped()).then_some(0)
     }
 
-    /// An event of few bytes, all in one chunk.
-    #[inline]
-    fn small(&mut self, delta: u32, kind: u8, iid: u8) -> bool {
+    /// An event of few bytes, all in one chunk; 0 is no name, or no category.
+    #[cfg_attr(not(target_os = "none"), inline(always))]
+    #[cfg_attr(target_os = "none", inline)]
+    fn small(&mut self, delta: u32, kind: u8, iid: u8, category: u8) -> bool {
         if delta >= 1 << 21 || kind >= WITH_VALUE {
             return false;
         }
         let time_len = 1 + u32::from(delta >= 1 << 7) + u32::from(delta >= 1 << 14);
         // Without the last byte's sign that there are more.
         let time = redundant_varint(delta) & ((0x80 << (time_len * 8 - 8)) - 1);
-        // timestamp; sequence_flags 2; track_event { type, name_iid }
+        // timestamp; sequence_flags 2; track_event { type, name_iid, category_iids }
+        let category_len = if category == 0 { 0 } else { 2 };
         let event_len: u32 = if iid == 0 { 2 } else { 4 };
-        if !self.writer.begin_small(1 + time_len + 4 + event_len) {
+        if !self.writer.begin_small(1 + time_len + 4 + event_len + category_len) {
             return false;
         }
         self.writer.put_small(0x40 | time << 8, 1 + time_len);
-        self.writer.put_small(event_len << 24 | 0x005A_0268, 4);
+        self.writer.put_small((event_len + category_len) << 24 | 0x005A_0268, 4);
         let name = if iid == 0 { 0 } else { 0x50 << 16 | u32::from(iid) << 24 };
         self.writer.put_small(0x48 | u32::from(kind) << 8 | name, event_len);
+        if category != 0 {
+            self.writer.put_small(0x18 | u32::from(category) << 8, category_len);
+        }
         self.writer.end_packet();
         true
     }

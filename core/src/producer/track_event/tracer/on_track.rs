@@ -61,6 +61,16 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         self.tracer.plain(self.track, track_event_type::SLICE_BEGIN as u8, Some(name), 0);
     }
 
+    /// Begins a slice of a category; as quick as one without, on the tracer's own track.
+    #[inline]
+    pub fn begin_in(&self, name: &'a str, category: &'a str) {
+        let kind = track_event_type::SLICE_BEGIN;
+        match self.track {
+            None => self.tracer.with(|inner| inner.plain_in(kind as u8, name, category)),
+            Some(_) => self.event(kind, name, |event| event.category(category)),
+        }
+    }
+
     /// Ends the slice begun last.
     #[inline]
     pub fn end(&self) {

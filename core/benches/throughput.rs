@@ -4,8 +4,8 @@ mod workload;
 
 use divan::counter::{BytesCount, ItemsCount};
 use divan::{Bencher, black_box};
-use tracebuf::buffer::{Chunk, ChunkHeader, Patch};
-use workload::{Copier, MIB, READ_CHUNKS, Writers, read_all, ring, templates};
+use tracebuf::buffer::Patch;
+use workload::{Copier, MIB, READ_CHUNKS, Writers, fill_for_patches, read_all, ring, templates};
 
 fn main() {
     divan::main();
@@ -62,18 +62,7 @@ fn read(bencher: Bencher<'_, '_>) {
 #[divan::bench(args = [1, 10, 1000, 5000])]
 fn patch(bencher: Bencher<'_, '_>, age: u32) {
     let mut buffer = ring(16 * MIB, 64);
-    let payload = vec![0u8; 4064];
-    for chunk_id in 0..8192 {
-        let header = ChunkHeader {
-            producer_id: 1,
-            writer_id: 1,
-            chunk_id,
-            complete: true,
-            fragments: 4064,
-            ..Default::default()
-        };
-        buffer.copy_chunk_untrusted(&Chunk { header, payload: &payload });
-    }
+    fill_for_patches(&mut buffer, 8192);
     let patches = [Patch { offset: 100, data: [0; 4] }];
     bencher.bench_local(|| buffer.try_patch_chunk_contents(1, 1, black_box(8192 - age), &patches, true));
 }

@@ -15,7 +15,9 @@ use sheet::{Sheet, median, seconds};
 use std::hint::black_box;
 use std::process::ExitCode;
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, Patch, TraceBuffer};
-use workload::{Copier, MIB, READ_CHUNKS, REFERENCE_CHUNK, Template, Writers, read_all, ring, templates};
+use workload::{
+    Copier, MIB, READ_CHUNKS, REFERENCE_CHUNK, Template, Writers, fill_for_patches, read_all, ring, templates,
+};
 
 fn main() -> ExitCode {
     let templates = templates();
@@ -110,19 +112,8 @@ fn read(sheet: &mut Sheet, templates: &[Template]) {
 /// Patches into a ring of 4,096 chunks of one writer.
 fn patch(sheet: &mut Sheet) {
     let mut buffer = ring(16 * MIB, 64);
-    let payload = vec![0u8; 4064];
     let chunks = 4096 + 1000;
-    for chunk_id in 0..chunks {
-        let header = ChunkHeader {
-            producer_id: 1,
-            writer_id: 1,
-            chunk_id,
-            complete: true,
-            fragments: 4064,
-            ..Default::default()
-        };
-        buffer.copy_chunk_untrusted(&Chunk { header, payload: &payload });
-    }
+    fill_for_patches(&mut buffer, chunks);
     let patches = [Patch { offset: 100, data: [0; 4] }];
     let mut time = |chunk_id: u32, there: bool| {
         let times = (0..101).map(|_| {

@@ -135,3 +135,19 @@ pub fn read_all(buffer: &mut TraceBuffer<Vec<u8>>) -> (u64, u64) {
     }
     (packets, bytes)
 }
+
+/// Commits so many chunks of 4,064 bytes, all of one writer: what patches are measured on.
+pub fn fill_for_patches(buffer: &mut TraceBuffer<Vec<u8>>, chunks: u32) {
+    let payload = vec![0u8; 4064];
+    for chunk_id in 0..chunks {
+        let header = ChunkHeader {
+            producer_id: 1,
+            writer_id: 1,
+            chunk_id,
+            complete: true,
+            fragments: 4064,
+            ..Default::default()
+        };
+        buffer.copy_chunk_untrusted(&Chunk { header, payload: &payload });
+    }
+}

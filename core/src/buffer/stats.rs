@@ -138,6 +138,24 @@ impl fmt::Debug for BufferStats {
 }
 
 impl BufferStats {
+    /// Chunks that were offered to the buffer, one way or another: each of them counts once.
+    ///
+    /// ```
+    /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    ///
+    /// let mut memory = [0; 2048];
+    /// let config = Config::new(FillPolicy::RingBuffer).sequences(8);
+    /// let mut buffer = TraceBuffer::new(&mut memory[..], config)?;
+    /// buffer.copy_chunk_untrusted(&Chunk { header: ChunkHeader::default(), payload: b"of nobody: refused" });
+    /// assert_eq!(buffer.stats().chunks_offered(), 1);
+    /// # Ok::<(), tracebuf::buffer::RegionError>(())
+    /// ```
+    pub fn chunks_offered(&self) -> u64 {
+        let stored = [self.chunks_written, self.chunks_rewritten, self.chunks_relocated];
+        let not = [self.chunks_unchanged, self.chunks_discarded, self.chunks_refused];
+        stored.iter().chain(&not).fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
     pub(super) fn of(layout: &super::region::Layout, memory: &[u8]) -> Self {
         layout
             .header(memory)

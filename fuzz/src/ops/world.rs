@@ -467,13 +467,7 @@ impl World {
     fn check(&mut self) {
         self.buffer.check().expect("a consistent region");
         let stats = self.buffer.stats();
-        let counted = stats.chunks_written
-            + stats.chunks_rewritten
-            + stats.chunks_relocated
-            + stats.chunks_unchanged
-            + stats.chunks_discarded
-            + stats.chunks_refused;
-        assert_eq!(counted, self.offered, "{stats:?}");
+        assert_eq!(stats.chunks_offered(), self.offered, "{stats:?}");
         if let Some(twin) = &mut self.twin {
             twin.check().expect("a consistent twin");
             assert_eq!(twin.stats(), stats, "watching changes counters");

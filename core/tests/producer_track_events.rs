@@ -339,6 +339,24 @@ fn a_panic_in_a_slice_ends_it() {
 }
 
 #[test]
+fn a_panic_in_the_details_of_an_event_ends_it_with_the_names_it_has_brought() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        tracer.track().instant_with("bad", |event| {
+            event.category("known");
+            panic!("in the details")
+        });
+    }));
+    assert!(result.is_err());
+    tracer.track().instant("bad");
+    tracer.flush();
+    let reader = read(model, 1);
+    assert_eq!(reader.seen.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["bad", "bad"]);
+    assert!(reader.names.values().any(|name| name == "known"));
+}
+
+#[test]
 fn coarse_units_add_up_without_drift() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let ticks = Ticks::default();

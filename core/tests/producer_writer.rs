@@ -322,7 +322,7 @@ fn stall_then_drop_gives_up_after_its_steps_and_does_not_wait_again_before_a_chu
     fill(&mut writer);
     assert_eq!(writer.stats().dropped, 1);
     assert_eq!(model.state().stalls.len(), TraceWriter::STALL_STEPS as usize);
-    assert_eq!(model.state().stalls[..4], [0, 8, 16, 32]);
+    assert_eq!(model.state().stalls[..5], [0, 1, 3, 6, 12]);
     assert_eq!(model.state().stalls.last(), Some(&100_000));
     fill(&mut writer);
     assert_eq!(model.state().stalls.len(), TraceWriter::STALL_STEPS as usize);

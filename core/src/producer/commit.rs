@@ -66,7 +66,7 @@ pub trait CommitSink {
 
     /// Shared memory is full and a writer stalls: let the service run for about `micros` microseconds.
     ///
-    /// `step` counts the calls for one chunk, from 0; `micros` is 0 at first, then 8, 16, … up to 100 ms.
+    /// `step` counts the calls for one chunk, from 0; `micros` is 0 at first, then 1, 3, 6, … up to 100 ms.
     /// Returning false gives the packet up at once. The default spins, which suits a service on another
     /// core; threads sleep, a microcontroller runs its drain task.
     fn stall(&self, _step: u32, _micros: u32) -> bool {

@@ -238,7 +238,7 @@ pub(crate) fn change_state(word: &AtomicU32, chunk: u32, from: ChunkState, to: C
             return false;
         }
         let mut next = bitmap.with_state(chunk, to);
-        if next.0 & Bitmap::STATES == 0 {
+        if to as u32 == ChunkState::Free as u32 && next.0 & Bitmap::STATES == 0 {
             // The last chunk of the page is free: the next writer may divide it otherwise.
             next = Bitmap(0);
         }

@@ -20,7 +20,7 @@ pub enum Exhaustion {
     ///
     /// Needs more chunks than there are writers; with a single chunk a longer packet is dropped.
     Stall,
-    /// Waits [`TraceWriter::STALL_STEPS`] steps, in all about 29 s, then drops until there is a free chunk.
+    /// Waits [`TraceWriter::STALL_STEPS`] steps, in all about 28 s, then drops until there is a free chunk.
     StallThenDrop,
 }
 

@@ -162,8 +162,8 @@ impl TraceWriter<'_> {
 
     /// Waits one step for the service; false to give up.
     fn waits(&mut self, step: u32) -> bool {
-        // Not at all, then from 8 µs up to the reference's 100 ms.
-        let micros = (4 << step.min(15) & !7).min(100_000);
+        // Not at all, then from 1 µs up to the reference's 100 ms.
+        let micros = 100_000 >> 17_u32.saturating_sub(step);
         if step < self.patience && !self.gave_up_waiting && self.producer.sink().stall(step, micros) {
             return true;
         }

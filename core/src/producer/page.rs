@@ -150,12 +150,6 @@ impl Bitmap {
         let shift = (chunk & 15) * 2;
         Bitmap(self.0 & !(3 << shift) | (state as u32) << shift)
     }
-
-    /// The lowest free chunk of a partitioned page.
-    fn first_free(self, chunks: u32) -> Option<u32> {
-        let used = self.0 | self.0 >> 1 | 0xAAAA_AAAA;
-        Some(used.trailing_ones() / 2).filter(|chunk| *chunk < chunks)
-    }
 }
 
 /// A page of a shared memory buffer: two header words, then chunks.
@@ -213,13 +207,15 @@ impl Division {
     pub(crate) fn acquire(&self, word: &AtomicU32) -> Option<u32> {
         let mut seen = word.load(Ordering::Relaxed);
         loop {
-            let bitmap = Bitmap(u32::from_le(seen));
-            let partitioned = if bitmap.0 == 0 { Bitmap(self.layout_bits) } else { bitmap };
-            if partitioned.0 >> 28 != self.layout_bits >> 28 {
+            let bitmap = u32::from_le(seen);
+            let partitioned = if bitmap == 0 { self.layout_bits } else { bitmap };
+            // The two bits of a free chunk are 0; of those the lower one is set.
+            let free = !(partitioned | partitioned >> 1) & 0x5555_5555;
+            let chunk = free.trailing_zeros() / 2;
+            if partitioned >> 28 != self.layout_bits >> 28 || chunk >= self.chunks {
                 return None;
             }
-            let chunk = partitioned.first_free(self.chunks)?;
-            let next = partitioned.with_state(chunk, ChunkState::BeingWritten).0.to_le();
+            let next = (partitioned | free & free.wrapping_neg()).to_le();
             // Acquire: the service zeroed the header before it freed the chunk.
             match word.compare_exchange_weak(seen, next, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Some(chunk),

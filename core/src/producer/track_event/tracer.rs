@@ -276,11 +276,10 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
             if self.described.iter().any(|known| core::ptr::eq(*known, track)) {
                 return;
             }
-            if self.described.is_full() {
+            if self.described.push(track).is_err() {
                 // Any will do: it is described again when it is used.
                 self.described.clear();
             }
-            let _ = self.described.push(track);
             track.describe(&mut self.writer);
             next = track.parent();
         }

@@ -274,7 +274,9 @@ impl<'a> TraceWriter<'a> {
     pub(crate) fn end_packet(&mut self) {
         self.first = false;
         self.lost = false;
-        self.release_held();
+        if self.held != NONE {
+            self.release_held();
+        }
         if self.cursor.room() < Self::MIN_ROOM || !self.cursor.count_fragment(Self::MAX_FRAGMENTS) {
             self.complete_current();
         }

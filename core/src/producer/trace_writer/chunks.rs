@@ -69,8 +69,8 @@ impl TraceWriter<'_> {
     }
 
     /// Parts with the chunk held back, if there is one.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    #[cold]
+    #[inline(never)]
     pub(super) fn release_held(&mut self) {
         if self.held != NONE {
             let mut flags = HeaderFlags::CONTINUES_ON_NEXT;
@@ -100,6 +100,7 @@ impl TraceWriter<'_> {
     }
 
     /// Parts with the current chunk, if there is one.
+    #[cold]
     #[inline(never)]
     pub(super) fn complete_current(&mut self) {
         self.cursor = Cursor::NONE;

@@ -6,7 +6,7 @@ use crate::producer::cursor::redundant_varint;
 use crate::producer::{Message, TraceWriter};
 use crate::proto::fields::{
     clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults, track_event,
-    track_event_defaults,
+    track_event_defaults, track_event_type,
 };
 use core::cell::{Cell, RefCell};
 use heapless::Vec;
@@ -51,9 +51,6 @@ struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
     described: Vec<&'a Track<'a>, TRACKS>,
     clock: C,
 }
-
-/// Added to an event's type: it has a value, which is an integer.
-const WITH_VALUE: u8 = 0x80;
 
 /// The trace's incremental clock: the first of those that a sequence has for itself.
 const INCREMENTAL: u64 = 64;
@@ -153,11 +150,22 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// As [`Inner::plain`].
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn plain(&self, track: Option<&'a Track<'a>>, kind: u8, name: Option<&'a str>, value: i64) {
-        self.with(|inner| inner.plain(track, kind, name, value));
+    fn plain(&self, track: Option<&'a Track<'a>>, kind: u8, name: Option<&'a str>) {
+        self.with(|inner| inner.plain(track, kind, name));
     }
 
-    #[inline]
+    /// A counter's value.
+    #[inline(never)]
+    fn count(&self, track: Option<&'a Track<'a>>, value: i64) {
+        self.with(|inner| {
+            if let Some(delta) = inner.time() {
+                let open = inner.open(delta, track, track_event_type::COUNTER as u8, None);
+                open.0.writer.number(track_event::COUNTER_VALUE, value as u64);
+            }
+        });
+    }
+
+    #[inline(always)]
     fn with(&self, f: impl FnOnce(&mut Inner<'a, C, N, T>)) {
         // Taken only while an event is written: by formatting that itself traces, and nothing else.
         match self.inner.try_borrow_mut() {
@@ -171,12 +179,12 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     /// An event without details: on the tracer's own track, with a known name, in one chunk, it is put together
     /// in registers.
     #[inline]
-    fn plain(&mut self, track: Option<&'a Track<'a>>, kind: u8, name: Option<&'a str>, value: i64) {
+    fn plain(&mut self, track: Option<&'a Track<'a>>, kind: u8, name: Option<&'a str>) {
         let Some(delta) = self.time() else { return };
         let iid = name.map_or(Some(0), |name| self.names.find(Kind::Event, name));
         match iid {
             Some(iid) if track.is_none() && self.small(delta, kind, iid, 0) => {}
-            _ => drop(self.open(delta, track, kind, name, value)),
+            _ => drop(self.open(delta, track, kind, name)),
         }
     }
 
@@ -190,7 +198,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         {
             return;
         }
-        let open = self.open(delta, None, kind, Some(name), 0);
+        let open = self.open(delta, None, kind, Some(name));
         let (message, names) = (&mut Message::at(&mut open.0.writer, 1), &mut open.0.names);
         Event { message, names }.category(category);
     }
@@ -216,7 +224,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     #[cfg_attr(not(target_os = "none"), inline(always))]
     #[cfg_attr(target_os = "none", inline)]
     fn small(&mut self, delta: u32, kind: u8, iid: u8, category: u8) -> bool {
-        if delta >= 1 << 21 || kind >= WITH_VALUE {
+        if delta >= 1 << 21 {
             return false;
         }
         let time_len = 1 + u32::from(delta >= 1 << 7) + u32::from(delta >= 1 << 14);
@@ -293,7 +301,6 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         track: Option<&'a Track<'a>>,
         kind: u8,
         name: Option<&'a str>,
-        value: i64,
     ) -> OpenEvent<'_, 'a, C, N, T> {
         if let Some(track) = track {
             self.describe(track);
@@ -303,7 +310,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         writer.number(trace_packet::TIMESTAMP, delta.into());
         writer.number(trace_packet::SEQUENCE_FLAGS, sequence_flags::NEEDS_INCREMENTAL_STATE);
         writer.open(trace_packet::TRACK_EVENT);
-        writer.number(track_event::TYPE, (kind % WITH_VALUE).into());
+        writer.number(track_event::TYPE, kind.into());
         if let Some(track) = track {
             writer.number(track_event::TRACK_UUID, track.uuid());
         }
@@ -312,9 +319,6 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
                 Some(iid) => writer.number(track_event::NAME_IID, u64::from(iid)),
                 None => writer.bytes(track_event::NAME, name.as_bytes()),
             }
-        }
-        if kind >= WITH_VALUE {
-            writer.number(track_event::COUNTER_VALUE, value as u64);
         }
         OpenEvent(self)
     }

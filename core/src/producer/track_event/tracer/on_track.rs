@@ -1,4 +1,4 @@
-use super::{Tracer, WITH_VALUE};
+use super::Tracer;
 use crate::producer::track_event::names::Names;
 use crate::producer::track_event::{Clock, Event, Track};
 use crate::producer::{Message, TraceWriter};
@@ -58,7 +58,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// Begins a slice that [`OnTrack::end`] ends.
     #[inline]
     pub fn begin(&self, name: &'a str) {
-        self.tracer.plain(self.track, track_event_type::SLICE_BEGIN as u8, Some(name), 0);
+        self.tracer.plain(self.track, track_event_type::SLICE_BEGIN as u8, Some(name));
     }
 
     /// Begins a slice of a category; as quick as one without, on the tracer's own track.
@@ -74,13 +74,13 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// Ends the slice begun last.
     #[inline]
     pub fn end(&self) {
-        self.tracer.plain(self.track, track_event_type::SLICE_END as u8, None, 0);
+        self.tracer.plain(self.track, track_event_type::SLICE_END as u8, None);
     }
 
     /// Something that has no duration.
     #[inline]
     pub fn instant(&self, name: &'a str) {
-        self.tracer.plain(self.track, track_event_type::INSTANT as u8, Some(name), 0);
+        self.tracer.plain(self.track, track_event_type::INSTANT as u8, Some(name));
     }
 
     /// Something that has no duration, with details.
@@ -94,7 +94,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 
     /// A counter's value from now on; the track is a counter.
     pub fn count(&self, value: i64) {
-        self.tracer.plain(self.track, WITH_VALUE | track_event_type::COUNTER as u8, None, value);
+        self.tracer.count(self.track, value);
     }
 
     /// A counter's value from now on, as a fraction; the track is a counter.
@@ -125,7 +125,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     ) {
         self.tracer.with(|inner| {
             if let Some(delta) = inner.time() {
-                let open = inner.open(delta, self.track, kind as u8, name, 0);
+                let open = inner.open(delta, self.track, kind as u8, name);
                 details(&mut open.0.writer, &mut open.0.names);
             }
         });

@@ -47,7 +47,7 @@ mod drain;
 mod error;
 pub(crate) mod export;
 mod flight_recorder;
-mod fork;
+pub(crate) mod fork;
 mod in_process;
 mod long_trace;
 mod recorder;

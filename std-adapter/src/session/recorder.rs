@@ -53,6 +53,9 @@ pub(crate) struct Shared {
 #[derive(Clone)]
 pub struct Recorder {
     shared: Arc<Shared>,
+    // What every event looks at lies here, one step nearer than in `shared`.
+    switch: Arc<Switch>,
+    session: u64,
     target: u16,
 }
 
@@ -92,13 +95,13 @@ thread_local! {
 
 impl Recorder {
     pub(crate) fn new(shared: Arc<Shared>, target: u16) -> Self {
-        Self { shared, target }
+        Self { switch: shared.switch.clone(), session: shared.id, shared, target }
     }
 
     /// Whether events are recorded: the session was not stopped, and this is its process.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.shared.switch.is_on()
+        self.switch.is_on()
     }
 
     /// Hands this thread's tracer to `f`: tracks, counters, annotations, flows. `None`, and `f` is not called,
@@ -127,7 +130,7 @@ impl Recorder {
 
     #[inline]
     fn is(&self, entry: &Entry) -> bool {
-        entry.session == self.shared.id && entry.target == self.target
+        entry.session == self.session && entry.target == self.target
     }
 
     #[cold]

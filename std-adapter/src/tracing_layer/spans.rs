@@ -8,6 +8,7 @@ use tracebuf::producer::track_event::Event;
 use tracing_core::Metadata;
 
 use super::fields::KeptFields;
+use crate::session::fork::forks;
 
 /// A span's fields and flows.
 pub(super) struct SpanData {
@@ -23,7 +24,7 @@ impl SpanData {
     pub(super) fn new(metadata: &'static Metadata<'static>, fields: KeptFields, flow: bool) -> Self {
         static FLOWS: AtomicU64 = AtomicU64::new(1);
         // Two processes' flows in one trace should not meet.
-        let own = || FLOWS.fetch_add(1, Ordering::Relaxed) ^ u64::from(std::process::id()) << 40;
+        let own = || FLOWS.fetch_add(1, Ordering::Relaxed) ^ u64::from(process()) << 40;
         let flows = if flow { vec![own()] } else { Vec::new() };
         Self {
             metadata,
@@ -66,6 +67,18 @@ impl SpanData {
     }
 }
 
+/// This process's id. Asking for it is a system call, so it is kept until the next fork.
+fn process() -> u32 {
+    static KNOWN: AtomicU64 = AtomicU64::new(0);
+    let (known, forks) = (KNOWN.load(Ordering::Relaxed), forks());
+    if known as u32 != 0 && (known >> 32) as u32 == forks {
+        return known as u32;
+    }
+    let id = std::process::id();
+    KNOWN.store(u64::from(forks) << 32 | u64::from(id), Ordering::Relaxed);
+    id
+}
+
 const SHARDS: usize = 16;
 
 /// The spans of a subscriber that have something to keep, by their ids.
@@ -97,6 +110,7 @@ impl Spans {
         self.shard(id).get(&id).cloned()
     }
 
+    #[inline(never)]
     pub(super) fn add_reference(&self, id: u64) {
         if let Some(data) = self.shard(id).get(&id) {
             data.references.fetch_add(1, Ordering::Relaxed);
@@ -104,6 +118,7 @@ impl Spans {
     }
 
     /// True when that was the last one, and the span is gone.
+    #[inline(never)]
     pub(super) fn drop_reference(&self, id: u64) -> bool {
         let mut shard = self.shard(id);
         let last = shard.get(&id).is_some_and(|data| data.references.fetch_sub(1, Ordering::AcqRel) == 1);

@@ -42,18 +42,24 @@ pub(super) fn exit(recorder: &Recorder, id: u64) {
         if stack.last().is_some_and(|top| top.id == id) {
             recorder.end();
             stack.pop();
-        } else if let Some(at) = stack.iter().rposition(|entered| entered.id == id) {
-            // Exited before what was entered later: slices on a track are nested, so those are ended with it and
-            // begun again.
-            for _ in at..stack.len() {
-                recorder.end();
-            }
-            stack.remove(at);
-            for above in stack.iter().skip(at) {
-                begin(recorder, above.metadata, above.data.as_deref());
-            }
+        } else {
+            exit_below(recorder, id, &mut stack);
         }
     });
+}
+
+/// Exited before what was entered later: slices on a track are nested, so those are ended with it and begun again.
+#[cold]
+#[inline(never)]
+fn exit_below(recorder: &Recorder, id: u64, stack: &mut Vec<Entered>) {
+    let Some(at) = stack.iter().rposition(|entered| entered.id == id) else { return };
+    for _ in at..stack.len() {
+        recorder.end();
+    }
+    stack.remove(at);
+    for above in stack.iter().skip(at) {
+        begin(recorder, above.metadata, above.data.as_deref());
+    }
 }
 
 /// The innermost span that this thread is in.
@@ -65,15 +71,19 @@ pub(super) fn current() -> Option<(u64, &'static Metadata<'static>)> {
 #[inline]
 fn begin(recorder: &Recorder, metadata: &'static Metadata<'static>, data: Option<&SpanData>) -> bool {
     let category = category(metadata.level());
-    let begun = match data {
-        None => recorder.with(|tracer| tracer.track().begin_in(metadata.name(), category)),
-        Some(data) => recorder.with(|tracer| {
-            let slice =
-                tracer.track().enter_with(metadata.name(), |event| data.annotate(event.category(category)));
-            // It is ended by the exit of the span.
-            std::mem::forget(slice);
-        }),
-    };
+    match data {
+        None => recorder.with(|tracer| tracer.track().begin_in(metadata.name(), category)).is_some(),
+        Some(data) => begin_with(recorder, metadata.name(), category, data),
+    }
+}
+
+#[inline(never)]
+fn begin_with(recorder: &Recorder, name: &'static str, category: &'static str, data: &SpanData) -> bool {
+    let begun = recorder.with(|tracer| {
+        let slice = tracer.track().enter_with(name, |event| data.annotate(event.category(category)));
+        // It is ended by the exit of the span.
+        std::mem::forget(slice);
+    });
     begun.is_some()
 }
 

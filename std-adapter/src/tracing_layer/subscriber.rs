@@ -61,6 +61,23 @@ impl TraceSubscriber {
         self
     }
 
+    /// A span with something to keep.
+    #[inline(never)]
+    fn keep(&self, span: &Attributes<'_>) -> Id {
+        let mut fields = KeptFields::default();
+        if self.recorder.is_on() {
+            span.record(&mut fields);
+        }
+        Id::from_u64(self.spans.insert(SpanData::new(span.metadata(), fields, self.flows)))
+    }
+
+    #[inline(never)]
+    fn enter_kept(&self, id: u64) {
+        if let Some(data) = self.spans.get(id) {
+            stack::enter(&self.recorder, id, data.metadata, Some(data));
+        }
+    }
+
     fn lets_through(&self, metadata: &Metadata<'_>) -> bool {
         self.filter.would_enable(metadata.target(), metadata.level())
     }
@@ -88,11 +105,7 @@ impl Subscriber for TraceSubscriber {
         {
             return Id::from_u64(number);
         }
-        let mut fields = KeptFields::default();
-        if self.recorder.is_on() {
-            span.record(&mut fields);
-        }
-        Id::from_u64(self.spans.insert(SpanData::new(metadata, fields, self.flows)))
+        self.keep(span)
     }
 
     fn record(&self, span: &Id, values: &Record<'_>) {
@@ -120,8 +133,8 @@ impl Subscriber for TraceSubscriber {
             if let Some(metadata) = callsites::metadata(id) {
                 stack::enter(&self.recorder, id, metadata, None);
             }
-        } else if let Some(data) = self.spans.get(id) {
-            stack::enter(&self.recorder, id, data.metadata, Some(data));
+        } else {
+            self.enter_kept(id);
         }
     }
 

@@ -43,8 +43,10 @@ impl<'a, const N: usize> Names<'a, N> {
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(super) fn find(&mut self, kind: Kind, name: &'a str) -> Option<u8> {
         let is = |&(k, n): &(Kind, &str)| k == kind && n.as_ptr() == name.as_ptr() && n.len() == name.len();
-        // Names of a program lie close to each other: the low bits tell them apart.
-        let hint = self.hints.get_mut((name.as_ptr() as usize ^ name.len() << 2) % HINTS)?;
+        // Names of a program lie close to each other: the low bits tell them apart. An event's name and its category
+        // must not take each other's place.
+        let hash = name.as_ptr() as usize ^ name.len() << 2 ^ (kind as usize) << 3;
+        let hint = self.hints.get_mut(hash % HINTS)?;
         if self.list.get(usize::from(*hint)).is_some_and(is) {
             return Some(*hint + 1);
         }

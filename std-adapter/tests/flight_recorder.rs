@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use trace::{Trace, scratch};
+use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::session::{FlightRecorder, Session};
 
 fn folder(name: &str) -> PathBuf {
@@ -101,6 +102,54 @@ fn a_trigger_s_trace_shows_what_came_before_and_after_it() {
     assert!(["before it", "late frame", "after it"].iter().all(|name| trace.contains(name)));
     assert_eq!(recorder.status().merged, 1, "both are in one trace");
     assert!(!folder.join("late frame-1.pftrace").exists());
+}
+
+static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
+
+/// Boot times of the packets with a counter's value, by the states and distances that the trace has.
+fn times_of_counters(trace: &Trace) -> Vec<(u64, u64)> {
+    let (mut now, mut times) = (0, Vec::new());
+    for packet in trace.packets().filter(|packet| trace::number(packet, 10) != Some(1)) {
+        let time = trace::number(packet, 8).unwrap_or(0);
+        now = if trace::number(packet, 13).is_some_and(|flags| flags & 1 == 1) { time } else { now + time };
+        if let Some(value) = trace::message(packet, 11).and_then(|event| trace::number(event, 30)) {
+            times.push((value, now));
+        }
+    }
+    times
+}
+
+#[test]
+fn a_trigger_s_window_leaves_out_what_is_older_and_keeps_all_times() {
+    let (session, folder) = (session(), folder("window"));
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
+    let mut recorded = Vec::new();
+    let mut count = |value: i64| {
+        let before = session.now();
+        session.recorder().count(&COUNTER, value);
+        recorded.push((value as u64, before, session.now()));
+    };
+    (0..200).for_each(&mut count);
+    std::thread::sleep(Duration::from_millis(400));
+    (1000..1200).for_each(&mut count);
+    recorder.trigger_window("window", Duration::from_millis(200), Duration::from_millis(50));
+    (2000..2010).for_each(&mut count);
+    let path = folder.join("window-0.pftrace");
+    wait_for(&path);
+    let trace = Trace::read(&path);
+    let seen = times_of_counters(&trace);
+    let expected: Vec<_> = recorded.iter().filter(|(value, ..)| *value >= 1000).collect();
+    assert_eq!(seen.len(), expected.len());
+    for ((value, time), (recorded, before, after)) in seen.iter().zip(expected) {
+        assert_eq!(value, recorded);
+        assert!((before..=after).contains(&time), "{value} at {time}, recorded from {before} to {after}");
+    }
+    assert!(trace.contains("window"), "the trigger itself");
+    assert_eq!(trace.losses(), 0);
+    trace.assert_ends_with_stats();
+    // Without a window everything is there.
+    let whole = Trace::read(&recorder.snapshot("whole").expect("a snapshot"));
+    assert_eq!(times_of_counters(&whole).len(), recorded.len());
 }
 
 #[test]

@@ -82,6 +82,8 @@ struct State {
 struct Request {
     reason: String,
     due: Instant,
+    /// Boot time of the first moment that is to be in it.
+    from: Option<u64>,
 }
 
 /// Triggers that can wait for their time.
@@ -127,7 +129,7 @@ impl FlightRecorder {
     /// # Errors
     /// The session does not answer or has ended, or the file system's.
     pub fn snapshot(&self, reason: &str) -> Result<PathBuf, SessionError> {
-        self.inner.snapshot(reason)
+        self.inner.snapshot(reason, None)
     }
 
     /// Writes a snapshot once `after` has passed, so that it shows what led to this moment (as much as the ring
@@ -135,6 +137,20 @@ impl FlightRecorder {
     ///
     /// Returns at once. A trigger that waits already serves for those of the same reason that come until then.
     pub fn trigger(&self, reason: &'static str, after: Duration) {
+        self.request(reason, after, None);
+    }
+
+    /// The same with a window: nothing from earlier than `before` the trigger is in the trace, so that it is as small
+    /// as it can be. What a ring no longer holds cannot be in it either.
+    ///
+    /// Triggers that share a snapshot share the window of the first.
+    pub fn trigger_window(&self, reason: &'static str, before: Duration, after: Duration) {
+        let before = u64::try_from(before.as_nanos()).unwrap_or(u64::MAX);
+        let now = self.inner.session.upgrade().map(|session| session.now());
+        self.request(reason, after, now.map(|now| now.saturating_sub(before)));
+    }
+
+    fn request(&self, reason: &'static str, after: Duration, from: Option<u64>) {
         if let Some(session) = self.inner.session.upgrade() {
             session.recorder().instant(reason);
         }
@@ -146,7 +162,7 @@ impl FlightRecorder {
             }
             state.waiting.push(reason.to_owned());
         }
-        let request = Request { reason: reason.to_owned(), due: Instant::now() + after };
+        let request = Request { reason: reason.to_owned(), due: Instant::now() + after, from };
         let full = match &self.requests {
             Some(requests) => matches!(requests.try_send(request), Err(TrySendError::Full(_))),
             None => false,
@@ -166,7 +182,7 @@ impl FlightRecorder {
         std::panic::set_hook(Box::new(move |info| {
             before(info);
             if let Some(inner) = inner.upgrade() {
-                inner.report("panic");
+                inner.report("panic", None);
             }
         }));
     }
@@ -206,7 +222,7 @@ impl FlightRecorder {
         let (handle, inner) = (signals.handle(), self.inner.clone());
         let thread = thread::Builder::new().name("tracebuf-signals".into()).spawn(move || {
             for signal in signals.forever() {
-                inner.report(&format!("signal-{signal}"));
+                inner.report(&format!("signal-{signal}"), None);
                 then(signal);
             }
         })?;
@@ -245,15 +261,15 @@ impl Inner {
     }
 
     /// A snapshot that nobody waits for.
-    fn report(&self, reason: &str) {
-        match self.snapshot(reason) {
+    fn report(&self, reason: &str, from: Option<u64>) {
+        match self.snapshot(reason, from) {
             Ok(path) => eprintln!("tracebuf: {reason}: the trace is in {}", path.display()),
             Err(error) => eprintln!("tracebuf: {reason}: no trace: {error}"),
         }
     }
 
-    fn snapshot(&self, reason: &str) -> Result<PathBuf, SessionError> {
-        let result = self.try_snapshot(reason);
+    fn snapshot(&self, reason: &str, from: Option<u64>) -> Result<PathBuf, SessionError> {
+        let result = self.try_snapshot(reason, from);
         let mut state = self.state();
         match result {
             Ok((path, stall, _)) => {
@@ -269,7 +285,11 @@ impl Inner {
         }
     }
 
-    fn try_snapshot(&self, reason: &str) -> Result<(PathBuf, Duration, Written), SessionError> {
+    fn try_snapshot(
+        &self,
+        reason: &str,
+        from: Option<u64>,
+    ) -> Result<(PathBuf, Duration, Written), SessionError> {
         let session = self.session.upgrade().ok_or(SessionError::Stopped)?;
         if !session.is_here() {
             return Err(SessionError::Forked);
@@ -277,6 +297,10 @@ impl Inner {
         let path = self.folder.join(format!("{reason}-{}.pftrace", self.number(reason)));
         let snapshot = session.snapshot()?;
         let stall = snapshot.stall();
+        let snapshot = match from {
+            Some(time) => snapshot.from(time),
+            None => snapshot,
+        };
         let written = snapshot
             .write_to(&path)
             .map_err(|error| SessionError::io(format!("writing {}", path.display()), error))?;
@@ -317,7 +341,7 @@ fn work(inner: &Inner, requests: &Receiver<Request>) {
         for request in come {
             // A trigger that comes from here on is not in this snapshot, and waits for the next.
             inner.state().waiting.retain(|reason| *reason != request.reason);
-            inner.report(&request.reason);
+            inner.report(&request.reason, request.from);
         }
         if last {
             return;

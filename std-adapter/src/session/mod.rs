@@ -53,6 +53,7 @@ mod long_trace;
 mod recorder;
 pub(crate) mod snapshot;
 mod transport;
+mod trim;
 mod tsc;
 
 use std::path::Path;
@@ -304,7 +305,7 @@ impl Stopped {
         let totals = self.core.totals();
         let buffers = &mut self.core.buffers;
         let written =
-            write_atomically(path, |file| write_trace(buffers, totals, &ClockReading::now(), file))?;
+            write_atomically(path, |file| write_trace(buffers, totals, &ClockReading::now(), None, file))?;
         self.core.invalid_packets += written.invalid_packets;
         Ok(written)
     }

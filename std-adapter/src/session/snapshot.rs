@@ -13,6 +13,7 @@ use super::clock::ClockReading;
 use super::drain::Core;
 use super::export::{BufferReport, Piece, Totals};
 use super::transport::CentralBuffer;
+use super::trim::Trim;
 use crate::memory::PagedMemory;
 
 /// Bytes that go to a file at once.
@@ -65,6 +66,7 @@ pub struct Snapshot {
     clocks: ClockReading,
     stall: Duration,
     spare: Spare,
+    from: Option<u64>,
 }
 
 /// What a trace file holds.
@@ -88,7 +90,7 @@ impl Snapshot {
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
         let stall = start.elapsed();
         let (totals, clocks, spare) = (core.totals(), ClockReading::now(), spare.clone());
-        Ok(Self { buffers, totals, clocks, stall, spare })
+        Ok(Self { buffers, totals, clocks, stall, spare, from: None })
     }
 
     /// How long the drain thread took for the copy. Threads that record were stalled only if they filled
@@ -100,6 +102,16 @@ impl Snapshot {
     /// The buffers' counters at the moment of the copy.
     pub fn buffers(&self) -> impl Iterator<Item = BufferStats> {
         self.buffers.iter().map(ReadOnlyTraceBuffer::stats)
+    }
+
+    /// Leaves out events from before this boot time, in nanoseconds, as [`Session::now`](super::Session::now) has it.
+    ///
+    /// Names, tracks and what has no time stay. A slice that began earlier has only its end then, as at the oldest
+    /// end of a ring.
+    #[must_use]
+    pub fn from(mut self, time: u64) -> Self {
+        self.from = Some(time);
+        self
     }
 
     /// Writes a whole trace, statistics at its end, into a file that appears at `path` when it is complete.
@@ -118,7 +130,7 @@ impl Snapshot {
     /// # Errors
     /// The output's.
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
-        write_trace(&mut self.buffers, self.totals, &self.clocks, output)
+        write_trace(&mut self.buffers, self.totals, &self.clocks, self.from, output)
     }
 }
 
@@ -153,16 +165,30 @@ pub(crate) fn write_trace<B: Readable>(
     buffers: &mut [B],
     mut totals: Totals,
     clocks: &ClockReading,
+    from: Option<u64>,
     output: &mut impl Write,
 ) -> io::Result<Written> {
     let mut written = Written::default();
     let mut piece = Piece::default();
+    let mut trim = from.map(Trim::new);
     piece.clocks(clocks)?;
+    if trim.is_some() {
+        // The service's own are not for trimming.
+        written.bytes += piece.bytes.len() as u64;
+        output.write_all(&piece.bytes)?;
+        piece.bytes.clear();
+    }
     for buffer in &mut *buffers {
         let mut reader = buffer.read();
         loop {
+            let before = piece.packets;
             let (exhausted, refused) = piece.read(&mut reader, PIECE)?;
             written.invalid_packets += refused;
+            if let Some(trim) = &mut trim {
+                let mut kept = Vec::with_capacity(piece.bytes.len());
+                piece.packets = before + trim.apply(&piece.bytes, &mut kept);
+                piece.bytes = kept;
+            }
             written.bytes += piece.bytes.len() as u64;
             output.write_all(&piece.bytes)?;
             piece.bytes.clear();

@@ -1,0 +1,250 @@
+//! Leaves out of a trace what happened before a moment.
+//!
+//! Times of a thread's events are distances, names and tracks are told by number: so what is left out must leave its
+//! distance to the next event, and its names to all. Packets that begin a writer's state, describe tracks or hold
+//! names stay; a packet that holds names beside an event stays without the event.
+
+use std::collections::HashMap;
+
+use tracebuf::proto::fields::{
+    builtin_clock, clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults,
+};
+use tracebuf::proto::{TracePackets, varint};
+
+/// A writer's time.
+#[derive(Clone, Copy, Default)]
+struct Sequence {
+    /// Its default clock, and nanoseconds of that clock's units; 0 before a state was seen.
+    clock: u64,
+    unit: u64,
+    /// Boot time of its last packet, in nanoseconds.
+    now: u64,
+    /// Units of packets left out since the last that was not.
+    owed: u64,
+}
+
+/// Goes over a trace, piece by piece.
+pub(crate) struct Trim {
+    /// Boot time, in nanoseconds, of the first moment to keep.
+    from: u64,
+    sequences: HashMap<u64, Sequence>,
+}
+
+/// One field, and the bytes that it takes, tag included.
+struct Field<'a> {
+    number: u32,
+    value: u64,
+    content: &'a [u8],
+    whole: &'a [u8],
+}
+
+fn fields(mut rest: &[u8]) -> impl Iterator<Item = Field<'_>> {
+    std::iter::from_fn(move || {
+        let (tag, tag_len) = varint::read(rest).ok()?;
+        let after = rest.get(tag_len..)?;
+        let (value, content, len) = match tag & 7 {
+            0 => {
+                let (value, len) = varint::read(after).ok()?;
+                (value, &[][..], len)
+            }
+            1 => (0, after.get(..8)?, 8),
+            2 => {
+                let (size, len) = varint::read(after).ok()?;
+                let content = after.get(len..)?.get(..usize::try_from(size).ok()?)?;
+                (0, content, len + content.len())
+            }
+            5 => (0, after.get(..4)?, 4),
+            _ => return None,
+        };
+        let (whole, next) = rest.split_at_checked(tag_len + len)?;
+        rest = next;
+        Some(Field { number: u32::try_from(tag >> 3).ok()?, value, content, whole })
+    })
+}
+
+/// The last number of a field; messages merge, numbers replace each other.
+fn number(message: &[u8], wanted: u32) -> Option<u64> {
+    fields(message).filter(|field| field.number == wanted).last().map(|field| field.value)
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// What of a packet concerns its time.
+#[derive(Default)]
+struct Packet<'a> {
+    sequence: u64,
+    time: Option<u64>,
+    clock: Option<u64>,
+    flags: u64,
+    snapshot: &'a [u8],
+    defaults: &'a [u8],
+    is_event: bool,
+    has_names: bool,
+}
+
+impl<'a> Packet<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        let mut packet = Self::default();
+        for field in fields(bytes) {
+            match field.number {
+                trace_packet::TIMESTAMP => packet.time = Some(field.value),
+                trace_packet::TIMESTAMP_CLOCK_ID => packet.clock = Some(field.value),
+                trace_packet::SEQUENCE_FLAGS => packet.flags = field.value,
+                trace_packet::TRUSTED_PACKET_SEQUENCE_ID => packet.sequence = field.value,
+                trace_packet::CLOCK_SNAPSHOT => packet.snapshot = field.content,
+                trace_packet::TRACE_PACKET_DEFAULTS => packet.defaults = field.content,
+                trace_packet::TRACK_EVENT => packet.is_event = true,
+                trace_packet::INTERNED_DATA => packet.has_names = true,
+                _ => {}
+            }
+        }
+        packet
+    }
+}
+
+impl Sequence {
+    /// From the packet that begins a state.
+    fn begin(packet: &Packet<'_>) -> Self {
+        let id = number(packet.defaults, trace_packet_defaults::TIMESTAMP_CLOCK_ID).unwrap_or(0);
+        let clocks = || fields(packet.snapshot).filter(|field| field.number == clock_snapshot::CLOCKS);
+        let of = |id: u64| clocks().find(|field| number(field.content, clock::CLOCK_ID) == Some(id));
+        let now = of(builtin_clock::BOOTTIME).and_then(|field| number(field.content, clock::TIMESTAMP));
+        let own = of(id).filter(|field| number(field.content, clock::IS_INCREMENTAL) == Some(1));
+        match (now, own) {
+            (Some(now), Some(own)) => {
+                let unit = number(own.content, clock::UNIT_MULTIPLIER_NS).unwrap_or(1).max(1);
+                Self { clock: id, unit, now, owed: 0 }
+            }
+            _ => Self::default(),
+        }
+    }
+}
+
+impl Trim {
+    pub(crate) fn new(from: u64) -> Self {
+        Self { from, sequences: HashMap::new() }
+    }
+
+    /// Appends what stays of whole packets to `out`; returns how many packets that is.
+    pub(crate) fn apply(&mut self, packets: &[u8], out: &mut Vec<u8>) -> u64 {
+        let mut kept = 0;
+        for bytes in TracePackets::new(packets).map_while(Result::ok) {
+            kept += u64::from(self.packet(bytes, out));
+        }
+        kept
+    }
+
+    /// False if nothing of it stays.
+    fn packet(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        let packet = Packet::of(bytes);
+        let sequence = self.sequences.entry(packet.sequence).or_default();
+        if packet.flags & sequence_flags::INCREMENTAL_STATE_CLEARED != 0 {
+            *sequence = Sequence::begin(&packet);
+            return put(out, bytes, None, false);
+        }
+        let Some(time) = packet.time else { return put(out, bytes, None, false) };
+        let needs_state = packet.flags & sequence_flags::NEEDS_INCREMENTAL_STATE != 0;
+        if sequence.unit > 0 && needs_state && packet.clock.is_none_or(|clock| clock == sequence.clock) {
+            sequence.now = sequence.now.saturating_add(time.saturating_mul(sequence.unit));
+            if sequence.now >= self.from || !packet.is_event {
+                let owed = std::mem::take(&mut sequence.owed);
+                return put(out, bytes, (owed > 0).then(|| time.saturating_add(owed)), false);
+            }
+            sequence.owed = sequence.owed.saturating_add(time);
+            return packet.has_names && put(out, bytes, None, true);
+        }
+        if needs_state && packet.clock.is_none() {
+            // Its state is gone, and with it what its time counts from; it is older than the next state.
+            return false;
+        }
+        let boottime = packet.clock.is_none_or(|clock| clock == builtin_clock::BOOTTIME);
+        !(boottime && time < self.from) && put(out, bytes, None, false)
+    }
+}
+
+/// Appends a packet, with another time, or without time and event.
+fn put(out: &mut Vec<u8>, bytes: &[u8], time: Option<u64>, names_only: bool) -> bool {
+    let mut changed = Vec::new();
+    let bytes = if time.is_none() && !names_only {
+        bytes
+    } else {
+        for field in fields(bytes) {
+            match (field.number, time) {
+                (trace_packet::TIMESTAMP, Some(time)) => {
+                    put_varint(&mut changed, u64::from(trace_packet::TIMESTAMP) << 3);
+                    put_varint(&mut changed, time);
+                }
+                (trace_packet::TIMESTAMP | trace_packet::TRACK_EVENT, None) => {}
+                _ => changed.extend_from_slice(field.whole),
+            }
+        }
+        &changed
+    };
+    out.push(0x0A);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed(packets: &[&[u8]]) -> Vec<u8> {
+        let mut trace = Vec::new();
+        packets.iter().for_each(|packet| assert!(put(&mut trace, packet, None, false)));
+        trace
+    }
+
+    /// Sequence 2 at boot time 1000, in units of 10 ns.
+    const STATE: &[u8] = &[
+        0x40, 0xE8, 0x07, 0x68, 3, 0x50, 2, // timestamp 1000, sequence_flags 3, sequence 2
+        0x32, 17, 0x0A, 5, 0x08, 6, 0x10, 0xE8, 0x07, // clock 6 at 1000
+        0x0A, 8, 0x08, 64, 0x10, 100, 0x18, 1, 0x20, 10, // clock 64, incremental, by 10
+        0xDA, 0x03, 3, 0xD0, 0x03, 64, // defaults: clock 64
+    ];
+
+    /// An event `delta` units after the one before, with names or without.
+    fn event(delta: u8, names: bool) -> Vec<u8> {
+        let mut packet = vec![0x40, delta, 0x68, 2, 0x50, 2, 0x5A, 2, 0x48, 3];
+        packet.extend_from_slice(if names { &[0x62, 2, 0x12, 0][..] } else { &[] });
+        packet
+    }
+
+    fn trimmed(from: u64, packets: &[&[u8]]) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        Trim::new(from).apply(&framed(packets), &mut out);
+        TracePackets::new(&out).map(|packet| packet.expect("a packet").to_vec()).collect()
+    }
+
+    #[test]
+    fn what_is_left_out_leaves_its_time_to_the_next_event_and_its_names_to_all() {
+        let (named, plain) = (event(5, true), event(5, false));
+        // At 1050, 1100, 1150 and 1200.
+        let kept = trimmed(1150, &[STATE, &named, &plain, &plain, &plain]);
+        let names = vec![0x68, 2, 0x50, 2, 0x62, 2, 0x12, 0];
+        assert_eq!(kept, [STATE.to_vec(), names, event(15, false), plain]);
+    }
+
+    #[test]
+    fn a_moment_before_the_state_leaves_everything_as_it_is() {
+        let (named, plain) = (event(5, true), event(200, false));
+        let packets = [STATE, &named, &plain, &[0x40, 0x80, 0x08, 0x50, 3]];
+        assert_eq!(trimmed(1000, &packets), packets);
+    }
+
+    #[test]
+    fn packets_with_times_of_their_own_and_those_whose_state_is_gone_are_left_out_too() {
+        let old: &[u8] = &[0x40, 100, 0x50, 3];
+        let timeless: &[u8] = &[0xE2, 0x03, 0, 0x50, 3];
+        let other_clock: &[u8] = &[0x40, 100, 0xD0, 0x03, 3, 0x50, 3];
+        let kept = trimmed(1000, &[&event(5, true), old, timeless, other_clock]);
+        assert_eq!(kept, [timeless, other_clock]);
+    }
+}

@@ -25,5 +25,6 @@ fn main() {
     println!("cargo::rustc-link-search={}", out.display());
     for argument in ["-Tlink.x", "-Tdefmt.x", "--nmagic"] {
         println!("cargo::rustc-link-arg-bins={argument}");
+        println!("cargo::rustc-link-arg-benches={argument}");
     }
 }

@@ -74,7 +74,8 @@ impl Inbox {
         });
     }
 
-    fn pop(&self) -> Option<Request> {
+    /// Takes the oldest request out, with interrupts masked.
+    pub fn take(&self) -> Option<Request> {
         critical_section::with(|cs| self.requests.borrow_ref_mut(cs).pop_front())
     }
 }
@@ -207,7 +208,7 @@ impl<'a> Recorder<'a> {
 
     /// What the drain has to do next, for programs that do other things between.
     pub fn next_request(&mut self) -> Option<Request> {
-        self.inbox.pop()
+        self.inbox.take()
     }
 
     /// Does it.

@@ -1,0 +1,313 @@
+//! What tracing costs on a Cortex-M4: `cargo bench` in this folder, in QEMU.
+//!
+//! A line for each figure: `budget NAME MEASURED LIMIT UNIT ok|over`. Instructions are counted by SysTick, which QEMU
+//! advances by the instruction: 32 ns each, at 25 MHz. Stack is what was written to, of memory that was painted
+//! before. Every run gives the same. The limits of slices, stack and the ring's memory are the project's; the others
+//! stand for what was measured when they were written, and some more. `./costs` prints code and the longest time
+//! with interrupts masked as well.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    eprintln!("these are instructions of a Cortex-M4: run it from its own folder");
+}
+
+#[cfg(target_os = "none")]
+mod image {
+    use core::hint::black_box;
+    use core::ptr::addr_of;
+    use cortex_m::peripheral::SYST;
+    use cortex_m::peripheral::syst::SystClkSource;
+    use cortex_m_rt::entry;
+    use defmt_semihosting as _;
+    use static_cell::{ConstStaticCell, StaticCell};
+    use tracebuf::buffer::{Chunk, ChunkHeader, TraceBuffer};
+    use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
+    use tracebuf::producer::{ChunkToMove, CommitRequest, CommitSink, Exhaustion, Producer, ProducerStorage};
+    use tracebuf_firmware::board;
+    use tracebuf_firmware::recorder::{self, Inbox, Recorder, WRITERS};
+    use tracebuf_firmware::region::bytes;
+
+    static REGION: ConstStaticCell<[u64; 2048]> = ConstStaticCell::new([0; 2048]);
+    static RING: ConstStaticCell<[u64; 256]> = ConstStaticCell::new([0; 256]);
+    static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+    static INBOX: Inbox = Inbox::new();
+    static SPARE: Inbox = Inbox::new();
+    static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
+    static MAIN: Track<'static> = Track::thread(1, 1, "main");
+    static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
+    static CLOCK: Extended32 = Extended32::new();
+
+    struct BoardClock;
+
+    impl Clock for BoardClock {
+        fn now(&self) -> u64 {
+            CLOCK.extend(|| board::ticks(0))
+        }
+    }
+
+    type SmallTracer = Tracer<'static, BoardClock, 16, 4>;
+
+    /// SysTick counts down, 24 bits.
+    const FULL: u32 = 0x00FF_FFFF;
+
+    /// Instructions of one call, without those of looking at the clock.
+    struct Meter {
+        empty: u32,
+    }
+
+    impl Meter {
+        #[inline(never)]
+        fn raw(work: impl FnOnce()) -> u32 {
+            let start = SYST::get_current();
+            work();
+            let ticks = start.wrapping_sub(SYST::get_current()) & FULL;
+            // 40 ns a tick, 32 ns an instruction.
+            (ticks * 5 + 2) / 4
+        }
+
+        fn new() -> Self {
+            Meter { empty: Self::raw(|| ()) }
+        }
+
+        fn count(&self, work: impl FnOnce()) -> u32 {
+            Self::raw(work).saturating_sub(self.empty)
+        }
+
+        /// The median and the largest of many calls.
+        fn many(&self, mut work: impl FnMut()) -> (u32, u32) {
+            let mut counts: [u32; 101] = core::array::from_fn(|_| self.count(&mut work));
+            counts.sort_unstable();
+            (counts.get(50).copied().unwrap_or(0), counts.last().copied().unwrap_or(0))
+        }
+    }
+
+    const PAINT: u32 = 0xA5A5_5A5A;
+    const PAINTED: usize = 1024;
+
+    /// Bytes of stack below the caller that a call writes to.
+    #[inline(never)]
+    fn stack(work: impl FnOnce()) -> u32 {
+        let here = 0u32;
+        let top = (addr_of!(here) as usize & !3) - 64;
+        let word = |i: usize| (top - 4 * i) as *mut u32;
+        for i in 0..PAINTED {
+            // SAFETY: this is stack below the frame of this function and of those it calls to here, which nobody
+            // uses: no interrupt is on.
+            unsafe { word(i).write_volatile(PAINT) };
+        }
+        work();
+        // SAFETY: as above, to read.
+        let used = (0..PAINTED).rev().find(|i| unsafe { word(*i).read_volatile() } != PAINT);
+        used.map_or(0, |i| 64 + 4 * (i as u32 + 1))
+    }
+
+    struct Sheet {
+        over: bool,
+    }
+
+    impl Sheet {
+        fn line(&mut self, name: &str, measured: u32, limit: u32, unit: &str) {
+            let verdict = if measured > limit { "over" } else { "ok" };
+            self.over |= measured > limit;
+            semihosting::println!("budget {name} {measured} {limit} {unit} {verdict}");
+        }
+    }
+
+    #[inline(never)]
+    fn begin(tracer: &SmallTracer) {
+        tracer.track().begin("slice");
+    }
+
+    #[inline(never)]
+    fn end(tracer: &SmallTracer) {
+        tracer.track().end();
+    }
+
+    #[inline(never)]
+    fn count(tracer: &SmallTracer) {
+        tracer.on(&LEVEL).count(black_box(1234));
+    }
+
+    /// Makes room for what is measured next.
+    fn drain(recorder: &mut Recorder<'static>, producer: &Producer<'static>) {
+        producer.commit();
+        recorder.drain();
+    }
+
+    #[inline(never)]
+    fn commit(ring: &mut TraceBuffer<&'static mut [u8]>, chunk_id: u32, payload: &[u8]) {
+        let header = ChunkHeader {
+            producer_id: 1,
+            writer_id: 1,
+            chunk_id,
+            fragments: 4,
+            complete: true,
+            ..Default::default()
+        };
+        black_box(ring.copy_chunk_untrusted(&Chunk { header, payload }));
+    }
+
+    #[entry]
+    fn main() -> ! {
+        let Some(mut core) = cortex_m::Peripherals::take() else { finish(true) };
+        core.SYST.set_clock_source(SystClkSource::Core);
+        core.SYST.set_reload(FULL);
+        core.SYST.clear_current();
+        core.SYST.enable_counter();
+        // For the clock; its interrupts stay off.
+        board::start(60_000, 60_000);
+        let Ok((producer, mut recorder)) = Recorder::new(REGION.take(), &STORAGE, &INBOX) else {
+            finish(true)
+        };
+        let producer = PRODUCER.init(producer);
+        let Some(writer) = producer.writer(0, Exhaustion::Drop) else { finish(true) };
+        let config = TracerConfig::new(board::FREQUENCY).unit_ns(1_000);
+        let tracer: SmallTracer = Tracer::new(writer, BoardClock, &MAIN, config);
+        let mut sheet = Sheet { over: false };
+        let meter = Meter::new();
+        // The state, and the names.
+        begin(&tracer);
+        end(&tracer);
+        count(&tracer);
+
+        writing(&mut sheet, &meter, &tracer, &mut recorder, producer);
+        moving(&mut sheet, &meter, &tracer, &mut recorder, producer);
+        telling(&mut sheet, &meter);
+        buffer(&mut sheet, &meter);
+        memory(&mut sheet);
+        drop(tracer);
+        finish(sheet.over)
+    }
+
+    fn writing(
+        sheet: &mut Sheet,
+        meter: &Meter,
+        tracer: &SmallTracer,
+        recorder: &mut Recorder<'static>,
+        producer: &Producer<'static>,
+    ) {
+        let mut measure = |name: &str, limit: u32, worst: &str, most: u32, call: fn(&SmallTracer)| {
+            let (median, largest) = {
+                let mut counts: [u32; 101] = [0; 101];
+                for at in &mut counts {
+                    *at = meter.count(|| call(tracer));
+                    drain(recorder, producer);
+                }
+                counts.sort_unstable();
+                (counts.get(50).copied().unwrap_or(0), counts.last().copied().unwrap_or(0))
+            };
+            sheet.line(name, median, limit, "instructions");
+            sheet.line(worst, largest, most, "instructions");
+        };
+        measure("slice_begin", 200, "slice_begin_with_chunk_change", 2_000, begin);
+        measure("slice_end", 200, "slice_end_with_chunk_change", 2_000, end);
+        measure("counter", 400, "counter_with_chunk_change", 3_000, count);
+        drain(recorder, producer);
+        sheet.line("high_water_slice_begin", stack(|| begin(tracer)), 512, "bytes");
+    }
+
+    /// A chunk from shared memory into the ring, with what the drain does for it.
+    fn moving(
+        sheet: &mut Sheet,
+        meter: &Meter,
+        tracer: &SmallTracer,
+        recorder: &mut Recorder<'static>,
+        producer: &Producer<'static>,
+    ) {
+        let mut counts: [u32; 21] = [0; 21];
+        for at in &mut counts {
+            for _ in 0..8 {
+                begin(tracer);
+                end(tracer);
+            }
+            tracer.flush();
+            producer.commit();
+            *at = meter.count(|| {
+                if let Some(request) = recorder.next_request() {
+                    recorder.carry_out(request);
+                }
+            });
+            recorder.drain();
+        }
+        counts.sort_unstable();
+        sheet.line("drain_of_a_chunk", counts.get(10).copied().unwrap_or(0), 3_000, "instructions");
+        for _ in 0..8 {
+            begin(tracer);
+            end(tracer);
+        }
+        tracer.flush();
+        producer.commit();
+        sheet.line("high_water_drain", stack(|| recorder.drain()), 1_024, "bytes");
+    }
+
+    /// What a writer that completes a chunk tells the drain; interrupts are masked for about half of it.
+    fn telling(sheet: &mut Sheet, meter: &Meter) {
+        let chunks_to_move = &[ChunkToMove { page: 1, chunk: 0, target: 0 }];
+        let request = CommitRequest { chunks_to_move, ..CommitRequest::default() };
+        let (mut push, mut take) = (0, 0);
+        for _ in 0..100 {
+            push = push.max(meter.count(|| SPARE.commit(black_box(&request))));
+            take = take.max(meter.count(|| {
+                black_box(SPARE.take());
+            }));
+        }
+        sheet.line("inbox_push", push, 150, "instructions");
+        sheet.line("inbox_take", take, 150, "instructions");
+    }
+
+    fn buffer(sheet: &mut Sheet, meter: &Meter) {
+        let Ok(mut ring) = TraceBuffer::new(bytes(RING.take()), recorder::CONFIG) else { return };
+        // Four packets of 29 bytes.
+        let mut payload = [1; 120];
+        payload.iter_mut().step_by(30).for_each(|size| *size = 29);
+        let mut id = 0;
+        let (median, largest) = meter.many(|| {
+            commit(&mut ring, id, &payload);
+            id += 1;
+        });
+        sheet.line("chunk_commit", median, 2_000, "instructions");
+        sheet.line("chunk_commit_worst", largest, 3_000, "instructions");
+        sheet.line("high_water_commit", stack(|| commit(&mut ring, id, &payload)), 512, "bytes");
+
+        let mut reader = ring.read();
+        let mut read = [0; 24];
+        for at in &mut read {
+            *at = meter.count(|| {
+                black_box(reader.next_packet().map(|packet| packet.len()));
+            });
+        }
+        read.sort_unstable();
+        sheet.line("packet_read", read.get(12).copied().unwrap_or(0), 500, "instructions");
+        sheet.line("packet_read_worst", read.last().copied().unwrap_or(0), 1_500, "instructions");
+        let used = stack(|| {
+            let mut reader = ring.read();
+            while let Some(packet) = reader.next_packet() {
+                packet.slices().for_each(|slice| {
+                    black_box(slice);
+                });
+            }
+        });
+        sheet.line("high_water_read", used, 512, "bytes");
+    }
+
+    fn memory(sheet: &mut Sheet) {
+        let fixed = recorder::CONFIG.region_size(4096) as usize - 4096 - 8 * 48;
+        sheet.line("ram_ring_fixed", fixed as u32, 256, "bytes");
+        let control = size_of::<TraceBuffer<&'static mut [u8]>>();
+        sheet.line("ram_ring_control_block", control as u32, 64, "bytes");
+        sheet.line("ram_tracer", size_of::<SmallTracer>() as u32, 1_000, "bytes");
+        sheet.line("ram_writers", size_of_val(&STORAGE) as u32, 1_000, "bytes");
+        sheet.line("ram_inbox", size_of_val(&INBOX) as u32, 1_000, "bytes");
+    }
+
+    fn finish(over: bool) -> ! {
+        semihosting::process::exit(i32::from(over))
+    }
+
+    #[panic_handler]
+    fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+        semihosting::println!("panic");
+        semihosting::process::exit(2)
+    }
+}

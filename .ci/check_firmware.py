@@ -8,6 +8,7 @@ usage: check_firmware.py TRACE             nothing lost: slices nest and end, ti
        check_firmware.py --before TRACE    the same, of what a start before the last one left, up to its last words
        check_firmware.py --snapshot TRACE  the same, around an alarm: something before it, and after it
        check_firmware.py --c TRACE         nothing lost of what the C program of embedded-example/c/test does
+       check_firmware.py --embassy TRACE   nothing lost: tasks, their polls and idle time, as the binary embassy has them
        check_firmware.py --part-of WHOLE TRACE   after losses: every packet is one of WHOLE, in WHOLE's order
        check_firmware.py --damage IN OUT   flips or drops one byte in a hundred, always the same ones
 
@@ -35,6 +36,9 @@ def load(path):
     return trace.packet
 
 
+Seen = collections.namedtuple("Seen", "counters last_line last begun")
+
+
 class Sequence:
     """One writer's state: names, clock, default track."""
 
@@ -43,11 +47,11 @@ class Sequence:
         self.packets = 0
 
 
-def check(path, lapped=False, whole_run=True):
-    """Returns the counters' values, the last line's arguments and the last event's."""
+def check(path, lapped=False, whole_run=True, open_slices={}):
+    """Returns the counters' values, the last line's arguments, the last event of each track, the slices by path."""
     sequences = collections.defaultdict(Sequence)
     stacks, counters, names, last_line = collections.defaultdict(list), collections.defaultdict(list), {}, None
-    slices, last = 0, {}
+    slices, last, begun = 0, {}, collections.Counter()
     for packet in load(path):
         sequence = sequences[packet.trusted_packet_sequence_id]
         if packet.previous_packet_dropped and not (lapped and not sequence.packets):
@@ -83,6 +87,7 @@ def check(path, lapped=False, whole_run=True):
             raise Bad("an event on a track that is not described")
         if event.type == TrackEvent.TYPE_SLICE_BEGIN:
             stacks[track].append(name)
+            begun["/".join([names[track]] + stacks[track])] += 1
             slices += 1
         elif event.type == TrackEvent.TYPE_SLICE_END:
             if stacks[track]:
@@ -100,12 +105,13 @@ def check(path, lapped=False, whole_run=True):
         last[names[track]] = name, values
     if lapped:
         print("%s: %d slices, counters %s" % (path, slices, {name: len(v) for name, v in counters.items()}))
-        return counters, last_line, last
-    if any(stacks.values()):
-        raise Bad("slices that do not end: %s" % dict(stacks))
+        return Seen(counters, last_line, last, begun)
+    left = {names[track]: stack for track, stack in stacks.items() if stack}
+    if left != open_slices:
+        raise Bad("slices that do not end: %s" % left)
     if not whole_run:
         print("%s: %d slices, counters %s" % (path, slices, {name: len(v) for name, v in counters.items()}))
-        return counters, last_line, last
+        return Seen(counters, last_line, last, begun)
     if last_line is None:
         raise Bad("the firmware's last line is missing")
     seen = {
@@ -117,17 +123,17 @@ def check(path, lapped=False, whole_run=True):
     if seen != last_line:
         raise Bad("the counters say %s, the firmware says %s" % (seen, last_line))
     print("%s: %d slices, %s, as the firmware says" % (path, slices, seen))
-    return counters, last_line, last
+    return Seen(counters, last_line, last, begun)
 
 
 def check_lapped(path):
-    counters, last_line, _ = check(path, lapped=True)
+    counters, last_line, *_ = check(path, lapped=True)
     if last_line is None or len(counters["power"]) < 10:
         raise Bad("only %d values of power, last line %s" % (len(counters["power"]), last_line))
 
 
 def check_before(path):
-    counters, last_line, last = check(path, lapped=True)
+    counters, last_line, last, _ = check(path, lapped=True)
     name, values = last.get("control interrupt", (None, {}))
     if name != "crash ahead" or last_line is not None:
         raise Bad("the last words are missing: %s" % last)
@@ -137,7 +143,7 @@ def check_before(path):
 
 def check_snapshot(path):
     """The alarm is a packet of its own: as many packets before it as after it, more or less."""
-    counters, last_line, _ = check(path, lapped=True)
+    counters, last_line, *_ = check(path, lapped=True)
     packets = load(path)
     at = [i for i, packet in enumerate(packets) if "alarm" in [e.name for e in packet.interned_data.event_names]]
     if last_line is not None or len(at) != 1:
@@ -148,8 +154,24 @@ def check_snapshot(path):
     print("%s: %d packets before the alarm and %d after it" % (path, before, after))
 
 
+def check_embassy(path):
+    seen = check(path, whole_run=False, open_slices={"drain": ["drain", "poll"]})
+    begun = seen.begun
+    if seen.counters["level"] != list(range(0, 300, 3)):
+        raise Bad("levels are %s" % seen.counters["level"])
+    # Each awaits its interrupt once more than it gets it at once: the first poll finds none.
+    expected = {"control/control": 1, "sensor/sensor": 1, "drain/drain": 1, "control/control/poll/step": 100}
+    wrong = {name: begun[name] for name, count in expected.items() if begun[name] != count}
+    polls = {task: begun["%s/%s/poll" % (task, task)] for task in ("control", "sensor", "drain")}
+    if wrong or polls["control"] != 101 or polls["sensor"] != 41 or polls["drain"] < 50:
+        raise Bad("%s, polls %s" % (wrong, polls))
+    if not 100 < begun["executor/idle"] < 250:
+        raise Bad("idle %d times" % begun["executor/idle"])
+    print("%s: polls %s, idle %d times" % (path, polls, begun["executor/idle"]))
+
+
 def check_c(path):
-    counters, _, last = check(path, whole_run=False)
+    counters, _, last, _ = check(path, whole_run=False)
     squares, ticks = counters["squares"], counters["ticks"]
     if squares != [step * step - 50 for step in range(100)]:
         raise Bad("squares are %s" % squares)
@@ -197,6 +219,7 @@ def main():
     parser.add_argument("--before", action="store_true")
     parser.add_argument("--snapshot", action="store_true")
     parser.add_argument("--c", action="store_true")
+    parser.add_argument("--embassy", action="store_true")
     parser.add_argument("paths", nargs="+")
     arguments = parser.parse_args()
     try:
@@ -208,6 +231,8 @@ def main():
             check_before(*arguments.paths)
         elif arguments.snapshot:
             check_snapshot(*arguments.paths)
+        elif arguments.embassy:
+            check_embassy(*arguments.paths)
         elif arguments.c:
             check_c(*arguments.paths)
         elif arguments.part_of:

@@ -8,6 +8,7 @@
 //! | `mode` | what the firmware is asked to do (on a target only) |
 //! | [`send`] | packets out of the ring, a piece at a time, while recording goes on |
 //! | [`crash_log`] | what was done to the ring, for the test of crashes |
+//! | `embassy` | tasks, polls and idle time of embassy-executor (with the feature, on a target) |
 //! | [`export`] | where they go: UART, SPI, a file of the debugger's host |
 //! | [`frame`] | COBS and a CRC, for lines that lose bytes |
 //! | [`trigger`] | a snapshot when a pin, or anything else, says so |
@@ -33,6 +34,8 @@
 #[cfg(all(target_os = "none", feature = "board"))]
 pub mod board;
 pub mod crash_log;
+#[cfg(all(target_os = "none", feature = "embassy"))]
+pub mod embassy;
 pub mod export;
 pub mod frame;
 #[cfg(all(target_os = "none", feature = "board"))]

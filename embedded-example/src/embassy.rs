@@ -1,0 +1,158 @@
+//! embassy-executor's trace hooks as a timeline: tasks, their polls, and when nothing is to be done.
+//!
+//! Each task has a track: on it a slice as long as the task lives, by its name, and in that a slice `poll` for each
+//! poll. On the executor's track are slices `idle`, from when nothing more is to be polled to the next poll. What
+//! tasks trace themselves on their tracks, with the same tracer, nests in their polls.
+//!
+//! ```ignore
+//! static BLINK: Track<'static> = Track::custom("blink");
+//!
+//! embassy::trace(tracer, &EXECUTOR_TRACK); // before the executor runs
+//! executor.run(|spawner| embassy::spawn(spawner, blink().unwrap(), "blink", &BLINK));
+//! ```
+//!
+//! One executor is traced, the one in thread mode; of others the hooks must not come through. Tasks are spawned from
+//! its own priority. That a task is woken is not in the trace: it happens in interrupts, which have writers of their
+//! own.
+
+use core::cell::{Cell, RefCell};
+use critical_section::Mutex;
+use embassy_executor::{SpawnToken, Spawner};
+use heapless::Vec;
+use tracebuf::producer::track_event::{Clock, Tracer, Track};
+
+/// Tasks that have names. What is beyond is on the executor's track.
+pub const TASKS: usize = 8;
+
+/// A tracer, whatever its clock and sizes.
+pub trait Timeline {
+    /// A slice begins.
+    fn begin(&self, track: &'static Track<'static>, name: &'static str);
+
+    /// It ends.
+    fn end(&self, track: &'static Track<'static>);
+}
+
+impl<C: Clock, const N: usize, const T: usize> Timeline for Tracer<'static, C, N, T> {
+    fn begin(&self, track: &'static Track<'static>, name: &'static str) {
+        self.on(track).begin(name);
+    }
+
+    fn end(&self, track: &'static Track<'static>) {
+        self.on(track).end();
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Traced {
+    timeline: &'static dyn Timeline,
+    executor: &'static Track<'static>,
+}
+
+// SAFETY: it is used by the hooks of one executor, which all run at its priority; nobody else reaches it here.
+#[allow(unsafe_code)]
+unsafe impl Send for Traced {}
+
+#[derive(Clone, Copy)]
+struct Task {
+    id: u32,
+    name: &'static str,
+    track: &'static Track<'static>,
+}
+
+static TRACED: Mutex<Cell<Option<Traced>>> = Mutex::new(Cell::new(None));
+static NAMED: Mutex<RefCell<Vec<Task, TASKS>>> = Mutex::new(RefCell::new(Vec::new()));
+static IDLE: Mutex<Cell<bool>> = Mutex::new(Cell::new(false));
+
+/// Begins to trace the executor. The tracer must be of the executor's priority.
+pub fn trace(timeline: &'static dyn Timeline, executor: &'static Track<'static>) {
+    critical_section::with(|cs| TRACED.borrow(cs).set(Some(Traced { timeline, executor })));
+}
+
+/// Spawns a task under a name.
+pub fn spawn<S>(spawner: Spawner, token: SpawnToken<S>, name: &'static str, track: &'static Track<'static>) {
+    let task = Task { id: token.id(), name, track };
+    critical_section::with(|cs| {
+        let mut named = NAMED.borrow_ref_mut(cs);
+        match named.iter_mut().find(|known| known.id == task.id) {
+            // The place of a task that has ended.
+            Some(known) => *known = task,
+            // Without a name it is still traced.
+            None => drop(named.push(task)),
+        }
+    });
+    spawner.spawn(token);
+}
+
+/// What the hooks need, if tracing has begun. Interrupts are masked for a look through the names.
+fn traced(id: u32) -> Option<(Traced, Task)> {
+    critical_section::with(|cs| {
+        let traced = TRACED.borrow(cs).get()?;
+        let unnamed = Task { id, name: "task", track: traced.executor };
+        let named = NAMED.borrow_ref(cs);
+        Some((traced, named.iter().find(|task| task.id == id).copied().unwrap_or(unnamed)))
+    })
+}
+
+fn idle(now: bool) {
+    let Some((traced, _)) = traced(0) else { return };
+    let before = critical_section::with(|cs| IDLE.borrow(cs).replace(now));
+    match (before, now) {
+        (false, true) => traced.timeline.begin(traced.executor, "idle"),
+        (true, false) => traced.timeline.end(traced.executor),
+        _ => {}
+    }
+}
+
+// The hooks, as embassy-executor declares them. Only they may call them.
+
+/// Nothing is known yet: the core wakes for other things too, and there may be nothing to poll.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+fn _embassy_trace_poll_start(_executor: u32) {}
+
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+fn _embassy_trace_executor_idle(_executor: u32) {
+    idle(true);
+}
+
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+fn _embassy_trace_task_new(_executor: u32, task: u32) {
+    if let Some((traced, task)) = traced(task) {
+        traced.timeline.begin(task.track, task.name);
+    }
+}
+
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+fn _embassy_trace_task_end(_executor: u32, task: u32) {
+    if let Some((traced, task)) = traced(task) {
+        // The poll that the task ended in has not ended yet: what is begun last ends first, so that the poll
+        // ends here, and the task where the poll does.
+        traced.timeline.end(task.track);
+    }
+}
+
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+fn _embassy_trace_task_exec_begin(_executor: u32, task: u32) {
+    idle(false);
+    if let Some((traced, task)) = traced(task) {
+        traced.timeline.begin(task.track, "poll");
+    }
+}
+
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+fn _embassy_trace_task_exec_end(_executor: u32, task: u32) {
+    if let Some((traced, task)) = traced(task) {
+        traced.timeline.end(task.track);
+    }
+}
+
+/// From an interrupt, perhaps: not to be written by the executor's tracer.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+fn _embassy_trace_task_ready_begin(_executor: u32, _task: u32) {}

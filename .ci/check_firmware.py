@@ -9,6 +9,8 @@ usage: check_firmware.py TRACE             nothing lost: slices nest and end, ti
        check_firmware.py --snapshot TRACE  the same, around an alarm: something before it, and after it
        check_firmware.py --c TRACE         nothing lost of what the C program of embedded-example/c/test does
        check_firmware.py --embassy TRACE   nothing lost: tasks, their polls and idle time, as the binary embassy has them
+       check_firmware.py --log LINES TRACE     each line of the log, `seconds<tab>text`, is an instant of the main loop,
+                                           within a millisecond, and there are no others
        check_firmware.py --part-of WHOLE TRACE   after losses: every packet is one of WHOLE, in WHOLE's order
        check_firmware.py --damage IN OUT   flips or drops one byte in a hundred, always the same ones
 
@@ -36,7 +38,7 @@ def load(path):
     return trace.packet
 
 
-Seen = collections.namedtuple("Seen", "counters last_line last begun")
+Seen = collections.namedtuple("Seen", "counters last_line last begun instants")
 
 
 class Sequence:
@@ -48,10 +50,11 @@ class Sequence:
 
 
 def check(path, lapped=False, whole_run=True, open_slices={}):
-    """Returns the counters' values, the last line's arguments, the last event of each track, the slices by path."""
+    """Returns the counters' values, the last line's arguments, the last event of each track, the slices by path, the
+    instants."""
     sequences = collections.defaultdict(Sequence)
     stacks, counters, names, last_line = collections.defaultdict(list), collections.defaultdict(list), {}, None
-    slices, last, begun = 0, {}, collections.Counter()
+    slices, last, begun, instants = 0, {}, collections.Counter(), []
     for packet in load(path):
         sequence = sequences[packet.trusted_packet_sequence_id]
         if packet.previous_packet_dropped and not (lapped and not sequence.packets):
@@ -103,15 +106,17 @@ def check(path, lapped=False, whole_run=True, open_slices={}):
         if name == LAST_LINE:
             last_line = values
         last[names[track]] = name, values
+        if event.type == TrackEvent.TYPE_INSTANT:
+            instants.append((names[track], sequence.time, name, list(values.values())))
     if lapped:
         print("%s: %d slices, counters %s" % (path, slices, {name: len(v) for name, v in counters.items()}))
-        return Seen(counters, last_line, last, begun)
+        return Seen(counters, last_line, last, begun, instants)
     left = {names[track]: stack for track, stack in stacks.items() if stack}
     if left != open_slices:
         raise Bad("slices that do not end: %s" % left)
     if not whole_run:
         print("%s: %d slices, counters %s" % (path, slices, {name: len(v) for name, v in counters.items()}))
-        return Seen(counters, last_line, last, begun)
+        return Seen(counters, last_line, last, begun, instants)
     if last_line is None:
         raise Bad("the firmware's last line is missing")
     seen = {
@@ -123,7 +128,7 @@ def check(path, lapped=False, whole_run=True, open_slices={}):
     if seen != last_line:
         raise Bad("the counters say %s, the firmware says %s" % (seen, last_line))
     print("%s: %d slices, %s, as the firmware says" % (path, slices, seen))
-    return Seen(counters, last_line, last, begun)
+    return Seen(counters, last_line, last, begun, instants)
 
 
 def check_lapped(path):
@@ -133,7 +138,7 @@ def check_lapped(path):
 
 
 def check_before(path):
-    counters, last_line, last, _ = check(path, lapped=True)
+    counters, last_line, last, *_ = check(path, lapped=True)
     name, values = last.get("control interrupt", (None, {}))
     if name != "crash ahead" or last_line is not None:
         raise Bad("the last words are missing: %s" % last)
@@ -170,8 +175,24 @@ def check_embassy(path):
     print("%s: polls %s, idle %d times" % (path, polls, begun["executor/idle"]))
 
 
+def check_log(lines, path):
+    with open(lines) as file:
+        log = [line.rstrip("\n").split("\t") for line in file]
+    instants = [
+        (time, name.replace("{}", "%s") % tuple(values) if values else name)
+        for track, time, name, values in check(path).instants
+        if track == "main loop"
+    ]
+    if [text for _, text in log] != [text for _, text in instants] or len(log) < 5:
+        raise Bad("the log says %s, the trace %s" % (log, instants))
+    apart = [time - float(seconds) * 1e6 for (seconds, _), (time, _) in zip(log, instants)]
+    if min(apart) < -1 or max(apart) > 1000:
+        raise Bad("log and trace are %s us apart" % apart)
+    print("%s: %d lines of the log are instants, %.0f us apart at most" % (path, len(log), max(apart)))
+
+
 def check_c(path):
-    counters, _, last, _ = check(path, whole_run=False)
+    counters, _, last, *_ = check(path, whole_run=False)
     squares, ticks = counters["squares"], counters["ticks"]
     if squares != [step * step - 50 for step in range(100)]:
         raise Bad("squares are %s" % squares)
@@ -218,6 +239,7 @@ def main():
     parser.add_argument("--lapped", action="store_true")
     parser.add_argument("--before", action="store_true")
     parser.add_argument("--snapshot", action="store_true")
+    parser.add_argument("--log")
     parser.add_argument("--c", action="store_true")
     parser.add_argument("--embassy", action="store_true")
     parser.add_argument("paths", nargs="+")
@@ -233,6 +255,8 @@ def main():
             check_snapshot(*arguments.paths)
         elif arguments.embassy:
             check_embassy(*arguments.paths)
+        elif arguments.log:
+            check_log(arguments.log, *arguments.paths)
         elif arguments.c:
             check_c(*arguments.paths)
         elif arguments.part_of:

@@ -66,6 +66,9 @@ impl Clock for PriorityClock {
     }
 }
 
+// Log and trace have one clock.
+defmt::timestamp!("{=u64:us}", PriorityClock(0).now() / (board::FREQUENCY / 1_000_000));
+
 /// A tracer of few names, for little memory.
 type SmallTracer = Tracer<'static, PriorityClock, 16, 4>;
 

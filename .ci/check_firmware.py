@@ -5,6 +5,7 @@ usage: check_firmware.py TRACE             nothing lost: slices nest and end, ti
                                            have the number and the sum of values that the last log line says
        check_firmware.py --lapped TRACE    of what a ring held: what comes after a sequence's state is whole, names
                                            included, and nothing is lost between
+       check_firmware.py --laps N TRACE    the same, after at least N laps
        check_firmware.py --before TRACE    the same, of what a start before the last one left, up to its last words
        check_firmware.py --snapshot TRACE  the same, around an alarm: something before it, and after it
        check_firmware.py --c TRACE         nothing lost of what the C program of embedded-example/c/test does
@@ -137,6 +138,14 @@ def check_lapped(path):
         raise Bad("only %d values of power, last line %s" % (len(counters["power"]), last_line))
 
 
+def check_laps(least, path):
+    check_lapped(path)
+    buffer = load(path)[-1].trace_stats.buffer_stats[0]
+    if buffer.write_wrap_count < least:
+        raise Bad("the ring was lapped %d times" % buffer.write_wrap_count)
+    print("%s: the ring of %d bytes was lapped %d times" % (path, buffer.buffer_size, buffer.write_wrap_count))
+
+
 def check_before(path):
     counters, last_line, last, *_ = check(path, lapped=True)
     name, values = last.get("control interrupt", (None, {}))
@@ -237,6 +246,7 @@ def main():
     parser.add_argument("--part-of")
     parser.add_argument("--damage", action="store_true")
     parser.add_argument("--lapped", action="store_true")
+    parser.add_argument("--laps", type=int)
     parser.add_argument("--before", action="store_true")
     parser.add_argument("--snapshot", action="store_true")
     parser.add_argument("--log")
@@ -249,6 +259,8 @@ def main():
             damage(*arguments.paths)
         elif arguments.lapped:
             check_lapped(*arguments.paths)
+        elif arguments.laps:
+            check_laps(arguments.laps, *arguments.paths)
         elif arguments.before:
             check_before(*arguments.paths)
         elif arguments.snapshot:

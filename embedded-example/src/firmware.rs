@@ -23,8 +23,8 @@ use tracebuf_firmware::send::{Progress, Sender};
 use tracebuf_firmware::trigger::{High, Trigger};
 use tracebuf_firmware::workload::{Controller, Oven, Program, Sensor as Probe};
 
-/// All of the tracing's memory: shared memory and ring.
-const TRACE_BYTES: usize = 6 * 1024;
+/// All of the tracing's memory: shared memory and ring. The micro:bit has 16 KiB in all.
+const TRACE_BYTES: usize = if cfg!(board = "microbit") { 6 } else { 8 } * 1024;
 
 /// Where start-up code leaves it alone: a start after a reset finds what was recorded before.
 #[unsafe(link_section = ".uninit.TRACE")]
@@ -38,8 +38,9 @@ static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
 /// For the interrupts, which make their writers when they first run.
 static SHARED: Mutex<Cell<Option<&'static Producer<'static>>>> = Mutex::new(Cell::new(None));
 
-/// Times to the microsecond; the state starts anew each 1.25 KiB, a third of the ring.
-const CONFIG: TracerConfig = TracerConfig::new(board::FREQUENCY).unit_ns(1_000).state_every(1280);
+/// Times to the microsecond; the state starts anew each third of the ring, or more often.
+const CONFIG: TracerConfig =
+    TracerConfig::new(board::FREQUENCY).unit_ns(1_000).state_every(TRACE_BYTES as u32 / 5);
 
 static FIRMWARE: Track<'static> = Track::process(1, "oven");
 static MAIN: Track<'static> = Track::thread(1, 1, "main loop").within(&FIRMWARE);
@@ -50,6 +51,8 @@ static POWER: Track<'static> = Track::counter("power", Unit::Unspecified).within
 
 /// Steps of the control loop until the firmware ends itself.
 const STEPS: u32 = 1_000;
+/// Steps for a thousand laps of the ring: three minutes.
+const LAPS_STEPS: u32 = 45_000;
 /// Steps until it crashes, if it is asked to, and until a start after a crash ends itself.
 const FEW_STEPS: u32 = 200;
 const CONTROL_MICROS: u32 = 4_000;
@@ -192,11 +195,16 @@ fn main() -> ! {
         let (kept, dropped) = (salvage.chunks_kept, salvage.chunks_dropped());
         log!(tracer.track(), "restarted: {} chunks kept, {} dropped", kept, dropped);
     } else {
-        CRASH.store(if mode == Mode::Send { Mode::Record } else { mode } as u32, Relaxed);
+        let quiet = matches!(mode, Mode::Send | Mode::Laps);
+        CRASH.store(if quiet { Mode::Record } else { mode } as u32, Relaxed);
     }
 
     start_interrupts();
-    let steps = if found.is_some() { FEW_STEPS } else { STEPS };
+    let steps = match mode {
+        _ if found.is_some() => FEW_STEPS,
+        Mode::Laps => LAPS_STEPS,
+        _ => STEPS,
+    };
     let sent = run(producer, &tracer, recorder, mode, steps);
     drop(tracer);
     let asked_for = found.is_some() == matches!(mode, Mode::Panic | Mode::Fault);

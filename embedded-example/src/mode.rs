@@ -8,7 +8,9 @@ pub enum Mode {
     Send,
     /// To record only, and send what the ring holds at the end: a flight recorder.
     Record,
-    /// The same, and to panic on the way.
+    /// The same, until the ring of 8 KiB was lapped a thousand times.
+    Laps,
+    /// The same as [`Mode::Record`], and to panic on the way.
     Panic,
     /// The same, and to execute an undefined instruction on the way.
     Fault,
@@ -23,6 +25,7 @@ impl Mode {
         let Ok(arguments) = semihosting::experimental::env::args::<512>() else { return Mode::Send };
         match (&arguments).last() {
             Some(Ok("record")) => Mode::Record,
+            Some(Ok("laps")) => Mode::Laps,
             Some(Ok("panic")) => Mode::Panic,
             Some(Ok("fault")) => Mode::Fault,
             Some(Ok("alarm")) => Mode::Alarm,

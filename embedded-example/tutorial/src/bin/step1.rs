@@ -1,0 +1,21 @@
+#![no_std]
+#![no_main]
+
+use cortex_m_rt::entry;
+
+#[entry]
+fn main() -> ! {
+    loop {
+        work();
+    }
+}
+
+/// What the firmware is for.
+fn work() {
+    cortex_m::asm::delay(5_000);
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    cortex_m::peripheral::SCB::sys_reset()
+}

@@ -1,0 +1,43 @@
+#![no_std]
+#![no_main]
+
+use cortex_m_rt::entry;
+use static_cell::StaticCell;
+use tracebuf::producer::{Producer, ProducerStorage};
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
+use tracebuf_firmware::region::Region;
+
+const TRACE_BYTES: usize = 16 * 1024;
+
+#[unsafe(link_section = ".uninit.TRACE")]
+static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
+static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+static INBOX: Inbox = Inbox::new();
+static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
+
+#[entry]
+fn main() -> ! {
+    // SAFETY: this runs once in a start.
+    let region = unsafe { TRACE.take() };
+    let started = Recorder::attach_or_new(region, &STORAGE, &INBOX, |_ring, _salvage| {
+        // A reset: what was recorded before it can be sent from `_ring` here.
+    });
+    let Ok((producer, mut recorder)) = started else { panic!("the region is too small") };
+    let producer: &'static Producer<'static> = PRODUCER.init(producer);
+
+    loop {
+        work();
+        producer.commit();
+        recorder.drain();
+    }
+}
+
+/// What the firmware is for.
+fn work() {
+    cortex_m::asm::delay(5_000);
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    cortex_m::peripheral::SCB::sys_reset()
+}

@@ -1,0 +1,75 @@
+#![no_std]
+#![no_main]
+
+use cortex_m_rt::entry;
+use static_cell::StaticCell;
+use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
+use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
+use tracebuf_firmware::region::Region;
+
+const TRACE_BYTES: usize = 16 * 1024;
+
+#[unsafe(link_section = ".uninit.TRACE")]
+static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
+static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+static INBOX: Inbox = Inbox::new();
+static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
+
+/// A timer of 32 bits at 25 MHz that counts down. On hardware: DWT's cycle counter, or a timer of the chip.
+struct Timer;
+
+static WIDE: Extended32 = Extended32::new();
+
+impl Clock for Timer {
+    fn now(&self) -> u64 {
+        // SAFETY: this is the value register of the board's second timer.
+        WIDE.extend(|| !unsafe { (0x4000_2004 as *const u32).read_volatile() })
+    }
+}
+
+static MAIN: Track<'static> = Track::thread(1, 1, "main loop");
+static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
+
+type MyTracer = Tracer<'static, Timer, 16, 4>;
+
+const CONFIG: TracerConfig = TracerConfig::new(25_000_000).unit_ns(1_000).state_every(TRACE_BYTES as u32 / 5);
+
+fn tracer(producer: &'static Producer<'static>, track: &'static Track<'static>) -> Option<MyTracer> {
+    Some(Tracer::new(producer.writer(0, Exhaustion::Drop)?, Timer, track, CONFIG))
+}
+
+#[entry]
+fn main() -> ! {
+    // SAFETY: this runs once in a start.
+    let region = unsafe { TRACE.take() };
+    let started = Recorder::attach_or_new(region, &STORAGE, &INBOX, |_ring, _salvage| {
+        // A reset: what was recorded before it can be sent from `_ring` here.
+    });
+    let Ok((producer, mut recorder)) = started else { panic!("the region is too small") };
+    let producer: &'static Producer<'static> = PRODUCER.init(producer);
+
+    // SAFETY: this is the control register of the same timer: on, 32 bits.
+    unsafe { (0x4000_2008 as *mut u32).write_volatile(0x82) };
+    let Some(tracer) = tracer(producer, &MAIN) else { panic!("more than four writers") };
+    tracer.track().instant("started");
+
+    let mut level = 0;
+    loop {
+        tracer.track().slice("work", work);
+        tracer.on(&LEVEL).count(level);
+        level += 1;
+        producer.commit();
+        recorder.drain();
+    }
+}
+
+/// What the firmware is for.
+fn work() {
+    cortex_m::asm::delay(5_000);
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    cortex_m::peripheral::SCB::sys_reset()
+}

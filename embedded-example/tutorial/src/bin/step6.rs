@@ -1,0 +1,119 @@
+#![no_std]
+#![no_main]
+
+use core::cell::Cell;
+use cortex_m::interrupt::Mutex;
+use cortex_m::peripheral::syst::SystClkSource;
+use cortex_m_rt::{entry, exception};
+use semihosting::{fs::File, io, process};
+use static_cell::StaticCell;
+use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
+use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
+use tracebuf_firmware::export::Export;
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
+use tracebuf_firmware::region::Region;
+use tracebuf_firmware::send::Sender;
+
+const TRACE_BYTES: usize = 16 * 1024;
+
+#[unsafe(link_section = ".uninit.TRACE")]
+static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
+static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
+static INBOX: Inbox = Inbox::new();
+static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
+
+/// A timer of 32 bits at 25 MHz that counts down. On hardware: DWT's cycle counter, or a timer of the chip.
+struct Timer;
+
+static WIDE: Extended32 = Extended32::new();
+
+impl Clock for Timer {
+    fn now(&self) -> u64 {
+        // SAFETY: this is the value register of the board's second timer.
+        WIDE.extend(|| !unsafe { (0x4000_2004 as *const u32).read_volatile() })
+    }
+}
+
+static MAIN: Track<'static> = Track::thread(1, 1, "main loop");
+static INTERRUPT: Track<'static> = Track::thread(1, 2, "SysTick");
+static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
+
+type MyTracer = Tracer<'static, Timer, 16, 4>;
+
+const CONFIG: TracerConfig = TracerConfig::new(25_000_000).unit_ns(1_000).state_every(TRACE_BYTES as u32 / 5);
+
+fn tracer(producer: &'static Producer<'static>, track: &'static Track<'static>) -> Option<MyTracer> {
+    Some(Tracer::new(producer.writer(0, Exhaustion::Drop)?, Timer, track, CONFIG))
+}
+
+static SHARED: Mutex<Cell<Option<&'static Producer<'static>>>> = Mutex::new(Cell::new(None));
+
+#[exception]
+fn SysTick() {
+    static mut TRACER: Option<MyTracer> = None;
+    if TRACER.is_none() {
+        let producer = cortex_m::interrupt::free(|cs| SHARED.borrow(cs).get());
+        *TRACER = producer.and_then(|producer| tracer(producer, &INTERRUPT));
+    }
+    if let Some(tracer) = TRACER {
+        tracer.track().slice("tick", || cortex_m::asm::delay(100));
+    }
+}
+
+struct TraceFile(File);
+
+impl Export for TraceFile {
+    type Error = io::Error;
+
+    fn offer(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::Write::write(&mut self.0, bytes)
+    }
+}
+
+fn send(recorder: &mut Recorder<'static>) -> io::Result<()> {
+    recorder.scrape();
+    Sender::raw(TraceFile(File::create(c"my-firmware.pftrace")?)).finish(recorder.buffer())
+}
+
+#[entry]
+fn main() -> ! {
+    // SAFETY: this runs once in a start.
+    let region = unsafe { TRACE.take() };
+    let started = Recorder::attach_or_new(region, &STORAGE, &INBOX, |_ring, _salvage| {
+        // A reset: what was recorded before it can be sent from `_ring` here.
+    });
+    let Ok((producer, mut recorder)) = started else { panic!("the region is too small") };
+    let producer: &'static Producer<'static> = PRODUCER.init(producer);
+
+    // SAFETY: this is the control register of the same timer: on, 32 bits.
+    unsafe { (0x4000_2008 as *mut u32).write_volatile(0x82) };
+    let Some(tracer) = tracer(producer, &MAIN) else { panic!("more than four writers") };
+    tracer.track().instant("started");
+
+    cortex_m::interrupt::free(|cs| SHARED.borrow(cs).set(Some(producer)));
+    if let Some(mut core) = cortex_m::Peripherals::take() {
+        core.SYST.set_clock_source(SystClkSource::Core);
+        core.SYST.set_reload(25_000); // a millisecond
+        core.SYST.enable_counter();
+        core.SYST.enable_interrupt();
+    }
+
+    for level in 0..100 {
+        tracer.track().slice("work", work);
+        tracer.on(&LEVEL).count(level);
+        producer.commit();
+        recorder.drain();
+    }
+    tracer.flush();
+    process::exit(i32::from(send(&mut recorder).is_err()))
+}
+
+/// What the firmware is for.
+fn work() {
+    cortex_m::asm::delay(5_000);
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    cortex_m::peripheral::SCB::sys_reset()
+}

@@ -1,0 +1,170 @@
+//! What a region holds of the oven's trace: the table in the README, measured.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
+use tracebuf::producer::{Exhaustion, ProducerStorage};
+use tracebuf_firmware::recorder::{Inbox, Recorder};
+use tracebuf_firmware::workload::{Controller, Oven, Program, Sensor};
+
+static FIRMWARE: Track<'static> = Track::process(1, "oven");
+static MAIN: Track<'static> = Track::thread(1, 1, "main loop").within(&FIRMWARE);
+static CONTROL: Track<'static> = Track::thread(1, 2, "control interrupt").within(&FIRMWARE);
+static SENSOR: Track<'static> = Track::thread(1, 3, "sensor interrupt").within(&FIRMWARE);
+static TEMPERATURE: Track<'static> = Track::counter("temperature", Unit::Unspecified).within(&FIRMWARE);
+static POWER: Track<'static> = Track::counter("power", Unit::Unspecified).within(&FIRMWARE);
+
+/// Microseconds, for a test that is one thread.
+struct Micros<'a>(&'a AtomicU64);
+
+impl Clock for Micros<'_> {
+    fn now(&self) -> u64 {
+        self.0.fetch_add(10, Relaxed) + 10
+    }
+}
+
+/// What a packet says that matters here.
+#[derive(Default)]
+struct Said {
+    cleared: bool,
+    event: bool,
+    time: u64,
+    start: Option<u64>,
+}
+
+/// A packet's fields, by number: varints as they are, of the others what is in them.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    let varint = |bytes: &mut &[u8]| {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let (byte, rest) = bytes.split_first().expect("a whole varint");
+            *bytes = rest;
+            value |= u64::from(byte & 0x7F) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        value
+    };
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        let value = varint(&mut bytes);
+        let (inside, rest) = if tag & 7 == 2 { bytes.split_at(value as usize) } else { (&[][..], bytes) };
+        assert!(matches!(tag & 7, 0 | 2), "wire type {}", tag & 7);
+        bytes = rest;
+        found.push((tag >> 3, value, inside));
+    }
+    found
+}
+
+fn said(packet: &[u8]) -> Said {
+    let mut said = Said::default();
+    for (number, value, inside) in fields(packet) {
+        match number {
+            8 => said.time = value,
+            11 => said.event = true,
+            13 => said.cleared = value & 1 != 0,
+            // clock_snapshot, its first clock, its timestamp
+            6 => said.start = fields(fields(inside)[0].2).iter().find(|field| field.0 == 2).map(|f| f.1),
+            _ => {}
+        }
+    }
+    said
+}
+
+/// Runs the oven until `until` over a region, then says how large the ring is, how many events in it can be decoded,
+/// and how many milliseconds they span.
+fn hold(kib: usize, until: u64) -> (u64, u32, u64) {
+    let (storage, inbox, micros) = (ProducerStorage::new(), Inbox::new(), AtomicU64::new(0));
+    let mut region = vec![0; kib * 1024 / 8];
+    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let config = TracerConfig::new(1_000_000).unit_ns(1_000).state_every(kib as u32 * 1024 / 5);
+    let [main, control, sensor] = [&MAIN, &CONTROL, &SENSOR].map(|track| -> Tracer<'_, _, 16, 4> {
+        Tracer::new(producer.writer(0, Exhaustion::Drop).unwrap(), Micros(&micros), track, config)
+    });
+    let (mut oven, mut probe, mut controller, mut program) =
+        (Oven::new(), Sensor::new(), Controller::default(), Program::new());
+    let (mut temperature, mut measured) = (2_000, 2_000);
+    main.track().begin(program.state().name());
+    let (mut next_control, mut next_sensor) = (4_000, 9_200);
+    while next_control < until {
+        if next_sensor <= next_control {
+            micros.store(next_sensor, Relaxed);
+            next_sensor += 9_200;
+            measured = sensor.track().slice("sample", || {
+                let _filter = sensor.track().enter("filter");
+                probe.sample(temperature)
+            });
+            sensor.on(&TEMPERATURE).count(measured.into());
+        } else {
+            micros.store(next_control, Relaxed);
+            next_control += 4_000;
+            let power = control.track().slice("control", || {
+                let power = controller.step(measured, program.state().wanted());
+                temperature = oven.step(power);
+                power
+            });
+            control.on(&POWER).count(power.into());
+            if let Some(state) = program.step(measured) {
+                main.track().end();
+                main.track().begin(state.name());
+                main.flush();
+            }
+        }
+        producer.commit();
+        recorder.drain();
+    }
+    recorder.scrape();
+    let ring = recorder.buffer().stats().buffer_size;
+    let mut reader = recorder.buffer().read();
+    let mut clocks = [None; 4];
+    let (mut events, mut first, mut last) = (0, u64::MAX, 0);
+    while let Some(packet) = reader.next_packet() {
+        let said = said(&packet.slices().flatten().copied().collect::<Vec<_>>());
+        let clock = &mut clocks[usize::from(packet.writer_id())];
+        if said.cleared {
+            *clock = said.start.map(|start| start / 1_000);
+        }
+        let Some(clock) = clock.as_mut().filter(|_| said.event) else { continue };
+        *clock += said.time;
+        events += 1;
+        (first, last) = (first.min(*clock), last.max(*clock));
+    }
+    (ring, events, last.saturating_sub(first) / 1_000)
+}
+
+#[test]
+fn the_readme_says_what_regions_of_four_sizes_hold() {
+    let readme = include_str!("../README.md");
+    let mut missing = Vec::new();
+    for kib in [4, 8, 16, 64] {
+        // What is held depends on when states were written last: some moments.
+        let moments: Vec<_> = (0..10).map(|i| hold(kib, 10_000_000 + i * 77_000)).collect();
+        let ring = moments[0].0;
+        let span = |values: &mut dyn Iterator<Item = u64>| {
+            values.fold((u64::MAX, 0), |(least, most), value| (least.min(value), most.max(value)))
+        };
+        let events = span(&mut moments.iter().map(|moment| moment.1.into()));
+        let millis = span(&mut moments.iter().map(|moment| moment.2));
+        let seconds = |millis: u64| millis as f64 / 1_000.0;
+        let row = format!(
+            "| {kib} KiB | {ring} | {}–{} | {:.2}–{:.2} |",
+            events.0,
+            events.1,
+            seconds(millis.0),
+            seconds(millis.1)
+        );
+        if !readme.contains(&row) {
+            missing.push(row);
+        }
+    }
+    assert!(missing.is_empty(), "the README should say\n{}", missing.join("\n"));
+}
+
+#[test]
+fn what_eight_kib_hold_after_a_thousand_laps_is_what_they_held_after_some() {
+    let (ring, events, millis) = hold(8, 180_000_000);
+    let (_, before, _) = hold(8, 20_000_000);
+    assert_eq!(ring, 5496);
+    assert!(events * 10 > before * 8 && millis > 50, "{events} events in {millis} ms, before {before}");
+}

@@ -1,15 +1,12 @@
 //! Decodes a `defmt` log: a line for each of its own, its time and its text.
 //!
-//! usage: log_lines IMAGE LOG      a tab is between the two
-
-#[cfg(target_os = "none")]
-compile_error!("this runs on the host");
+//! usage: log-lines IMAGE LOG      a tab is between the two
 
 use defmt_decoder::{DecodeError, Table};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let paths: Vec<String> = std::env::args().skip(1).collect();
-    let [image, log] = paths.as_slice() else { return Err("usage: log_lines IMAGE LOG".into()) };
+    let [image, log] = paths.as_slice() else { return Err("usage: log-lines IMAGE LOG".into()) };
     let table = Table::parse(&std::fs::read(image)?)?.ok_or("the image has no log")?;
     let mut decoder = table.new_stream_decoder();
     decoder.received(&std::fs::read(log)?);

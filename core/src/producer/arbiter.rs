@@ -127,7 +127,8 @@ impl<'a> Producer<'a> {
     /// dropped. Cost: a look at each taken id.
     pub fn writer(&'a self, target: u16, exhaustion: Exhaustion) -> Option<TraceWriter<'a>> {
         let free = |slot: &WriterSlot| {
-            slot.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            let taken = WriterSlot::TAKEN;
+            slot.state.compare_exchange(WriterSlot::FREE, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
         let (slot, id) = self.writers.iter().zip(1u16..).find(|(slot, _)| free(slot))?;
         slot.target.store(u32::from(target), Ordering::Relaxed);
@@ -271,12 +272,23 @@ impl<'a> Producer<'a> {
         let next_flush = self.next_flush.load(Ordering::Acquire);
         self.send_chunks();
         for (slot, writer_id) in self.writers.iter().zip(1u16..) {
+            // Acquire: what a writer that ended has left is there.
+            let state = slot.state.load(Ordering::Acquire);
+            if state == WriterSlot::FREE {
+                continue;
+            }
             while let Some((patch, has_more)) = slot.patches.take_ready() {
                 // Its chunk may have been completed just now.
                 self.send_chunks();
                 let (chunk_id, patches) = (patch.chunk_id, &[patch]);
                 let chunk = ChunkToPatch { writer_id, target: slot.target(), chunk_id, patches, has_more };
                 self.sink.commit(&CommitRequest { chunks_to_patch: &[chunk], ..CommitRequest::default() });
+            }
+            if state == WriterSlot::ENDED {
+                // Only after all its chunks: nobody would know any more where they go.
+                self.send_chunks();
+                self.sink.unregister_writer(writer_id);
+                slot.state.store(WriterSlot::FREE, Ordering::Release);
             }
         }
         if self.flush_sent.load(Ordering::Relaxed) != next_flush {
@@ -333,12 +345,12 @@ impl<'a> Producer<'a> {
         self.writers.get(usize::from(writer_id).wrapping_sub(1))
     }
 
-    /// A writer ends, all its chunks sent.
+    /// A writer ends, all its chunks completed. Its id returns when they are sent.
     pub(crate) fn return_writer(&self, writer_id: u16, next_chunk: u32) {
-        self.sink.unregister_writer(writer_id);
         if let Some(slot) = self.slot(writer_id) {
             slot.next_chunk.store(next_chunk, Ordering::Relaxed);
-            slot.taken.store(0, Ordering::Release);
+            slot.state.store(WriterSlot::ENDED, Ordering::Release);
+            self.send();
         }
     }
 }

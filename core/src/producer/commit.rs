@@ -61,7 +61,7 @@ pub trait CommitSink {
     /// A writer starts: scraping may expect its chunks, and where they go.
     fn register_writer(&self, _writer_id: u16, _target: u16) {}
 
-    /// A writer ended; its chunks have all been sent.
+    /// A writer ended; its chunks have all been sent. Called by whoever has sent the last of them.
     fn unregister_writer(&self, _writer_id: u16) {}
 
     /// Shared memory is full and a writer stalls: let the service run for about `micros` microseconds.

@@ -21,7 +21,8 @@ pub struct ProducerStorage<const CHUNKS: usize, const WRITERS: usize> {
 /// A writer id's state. It outlives its writers: an id used again goes on with the next chunk id, because
 /// the service takes an older one for a chunk that it has seen.
 pub(crate) struct WriterSlot {
-    pub(crate) taken: AtomicU32,
+    /// [`FREE`](Self::FREE), [`TAKEN`](Self::TAKEN) or [`ENDED`](Self::ENDED).
+    pub(crate) state: AtomicU32,
     pub(crate) next_chunk: AtomicU32,
     pub(crate) target: AtomicU32,
     /// Size fields in chunks that were given away.
@@ -29,10 +30,15 @@ pub(crate) struct WriterSlot {
 }
 
 impl WriterSlot {
+    pub(crate) const FREE: u32 = 0;
+    pub(crate) const TAKEN: u32 = 1;
+    /// Its writer is gone; whoever sends next sends what it has left, and says so.
+    pub(crate) const ENDED: u32 = 2;
+
     const_fn! {
         const fn new() -> Self {
             WriterSlot {
-                taken: AtomicU32::new(0),
+                state: AtomicU32::new(Self::FREE),
                 next_chunk: AtomicU32::new(0),
                 target: AtomicU32::new(0),
                 patches: PatchList::new(),

@@ -25,7 +25,9 @@ pub(crate) type Spare = Arc<Mutex<Vec<PagedMemory>>>;
 /// Takes spare memory of at least `len` bytes, or new.
 fn memory_of(spare: &Spare, len: usize) -> io::Result<PagedMemory> {
     let mut spare = spare.lock().unwrap_or_else(PoisonError::into_inner);
-    match spare.iter().position(|memory| memory.as_ref().len() >= len) {
+    // The smallest that does: another buffer may need the larger one.
+    let large_enough = spare.iter().enumerate().filter(|(_, memory)| memory.as_ref().len() >= len);
+    match large_enough.min_by_key(|(_, memory)| memory.as_ref().len()).map(|(at, _)| at) {
         Some(at) => Ok(spare.swap_remove(at)),
         None => PagedMemory::new(len),
     }
@@ -34,7 +36,8 @@ fn memory_of(spare: &Spare, len: usize) -> io::Result<PagedMemory> {
 /// Puts memory for a copy of each size aside, and touches every page of it.
 pub(crate) fn prepare(spare: &Spare, sizes: impl Iterator<Item = usize>) -> io::Result<()> {
     for size in sizes {
-        let mut memory = PagedMemory::new(size)?;
+        // What a clone of a full buffer asks for: 7 bytes more, for memory that is not aligned as this is.
+        let mut memory = PagedMemory::new(size.saturating_add(7))?;
         for page in memory.as_mut().chunks_mut(4096) {
             if let Some(first) = page.first_mut() {
                 // A page of zeros that was only read would be no page of its own.
@@ -210,10 +213,12 @@ pub(crate) fn write_trace<B: Readable>(
 impl Drop for Snapshot {
     fn drop(&mut self) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        // As many as one snapshot takes: two at once cost new memory.
-        if spare.is_empty() {
-            spare.extend(self.buffers.drain(..).map(ReadOnlyTraceBuffer::into_memory));
-        }
+        let count = self.buffers.len();
+        spare.extend(self.buffers.drain(..).map(ReadOnlyTraceBuffer::into_memory));
+        // As many as one snapshot takes, the largest: those from before the ring grew would be of no use, and two
+        // snapshots at once cost new memory.
+        spare.sort_by_key(|memory| std::cmp::Reverse(memory.as_ref().len()));
+        spare.truncate(count);
     }
 }
 
@@ -259,4 +264,50 @@ pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
     let part = beside(path)?;
     File::create_new(&part)?;
     fs::remove_file(&part)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::PoisonError;
+    use std::time::Duration;
+
+    use crate::session::Session;
+
+    /// Where the memory for snapshots lies.
+    fn spare(session: &Session) -> Vec<(*const u8, usize)> {
+        let spare = session.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        spare.iter().map(|memory| (memory.as_ref().as_ptr(), memory.as_ref().len())).collect()
+    }
+
+    fn fill(session: &Session) {
+        while session.summary().expect("a summary").buffers.iter().any(|buffer| buffer.write_wrap_count == 0)
+        {
+            (0..1000).for_each(|_| session.recorder().instant("fill"));
+            session.flush(Duration::from_secs(5)).expect("a flush");
+        }
+    }
+
+    #[test]
+    fn a_full_ring_s_snapshots_take_the_memory_that_was_prepared() {
+        let session = Session::builder().ring(64 << 10).prepare_snapshots().start().expect("a session");
+        let prepared = spare(&session);
+        fill(&session);
+        for _ in 0..3 {
+            drop(session.snapshot().expect("a snapshot"));
+            assert_eq!(spare(&session), prepared);
+        }
+    }
+
+    #[test]
+    fn memory_of_a_ring_that_has_grown_since_is_replaced_and_then_kept() {
+        let session = Session::builder().ring(256 << 10).start().expect("a session");
+        drop(session.snapshot().expect("a snapshot"));
+        let small = spare(&session);
+        fill(&session);
+        drop(session.snapshot().expect("a snapshot"));
+        let full = spare(&session);
+        assert!(full.len() == 1 && full != small, "{full:?}");
+        drop(session.snapshot().expect("a snapshot"));
+        assert_eq!(spare(&session), full);
+    }
 }

@@ -7,6 +7,8 @@ use super::sequence_state::SequenceState;
 use super::tb_chunk::{Flags, Item, TBChunk};
 use super::trace_buffer::TraceBuffer;
 use super::words::Le32;
+use crate::debug::debug_fields;
+use core::fmt;
 use zerocopy::FromBytes;
 
 /// The ring of a buffer, item after item in the order of their addresses. Nothing is consumed or changed.
@@ -66,7 +68,7 @@ pub enum RingContent {
 }
 
 /// A chunk as it is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub struct RingChunk {
@@ -92,6 +94,27 @@ pub struct RingChunk {
     pub room: u16,
     /// Whole packets in it, those that were read included; empty ones do not count.
     pub packets: u16,
+}
+
+impl fmt::Debug for RingChunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug_fields!(
+            self,
+            f,
+            "RingChunk",
+            producer_id,
+            writer_id,
+            chunk_id,
+            flags,
+            complete,
+            truncated,
+            aborted,
+            valid,
+            read,
+            room,
+            packets,
+        )
+    }
 }
 
 impl<'b> RingView<'b> {

@@ -5,7 +5,7 @@ use crate::observe::{Nowhere, debug, show};
 use core::hint::black_box;
 use tracebuf::buffer::{
     BufferStats, Chunk, ChunkFlags, ChunkHeader, Commit, Config, DataLoss, FillPolicy, OverwriteObserver,
-    Packet, Patch, ReadOnlyTraceBuffer, Reader, RegionError, Salvage, SequenceInfo, TraceBuffer,
+    Packet, Patch, ReadOnlyTraceBuffer, Reader, RegionError, RingView, Salvage, SequenceInfo, TraceBuffer,
 };
 
 pub(crate) fn config(input: &mut Input<'_>) -> Config {
@@ -24,8 +24,17 @@ pub(crate) fn all(input: &mut Input<'_>, memory: &mut [u8]) {
     found(input, memory, config);
 }
 
+fn ring(view: RingView<'_>) {
+    black_box((view.size(), view.used(), view.write_cursor(), view.is_sealed()));
+    view.items().for_each(|item| debug(item));
+}
+
 /// A region that is there already.
 fn found(input: &mut Input<'_>, memory: &mut [u8], config: Config) {
+    match RingView::find(memory) {
+        Ok(view) => ring(view),
+        Err(error) => show(error),
+    }
     match TraceBuffer::attach(&mut *memory) {
         Ok((buffer, salvage)) => {
             salvaged(salvage);
@@ -80,6 +89,8 @@ fn live(input: &mut Input<'_>, mut buffer: TraceBuffer<&mut [u8]>) {
         debug(buffer.policy());
         stats(buffer.stats());
         buffer.sequences().for_each(sequence);
+        ring(buffer.inspect());
+        black_box(buffer.stats().chunks_offered());
         let Some(memory) = lent(input) else { continue };
         black_box(buffer.clone_size());
         match buffer.clone_read_only(memory) {

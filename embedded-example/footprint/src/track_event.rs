@@ -51,6 +51,7 @@ fn slices<'a>(input: &mut Input<'static>, on: OnTrack<'_, 'a, impl Clock>) {
     drop(on.enter(input.text()));
     drop(on.enter_with(input.text(), |event| details(input, event)));
     on.begin(input.text());
+    on.begin_in(input.text(), input.text());
     on.end();
     on.instant(input.text());
     on.instant_with(input.text(), |event| details(input, event));

@@ -73,7 +73,7 @@ fn a_disk_that_is_full_for_a_while_costs_nothing_but_time() {
 }
 
 /// The largest size of a file, as a disk without room has it.
-fn limit_files_to(bytes: u64) {
+fn limit_files_to(bytes: libc::rlim_t) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a valid limit; without the signal a write beyond it is an error.
     unsafe {

@@ -285,7 +285,8 @@ mod tests {
 
     #[test]
     fn any_range_of_bytes_is_copied_and_zeros_follow_the_end() {
-        let mut memory: std::vec::Vec<u32> = (0..5).map(|i| 0x0403_0201 + i * 0x0404_0404).collect();
+        let mut memory: std::vec::Vec<u32> =
+            (0..5).map(|i| (0x0403_0201_u32 + i * 0x0404_0404).to_le()).collect();
         let bytes: &mut [u8] = zerocopy::IntoBytes::as_mut_bytes(&mut memory[..]);
         let words = atomic_words_in(bytes);
         for offset in 0..24 {

@@ -326,9 +326,9 @@ mod tests {
 
     #[test]
     fn a_page_of_another_or_a_reserved_layout_is_left_alone() {
-        for bitmap in [0x6000_0000, 0x7000_0001, 0x2000_0001, 0x8000_0000, 1] {
+        for bitmap in [0x6000_0000_u32, 0x7000_0001, 0x2000_0001, 0x8000_0000, 1] {
             let mut memory = [0u32; 64];
-            memory[0] = bitmap;
+            memory[0] = bitmap.to_le();
             let page = Page::new(atomic_words(&mut memory));
             assert!(Division::new(Layout::One, 256).acquire(&page.words[0]).is_none(), "{bitmap:#x}");
             assert_eq!(page.bitmap().0, bitmap);

@@ -26,7 +26,7 @@ pub(crate) fn all(input: &mut Input<'_>, memory: &mut [u8]) {
 
 fn ring(view: RingView<'_>) {
     black_box((view.size(), view.used(), view.write_cursor(), view.is_sealed()));
-    view.items().for_each(|item| debug(item));
+    view.items().for_each(debug);
 }
 
 /// A region that is there already.

@@ -9,6 +9,7 @@ mod receive;
 mod record;
 #[path = "recover/command.rs"]
 mod recover;
+mod terminal;
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};

@@ -1,11 +1,9 @@
 //! The command `tracebuf receive`.
 
-use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
+use crate::terminal::{ProgressLine, stop_on_signals};
 use clap::Args;
 use tracebuf_std::receive::receive;
 
@@ -24,22 +22,11 @@ pub(crate) struct Receive {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Receive) -> ExitCode {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The second time at once.  Without handlers a file can still be received to its end.
-        let _ = signal_hook::flag::register_conditional_default(signal, stop.clone());
-        let _ = signal_hook::flag::register(signal, stop.clone());
-    }
-    let terminal = io::stderr().is_terminal();
-    let result = receive(&arguments.port, arguments.baud, &arguments.output, &stop, |report| {
-        if terminal {
-            eprint!("\r{report}\x1b[K");
-            let _ = io::stderr().flush();
-        }
-    });
-    if terminal {
-        eprintln!();
-    }
+    let stop = stop_on_signals();
+    let line = ProgressLine::new();
+    let result =
+        receive(&arguments.port, arguments.baud, &arguments.output, &stop, |report| line.show(report));
+    drop(line);
     match result {
         Ok(report) => {
             println!("{report}");

@@ -1,12 +1,10 @@
 //! The command `tracebuf record`.
 
-use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::terminal::{ProgressLine, stop_on_signals};
 use clap::Args;
 use tracebuf_std::record::{RecordOptions, record};
 
@@ -39,13 +37,7 @@ enum Length {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Record) -> ExitCode {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The first time to end cleanly; the second time, for one who is in a hurry, at once.  Without
-        // handlers the recording can still run to its end.
-        let _ = signal_hook::flag::register_conditional_default(signal, stop.clone());
-        let _ = signal_hook::flag::register(signal, stop.clone());
-    }
+    let stop = stop_on_signals();
     let mut options = RecordOptions::new(&arguments.output).interval(arguments.interval).ring(arguments.ring);
     options = match arguments.duration {
         Length::For(duration) => options.duration(duration),
@@ -54,17 +46,9 @@ pub(crate) fn run(arguments: &Record) -> ExitCode {
     if arguments.long {
         options = options.long();
     }
-    let terminal = io::stderr().is_terminal();
-    let result = record(&options, &stop, |progress| {
-        if terminal {
-            // The rest of a longer line before is erased.
-            eprint!("\r{progress}\x1b[K");
-            let _ = io::stderr().flush();
-        }
-    });
-    if terminal {
-        eprintln!();
-    }
+    let line = ProgressLine::new();
+    let result = record(&options, &stop, |progress| line.show(progress));
+    drop(line);
     match result {
         Ok(report) => {
             println!("{report}");

@@ -1,10 +1,12 @@
 # The parts of a check run: each is timed, shown as it goes, counted, and never stops the others.
-# Sourced by .ci/test and .ci/run.
+# Sourced by .ci/test, .ci/run and .ci/soak.
 
 export CARGO_TERM_COLOR=never
 # A fresh clone builds everything once: incremental data and full debug information would only cost time.
 export CARGO_INCREMENTAL=0
 export CARGO_PROFILE_DEV_DEBUG=line-tables-only
+
+readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive"
 
 passed=0
 failed=0

@@ -9,7 +9,7 @@ use defmt_semihosting as _;
 use embedded_hal::digital::OutputPin;
 use static_cell::StaticCell;
 use tracebuf::buffer::{ReadOnlyTraceBuffer, TraceBuffer};
-use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
+use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
 use tracebuf_firmware::board::{self, interrupt};
 #[cfg(not(feature = "uart"))]
@@ -20,6 +20,7 @@ use tracebuf_firmware::mode::Mode;
 use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
 use tracebuf_firmware::region::{self, Region};
 use tracebuf_firmware::send::{Progress, Sender};
+use tracebuf_firmware::tracks::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
 use tracebuf_firmware::trigger::{High, Trigger};
 use tracebuf_firmware::workload::{Controller, Oven, Program, Sensor as Probe};
 
@@ -41,13 +42,6 @@ static SHARED: Mutex<Cell<Option<&'static Producer<'static>>>> = Mutex::new(Cell
 /// Times to the microsecond; the state starts anew each third of the ring, or more often.
 const CONFIG: TracerConfig =
     TracerConfig::new(board::FREQUENCY).unit_ns(1_000).state_every(TRACE_BYTES as u32 / 5);
-
-static FIRMWARE: Track<'static> = Track::process(1, "oven");
-static MAIN: Track<'static> = Track::thread(1, 1, "main loop").within(&FIRMWARE);
-static CONTROL: Track<'static> = Track::thread(1, 2, "control interrupt").within(&FIRMWARE);
-static SENSOR: Track<'static> = Track::thread(1, 3, "sensor interrupt").within(&FIRMWARE);
-static TEMPERATURE: Track<'static> = Track::counter("temperature", Unit::Unspecified).within(&FIRMWARE);
-static POWER: Track<'static> = Track::counter("power", Unit::Unspecified).within(&FIRMWARE);
 
 /// Steps of the control loop until the firmware ends itself.
 const STEPS: u32 = 1_000;

@@ -43,5 +43,6 @@ pub mod mode;
 pub mod recorder;
 pub mod region;
 pub mod send;
+pub mod tracks;
 pub mod trigger;
 pub mod workload;

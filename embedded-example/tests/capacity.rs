@@ -1,17 +1,11 @@
 //! What a region holds of the oven's trace: the table in the README, measured.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
+use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig};
 use tracebuf::producer::{Exhaustion, ProducerStorage};
 use tracebuf_firmware::recorder::{Inbox, Recorder};
+use tracebuf_firmware::tracks::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
 use tracebuf_firmware::workload::{Controller, Oven, Program, Sensor};
-
-static FIRMWARE: Track<'static> = Track::process(1, "oven");
-static MAIN: Track<'static> = Track::thread(1, 1, "main loop").within(&FIRMWARE);
-static CONTROL: Track<'static> = Track::thread(1, 2, "control interrupt").within(&FIRMWARE);
-static SENSOR: Track<'static> = Track::thread(1, 3, "sensor interrupt").within(&FIRMWARE);
-static TEMPERATURE: Track<'static> = Track::counter("temperature", Unit::Unspecified).within(&FIRMWARE);
-static POWER: Track<'static> = Track::counter("power", Unit::Unspecified).within(&FIRMWARE);
 
 /// Microseconds, for a test that is one thread.
 struct Micros<'a>(&'a AtomicU64);

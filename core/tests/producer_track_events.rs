@@ -196,6 +196,35 @@ fn a_slice_begin_with_a_known_name_takes_at_most_14_bytes() {
 }
 
 #[test]
+fn counts_and_times_of_every_length_come_out_as_they_were_wherever_they_lie_in_a_chunk() {
+    let edges = |bits: u32| [(1 << bits) - 1, 1 << bits];
+    let mut values: Vec<i64> = [7, 14, 20, 21, 28, 32, 62].into_iter().flat_map(edges).collect();
+    values.extend([0, -1, i64::MIN, i64::MAX]);
+    let mut steps: Vec<u64> =
+        [7, 14, 20, 21, 28, 31].into_iter().flat_map(|bits| [(1 << bits) - 1, 1 << bits]).collect();
+    steps.extend([0, 1, (1 << 32) - 1]);
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let ticks = Ticks::default();
+    let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+    let mut expected = Vec::new();
+    for value in &values {
+        for step in &steps {
+            ticks.0.set(ticks.0.get() + step);
+            tracer.on(&LOAD).count(*value);
+            expected.push((ticks.0.get(), *value as u64));
+            // Chunks end in the middle of packets, at each of their bytes.
+            tracer.track().instant("between");
+        }
+    }
+    tracer.flush();
+    let reader = read(model, 1);
+    let counts: Vec<_> = reader.seen.iter().filter(|s| s.kind == 4).collect();
+    let seen: Vec<_> = counts.iter().map(|s| (s.time, int(&s.rest, 30).unwrap())).collect();
+    assert_eq!(seen, expected);
+    assert!(counts.iter().all(|s| s.track == LOAD.uuid()));
+}
+
+#[test]
 fn a_slice_with_a_category_is_the_same_on_every_track_and_takes_two_bytes_more() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
@@ -308,6 +337,26 @@ fn the_state_comes_again_after_a_loss_when_cleared_and_after_so_many_bytes() {
     let reader = read(model, 1);
     assert_eq!(reader.seen.len(), 10_000);
     assert!(reader.states.abs_diff(chunks / 8) <= 1, "{} states in {chunks} chunks", reader.states);
+}
+
+#[test]
+fn an_event_whose_track_could_not_be_described_is_left_out_and_counted() {
+    // A single chunk: what does not fit it is dropped.
+    let memory = memory(1024, 1024);
+    let model = Model::new(memory, Pace::Prompt);
+    let producer = producer(memory, Layout::One, model);
+    let writer = producer.writer(40, Exhaustion::Drop).unwrap();
+    static LONG: Track<'static> = Track::custom(include_str!("producer_track_events.rs"));
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    tracer.track().instant("before");
+    tracer.on(&LONG).instant("on a track whose name is too long");
+    tracer.on(&LONG).count(3);
+    assert_eq!(tracer.stats().skipped, 2);
+    tracer.track().instant("after");
+    tracer.flush();
+    let reader = read(model, 1);
+    assert_eq!(reader.seen.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["before", "after"]);
+    assert_eq!((reader.undecodable, reader.states), (0, 3));
 }
 
 #[test]

@@ -85,6 +85,33 @@ impl<'a> Cursor<'a> {
         self.pos += len;
     }
 
+    /// Appends the first `len` bytes of `words`, which has three bytes more. There is room; what is beyond them in the
+    /// chunk is lost.
+    #[inline]
+    pub(crate) fn put_words<const N: usize>(&mut self, words: [u32; N], len: usize) {
+        let (index, (below, ..)) = (self.pos / 4, split(0, self.pos));
+        let Some(place) = self.words.get(index..index + N).and_then(<[_]>::first_chunk::<N>) else {
+            return self.put_last_words(&words, len);
+        };
+        let mut carry = load(place, 0) & below;
+        for (to, word) in place.iter().zip(words) {
+            let (_, here, next) = split(word, self.pos);
+            to.store((carry | here).to_le(), Ordering::Relaxed);
+            carry = next;
+        }
+        self.pos += len;
+    }
+
+    /// The same where the chunk ends.
+    #[cold]
+    #[inline(never)]
+    fn put_last_words(&mut self, words: &[u32], mut len: usize) {
+        for word in words {
+            self.put(*word, len.min(4));
+            len = len.saturating_sub(4);
+        }
+    }
+
     /// Goes back to an earlier position.
     pub(crate) fn rewind(&mut self, pos: usize) {
         self.pos = pos;
@@ -154,6 +181,30 @@ mod tests {
                 }
                 assert_eq!((cursor.pos(), cursor.room()), (8 + 23, 1));
                 assert_eq!(bytes(cursor.words)[..23], text[..]);
+            }
+        }
+    }
+
+    #[test]
+    fn words_put_at_any_offset_are_their_first_bytes_up_to_the_chunks_last() {
+        for before in 0..8 {
+            for len in 1..=13 {
+                for room in [0, 1, 2, 3, 7, 8] {
+                    let total = (before + len + room) / 4 * 4;
+                    if total < before + len {
+                        continue;
+                    }
+                    let mut memory = vec![0xEEEE_EEEEu32; 2 + total / 4];
+                    let mut cursor = Cursor::new(atomic_words(&mut memory));
+                    let first: Vec<u8> = (100..100 + before as u8).collect();
+                    put_bytes(&mut cursor, &first);
+                    let all: Vec<u8> = (1..=16).map(|i| if i <= len as u8 { i } else { 0 }).collect();
+                    let words =
+                        core::array::from_fn(|i| u32::from_le_bytes(all[4 * i..][..4].try_into().unwrap()));
+                    cursor.put_words::<4>(words, len);
+                    assert_eq!(cursor.pos(), 8 + before + len);
+                    assert_eq!(bytes(cursor.words)[..before + len], [&first, &all[..len]].concat());
+                }
             }
         }
     }

@@ -216,28 +216,24 @@ impl<'a> TraceWriter<'a> {
         }
     }
 
-    /// Begins a packet of `size` bytes (less than 127) if it fits the chunk and has nothing else to say;
-    /// [`Self::put_small`] writes it, [`Self::end_packet`] ends it.
+    /// Writes a packet of `len` bytes (at most 127), its size the first of them, followed by three more in `packet`,
+    /// for a writer that has nothing else to say. False: it does not fit the chunk.
     #[inline]
-    pub(crate) fn begin_small(&mut self, size: u32) -> bool {
-        if self.is_open || self.first || self.lost || self.cursor.room() <= size as usize {
+    pub(crate) fn put_small<const N: usize>(&mut self, packet: [u32; N], len: usize) -> bool {
+        if self.is_open || self.cursor.room() < len {
             return false;
         }
         self.counts.packets += 1;
-        self.cursor.put(size, 1);
+        self.cursor.put_words(packet, len);
+        self.count_packet();
         true
     }
 
-    /// Appends the `len` low bytes (at most 4) of `value` to a small packet.
+    /// Whether the last packet is not there, or this is the first: the next one has to say so.
     #[inline]
-    pub(crate) fn put_small(&mut self, value: u32, len: u32) {
-        self.cursor.put(value, len as usize);
-    }
-
-    /// Packets given up, as a number that changes with each.
-    #[inline]
-    pub(crate) fn dropped(&self) -> usize {
-        self.counts.dropped
+    pub(crate) fn is_interrupted(&self) -> bool {
+        // Without a branch between them.
+        self.first | self.lost
     }
 
     pub(crate) fn producer(&self) -> &'a Producer<'a> {
@@ -268,19 +264,23 @@ impl<'a> TraceWriter<'a> {
         self.end_packet();
     }
 
-    /// The packet is in memory, its size too: lets it be seen, and counts the next one.
-    #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(crate) fn end_packet(&mut self) {
+    /// The packet is in memory, its size too.
+    fn end_packet(&mut self) {
         self.first = false;
         self.lost = false;
         if self.held != NONE {
             self.release_held();
         }
+        self.count_packet();
+        self.send_ready_patches();
+    }
+
+    /// Lets a packet be seen, in the last chunk of those it lies in.
+    #[inline]
+    fn count_packet(&mut self) {
         if self.cursor.room() < Self::MIN_ROOM || !self.cursor.count_fragment(Self::MAX_FRAGMENTS) {
             self.complete_current();
         }
-        self.send_ready_patches();
     }
 
     /// Reserves a fragment's size, with so much of the packet in the chunks before.

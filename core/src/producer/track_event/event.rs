@@ -19,11 +19,11 @@ pub struct Event<'e, 'w, 'a> {
 
 /// [`Names`] of any size.
 pub(super) trait Intern<'a> {
-    fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u8>;
+    fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u32>;
 }
 
 impl<'a, const N: usize> Intern<'a> for Names<'a, N> {
-    fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u8> {
+    fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u32> {
         Names::intern(self, kind, name)
     }
 }

@@ -40,27 +40,26 @@ impl<'a, const N: usize> Names<'a, N> {
 
     /// The number of a known name, from 1.
     #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    pub(super) fn find(&mut self, kind: Kind, name: &'a str) -> Option<u8> {
+    pub(super) fn find(&mut self, kind: Kind, name: &'a str) -> Option<u32> {
         let is = |&(k, n): &(Kind, &str)| k == kind && n.as_ptr() == name.as_ptr() && n.len() == name.len();
         // Names of a program lie close to each other: the low bits tell them apart. An event's name and its category
         // must not take each other's place.
         let hash = name.as_ptr() as usize ^ name.len() << 2 ^ (kind as usize) << 3;
         let hint = self.hints.get_mut(hash % HINTS)?;
         if self.list.get(usize::from(*hint)).is_some_and(is) {
-            return Some(*hint + 1);
+            return Some(u32::from(*hint) + 1);
         }
         *hint = self.list.iter().position(is)? as u8;
-        Some(*hint + 1)
+        Some(u32::from(*hint) + 1)
     }
 
     /// The number of a name, known or new; `None` when there is no room for a new one.
-    pub(super) fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u8> {
+    pub(super) fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u32> {
         if let Some(iid) = self.find(kind, name) {
             return Some(iid);
         }
         self.list.push((kind, name)).ok()?;
-        Some(self.list.len() as u8)
+        Some(self.list.len() as u32)
     }
 
     /// Writes the names that were not yet written into the open packet.

@@ -2,7 +2,6 @@ use super::clock::{Clock, Scale};
 use super::event::Event;
 use super::names::{Kind, Names};
 use super::track::Track;
-use crate::producer::cursor::redundant_varint;
 use crate::producer::{Message, TraceWriter};
 use crate::proto::fields::{
     clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults, track_event,
@@ -13,9 +12,11 @@ use heapless::Vec;
 
 mod config;
 mod on_track;
+mod small_event;
 
 pub use config::{TracerConfig, TracerStats};
 pub use on_track::{OnTrack, SliceGuard};
+use small_event::SmallEvent;
 
 /// Writes the events of one thread, or one interrupt priority. Nested calls and guards are why it is used
 /// through shared references.
@@ -34,8 +35,7 @@ pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
 // In this order for short instructions, as the writer's.
 #[repr(C)]
 struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
-    /// What the state depends on, as it was when the state was written. Not the writer's number now: no state.
-    dropped: usize,
+    /// What the state depends on, as it was when the state was written.
     generation: u32,
     chunks: u32,
     /// Chunks of the whole producer that a state may last.
@@ -111,7 +111,6 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
                 unit_ns: config.unit_ns,
                 clock_id: config.clock_id,
                 lifetime,
-                dropped: usize::MAX,
                 generation: 0,
                 chunks: 0,
                 states: 0,
@@ -150,19 +149,14 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// As [`Inner::plain`].
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn plain(&self, track: Option<&'a Track<'a>>, kind: u8, name: Option<&'a str>) {
+    fn plain(&self, track: Option<&'a Track<'a>>, kind: u32, name: Option<&'a str>) {
         self.with(|inner| inner.plain(track, kind, name));
     }
 
     /// A counter's value.
     #[inline(never)]
     fn count(&self, track: Option<&'a Track<'a>>, value: i64) {
-        self.with(|inner| {
-            if let Some(delta) = inner.time() {
-                let open = inner.open(delta, track, track_event_type::COUNTER as u8, None);
-                open.0.writer.number(track_event::COUNTER_VALUE, value as u64);
-            }
-        });
+        self.with(|inner| inner.count(track, value));
     }
 
     #[inline(always)]
@@ -176,88 +170,73 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
 }
 
 impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
-    /// An event without details: on the tracer's own track, with a known name, in one chunk, it is put together
-    /// in registers.
+    /// An event without details.
     #[inline]
-    fn plain(&mut self, track: Option<&'a Track<'a>>, kind: u8, name: Option<&'a str>) {
+    fn plain(&mut self, track: Option<&'a Track<'a>>, kind: u32, name: Option<&'a str>) {
         let Some(delta) = self.time() else { return };
         let iid = name.map_or(Some(0), |name| self.names.find(Kind::Event, name));
-        match iid {
-            Some(iid) if track.is_none() && self.small(delta, kind, iid, 0) => {}
+        match (iid, SmallEvent::new(kind, delta)) {
+            (Some(iid), Some(event)) if track.is_none() && event.write(iid, &mut self.writer) => {}
             _ => drop(self.open(delta, track, kind, name)),
         }
     }
 
     /// The same with a name and a category, which are known as nearly always.
     #[inline]
-    fn plain_in(&mut self, kind: u8, name: &'a str, category: &'a str) {
+    fn plain_in(&mut self, kind: u32, name: &'a str, category: &'a str) {
         let Some(delta) = self.time() else { return };
         if let (Some(name), Some(category)) =
             (self.names.find(Kind::Event, name), self.names.find(Kind::Category, category))
-            && self.small(delta, kind, name, category)
+            && let Some(event) = SmallEvent::new(kind, delta)
+            && event.write_in(name, category, &mut self.writer)
         {
             return;
         }
-        let open = self.open(delta, None, kind, Some(name));
+        let Some(open) = self.open(delta, None, kind, Some(name)) else { return };
         let (message, names) = (&mut Message::at(&mut open.0.writer, 1), &mut open.0.names);
         Event { message, names }.category(category);
     }
 
+    #[inline]
+    fn count(&mut self, track: Option<&'a Track<'a>>, value: i64) {
+        let Some(delta) = self.time() else { return };
+        let kind = track_event_type::COUNTER as u32;
+        if let Some(track) = track
+            && self.knows(track)
+            && let Some(event) = SmallEvent::new(kind, delta)
+            && event.write_count(track, value, &mut self.writer)
+        {
+            return;
+        }
+        let Some(open) = self.open(delta, track, kind, None) else { return };
+        open.0.writer.number(track_event::COUNTER_VALUE, value as u64);
+    }
+
     /// The time since the last event, in a state that holds. `None`: it could not be written.
     #[cfg_attr(target_pointer_width = "64", inline)]
-    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn time(&mut self) -> Option<u32> {
-        let now = self.scale.units(self.clock.now());
+        let ticks = self.clock.now();
         let (generation, chunks) = self.writer.producer().progress();
-        if self.dropped == self.writer.dropped()
+        if !self.writer.is_interrupted()
             && self.generation == generation
             && chunks.wrapping_sub(self.chunks) < self.lifetime
-            && let Some(delta) = self.scale.delta(now)
+            && let Some(delta) = self.scale.delta(ticks)
         {
             return Some(delta);
         }
-        self.start_state(now);
-        (self.dropped == self.writer.dropped()).then_some(0)
-    }
-
-    /// An event of few bytes, all in one chunk; 0 is no name, or no category.
-    #[cfg_attr(not(target_os = "none"), inline(always))]
-    #[cfg_attr(target_os = "none", inline)]
-    fn small(&mut self, delta: u32, kind: u8, iid: u8, category: u8) -> bool {
-        if delta >= 1 << 21 {
-            return false;
-        }
-        let time_len = 1 + u32::from(delta >= 1 << 7) + u32::from(delta >= 1 << 14);
-        // Without the last byte's sign that there are more.
-        let time = redundant_varint(delta) & ((0x80 << (time_len * 8 - 8)) - 1);
-        // timestamp; sequence_flags 2; track_event { type, name_iid, category_iids }
-        let category_len = if category == 0 { 0 } else { 2 };
-        let event_len: u32 = if iid == 0 { 2 } else { 4 };
-        if !self.writer.begin_small(1 + time_len + 4 + event_len + category_len) {
-            return false;
-        }
-        self.writer.put_small(0x40 | time << 8, 1 + time_len);
-        self.writer.put_small((event_len + category_len) << 24 | 0x005A_0268, 4);
-        let name = if iid == 0 { 0 } else { 0x50 << 16 | u32::from(iid) << 24 };
-        self.writer.put_small(0x48 | u32::from(kind) << 8 | name, event_len);
-        if category != 0 {
-            self.writer.put_small(0x18 | u32::from(category) << 8, category_len);
-        }
-        self.writer.end_packet();
-        true
+        self.start_state(ticks).then_some(0)
     }
 
     /// Clears the incremental state: clock, defaults, the own track's description.
     #[cold]
     #[inline(never)]
-    fn start_state(&mut self, now: u64) {
+    fn start_state(&mut self, ticks: u64) -> bool {
         // The state is as old as its first byte.
         (self.generation, self.chunks) = self.writer.producer().progress();
-        self.dropped = self.writer.dropped();
         self.names.clear();
         self.described.clear();
         self.states = self.states.wrapping_add(1);
-        self.scale.start(now);
+        let now = self.scale.start(ticks);
         let (unit, id) = (u64::from(self.unit_ns), u64::from(self.clock_id));
         let values = [now.wrapping_mul(unit), id, now, unit, self.track.uuid()];
         self.writer.begin();
@@ -270,9 +249,27 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
             }
         }
         self.writer.finish();
-        self.describe(self.track);
-        let failed = self.dropped != self.writer.dropped();
-        self.skipped = self.skipped.wrapping_add(failed.into());
+        let track = self.track;
+        self.is_told(Some(track))
+    }
+
+    /// Describes the track, if it has to be. False: that, or the state before it, was lost, and the event with it.
+    fn is_told(&mut self, track: Option<&'a Track<'a>>) -> bool {
+        if let Some(track) = track
+            && !self.writer.is_interrupted()
+        {
+            self.describe(track);
+        }
+        let lost = self.writer.is_interrupted();
+        self.skipped = self.skipped.wrapping_add(lost.into());
+        !lost
+    }
+
+    /// Whether the current state has described a track.
+    #[inline]
+    fn knows(&self, track: &'a Track<'a>) -> bool {
+        // The same track is in the same place for as long as the tracer lives.
+        self.described.iter().any(|known| core::ptr::eq(*known, track))
     }
 
     /// Describes a track and those above it, if the current state has not.
@@ -280,8 +277,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     fn describe(&mut self, track: &'a Track<'a>) {
         let mut next = Some(track);
         while let Some(track) = next {
-            // The same track is in the same place for as long as the tracer lives.
-            if self.described.iter().any(|known| core::ptr::eq(*known, track)) {
+            if self.knows(track) {
                 return;
             }
             if self.described.push(track).is_err() {
@@ -289,21 +285,24 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
                 self.described.clear();
             }
             track.describe(&mut self.writer);
+            if self.writer.is_interrupted() {
+                return;
+            }
             next = track.parent();
         }
     }
 
-    /// Begins an event of any kind, which ends when the result is dropped.
+    /// Begins an event of any kind, which ends when the result is dropped. `None`: its track could not be described.
     #[inline(never)]
     fn open(
         &mut self,
         delta: u32,
         track: Option<&'a Track<'a>>,
-        kind: u8,
+        kind: u32,
         name: Option<&'a str>,
-    ) -> OpenEvent<'_, 'a, C, N, T> {
-        if let Some(track) = track {
-            self.describe(track);
+    ) -> Option<OpenEvent<'_, 'a, C, N, T>> {
+        if !self.is_told(track) {
+            return None;
         }
         let writer = &mut self.writer;
         writer.begin();
@@ -320,7 +319,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
                 None => writer.bytes(track_event::NAME, name.as_bytes()),
             }
         }
-        OpenEvent(self)
+        Some(OpenEvent(self))
     }
 }
 

@@ -1,4 +1,5 @@
 use crate::producer::TraceWriter;
+use crate::producer::cursor::redundant_varint;
 use crate::proto::fields::{
     counter_descriptor, process_descriptor, thread_descriptor, trace_packet, track_descriptor,
 };
@@ -17,11 +18,38 @@ use crate::proto::fields::{
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Track<'a> {
-    uuid: u64,
+    id: Id,
     parent: Option<&'a Track<'a>>,
     name: &'a str,
     /// What comes between the ids and the name in the description.
     head: Head,
+}
+
+/// An id of 49 bits, the highest of them set, as the varint of seven bytes that each event on the track has: four
+/// bytes and three.
+#[derive(Clone, Copy, Debug)]
+struct Id {
+    low: u32,
+    high: u32,
+}
+
+impl Id {
+    const HIGHEST: u64 = 1 << 48;
+
+    const fn new(hash: u64) -> Self {
+        let value = (hash ^ hash >> 48) & (Self::HIGHEST - 1) | Self::HIGHEST;
+        let low = redundant_varint(value as u32 & 0x0FFF_FFFF) | 1 << 31;
+        // The last byte does not say that there are more.
+        Id { low, high: redundant_varint((value >> 28) as u32) & 0x007F_FFFF }
+    }
+
+    const fn value(self) -> u64 {
+        Self::groups(self.low) | Self::groups(self.high) << 28
+    }
+
+    const fn groups(word: u32) -> u64 {
+        (word & 0x7F | (word >> 8 & 0x7F) << 7 | (word >> 16 & 0x7F) << 14 | (word >> 24 & 0x7F) << 21) as u64
+    }
 }
 
 /// Fields in their encoded form: it is made when the track is, mostly by the compiler.
@@ -159,19 +187,23 @@ impl<'a> Track<'a> {
 
     /// The same under a parent, which is described with it. The id is another.
     pub const fn within(self, parent: &'a Track<'a>) -> Self {
-        let uuid = if self.head.is_named { hash(self.uuid, &parent.uuid.to_le_bytes()) } else { self.uuid };
+        let uuid =
+            if self.head.is_named { hash(self.uuid(), &parent.uuid().to_le_bytes()) } else { self.uuid() };
         Track { parent: Some(parent), ..Self::new(uuid, self.name, self.head) }
     }
 
-    const fn new(uuid: u64, name: &'a str, head: Head) -> Self {
-        // 49 bits: a varint of at most seven bytes in each event on the track; 0 is no track.
-        let uuid = (uuid ^ uuid >> 49) & ((1 << 49) - 1);
-        Track { uuid: if uuid == 0 { 1 } else { uuid }, name, head, parent: None }
+    const fn new(hash: u64, name: &'a str, head: Head) -> Self {
+        Track { id: Id::new(hash), name, head, parent: None }
     }
 
-    /// The id, up to 2⁴⁹ − 1.
+    /// The id, from 2⁴⁸ to 2⁴⁹ − 1.
     pub const fn uuid(&self) -> u64 {
-        self.uuid
+        self.id.value()
+    }
+
+    /// The id as a varint of seven bytes.
+    pub(super) fn id_varint(&self) -> [u32; 2] {
+        [self.id.low, self.id.high]
     }
 
     pub(super) fn parent(&self) -> Option<&'a Track<'a>> {
@@ -182,12 +214,28 @@ impl<'a> Track<'a> {
     pub(super) fn describe(&self, writer: &mut TraceWriter<'_>) {
         writer.begin();
         writer.open(trace_packet::TRACK_DESCRIPTOR);
-        writer.number(track_descriptor::UUID, self.uuid);
+        writer.number(track_descriptor::UUID, self.uuid());
         if let Some(parent) = self.parent {
-            writer.number(track_descriptor::PARENT_UUID, parent.uuid);
+            writer.number(track_descriptor::PARENT_UUID, parent.uuid());
         }
         writer.put_bytes(self.head.used());
         writer.put_bytes(self.name.as_bytes());
         writer.finish();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::proto::varint;
+
+    #[test]
+    fn ids_are_varints_of_seven_bytes() {
+        for hash in [0, 1, 0x7F, 0x80, 1 << 27, 1 << 28, 1 << 47, 1 << 48, u64::MAX, 0x0123_4567_89AB_CDEF] {
+            let id = Id::new(hash);
+            let bytes = [id.low, id.high].map(u32::to_le_bytes).concat();
+            assert_eq!(varint::decode(&bytes), Some((id.value(), 7)));
+            assert_eq!((bytes[7], id.value() >> 48), (0, 1));
+        }
     }
 }

@@ -58,7 +58,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// Begins a slice that [`OnTrack::end`] ends.
     #[inline]
     pub fn begin(&self, name: &'a str) {
-        self.tracer.plain(self.track, track_event_type::SLICE_BEGIN as u8, Some(name));
+        self.tracer.plain(self.track, track_event_type::SLICE_BEGIN as u32, Some(name));
     }
 
     /// Begins a slice of a category; as quick as one without, on the tracer's own track.
@@ -66,7 +66,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     pub fn begin_in(&self, name: &'a str, category: &'a str) {
         let kind = track_event_type::SLICE_BEGIN;
         match self.track {
-            None => self.tracer.with(|inner| inner.plain_in(kind as u8, name, category)),
+            None => self.tracer.with(|inner| inner.plain_in(kind as u32, name, category)),
             Some(_) => self.event(kind, name, |event| event.category(category)),
         }
     }
@@ -74,13 +74,13 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// Ends the slice begun last.
     #[inline]
     pub fn end(&self) {
-        self.tracer.plain(self.track, track_event_type::SLICE_END as u8, None);
+        self.tracer.plain(self.track, track_event_type::SLICE_END as u32, None);
     }
 
     /// Something that has no duration.
     #[inline]
     pub fn instant(&self, name: &'a str) {
-        self.tracer.plain(self.track, track_event_type::INSTANT as u8, Some(name));
+        self.tracer.plain(self.track, track_event_type::INSTANT as u32, Some(name));
     }
 
     /// Something that has no duration, with details.
@@ -124,8 +124,9 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         details: impl FnOnce(&mut TraceWriter<'a>, &mut Names<'a, N>),
     ) {
         self.tracer.with(|inner| {
-            if let Some(delta) = inner.time() {
-                let open = inner.open(delta, self.track, kind as u8, name);
+            if let Some(delta) = inner.time()
+                && let Some(open) = inner.open(delta, self.track, kind as u32, name)
+            {
                 details(&mut open.0.writer, &mut open.0.names);
             }
         });

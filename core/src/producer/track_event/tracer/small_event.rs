@@ -1,0 +1,95 @@
+//! Events of few bytes, put together in registers.
+
+use crate::producer::TraceWriter;
+use crate::producer::track_event::Track;
+
+/// An event whose packet is
+///
+/// ```text
+/// size  68 02  5A size { 48 kind … }  40 delta
+/// ```
+///
+/// as bytes: `sequence_flags` that need the state, `track_event` with its type and more, and at last `timestamp`, for
+/// what has a length of its own comes behind what has a fixed place.
+pub(super) struct SmallEvent {
+    kind: u32,
+    /// The timestamp's field, and how many bytes it has: 2 to 4.
+    time: u32,
+    time_len: usize,
+}
+
+/// Of any of these packets, behind the size.
+const HEAD: u32 = 0x5A_0268 << 8;
+
+/// The varint of less than 2²¹, and its length.
+#[inline]
+fn short_varint(value: u32) -> (u32, usize) {
+    let first = value & 0x7F;
+    match value {
+        0..0x80 => (first, 1),
+        0x80..0x4000 => (first | 0x80 | value >> 7 << 8, 2),
+        _ => (first | 0x8080 | value << 1 & 0x7F00 | value >> 14 << 16, 3),
+    }
+}
+
+impl SmallEvent {
+    /// `None` when the time is too long.
+    #[inline]
+    pub(super) fn new(kind: u32, delta: u32) -> Option<Self> {
+        if delta >= 1 << 21 {
+            return None;
+        }
+        let (time, time_len) = short_varint(delta);
+        Some(SmallEvent { kind, time: 0x40 | time << 8, time_len: 1 + time_len })
+    }
+
+    /// The event as far as its type, of `len` bytes and with the next one.
+    #[inline]
+    fn event(&self, len: usize, next: u32) -> u32 {
+        len as u32 | 0x48 << 8 | self.kind << 16 | next << 24
+    }
+
+    /// Writes it with a name, or none if `iid` is 0. False when the packet does not fit.
+    #[inline]
+    pub(super) fn write(&self, iid: u32, writer: &mut TraceWriter<'_>) -> bool {
+        let (size, event, [more, rest]) = if iid == 0 {
+            (6, self.event(2, self.time), [self.time >> 8, 0])
+        } else {
+            (8, self.event(4, 0x50), [iid | self.time << 8, self.time >> 24])
+        };
+        let size = size + self.time_len;
+        writer.put_small([size as u32 | HEAD, event, more, rest], 1 + size)
+    }
+
+    /// Writes it with a name and a category.
+    #[inline]
+    pub(super) fn write_in(&self, iid: u32, category: u32, writer: &mut TraceWriter<'_>) -> bool {
+        let size = 10 + self.time_len;
+        let names = iid | 0x18 << 8 | category << 16 | self.time << 24;
+        writer.put_small([size as u32 | HEAD, self.event(6, 0x50), names, self.time >> 8, 0], 1 + size)
+    }
+
+    /// Writes it as a counter's value. False when the value is too long, or the packet does not fit.
+    #[inline]
+    pub(super) fn write_count(&self, track: &Track<'_>, value: i64, writer: &mut TraceWriter<'_>) -> bool {
+        if value as u64 >= 1 << 21 {
+            return false;
+        }
+        let (value, value_len) = short_varint(value as u32);
+        let rest = u64::from(value) | u64::from(self.time) << (value_len * 8);
+        let [track_low, track_high] = track.id_varint();
+        // type; track_uuid; counter_value
+        let event_len = 2 + 8 + 2 + value_len;
+        let size = 4 + event_len + self.time_len;
+        let packet = [
+            size as u32 | HEAD,
+            self.event(event_len, 0x58),
+            track_low,
+            track_high | 0xF0 << 24,
+            0x01 | (rest as u32) << 8,
+            (rest >> 24) as u32,
+            0,
+        ];
+        writer.put_small(packet, 1 + size)
+    }
+}

@@ -35,6 +35,18 @@ fn split(value: u32, pos: usize) -> (u32, u32, u32) {
     ((1 << shift) - 1, value << shift, value >> 1 >> (31 - shift))
 }
 
+/// Stores words at the byte `pos`, which is in the first of `place`, as far as there is place. Returns `pos`.
+#[inline(always)]
+fn shift_into(place: &[AtomicU32], words: &[u32], pos: usize) -> usize {
+    let mut carry = load(place, 0) & split(0, pos).0;
+    for (to, word) in place.iter().zip(words) {
+        let (_, here, next) = split(*word, pos);
+        to.store((carry | here).to_le(), Ordering::Relaxed);
+        carry = next;
+    }
+    pos
+}
+
 /// Fills a four-byte size field at any offset, with the chunk's owner as the only writer.
 #[inline(never)]
 pub(crate) fn fill_size(words: &[AtomicU32], field: usize, size: u32) {
@@ -89,27 +101,18 @@ impl<'a> Cursor<'a> {
     /// chunk is lost.
     #[inline]
     pub(crate) fn put_words<const N: usize>(&mut self, words: [u32; N], len: usize) {
-        let (index, (below, ..)) = (self.pos / 4, split(0, self.pos));
-        let Some(place) = self.words.get(index..index + N).and_then(<[_]>::first_chunk::<N>) else {
-            return self.put_last_words(&words, len);
-        };
-        let mut carry = load(place, 0) & below;
-        for (to, word) in place.iter().zip(words) {
-            let (_, here, next) = split(word, self.pos);
-            to.store((carry | here).to_le(), Ordering::Relaxed);
-            carry = next;
+        let index = self.pos / 4;
+        match self.words.get(index..index + N).and_then(<[_]>::first_chunk::<N>) {
+            Some(place) => self.pos = shift_into(place, &words, self.pos) + len,
+            None => self.put_slice(&words, len),
         }
-        self.pos += len;
     }
 
-    /// The same where the chunk ends.
-    #[cold]
+    /// The same for any number of words, up to the chunk's end, and slower.
     #[inline(never)]
-    fn put_last_words(&mut self, words: &[u32], mut len: usize) {
-        for word in words {
-            self.put(*word, len.min(4));
-            len = len.saturating_sub(4);
-        }
+    pub(crate) fn put_slice(&mut self, words: &[u32], len: usize) {
+        let place = self.words.get(self.pos / 4..).unwrap_or_default();
+        self.pos = shift_into(place, words, self.pos) + len;
     }
 
     /// Goes back to an earlier position.

@@ -216,15 +216,15 @@ impl<'a> TraceWriter<'a> {
         }
     }
 
-    /// Writes a packet of `len` bytes (at most 127), its size the first of them, followed by three more in `packet`,
-    /// for a writer that has nothing else to say. False: it does not fit the chunk.
+    /// Writes a packet of `len` bytes (at most 127), its size the first of them, for a writer that has nothing else to
+    /// say. False: it does not fit the chunk.
     #[inline]
-    pub(crate) fn put_small<const N: usize>(&mut self, packet: [u32; N], len: usize) -> bool {
+    pub(crate) fn put_small(&mut self, len: usize, write: impl FnOnce(&mut Cursor<'a>)) -> bool {
         if self.is_open || self.cursor.room() < len {
             return false;
         }
         self.counts.packets += 1;
-        self.cursor.put_words(packet, len);
+        write(&mut self.cursor);
         self.count_packet();
         true
     }
@@ -276,7 +276,7 @@ impl<'a> TraceWriter<'a> {
     }
 
     /// Lets a packet be seen, in the last chunk of those it lies in.
-    #[inline]
+    #[cfg_attr(target_pointer_width = "64", inline)]
     fn count_packet(&mut self) {
         if self.cursor.room() < Self::MIN_ROOM || !self.cursor.count_fragment(Self::MAX_FRAGMENTS) {
             self.complete_current();

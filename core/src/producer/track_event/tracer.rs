@@ -93,7 +93,6 @@ static STATE: &[(u8, u8)] = &[
     message(trace_packet::TRACE_PACKET_DEFAULTS),
     number(trace_packet_defaults::TIMESTAMP_CLOCK_ID, INCREMENTAL),
     message(trace_packet_defaults::TRACK_EVENT_DEFAULTS),
-    value(track_event_defaults::TRACK_UUID, 4),
 ];
 
 impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
@@ -238,7 +237,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         self.states = self.states.wrapping_add(1);
         let now = self.scale.start(ticks);
         let (unit, id) = (u64::from(self.unit_ns), u64::from(self.clock_id));
-        let values = [now.wrapping_mul(unit), id, now, unit, self.track.uuid()];
+        let values = [now.wrapping_mul(unit), id, now, unit];
         self.writer.begin();
         for (field, what) in STATE {
             match (field, values.get(usize::from(what ^ VALUE))) {
@@ -248,6 +247,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
                 (field, None) => self.writer.number(u32::from(*field), u64::from(*what)),
             }
         }
+        self.track.write_id(track_event_defaults::TRACK_UUID, &mut self.writer);
         self.writer.finish();
         let track = self.track;
         self.is_told(Some(track))
@@ -266,7 +266,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     }
 
     /// Whether the current state has described a track.
-    #[inline]
+    #[cfg_attr(target_pointer_width = "64", inline)]
     fn knows(&self, track: &'a Track<'a>) -> bool {
         // The same track is in the same place for as long as the tracer lives.
         self.described.iter().any(|known| core::ptr::eq(*known, track))
@@ -311,7 +311,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         writer.open(trace_packet::TRACK_EVENT);
         writer.number(track_event::TYPE, kind.into());
         if let Some(track) = track {
-            writer.number(track_event::TRACK_UUID, track.uuid());
+            track.write_id(track_event::TRACK_UUID, writer);
         }
         if let Some(name) = name {
             match self.names.intern(Kind::Event, name) {

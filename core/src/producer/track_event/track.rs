@@ -202,8 +202,16 @@ impl<'a> Track<'a> {
     }
 
     /// The id as a varint of seven bytes.
+    #[inline]
     pub(super) fn id_varint(&self) -> [u32; 2] {
         [self.id.low, self.id.high]
+    }
+
+    /// Writes the id as a field.
+    pub(super) fn write_id(&self, field: u32, writer: &mut TraceWriter<'_>) {
+        writer.tag(field, 0);
+        writer.put(self.id.low, 4);
+        writer.put(self.id.high, 3);
     }
 
     pub(super) fn parent(&self) -> Option<&'a Track<'a>> {
@@ -214,9 +222,9 @@ impl<'a> Track<'a> {
     pub(super) fn describe(&self, writer: &mut TraceWriter<'_>) {
         writer.begin();
         writer.open(trace_packet::TRACK_DESCRIPTOR);
-        writer.number(track_descriptor::UUID, self.uuid());
+        self.write_id(track_descriptor::UUID, writer);
         if let Some(parent) = self.parent {
-            writer.number(track_descriptor::PARENT_UUID, parent.uuid());
+            parent.write_id(track_descriptor::PARENT_UUID, writer);
         }
         writer.put_bytes(self.head.used());
         writer.put_bytes(self.name.as_bytes());

@@ -22,7 +22,7 @@ pub(super) struct SmallEvent {
 const HEAD: u32 = 0x5A_0268 << 8;
 
 /// The varint of less than 2²¹, and its length.
-#[inline]
+#[cfg_attr(target_pointer_width = "64", inline)]
 fn short_varint(value: u32) -> (u32, usize) {
     let first = value & 0x7F;
     match value {
@@ -34,7 +34,7 @@ fn short_varint(value: u32) -> (u32, usize) {
 
 impl SmallEvent {
     /// `None` when the time is too long.
-    #[inline]
+    #[cfg_attr(target_pointer_width = "64", inline)]
     pub(super) fn new(kind: u32, delta: u32) -> Option<Self> {
         if delta >= 1 << 21 {
             return None;
@@ -58,7 +58,8 @@ impl SmallEvent {
             (8, self.event(4, 0x50), [iid | self.time << 8, self.time >> 24])
         };
         let size = size + self.time_len;
-        writer.put_small([size as u32 | HEAD, event, more, rest], 1 + size)
+        let packet = [size as u32 | HEAD, event, more, rest];
+        writer.put_small(1 + size, |cursor| cursor.put_words(packet, 1 + size))
     }
 
     /// Writes it with a name and a category.
@@ -66,7 +67,8 @@ impl SmallEvent {
     pub(super) fn write_in(&self, iid: u32, category: u32, writer: &mut TraceWriter<'_>) -> bool {
         let size = 10 + self.time_len;
         let names = iid | 0x18 << 8 | category << 16 | self.time << 24;
-        writer.put_small([size as u32 | HEAD, self.event(6, 0x50), names, self.time >> 8, 0], 1 + size)
+        let packet = [size as u32 | HEAD, self.event(6, 0x50), names, self.time >> 8, 0];
+        writer.put_small(1 + size, |cursor| cursor.put_words(packet, 1 + size))
     }
 
     /// Writes it as a counter's value. False when the value is too long, or the packet does not fit.
@@ -90,6 +92,6 @@ impl SmallEvent {
             (rest >> 24) as u32,
             0,
         ];
-        writer.put_small(packet, 1 + size)
+        writer.put_small(1 + size, |cursor| cursor.put_slice(&packet, 1 + size))
     }
 }

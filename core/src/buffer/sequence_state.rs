@@ -218,6 +218,8 @@ impl SequenceState {
                 self.remove(Status::TENTATIVE);
             }
         }
+        // The losses are certain before the chunk says that some of it was read.
+        fence();
     }
     fn tentative(&self) -> DataLoss {
         let status = self.status();

@@ -102,9 +102,6 @@ struct Seen {
     instants: u64,
     kept: u64,
     false_losses: u64,
-    silent_losses: u64,
-    /// Only some of the stores between two fences are there.
-    subset: bool,
     place: std::string::String,
     /// Packets that operations have handed out.
     delivered: BTreeSet<(u16, u32)>,
@@ -120,8 +117,7 @@ impl Seen {
                 let missing = *number > before + 1;
                 self.false_losses += u64::from(!missing && !loss.is_empty());
                 let silent = missing && loss.is_empty();
-                self.silent_losses += u64::from(silent);
-                assert!(!silent || self.subset, "{what}: {writer} lost what is before {number}, silently");
+                assert!(!silent, "{what}: {writer} lost what is before {number}, silently");
                 before = *number;
             }
         }
@@ -173,20 +169,14 @@ fn crash_everywhere(config: Config, ring: u32, seeds: std::ops::Range<u64>, step
             let (before, after) = (all(&mut attach(first).0), all(&mut attach(last).0));
             for two in instants.windows(2) {
                 judge(&two[1], &before, &after, &op, &mut seen);
-                // What an entry of the table says of losses may depend on the order of its stores.
-                seen.subset = true;
                 between(&two[0], &two[1], &mut rng, |memory| judge(memory, &before, &after, &op, &mut seen));
-                seen.subset = false;
             }
             memory = last.clone();
             seen.delivered.extend(numbers(&out));
         }
     }
-    let Seen { instants, kept, false_losses, silent_losses, .. } = seen;
-    std::eprintln!(
-        "{instants} instants, {kept} packets, {false_losses} false, {silent_losses} silent losses"
-    );
-    assert!(silent_losses * 1000 <= instants, "losses go unsaid");
+    let Seen { instants, kept, false_losses, .. } = seen;
+    std::eprintln!("{instants} instants, {kept} packets, {false_losses} false losses");
     assert!(cfg!(miri) || seen.instants > 1000 && seen.kept > seen.instants, "too little happened to tell");
 }
 

@@ -1,9 +1,13 @@
 //! `tracebuf receive`: what a line did to the frames never reaches the trace, and is counted.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use crc::{CRC_32_ISO_HDLC, Crc};
+use serialport::{SerialPort, TTYPort};
 use tracebuf::proto::TracePackets;
 use tracebuf_std::receive::{ReceiveReport, Receiver};
 
@@ -155,6 +159,42 @@ fn the_command_writes_a_trace_and_tells_what_was_lost() {
     assert!(text.starts_with("11 packets") && text.contains(" 1 lost"), "{text}");
     let trace = std::fs::read(&output).unwrap();
     assert_eq!(TracePackets::new(&trace).filter(|packet| packet.is_ok()).count(), 11);
+}
+
+/// A pseudo-terminal is what a serial port is: opened by name, set to a speed, silent at times, gone at last.
+#[cfg(unix)]
+#[test]
+fn a_serial_port_is_received_until_the_device_is_gone_and_all_is_in_the_file_when_it_is_silent() {
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("receive-port.pftrace");
+    let (mut device, port) = TTYPort::pair().unwrap();
+    let name = port.name().unwrap();
+    let (stop, listening) = (AtomicBool::new(false), AtomicBool::new(false));
+    let received = || {
+        let trace = std::fs::read(&output).unwrap_or_default();
+        TracePackets::new(&trace).filter(|packet| packet.is_ok()).count()
+    };
+    let wait_until = |what: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !what() && start.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        what()
+    };
+    let end = std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            tracebuf_std::receive::receive(&name, 9600, &output, &stop, |_| listening.store(true, Relaxed))
+        });
+        // What is sent before the port is open may be thrown away.
+        assert!(wait_until(&|| listening.load(Relaxed)));
+        for part in line(40).concat().chunks(100) {
+            device.write_all(part).unwrap();
+        }
+        assert!(wait_until(&|| received() == 40), "{} of 40", received());
+        drop((device, port));
+        receiver.join().unwrap()
+    });
+    assert!(end.is_err(), "a device that is gone is not the end of a file: {end:?}");
+    assert_eq!(received(), 40);
 }
 
 #[test]

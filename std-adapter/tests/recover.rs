@@ -4,7 +4,11 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use ihex::{Record, create_object_file_representation};
+use object::Endianness;
+use object::elf::{EM_NONE, ET_CORE, PF_R, PT_LOAD, STB_GLOBAL, STT_OBJECT};
+use object::write::elf::{FileHeader, ProgramHeader, SectionIndex, Sym, Writer};
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+use tracebuf_std::recover::{Dump, Place};
 
 /// A packet with a timestamp of 5.
 const PACKET: &[u8] = &[2, 0x40, 5];
@@ -81,4 +85,108 @@ fn damage_is_told_and_a_dump_without_a_buffer_is_an_error() {
     );
     let (ok, said, _) = recover("nothing", &[0; 999], &[]);
     assert!(!ok && said.contains("no trace buffer found"), "{said}");
+}
+
+/// An ELF core of one piece of memory at `address`, with `symbol` for a variable there.
+fn elf(endian: Endianness, is_64: bool, address: u64, memory: &[u8], symbol: &str) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut writer = Writer::new(endian, is_64, &mut file);
+    writer.reserve_file_header();
+    writer.reserve_program_headers(1);
+    let offset = writer.reserve(memory.len(), 8);
+    writer.reserve_null_section_index();
+    let name = writer.add_string(symbol.as_bytes());
+    writer.reserve_null_symbol_index();
+    writer.reserve_symbol_index(None);
+    writer.reserve_symtab_section_index();
+    writer.reserve_symtab();
+    writer.reserve_strtab_section_index();
+    writer.reserve_strtab();
+    writer.reserve_shstrtab_section_index();
+    writer.reserve_shstrtab();
+    writer.reserve_section_headers();
+
+    let header =
+        FileHeader { os_abi: 0, abi_version: 0, e_type: ET_CORE, e_machine: EM_NONE, e_entry: 0, e_flags: 0 };
+    writer.write_file_header(&header).expect("room in memory");
+    writer.write_align_program_headers();
+    let size = memory.len() as u64;
+    writer.write_program_header(&ProgramHeader {
+        p_type: PT_LOAD,
+        p_flags: PF_R,
+        p_offset: offset as u64,
+        p_vaddr: address,
+        p_paddr: address,
+        p_filesz: size,
+        p_memsz: size,
+        p_align: 8,
+    });
+    writer.write_align(8);
+    writer.write(memory);
+    writer.write_null_symbol();
+    writer.write_symbol(&Sym {
+        name: Some(name),
+        section: Some(SectionIndex(0)),
+        st_info: STB_GLOBAL << 4 | STT_OBJECT,
+        st_other: 0,
+        st_shndx: object::elf::SHN_ABS,
+        st_value: address + 16,
+        st_size: size - 16,
+    });
+    writer.write_strtab();
+    writer.write_shstrtab();
+    writer.write_null_section_header();
+    writer.write_symtab_section_header(1);
+    writer.write_strtab_section_header();
+    writer.write_shstrtab_section_header();
+    file
+}
+
+#[test]
+fn elf_cores_of_either_endianness_and_pointer_size_have_addresses_and_symbols() {
+    let mut memory = vec![0xEE; 16];
+    memory.extend(region());
+    for (name, endian, is_64, address) in [
+        ("elf-32-little", Endianness::Little, false, 0x2000_0000),
+        ("elf-32-big", Endianness::Big, false, 0x4000_0000),
+        ("elf-64-little", Endianness::Little, true, 0x7FFF_0000_1000),
+        ("elf-64-big", Endianness::Big, true, 0xFFFF_8000_0000_1000),
+    ] {
+        let core = elf(endian, is_64, address, &memory, "TRACE");
+        let at = format!("{:#x}", address + 16);
+        for place in [&[][..], &["--symbol", "TRACE"], &["--address", &at]] {
+            let (ok, said, trace) = recover(name, &core, place);
+            assert!(ok && said.contains(&format!("buffer at {at}")) && said.contains("3 packets"), "{said}");
+            assert_eq!(trace.windows(2).filter(|bytes| bytes == &[0x40, 5]).count(), 3);
+        }
+        let (ok, said, _) = recover(name, &core, &["--symbol", "OTHER"]);
+        assert!(!ok && said.contains("OTHER"), "{said}");
+        let (ok, said, _) = recover(name, &core, &["--address", "0x10"]);
+        assert!(!ok && said.contains("0x10"), "{said}");
+    }
+}
+
+#[test]
+fn symbols_of_the_program_serve_a_dump_that_has_none() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let program = folder.join("program.elf");
+    std::fs::write(&program, elf(Endianness::Little, false, 0xF0, &[0; 64], "TRACE")).expect("a file");
+    let mut dump = vec![0xEE; 0x100];
+    dump.extend(region());
+    let (ok, said, _) =
+        recover("program", &dump, &["--symbol", "TRACE", "--program", program.to_str().expect("a name")]);
+    assert!(ok && said.contains("buffer at 0x100") && said.contains("3 packets"), "{said}");
+}
+
+#[test]
+fn a_core_cut_off_or_damaged_anywhere_is_an_answer() {
+    let core = elf(Endianness::Little, false, 0x2000_0000, &region(), "TRACE");
+    for cut in (0..core.len()).step_by(7) {
+        let _ = Dump::parse(&core[..cut]).map(|dump| dump.find(Place::Anywhere).is_ok());
+    }
+    for at in 0..core.len().min(400) {
+        let mut damaged = core.clone();
+        damaged[at] ^= 0xFF;
+        let _ = Dump::parse(&damaged).map(|dump| dump.find(Place::Anywhere).is_ok());
+    }
 }

@@ -20,7 +20,7 @@ pub(crate) struct TscClock {
     sequence: AtomicU32,
     counter: AtomicU64,
     nanoseconds: AtomicU64,
-    /// Nanoseconds a tick, in 2⁻³².
+    /// Nanoseconds a tick, in 2⁻⁶⁰.
     factor: AtomicU64,
     last: Mutex<Measured>,
 }
@@ -50,11 +50,11 @@ impl Measured {
         }
     }
 
-    /// Nanoseconds a tick since an earlier moment, in 2⁻³².
+    /// Nanoseconds a tick since an earlier moment, in 2⁻⁶⁰.
     fn factor_since(&self, before: &Self) -> u64 {
         let ticks = u128::from(self.counter.wrapping_sub(before.counter)).max(1);
         let nanoseconds = u128::from(self.nanoseconds.saturating_sub(before.nanoseconds));
-        u64::try_from((nanoseconds << 32) / ticks).unwrap_or(u64::MAX)
+        u64::try_from((nanoseconds << 60) / ticks).unwrap_or(u64::MAX)
     }
 }
 
@@ -121,9 +121,10 @@ impl TscClock {
             let factor = self.factor.load(Ordering::Relaxed);
             fence(Ordering::Acquire);
             if before & 1 == 0 && self.sequence.load(Ordering::Relaxed) == before {
-                // A counter read before the base was published may lie before it.
-                let ticks = counter.wrapping_sub(base) as i64;
-                let passed = (i128::from(ticks) * i128::from(factor)) >> 32;
+                // A counter read before the base was published may lie before it: time stands still.
+                let ticks = counter.saturating_sub(base);
+                // The upper half of a product, which needs no shift: events wait for this.
+                let passed = (u128::from(ticks << 4) * u128::from(factor)) >> 64;
                 return nanoseconds.wrapping_add(passed as u64);
             }
             std::hint::spin_loop();

@@ -17,15 +17,27 @@ const PROBES: usize = 16;
 /// Cost: usually one load and a comparison of addresses.
 #[inline]
 pub(super) fn number(metadata: &'static Metadata<'static>) -> Option<u64> {
+    let slot = first_place(metadata);
+    match TABLE.get(slot).and_then(OnceLock::get) {
+        Some(there) if std::ptr::eq(*there, metadata) => Some(slot as u64 + 1),
+        _ => search(metadata),
+    }
+}
+
+#[inline]
+fn first_place(metadata: &'static Metadata<'static>) -> usize {
     let address = std::ptr::from_ref(metadata) as usize;
     // Metadata are some 100 bytes each, one after the other.
-    let start = (address >> 4) ^ (address >> 17);
-    (0..PROBES).map(|probe| start.wrapping_add(probe) % SLOTS).find_map(|slot| {
-        let place = TABLE.get(slot)?;
-        let there = match place.get() {
-            Some(there) => there,
-            None => place.get_or_init(|| metadata),
-        };
+    ((address >> 4) ^ (address >> 17)) % SLOTS
+}
+
+/// Looks at all places of a callsite, and takes the first that is free.
+#[cold]
+#[inline(never)]
+fn search(metadata: &'static Metadata<'static>) -> Option<u64> {
+    let first = first_place(metadata);
+    (first..first + PROBES).map(|probe| probe % SLOTS).find_map(|slot| {
+        let there = TABLE.get(slot)?.get_or_init(|| metadata);
         std::ptr::eq(*there, metadata).then_some(slot as u64 + 1)
     })
 }

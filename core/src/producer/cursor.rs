@@ -115,6 +115,28 @@ impl<'a> Cursor<'a> {
         self.pos = shift_into(place, words, self.pos) + len;
     }
 
+    /// Appends as many bytes as there is room for, and returns the others.
+    #[cfg(target_pointer_width = "64")]
+    pub(crate) fn put_bytes<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        let (here, others) = bytes.split_at_checked(self.room()).unwrap_or((bytes, &[]));
+        let (first, rest) = here.split_at_checked(self.pos.wrapping_neg() % 4).unwrap_or((here, &[]));
+        self.put_few(first);
+        let (fours, last) = rest.as_chunks::<4>();
+        let words = self.words.get(self.pos / 4..).unwrap_or_default();
+        for (word, four) in words.iter().zip(fours) {
+            word.store(u32::from_ne_bytes(*four), Ordering::Relaxed);
+        }
+        self.pos += fours.len() * 4;
+        self.put_few(last);
+        others
+    }
+
+    /// Appends at most three bytes.
+    #[cfg(target_pointer_width = "64")]
+    fn put_few(&mut self, bytes: &[u8]) {
+        self.put(bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte)), bytes.len());
+    }
+
     /// Goes back to an earlier position.
     pub(crate) fn rewind(&mut self, pos: usize) {
         self.pos = pos;

@@ -257,25 +257,22 @@ impl ScrapedChunk<'_> {
 
 /// Copies bytes out of shared words, each word loaded once.
 pub(crate) fn copy_out(words: &[AtomicU32], offset: usize, to: &mut [u8]) {
-    let load = |word: Option<&AtomicU32>| word.map_or([0; 4], |w| w.load(Ordering::Relaxed).to_ne_bytes());
-    let mut words = words.get(offset / 4..).unwrap_or_default().iter();
-    let skip = offset % 4;
+    let load = |word: &AtomicU32| word.load(Ordering::Relaxed).to_ne_bytes();
+    let (mut words, skip) = (words.get(offset / 4..).unwrap_or_default(), offset % 4);
     let mut rest = to;
     if skip != 0 {
         let here = rest.len().min(4 - skip);
         let Some((head, tail)) = core::mem::take(&mut rest).split_at_mut_checked(here) else { return };
-        let word = load(words.next());
+        let word = words.split_off_first().map_or([0; 4], load);
         head.iter_mut().zip(word.iter().skip(skip)).for_each(|(to, from)| *to = *from);
         rest = tail;
     }
-    let mut fours = rest.chunks_exact_mut(4);
-    for four in fours.by_ref() {
-        four.iter_mut().zip(load(words.next())).for_each(|(to, from)| *to = from);
-    }
-    let tail = fours.into_remainder();
-    if !tail.is_empty() {
-        tail.iter_mut().zip(load(words.next())).for_each(|(to, from)| *to = from);
-    }
+    let (fours, tail) = rest.as_chunks_mut::<4>();
+    let there = fours.len().min(words.len());
+    fours.iter_mut().zip(words).for_each(|(to, from)| *to = load(from));
+    fours.iter_mut().skip(there).for_each(|to| *to = [0; 4]);
+    let last = words.get(there).map_or([0; 4], load);
+    tail.iter_mut().zip(last).for_each(|(to, from)| *to = from);
 }
 
 #[cfg(all(test, not(loom)))]

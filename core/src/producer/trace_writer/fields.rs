@@ -23,6 +23,16 @@ impl TraceWriter<'_> {
     }
 
     /// Appends bytes, over as many chunks as it takes.
+    #[cfg(target_pointer_width = "64")]
+    pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
+        let mut rest = self.cursor.put_bytes(bytes);
+        while !rest.is_empty() && self.next_fragment() {
+            rest = self.cursor.put_bytes(rest);
+        }
+    }
+
+    /// The same in little code.
+    #[cfg(not(target_pointer_width = "64"))]
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
         for four in bytes.chunks(4) {
             let word = four.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));

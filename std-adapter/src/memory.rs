@@ -37,6 +37,18 @@ impl PagedMemory {
         let map = MmapOptions::new().len(len).no_reserve_swap().map_anon()?;
         Ok(Self { map })
     }
+
+    /// Asks the system for pages of 2 MiB, if it has such: for memory that is written from one end to the other.
+    ///
+    /// A first write to a page waits for the system; of 512 such waits this leaves one, which is two thirds of
+    /// what it costs to fill a new buffer. Memory is then used in steps of 2 MiB.
+    #[must_use]
+    pub fn in_large_pages(self) -> Self {
+        // Without them it works too, only slower.
+        #[cfg(target_os = "linux")]
+        let _ = self.map.advise(memmap2::Advice::HugePage);
+        self
+    }
 }
 
 impl AsRef<[u8]> for PagedMemory {

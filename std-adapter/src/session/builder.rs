@@ -239,6 +239,9 @@ impl SessionBuilder {
     }
 }
 
+/// Buffers from this size on are in large pages.
+const LARGE: usize = 16 << 20;
+
 /// Sequences in a buffer's table, with their histograms: 56 KiB.
 const SEQUENCES: u16 = 256;
 
@@ -263,6 +266,7 @@ fn make_buffer(
         None => {
             let memory =
                 PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;
+            let memory = if size >= LARGE { memory.in_large_pages() } else { memory };
             (BufferMemory::from(memory), None)
         }
         Some(path) => {

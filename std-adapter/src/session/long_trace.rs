@@ -146,8 +146,8 @@ impl Progress {
 /// The drain thread's part: reads, and hands pieces over.
 pub(crate) struct Recording {
     sender: Option<Sender<Message>>,
-    /// Pieces that may still be on their way.
-    tokens: Receiver<()>,
+    /// Memory of pieces that were written, for those to come: without any left, too many are on their way.
+    spare: Receiver<Vec<u8>>,
     /// For each buffer that lies in a file, the way from there.
     outboxes: Vec<Option<Outbox>>,
     thread: Option<JoinHandle<()>>,
@@ -186,12 +186,12 @@ impl Recording {
         switch: Arc<Switch>,
         outboxes: Vec<Option<Outbox>>,
     ) -> io::Result<Self> {
-        let (token, tokens) = channel();
+        let (written, spare) = channel();
         // Three pieces on their way or being written: with the one being filled, 4 MiB at most.
         for _ in 0..3 {
-            let _ = token.send(());
+            let _ = written.send(Vec::new());
         }
-        let mut file = Output::create(&trace.path, token)?;
+        let mut file = Output::create(&trace.path, written)?;
         let progress = Arc::new(Progress::default());
         let (sender, receiver) = channel();
         let shared = progress.clone();
@@ -202,7 +202,7 @@ impl Recording {
         piece.clocks(&ClockReading::now())?;
         Ok(Self {
             sender: Some(sender),
-            tokens,
+            spare,
             outboxes,
             thread: Some(thread),
             progress,
@@ -331,15 +331,15 @@ impl Recording {
             self.cut_and_end(core, room);
             return true;
         }
-        let token = if wait {
-            self.tokens.recv().map_err(|_| TryRecvError::Disconnected)
+        let spare = if wait {
+            self.spare.recv().map_err(|_| TryRecvError::Disconnected)
         } else {
-            self.tokens.try_recv()
+            self.spare.try_recv()
         };
-        if token == Err(TryRecvError::Empty) {
+        if spare == Err(TryRecvError::Empty) {
             return false;
         }
-        let bytes = std::mem::take(&mut self.piece.bytes);
+        let bytes = std::mem::replace(&mut self.piece.bytes, spare.unwrap_or_default());
         let sent = self.sender.as_ref().is_some_and(|sender| sender.send(Message::Piece(bytes)).is_ok());
         if !sent {
             // The file's thread is gone.

@@ -25,22 +25,23 @@ pub(super) struct Output {
     file: File,
     /// Bytes of whole packets.
     good: u64,
-    /// One for each piece taken.
-    tokens: Sender<()>,
+    /// Takes back the memory of each piece. Given to the system it would be asked for again, page by page.
+    written: Sender<Vec<u8>>,
 }
 
 impl Output {
-    pub(super) fn create(path: &Path, tokens: Sender<()>) -> io::Result<Self> {
-        Ok(Self { file: File::create(path)?, good: 0, tokens })
+    pub(super) fn create(path: &Path, written: Sender<Vec<u8>>) -> io::Result<Self> {
+        Ok(Self { file: File::create(path)?, good: 0, written })
     }
 
     pub(super) fn run(&mut self, messages: &Receiver<Message>, progress: &Progress) {
         for message in messages {
             match message {
-                Message::Piece(bytes) => {
+                Message::Piece(mut bytes) => {
                     self.write(&bytes, progress);
+                    bytes.clear();
                     // Without anybody to take it, no more pieces come.
-                    let _ = self.tokens.send(());
+                    let _ = self.written.send(bytes);
                 }
                 Message::Slot(slot) => {
                     slot.goes_to(self.good);

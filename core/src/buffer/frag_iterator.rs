@@ -102,7 +102,19 @@ pub(super) fn size_field(bytes: &[u8]) -> Result<(u32, usize), NoFrag> {
             return Ok((u32::from(low & 0x7F) | (u32::from(high) << 7), 2));
         }
     }
+    if cfg!(target_pointer_width = "64")
+        && let Some(size) = bytes.first_chunk().and_then(|word| reserved_size(u32::from_le_bytes(*word)))
+    {
+        return Ok((size, 4));
+    }
     long_size_field(bytes)
+}
+
+/// A size of four bytes, as writers reserve them for packets of 128 bytes and more.
+#[inline]
+fn reserved_size(word: u32) -> Option<u32> {
+    let size = word & 0x7F | word >> 1 & 0x3F80 | word >> 2 & 0x1F_C000 | word >> 3 & 0xFE0_0000;
+    (word & 0x8080_8080 == 0x0080_8080 && size != ABORTED_SIZE).then_some(size)
 }
 
 /// One of 3 to 10 bytes, or the payload's last byte. Sizes that do not fit 32 bits leave every chunk, whatever they are.

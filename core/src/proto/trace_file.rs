@@ -5,7 +5,7 @@ use core::fmt;
 use embedded_io::Write;
 
 use super::fields::trace;
-use super::{MAX_LENGTH, Message, Sink, TrustedFields};
+use super::{MAX_LENGTH, Message, Sink, TrustedFields, TrustedSuffix};
 
 /// Why a packet was not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,11 +90,32 @@ impl<W: Write> TraceFileWriter<W> {
         fields: &M,
         trusted: &TrustedFields,
     ) -> Result<usize, WriteError<W::Error>> {
+        self.framed(fields, fields.encoded_len(), &trusted.suffix())
+    }
+
+    /// As [`packet`](Self::packet), of which the length and the trusted fields' bytes are known.
+    pub(crate) fn packet_of_len<'a, I>(
+        &mut self,
+        fragments: I,
+        len: usize,
+        suffix: &TrustedSuffix,
+    ) -> Result<usize, WriteError<W::Error>>
+    where
+        I: Iterator<Item = &'a [u8]> + Clone,
+    {
+        self.framed(&Fragments(fragments), len, suffix)
+    }
+
+    fn framed<M: Message>(
+        &mut self,
+        fields: &M,
+        len: usize,
+        suffix: &TrustedSuffix,
+    ) -> Result<usize, WriteError<W::Error>> {
         if self.broken {
             return Err(WriteError::AfterFailure);
         }
-        let suffix = trusted.suffix();
-        let len = fields.encoded_len().saturating_add(suffix.as_bytes().len());
+        let len = len.saturating_add(suffix.as_bytes().len());
         if len > MAX_LENGTH as usize {
             return Err(WriteError::TooLong);
         }

@@ -2,7 +2,9 @@
 
 use crate::buffer::{BufferStats, DataLoss, Packet, Reader, SequenceInfo};
 use crate::proto::trace_stats::{self, ChunkHistogram, TraceStats, TraceStatsPacket, WriterStats};
-use crate::proto::{InvalidPacket, PacketValidator, SequenceId, TraceFileWriter, TrustedFields, WriteError};
+use crate::proto::{
+    InvalidPacket, PacketValidator, SequenceId, TraceFileWriter, TrustedFields, TrustedSuffix, WriteError,
+};
 use embedded_io::Write;
 
 /// What became of a packet that was to leave.
@@ -24,12 +26,39 @@ pub enum Exported {
 pub struct TraceExporter<W> {
     file: TraceFileWriter<W>,
     invalid_packets: u64,
+    last: LastSuffix,
+}
+
+/// The trusted fields of the packet before as bytes: the next one's are mostly the same. Where memory is short they
+/// are made anew each time.
+#[derive(Debug)]
+struct LastSuffix {
+    #[cfg(target_pointer_width = "64")]
+    known: Option<(TrustedFields, TrustedSuffix)>,
+}
+
+impl LastSuffix {
+    const NONE: Self = Self {
+        #[cfg(target_pointer_width = "64")]
+        known: None,
+    };
+
+    #[inline]
+    fn of(&mut self, trusted: &TrustedFields) -> TrustedSuffix {
+        #[cfg(target_pointer_width = "64")]
+        match &self.known {
+            Some((fields, suffix)) if fields == trusted => *suffix,
+            _ => self.known.insert((*trusted, trusted.suffix())).1,
+        }
+        #[cfg(not(target_pointer_width = "64"))]
+        trusted.suffix()
+    }
 }
 
 impl<W: Write> TraceExporter<W> {
     /// Writes to `output` from where it stands.
     pub const fn new(output: W) -> Self {
-        Self { file: TraceFileWriter::new(output), invalid_packets: 0 }
+        Self { file: TraceFileWriter::new(output), invalid_packets: 0, last: LastSuffix::NONE }
     }
 
     /// Writes one packet. `lost_before` is what the caller knows to be lost on the sequence beside the packet's
@@ -56,7 +85,8 @@ impl<W: Write> TraceExporter<W> {
             previous_packet_dropped: u32::from(loss.bits()) | valid.previous_packet_dropped,
             ..TrustedFields::new(packet.uid(), sequence_id)
         };
-        self.file.packet(packet.slices(), &trusted).map(Exported::Written)
+        let suffix = self.last.of(&trusted);
+        self.file.packet_of_len(packet.slices(), valid.len, &suffix).map(Exported::Written)
     }
 
     /// Writes all that a read session gives, and returns how many packets that were. `ids` numbers the

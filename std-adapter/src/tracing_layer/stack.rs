@@ -22,7 +22,6 @@ thread_local! {
 }
 
 /// Begins a slice of a span and remembers it.
-#[inline]
 pub(super) fn enter(
     recorder: &Recorder,
     id: u64,
@@ -31,6 +30,14 @@ pub(super) fn enter(
 ) {
     if begin(recorder, metadata, data.as_deref()) {
         let _ = STACK.try_with(|stack| stack.borrow_mut().push(Entered { id, metadata, data }));
+    }
+}
+
+/// The same of a span that has nothing but its metadata.
+#[inline(always)]
+pub(super) fn enter_plain(recorder: &Recorder, id: u64, metadata: &'static Metadata<'static>) {
+    if begin_plain(recorder, metadata) {
+        let _ = STACK.try_with(|stack| stack.borrow_mut().push(Entered { id, metadata, data: None }));
     }
 }
 
@@ -68,13 +75,17 @@ pub(super) fn current() -> Option<(u64, &'static Metadata<'static>)> {
 }
 
 /// False when nothing is recorded, or this thread has no writer.
-#[inline]
 fn begin(recorder: &Recorder, metadata: &'static Metadata<'static>, data: Option<&SpanData>) -> bool {
-    let category = category(metadata.level());
     match data {
-        None => recorder.with(|tracer| tracer.track().begin_in(metadata.name(), category)).is_some(),
-        Some(data) => begin_with(recorder, metadata.name(), category, data),
+        None => begin_plain(recorder, metadata),
+        Some(data) => begin_with(recorder, metadata.name(), category(metadata.level()), data),
     }
+}
+
+#[inline(always)]
+fn begin_plain(recorder: &Recorder, metadata: &'static Metadata<'static>) -> bool {
+    let category = category(metadata.level());
+    recorder.with(|tracer| tracer.track().begin_in(metadata.name(), category)).is_some()
 }
 
 #[inline(never)]

@@ -131,7 +131,7 @@ impl Subscriber for TraceSubscriber {
         let id = span.into_u64();
         if id < Spans::FIRST {
             if let Some(metadata) = callsites::metadata(id) {
-                stack::enter(&self.recorder, id, metadata, None);
+                stack::enter_plain(&self.recorder, id, metadata);
             }
         } else {
             self.enter_kept(id);

@@ -151,38 +151,69 @@ fn snapshot(sheet: &mut Sheet) {
     sheet.at_most("snapshot", median(ratios), 1.5, "memcpy");
 }
 
-/// Packets of a kilobyte: as fast as they are recorded, drained, read and written into nothing, and the second
-/// half of that alone.
+/// Long traces into nothing, of packets of several sizes: as fast as one thread records them, the drain thread copies
+/// and reads them and the file's thread writes them; and the reading and writing alone.
 fn long_trace(sheet: &mut Sheet) {
-    let run = |period, packets: u64| {
-        let builder = Session::builder().ring(512 * MIB).shared_memory(16 << 20);
+    for size in [1000, 270, 40] {
+        let content = vec![0x55u8; size];
+        let packets = 1_000_000_000 / size as u64;
+        let mut whole = LongRun::start(128 * MIB, Duration::from_millis(10));
+        let (bytes, time, lost) = whole.record(packets, &content).stop();
+        let all = bytes / time / 1e9;
+        println!(
+            "long trace, one thread records {size} bytes a packet: {all:.2} GB/s, {lost} chunks overwritten"
+        );
+
+        // All of it is still in the ring when the session stops.
+        let mut late = LongRun::start(512 * MIB, Duration::from_secs(3600));
+        late.record(packets / 4, &content);
+        late.start = Instant::now();
+        let (bytes, time, lost) = late.stop();
+        assert_eq!(lost, 0);
+        let written = bytes / time / 1e9;
+        println!("long trace, {size} bytes a packet, from the ring on: {written:.2} GB/s");
+        if size == 270 {
+            sheet.at_least("long-trace", written, 1.0, "GB/s");
+            sheet.at_least("long-trace-end-to-end", all, 1.0, "GB/s");
+        }
+    }
+}
+
+/// A session with a long trace into nothing.
+struct LongRun {
+    session: Session,
+    start: Instant,
+}
+
+impl LongRun {
+    fn start(ring: u64, period: Duration) -> Self {
+        let builder = Session::builder().ring(ring).shared_memory(16 << 20);
         let builder = builder.exhaustion(tracebuf::producer::Exhaustion::Stall);
         let trace = LongTrace::to("/dev/null").period(period);
         let session = builder.long_trace(trace).start().expect("a session");
-        let mut writer = session.recorder().packets().expect("a writer");
-        let content = [0x55u8; 1000];
-        let start = Instant::now();
+        Self { session, start: Instant::now() }
+    }
+
+    fn record(&mut self, packets: u64, content: &[u8]) -> &Self {
+        let mut writer = self.session.recorder().packets().expect("a writer");
         for time in 0..packets {
             writer.packet(|packet| {
                 packet.varint(8, time);
-                packet.message(900).bytes(1, &content);
+                packet.message(900).bytes(1, content);
             });
         }
         drop(writer);
-        session.flush(Duration::from_secs(5)).expect("a flush");
-        let before_stop = Instant::now();
-        let stopped = session.stop().expect("a stop");
+        self.session.flush(Duration::from_secs(5)).expect("a flush");
+        self
+    }
+
+    /// Bytes of the file, seconds until all were written, chunks lost.
+    fn stop(&self) -> (f64, f64, u64) {
+        let stopped = self.session.stop().expect("a stop");
+        let time = self.start.elapsed().as_secs_f64();
         let lost = stopped.summary().buffers[0].chunks_overwritten;
-        let bytes = stopped.file.expect("a file").bytes as f64;
-        let rate = |time: Duration| bytes / time.as_secs_f64() / 1e9;
-        (rate(start.elapsed()), rate(before_stop.elapsed()), lost)
-    };
-    let (all, _, lost) = run(Duration::from_millis(10), 1_000_000);
-    println!("long trace, a thread that records as fast as it can: {all:.2} GB/s, {lost} chunks overwritten");
-    // All of it is still in the ring when the session stops.
-    let (_, written, lost) = run(Duration::from_secs(3600), 400_000);
-    assert_eq!(lost, 0);
-    sheet.at_least("long-trace", written, 1.0, "GB/s");
+        (stopped.file.expect("a file").bytes as f64, time, lost)
+    }
 }
 
 /// A service under load: the cost of an event as its thread sees it, what was lost, and memory.

@@ -177,7 +177,11 @@ enum Step {
 }
 
 /// How long to wait for a file that is behind.
-const BEHIND: Duration = Duration::from_millis(5);
+const BEHIND: Duration = Duration::from_millis(1);
+
+/// Pieces on their way or being written: with the one being filled, 9 MiB at most. Where producers keep all cores
+/// busy the file's thread may have to wait for some milliseconds.
+const PIECES: usize = 8;
 
 impl Recording {
     /// Creates the file and its thread.
@@ -187,8 +191,7 @@ impl Recording {
         outboxes: Vec<Option<Outbox>>,
     ) -> io::Result<Self> {
         let (written, spare) = channel();
-        // Three pieces on their way or being written: with the one being filled, 4 MiB at most.
-        for _ in 0..3 {
+        for _ in 0..PIECES {
             let _ = written.send(Vec::new());
         }
         let mut file = Output::create(&trace.path, written)?;

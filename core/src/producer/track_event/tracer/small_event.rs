@@ -2,6 +2,7 @@
 
 use crate::producer::TraceWriter;
 use crate::producer::track_event::Track;
+use crate::proto::fields::{sequence_flags, trace_packet, track_event};
 
 /// An event whose packet is
 ///
@@ -18,8 +19,18 @@ pub(super) struct SmallEvent {
     time_len: usize,
 }
 
+// Tags, and how they lie in memory. All are of one byte, but for that of a counter's value.
+const TIMESTAMP: u32 = trace_packet::TIMESTAMP << 3;
+const TYPE: u32 = track_event::TYPE << 3;
+const NAME: u32 = track_event::NAME_IID << 3;
+const CATEGORY: u32 = track_event::CATEGORY_IIDS << 3;
+const TRACK: u32 = track_event::TRACK_UUID << 3;
+const COUNTER: u32 = track_event::COUNTER_VALUE << 3;
+const COUNTER_BYTES: [u32; 2] = [COUNTER & 0x7F | 0x80, COUNTER >> 7];
 /// Of any of these packets, behind the size.
-const HEAD: u32 = 0x5A_0268 << 8;
+const HEAD: u32 = trace_packet::SEQUENCE_FLAGS << 11
+    | (sequence_flags::NEEDS_INCREMENTAL_STATE as u32) << 16
+    | (trace_packet::TRACK_EVENT << 3 | 2) << 24;
 
 /// The varint of less than 2²¹, and its length.
 #[cfg_attr(target_pointer_width = "64", inline)]
@@ -40,13 +51,13 @@ impl SmallEvent {
             return None;
         }
         let (time, time_len) = short_varint(delta);
-        Some(SmallEvent { kind, time: 0x40 | time << 8, time_len: 1 + time_len })
+        Some(SmallEvent { kind, time: TIMESTAMP | time << 8, time_len: 1 + time_len })
     }
 
     /// The event as far as its type, of `len` bytes and with the next one.
     #[inline]
     fn event(&self, len: usize, next: u32) -> u32 {
-        len as u32 | 0x48 << 8 | self.kind << 16 | next << 24
+        len as u32 | TYPE << 8 | self.kind << 16 | next << 24
     }
 
     /// Writes it with a name, or none if `iid` is 0. False when the packet does not fit.
@@ -55,7 +66,7 @@ impl SmallEvent {
         let (size, event, [more, rest]) = if iid == 0 {
             (6, self.event(2, self.time), [self.time >> 8, 0])
         } else {
-            (8, self.event(4, 0x50), [iid | self.time << 8, self.time >> 24])
+            (8, self.event(4, NAME), [iid | self.time << 8, self.time >> 24])
         };
         let size = size + self.time_len;
         let packet = [size as u32 | HEAD, event, more, rest];
@@ -66,8 +77,8 @@ impl SmallEvent {
     #[inline]
     pub(super) fn write_in(&self, iid: u32, category: u32, writer: &mut TraceWriter<'_>) -> bool {
         let size = 10 + self.time_len;
-        let names = iid | 0x18 << 8 | category << 16 | self.time << 24;
-        let packet = [size as u32 | HEAD, self.event(6, 0x50), names, self.time >> 8, 0];
+        let names = iid | CATEGORY << 8 | category << 16 | self.time << 24;
+        let packet = [size as u32 | HEAD, self.event(6, NAME), names, self.time >> 8, 0];
         writer.put_small(1 + size, |cursor| cursor.put_words(packet, 1 + size))
     }
 
@@ -85,10 +96,10 @@ impl SmallEvent {
         let size = 4 + event_len + self.time_len;
         let packet = [
             size as u32 | HEAD,
-            self.event(event_len, 0x58),
+            self.event(event_len, TRACK),
             track_low,
-            track_high | 0xF0 << 24,
-            0x01 | (rest as u32) << 8,
+            track_high | COUNTER_BYTES[0] << 24,
+            COUNTER_BYTES[1] | (rest as u32) << 8,
             (rest >> 24) as u32,
             0,
         ];

@@ -56,10 +56,11 @@ impl Ring<'_> {
         fence();
     }
 
+    /// None for a gap: links of a damaged region may lead back to what was erased, and that without end.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn chunk(&self, offset: u32) -> Option<TBChunk> {
-        self.at::<TBChunk>(offset).copied()
+        self.at::<TBChunk>(offset).filter(|chunk| !chunk.is_gap()).copied()
     }
 
     /// The id of a chunk, without the rest of its header: of one just written, only a load of the same width

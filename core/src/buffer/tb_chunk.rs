@@ -130,6 +130,11 @@ impl TBChunk {
     pub(super) fn has(&self, flags: Flags) -> bool {
         self.flags().intersects(flags)
     }
+    /// It is none: what lies there is a gap, and the bytes of what was there before.
+    #[inline]
+    pub(super) fn is_gap(&self) -> bool {
+        self.word.get() & GAP != 0
+    }
     /// Bytes reserved for the payload.
     #[inline]
     pub(super) fn room(&self) -> u16 {

@@ -1,0 +1,158 @@
+//! Memory that does not keep what is written to it, as in a device that is failing: packets may be lost or wrong,
+//! but nothing panics and everything ends.
+mod support;
+
+use support::cases::{count, first_seed};
+use support::hostile;
+use support::ops::{Keep, Op};
+use support::rng::Rng;
+use support::writers;
+use tracebuf::buffer::{
+    Chunk, ChunkFlags, ChunkHeader, Config, DataLoss, FillPolicy, OverwriteObserver, Packet, Patch, Reader,
+    TraceBuffer,
+};
+use zerocopy::IntoBytes;
+
+/// One access in so many flips a bit somewhere.
+struct Failing {
+    words: Vec<u64>,
+    rng: Rng,
+    accesses_between_flips: usize,
+}
+
+impl AsRef<[u8]> for Failing {
+    fn as_ref(&self) -> &[u8] {
+        self.words.as_bytes()
+    }
+}
+
+impl AsMut<[u8]> for Failing {
+    fn as_mut(&mut self) -> &mut [u8] {
+        if self.rng.below(self.accesses_between_flips) == 0 {
+            let word = self.rng.below(self.words.len());
+            self.words[word] ^= 1 << self.rng.below(64);
+        }
+        self.words.as_mut_bytes()
+    }
+}
+
+struct Observer(Keep);
+
+impl OverwriteObserver for Observer {
+    fn packet(&mut self, packet: &Packet<'_>) -> bool {
+        self.0.keeps(packet.slices().next().and_then(|slice| slice.first()).copied().unwrap_or(0))
+    }
+}
+
+/// Reads; a session on so small a ring gives no more packets than it has bytes.
+fn read(mut reader: Reader<'_>, limit: Option<usize>, ring: u32) {
+    let mut packets = 0;
+    while limit != Some(packets) {
+        let Some(packet) = reader.next_packet() else { return };
+        let bytes: usize = packet.slices().map(<[u8]>::len).sum();
+        assert!(bytes <= packet.len(), "slices of {bytes} bytes in a packet of {}", packet.len());
+        let mut copy = vec![0; packet.len()];
+        let _ = (packet.copy_to(&mut copy), packet.uid(), packet.pid());
+        if packets % 4 == 3 {
+            reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
+        }
+        packets += 1;
+        assert!(packets <= ring as usize, "a session that does not end");
+    }
+}
+
+/// Leases a packet and gives it up or looks at it after what comes next.
+fn lease(buffer: &mut TraceBuffer<Failing>) {
+    let Some(lease) = buffer.read().lease_packet() else { return };
+    let found = buffer.leased(&lease).map(|packet| packet.slices().count());
+    if found.is_err() {
+        buffer.give_up(lease);
+    }
+}
+
+fn apply(buffer: &mut TraceBuffer<Failing>, op: &Op, ring: u32) {
+    match op {
+        Op::Commit { header: h, payload, keep, closure } => {
+            let header = ChunkHeader {
+                producer_id: h.producer,
+                writer_id: h.writer,
+                chunk_id: h.chunk_id,
+                fragments: h.fragments,
+                flags: ChunkFlags::from_bits_truncate(h.flags),
+                complete: h.complete,
+                uid: h.uid,
+                pid: h.pid,
+            };
+            if *closure {
+                let fill = |at: usize, to: &mut [u8]| to.copy_from_slice(&payload[at..at + to.len()]);
+                buffer.commit_with_observed(&header, payload.len(), fill, &mut Observer(*keep));
+            } else {
+                buffer.copy_chunk_untrusted_observed(&Chunk { header, payload }, &mut Observer(*keep));
+            }
+        }
+        Op::Patch { key, chunk_id, patches, more } => {
+            let patch = |(at, data): &(u64, [u8; 4])| Patch { offset: *at as u32, data: *data };
+            let patches: Vec<_> = patches.iter().map(patch).collect();
+            buffer.try_patch_chunk_contents(key.0, key.1, *chunk_id, &patches, *more);
+        }
+        Op::Read(None) => lease(buffer),
+        Op::Read(limit) => read(buffer.read(), *limit, ring),
+        Op::Clone => {
+            let memory = vec![0; buffer.clone_size()];
+            if let Ok(mut clone) = buffer.clone_read_only(memory) {
+                read(clone.read(), None, ring);
+            }
+        }
+    }
+}
+
+/// Looks at everything that can be looked at.
+fn look_around(buffer: &mut TraceBuffer<Failing>, ring: u32) {
+    let items = buffer.inspect().items().take(ring as usize + 1).count();
+    assert!(items <= ring as usize, "a view that does not end");
+    let _ = (buffer.stats(), buffer.policy(), buffer.check());
+    assert!(buffer.sequences().count() <= 64, "no more sequences than the table has");
+}
+
+fn run(seed: u64, (ring, discard, table): (u32, bool, u16), ops: &[Op], crc: bool) {
+    let policy = if discard { FillPolicy::Discard } else { FillPolicy::RingBuffer };
+    let config = Config::new(policy).sequences(table).crc(crc);
+    let words = vec![0; (config.region_size(ring) as usize).div_ceil(8)];
+    let mut rng = Rng::new(seed);
+    let accesses_between_flips = rng.pick(&[2, 5, 20]);
+    let memory = Failing { words, rng, accesses_between_flips };
+    let mut buffer = TraceBuffer::new(memory, config).expect("a region large enough");
+    for op in ops {
+        apply(&mut buffer, op, ring);
+    }
+    look_around(&mut buffer, ring);
+    read(buffer.read(), None, ring);
+    if let Ok((mut attached, _)) = TraceBuffer::attach(buffer.into_memory()) {
+        look_around(&mut attached, ring);
+        read(attached.read(), None, ring);
+    }
+}
+
+fn honest(seed: u64) {
+    let (setup, ops, _) = writers::case(seed);
+    run(seed, (setup.ring, setup.discard, setup.table), &ops, seed.is_multiple_of(3));
+}
+
+#[test]
+fn work_of_honest_writers_on_failing_memory_ends_without_a_panic() {
+    (first_seed()..first_seed() + count(1000)).for_each(honest);
+}
+
+#[test]
+fn a_list_that_leads_back_to_an_erased_chunk_has_an_end() {
+    // A link is flipped so that the eviction of a sequence would go in circles.
+    honest(227);
+}
+
+#[test]
+fn hostile_work_on_failing_memory_ends_without_a_panic() {
+    for seed in first_seed()..first_seed() + count(1000) {
+        let (setup, ops) = hostile::case(seed, seed.is_multiple_of(2));
+        run(seed, (setup.ring, setup.discard, setup.table), &ops, seed.is_multiple_of(3));
+    }
+}

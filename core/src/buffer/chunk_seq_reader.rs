@@ -260,6 +260,10 @@ impl State<'_> {
             let end = if step == 0 {
                 // It has arrived already, and what that made pending was handed out.
                 chunk.valid.get()
+            } else if chunk.read.get() > 0 {
+                // The one before is still there, as only a scraped chunk can be, which ends no chain: what says
+                // so is damaged, and its read position must not go back.
+                return None;
             } else {
                 self.arrive(slot, &chunk)?;
                 self.first_frag_end(offset, &chunk)?

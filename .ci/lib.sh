@@ -11,6 +11,7 @@ readonly FUZZ_TARGETS="ops commit smb validator replay attach differential recei
 passed=0
 failed=0
 failed_parts=()
+minutes=()
 
 say() { printf '\n=== %s\n' "$*"; }
 
@@ -46,6 +47,7 @@ part() {
     status=${PIPESTATUS[0]}
     set -e
     seconds=$((SECONDS - start))
+    minutes+=("| $name | $(awk -v s="$seconds" 'BEGIN { printf "%.1f", s / 60 }') |")
     read -r tests_passed tests_failed < <(tests_in "$log")
     rm -f "$log"
     if [ "$status" -ne 0 ]; then
@@ -63,10 +65,11 @@ part() {
     fi
 }
 
-# Ends the run; the last line is 'N passed, N failed'.
+# Ends the run with a table of what each part took, for the README; the last line is 'N passed, N failed'.
 finish() {
-    say "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"
     local name
+    say "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"
+    printf '%s\n' "| part | minutes |" "|---|---|" ${minutes[@]+"${minutes[@]}"}
     for name in ${failed_parts[@]+"${failed_parts[@]}"}; do echo "failed: $name"; done
     echo "$passed passed, $failed failed"
     [ "$failed" -eq 0 ]

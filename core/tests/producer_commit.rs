@@ -104,6 +104,11 @@ fn a_sink_that_writes_a_trace_of_its_own_does_not_recurse() {
     assert!(sink.1.load(std::sync::atomic::Ordering::Relaxed) >= 2);
 }
 
+/// How many packets each of them writes: `TRACEBUF_STRESS_PACKETS`, else 1500.
+fn packets() -> u32 {
+    std::env::var("TRACEBUF_STRESS_PACKETS").map_or(1500, |text| text.parse().expect("a number"))
+}
+
 /// Eight writers, a thread that drains and scrapes at random, every layout; nothing is lost, or what is lost
 /// is counted.
 fn stress(policy: Exhaustion, packets: u32) {
@@ -188,17 +193,17 @@ fn stress(policy: Exhaustion, packets: u32) {
 #[test]
 #[cfg_attr(miri, ignore = "takes hours")]
 fn eight_writers_that_stall_lose_nothing_while_chunks_are_drained_and_scraped() {
-    stress(Exhaustion::Stall, 1500);
+    stress(Exhaustion::Stall, packets());
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "takes hours")]
 fn eight_writers_that_drop_count_exactly_what_they_lost() {
-    stress(Exhaustion::Drop, 1500);
+    stress(Exhaustion::Drop, packets());
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "takes hours")]
 fn eight_writers_that_stall_then_drop_count_exactly_what_they_lost() {
-    stress(Exhaustion::StallThenDrop, 1500);
+    stress(Exhaustion::StallThenDrop, packets());
 }

@@ -287,3 +287,49 @@ fn a_lease_given_up_is_a_loss_of_the_next_packet() {
     assert_eq!(b.read(), [(b"next".to_vec(), DataLoss::ANY | DataLoss::OVERWRITE)]);
     assert_eq!(b.sequence(1).packets_evicted, 1);
 }
+
+#[test]
+fn a_lease_carries_what_was_lost_before_its_packet() {
+    let mut b = Bench::new(small_table(), 256);
+    b.commit(Sent::new(0, &[packet(b"first")]));
+    b.commit(Sent::new(2, &[packet(b"after a gap")]));
+    let mut reader = b.buffer.read();
+    let losses = [(); 2].map(|()| reader.lease_packet().expect("a packet").loss());
+    assert_eq!(losses, [DataLoss::empty(), DataLoss::ANY | DataLoss::READ_GAP]);
+}
+
+// Read sessions.
+
+#[test]
+fn a_sequence_that_had_to_wait_65535_sessions_ago_is_not_taken_for_one_that_waits_now() {
+    let mut b = Bench::new(small_table(), 256);
+    b.quick();
+    b.commit(Sent::new(0, &[packet(b"at last ")]).flags(NEXT));
+    assert_eq!(b.read(), [], "it waits for its packet's end");
+    b.commit(Sent::new(1, &[packet(b"whole")]).flags(PREV));
+    // Sessions in which nothing is read do not look at the sequence; their numbers go round.
+    for _ in 0..65_534 {
+        b.buffer.read();
+    }
+    assert_eq!(b.read(), whole(&[b"at last whole"]));
+}
+
+#[test]
+fn a_packet_is_written_to_an_output_whole() {
+    let mut b = Bench::new(small_table(), 256);
+    b.commit(Sent::new(0, &[packet(b"two ")]).flags(NEXT));
+    b.commit(Sent::new(1, &[packet(b"parts")]).flags(PREV));
+    let mut output = [0; 16];
+    let mut rest = &mut output[..];
+    b.buffer.read().next_packet().expect("a packet").write_to(&mut rest).expect("room");
+    assert_eq!((rest.len(), &output[..9]), (7, &b"two parts"[..]));
+    b.commit(Sent::new(2, &[packet(b"too long")]));
+    let error = b.buffer.read().next_packet().expect("a packet").write_to(&mut &mut output[..7]);
+    assert!(error.is_err());
+}
+
+#[test]
+fn the_policy_is_the_one_that_it_was_made_with() {
+    assert_eq!(Bench::ring(256).buffer.policy(), FillPolicy::RingBuffer);
+    assert_eq!(Bench::discard(256).buffer.policy(), FillPolicy::Discard);
+}

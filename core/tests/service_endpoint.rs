@@ -1,0 +1,145 @@
+//! What a producer asks for and must not have, its endpoint refuses and counts.
+
+mod model;
+
+use std::sync::Mutex;
+use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+use tracebuf::producer::*;
+use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
+
+const WRITERS: usize = 2;
+
+/// Keeps what it is asked to move.
+#[derive(Default)]
+struct Queue(Mutex<Vec<ChunkToMove>>);
+
+impl CommitSink for Queue {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        self.0.lock().unwrap().extend(request.chunks_to_move);
+    }
+}
+
+struct World {
+    queue: &'static Queue,
+    writer: TraceWriter<'static>,
+    endpoint: ProducerEndpoint<'static, WRITERS>,
+    buffers: [TraceBuffer<Vec<u8>>; 2],
+}
+
+impl World {
+    /// A writer that writes to buffer 0, of two; the endpoint allows nothing yet.
+    fn new() -> Self {
+        let memory = model::memory(4 * 4096, 4096);
+        let queue: &'static Queue = Box::leak(Box::default());
+        let storage = Box::leak(Box::new(ProducerStorage::<64, 8>::default()));
+        let producer = Box::leak(Box::new(Producer::new(memory, Layout::Four, storage, queue).unwrap()));
+        let identity = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
+        let buffer = || TraceBuffer::new(vec![0; 8192], Config::new(FillPolicy::RingBuffer)).unwrap();
+        assert_eq!((producer.layout(), producer.memory().size()), (Layout::Four, 4 * 4096));
+        World {
+            queue,
+            writer: producer.writer(0, Exhaustion::Drop).unwrap(),
+            endpoint: ProducerEndpoint::new(Consumer::new(memory), identity),
+            buffers: [buffer(), buffer()],
+        }
+    }
+
+    /// Writes a packet, and says where its chunk is.
+    fn write(&mut self) -> ChunkToMove {
+        self.writer.packet().varint(8, 1);
+        self.writer.flush();
+        self.queue.0.lock().unwrap().pop().expect("a complete chunk")
+    }
+
+    fn move_to(&mut self, target: u16, chunk: ChunkToMove) {
+        let chunks_to_move = &[ChunkToMove { target, ..chunk }];
+        self.endpoint
+            .carry_out(&CommitRequest { chunks_to_move, ..CommitRequest::default() }, &mut self.buffers);
+    }
+
+    /// Offers patches for the writer's first chunk, and says how many a buffer has heard of.
+    fn patch(&mut self, target: u16, patches: &[Patch]) -> u64 {
+        let patch =
+            ChunkToPatch { writer_id: self.writer.id(), target, chunk_id: 0, patches, has_more: false };
+        let request = CommitRequest { chunks_to_patch: &[patch], ..CommitRequest::default() };
+        let tried = |buffers: &[TraceBuffer<Vec<u8>>; 2]| {
+            buffers.iter().map(|b| b.stats().patches_succeeded + b.stats().patches_failed).sum::<u64>()
+        };
+        let before = tried(&self.buffers);
+        self.endpoint.carry_out(&request, &mut self.buffers);
+        tried(&self.buffers) - before
+    }
+
+    fn written(&self) -> [u64; 2] {
+        self.buffers.each_ref().map(|buffer| buffer.stats().chunks_written)
+    }
+}
+
+#[test]
+fn only_the_first_32_buffers_can_be_allowed_and_only_allowed_ones_be_registered_for() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(1) && world.endpoint.allow(31));
+    assert!(!world.endpoint.allow(32) && !world.endpoint.allow(u16::MAX));
+    assert!(!world.endpoint.register_writer(1, 0), "not allowed");
+    assert!(!world.endpoint.register_writer(1, 33), "not 33 modulo 32 either");
+    assert!(world.endpoint.register_writer(1, 1) && world.endpoint.register_writer(2, 31));
+    assert!(!world.endpoint.register_writer(3, 1), "as many as there is room for");
+    world.endpoint.unregister_writer(2);
+    assert!(world.endpoint.register_writer(3, 1));
+}
+
+#[test]
+fn chunks_that_are_not_there_or_not_complete_are_counted_as_missing() {
+    let mut world = World::new();
+    world.endpoint.allow(0);
+    let chunk = world.write();
+    world.move_to(0, chunk);
+    assert_eq!(world.written(), [1, 0]);
+    world.move_to(0, chunk); // It was taken.
+    world.move_to(0, ChunkToMove { page: 99, ..chunk });
+    world.move_to(0, ChunkToMove { chunk: 15, ..chunk });
+    assert_eq!(world.written(), [1, 0]);
+    let stats = world.endpoint.stats();
+    assert_eq!(stats, EndpointStats { chunks_moved: 1, chunks_missing: 3, ..EndpointStats::default() });
+}
+
+#[test]
+fn chunks_and_patches_for_a_buffer_that_is_not_the_writer_s_are_dropped_and_counted() {
+    let mut world = World::new();
+    let patches = [Patch { chunk_id: 0, offset: 0, data: [0; 4] }; 3];
+    // Given that nothing is allowed, nothing arrives, and the chunk is free again.
+    let chunk = world.write();
+    world.move_to(0, chunk);
+    assert_eq!(world.patch(0, &patches), 0);
+    // Given that the writer writes to buffer 0, nothing of it goes to 1, nor to one that does not exist.
+    assert!(world.endpoint.allow(0) && world.endpoint.allow(1) && world.endpoint.allow(2));
+    assert!(world.endpoint.register_writer(world.writer.id(), 0));
+    for target in [1, 2] {
+        let chunk = world.write();
+        world.move_to(target, chunk);
+        assert_eq!(world.patch(target, &patches), 0);
+    }
+    assert_eq!(world.written(), [0, 0]);
+    let stats = world.endpoint.stats();
+    let dropped = EndpointStats { chunks_discarded: 3, patches_discarded: 9, ..EndpointStats::default() };
+    assert_eq!(stats, dropped);
+    // What is the writer's arrives.
+    let chunk = world.write();
+    world.move_to(0, chunk);
+    assert_eq!(world.written(), [1, 0]);
+    assert!(world.patch(0, &patches) > 0);
+}
+
+#[test]
+fn scraping_leaves_out_writers_that_are_unknown_or_have_no_buffer() {
+    let mut world = World::new();
+    world.writer.packet().varint(8, 1);
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 0, "unknown");
+    world.endpoint.allow(5);
+    assert!(world.endpoint.register_writer(world.writer.id(), 5));
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 0, "there are only two buffers");
+    world.endpoint.allow(1);
+    assert!(world.endpoint.register_writer(world.writer.id(), 1));
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+    assert_eq!((world.written(), world.endpoint.stats().chunks_scraped), ([0, 1], 1));
+}

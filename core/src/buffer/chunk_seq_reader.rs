@@ -22,7 +22,7 @@ pub(super) enum FragKind {
 pub(super) fn kind_of(chunk: &TBChunk, frag: Frag) -> FragKind {
     if chunk.read.get() == 0 && chunk.has(Flags::CONTINUES_FROM_PREVIOUS) {
         FragKind::Continuation
-    } else if frag.end == chunk.valid.get() && chunk.has(Flags::CONTINUES_ON_NEXT) {
+    } else if frag.end() == chunk.valid.get() && chunk.has(Flags::CONTINUES_ON_NEXT) {
         FragKind::Begin
     } else {
         FragKind::Whole
@@ -67,11 +67,11 @@ impl ChunkSeqReader {
         let offset = within.offset;
         let mut frags = FragIterator::new(state.ring.payload(offset, within.valid)?, within.read);
         let frag = frags.next_frag().ok()?;
-        if frag.size() == 0 || frags.may_be_over() {
+        if frag.size == 0 || frags.may_be_over() {
             return None;
         }
-        within.read = frag.end;
-        state.ring.set_read(offset, frag.end);
+        within.read = frag.end();
+        state.ring.set_read(offset, frag.end());
         Some(Located::whole(offset, frag))
     }
 
@@ -119,18 +119,18 @@ impl ChunkSeqReader {
             }
             // Trailing empty fragments go with the last packet, so that a chunk read to the end counts as read.
             let last = frags.only_empty_left() && !chunk.has(Flags::CONTINUES_ON_NEXT);
-            let end = if last { chunk.valid.get() } else { frag.end };
+            let end = if last { chunk.valid.get() } else { frag.end() };
             state.arrive(slot, &chunk)?;
             let loss = if kind == FragKind::Continuation {
                 state.sequence_mut(slot)?.lose(DataLoss::ORPHAN_CONTINUATION);
                 DataLoss::empty()
-            } else if frag.size() > 0 {
+            } else if frag.size > 0 {
                 state.sequence_mut(slot)?.take_pending()
             } else {
                 DataLoss::empty()
             };
             state.advance(slot, offset, &chunk, end)?;
-            if kind == FragKind::Whole && frag.size() > 0 {
+            if kind == FragKind::Whole && frag.size > 0 {
                 if end < chunk.valid.get() {
                     self.within = Some(Within { offset, read: end, valid: chunk.valid.get() });
                 }

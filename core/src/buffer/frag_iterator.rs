@@ -1,6 +1,7 @@
 //! `FragIterator`: the fragments of a chunk's payload.
 
 use super::tb_chunk::Flags;
+use crate::SMALL;
 use crate::proto::varint;
 
 /// The size a writer gives to a fragment whose packet it gave up.
@@ -11,14 +12,15 @@ pub const ABORTED_SIZE: u32 = 0x0FFF_FFFF;
 pub(super) struct Frag {
     /// Its first byte, behind the size field.
     pub(super) start: u16,
-    /// The byte after its last.
-    pub(super) end: u16,
+    /// How many bytes it has.
+    pub(super) size: u16,
 }
 
 impl Frag {
+    /// The byte after its last.
     #[inline]
-    pub(super) fn size(self) -> u16 {
-        self.end.wrapping_sub(self.start)
+    pub(super) fn end(self) -> u16 {
+        self.start.wrapping_add(self.size)
     }
 }
 
@@ -32,57 +34,49 @@ pub(super) enum NoFrag {
 }
 
 /// The fragments of a payload one after the other. It trusts nothing and changes nothing.
+#[derive(Clone)]
 pub(super) struct FragIterator<'p> {
-    payload: &'p [u8],
-    at: u16,
+    size: usize,
+    rest: &'p [u8],
 }
 
 impl<'p> FragIterator<'p> {
     /// Starts at `at`, which must be where a fragment starts; the payload has at most 65,535 bytes.
     #[inline]
     pub(super) fn new(payload: &'p [u8], at: u16) -> Self {
-        Self { payload, at }
+        Self { size: payload.len(), rest: payload.get(usize::from(at)..).unwrap_or_default() }
     }
 
     /// Where the next fragment starts, its size field included.
     #[inline]
     pub(super) fn position(&self) -> u16 {
-        self.at
+        self.size.wrapping_sub(self.rest.len()) as u16
     }
 
     /// The next fragment; after the last one it is malformed.
-    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(not(target_os = "none"), inline(always))]
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn next_frag(&mut self) -> Result<Frag, NoFrag> {
-        let rest = self.payload.get(usize::from(self.at)..).ok_or(NoFrag::Malformed)?;
-        let (size, header) = size_field(rest)?;
-        let start = usize::from(self.at) + header;
-        let end = start.saturating_add(size as usize);
-        if end > self.payload.len() {
-            return Err(NoFrag::Malformed);
-        }
-        // The payload has at most 65,535 bytes.
-        let frag = Frag { start: start as u16, end: end as u16 };
-        self.at = frag.end;
-        Ok(frag)
+        let (size, header) = size_field(self.rest)?;
+        let start = self.position().wrapping_add(header as u16);
+        self.rest = self.rest.get((size as usize).saturating_add(header)..).ok_or(NoFrag::Malformed)?;
+        // As the payload, it has at most 65,535 bytes.
+        Ok(Frag { start, size: size as u16 })
     }
 
     /// Whether what is left might be nothing, or nothing but empty fragments: for one quick look.
     #[inline]
     pub(super) fn may_be_over(&self) -> bool {
-        self.payload.get(usize::from(self.at)).is_none_or(|byte| byte & 0x7F == 0)
+        self.rest.first().is_none_or(|byte| byte & 0x7F == 0)
     }
 
     /// Whether nothing but empty fragments is left.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn only_empty_left(&self) -> bool {
-        if !self.may_be_over() {
-            return false;
-        }
-        let mut rest = Self { ..*self };
-        while usize::from(rest.at) < self.payload.len() {
-            if !rest.next_frag().is_ok_and(|frag| frag.size() == 0) {
+        let mut rest = self.clone();
+        while !rest.rest.is_empty() {
+            if !rest.may_be_over() || !rest.next_frag().is_ok_and(|frag| frag.size == 0) {
                 return false;
             }
         }
@@ -94,7 +88,7 @@ impl<'p> FragIterator<'p> {
 #[cfg_attr(not(target_os = "none"), inline(always))]
 #[cfg_attr(target_os = "none", inline(never))]
 pub(super) fn size_field(bytes: &[u8]) -> Result<(u32, usize), NoFrag> {
-    if let Some(&[low, high]) = bytes.first_chunk() {
+    if !SMALL && let Some(&[low, high]) = bytes.first_chunk() {
         if low < 0x80 {
             return Ok((u32::from(low), 1));
         }
@@ -107,7 +101,7 @@ pub(super) fn size_field(bytes: &[u8]) -> Result<(u32, usize), NoFrag> {
     {
         return Ok((size, 4));
     }
-    long_size_field(bytes)
+    any_size_field(bytes)
 }
 
 /// A size of four bytes, as writers reserve them for packets of 128 bytes and more.
@@ -117,15 +111,24 @@ fn reserved_size(word: u32) -> Option<u32> {
     (word & 0x8080_8080 == 0x0080_8080 && size != ABORTED_SIZE).then_some(size)
 }
 
-/// One of 3 to 10 bytes, or the payload's last byte. Sizes that do not fit 32 bits leave every chunk, whatever they are.
-#[cold]
-#[inline(never)]
-fn long_size_field(bytes: &[u8]) -> Result<(u32, usize), NoFrag> {
-    match varint::decode(bytes) {
-        Some((size, _)) if size == u64::from(ABORTED_SIZE) => Err(NoFrag::Aborted),
-        Some((size, header)) => Ok((u32::try_from(size).unwrap_or(u32::MAX), header)),
-        None => Err(NoFrag::Malformed),
+/// One of 1 to 10 bytes. Sizes that do not fit 28 bits leave every chunk, whatever they are.
+#[cfg_attr(not(target_os = "none"), cold, inline(never))]
+#[cfg_attr(target_os = "none", inline(always))]
+fn any_size_field(bytes: &[u8]) -> Result<(u32, usize), NoFrag> {
+    let mut size = 0;
+    for (index, byte) in bytes.iter().take(varint::MAX_LEN).enumerate() {
+        // Of the tenth byte's bits the first is the 64th of all, and the others are dropped.
+        let bits = u32::from(byte & if index < 9 { 0x7F } else { 1 });
+        if index < 4 {
+            size |= bits << (7 * index);
+        } else if bits > 0 {
+            size = u32::MAX;
+        }
+        if *byte < 0x80 {
+            return if size == ABORTED_SIZE { Err(NoFrag::Aborted) } else { Ok((size, index + 1)) };
+        }
     }
+    Err(NoFrag::Malformed)
 }
 
 /// What a payload turned out to hold.
@@ -152,32 +155,24 @@ pub(super) fn tokenise(payload: &[u8], from: u16, before: u32, declared: u32, fl
 /// other widths it would have to wait for the copy of the chunk before.
 #[inline(always)]
 pub(super) fn tokenise_inline(payload: &[u8], from: u16, before: u32, declared: u32, flags: Flags) -> Tokens {
-    let mut rest = payload.get(usize::from(from)..).unwrap_or_default();
+    let mut frags = FragIterator::new(payload, from);
     let (mut last, mut empty) = (1, 0u32);
     let mut left = declared.saturating_sub(before);
     let mut mark = Flags::empty();
     // This loop is most of what a commit costs beside the copy.
     while left > 0 {
-        let (size, header) = match size_field(rest) {
-            Ok(field) => field,
+        match frags.next_frag() {
+            Ok(frag) => last = frag.size,
             Err(why) => {
                 mark = if why == NoFrag::Aborted { Flags::ABORTED } else { Flags::TRUNCATED };
                 break;
             }
-        };
-        let Some(after) = rest.get((size as usize).saturating_add(header)..) else {
-            mark = Flags::TRUNCATED;
-            break;
-        };
-        (rest, last) = (after, size);
-        if size == 0 {
-            empty += 1;
         }
+        empty += u32::from(last == 0);
         left -= 1;
     }
     let mut tokens = Tokens {
-        // At most the payload's size, which has 16 bits.
-        valid: payload.len().wrapping_sub(rest.len()) as u16,
+        valid: frags.position(),
         frags: declared.max(before) - left,
         packets: (declared.max(before) - left - before - empty) as u16,
         flags: flags | mark,
@@ -193,25 +188,33 @@ pub(super) fn tokenise_inline(payload: &[u8], from: u16, before: u32, declared: 
     tokens
 }
 
-/// Whether a fragment of `payload`, or the payload itself, starts at `offset`.
-#[cfg_attr(target_os = "none", inline(never))]
-pub(super) fn starts_fragment(payload: &[u8], offset: u16) -> bool {
+/// How many fragments a payload holds, up to its end or to where it is malformed, and where the last one ends.
+#[inline(never)]
+pub(super) fn count_frags(payload: &[u8]) -> (u32, u16) {
     let mut frags = FragIterator::new(payload, 0);
-    while frags.position() < offset && frags.next_frag().is_ok() {}
-    frags.position() == offset
+    let mut count = 0;
+    while frags.next_frag().is_ok() {
+        count += 1;
+    }
+    (count, frags.position())
+}
+
+/// Whether a fragment of `payload`, or the payload itself, starts at `offset`.
+pub(super) fn starts_fragment(payload: &[u8], offset: u16) -> bool {
+    payload.get(..usize::from(offset)).is_some_and(|before| count_frags(before).1 == offset)
 }
 
 impl Tokens {
     /// Ends, middles and beginnings of packets are none by themselves.
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn count_only_whole(&mut self, payload: &[u8], from: u16, before: u32, last: u32) {
+    fn count_only_whole(&mut self, payload: &[u8], from: u16, before: u32, last: u16) {
         let first_is_end =
             self.flags.contains(Flags::CONTINUES_FROM_PREVIOUS) && before == 0 && self.frags > 0;
         let last_is_begin = self.flags.contains(Flags::CONTINUES_ON_NEXT) && self.frags > before;
         if first_is_end {
             let first = FragIterator::new(payload, from).next_frag();
-            self.packets = self.packets.wrapping_sub(u16::from(first.is_ok_and(|frag| frag.size() > 0)));
+            self.packets = self.packets.wrapping_sub(u16::from(first.is_ok_and(|frag| frag.size > 0)));
         }
         if last_is_begin && !(first_is_end && self.frags == 1) {
             self.packets = self.packets.wrapping_sub(u16::from(last > 0));
@@ -229,7 +232,7 @@ mod tests {
         let mut sizes = vec![];
         while usize::from(frags.position()) < payload.len() {
             match frags.next_frag() {
-                Ok(frag) => sizes.push(frag.size()),
+                Ok(frag) => sizes.push(frag.size),
                 Err(why) => return (sizes, Some(why)),
             }
         }

@@ -184,12 +184,12 @@ impl State<'_> {
             match kind_of(&chunk, frag) {
                 FragKind::Begin => dropped.begin = Some(frag.start),
                 FragKind::Continuation => dropped.lost = true,
-                FragKind::Whole if frag.size() > 0 => {
+                FragKind::Whole if frag.size > 0 => {
                     dropped.lost |= !self.show(slot, Located::whole(offset, frag), observer)?;
                 }
                 FragKind::Whole => {}
             }
-            chunk.read.set(frag.end);
+            chunk.read.set(frag.end());
         }
         Some(dropped)
     }

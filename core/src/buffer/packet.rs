@@ -29,7 +29,7 @@ impl Located {
     /// A packet that is one fragment.
     #[inline]
     pub(super) fn whole(chunk: u32, frag: Frag) -> Self {
-        Self { chunk, start: frag.start, first_size: frag.size(), chunks: 0, size: u32::from(frag.size()) }
+        Self { chunk, start: frag.start, first_size: frag.size, chunks: 0, size: u32::from(frag.size) }
     }
 }
 
@@ -178,7 +178,7 @@ impl Slices<'_> {
         let valid = TBChunk::ref_from_prefix(header(at.chunk)?).ok()?.0.valid.get();
         if valid > 0 {
             let frag = FragIterator::new(payload(self.ring, at.chunk, valid)?, 0).next_frag().ok()?;
-            (at.start, at.first_size) = (frag.start, frag.size());
+            (at.start, at.first_size) = (frag.start, frag.size);
         }
         Some(())
     }

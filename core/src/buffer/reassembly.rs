@@ -64,14 +64,14 @@ impl State<'_> {
                     return lost(DataLoss::REASSEMBLY_BROKEN_CHAIN, aborted);
                 }
             };
-            let ends = frag.end != chunk.valid.get() || !chunk.has(Flags::CONTINUES_ON_NEXT);
+            let ends = frag.end() != chunk.valid.get() || !chunk.has(Flags::CONTINUES_ON_NEXT);
             // Reading waits also for the patches of what follows in the chunk that the packet ends in.
             patched &= !chunk.has(Flags::NEEDS_PATCHING) || (ends && forced);
             if !patched && !forced {
                 return Some(Chain::Waiting);
             }
             located.chunks += 1 + stepped;
-            located.size = located.size.saturating_add(u32::from(frag.size()));
+            located.size = located.size.saturating_add(u32::from(frag.size));
             stepped = 0;
             if ends {
                 if patched {

@@ -3,7 +3,7 @@
 use super::change::{Change, Kind};
 use super::chunk::{Commit, Refusal};
 use super::commit::Offer;
-use super::frag_iterator::{FragIterator, Tokens, tokenise};
+use super::frag_iterator::{Tokens, count_frags, tokenise};
 use super::region::{Mode, State};
 use super::sequence_state::Status;
 use super::source::Source;
@@ -37,7 +37,8 @@ impl State<'_> {
         if !committed.contains(stored.flags() & Flags::COMMITTED) {
             return Some(Recommit::Done(Commit::Refused(Refusal::ClearsFlags)));
         }
-        let (old, frags) = (stored.valid.get(), self.count_frags(offset, &stored)?);
+        let (old, frags) =
+            (stored.valid.get(), count_frags(self.ring.payload(offset, stored.valid.get())?).0);
         let (size, declared) = (offer.size, offer.declared);
         if size < usize::from(old) || declared < frags {
             return Some(Recommit::Done(Commit::Refused(Refusal::Shrinks)));
@@ -94,17 +95,6 @@ impl State<'_> {
         };
         self.grow(slot, offset, &stored, &tokens, source, change)?;
         Some(Recommit::Done(Commit::Rewritten))
-    }
-
-    #[cfg_attr(target_os = "none", inline(always))]
-    fn count_frags(&self, offset: u32, chunk: &TBChunk) -> Option<u32> {
-        let payload = self.ring.payload(offset, chunk.valid.get())?;
-        let mut frags = FragIterator::new(payload, 0);
-        let mut count = 0;
-        while usize::from(frags.position()) < payload.len() && frags.next_frag().is_ok() {
-            count += 1;
-        }
-        Some(count)
     }
 
     /// No new bytes; but the chunk may be complete now, and how it ends is known better.

@@ -124,17 +124,17 @@ impl Found {
         };
         while usize::from(found.end) < payload.len() {
             let Ok(frag) = frags.next_frag() else { break };
-            if frag.end > until {
+            if frag.end() > until {
                 break;
             }
-            found.last_is_empty = frag.size() == 0;
+            found.last_is_empty = frag.size == 0;
             if found.frags == 0 {
                 found.first_is_empty = found.last_is_empty;
             }
             found.frags = found.frags.wrapping_add(1);
             found.filled = found.filled.wrapping_add(u32::from(!found.last_is_empty));
-            found.end = frag.end;
-            found.read_fits |= read == frag.end;
+            found.end = frag.end();
+            found.read_fits |= read == frag.end();
         }
         found.whole = usize::from(found.end) == payload.len();
         found

@@ -7,6 +7,7 @@ use super::reassembly::Chain;
 use super::region::State;
 use super::sequence_state::{SequenceState, Status};
 use super::tb_chunk::{Flags, TBChunk};
+use crate::SMALL;
 
 /// What a fragment is to its packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +64,9 @@ impl ChunkSeqReader {
     /// The next packet of the same chunk, if it is whole, not empty, and followed by another fragment.
     #[inline]
     fn next_within(&mut self, state: &mut State<'_>) -> Option<Located> {
+        if SMALL {
+            return None;
+        }
         let within = self.within.as_mut()?;
         let offset = within.offset;
         let mut frags = FragIterator::new(state.ring.payload(offset, within.valid)?, within.read);

@@ -20,6 +20,7 @@ use super::stats::Counters;
 use super::tb_chunk::PAYLOAD;
 use super::words::{Le16, Le32, Le64};
 use core::fmt;
+use core::mem::offset_of;
 use core::sync::atomic::{Ordering, compiler_fence};
 use static_assertions::const_assert_eq;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -193,17 +194,10 @@ impl Header {
         self.ring_size.get()
     }
 
-    fn checksum(&self, magic: u32) -> u32 {
-        let fixed = [
-            magic,
-            u32::from(self.version.get()) | (u32::from(self.header_size.get()) << 16),
-            self.ring_offset.get(),
-            self.ring_size.get(),
-            u32::from(self.sequences.get()) | (u32::from(self.sequence_size.get()) << 16),
-            u32::from(self.histogram_size.get()) | (u32::from(self.chunk_header_size.get()) << 16),
-            (self.mode() & Mode::FIXED).bits(),
-        ];
-        fixed.iter().fold(Crc::new(), |crc, word| crc.with(&word.to_le_bytes())).value()
+    fn checksum(&self) -> u32 {
+        let sizes = self.as_bytes().get(size_of::<Le32>()..offset_of!(Self, mode)).unwrap_or_default();
+        let mode = (self.mode() & Mode::FIXED).bits().to_le_bytes();
+        Crc::new().with(&MAGIC.to_le_bytes()).with(sizes).with(&mode).value()
     }
 }
 
@@ -276,7 +270,7 @@ impl Layout {
             mode.set(Mode::DISCARD, config.policy == FillPolicy::Discard);
             mode.set(Mode::CRC, config.crc);
             header.set_mode(mode);
-            header.check.set(header.checksum(MAGIC));
+            header.check.set(header.checksum());
             compiler_fence(Ordering::SeqCst);
             header.magic.set(MAGIC);
         }
@@ -347,7 +341,7 @@ impl Layout {
         let config = Config { policy: FillPolicy::RingBuffer, sequences, histograms, crc };
         let ring_offset = config.overhead();
         let histogram_size = if histograms { size_of::<StoredHistogram>() } else { 0 };
-        let consistent = header.check.get() == header.checksum(MAGIC)
+        let consistent = header.check.get() == header.checksum()
             && usize::from(header.header_size.get()) == HEADER
             && usize::from(header.sequence_size.get()) == size_of::<SequenceState>()
             && usize::from(header.histogram_size.get()) == histogram_size

@@ -8,7 +8,7 @@ use super::crc::{CRC_SIZE, Crc};
 use super::region::{Header, Mode, State};
 use super::ring::Ring;
 use super::sequence_state::SequenceState;
-use super::tb_chunk::{Flags, Links, TBChunk};
+use super::tb_chunk::{Flags, Links, Stored, TBChunk};
 use super::words::Le32;
 
 /// What happens to a chunk.
@@ -60,8 +60,7 @@ impl Header {
 pub(super) fn checksum(
     ring: &Ring<'_>,
     entry: &SequenceState,
-    offset: u32,
-    chunk: &TBChunk,
+    chunk: &Stored,
     flags: Flags,
     valid: u16,
 ) -> Option<u32> {
@@ -69,36 +68,30 @@ pub(super) fn checksum(
     let ids = u32::from(entry.producer_id.get()) | (u32::from(entry.writer_id.get()) << 16);
     let fields = [ids, entry.uid.get(), entry.pid.get(), chunk.chunk_id.get(), word, u32::from(valid)];
     let crc = fields.iter().fold(Crc::new(), |crc, field| crc.with(&field.to_le_bytes()));
-    Some(crc.with(ring.payload(offset, valid)?).value())
+    Some(crc.with(ring.payload(chunk.offset, valid)?).value())
 }
 
 impl State<'_> {
     /// Writes the checksum of a chunk whose payload is in place: the last word of its room.
     #[inline(never)]
-    pub(super) fn seal(&mut self, offset: u32, chunk: &TBChunk, flags: Flags) -> Option<()> {
+    pub(super) fn seal(&mut self, chunk: &Stored, flags: Flags) -> Option<()> {
         let entry = self.table.get(usize::from(chunk.slot.get()))?;
-        let value = checksum(&self.ring, entry, offset, chunk, flags, chunk.valid.get())?;
-        self.ring.set_checksum(offset, chunk, value)
+        let value = checksum(&self.ring, entry, chunk, flags, chunk.valid.get())?;
+        self.ring.set_checksum(chunk, value)
     }
 
     /// Marks a chunk whose payload will change from `from` on, or whose header will.
     #[inline(never)]
-    pub(super) fn begin_change(
-        &mut self,
-        offset: u32,
-        chunk: &TBChunk,
-        from: u16,
-        kind: Kind,
-    ) -> Option<Change> {
-        let links = self.ring.links(offset)?;
+    pub(super) fn begin_change(&mut self, chunk: &Stored, from: u16, kind: Kind) -> Option<Change> {
+        let links = self.ring.front(chunk.offset)?.links;
         let mut next = links.next;
         if self.header.checksum_size() > 0 {
             let entry = self.table.get(usize::from(chunk.slot.get()))?;
-            next.set(checksum(&self.ring, entry, offset, chunk, chunk.flags(), from)?);
+            next.set(checksum(&self.ring, entry, chunk, chunk.flags(), from)?);
         }
         let kind = if kind == Kind::Patch { PATCH } else { 0 };
-        *self.ring.links_mut(offset)? = Links { prev: Le32::new(u32::from(from) | kind), next };
-        self.ring.set_flags(offset, chunk, chunk.flags() | Flags::BUSY);
+        self.ring.front_mut(chunk.offset)?.links = Links { prev: Le32::new(u32::from(from) | kind), next };
+        self.ring.set_flags(chunk, chunk.flags() | Flags::BUSY);
         Some(Change { links })
     }
 
@@ -107,22 +100,22 @@ impl State<'_> {
     pub(super) fn end_change(&mut self, offset: u32, flags: Flags, change: Change) -> Option<()> {
         let chunk = self.ring.chunk(offset)?;
         if self.header.checksum_size() > 0 {
-            self.seal(offset, &chunk, flags)?;
+            self.seal(&chunk, flags)?;
         }
         // This puts an end to the mark, and only then may the links be links again.
-        self.ring.set_flags(offset, &chunk, flags);
-        *self.ring.links_mut(offset)? = change.links;
+        self.ring.set_flags(&chunk, flags);
+        self.ring.front_mut(offset)?.links = change.links;
         Some(())
     }
 
     /// Sets the flags of a chunk: one store, but where a checksum has to change with them.
     #[cfg_attr(target_os = "none", inline(always))]
-    pub(super) fn change_flags(&mut self, offset: u32, chunk: &TBChunk, flags: Flags) -> Option<()> {
+    pub(super) fn change_flags(&mut self, chunk: &Stored, flags: Flags) -> Option<()> {
         if self.header.checksum_size() == 0 {
-            self.ring.set_flags(offset, chunk, flags);
+            self.ring.set_flags(chunk, flags);
             return Some(());
         }
-        let change = self.begin_change(offset, chunk, chunk.valid.get(), Kind::Growth)?;
-        self.end_change(offset, flags, change)
+        let change = self.begin_change(chunk, chunk.valid.get(), Kind::Growth)?;
+        self.end_change(chunk.offset, flags, change)
     }
 }

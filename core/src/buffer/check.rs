@@ -82,7 +82,7 @@ fn check_lists(state: &State<'_>) -> Result<u64, &'static str> {
         let (mut at, mut before, mut age) = (entry.first(), NONE, 0);
         loop {
             let chunk = state.ring.chunk(at).ok_or("a link outside the ring")?;
-            let links = state.ring.links(at).ok_or("a link outside the ring")?;
+            let links = state.ring.front(at).ok_or("a link outside the ring")?.links;
             if !matches!(state.ring.item(at), Some(Item::Chunk(_))) || usize::from(chunk.slot.get()) != slot {
                 return Err("a link to something else");
             }

@@ -4,7 +4,7 @@ use super::region::State;
 use super::ring::fence;
 use super::sequence_state::Status;
 use super::sequence_table::{push_empty, unlink_empty};
-use super::tb_chunk::{Item, Links, NONE, TBChunk};
+use super::tb_chunk::{Item, Links, NONE, Stored};
 use super::words::Le32;
 
 /// How many chunks a commit or a patch walks back from the newest before it gives up. Packets of several MB
@@ -63,23 +63,47 @@ impl State<'_> {
     #[cfg_attr(target_os = "none", inline(always))]
     fn place_among(&self, slot: u16, age: u32) -> Option<Place> {
         let entry = self.sequence(slot)?;
-        let oldest = self.ring.chunk(entry.first())?;
+        let oldest = self.ring.front(entry.first())?.header;
         if age < entry.age(oldest.chunk_id.get()) {
             // Packets of a writer come out in order, so nothing may come before what was read already.
             return Some(if oldest.read.get() > 0 { Place::Consumed } else { Place::First });
         }
         let mut at = entry.last();
         for _ in 0..WALK_LIMIT {
-            let here = entry.age(self.ring.chunk_id(at)?);
+            let front = self.ring.front(at)?;
+            let here = entry.age(front.header.chunk_id.get());
             if here == age {
                 return Some(Place::Existing(at));
             }
             if here < age {
                 return Some(Place::After(at));
             }
-            at = self.ring.links(at)?.prev.get();
+            at = front.links.prev.get();
         }
         Some(Place::TooFar)
+    }
+
+    /// The first chunk of a sequence that has chunks.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn first_chunk(&self, slot: u16) -> Option<Stored> {
+        self.ring.chunk(self.sequence(slot)?.first())
+    }
+
+    /// The first chunk of a sequence, if it is not beyond the one with this id: what a walk up to there takes next.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn first_up_to(&self, slot: u16, chunk_id: u32) -> Option<Option<Stored>> {
+        let entry = self.sequence(slot)?;
+        let offset = entry.first();
+        if entry.is_empty() {
+            return Some(None);
+        }
+        let front = self.ring.front(offset)?;
+        if (front.header.chunk_id.get().wrapping_sub(chunk_id) as i32) > 0 {
+            return Some(None);
+        }
+        Some(Some(front.stored_at(offset)))
     }
 
     /// Links a chunk of the ring into its sequence and gives back the links it must carry.
@@ -100,19 +124,19 @@ impl State<'_> {
             Place::First | Place::ErasedLast => {
                 entry.set_first(offset);
                 links.next.set(first);
-                self.ring.links_mut(first)?.prev.set(offset);
+                self.ring.front_mut(first)?.links.prev.set(offset);
             }
             Place::After(before) if before != last => {
-                let next = self.ring.links(before)?.next.get();
+                let next = self.ring.front(before)?.links.next.get();
                 links.prev.set(before);
                 links.next.set(next);
-                self.ring.links_mut(before)?.next.set(offset);
-                self.ring.links_mut(next)?.prev.set(offset);
+                self.ring.front_mut(before)?.links.next.set(offset);
+                self.ring.front_mut(next)?.links.prev.set(offset);
             }
             _ => {
                 entry.set_last(offset);
                 links.prev.set(last);
-                self.ring.links_mut(last)?.next.set(offset);
+                self.ring.front_mut(last)?.links.next.set(offset);
                 return Some(links);
             }
         }
@@ -120,37 +144,31 @@ impl State<'_> {
         Some(links)
     }
 
-    /// Takes the first chunk of a sequence out of its list and out of the ring. `read` is how much of it was
-    /// really read, `open` what a later commit may still settle.
+    /// Takes the first chunk of a sequence out of its list and out of the ring. `open` is what a
+    /// later commit may still settle.
     ///
     /// All is noted down before the chunk goes: whoever finds the chunk in spite of the note takes it back.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn erase_first(
-        &mut self,
-        slot: u16,
-        offset: u32,
-        chunk: &TBChunk,
-        read: u16,
-        open: Status,
-    ) -> Option<()> {
-        let entry = self.sequence_mut(slot)?;
+    pub(super) fn erase_first(&mut self, chunk: &Stored, open: Status) -> Option<()> {
+        let entry = self.sequence_mut(chunk.slot.get())?;
         fence();
-        entry.erase(chunk.chunk_id.get(), read);
+        entry.erase(chunk.chunk_id.get(), chunk.read.get());
         entry.insert(open);
-        self.unlink_first(slot, offset)?;
-        self.ring.set_gap(offset, Item::Free(chunk.outer_size()));
+        self.unlink_first(chunk)?;
+        self.ring.set_gap(chunk.offset, Item::Free(chunk.outer_size()));
         Some(())
     }
 
-    /// Takes the first chunk of a sequence, at `offset`, out of its list.
+    /// Takes the first chunk of a sequence out of its list.
     #[inline]
-    pub(super) fn unlink_first(&mut self, slot: u16, offset: u32) -> Option<()> {
+    pub(super) fn unlink_first(&mut self, chunk: &Stored) -> Option<()> {
+        let (slot, offset) = (chunk.slot.get(), chunk.offset);
         let entry = self.table.get_mut(usize::from(slot))?;
         if entry.last() == offset {
             push_empty(self.header, self.table, slot);
         } else {
-            entry.set_first(self.ring.links(offset)?.next.get());
+            entry.set_first(self.ring.front(offset)?.links.next.get());
         }
         Some(())
     }

@@ -6,7 +6,7 @@ use super::packet::Located;
 use super::reassembly::Chain;
 use super::region::State;
 use super::sequence_state::{SequenceState, Status};
-use super::tb_chunk::{Flags, TBChunk};
+use super::tb_chunk::{Flags, Stored, TBChunk};
 use crate::SMALL;
 
 /// What a fragment is to its packet.
@@ -90,32 +90,24 @@ impl ChunkSeqReader {
         let slot = self.slot;
         self.within = None;
         loop {
-            let entry = state.sequence(slot)?;
-            let offset = entry.first();
-            if entry.is_empty() {
-                return None;
-            }
-            let chunk = state.ring.chunk(offset)?;
-            if (chunk.chunk_id.get().wrapping_sub(self.target) as i32) > 0 {
-                return None;
-            }
+            let chunk = state.first_up_to(slot, self.target)??;
             if chunk.read.get() >= chunk.valid.get() {
                 if chunk.has(Flags::INCOMPLETE) {
                     return state.stall(slot);
                 }
-                state.arrive(slot, &chunk)?;
-                state.retire(slot, offset, &chunk)?;
+                state.arrive(&chunk)?;
+                state.retire(&chunk)?;
                 continue;
             }
             let mut frags =
-                FragIterator::new(state.ring.payload(offset, chunk.valid.get())?, chunk.read.get());
+                FragIterator::new(state.ring.payload(chunk.offset, chunk.valid.get())?, chunk.read.get());
             let Ok(frag) = frags.next_frag() else {
-                state.skip_corrupted(slot, offset, &chunk)?;
+                state.skip_corrupted(&chunk)?;
                 continue;
             };
             let kind = kind_of(&chunk, frag);
             if kind == FragKind::Begin {
-                match state.read_fragmented(slot, offset, &chunk, frag)? {
+                match state.read_fragmented(&chunk, frag)? {
                     Fragmented::Packet(packet) => return Some(packet),
                     Fragmented::Nothing => continue,
                     Fragmented::Stalled => return state.stall(slot),
@@ -124,7 +116,7 @@ impl ChunkSeqReader {
             // Trailing empty fragments go with the last packet, so that a chunk read to the end counts as read.
             let last = frags.only_empty_left() && !chunk.has(Flags::CONTINUES_ON_NEXT);
             let end = if last { chunk.valid.get() } else { frag.end() };
-            state.arrive(slot, &chunk)?;
+            state.arrive(&chunk)?;
             let loss = if kind == FragKind::Continuation {
                 state.sequence_mut(slot)?.lose(DataLoss::ORPHAN_CONTINUATION);
                 DataLoss::empty()
@@ -133,12 +125,12 @@ impl ChunkSeqReader {
             } else {
                 DataLoss::empty()
             };
-            state.advance(slot, offset, &chunk, end)?;
+            state.advance(&chunk, end)?;
             if kind == FragKind::Whole && frag.size > 0 {
                 if end < chunk.valid.get() {
-                    self.within = Some(Within { offset, read: end, valid: chunk.valid.get() });
+                    self.within = Some(Within { offset: chunk.offset, read: end, valid: chunk.valid.get() });
                 }
-                return Some((Located::whole(offset, frag), loss));
+                return Some((Located::whole(chunk.offset, frag), loss));
             }
         }
     }
@@ -162,9 +154,9 @@ impl State<'_> {
     /// The first fragment of a chunk is about to be consumed: losses before it are certain now.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn arrive(&mut self, slot: u16, chunk: &TBChunk) -> Option<()> {
+    pub(super) fn arrive(&mut self, chunk: &Stored) -> Option<()> {
         if chunk.read.get() == 0 {
-            let entry = self.sequence_mut(slot)?;
+            let entry = self.sequence_mut(chunk.slot.get())?;
             entry.arrive(chunk.chunk_id.get());
             if entry.has(Status::BROKEN_OPEN) {
                 settle_broken(entry, chunk);
@@ -176,46 +168,47 @@ impl State<'_> {
     /// Moves the read position of a sequence's first chunk; a complete chunk read to its end is erased.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
-    fn advance(&mut self, slot: u16, offset: u32, chunk: &TBChunk, end: u16) -> Option<()> {
+    fn advance(&mut self, chunk: &Stored, end: u16) -> Option<()> {
         if end < chunk.valid.get() {
-            self.ring.set_read(offset, end);
+            self.ring.set_read(chunk.offset, end);
             return Some(());
         }
         self.header.counters.chunks_read.add(u64::from(end > 0));
         if chunk.has(Flags::INCOMPLETE) {
-            self.ring.set_read(offset, end);
+            self.ring.set_read(chunk.offset, end);
             return Some(());
         }
         let mut chunk = *chunk;
-        chunk.read.set(end);
-        self.retire(slot, offset, &chunk)
+        chunk.header.read.set(end);
+        self.retire(&chunk)
     }
 
     /// Erases the first chunk of a sequence, all of which was read: its end is passed.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(always))]
-    pub(super) fn retire(&mut self, slot: u16, offset: u32, chunk: &TBChunk) -> Option<()> {
+    pub(super) fn retire(&mut self, chunk: &Stored) -> Option<()> {
         if chunk.has(Flags::END_MARKS) {
-            self.sequence_mut(slot)?.pass_end(chunk.flags());
+            self.sequence_mut(chunk.slot.get())?.pass_end(chunk.flags());
         }
-        self.erase_first(slot, offset, chunk, chunk.read.get(), Status::empty())?;
+        self.erase_first(chunk, Status::empty())?;
         self.header.counters.bytes_read.add(u64::from(chunk.outer_size()));
         Some(())
     }
 
     /// A patch broke a size field: the rest of the chunk says nothing any more.
-    fn skip_corrupted(&mut self, slot: u16, offset: u32, chunk: &TBChunk) -> Option<()> {
-        self.arrive(slot, chunk)?;
-        let entry = self.sequence_mut(slot)?;
+    fn skip_corrupted(&mut self, chunk: &Stored) -> Option<()> {
+        self.arrive(chunk)?;
+        let entry = self.sequence_mut(chunk.slot.get())?;
         entry.lose(DataLoss::CHUNK_CORRUPTED);
         entry.malformed.saturating_add(1);
-        self.advance(slot, offset, chunk, chunk.valid.get())
+        self.advance(chunk, chunk.valid.get())
     }
 
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn read_fragmented(&mut self, slot: u16, offset: u32, chunk: &TBChunk, frag: Frag) -> Option<Fragmented> {
-        let chain = self.gather(slot, offset, chunk, frag.start, false)?;
+    fn read_fragmented(&mut self, chunk: &Stored, frag: Frag) -> Option<Fragmented> {
+        let slot = chunk.slot.get();
+        let chain = self.gather(chunk, frag.start, false)?;
         let counters = &mut self.header.counters;
         match &chain {
             Chain::Whole(_) => counters.readaheads_succeeded.add(1),
@@ -224,32 +217,32 @@ impl State<'_> {
         Some(match chain {
             Chain::Waiting => Fragmented::Stalled,
             Chain::Whole(located) => {
-                self.arrive(slot, chunk)?;
+                self.arrive(chunk)?;
                 let loss = if located.size > 0 {
                     self.sequence_mut(slot)?.take_pending()
                 } else {
                     DataLoss::empty()
                 };
-                self.consume_chain(slot, located.chunks)?;
+                self.consume_chain(slot, located.chunks, None)?;
                 if located.size > 0 { Fragmented::Packet((located, loss)) } else { Fragmented::Nothing }
             }
             Chain::Lost { chunks, cause, aborted } => {
-                self.arrive(slot, chunk)?;
+                self.arrive(chunk)?;
                 let entry = self.sequence_mut(slot)?;
                 entry.lose(cause);
                 if !aborted {
                     entry.broken.saturating_add(1);
                     entry.insert(Status::BROKEN_OPEN);
                 }
-                self.consume_chain(slot, chunks)?;
+                self.consume_chain(slot, chunks, None)?;
                 Fragmented::Nothing
             }
         })
     }
 
     /// Where a chunk's first fragment ends, together with all behind it if that is only empty ones.
-    pub(super) fn first_frag_end(&self, offset: u32, chunk: &TBChunk) -> Option<u16> {
-        let mut frags = FragIterator::new(self.ring.payload(offset, chunk.valid.get())?, 0);
+    pub(super) fn first_frag_end(&self, chunk: &Stored) -> Option<u16> {
+        let mut frags = FragIterator::new(self.ring.payload(chunk.offset, chunk.valid.get())?, 0);
         let _ = frags.next_frag();
         let rest_is_empty = frags.only_empty_left() && !chunk.has(Flags::CONTINUES_ON_NEXT);
         Some(if rest_is_empty { chunk.valid.get() } else { frags.position() })
@@ -257,10 +250,11 @@ impl State<'_> {
 
     /// Consumes the rest of a sequence's first chunk, at which the reader has arrived, and one fragment in each of
     /// as many chunks behind it.
-    fn consume_chain(&mut self, slot: u16, chunks: u32) -> Option<()> {
+    ///
+    /// `evicted`: it is not read but makes room, and whether anything of the first chunk is lost.
+    pub(super) fn consume_chain(&mut self, slot: u16, chunks: u32, evicted: Option<bool>) -> Option<()> {
         for step in 0..=chunks {
-            let offset = self.sequence(slot)?.first();
-            let chunk = self.ring.chunk(offset)?;
+            let chunk = self.first_chunk(slot)?;
             let end = if step == 0 {
                 // It has arrived already, and what that made pending was handed out.
                 chunk.valid.get()
@@ -269,10 +263,17 @@ impl State<'_> {
                 // so is damaged, and its read position must not go back.
                 return None;
             } else {
-                self.arrive(slot, &chunk)?;
-                self.first_frag_end(offset, &chunk)?
+                self.arrive(&chunk)?;
+                self.first_frag_end(&chunk)?
             };
-            self.advance(slot, offset, &chunk, end)?;
+            match evicted {
+                None => self.advance(&chunk, end)?,
+                Some(lost) if step == 0 => self.erase_unread(&chunk, lost)?,
+                Some(_) if end < chunk.valid.get() || chunk.has(Flags::INCOMPLETE) => {
+                    self.ring.set_read(chunk.offset, end);
+                }
+                Some(_) => self.erase_unread(&chunk, false)?,
+            }
         }
         Some(())
     }

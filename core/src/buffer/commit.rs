@@ -10,7 +10,7 @@ use super::region::{Mode, State};
 use super::sequence_state::Status;
 use super::sequence_table::lookup;
 use super::source::{Source, probe};
-use super::tb_chunk::{Flags, Item, MAX_PAYLOAD, NewChunk, PAYLOAD, outer_size};
+use super::tb_chunk::{Flags, Item, MAX_PAYLOAD, NewChunk, PAYLOAD, Stored, outer_size};
 use crate::prefetch::{prefetch, prefetch_to_write};
 
 /// What a chunk comes back from, when it is not new.
@@ -120,18 +120,18 @@ impl State<'_> {
         let known = lookup(self.table, header.producer_id, header.writer_id);
         if let Some(slot) = known {
             // The newest chunk's id is needed next; with many writers it is long out of the cache.
-            prefetch(self.ring.bytes, self.sequence(slot)?.last() as usize);
+            prefetch(self.ring.bytes(), self.sequence(slot)?.last() as usize);
         }
         // Where the chunk will most likely go: the lines come in while its fragments are looked at.
         let target = self.header.write.get().wrapping_add(PAYLOAD);
-        prefetch_to_write(self.ring.bytes, target as usize, source.size());
+        prefetch_to_write(self.ring.bytes(), target as usize, source.size());
         let offer = Offer::new(header, source);
         let (mut origin, mut place) = (Origin::New, Place::Last);
         if let Some(slot) = known {
             place = self.place(slot, header.chunk_id)?;
             match place {
                 Place::Last | Place::First | Place::After(_) => {}
-                Place::Existing(offset) => match self.recommit(slot, offset, &offer, source)? {
+                Place::Existing(offset) => match self.recommit(offset, &offer, source)? {
                     Recommit::Relocate { read } => {
                         (origin, place) = (Origin::Relocated { read }, Place::ErasedLast);
                     }
@@ -166,7 +166,7 @@ impl State<'_> {
         let read = entry.erased_read.get();
         let empty = entry.is_empty();
         // What is behind it in the list must not have been read yet.
-        let in_time = empty || self.ring.chunk(entry.first())?.read.get() == 0;
+        let in_time = empty || self.ring.front(entry.first())?.header.read.get() == 0;
         // Of shared memory the size fields are enough to say so without evicting anything for nothing.
         let tokens = offer.tokens.unwrap_or_else(|| probe(source, offer.declared, offer.flags, 0).0);
         if tokens.valid > read && in_time {
@@ -323,8 +323,8 @@ impl State<'_> {
     /// first is asked for before the copy of this one, which takes long enough, the second after it.
     #[inline]
     fn prefetch_header(&self, offset: u32) {
-        prefetch(self.ring.bytes, offset as usize);
-        prefetch(self.ring.bytes, offset.wrapping_add(PAYLOAD - 1) as usize);
+        prefetch(self.ring.bytes(), offset as usize);
+        prefetch(self.ring.bytes(), offset.wrapping_add(PAYLOAD - 1) as usize);
     }
 
     #[cfg_attr(not(target_os = "none"), inline(never))]
@@ -359,8 +359,8 @@ impl State<'_> {
     /// of `publish` makes a chunk, and perhaps a gap behind it, of that gap.
     #[inline(always)]
     fn put(&mut self, chunk: &NewChunk, place: Place, cleared: &Cleared) -> Option<()> {
-        let header = chunk.header();
-        let size = header.outer_size();
+        let stored = Stored { offset: cleared.at, header: chunk.header() };
+        let size = stored.outer_size();
         let end = cleared.at.checked_add(size)?;
         if let Some(rest @ 1..) = cleared.boundary.checked_sub(end) {
             self.ring.set_gap(end, if cleared.free_tail { Item::Free(rest) } else { Item::Padding(rest) });
@@ -370,9 +370,9 @@ impl State<'_> {
         }
         let links = self.link(chunk.slot, cleared.at, place)?;
         if self.header.mode().contains(Mode::CRC) {
-            self.seal(cleared.at, &header, header.flags())?;
+            self.seal(&stored, stored.flags())?;
         }
-        self.ring.publish(cleared.at, &header, links);
+        self.ring.publish(&stored, links);
         self.header.used.set(self.header.used.get().max(end));
         self.header.write.set(end);
         self.header.position.add(u64::from(size));

@@ -9,7 +9,7 @@ use super::trace_buffer::TraceBuffer;
 use super::words::Le32;
 use crate::debug::debug_fields;
 use core::fmt;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// The ring of a buffer, item after item in the order of their addresses. Nothing is consumed or changed.
 ///
@@ -131,7 +131,7 @@ impl<'b> RingView<'b> {
 
     fn of(layout: &Layout, memory: &'b [u8]) -> Self {
         let (table, _) = layout.table(memory).unwrap_or_default();
-        let ring = layout.ring(memory).unwrap_or_default();
+        let ring = layout.ring(memory).unwrap_or_default().as_bytes();
         let Some(header) = layout.header(memory) else {
             return Self { ring: &[], table, size: 0, write: 0, sealed: false };
         };

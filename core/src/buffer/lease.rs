@@ -91,7 +91,7 @@ impl State<'_> {
         for _ in 0..=located.chunks {
             let behind = if at < write { size } else { 0 };
             nearest = nearest.min((u64::from(at) + behind).saturating_sub(u64::from(write)));
-            at = self.ring.links(at)?.next.get();
+            at = self.ring.front(at)?.links.next.get();
         }
         Some(nearest)
     }

@@ -7,7 +7,7 @@ use super::packet::{Located, Packet};
 use super::reassembly::Chain;
 use super::region::State;
 use super::sequence_state::Status;
-use super::tb_chunk::{Flags, Item, TBChunk};
+use super::tb_chunk::{Flags, Item, Stored};
 use crate::SMALL;
 
 /// Sees the whole packets that a ring overwrites unread, in the order of each sequence, on their last chance.
@@ -73,7 +73,7 @@ impl State<'_> {
             match item {
                 Item::Chunk(_) => {
                     let chunk = self.ring.chunk(cleared.boundary)?;
-                    if O::LOOKS || SMALL || !self.evict_plain(cleared.boundary, &chunk)? {
+                    if O::LOOKS || SMALL || !self.evict_plain(&chunk)? {
                         self.evict(&chunk, observer)?;
                     }
                     cleared.free_tail = false;
@@ -94,16 +94,15 @@ impl State<'_> {
     /// every chunk that a ring laps over. Does what [`evict`](Self::evict) does, in one go. False if it is not
     /// such a chunk.
     #[inline]
-    fn evict_plain(&mut self, offset: u32, chunk: &TBChunk) -> Option<bool> {
-        let slot = chunk.slot.get();
-        let entry = self.table.get_mut(usize::from(slot))?;
+    fn evict_plain(&mut self, chunk: &Stored) -> Option<bool> {
+        let entry = self.table.get_mut(usize::from(chunk.slot.get()))?;
         let plain = !chunk.has(Flags::NOT_PLAIN) && chunk.read.get() == 0 && chunk.packets.get() > 0;
-        if !plain || entry.first() != offset {
+        if !plain || entry.first() != chunk.offset {
             return Some(false);
         }
         entry.evict_whole(chunk.chunk_id.get(), chunk.packets.get());
-        self.unlink_first(slot, offset)?;
-        self.ring.set_gap(offset, Item::Free(chunk.outer_size()));
+        self.unlink_first(chunk)?;
+        self.ring.set_gap(chunk.offset, Item::Free(chunk.outer_size()));
         let counters = &mut self.header.counters;
         counters.chunks_overwritten.add(1);
         counters.bytes_overwritten.add(u64::from(chunk.outer_size()));
@@ -113,38 +112,29 @@ impl State<'_> {
     /// Drops all that is left of a sequence up to and including the chunk at `target`.
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn evict<O: OverwriteObserver>(&mut self, target: &TBChunk, observer: &mut O) -> Option<()> {
-        let (slot, target) = (target.slot.get(), target.chunk_id.get());
-        loop {
-            let entry = self.sequence(slot)?;
-            let offset = entry.first();
-            if entry.is_empty() {
-                return Some(());
-            }
-            let chunk = self.ring.chunk(offset)?;
-            if (chunk.chunk_id.get().wrapping_sub(target) as i32) > 0 {
-                return Some(());
-            }
-            self.arrive(slot, &chunk)?;
+    fn evict<O: OverwriteObserver>(&mut self, target: &Stored, observer: &mut O) -> Option<()> {
+        while let Some(chunk) = self.first_up_to(target.slot.get(), target.chunk_id.get())? {
+            self.arrive(&chunk)?;
             let dropped = if O::LOOKS || chunk.read.get() > 0 || chunk.has(Flags::PATCHED) {
-                self.drop_frags(slot, offset, &chunk, observer)?
+                self.drop_frags(&chunk, observer)?
             } else {
-                self.drop_unseen(slot, &chunk)?
+                self.drop_unseen(&chunk)?
             };
-            let chain = match dropped {
-                Dropped { begin: Some(start), .. } => Some(self.gather(slot, offset, &chunk, start, true)?),
-                _ => None,
+            let chain = match dropped.begin {
+                Some(start) => Some(self.gather(&chunk, start, true)?),
+                None => None,
             };
-            self.drop_chunk(slot, offset, &chunk, dropped.lost, chain, observer)?;
+            self.drop_chunk(&chunk, dropped.lost, chain, observer)?;
         }
+        Some(())
     }
 
     /// Counts what is in a chunk of which nothing was read, from what its commit noted down.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn drop_unseen(&mut self, slot: u16, chunk: &TBChunk) -> Option<Dropped> {
+    fn drop_unseen(&mut self, chunk: &Stored) -> Option<Dropped> {
         let flags = chunk.flags();
-        let entry = self.sequence_mut(slot)?;
+        let entry = self.sequence_mut(chunk.slot.get())?;
         let packets = chunk.packets.get();
         let mut dropped = Dropped { lost: packets > 0, begin: None };
         if packets > 0 {
@@ -164,19 +154,13 @@ impl State<'_> {
     /// The same fragment by fragment, for an observer or because the notes are out of date.
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn drop_frags<O: OverwriteObserver>(
-        &mut self,
-        slot: u16,
-        offset: u32,
-        chunk: &TBChunk,
-        observer: &mut O,
-    ) -> Option<Dropped> {
+    fn drop_frags<O: OverwriteObserver>(&mut self, chunk: &Stored, observer: &mut O) -> Option<Dropped> {
         let mut chunk = *chunk;
         let mut dropped = Dropped { lost: false, begin: None };
         while chunk.read.get() < chunk.valid.get() {
-            let payload = self.ring.payload(offset, chunk.valid.get())?;
+            let payload = self.ring.payload(chunk.offset, chunk.valid.get())?;
             let Ok(frag) = FragIterator::new(payload, chunk.read.get()).next_frag() else {
-                let entry = self.sequence_mut(slot)?;
+                let entry = self.sequence_mut(chunk.slot.get())?;
                 entry.malformed.saturating_add(1);
                 dropped.lost = true;
                 break;
@@ -185,11 +169,12 @@ impl State<'_> {
                 FragKind::Begin => dropped.begin = Some(frag.start),
                 FragKind::Continuation => dropped.lost = true,
                 FragKind::Whole if frag.size > 0 => {
-                    dropped.lost |= !self.show(slot, Located::whole(offset, frag), observer)?;
+                    dropped.lost |=
+                        !self.show(chunk.slot.get(), Located::whole(chunk.offset, frag), observer)?;
                 }
                 FragKind::Whole => {}
             }
-            chunk.read.set(frag.end());
+            chunk.header.read.set(frag.end());
         }
         Some(dropped)
     }
@@ -198,7 +183,7 @@ impl State<'_> {
     fn show<O: OverwriteObserver>(&mut self, slot: u16, located: Located, observer: &mut O) -> Option<bool> {
         let sequence = self.table.get(usize::from(slot))?;
         let loss = sequence.pending().marked();
-        let kept = observer.packet(&Packet { ring: self.ring.bytes, sequence, located, loss });
+        let kept = observer.packet(&Packet { ring: self.ring.words, sequence, located, loss });
         let entry = self.sequence_mut(slot)?;
         if kept {
             entry.take_pending();
@@ -211,13 +196,12 @@ impl State<'_> {
     /// Erases the first chunk of a sequence, and of the packet that begins at its end what lies behind.
     fn drop_chunk<O: OverwriteObserver>(
         &mut self,
-        slot: u16,
-        offset: u32,
-        chunk: &TBChunk,
+        chunk: &Stored,
         mut lost: bool,
         chain: Option<Chain>,
         observer: &mut O,
     ) -> Option<()> {
+        let slot = chunk.slot.get();
         let mut behind = 0;
         match chain {
             Some(Chain::Whole(located)) => {
@@ -237,31 +221,19 @@ impl State<'_> {
             }
             Some(Chain::Waiting) | None => {}
         }
-        self.erase_unread(slot, offset, chunk, lost)?;
-        for _ in 0..behind {
-            let offset = self.sequence(slot)?.first();
-            let chunk = self.ring.chunk(offset)?;
-            self.arrive(slot, &chunk)?;
-            let end = self.first_frag_end(offset, &chunk)?;
-            if end < chunk.valid.get() || chunk.has(Flags::INCOMPLETE) {
-                self.ring.set_read(offset, end);
-            } else {
-                self.erase_unread(slot, offset, &chunk, false)?;
-            }
-        }
-        Some(())
+        self.consume_chain(slot, behind, Some(lost))
     }
 
     /// Erases the first chunk of a sequence on behalf of a commit. What a later commit may still bring again,
     /// losses included, stays open until a later chunk of the sequence has its turn.
-    fn erase_unread(&mut self, slot: u16, offset: u32, chunk: &TBChunk, lost: bool) -> Option<()> {
+    pub(super) fn erase_unread(&mut self, chunk: &Stored, lost: bool) -> Option<()> {
         let incomplete = chunk.has(Flags::INCOMPLETE);
         let mut open = Status::empty();
         open.set(Status::TENTATIVE_OVERWRITE, lost || incomplete);
         open.set(Status::TENTATIVE_ABORT, chunk.has(Flags::ABORTED));
         open.set(Status::TENTATIVE_CORRUPTION, chunk.has(Flags::TRUNCATED));
         open.set(Status::ERASED_INCOMPLETE, incomplete);
-        self.erase_first(slot, offset, chunk, chunk.read.get(), open)?;
+        self.erase_first(chunk, open)?;
         let counters = &mut self.header.counters;
         let size = u64::from(chunk.outer_size());
         if chunk.read.get() < chunk.valid.get() {
@@ -271,7 +243,7 @@ impl State<'_> {
             counters.bytes_read.add(size);
         }
         if chunk.has(Flags::TRUNCATED) {
-            self.sequence_mut(slot)?.malformed.saturating_add(1);
+            self.sequence_mut(chunk.slot.get())?.malformed.saturating_add(1);
         }
         Some(())
     }

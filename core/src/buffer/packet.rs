@@ -2,13 +2,12 @@
 
 use super::data_loss::DataLoss;
 use super::frag_iterator::{Frag, FragIterator};
-use super::ring::payload;
+use super::ring::{front, payload};
 use super::sequence_state::SequenceState;
-use super::tb_chunk::{Links, TBChunk};
+use super::words::Le32;
 use crate::proto::{WriteError, write_all};
 use core::fmt;
 use embedded_io::Write;
-use zerocopy::FromBytes;
 
 /// Where the fragments of a packet are.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +53,7 @@ impl Located {
 /// ```
 #[derive(Clone, Copy)]
 pub struct Packet<'b> {
-    pub(super) ring: &'b [u8],
+    pub(super) ring: &'b [Le32],
     pub(super) sequence: &'b SequenceState,
     pub(super) located: Located,
     pub(super) loss: DataLoss,
@@ -143,7 +142,7 @@ impl fmt::Debug for Packet<'_> {
 /// The fragments of a [`Packet`].
 #[derive(Clone, Debug)]
 pub struct Slices<'b> {
-    ring: &'b [u8],
+    ring: &'b [Le32],
     located: Located,
 }
 
@@ -172,10 +171,8 @@ impl Slices<'_> {
     #[inline(never)]
     fn step(&mut self) -> Option<()> {
         let at = &mut self.located;
-        let header = |offset: u32| self.ring.get(offset as usize..);
-        let links = Links::ref_from_prefix(header(at.chunk)?.get(size_of::<TBChunk>()..)?).ok()?.0;
-        at.chunk = links.next.get();
-        let valid = TBChunk::ref_from_prefix(header(at.chunk)?).ok()?.0.valid.get();
+        at.chunk = front(self.ring, at.chunk)?.links.next.get();
+        let valid = front(self.ring, at.chunk)?.header.valid.get();
         if valid > 0 {
             let frag = FragIterator::new(payload(self.ring, at.chunk, valid)?, 0).next_frag().ok()?;
             (at.start, at.first_size) = (frag.start, frag.size);

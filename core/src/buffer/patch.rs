@@ -63,10 +63,10 @@ impl State<'_> {
             if !more_pending {
                 flags -= Flags::NEEDS_PATCHING;
             }
-            return self.change_flags(offset, &chunk, flags);
+            return self.change_flags(&chunk, flags);
         };
         flags |= Flags::PATCHED;
-        let change = self.begin_change(offset, &chunk, first as u16, Kind::Patch)?;
+        let change = self.begin_change(&chunk, first as u16, Kind::Patch)?;
         let payload = self.ring.payload_mut(offset, chunk.valid.get())?;
         for patch in patches {
             let target = payload.get_mut(patch.offset as usize..)?.first_chunk_mut::<4>()?;

@@ -77,9 +77,9 @@ impl<'b> Reader<'b> {
     pub fn next_packet(&mut self) -> Option<Packet<'_>> {
         let (state, slot, located, loss) = self.advance()?;
         let ahead = (located.chunk as usize).saturating_add(usize::from(located.start) + PREFETCH_AHEAD);
-        prefetch_range(state.ring.bytes, ahead, usize::from(located.first_size));
+        prefetch_range(state.ring.bytes(), ahead, usize::from(located.first_size));
         let sequence = state.table.get(usize::from(slot))?;
-        Some(Packet { ring: state.ring.bytes, sequence, located, loss })
+        Some(Packet { ring: state.ring.words, sequence, located, loss })
     }
 
     /// Consumes the next packet, and says where it is.

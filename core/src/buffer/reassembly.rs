@@ -1,11 +1,11 @@
 //! Reassembly: the fragments of a packet over the chunks that hold them.
 
-use super::chunk_seq_iterator::{ChunkSeqIterator, Visited};
+use super::chunk_seq_iterator::ChunkSeqIterator;
 use super::data_loss::DataLoss;
 use super::frag_iterator::FragIterator;
 use super::packet::Located;
 use super::region::State;
-use super::tb_chunk::{Flags, TBChunk};
+use super::tb_chunk::{Flags, Stored};
 
 /// What became of a packet that begins at the end of a chunk.
 pub(super) enum Chain {
@@ -22,27 +22,20 @@ impl State<'_> {
     /// `size` bytes from `start` at the end of a chunk. Changes nothing.
     ///
     /// `forced`: nothing can be waited for, so what would wait is lost.
-    pub(super) fn gather(
-        &self,
-        slot: u16,
-        offset: u32,
-        chunk: &TBChunk,
-        start: u16,
-        forced: bool,
-    ) -> Option<Chain> {
+    pub(super) fn gather(&self, chunk: &Stored, start: u16, forced: bool) -> Option<Chain> {
         let size = chunk.valid.get().saturating_sub(start);
         let mut located =
-            Located { chunk: offset, start, first_size: size, chunks: 0, size: u32::from(size) };
+            Located { chunk: chunk.offset, start, first_size: size, chunks: 0, size: u32::from(size) };
         let mut patched = !chunk.has(Flags::NEEDS_PATCHING);
         if !patched && !forced {
             return Some(Chain::Waiting);
         }
-        let mut along = ChunkSeqIterator::new(offset, chunk, self.sequence(slot)?.last());
+        let mut along = ChunkSeqIterator::new(chunk, self.sequence(chunk.slot.get())?.last());
         let mut stepped = 0;
         loop {
             let chunks = located.chunks;
             let lost = |cause, aborted| Some(Chain::Lost { chunks, cause, aborted });
-            let Some(Visited { offset, chunk, gap }) = along.next_chunk(&self.ring) else {
+            let Some((chunk, gap)) = along.next_chunk(&self.ring) else {
                 return if forced { lost(DataLoss::empty(), false) } else { Some(Chain::Waiting) };
             };
             if gap {
@@ -56,7 +49,7 @@ impl State<'_> {
                 return if forced { lost(DataLoss::empty(), false) } else { Some(Chain::Waiting) };
             }
             let continues = chunk.read.get() == 0 && chunk.has(Flags::CONTINUES_FROM_PREVIOUS);
-            let payload = self.ring.payload(offset, chunk.valid.get())?;
+            let payload = self.ring.payload(chunk.offset, chunk.valid.get())?;
             let frag = match FragIterator::new(payload, 0).next_frag() {
                 Ok(frag) if continues => frag,
                 _ => {

@@ -7,7 +7,7 @@ use super::frag_iterator::{Tokens, count_frags, tokenise};
 use super::region::{Mode, State};
 use super::sequence_state::Status;
 use super::source::Source;
-use super::tb_chunk::{Flags, TBChunk};
+use super::tb_chunk::{Flags, Stored};
 
 /// What a re-commit led to.
 pub(super) enum Recommit {
@@ -26,7 +26,6 @@ impl State<'_> {
     #[inline(never)]
     pub(super) fn recommit<S: Source>(
         &mut self,
-        slot: u16,
         offset: u32,
         offer: &Offer<'_>,
         source: &mut S,
@@ -58,7 +57,7 @@ impl State<'_> {
             }
             None => {
                 let end = size.min(usize::from(room)) as u16;
-                busy = Some(self.begin_change(offset, &stored, old, Kind::Growth)?);
+                busy = Some(self.begin_change(&stored, old, Kind::Growth)?);
                 let spare = self.ring.payload_mut(offset, end)?.get_mut(usize::from(old)..)?;
                 source.copy(usize::from(old), spare);
                 tokenise(self.ring.payload(offset, end)?, old, frags, declared, flags)
@@ -67,39 +66,39 @@ impl State<'_> {
         let cut_off =
             source.private().is_none() && tokens.flags.contains(Flags::TRUNCATED) && size > usize::from(room);
         if tokens.valid > room || cut_off {
-            self.leave(offset, &stored, busy)?;
+            self.leave(&stored, busy)?;
             return Some(Recommit::Done(Commit::Refused(Refusal::ExceedsReservedRoom)));
         }
         if offer.header.complete && !tokens.flags.contains(stored.flags() & Flags::COMMITTED) {
-            self.leave(offset, &stored, busy)?;
+            self.leave(&stored, busy)?;
             return Some(Recommit::Done(Commit::Refused(Refusal::ClearsFlags)));
         }
         if tokens.valid == old {
-            self.leave(offset, &stored, busy)?;
-            self.settle(offset, &stored, &tokens, offer.header.complete)?;
+            self.leave(&stored, busy)?;
+            self.settle(&stored, &tokens, offer.header.complete)?;
             return Some(Recommit::Done(Commit::Unchanged));
         }
-        let first = self.sequence(slot)?.first() == offset;
+        let first = self.sequence(stored.slot.get())?.first() == offset;
         let was_read = stored.has(Flags::INCOMPLETE) && old > 0 && stored.read.get() == old;
         // The bytes that were read must end where a fragment of the new copy ends, or they could not be skipped.
         let may_move =
             first && was_read && offer.header.complete && !self.header.mode().contains(Mode::DISCARD);
         if may_move && offer.starts_at(source, old) {
-            self.leave(offset, &stored, busy)?;
-            self.withdraw(slot, offset, &stored)?;
+            self.leave(&stored, busy)?;
+            self.withdraw(&stored)?;
             return Some(Recommit::Relocate { read: old });
         }
         let change = match busy {
             Some(change) => change,
-            None => self.begin_change(offset, &stored, old, Kind::Growth)?,
+            None => self.begin_change(&stored, old, Kind::Growth)?,
         };
-        self.grow(slot, offset, &stored, &tokens, source, change)?;
+        self.grow(&stored, &tokens, source, change)?;
         Some(Recommit::Done(Commit::Rewritten))
     }
 
     /// No new bytes; but the chunk may be complete now, and how it ends is known better.
     #[cfg_attr(target_os = "none", inline(always))]
-    fn settle(&mut self, offset: u32, stored: &TBChunk, tokens: &Tokens, complete: bool) -> Option<()> {
+    fn settle(&mut self, stored: &Stored, tokens: &Tokens, complete: bool) -> Option<()> {
         let marks = tokens.flags & Flags::END_MARKS;
         let mut flags = stored.flags() | marks;
         if stored.has(Flags::INCOMPLETE) {
@@ -109,13 +108,13 @@ impl State<'_> {
             flags -= Flags::INCOMPLETE;
         }
         self.count_end(marks - stored.flags());
-        self.change_flags(offset, stored, flags)
+        self.change_flags(stored, flags)
     }
 
     /// Ends a change that was none: bytes behind the valid ones may be anything.
-    fn leave(&mut self, offset: u32, stored: &TBChunk, change: Option<Change>) -> Option<()> {
+    fn leave(&mut self, stored: &Stored, change: Option<Change>) -> Option<()> {
         match change {
-            Some(change) => self.end_change(offset, stored.flags(), change),
+            Some(change) => self.end_change(stored.offset, stored.flags(), change),
             None => Some(()),
         }
     }
@@ -123,11 +122,11 @@ impl State<'_> {
     /// Takes a scraped chunk, all of whose bytes were read, out of the ring, to be stored elsewhere. Should
     /// that fail, what it had more is lost.
     #[cfg_attr(target_os = "none", inline(always))]
-    fn withdraw(&mut self, slot: u16, offset: u32, stored: &TBChunk) -> Option<()> {
+    fn withdraw(&mut self, stored: &Stored) -> Option<()> {
         let open = Status::ERASED_INCOMPLETE | Status::TENTATIVE_OVERWRITE;
-        self.erase_first(slot, offset, stored, stored.read.get(), open)?;
+        self.erase_first(stored, open)?;
         self.header.counters.bytes_read.add(u64::from(stored.outer_size()));
-        if let Some(histogram) = self.histograms.get_mut(usize::from(slot)) {
+        if let Some(histogram) = self.histograms.get_mut(usize::from(stored.slot.get())) {
             histogram.remove(stored.valid.get());
         }
         Some(())
@@ -137,14 +136,12 @@ impl State<'_> {
     #[cfg_attr(target_os = "none", inline(always))]
     fn grow<S: Source>(
         &mut self,
-        slot: u16,
-        offset: u32,
-        stored: &TBChunk,
+        stored: &Stored,
         tokens: &Tokens,
         source: &mut S,
         change: Change,
     ) -> Option<()> {
-        let old = stored.valid.get();
+        let (offset, old) = (stored.offset, stored.valid.get());
         if source.private().is_some() {
             let added = self.ring.payload_mut(offset, tokens.valid)?.get_mut(usize::from(old)..)?;
             source.copy(usize::from(old), added);
@@ -157,12 +154,12 @@ impl State<'_> {
         // What was the last fragment, a packet's beginning perhaps, may be none any more: all are counted anew.
         let payload = self.ring.payload(offset, tokens.valid)?;
         let all = tokenise(payload, 0, 0, tokens.frags, kept | tokens.flags);
-        let chunk = self.ring.chunk_mut(offset)?;
+        let chunk = &mut self.ring.front_mut(offset)?.header;
         chunk.valid.set(tokens.valid);
         chunk.packets.set(all.packets);
         self.end_change(offset, all.flags, change)?;
         self.count_end((tokens.flags & Flags::END_MARKS) - stored.flags());
-        if let Some(histogram) = self.histograms.get_mut(usize::from(slot)) {
+        if let Some(histogram) = self.histograms.get_mut(usize::from(stored.slot.get())) {
             histogram.remove(old);
             histogram.add(tokens.valid);
         }

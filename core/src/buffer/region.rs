@@ -306,7 +306,8 @@ impl Layout {
             <[SequenceState]>::mut_from_prefix_with_elems(rest, usize::from(self.sequences)).ok()?;
         let count = if self.histograms { usize::from(self.sequences) } else { 0 };
         let (histograms, rest) = <[StoredHistogram]>::mut_from_prefix_with_elems(rest, count).ok()?;
-        let ring = Ring { bytes: rest.get_mut(..self.ring_size as usize)? };
+        let (words, _) = <[Le32]>::mut_from_prefix_with_elems(rest, self.ring_words()).ok()?;
+        let ring = Ring { words };
         Some(State { header, table, histograms, ring })
     }
 
@@ -314,8 +315,13 @@ impl Layout {
         Header::ref_from_prefix(memory.get(self.start..)?).ok().map(|(header, _)| header)
     }
 
-    pub(super) fn ring<'a>(&self, memory: &'a [u8]) -> Option<&'a [u8]> {
-        memory.get(self.start..)?.get(self.ring_offset..)?.get(..self.ring_size as usize)
+    fn ring_words(&self) -> usize {
+        self.ring_size as usize / size_of::<Le32>()
+    }
+
+    pub(super) fn ring<'a>(&self, memory: &'a [u8]) -> Option<&'a [Le32]> {
+        let rest = memory.get(self.start..)?.get(self.ring_offset..)?;
+        <[Le32]>::ref_from_prefix_with_elems(rest, self.ring_words()).ok().map(|(words, _)| words)
     }
 
     fn header_mut<'a>(&self, memory: &'a mut [u8]) -> Option<&'a mut Header> {

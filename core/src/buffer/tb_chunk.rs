@@ -12,6 +12,7 @@
 //! 4 bytes turns a chunk into a gap or a gap into a chunk: whoever parses the ring after a crash finds either.
 
 use super::words::{Le16, Le32};
+use core::ops::Deref;
 use static_assertions::const_assert_eq;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -84,6 +85,21 @@ pub(super) struct TBChunk {
 const_assert_eq!(size_of::<TBChunk>(), 16);
 const_assert_eq!(align_of::<TBChunk>(), 4);
 
+/// A chunk of the ring: where it starts, and its header as it was when somebody looked.
+#[derive(Clone, Copy)]
+pub(super) struct Stored {
+    pub(super) offset: u32,
+    pub(super) header: TBChunk,
+}
+
+impl Deref for Stored {
+    type Target = TBChunk;
+    #[inline(always)]
+    fn deref(&self) -> &TBChunk {
+        &self.header
+    }
+}
+
 /// The neighbours of a chunk in its sequence, as offsets in the ring. The first chunk's `prev` and the last
 /// one's `next` are not kept up to date: the sequence knows where its list ends.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -92,7 +108,26 @@ pub(super) struct Links {
     pub(super) prev: Le32,
     pub(super) next: Le32,
 }
-const_assert_eq!(size_of::<TBChunk>() + size_of::<Links>(), PAYLOAD as usize);
+
+/// A chunk as it lies in the ring, before its payload.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Front {
+    pub(super) header: TBChunk,
+    pub(super) links: Links,
+}
+
+impl Front {
+    /// A copy of the header, with the place it is from.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn stored_at(&self, offset: u32) -> Stored {
+        Stored { offset, header: self.header }
+    }
+}
+
+pub(super) const FRONT_WORDS: usize = size_of::<Front>() / size_of::<Le32>();
+const_assert_eq!(size_of::<Front>(), PAYLOAD as usize);
 
 /// A new chunk's fields, before it has a place.
 pub(super) struct NewChunk {

@@ -25,7 +25,7 @@ impl Le16 {
 }
 
 /// A 32-bit word.
-#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub(super) struct Le32(u32);
 

@@ -31,7 +31,7 @@ impl State<'_> {
             |low: u32, high: u32, or: u32| if sane && low <= hint && hint <= high { hint } else { or };
         let write = match laps {
             _ if used < self.header.ring_size()
-                && self.ring.bytes.len() == self.header.ring_size() as usize =>
+                && self.ring.bytes().len() == self.header.ring_size() as usize =>
             {
                 used
             }
@@ -119,7 +119,7 @@ impl State<'_> {
                 let mut flags = chunk.flags();
                 flags.set(Flags::LAP, (at < write) == lap);
                 if flags != chunk.flags() {
-                    self.ring.set_flags(at, &chunk, flags);
+                    self.ring.set_flags(&chunk, flags);
                 }
             }
             at = at.saturating_add(item.size().max(4));

@@ -5,7 +5,7 @@ use crate::buffer::change::{Interrupted, Kind, checksum};
 use crate::buffer::frag_iterator::FragIterator;
 use crate::buffer::region::State;
 use crate::buffer::sequence_state::{SequenceState, Status};
-use crate::buffer::tb_chunk::{Flags, TBChunk};
+use crate::buffer::tb_chunk::{Flags, Stored, TBChunk};
 
 /// What to do with a chunk.
 pub(super) enum Verdict {
@@ -34,7 +34,7 @@ impl SequenceState {
 }
 
 impl State<'_> {
-    pub(super) fn judge(&self, at: u32, chunk: &TBChunk) -> Option<Verdict> {
+    pub(super) fn judge(&self, chunk: &Stored) -> Option<Verdict> {
         let Some(entry) = self.sequence(chunk.slot.get()).filter(|entry| entry.is_someone()) else {
             return Some(Verdict::Drop(Cause::NoSequence));
         };
@@ -42,7 +42,7 @@ impl State<'_> {
             return Some(Verdict::Drop(Cause::Malformed));
         };
         if chunk.has(Flags::BUSY) {
-            let mended = self.mend(at, chunk, entry, room);
+            let mended = self.mend(chunk, entry, room);
             return Some(mended.map_or(Verdict::Drop(Cause::Unfinished), Verdict::Mend));
         }
         let waits = Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
@@ -51,23 +51,26 @@ impl State<'_> {
             return Some(Verdict::Drop(Cause::Malformed));
         }
         let checked = self.header.checksum_size() > 0;
-        if checked && self.ring.checksum(at, chunk) != self.checksum(at, chunk, entry, chunk.valid.get()) {
+        if checked && self.ring.checksum(chunk) != self.checksum(chunk, entry, chunk.valid.get()) {
             return Some(Verdict::Drop(Cause::Checksum));
         }
-        let found = Found::of(self.ring.payload(at, chunk.valid.get())?, chunk.valid.get(), chunk.read.get());
+        let found = Found::of(
+            self.ring.payload(chunk.offset, chunk.valid.get())?,
+            chunk.valid.get(),
+            chunk.read.get(),
+        );
         Some(if found.agrees_with(chunk) { Verdict::Keep } else { Verdict::Drop(Cause::Malformed) })
     }
 
-    fn checksum(&self, at: u32, chunk: &TBChunk, entry: &SequenceState, valid: u16) -> Option<u32> {
-        checksum(&self.ring, entry, at, chunk, chunk.flags(), valid)
+    fn checksum(&self, chunk: &Stored, entry: &SequenceState, valid: u16) -> Option<u32> {
+        checksum(&self.ring, entry, chunk, chunk.flags(), valid)
     }
 
     /// What was published of a chunk that was being changed.
-    fn mend(&self, at: u32, chunk: &TBChunk, entry: &SequenceState, room: u16) -> Option<Mended> {
-        let change = Interrupted::of(self.ring.links(at)?).filter(|change| change.from <= room)?;
-        if self.header.checksum_size() > 0
-            && change.checksum != self.checksum(at, chunk, entry, change.from)?
-        {
+    fn mend(&self, chunk: &Stored, entry: &SequenceState, room: u16) -> Option<Mended> {
+        let at = chunk.offset;
+        let change = Interrupted::of(self.ring.front(at)?.links).filter(|change| change.from <= room)?;
+        if self.header.checksum_size() > 0 && change.checksum != self.checksum(chunk, entry, change.from)? {
             return None;
         }
         let mut flags = chunk.flags() - Flags::BUSY;

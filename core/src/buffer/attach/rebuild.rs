@@ -6,7 +6,7 @@ use crate::buffer::chunk_list::Place;
 use crate::buffer::region::{NO_SLOT, State};
 use crate::buffer::sequence_state::{Status, slot_of_link};
 use crate::buffer::sequence_table::{add_to_index, lookup, push_empty};
-use crate::buffer::tb_chunk::{Item, TBChunk};
+use crate::buffer::tb_chunk::{Item, Stored};
 
 /// The largest gap in the numbers of a sequence's chunks that is taken for one.
 const PLAUSIBLE_GAP: u32 = 1 << 24;
@@ -123,9 +123,9 @@ impl State<'_> {
             while at < end {
                 let Some(item) = self.ring.item(at) else { break };
                 if let (Item::Chunk(_), Some(chunk)) = (item, self.ring.chunk(at)) {
-                    match self.enlist(at, &chunk) {
+                    match self.enlist(&chunk) {
                         Ok(()) => salvage.chunks_kept = salvage.chunks_kept.saturating_add(1),
-                        Err(cause) => self.drop_found(at, &chunk, cause, salvage),
+                        Err(cause) => self.drop_found(&chunk, cause, salvage),
                     }
                 }
                 at = at.saturating_add(item.size().max(4));
@@ -137,8 +137,8 @@ impl State<'_> {
         }
     }
 
-    fn enlist(&mut self, at: u32, chunk: &TBChunk) -> Result<(), Cause> {
-        let (slot, chunk_id) = (chunk.slot.get(), chunk.chunk_id.get());
+    fn enlist(&mut self, chunk: &Stored) -> Result<(), Cause> {
+        let (at, slot, chunk_id) = (chunk.offset, chunk.slot.get(), chunk.chunk_id.get());
         let entry = self.sequence(slot).filter(|entry| entry.has(Status::IN_USE)).ok_or(Cause::NoSequence)?;
         let first = entry.is_empty();
         if first {
@@ -158,8 +158,8 @@ impl State<'_> {
             _ => return Err(Cause::OutOfOrder),
         }
         let links = self.link(slot, at, place).ok_or(Cause::OutOfOrder)?;
-        if let Some(stored) = self.ring.links_mut(at) {
-            *stored = links;
+        if let Some(stored) = self.ring.front_mut(at) {
+            stored.links = links;
         }
         Ok(())
     }

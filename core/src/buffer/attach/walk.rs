@@ -5,7 +5,7 @@ use super::salvage::{Cause, Salvage};
 use crate::buffer::data_loss::DataLoss;
 use crate::buffer::region::State;
 use crate::buffer::sequence_state::Status;
-use crate::buffer::tb_chunk::{Flags, Item, TBChunk};
+use crate::buffer::tb_chunk::{Flags, Item, Stored, TBChunk};
 
 /// How often the chain of items may be found broken. Each time costs a walk over all before.
 const BREAKS: u32 = 256;
@@ -85,14 +85,14 @@ impl State<'_> {
         if !matches!(item, Item::Chunk(_)) {
             return Some((next, false));
         }
-        let chunk = self.ring.chunk(at).filter(TBChunk::is_shapely)?;
-        let verdict = self.judge(at, &chunk)?;
+        let chunk = self.ring.chunk(at).filter(|chunk| chunk.is_shapely())?;
+        let verdict = self.judge(&chunk)?;
         if let Verdict::Drop(cause) = verdict {
-            self.drop_found(at, &chunk, cause, salvage);
+            self.drop_found(&chunk, cause, salvage);
             return Some((next, false));
         }
         if let Verdict::Mend(mended) = verdict {
-            self.apply(at, &chunk, &mended)?;
+            self.apply(&chunk, &mended)?;
             let count = if mended.cut { &mut salvage.chunks_cut } else { &mut salvage.chunks_reverted };
             *count = count.saturating_add(1);
         }
@@ -101,16 +101,16 @@ impl State<'_> {
     }
 
     /// Makes a chunk what it is found to be, its mark last, so that this may be cut short as well.
-    fn apply(&mut self, at: u32, chunk: &TBChunk, mended: &Mended) -> Option<()> {
-        let target = self.ring.chunk_mut(at)?;
+    fn apply(&mut self, chunk: &Stored, mended: &Mended) -> Option<()> {
+        let target = &mut self.ring.front_mut(chunk.offset)?.header;
         target.valid.set(mended.valid);
         target.read.set(mended.read);
         target.packets.set(mended.packets);
         if self.header.checksum_size() > 0 {
-            let sound = self.ring.chunk(at)?;
-            self.seal(at, &sound, mended.flags)?;
+            let sound = self.ring.chunk(chunk.offset)?;
+            self.seal(&sound, mended.flags)?;
         }
-        self.ring.set_flags(at, chunk, mended.flags);
+        self.ring.set_flags(chunk, mended.flags);
         Some(())
     }
 
@@ -129,9 +129,9 @@ impl State<'_> {
     }
 
     /// Makes a gap of a chunk.
-    pub(super) fn drop_found(&mut self, at: u32, chunk: &TBChunk, cause: Cause, salvage: &mut Salvage) {
+    pub(super) fn drop_found(&mut self, chunk: &Stored, cause: Cause, salvage: &mut Salvage) {
         salvage.count(cause);
-        self.ring.set_gap(at, Item::Free(chunk.outer_size()));
+        self.ring.set_gap(chunk.offset, Item::Free(chunk.outer_size()));
         if let Some(entry) = self.sequence_mut(chunk.slot.get()).filter(|entry| entry.has(Status::IN_USE)) {
             entry.lose(DataLoss::CHUNK_CORRUPTED);
         }
@@ -156,9 +156,9 @@ impl State<'_> {
         let mut at = 0;
         while at < from {
             let Some(item) = self.ring.item(at) else { break };
-            if let (Item::Chunk(_), Some(links)) = (item, self.ring.links(at)) {
-                consider(links.prev.get());
-                consider(links.next.get());
+            if let (Item::Chunk(_), Some(front)) = (item, self.ring.front(at)) {
+                consider(front.links.prev.get());
+                consider(front.links.next.get());
             }
             at = at.saturating_add(item.size().max(4));
         }
@@ -169,7 +169,7 @@ impl State<'_> {
         at.is_multiple_of(4)
             && matches!(self.ring.item(at), Some(Item::Chunk(size)) if at.checked_add(size).is_some_and(|end| end <= used))
             && self.ring.chunk(at).is_some_and(|chunk| {
-                chunk.is_shapely() && matches!(self.judge(at, &chunk), Some(Verdict::Keep | Verdict::Mend(_)))
+                chunk.is_shapely() && matches!(self.judge(&chunk), Some(Verdict::Keep | Verdict::Mend(_)))
             })
     }
 }

@@ -13,8 +13,9 @@ pub(super) use tests::crash_here;
 
 pub use salvage::Salvage;
 
+use super::config::{Config, RegionError};
 use super::read_only::ReadOnlyTraceBuffer;
-use super::region::{Config, Layout, RegionError, State};
+use super::region::{Layout, State};
 use super::trace_buffer::TraceBuffer;
 use core::fmt;
 
@@ -44,6 +45,10 @@ pub enum AttachError {
         /// Bytes that the region takes, from the 8-byte boundary on.
         needed: usize,
     },
+    /// Its chunks carry checksums: this build of the crate is without the feature `crc`.
+    CrcLeftOut,
+    /// It keeps histograms: this build of the crate is without the feature `histograms`.
+    HistogramsLeftOut,
 }
 
 impl fmt::Display for AttachError {
@@ -53,6 +58,8 @@ impl fmt::Display for AttachError {
             Self::UnknownVersion { found } => write!(f, "the region has the unknown layout version {found}"),
             Self::HeaderDamaged => f.write_str("the header of the region is damaged"),
             Self::TooShort { needed } => write!(f, "the region is cut off: it takes {needed} bytes"),
+            Self::CrcLeftOut => f.write_str("the region has checksums, which need the feature `crc`"),
+            Self::HistogramsLeftOut => f.write_str("the region has histograms, which need their feature"),
         }
     }
 }

@@ -20,12 +20,6 @@ pub(super) enum Kind {
     Patch,
 }
 
-/// A change that has begun: what to put back when it ends.
-#[derive(Clone, Copy)]
-pub(super) struct Change {
-    links: Links,
-}
-
 /// Kind and place of a change that a crash cut short.
 #[derive(Clone, Copy)]
 pub(super) struct Interrupted {
@@ -51,7 +45,7 @@ impl Header {
     /// Bytes at the end of each chunk's room that hold its checksum.
     #[inline]
     pub(super) fn checksum_size(&self) -> u16 {
-        if self.mode().contains(Mode::CRC) { CRC_SIZE } else { 0 }
+        if cfg!(feature = "crc") && self.mode().contains(Mode::CRC) { CRC_SIZE } else { 0 }
     }
 }
 
@@ -82,9 +76,8 @@ impl State<'_> {
 
     /// Marks a chunk whose payload will change from `from` on, or whose header will.
     #[inline(never)]
-    pub(super) fn begin_change(&mut self, chunk: &Stored, from: u16, kind: Kind) -> Option<Change> {
-        let links = self.ring.front(chunk.offset)?.links;
-        let mut next = links.next;
+    pub(super) fn begin_change(&mut self, chunk: &Stored, from: u16, kind: Kind) -> Option<()> {
+        let mut next = chunk.links.next;
         if self.header.checksum_size() > 0 {
             let entry = self.table.get(usize::from(chunk.slot.get()))?;
             next.set(checksum(&self.ring, entry, chunk, chunk.flags(), from)?);
@@ -92,30 +85,19 @@ impl State<'_> {
         let kind = if kind == Kind::Patch { PATCH } else { 0 };
         self.ring.front_mut(chunk.offset)?.links = Links { prev: Le32::new(u32::from(from) | kind), next };
         self.ring.set_flags(chunk, chunk.flags() | Flags::BUSY);
-        Some(Change { links })
+        Some(())
     }
 
-    /// The change is done; the chunk has these flags now.
+    /// The change of what was this chunk is done; it has these flags now.
     #[inline(never)]
-    pub(super) fn end_change(&mut self, offset: u32, flags: Flags, change: Change) -> Option<()> {
-        let chunk = self.ring.chunk(offset)?;
+    pub(super) fn end_change(&mut self, before: &Stored, flags: Flags) -> Option<()> {
+        let chunk = self.ring.front(before.offset)?.stored_at(before.offset);
         if self.header.checksum_size() > 0 {
             self.seal(&chunk, flags)?;
         }
         // This puts an end to the mark, and only then may the links be links again.
         self.ring.set_flags(&chunk, flags);
-        self.ring.front_mut(offset)?.links = change.links;
+        self.ring.front_mut(before.offset)?.links = before.links;
         Some(())
-    }
-
-    /// Sets the flags of a chunk: one store, but where a checksum has to change with them.
-    #[cfg_attr(target_os = "none", inline(always))]
-    pub(super) fn change_flags(&mut self, chunk: &Stored, flags: Flags) -> Option<()> {
-        if self.header.checksum_size() == 0 {
-            self.ring.set_flags(chunk, flags);
-            return Some(());
-        }
-        let change = self.begin_change(chunk, chunk.valid.get(), Kind::Growth)?;
-        self.end_change(chunk.offset, flags, change)
     }
 }

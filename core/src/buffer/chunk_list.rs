@@ -83,65 +83,51 @@ impl State<'_> {
         Some(Place::TooFar)
     }
 
-    /// The first chunk of a sequence that has chunks.
+    /// Where the first chunk of a sequence is, if it is not beyond the one with this id: what a walk up to there
+    /// takes next.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn first_chunk(&self, slot: u16) -> Option<Stored> {
-        self.ring.chunk(self.sequence(slot)?.first())
-    }
-
-    /// The first chunk of a sequence, if it is not beyond the one with this id: what a walk up to there takes next.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn first_up_to(&self, slot: u16, chunk_id: u32) -> Option<Option<Stored>> {
+    pub(super) fn first_up_to(&self, slot: u16, chunk_id: u32) -> Option<Option<u32>> {
         let entry = self.sequence(slot)?;
-        let offset = entry.first();
+        let first = entry.first();
         if entry.is_empty() {
             return Some(None);
         }
-        let front = self.ring.front(offset)?;
-        if (front.header.chunk_id.get().wrapping_sub(chunk_id) as i32) > 0 {
-            return Some(None);
-        }
-        Some(Some(front.stored_at(offset)))
+        let beyond = self.ring.chunk_id(first)?.wrapping_sub(chunk_id) as i32 > 0;
+        Some((!beyond).then_some(first))
     }
 
     /// Links a chunk of the ring into its sequence and gives back the links it must carry.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(always))]
     pub(super) fn link(&mut self, slot: u16, offset: u32, place: Place) -> Option<Links> {
-        let entry = self.table.get_mut(usize::from(slot))?;
-        let mut links = Links { prev: Le32::new(NONE), next: Le32::new(NONE) };
+        let entry = self.sequence(slot)?;
+        let (first, last) = (entry.first(), entry.last());
+        let (mut prev, mut next) = (NONE, NONE);
         if entry.is_empty() {
             unlink_empty(self.header, self.table, slot);
-            let entry = self.table.get_mut(usize::from(slot))?;
-            entry.set_first(offset);
-            entry.set_last(offset);
-            return Some(links);
-        }
-        let (first, last) = (entry.first(), entry.last());
-        match place {
-            Place::First | Place::ErasedLast => {
-                entry.set_first(offset);
-                links.next.set(first);
-                self.ring.front_mut(first)?.links.prev.set(offset);
-            }
-            Place::After(before) if before != last => {
-                let next = self.ring.front(before)?.links.next.get();
-                links.prev.set(before);
-                links.next.set(next);
-                self.ring.front_mut(before)?.links.next.set(offset);
-                self.ring.front_mut(next)?.links.prev.set(offset);
-            }
-            _ => {
-                entry.set_last(offset);
-                links.prev.set(last);
-                self.ring.front_mut(last)?.links.next.set(offset);
-                return Some(links);
+        } else {
+            match place {
+                Place::First | Place::ErasedLast => next = first,
+                Place::After(before) if before != last => {
+                    (prev, next) = (before, self.ring.front(before)?.links.next.get());
+                }
+                _ => prev = last,
             }
         }
-        self.header.counters.chunks_committed_out_of_order.add(1);
-        Some(links)
+        let entry = self.table.get_mut(usize::from(slot))?;
+        match self.ring.front_mut(prev) {
+            Some(front) => front.links.next.set(offset),
+            None => entry.set_first(offset),
+        }
+        match self.ring.front_mut(next) {
+            Some(front) => {
+                front.links.prev.set(offset);
+                self.header.counters.chunks_committed_out_of_order.add(1);
+            }
+            None => entry.set_last(offset),
+        }
+        Some(Links { prev: Le32::new(prev), next: Le32::new(next) })
     }
 
     /// Takes the first chunk of a sequence out of its list and out of the ring. `open` is what a
@@ -156,19 +142,27 @@ impl State<'_> {
         entry.erase(chunk.chunk_id.get(), chunk.read.get());
         entry.insert(open);
         self.unlink_first(chunk)?;
-        self.ring.set_gap(chunk.offset, Item::Free(chunk.outer_size()));
+        let size = chunk.outer_size();
+        self.ring.set_gap(chunk.offset, Item::Free(size));
+        let counters = &mut self.header.counters;
+        if chunk.read.get() < chunk.valid.get() {
+            counters.chunks_overwritten.add(1);
+            counters.bytes_overwritten.add(size);
+        } else {
+            counters.bytes_read.add(size);
+        }
         Some(())
     }
 
     /// Takes the first chunk of a sequence out of its list.
     #[inline]
     pub(super) fn unlink_first(&mut self, chunk: &Stored) -> Option<()> {
-        let (slot, offset) = (chunk.slot.get(), chunk.offset);
+        let slot = chunk.slot.get();
         let entry = self.table.get_mut(usize::from(slot))?;
-        if entry.last() == offset {
+        if entry.last() == chunk.offset {
             push_empty(self.header, self.table, slot);
         } else {
-            entry.set_first(self.ring.front(offset)?.links.next.get());
+            entry.set_first(chunk.links.next.get());
         }
         Some(())
     }

@@ -3,7 +3,7 @@
 use super::data_loss::DataLoss;
 use super::frag_iterator::{Frag, FragIterator};
 use super::packet::Located;
-use super::reassembly::Chain;
+use super::reassembly::{Chain, ChainEnd};
 use super::region::State;
 use super::sequence_state::{SequenceState, Status};
 use super::tb_chunk::{Flags, Stored, TBChunk};
@@ -18,10 +18,10 @@ pub(super) enum FragKind {
     Continuation,
 }
 
-/// The kind of the fragment that starts at `chunk.read`.
+/// The kind of a fragment whose size field is at `from`.
 #[inline]
-pub(super) fn kind_of(chunk: &TBChunk, frag: Frag) -> FragKind {
-    if chunk.read.get() == 0 && chunk.has(Flags::CONTINUES_FROM_PREVIOUS) {
+pub(super) fn kind_of(chunk: &TBChunk, from: u16, frag: Frag) -> FragKind {
+    if from == 0 && chunk.has(Flags::CONTINUES_FROM_PREVIOUS) {
         FragKind::Continuation
     } else if frag.end() == chunk.valid.get() && chunk.has(Flags::CONTINUES_ON_NEXT) {
         FragKind::Begin
@@ -70,7 +70,7 @@ impl ChunkSeqReader {
         let within = self.within.as_mut()?;
         let offset = within.offset;
         let mut frags = FragIterator::new(state.ring.payload(offset, within.valid)?, within.read);
-        let frag = frags.next_frag().ok()?;
+        let frag = frags.next_frag()?;
         if frag.size == 0 || frags.may_be_over() {
             return None;
         }
@@ -87,60 +87,61 @@ impl ChunkSeqReader {
     /// The next whole packet, consumed, with the causes it carries. `None` when the target is done with or
     /// the sequence has to wait; then it is marked as stalled.
     fn read_next_packet(&mut self, state: &mut State<'_>) -> Option<(Located, DataLoss)> {
-        let slot = self.slot;
         self.within = None;
         loop {
-            let chunk = state.first_up_to(slot, self.target)??;
-            if chunk.read.get() >= chunk.valid.get() {
-                if chunk.has(Flags::INCOMPLETE) {
-                    return state.stall(slot);
-                }
-                state.arrive(&chunk)?;
-                state.retire(&chunk)?;
-                continue;
-            }
-            let mut frags =
-                FragIterator::new(state.ring.payload(chunk.offset, chunk.valid.get())?, chunk.read.get());
-            let Ok(frag) = frags.next_frag() else {
-                state.skip_corrupted(&chunk)?;
-                continue;
-            };
-            let kind = kind_of(&chunk, frag);
-            if kind == FragKind::Begin {
-                match state.read_fragmented(&chunk, frag)? {
-                    Fragmented::Packet(packet) => return Some(packet),
-                    Fragmented::Nothing => continue,
-                    Fragmented::Stalled => return state.stall(slot),
-                }
-            }
-            // Trailing empty fragments go with the last packet, so that a chunk read to the end counts as read.
-            let last = frags.only_empty_left() && !chunk.has(Flags::CONTINUES_ON_NEXT);
-            let end = if last { chunk.valid.get() } else { frag.end() };
-            state.arrive(&chunk)?;
-            let loss = if kind == FragKind::Continuation {
-                state.sequence_mut(slot)?.lose(DataLoss::ORPHAN_CONTINUATION);
-                DataLoss::empty()
-            } else if frag.size > 0 {
-                state.sequence_mut(slot)?.take_pending()
-            } else {
-                DataLoss::empty()
-            };
-            state.advance(&chunk, end)?;
-            if kind == FragKind::Whole && frag.size > 0 {
-                if end < chunk.valid.get() {
-                    self.within = Some(Within { offset: chunk.offset, read: end, valid: chunk.valid.get() });
-                }
-                return Some((Located::whole(chunk.offset, frag), loss));
+            let first = state.first_up_to(self.slot, self.target)??;
+            let mut chunk = state.ring.front(first)?.stored_at(first);
+            if let Some(packet) = self.read_first(state, &mut chunk)? {
+                return Some(packet);
             }
         }
     }
-}
 
-/// What reading the beginning of a fragmented packet led to.
-enum Fragmented {
-    Packet((Located, DataLoss)),
-    Nothing,
-    Stalled,
+    /// Consumes the next fragment of a sequence's first chunk, and what follows it of a packet; or that chunk, if
+    /// it has no more.
+    #[inline]
+    fn read_first(
+        &mut self,
+        state: &mut State<'_>,
+        chunk: &mut Stored,
+    ) -> Option<Option<(Located, DataLoss)>> {
+        let valid = chunk.valid.get();
+        if chunk.read.get() >= valid {
+            if chunk.has(Flags::INCOMPLETE) {
+                return state.stall(self.slot);
+            }
+            state.arrive(chunk)?;
+            state.retire(chunk)?;
+            return Some(None);
+        }
+        let mut frags = FragIterator::new(state.ring.payload(chunk.offset, valid)?, chunk.read.get());
+        let Some(frag) = frags.next_frag() else {
+            state.skip_corrupted(chunk)?;
+            return Some(None);
+        };
+        let kind = kind_of(chunk, chunk.read.get(), frag);
+        if kind == FragKind::Begin {
+            return state.read_fragmented(chunk, frag);
+        }
+        // Trailing empty fragments go with the last packet, so that a chunk read to the end counts as read.
+        let last = frags.only_empty_left() && !chunk.has(Flags::CONTINUES_ON_NEXT);
+        let end = if last { valid } else { frag.end() };
+        state.arrive(chunk)?;
+        let entry = state.sequence_mut(self.slot)?;
+        let packet = if kind == FragKind::Continuation {
+            entry.lose(DataLoss::ORPHAN_CONTINUATION);
+            None
+        } else if frag.size > 0 {
+            Some((Located::whole(chunk.offset, frag), entry.take_pending()))
+        } else {
+            None
+        };
+        state.advance(chunk, end)?;
+        if !SMALL && packet.is_some() && end < valid {
+            self.within = Some(Within { offset: chunk.offset, read: end, valid });
+        }
+        Some(packet)
+    }
 }
 
 impl State<'_> {
@@ -168,19 +169,18 @@ impl State<'_> {
     /// Moves the read position of a sequence's first chunk; a complete chunk read to its end is erased.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
-    fn advance(&mut self, chunk: &Stored, end: u16) -> Option<()> {
+    fn advance(&mut self, chunk: &mut Stored, end: u16) -> Option<()> {
         if end < chunk.valid.get() {
             self.ring.set_read(chunk.offset, end);
             return Some(());
         }
-        self.header.counters.chunks_read.add(u64::from(end > 0));
+        self.header.counters.chunks_read.add(u32::from(end > 0));
         if chunk.has(Flags::INCOMPLETE) {
             self.ring.set_read(chunk.offset, end);
             return Some(());
         }
-        let mut chunk = *chunk;
         chunk.header.read.set(end);
-        self.retire(&chunk)
+        self.retire(chunk)
     }
 
     /// Erases the first chunk of a sequence, all of which was read: its end is passed.
@@ -190,13 +190,11 @@ impl State<'_> {
         if chunk.has(Flags::END_MARKS) {
             self.sequence_mut(chunk.slot.get())?.pass_end(chunk.flags());
         }
-        self.erase_first(chunk, Status::empty())?;
-        self.header.counters.bytes_read.add(u64::from(chunk.outer_size()));
-        Some(())
+        self.erase_first(chunk, Status::empty())
     }
 
     /// A patch broke a size field: the rest of the chunk says nothing any more.
-    fn skip_corrupted(&mut self, chunk: &Stored) -> Option<()> {
+    fn skip_corrupted(&mut self, chunk: &mut Stored) -> Option<()> {
         self.arrive(chunk)?;
         let entry = self.sequence_mut(chunk.slot.get())?;
         entry.lose(DataLoss::CHUNK_CORRUPTED);
@@ -206,38 +204,33 @@ impl State<'_> {
 
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn read_fragmented(&mut self, chunk: &Stored, frag: Frag) -> Option<Fragmented> {
+    fn read_fragmented(&mut self, chunk: &mut Stored, frag: Frag) -> Option<Option<(Located, DataLoss)>> {
         let slot = chunk.slot.get();
-        let chain = self.gather(chunk, frag.start, false)?;
+        let Chain { located, end, cause } = self.gather(chunk, frag.start, false)?;
         let counters = &mut self.header.counters;
-        match &chain {
-            Chain::Whole(_) => counters.readaheads_succeeded.add(1),
-            _ => counters.readaheads_failed.add(1),
+        let counter = match end {
+            ChainEnd::Whole => &mut counters.readaheads_succeeded,
+            _ => &mut counters.readaheads_failed,
+        };
+        counter.add(1);
+        if end == ChainEnd::Open {
+            return self.stall(slot);
         }
-        Some(match chain {
-            Chain::Waiting => Fragmented::Stalled,
-            Chain::Whole(located) => {
-                self.arrive(chunk)?;
-                let loss = if located.size > 0 {
-                    self.sequence_mut(slot)?.take_pending()
-                } else {
-                    DataLoss::empty()
-                };
-                self.consume_chain(slot, located.chunks, None)?;
-                if located.size > 0 { Fragmented::Packet((located, loss)) } else { Fragmented::Nothing }
+        self.arrive(chunk)?;
+        let entry = self.sequence_mut(slot)?;
+        let mut packet = None;
+        if end != ChainEnd::Whole {
+            entry.lose(cause);
+            if end != ChainEnd::Aborted {
+                entry.broken.saturating_add(1);
+                entry.insert(Status::BROKEN_OPEN);
             }
-            Chain::Lost { chunks, cause, aborted } => {
-                self.arrive(chunk)?;
-                let entry = self.sequence_mut(slot)?;
-                entry.lose(cause);
-                if !aborted {
-                    entry.broken.saturating_add(1);
-                    entry.insert(Status::BROKEN_OPEN);
-                }
-                self.consume_chain(slot, chunks, None)?;
-                Fragmented::Nothing
-            }
-        })
+        } else if located.size > 0 {
+            packet = Some((located, entry.take_pending()));
+        }
+        self.advance(chunk, chunk.valid.get())?;
+        self.consume_chain(slot, located.chunks, false)?;
+        Some(packet)
     }
 
     /// Where a chunk's first fragment ends, together with all behind it if that is only empty ones.
@@ -248,31 +241,26 @@ impl State<'_> {
         Some(if rest_is_empty { chunk.valid.get() } else { frags.position() })
     }
 
-    /// Consumes the rest of a sequence's first chunk, at which the reader has arrived, and one fragment in each of
-    /// as many chunks behind it.
+    /// Consumes one fragment in each of a sequence's first chunks: what a packet that began before them has there.
     ///
-    /// `evicted`: it is not read but makes room, and whether anything of the first chunk is lost.
-    pub(super) fn consume_chain(&mut self, slot: u16, chunks: u32, evicted: Option<bool>) -> Option<()> {
-        for step in 0..=chunks {
-            let chunk = self.first_chunk(slot)?;
-            let end = if step == 0 {
-                // It has arrived already, and what that made pending was handed out.
-                chunk.valid.get()
-            } else if chunk.read.get() > 0 {
+    /// `evicted`: they are not read but make room.
+    pub(super) fn consume_chain(&mut self, slot: u16, chunks: u32, evicted: bool) -> Option<()> {
+        for _ in 0..chunks {
+            let first = self.sequence(slot)?.first();
+            let mut chunk = self.ring.front(first)?.stored_at(first);
+            if chunk.read.get() > 0 {
                 // The one before is still there, as only a scraped chunk can be, which ends no chain: what says
                 // so is damaged, and its read position must not go back.
                 return None;
+            }
+            self.arrive(&chunk)?;
+            let end = self.first_frag_end(&chunk)?;
+            if !evicted {
+                self.advance(&mut chunk, end)?;
+            } else if end < chunk.valid.get() || chunk.has(Flags::INCOMPLETE) {
+                self.ring.set_read(first, end);
             } else {
-                self.arrive(&chunk)?;
-                self.first_frag_end(&chunk)?
-            };
-            match evicted {
-                None => self.advance(&chunk, end)?,
-                Some(lost) if step == 0 => self.erase_unread(&chunk, lost)?,
-                Some(_) if end < chunk.valid.get() || chunk.has(Flags::INCOMPLETE) => {
-                    self.ring.set_read(chunk.offset, end);
-                }
-                Some(_) => self.erase_unread(&chunk, false)?,
+                self.erase_unread(&chunk, false)?;
             }
         }
         Some(())

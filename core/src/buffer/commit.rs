@@ -5,12 +5,13 @@ use super::chunk_list::Place;
 use super::data_loss::DataLoss;
 use super::frag_iterator::{Tokens, starts_fragment, tokenise, tokenise_inline};
 use super::overwrite::{Cleared, OverwriteObserver};
-use super::recommit::Recommit;
 use super::region::{Mode, State};
 use super::sequence_state::Status;
 use super::sequence_table::lookup;
-use super::source::{Source, probe};
-use super::tb_chunk::{Flags, Item, MAX_PAYLOAD, NewChunk, PAYLOAD, Stored, outer_size};
+use super::source::{Look, Source, probe};
+use super::tb_chunk::{Flags, Item, MAX_PAYLOAD, PAYLOAD, Stored, TBChunk, outer_size};
+use super::words::{Le16, Le32};
+use crate::SMALL;
 use crate::prefetch::{prefetch, prefetch_to_write};
 
 /// What a chunk comes back from, when it is not new.
@@ -65,15 +66,17 @@ impl<'h> Offer<'h> {
         Self { header, size: source.size(), flags, declared, tokens }
     }
 
-    /// Whether a fragment starts at `offset`, or the chunk ends there: what was read of an earlier copy can only
-    /// be skipped if it is whole fragments of this one, too.
+    /// Looks at it before it is copied. What was read of an earlier copy, up to `offset`, can only be skipped if it
+    /// is whole fragments of this one, too.
     #[inline(never)]
-    pub(super) fn starts_at<S: Source>(&self, source: &mut S, offset: u16) -> bool {
-        match (source.private(), &self.tokens) {
-            (Some(bytes), Some(tokens)) => {
-                starts_fragment(bytes.get(..usize::from(tokens.valid)).unwrap_or(bytes), offset)
+    pub(super) fn look<S: Source>(&self, source: &mut S, offset: u16) -> Look {
+        match (source.private(), self.tokens) {
+            (Some(bytes), Some(Tokens { valid, flags, .. })) => {
+                let fits = starts_fragment(bytes.get(..usize::from(valid)).unwrap_or(bytes), offset);
+                Look { valid, flags, fits }
             }
-            _ => probe(source, self.declared, self.flags, offset).1,
+            // Of shared memory the size fields are enough.
+            _ => probe(source, self.declared, offset),
         }
     }
 }
@@ -89,17 +92,18 @@ impl State<'_> {
         let outcome =
             self.try_commit(header, &mut source, observer).unwrap_or(Commit::Refused(Refusal::RegionDamaged));
         let counters = &mut self.header.counters;
-        match outcome {
-            Commit::Written => counters.chunks_written.add(1),
-            Commit::Rewritten => counters.chunks_rewritten.add(1),
-            Commit::Relocated => counters.chunks_relocated.add(1),
-            Commit::Unchanged => counters.chunks_unchanged.add(1),
-            Commit::Discarded => counters.chunks_discarded.add(1),
+        let counter = match outcome {
+            Commit::Written => &mut counters.chunks_written,
+            Commit::Rewritten => &mut counters.chunks_rewritten,
+            Commit::Relocated => &mut counters.chunks_relocated,
+            Commit::Unchanged => &mut counters.chunks_unchanged,
+            Commit::Discarded => &mut counters.chunks_discarded,
             Commit::Refused(why) => {
-                counters.chunks_refused.add(1);
-                counters.abi_violations.add(u64::from(why.is_violation()));
+                counters.abi_violations.add(u32::from(why.is_violation()));
+                &mut counters.chunks_refused
             }
-        }
+        };
+        counter.add(1);
         outcome
     }
 
@@ -129,27 +133,20 @@ impl State<'_> {
         let (mut origin, mut place) = (Origin::New, Place::Last);
         if let Some(slot) = known {
             place = self.place(slot, header.chunk_id)?;
-            match place {
-                Place::Last | Place::First | Place::After(_) => {}
-                Place::Existing(offset) => match self.recommit(offset, &offer, source)? {
-                    Recommit::Relocate { read } => {
-                        (origin, place) = (Origin::Relocated { read }, Place::ErasedLast);
-                    }
-                    Recommit::Done(outcome) => return Some(outcome),
-                },
-                Place::ErasedLast => match self.come_back(slot, &offer, source)? {
-                    Some(back) => origin = back,
-                    None => return Some(Commit::Discarded),
-                },
-                Place::Consumed => return Some(Commit::Discarded),
-                Place::TooFar => return Some(Commit::Refused(Refusal::TooFarOutOfOrder)),
+            let back = match place {
+                Place::Last | Place::First | Place::After(_) => Ok(Origin::New),
+                Place::Existing(offset) => self.recommit(offset, &offer, source)?,
+                Place::ErasedLast => self.come_back(slot, &offer, source)?,
+                Place::Consumed => Err(Commit::Discarded),
+                Place::TooFar => Err(Commit::Refused(Refusal::TooFarOutOfOrder)),
+            };
+            match back {
+                Ok(back) => origin = back,
+                Err(outcome) => return Some(outcome),
             }
         }
         if self.header.mode().contains(Mode::SEALED) {
             return Some(Commit::Discarded);
-        }
-        if matches!(origin, Origin::Erased { .. }) && !offer.starts_at(source, origin.read()) {
-            return Some(Commit::Refused(Refusal::ChangesFragments));
         }
         self.store(known, place, &offer, source, origin, observer)
     }
@@ -161,33 +158,39 @@ impl State<'_> {
         slot: u16,
         offer: &Offer<'_>,
         source: &mut S,
-    ) -> Option<Option<Origin>> {
+    ) -> Option<Result<Origin, Commit>> {
         let entry = self.sequence(slot)?;
         let read = entry.erased_read.get();
-        let empty = entry.is_empty();
-        // What is behind it in the list must not have been read yet.
-        let in_time = empty || self.ring.front(entry.first())?.header.read.get() == 0;
-        // Of shared memory the size fields are enough to say so without evicting anything for nothing.
-        let tokens = offer.tokens.unwrap_or_else(|| probe(source, offer.declared, offer.flags, 0).0);
-        if tokens.valid > read && in_time {
-            return Some(Some(Origin::Erased { read }));
+        // What is behind it in the list must not have been read yet: then, what was open has been reported as a
+        // loss already. An empty list leads to no chunk.
+        if self.ring.front(entry.first()).is_some_and(|front| front.header.read.get() > 0) {
+            return Some(Err(Commit::Discarded));
         }
-        // Later, what was open has been reported as a loss already.
-        if in_time && offer.header.complete {
-            self.complete_erased(slot, &tokens);
+        // Looked at before anything is evicted for it.
+        let look = offer.look(source, read);
+        if look.valid > read {
+            let sealed = self.header.mode().contains(Mode::SEALED);
+            return Some(if look.fits || sealed {
+                Ok(Origin::Erased { read })
+            } else {
+                Err(Commit::Refused(Refusal::ChangesFragments))
+            });
         }
-        Some(None)
+        if offer.header.complete {
+            self.complete_erased(slot, &look);
+        }
+        Some(Err(Commit::Discarded))
     }
 
     /// A scraped chunk that was erased had nothing more to come: nothing is lost, and its end is passed.
-    fn complete_erased(&mut self, slot: u16, tokens: &Tokens) -> Option<()> {
+    fn complete_erased(&mut self, slot: u16, look: &Look) -> Option<()> {
         let entry = self.sequence_mut(slot)?;
-        if !entry.has(Status::ERASED_INCOMPLETE) || tokens.valid != entry.erased_read.get() {
+        if !entry.has(Status::ERASED_INCOMPLETE) || look.valid != entry.erased_read.get() {
             return None;
         }
         entry.take_back();
-        entry.pass_end(tokens.flags);
-        self.count_end(tokens.flags);
+        entry.pass_end(look.flags);
+        self.count_end(look.flags);
         Some(())
     }
 
@@ -195,8 +198,8 @@ impl State<'_> {
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn count_end(&mut self, flags: Flags) {
         let counters = &mut self.header.counters;
-        counters.abi_violations.add(u64::from(flags.contains(Flags::TRUNCATED)));
-        counters.trace_writer_packet_loss.add(u64::from(flags.contains(Flags::ABORTED)));
+        counters.abi_violations.add(u32::from(flags.contains(Flags::TRUNCATED)));
+        counters.trace_writer_packet_loss.add(u32::from(flags.contains(Flags::ABORTED)));
     }
 
     /// Stores a chunk that is not in the ring at the write cursor.
@@ -245,7 +248,7 @@ impl State<'_> {
         let tokens = match offer.tokens {
             Some(tokens) => tokens,
             None => {
-                self.header.touched.set(self.header.position.get().saturating_add(u64::from(outer)));
+                self.header.touched.set(self.header.position.get().wrapping_add(u64::from(outer)));
                 tokenise(self.ring.payload(cleared.at, room)?, 0, 0, offer.declared, offer.flags)
             }
         };
@@ -262,16 +265,16 @@ impl State<'_> {
             }
         }
         let lap = if self.header.mode().contains(Mode::LAP) { Flags::LAP } else { Flags::empty() };
-        let chunk = NewChunk {
-            room: if offer.header.complete { tokens.valid } else { room }.wrapping_add(extra),
-            flags: tokens.flags | lap,
-            chunk_id: offer.header.chunk_id,
-            valid: tokens.valid,
-            read: origin.read(),
-            slot,
-            packets: tokens.packets,
+        let room = if offer.header.complete { tokens.valid } else { room }.wrapping_add(extra);
+        let header = TBChunk {
+            word: Le32::new(TBChunk::word_of(room, tokens.flags | lap)),
+            chunk_id: Le32::new(offer.header.chunk_id),
+            valid: Le16::new(tokens.valid),
+            read: Le16::new(origin.read()),
+            slot: Le16::new(slot),
+            packets: Le16::new(tokens.packets),
         };
-        self.put(&chunk, place, &cleared)?;
+        self.put(header, place, &cleared)?;
         if let Some(next) = self.ring.item(cleared.boundary) {
             self.prefetch_header(cleared.boundary.wrapping_add(next.size()));
         }
@@ -281,7 +284,7 @@ impl State<'_> {
         if origin != Origin::New {
             self.sequence_mut(slot)?.readmit();
         }
-        if let Some(histogram) = self.histograms.get_mut(usize::from(slot)) {
+        if let Some(histogram) = self.histogram(slot) {
             histogram.add(tokens.valid);
         }
         Some(if matches!(origin, Origin::Relocated { .. }) { Commit::Relocated } else { Commit::Written })
@@ -291,7 +294,7 @@ impl State<'_> {
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(always))]
     fn place_now(&self, slot: u16, before: Place, chunk_id: u32, origin: Origin) -> Option<Option<Place>> {
-        if before == Place::Last && self.sequence(slot)?.is_newer(chunk_id) {
+        if !SMALL && before == Place::Last && self.sequence(slot)?.is_newer(chunk_id) {
             return Some(Some(Place::Last));
         }
         self.place_again(slot, chunk_id, origin)
@@ -309,14 +312,23 @@ impl State<'_> {
 
     /// Clears `size` bytes at the write cursor, which goes back to the start if `left` are too few.
     #[inline]
-    fn make_room<O: OverwriteObserver>(&mut self, size: u32, left: u32, observer: &mut O) -> Option<Cleared> {
-        if size > left {
-            self.wrap(left, observer)?;
+    fn make_room<O: OverwriteObserver>(
+        &mut self,
+        size: u32,
+        mut left: u32,
+        observer: &mut O,
+    ) -> Option<Cleared> {
+        loop {
+            let at = self.header.write.get();
+            let cleared = self.delete_next_chunks_for(at, size.min(left), observer)?;
+            if size <= left {
+                self.leave_free(&cleared);
+                self.prefetch_header(cleared.boundary);
+                return Some(cleared);
+            }
+            self.wrap(at, left);
+            left = self.header.ring_size();
         }
-        let cleared = self.delete_next_chunks_for(self.header.write.get(), size, observer)?;
-        self.leave_free(&cleared);
-        self.prefetch_header(cleared.boundary);
-        Some(cleared)
     }
 
     /// Asks for the header of a chunk that will soon be overwritten. The next commit overwrites one or two: the
@@ -327,21 +339,19 @@ impl State<'_> {
         prefetch(self.ring.bytes(), offset.wrapping_add(PAYLOAD - 1) as usize);
     }
 
+    /// Sends the write cursor from `at` back to the start; the `left` bytes up to the end, cleared, are padding.
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn wrap<O: OverwriteObserver>(&mut self, left: u32, observer: &mut O) -> Option<()> {
-        let at = self.header.write.get();
-        self.delete_next_chunks_for(at, left, observer)?;
+    fn wrap(&mut self, at: u32, left: u32) {
         if left > 0 {
             self.ring.set_gap(at, Item::Padding(left));
-            self.header.counters.padding_bytes_written.add(u64::from(left));
+            self.header.counters.padding_bytes_written.add(left);
         }
         self.header.used.set(self.header.ring_size());
         self.header.write.set(0);
-        self.header.position.add(u64::from(left));
+        self.header.position.add(left);
         self.header.set_mode(self.header.mode() ^ Mode::LAP);
         self.header.counters.write_wrap_count.add(1);
-        Some(())
     }
 
     /// Makes one free item of a place: what a crash leaves, and a chunk that turns out not to be stored.
@@ -358,25 +368,25 @@ impl State<'_> {
     /// Whoever parses the ring in between finds one gap in place of all that was erased, until the last store
     /// of `publish` makes a chunk, and perhaps a gap behind it, of that gap.
     #[inline(always)]
-    fn put(&mut self, chunk: &NewChunk, place: Place, cleared: &Cleared) -> Option<()> {
-        let stored = Stored { offset: cleared.at, header: chunk.header() };
-        let size = stored.outer_size();
+    fn put(&mut self, header: TBChunk, place: Place, cleared: &Cleared) -> Option<()> {
+        let size = header.outer_size();
         let end = cleared.at.checked_add(size)?;
         if let Some(rest @ 1..) = cleared.boundary.checked_sub(end) {
             self.ring.set_gap(end, if cleared.free_tail { Item::Free(rest) } else { Item::Padding(rest) });
             if !cleared.free_tail {
-                self.header.counters.padding_bytes_written.add(u64::from(rest));
+                self.header.counters.padding_bytes_written.add(rest);
             }
         }
-        let links = self.link(chunk.slot, cleared.at, place)?;
-        if self.header.mode().contains(Mode::CRC) {
+        let links = self.link(header.slot.get(), cleared.at, place)?;
+        let stored = Stored { offset: cleared.at, header, links };
+        if self.header.checksum_size() > 0 {
             self.seal(&stored, stored.flags())?;
         }
-        self.ring.publish(&stored, links);
+        self.ring.publish(&stored);
         self.header.used.set(self.header.used.get().max(end));
         self.header.write.set(end);
-        self.header.position.add(u64::from(size));
-        self.header.counters.bytes_written.add(u64::from(size));
+        self.header.position.add(size);
+        self.header.counters.bytes_written.add(size);
         Some(())
     }
 }

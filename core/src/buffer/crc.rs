@@ -11,15 +11,20 @@ const fn table() -> [u32; 16] {
     let mut table = [0; 16];
     let mut index = 0;
     while index < 16 {
-        let (mut value, mut bit) = (index as u32, 0);
-        while bit < 4 {
-            value = (value >> 1) ^ if value & 1 != 0 { POLYNOMIAL } else { 0 };
-            bit += 1;
-        }
-        table[index] = value;
+        table[index] = shift(index as u32);
         index += 1;
     }
     table
+}
+
+/// Half a byte, bit by bit.
+const fn shift(mut value: u32) -> u32 {
+    let mut bit = 0;
+    while bit < 4 {
+        value = (value >> 1) ^ if value & 1 != 0 { POLYNOMIAL } else { 0 };
+        bit += 1;
+    }
+    value
 }
 
 /// A checksum over what it was given so far.
@@ -33,7 +38,14 @@ impl Crc {
 
     #[inline(never)]
     pub(super) fn with(self, bytes: &[u8]) -> Self {
-        let half = |crc: u32| (crc >> 4) ^ TABLE.get((crc & 15) as usize).copied().unwrap_or_default();
+        let half = |crc: u32| {
+            if cfg!(feature = "crc") {
+                (crc >> 4) ^ TABLE.get((crc & 15) as usize).copied().unwrap_or_default()
+            } else {
+                // Only a region's header has a checksum then, which is not worth the table.
+                shift(crc)
+            }
+        };
         Self(bytes.iter().fold(self.0, |crc, byte| half(half(crc ^ u32::from(*byte)))))
     }
 

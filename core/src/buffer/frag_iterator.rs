@@ -24,15 +24,6 @@ impl Frag {
     }
 }
 
-/// Why there is no fragment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum NoFrag {
-    /// The size field or the fragment leaves the payload, or the size field has more than 10 bytes.
-    Malformed,
-    /// The writer gave the packet up.
-    Aborted,
-}
-
 /// The fragments of a payload one after the other. It trusts nothing and changes nothing.
 #[derive(Clone)]
 pub(super) struct FragIterator<'p> {
@@ -53,15 +44,27 @@ impl<'p> FragIterator<'p> {
         self.size.wrapping_sub(self.rest.len()) as u16
     }
 
-    /// The next fragment; after the last one it is malformed.
+    /// The next fragment. `None` after the last one, and if its size field or its bytes leave the payload.
+    #[inline(always)]
+    pub(super) fn next_frag(&mut self) -> Option<Frag> {
+        let start = self.skip()?;
+        Some(Frag { start, size: self.position().wrapping_sub(start) })
+    }
+
+    /// Goes behind the next fragment. Gives its first byte.
     #[cfg_attr(not(target_os = "none"), inline(always))]
     #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn next_frag(&mut self) -> Result<Frag, NoFrag> {
-        let (size, header) = size_field(self.rest)?;
+    fn skip(&mut self) -> Option<u16> {
+        let (size, header) = size_field(self.rest);
         let start = self.position().wrapping_add(header as u16);
-        self.rest = self.rest.get((size as usize).saturating_add(header)..).ok_or(NoFrag::Malformed)?;
-        // As the payload, it has at most 65,535 bytes.
-        Ok(Frag { start, size: size as u16 })
+        self.rest = self.rest.get((size as usize).wrapping_add(header)..)?;
+        Some(start)
+    }
+
+    /// Whether the writer gave up the packet that comes next. To be asked when there is no next fragment.
+    #[inline]
+    fn is_aborted(&self) -> bool {
+        size_field(self.rest).0 == ABORTED_SIZE
     }
 
     /// Whether what is left might be nothing, or nothing but empty fragments: for one quick look.
@@ -76,7 +79,7 @@ impl<'p> FragIterator<'p> {
     pub(super) fn only_empty_left(&self) -> bool {
         let mut rest = self.clone();
         while !rest.rest.is_empty() {
-            if !rest.may_be_over() || !rest.next_frag().is_ok_and(|frag| frag.size == 0) {
+            if !rest.may_be_over() || rest.next_frag().is_none_or(|frag| frag.size > 0) {
                 return false;
             }
         }
@@ -84,22 +87,25 @@ impl<'p> FragIterator<'p> {
     }
 }
 
-/// The size field at the start of `bytes`: the size, and the bytes of the field itself.
+/// More than any chunk has room for: the size where there is no size field, or one of a size above 28 bits.
+const TOO_LARGE: u32 = ABORTED_SIZE + 1;
+
+/// The size field at the start of `bytes`: the size, at most [`TOO_LARGE`], and the bytes of the field itself.
 #[cfg_attr(not(target_os = "none"), inline(always))]
 #[cfg_attr(target_os = "none", inline(never))]
-pub(super) fn size_field(bytes: &[u8]) -> Result<(u32, usize), NoFrag> {
+pub(super) fn size_field(bytes: &[u8]) -> (u32, usize) {
     if !SMALL && let Some(&[low, high]) = bytes.first_chunk() {
         if low < 0x80 {
-            return Ok((u32::from(low), 1));
+            return (u32::from(low), 1);
         }
         if high < 0x80 {
-            return Ok((u32::from(low & 0x7F) | (u32::from(high) << 7), 2));
+            return (u32::from(low & 0x7F) | (u32::from(high) << 7), 2);
         }
     }
     if cfg!(target_pointer_width = "64")
         && let Some(size) = bytes.first_chunk().and_then(|word| reserved_size(u32::from_le_bytes(*word)))
     {
-        return Ok((size, 4));
+        return (size, 4);
     }
     any_size_field(bytes)
 }
@@ -111,10 +117,10 @@ fn reserved_size(word: u32) -> Option<u32> {
     (word & 0x8080_8080 == 0x0080_8080 && size != ABORTED_SIZE).then_some(size)
 }
 
-/// One of 1 to 10 bytes. Sizes that do not fit 28 bits leave every chunk, whatever they are.
+/// One of 1 to 10 bytes.
 #[cfg_attr(not(target_os = "none"), cold, inline(never))]
 #[cfg_attr(target_os = "none", inline(always))]
-fn any_size_field(bytes: &[u8]) -> Result<(u32, usize), NoFrag> {
+fn any_size_field(bytes: &[u8]) -> (u32, usize) {
     let mut size = 0;
     for (index, byte) in bytes.iter().take(varint::MAX_LEN).enumerate() {
         // Of the tenth byte's bits the first is the 64th of all, and the others are dropped.
@@ -122,13 +128,13 @@ fn any_size_field(bytes: &[u8]) -> Result<(u32, usize), NoFrag> {
         if index < 4 {
             size |= bits << (7 * index);
         } else if bits > 0 {
-            size = u32::MAX;
+            size = TOO_LARGE;
         }
         if *byte < 0x80 {
-            return if size == ABORTED_SIZE { Err(NoFrag::Aborted) } else { Ok((size, index + 1)) };
+            return (size, index + 1);
         }
     }
-    Err(NoFrag::Malformed)
+    (TOO_LARGE, 0)
 }
 
 /// What a payload turned out to hold.
@@ -156,35 +162,29 @@ pub(super) fn tokenise(payload: &[u8], from: u16, before: u32, declared: u32, fl
 #[inline(always)]
 pub(super) fn tokenise_inline(payload: &[u8], from: u16, before: u32, declared: u32, flags: Flags) -> Tokens {
     let mut frags = FragIterator::new(payload, from);
-    let (mut last, mut empty) = (1, 0u32);
-    let mut left = declared.saturating_sub(before);
-    let mut mark = Flags::empty();
+    let mut tokens = Tokens { valid: 0, frags: before, packets: 0, flags };
+    // The end of a packet is none by itself, nor is its beginning.
+    let mut whole = before > 0 || !flags.contains(Flags::CONTINUES_FROM_PREVIOUS);
+    let (mut last, mut last_counts) = (1, false);
     // This loop is most of what a commit costs beside the copy.
-    while left > 0 {
-        match frags.next_frag() {
-            Ok(frag) => last = frag.size,
-            Err(why) => {
-                mark = if why == NoFrag::Aborted { Flags::ABORTED } else { Flags::TRUNCATED };
-                break;
-            }
-        }
-        empty += u32::from(last == 0);
-        left -= 1;
+    while tokens.frags < declared {
+        let Some(frag) = frags.next_frag() else {
+            tokens.flags -= Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
+            tokens.flags |= if frags.is_aborted() { Flags::ABORTED } else { Flags::TRUNCATED };
+            break;
+        };
+        last = frag.size;
+        last_counts = whole && last > 0;
+        tokens.packets = tokens.packets.wrapping_add(u16::from(last_counts));
+        tokens.frags += 1;
+        whole = true;
     }
-    let mut tokens = Tokens {
-        valid: frags.position(),
-        frags: declared.max(before) - left,
-        packets: (declared.max(before) - left - before - empty) as u16,
-        flags: flags | mark,
-    };
-    if !mark.is_empty() {
-        tokens.flags -= Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
+    tokens.valid = frags.position();
+    if tokens.flags.contains(Flags::CONTINUES_ON_NEXT) {
+        tokens.packets = tokens.packets.wrapping_sub(u16::from(last_counts));
     }
     tokens.flags.set(Flags::SINGLE, tokens.frags == 1);
     tokens.flags.set(Flags::EMPTY_LAST, last == 0);
-    if tokens.flags.intersects(Flags::CONTINUES_FROM_PREVIOUS | Flags::CONTINUES_ON_NEXT) {
-        tokens.count_only_whole(payload, from, before, last);
-    }
     tokens
 }
 
@@ -193,7 +193,7 @@ pub(super) fn tokenise_inline(payload: &[u8], from: u16, before: u32, declared: 
 pub(super) fn count_frags(payload: &[u8]) -> (u32, u16) {
     let mut frags = FragIterator::new(payload, 0);
     let mut count = 0;
-    while frags.next_frag().is_ok() {
+    while frags.skip().is_some() {
         count += 1;
     }
     (count, frags.position())
@@ -204,62 +204,39 @@ pub(super) fn starts_fragment(payload: &[u8], offset: u16) -> bool {
     payload.get(..usize::from(offset)).is_some_and(|before| count_frags(before).1 == offset)
 }
 
-impl Tokens {
-    /// Ends, middles and beginnings of packets are none by themselves.
-    #[cfg_attr(not(target_os = "none"), inline(never))]
-    #[cfg_attr(target_os = "none", inline(always))]
-    fn count_only_whole(&mut self, payload: &[u8], from: u16, before: u32, last: u16) {
-        let first_is_end =
-            self.flags.contains(Flags::CONTINUES_FROM_PREVIOUS) && before == 0 && self.frags > 0;
-        let last_is_begin = self.flags.contains(Flags::CONTINUES_ON_NEXT) && self.frags > before;
-        if first_is_end {
-            let first = FragIterator::new(payload, from).next_frag();
-            self.packets = self.packets.wrapping_sub(u16::from(first.is_ok_and(|frag| frag.size > 0)));
-        }
-        if last_is_begin && !(first_is_end && self.frags == 1) {
-            self.packets = self.packets.wrapping_sub(u16::from(last > 0));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::vec;
 
-    fn sizes(payload: &[u8]) -> (std::vec::Vec<u16>, Option<NoFrag>) {
+    /// The fragments' sizes, and whether they fill the payload.
+    fn sizes(payload: &[u8]) -> (std::vec::Vec<u16>, bool) {
         let mut frags = FragIterator::new(payload, 0);
-        let mut sizes = vec![];
-        while usize::from(frags.position()) < payload.len() {
-            match frags.next_frag() {
-                Ok(frag) => sizes.push(frag.size),
-                Err(why) => return (sizes, Some(why)),
-            }
-        }
-        (sizes, None)
+        let sizes = core::iter::from_fn(|| frags.next_frag()).map(|frag| frag.size).collect();
+        (sizes, usize::from(frags.position()) == payload.len())
     }
 
     #[test]
     fn redundant_varints_up_to_ten_bytes_are_sizes() {
-        assert_eq!(sizes(&[0x81, 0x80, 0x80, 0x00, 7]), (vec![1], None));
-        assert_eq!(sizes(&[0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00, 7]), (vec![1], None));
-        assert_eq!(sizes(&[0x80; 11]), (vec![], Some(NoFrag::Malformed)));
+        assert_eq!(sizes(&[0x81, 0x80, 0x80, 0x00, 7]), (vec![1], true));
+        assert_eq!(sizes(&[0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00, 7]), (vec![1], true));
+        assert_eq!(sizes(&[0x80; 11]), (vec![], false));
     }
 
     #[test]
     fn a_size_of_more_than_64_bits_leaves_the_chunk() {
         let mut field = [0xFF; 10];
         field[9] = 0x7F;
-        assert_eq!(sizes(&field), (vec![], Some(NoFrag::Malformed)));
+        assert_eq!(sizes(&field), (vec![], false));
         // 2^32 + 1 must not be taken for 1.
-        assert_eq!(sizes(&[0x81, 0x80, 0x80, 0x80, 0x10, 7]), (vec![], Some(NoFrag::Malformed)));
+        assert_eq!(sizes(&[0x81, 0x80, 0x80, 0x80, 0x10, 7]), (vec![], false));
     }
 
     #[test]
     fn a_fragment_that_ends_one_byte_outside_is_malformed() {
-        assert_eq!(sizes(&[2, 1, 2]), (vec![2], None));
-        assert_eq!(sizes(&[3, 1, 2]), (vec![], Some(NoFrag::Malformed)));
-        assert_eq!(sizes(&[0, 0x80]), (vec![0], Some(NoFrag::Malformed)));
+        assert_eq!(sizes(&[2, 1, 2]), (vec![2], true));
+        assert_eq!(sizes(&[3, 1, 2]), (vec![], false));
+        assert_eq!(sizes(&[0, 0x80]), (vec![0], false));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How large the chunks of a writer were.
 
+use super::region::State;
 use super::words::Le64;
 use static_assertions::const_assert_eq;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -41,6 +42,21 @@ pub(super) struct Bucket {
     sum: Le64,
 }
 
+impl State<'_> {
+    /// The histogram of a sequence, if the buffer keeps them.
+    #[cfg(feature = "histograms")]
+    #[inline]
+    pub(super) fn histogram(&mut self, slot: u16) -> Option<&mut StoredHistogram> {
+        self.histograms.get_mut(usize::from(slot))
+    }
+
+    #[cfg(not(feature = "histograms"))]
+    #[inline]
+    pub(super) fn histogram(&mut self, _slot: u16) -> Option<&mut StoredHistogram> {
+        None
+    }
+}
+
 impl StoredHistogram {
     fn bucket(&mut self, payload: u16) -> Option<&mut Bucket> {
         let index = Histogram::BOUNDS.iter().filter(|bound| u32::from(payload) > **bound).count();
@@ -51,7 +67,7 @@ impl StoredHistogram {
     pub(super) fn add(&mut self, payload: u16) {
         if let Some(bucket) = self.bucket(payload) {
             bucket.count.add(1);
-            bucket.sum.add(u64::from(payload));
+            bucket.sum.add(u32::from(payload));
         }
     }
 
@@ -59,7 +75,7 @@ impl StoredHistogram {
     pub(super) fn remove(&mut self, payload: u16) {
         if let Some(bucket) = self.bucket(payload) {
             bucket.count.sub(1);
-            bucket.sum.sub(u64::from(payload));
+            bucket.sum.sub(u32::from(payload));
         }
     }
 

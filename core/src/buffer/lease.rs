@@ -9,6 +9,7 @@ use super::data_loss::DataLoss;
 use super::packet::{Located, Packet};
 use super::reader::Reader;
 use super::region::{Layout, State};
+use super::ring::front;
 use super::sequence_table::lookup;
 use super::trace_buffer::TraceBuffer;
 use core::fmt;
@@ -91,7 +92,8 @@ impl State<'_> {
         for _ in 0..=located.chunks {
             let behind = if at < write { size } else { 0 };
             nearest = nearest.min((u64::from(at) + behind).saturating_sub(u64::from(write)));
-            at = self.ring.front(at)?.links.next.get();
+            // They have been erased already.
+            at = front(self.ring.words, at)?.links.next.get();
         }
         Some(nearest)
     }

@@ -4,7 +4,7 @@
 use super::chunk_seq_reader::{FragKind, kind_of};
 use super::frag_iterator::FragIterator;
 use super::packet::{Located, Packet};
-use super::reassembly::Chain;
+use super::reassembly::{Chain, ChainEnd};
 use super::region::State;
 use super::sequence_state::Status;
 use super::tb_chunk::{Flags, Item, Stored};
@@ -58,7 +58,8 @@ pub(super) struct Cleared {
 impl State<'_> {
     /// Erases whatever lies in the next `size` bytes from `at`.
     ///
-    /// Cost: O(1) for each chunk there, paid for by its commit; observed, the tokenising of those chunks.
+    /// Cost: O(1) for each chunk there, paid for by its commit; observed, or where code is to be small, a look at
+    /// each of its fragments.
     pub(super) fn delete_next_chunks_for<O: OverwriteObserver>(
         &mut self,
         at: u32,
@@ -72,14 +73,15 @@ impl State<'_> {
             let item = self.ring.item(cleared.boundary)?;
             match item {
                 Item::Chunk(_) => {
-                    let chunk = self.ring.chunk(cleared.boundary)?;
-                    if O::LOOKS || SMALL || !self.evict_plain(&chunk)? {
-                        self.evict(&chunk, observer)?;
+                    let front = self.ring.front(cleared.boundary)?;
+                    let (slot, chunk_id) = (front.header.slot.get(), front.header.chunk_id.get());
+                    if O::LOOKS || SMALL || !self.evict_plain(&front.stored_at(cleared.boundary))? {
+                        self.evict(slot, chunk_id, observer)?;
                     }
                     cleared.free_tail = false;
                 }
                 Item::Padding(size) => {
-                    self.header.counters.padding_bytes_cleared.add(u64::from(size));
+                    self.header.counters.padding_bytes_cleared.add(size);
                     cleared.free_tail = false;
                 }
                 Item::Free(_) => cleared.free_tail = true,
@@ -105,28 +107,49 @@ impl State<'_> {
         self.ring.set_gap(chunk.offset, Item::Free(chunk.outer_size()));
         let counters = &mut self.header.counters;
         counters.chunks_overwritten.add(1);
-        counters.bytes_overwritten.add(u64::from(chunk.outer_size()));
+        counters.bytes_overwritten.add(chunk.outer_size());
         Some(true)
     }
 
-    /// Drops all that is left of a sequence up to and including the chunk at `target`.
+    /// Drops all that is left of a sequence up to and including the chunk with this id.
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn evict<O: OverwriteObserver>(&mut self, target: &Stored, observer: &mut O) -> Option<()> {
-        while let Some(chunk) = self.first_up_to(target.slot.get(), target.chunk_id.get())? {
-            self.arrive(&chunk)?;
-            let dropped = if O::LOOKS || chunk.read.get() > 0 || chunk.has(Flags::PATCHED) {
+    fn evict<O: OverwriteObserver>(&mut self, slot: u16, chunk_id: u32, observer: &mut O) -> Option<()> {
+        while let Some(first) = self.first_up_to(slot, chunk_id)? {
+            let behind = self.drop_first(first, observer)?;
+            self.consume_chain(slot, behind, true)?;
+        }
+        Some(())
+    }
+
+    /// Drops the first chunk of a sequence. Gives how many chunks behind it are part of the packet at its end.
+    #[cfg_attr(target_os = "none", inline(never))]
+    fn drop_first<O: OverwriteObserver>(&mut self, first: u32, observer: &mut O) -> Option<u32> {
+        let chunk = self.ring.front(first)?.stored_at(first);
+        self.arrive(&chunk)?;
+        let Dropped { mut lost, begin } =
+            if O::LOOKS || SMALL || chunk.read.get() > 0 || chunk.has(Flags::PATCHED) {
                 self.drop_frags(&chunk, observer)?
             } else {
                 self.drop_unseen(&chunk)?
             };
-            let chain = match dropped.begin {
-                Some(start) => Some(self.gather(&chunk, start, true)?),
-                None => None,
-            };
-            self.drop_chunk(&chunk, dropped.lost, chain, observer)?;
+        let mut behind = 0;
+        if let Some(start) = begin {
+            let Chain { located, end, .. } = self.gather(&chunk, start, true)?;
+            behind = located.chunks;
+            if end != ChainEnd::Whole {
+                let entry = self.sequence_mut(chunk.slot.get())?;
+                if end != ChainEnd::Aborted {
+                    entry.count_broken_here();
+                    entry.insert(Status::BROKEN_OPEN);
+                }
+                lost = true;
+            } else if located.size > 0 {
+                lost |= !self.show(chunk.slot.get(), located, observer)?;
+            }
         }
-        Some(())
+        self.erase_unread(&chunk, lost)?;
+        Some(behind)
     }
 
     /// Counts what is in a chunk of which nothing was read, from what its commit noted down.
@@ -155,17 +178,17 @@ impl State<'_> {
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
     fn drop_frags<O: OverwriteObserver>(&mut self, chunk: &Stored, observer: &mut O) -> Option<Dropped> {
-        let mut chunk = *chunk;
         let mut dropped = Dropped { lost: false, begin: None };
-        while chunk.read.get() < chunk.valid.get() {
+        let mut at = chunk.read.get();
+        while at < chunk.valid.get() {
             let payload = self.ring.payload(chunk.offset, chunk.valid.get())?;
-            let Ok(frag) = FragIterator::new(payload, chunk.read.get()).next_frag() else {
+            let Some(frag) = FragIterator::new(payload, at).next_frag() else {
                 let entry = self.sequence_mut(chunk.slot.get())?;
                 entry.malformed.saturating_add(1);
                 dropped.lost = true;
                 break;
             };
-            match kind_of(&chunk, frag) {
+            match kind_of(chunk, at, frag) {
                 FragKind::Begin => dropped.begin = Some(frag.start),
                 FragKind::Continuation => dropped.lost = true,
                 FragKind::Whole if frag.size > 0 => {
@@ -174,7 +197,7 @@ impl State<'_> {
                 }
                 FragKind::Whole => {}
             }
-            chunk.header.read.set(frag.end());
+            at = frag.end();
         }
         Some(dropped)
     }
@@ -193,37 +216,6 @@ impl State<'_> {
         Some(kept)
     }
 
-    /// Erases the first chunk of a sequence, and of the packet that begins at its end what lies behind.
-    fn drop_chunk<O: OverwriteObserver>(
-        &mut self,
-        chunk: &Stored,
-        mut lost: bool,
-        chain: Option<Chain>,
-        observer: &mut O,
-    ) -> Option<()> {
-        let slot = chunk.slot.get();
-        let mut behind = 0;
-        match chain {
-            Some(Chain::Whole(located)) => {
-                behind = located.chunks;
-                if located.size > 0 {
-                    lost |= !self.show(slot, located, observer)?;
-                }
-            }
-            Some(Chain::Lost { chunks, aborted, .. }) => {
-                behind = chunks;
-                let entry = self.sequence_mut(slot)?;
-                if !aborted {
-                    entry.count_broken_here();
-                    entry.insert(Status::BROKEN_OPEN);
-                }
-                lost = true;
-            }
-            Some(Chain::Waiting) | None => {}
-        }
-        self.consume_chain(slot, behind, Some(lost))
-    }
-
     /// Erases the first chunk of a sequence on behalf of a commit. What a later commit may still bring again,
     /// losses included, stays open until a later chunk of the sequence has its turn.
     pub(super) fn erase_unread(&mut self, chunk: &Stored, lost: bool) -> Option<()> {
@@ -234,14 +226,6 @@ impl State<'_> {
         open.set(Status::TENTATIVE_CORRUPTION, chunk.has(Flags::TRUNCATED));
         open.set(Status::ERASED_INCOMPLETE, incomplete);
         self.erase_first(chunk, open)?;
-        let counters = &mut self.header.counters;
-        let size = u64::from(chunk.outer_size());
-        if chunk.read.get() < chunk.valid.get() {
-            counters.chunks_overwritten.add(1);
-            counters.bytes_overwritten.add(size);
-        } else {
-            counters.bytes_read.add(size);
-        }
         if chunk.has(Flags::TRUNCATED) {
             self.sequence_mut(chunk.slot.get())?.malformed.saturating_add(1);
         }

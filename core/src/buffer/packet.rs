@@ -174,7 +174,7 @@ impl Slices<'_> {
         at.chunk = front(self.ring, at.chunk)?.links.next.get();
         let valid = front(self.ring, at.chunk)?.header.valid.get();
         if valid > 0 {
-            let frag = FragIterator::new(payload(self.ring, at.chunk, valid)?, 0).next_frag().ok()?;
+            let frag = FragIterator::new(payload(self.ring, at.chunk, valid)?, 0).next_frag()?;
             (at.start, at.first_size) = (frag.start, frag.size);
         }
         Some(())

@@ -35,7 +35,7 @@ impl State<'_> {
         let done = self.patch(producer_id, writer_id, chunk_id, patches, more_pending).is_some();
         let counters = &mut self.header.counters;
         if done {
-            counters.patches_succeeded.add(patches.len() as u64);
+            counters.patches_succeeded.add(patches.len() as u32);
         } else {
             counters.patches_failed.add(1);
         }
@@ -52,29 +52,28 @@ impl State<'_> {
     ) -> Option<()> {
         let slot = lookup(self.table, producer_id, writer_id)?;
         let Place::Existing(offset) = self.place(slot, chunk_id)? else { return None };
-        let chunk = self.ring.chunk(offset)?;
+        let chunk = self.ring.front(offset)?.stored_at(offset);
         // All or none: check before the first byte changes.
-        let end = u32::from(chunk.valid.get());
-        if !patches.iter().all(|patch| patch.offset.checked_add(4).is_some_and(|last| last <= end)) {
-            return None;
+        let valid = chunk.valid.get();
+        let mut from = u32::from(valid);
+        for patch in patches {
+            if patch.offset.checked_add(4).is_none_or(|end| end > u32::from(valid)) {
+                return None;
+            }
+            from = from.min(patch.offset);
         }
         let mut flags = chunk.flags();
-        let Some(first) = patches.iter().map(|patch| patch.offset).min() else {
-            if !more_pending {
-                flags -= Flags::NEEDS_PATCHING;
-            }
-            return self.change_flags(&chunk, flags);
-        };
-        flags |= Flags::PATCHED;
-        let change = self.begin_change(&chunk, first as u16, Kind::Patch)?;
-        let payload = self.ring.payload_mut(offset, chunk.valid.get())?;
+        let kind = if patches.is_empty() { Kind::Growth } else { Kind::Patch };
+        flags.set(Flags::PATCHED, chunk.has(Flags::PATCHED) || !patches.is_empty());
+        if !more_pending {
+            flags -= Flags::NEEDS_PATCHING;
+        }
+        self.begin_change(&chunk, from as u16, kind)?;
+        let payload = self.ring.payload_mut(offset, valid)?;
         for patch in patches {
             let target = payload.get_mut(patch.offset as usize..)?.first_chunk_mut::<4>()?;
             *target = patch.data;
         }
-        if !more_pending {
-            flags -= Flags::NEEDS_PATCHING;
-        }
-        self.end_change(offset, flags, change)
+        self.end_change(&chunk, flags)
     }
 }

@@ -1,7 +1,8 @@
 //! Clones: the same content, to be read only.
 
+use super::config::RegionError;
 use super::reader::Reader;
-use super::region::{Layout, RegionError};
+use super::region::Layout;
 use super::sequence_info::SequenceInfo;
 use super::stats::BufferStats;
 

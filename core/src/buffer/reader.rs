@@ -43,8 +43,8 @@ struct BufferWalk {
     end: u32,
     /// From the start up to the write cursor, after what is behind it.
     second_half: bool,
-    /// Where a run of free items started that ends at `at`.
-    free: Option<(u32, u32)>,
+    /// Where the run of free items starts that ends at `at`; `at` itself if there is none.
+    free: u32,
     current: Option<ChunkSeqReader>,
     /// The sequence of the packet handed out last, and the causes it carried.
     last: Option<(u16, DataLoss)>,
@@ -54,19 +54,12 @@ struct BufferWalk {
 
 impl<'b> Reader<'b> {
     pub(super) fn begin(mut state: Option<State<'b>>) -> Self {
-        let mut walk = BufferWalk {
-            at: 0,
-            end: 0,
-            second_half: true,
-            free: None,
-            current: None,
-            last: None,
-            done: NONE,
-        };
+        let mut walk =
+            BufferWalk { at: 0, end: 0, second_half: true, free: 0, current: None, last: None, done: NONE };
         if let Some(state) = &mut state {
             state.begin_generation();
             (walk.at, walk.end) = (state.header.write.get(), state.header.used.get());
-            walk.second_half = false;
+            (walk.free, walk.second_half) = (walk.at, false);
         }
         Self { state, walk }
     }
@@ -121,7 +114,7 @@ impl BufferWalk {
 
     /// Finds the next chunk in buffer order whose sequence has not stalled. Free items on the way are made
     /// one, so that no later session steps over them one by one.
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(target_os = "none", inline(always))]
     fn next_target(&mut self, state: &mut State<'_>) -> Option<()> {
         loop {
             if self.at >= self.end {
@@ -129,37 +122,33 @@ impl BufferWalk {
                     return None;
                 }
                 (self.at, self.end) = (0, state.header.write.get());
-                (self.second_half, self.free) = (true, None);
+                (self.second_half, self.free) = (true, 0);
                 continue;
             }
             let here = self.at;
             let item = state.ring.item(here)?;
             // A gap of no length would be a damaged region.
-            let size = item.size().max(4);
-            match item {
-                Item::Free(_) => {
-                    let (start, length) = self.free.unwrap_or((here, 0));
-                    let length = length.checked_add(size)?;
-                    if start != here {
-                        state.ring.set_gap(start, Item::Free(length));
-                    }
-                    self.free = Some((start, length));
+            let next = here.checked_add(item.size().max(4))?;
+            if let Item::Free(_) = item {
+                if self.free != here {
+                    state.ring.set_gap(self.free, Item::Free(next.wrapping_sub(self.free)));
                 }
-                Item::Padding(_) => self.free = None,
-                Item::Chunk(_) => {
-                    self.free = None;
-                    let chunk = state.ring.chunk(here)?;
-                    let slot = chunk.slot.get();
+            } else {
+                self.free = here;
+                if let Item::Chunk(_) = item {
+                    let chunk = &state.ring.front(here)?.header;
+                    let (slot, chunk_id) = (chunk.slot.get(), chunk.chunk_id.get());
                     if here != self.done
                         && state.sequence(slot)?.stalled.get() != state.header.generation.get()
                     {
                         self.done = here;
-                        self.current = Some(ChunkSeqReader::new(slot, chunk.chunk_id.get()));
+                        self.current = Some(ChunkSeqReader::new(slot, chunk_id));
                         return Some(());
                     }
                 }
+                self.free = next;
             }
-            self.at = here.checked_add(size)?;
+            self.at = next;
         }
     }
 }

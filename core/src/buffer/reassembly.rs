@@ -7,75 +7,76 @@ use super::packet::Located;
 use super::region::State;
 use super::tb_chunk::{Flags, Stored};
 
-/// What became of a packet that begins at the end of a chunk.
-pub(super) enum Chain {
+/// A packet that begins at the end of a chunk, as far as it goes.
+pub(super) struct Chain {
+    pub(super) located: Located,
+    pub(super) end: ChainEnd,
+    /// What reading found wrong with it.
+    pub(super) cause: DataLoss,
+}
+
+/// What became of such a packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChainEnd {
     /// All of it is there.
-    Whole(Located),
-    /// Not yet: its end or a patch is still to come.
-    Waiting,
-    /// It will never be whole. As many chunks after the first are part of it, for this cause if reading found it.
-    Lost { chunks: u32, cause: DataLoss, aborted: bool },
+    Whole,
+    /// Its end or a patch is still to come.
+    Open,
+    /// It will never be whole.
+    Broken,
+    /// Its writer gave it up.
+    Aborted,
 }
 
 impl State<'_> {
-    /// Looks ahead along the sequence, one fragment a chunk, for the packet that begins with the fragment of
-    /// `size` bytes from `start` at the end of a chunk. Changes nothing.
+    /// Looks ahead along the sequence, one fragment a chunk, for the packet that begins with the fragment from
+    /// `start` on at the end of a chunk. Changes nothing.
     ///
-    /// `forced`: nothing can be waited for, so what would wait is lost.
+    /// `forced`: nothing can be waited for, so it is followed as far as it goes.
     pub(super) fn gather(&self, chunk: &Stored, start: u16, forced: bool) -> Option<Chain> {
         let size = chunk.valid.get().saturating_sub(start);
         let mut located =
             Located { chunk: chunk.offset, start, first_size: size, chunks: 0, size: u32::from(size) };
+        let mut cause = DataLoss::empty();
         let mut patched = !chunk.has(Flags::NEEDS_PATCHING);
-        if !patched && !forced {
-            return Some(Chain::Waiting);
-        }
         let mut along = ChunkSeqIterator::new(chunk, self.sequence(chunk.slot.get())?.last());
-        let mut stepped = 0;
-        loop {
-            let chunks = located.chunks;
-            let lost = |cause, aborted| Some(Chain::Lost { chunks, cause, aborted });
-            let Some((chunk, gap)) = along.next_chunk(&self.ring) else {
-                return if forced { lost(DataLoss::empty(), false) } else { Some(Chain::Waiting) };
-            };
+        let mut stepped = 1;
+        let end = loop {
+            if !patched && !forced {
+                break ChainEnd::Open;
+            }
+            let Some((offset, chunk, gap)) = along.next_chunk(&self.ring) else { break ChainEnd::Open };
             if gap {
-                return lost(DataLoss::REASSEMBLY_GAP, false);
+                cause = DataLoss::REASSEMBLY_GAP;
+                break ChainEnd::Broken;
             }
             if chunk.is_empty() {
                 stepped += 1;
                 continue;
             }
-            if chunk.valid.get() == 0 && chunk.has(Flags::INCOMPLETE) {
-                return if forced { lost(DataLoss::empty(), false) } else { Some(Chain::Waiting) };
+            let valid = chunk.valid.get();
+            if valid == 0 && chunk.has(Flags::INCOMPLETE) {
+                break ChainEnd::Open;
             }
             let continues = chunk.read.get() == 0 && chunk.has(Flags::CONTINUES_FROM_PREVIOUS);
-            let payload = self.ring.payload(chunk.offset, chunk.valid.get())?;
-            let frag = match FragIterator::new(payload, 0).next_frag() {
-                Ok(frag) if continues => frag,
+            let frag = match FragIterator::new(self.ring.payload(offset, valid)?, 0).next_frag() {
+                Some(frag) if continues => frag,
                 _ => {
-                    let aborted = continues && chunk.valid.get() == 0 && chunk.has(Flags::ABORTED);
-                    return lost(DataLoss::REASSEMBLY_BROKEN_CHAIN, aborted);
+                    cause = DataLoss::REASSEMBLY_BROKEN_CHAIN;
+                    let aborted = continues && valid == 0 && chunk.has(Flags::ABORTED);
+                    break if aborted { ChainEnd::Aborted } else { ChainEnd::Broken };
                 }
             };
-            let ends = frag.end() != chunk.valid.get() || !chunk.has(Flags::CONTINUES_ON_NEXT);
+            let ends = frag.end() != valid || !chunk.has(Flags::CONTINUES_ON_NEXT);
             // Reading waits also for the patches of what follows in the chunk that the packet ends in.
             patched &= !chunk.has(Flags::NEEDS_PATCHING) || (ends && forced);
-            if !patched && !forced {
-                return Some(Chain::Waiting);
-            }
-            located.chunks += 1 + stepped;
+            located.chunks += stepped;
             located.size = located.size.saturating_add(u32::from(frag.size));
-            stepped = 0;
+            stepped = 1;
             if ends {
-                if patched {
-                    return Some(Chain::Whole(located));
-                }
-                return Some(Chain::Lost {
-                    chunks: located.chunks,
-                    cause: DataLoss::empty(),
-                    aborted: false,
-                });
+                break if patched { ChainEnd::Whole } else { ChainEnd::Open };
             }
-        }
+        };
+        Some(Chain { located, end, cause })
     }
 }

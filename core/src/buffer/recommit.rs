@@ -1,25 +1,17 @@
 //! Re-commits: a chunk that is in the ring is committed again, as after every scrape.
 
-use super::change::{Change, Kind};
+use super::change::Kind;
 use super::chunk::{Commit, Refusal};
-use super::commit::Offer;
+use super::commit::{Offer, Origin};
 use super::frag_iterator::{Tokens, count_frags, tokenise};
 use super::region::{Mode, State};
 use super::sequence_state::Status;
 use super::source::Source;
 use super::tb_chunk::{Flags, Stored};
 
-/// What a re-commit led to.
-pub(super) enum Recommit {
-    Done(Commit),
-    /// The chunk, of which so many bytes were read, was taken out of the ring and is to be stored anew.
-    Relocate {
-        read: u16,
-    },
-}
-
 impl State<'_> {
-    /// Takes over what a new commit of a stored chunk has beyond the stored bytes.
+    /// Takes over what a new commit of a stored chunk has beyond the stored bytes, or takes that chunk out of the
+    /// ring, to be stored anew.
     ///
     /// The stored fragments were decided on when they came; they stay as they are, whatever the producer says
     /// now. Only the bytes behind them are copied and looked at.
@@ -29,94 +21,79 @@ impl State<'_> {
         offset: u32,
         offer: &Offer<'_>,
         source: &mut S,
-    ) -> Option<Recommit> {
-        let stored = self.ring.chunk(offset)?;
-        let flags = offer.flags;
+    ) -> Option<Result<Origin, Commit>> {
+        let stored = self.ring.front(offset)?.stored_at(offset);
         let committed = Flags::from_bits_retain(u16::from(offer.header.flags.bits()));
         if !committed.contains(stored.flags() & Flags::COMMITTED) {
-            return Some(Recommit::Done(Commit::Refused(Refusal::ClearsFlags)));
+            return Some(Err(Commit::Refused(Refusal::ClearsFlags)));
         }
-        let (old, frags) =
-            (stored.valid.get(), count_frags(self.ring.payload(offset, stored.valid.get())?).0);
-        let (size, declared) = (offer.size, offer.declared);
-        if size < usize::from(old) || declared < frags {
-            return Some(Recommit::Done(Commit::Refused(Refusal::Shrinks)));
+        let old = stored.valid.get();
+        let (frags, _) = count_frags(self.ring.payload(offset, old)?);
+        if offer.size < usize::from(old) || offer.declared < frags {
+            return Some(Err(Commit::Refused(Refusal::Shrinks)));
+        }
+        if source.private().is_none() && !stored.has(Flags::INCOMPLETE) {
+            // A complete chunk has no room for more.
+            let same = offer.declared == frags || stored.has(Flags::END_MARKS);
+            return Some(Err(if same {
+                Commit::Unchanged
+            } else {
+                Commit::Refused(Refusal::ExceedsReservedRoom)
+            }));
         }
         let room = stored.room().saturating_sub(self.header.checksum_size());
-        let mut busy = None;
-        let tokens = match source.private() {
-            Some(bytes) => tokenise(bytes, old, frags, declared, flags),
-            // A complete chunk has no room for more.
-            None if !stored.has(Flags::INCOMPLETE) => {
-                let same = declared == frags || stored.has(Flags::END_MARKS);
-                return Some(Recommit::Done(if same {
-                    Commit::Unchanged
-                } else {
-                    Commit::Refused(Refusal::ExceedsReservedRoom)
-                }));
-            }
+        self.begin_change(&stored, old, Kind::Growth)?;
+        let (tokens, cut_off) = match source.private() {
+            Some(bytes) => (tokenise(bytes, old, frags, offer.declared, offer.flags), false),
             None => {
-                let end = size.min(usize::from(room)) as u16;
-                busy = Some(self.begin_change(&stored, old, Kind::Growth)?);
-                let spare = self.ring.payload_mut(offset, end)?.get_mut(usize::from(old)..)?;
-                source.copy(usize::from(old), spare);
-                tokenise(self.ring.payload(offset, end)?, old, frags, declared, flags)
+                let end = offer.size.min(usize::from(room)) as u16;
+                source
+                    .copy(usize::from(old), self.ring.payload_mut(offset, end)?.get_mut(usize::from(old)..)?);
+                let payload = self.ring.payload(offset, end)?;
+                let tokens = tokenise(payload, old, frags, offer.declared, offer.flags);
+                (tokens, tokens.flags.contains(Flags::TRUNCATED) && offer.size > usize::from(room))
             }
         };
-        let cut_off =
-            source.private().is_none() && tokens.flags.contains(Flags::TRUNCATED) && size > usize::from(room);
-        if tokens.valid > room || cut_off {
-            self.leave(&stored, busy)?;
-            return Some(Recommit::Done(Commit::Refused(Refusal::ExceedsReservedRoom)));
-        }
-        if offer.header.complete && !tokens.flags.contains(stored.flags() & Flags::COMMITTED) {
-            self.leave(&stored, busy)?;
-            return Some(Recommit::Done(Commit::Refused(Refusal::ClearsFlags)));
-        }
-        if tokens.valid == old {
-            self.leave(&stored, busy)?;
-            self.settle(&stored, &tokens, offer.header.complete)?;
-            return Some(Recommit::Done(Commit::Unchanged));
-        }
-        let first = self.sequence(stored.slot.get())?.first() == offset;
-        let was_read = stored.has(Flags::INCOMPLETE) && old > 0 && stored.read.get() == old;
-        // The bytes that were read must end where a fragment of the new copy ends, or they could not be skipped.
-        let may_move =
-            first && was_read && offer.header.complete && !self.header.mode().contains(Mode::DISCARD);
-        if may_move && offer.starts_at(source, old) {
-            self.leave(&stored, busy)?;
-            self.withdraw(&stored)?;
-            return Some(Recommit::Relocate { read: old });
-        }
-        let change = match busy {
-            Some(change) => change,
-            None => self.begin_change(&stored, old, Kind::Growth)?,
-        };
-        self.grow(&stored, &tokens, source, change)?;
-        Some(Recommit::Done(Commit::Rewritten))
-    }
-
-    /// No new bytes; but the chunk may be complete now, and how it ends is known better.
-    #[cfg_attr(target_os = "none", inline(always))]
-    fn settle(&mut self, stored: &Stored, tokens: &Tokens, complete: bool) -> Option<()> {
         let marks = tokens.flags & Flags::END_MARKS;
-        let mut flags = stored.flags() | marks;
-        if stored.has(Flags::INCOMPLETE) {
-            flags = (flags - Flags::END_MARKS) | marks;
+        let mut flags = stored.flags();
+        let outcome = if tokens.valid > room || cut_off {
+            Err(Commit::Refused(Refusal::ExceedsReservedRoom))
+        } else if offer.header.complete && !tokens.flags.contains(stored.flags() & Flags::COMMITTED) {
+            Err(Commit::Refused(Refusal::ClearsFlags))
+        } else if tokens.valid == old {
+            // No new bytes; but the chunk may be complete now, and how it ends is known better.
+            if stored.has(Flags::INCOMPLETE) {
+                flags -= Flags::END_MARKS;
+            }
+            if offer.header.complete {
+                flags -= Flags::INCOMPLETE;
+            }
+            flags |= marks;
+            Err(Commit::Unchanged)
+        } else if offer.header.complete && self.may_move(&stored)? && offer.look(source, old).fits {
+            Ok(Origin::Relocated { read: old })
+        } else {
+            flags = self.grow(&stored, &tokens, source)?;
+            Err(Commit::Rewritten)
+        };
+        self.end_change(&stored, flags)?;
+        match outcome {
+            Ok(_) => self.withdraw(&stored)?,
+            Err(Commit::Refused(_)) => {}
+            Err(_) => self.count_end(marks - stored.flags()),
         }
-        if complete {
-            flags -= Flags::INCOMPLETE;
-        }
-        self.count_end(marks - stored.flags());
-        self.change_flags(stored, flags)
+        Some(outcome)
     }
 
-    /// Ends a change that was none: bytes behind the valid ones may be anything.
-    fn leave(&mut self, stored: &Stored, change: Option<Change>) -> Option<()> {
-        match change {
-            Some(change) => self.end_change(stored.offset, stored.flags(), change),
-            None => Some(()),
-        }
+    /// Whether a chunk was scraped and all that was there has been read: then it may go to the write cursor, if
+    /// the bytes that were read end where a fragment of the new copy ends, or they could not be skipped.
+    #[cfg_attr(target_os = "none", inline(always))]
+    fn may_move(&self, stored: &Stored) -> Option<bool> {
+        let first = self.sequence(stored.slot.get())?.first() == stored.offset;
+        let was_read = stored.has(Flags::INCOMPLETE)
+            && stored.valid.get() > 0
+            && stored.read.get() == stored.valid.get();
+        Some(first && was_read && !self.header.mode().contains(Mode::DISCARD))
     }
 
     /// Takes a scraped chunk, all of whose bytes were read, out of the ring, to be stored elsewhere. Should
@@ -125,22 +102,15 @@ impl State<'_> {
     fn withdraw(&mut self, stored: &Stored) -> Option<()> {
         let open = Status::ERASED_INCOMPLETE | Status::TENTATIVE_OVERWRITE;
         self.erase_first(stored, open)?;
-        self.header.counters.bytes_read.add(u64::from(stored.outer_size()));
-        if let Some(histogram) = self.histograms.get_mut(usize::from(stored.slot.get())) {
+        if let Some(histogram) = self.histogram(stored.slot.get()) {
             histogram.remove(stored.valid.get());
         }
         Some(())
     }
 
-    /// Adds the new bytes in place.
+    /// Adds the new bytes in place. Gives the flags that the chunk has now.
     #[cfg_attr(target_os = "none", inline(always))]
-    fn grow<S: Source>(
-        &mut self,
-        stored: &Stored,
-        tokens: &Tokens,
-        source: &mut S,
-        change: Change,
-    ) -> Option<()> {
+    fn grow<S: Source>(&mut self, stored: &Stored, tokens: &Tokens, source: &mut S) -> Option<Flags> {
         let (offset, old) = (stored.offset, stored.valid.get());
         if source.private().is_some() {
             let added = self.ring.payload_mut(offset, tokens.valid)?.get_mut(usize::from(old)..)?;
@@ -154,15 +124,13 @@ impl State<'_> {
         // What was the last fragment, a packet's beginning perhaps, may be none any more: all are counted anew.
         let payload = self.ring.payload(offset, tokens.valid)?;
         let all = tokenise(payload, 0, 0, tokens.frags, kept | tokens.flags);
-        let chunk = &mut self.ring.front_mut(offset)?.header;
-        chunk.valid.set(tokens.valid);
-        chunk.packets.set(all.packets);
-        self.end_change(offset, all.flags, change)?;
-        self.count_end((tokens.flags & Flags::END_MARKS) - stored.flags());
-        if let Some(histogram) = self.histograms.get_mut(usize::from(stored.slot.get())) {
+        let header = &mut self.ring.front_mut(offset)?.header;
+        header.valid.set(tokens.valid);
+        header.packets.set(all.packets);
+        if let Some(histogram) = self.histogram(stored.slot.get()) {
             histogram.remove(old);
             histogram.add(tokens.valid);
         }
-        Some(())
+        Some(all.flags)
     }
 }

@@ -12,6 +12,7 @@
 //! recording goes on in the rest: a hole that the write cursor skips as it skips the ring's end. They are zero.
 
 use super::attach::AttachError;
+use super::config::{Config, FillPolicy, RegionError};
 use super::crc::{CRC_SIZE, Crc};
 use super::histogram::StoredHistogram;
 use super::ring::Ring;
@@ -19,7 +20,6 @@ use super::sequence_state::SequenceState;
 use super::stats::Counters;
 use super::tb_chunk::PAYLOAD;
 use super::words::{Le16, Le32, Le64};
-use core::fmt;
 use core::mem::offset_of;
 use core::sync::atomic::{Ordering, compiler_fence};
 use static_assertions::const_assert_eq;
@@ -33,96 +33,6 @@ const HEADER: usize = 256;
 /// The smallest ring worth having: one chunk of 40 bytes.
 const SMALLEST_RING: usize = 64;
 pub(super) const NO_SLOT: u16 = u16::MAX;
-
-/// What to do when the buffer is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum FillPolicy {
-    /// Overwrite the oldest chunks, read or not: the buffer keeps the end of the recording.
-    RingBuffer,
-    /// Stop: at the first chunk that does not fit the buffer seals itself and keeps the beginning.
-    Discard,
-}
-
-/// How to lay out a region.
-///
-/// ```
-/// use tracebuf::buffer::{Config, FillPolicy};
-///
-/// let config = Config::new(FillPolicy::RingBuffer).sequences(8);
-/// assert_eq!(config.region_size(4096), 256 + 8 * 48 + 4096);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Config {
-    pub(super) policy: FillPolicy,
-    pub(super) sequences: u16,
-    pub(super) histograms: bool,
-    pub(super) crc: bool,
-}
-
-impl Config {
-    /// A table of 64 sequences, no histograms, no checksums.
-    pub const fn new(policy: FillPolicy) -> Self {
-        Self { policy, sequences: 64, histograms: false, crc: false }
-    }
-
-    /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. When it is full the sequence that
-    /// has been without chunks for longest is forgotten; when each has chunks, further sequences are refused.
-    pub const fn sequences(mut self, count: u16) -> Self {
-        self.sequences = count;
-        self
-    }
-
-    /// Whether to keep a histogram of chunk sizes for each sequence, at 176 bytes each.
-    pub const fn histograms(mut self, on: bool) -> Self {
-        self.histograms = on;
-        self
-    }
-
-    /// Whether each chunk carries a CRC-32 of itself and of its sequence's identity, in 4 bytes at its end: for
-    /// memory whose bits may flip. [`attach`](super::TraceBuffer::attach) then keeps no chunk that does not
-    /// match it. The largest payload is 65,531 bytes then; a commit costs one more pass over its bytes.
-    pub const fn crc(mut self, on: bool) -> Self {
-        self.crc = on;
-        self
-    }
-
-    /// Bytes of region, aligned to 8, in which `ring` bytes are left for chunks and their headers.
-    pub const fn region_size(&self, ring: u32) -> u64 {
-        self.overhead() as u64 + ring as u64
-    }
-
-    const fn overhead(&self) -> usize {
-        let histogram = if self.histograms { size_of::<StoredHistogram>() } else { 0 };
-        HEADER + self.sequences as usize * (size_of::<SequenceState>() + histogram)
-    }
-}
-
-/// Why a piece of memory cannot be used as a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum RegionError {
-    /// No room for the header, the table and at least 64 bytes of ring.
-    TooSmall {
-        /// Bytes that would do, were they aligned to 8.
-        needed: usize,
-    },
-    /// The table must hold at least 4 sequences.
-    TooFewSequences,
-}
-
-impl fmt::Display for RegionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooSmall { needed } => write!(f, "the region is too small: {needed} bytes are needed"),
-            Self::TooFewSequences => f.write_str("the sequence table must hold at least 4 sequences"),
-        }
-    }
-}
-
-impl core::error::Error for RegionError {}
 
 bitflags::bitflags! {
     /// What the whole buffer is in.
@@ -201,6 +111,21 @@ impl Header {
     }
 }
 
+/// Zeroes memory.
+#[cfg(not(target_os = "none"))]
+fn clear(bytes: &mut [u8]) {
+    bytes.fill(0);
+}
+
+/// Zeroes memory, word by word, which the compiler must not take for a call of `memset`: that is 200 bytes of code.
+#[cfg(target_os = "none")]
+fn clear(bytes: &mut [u8]) {
+    for word in <[Le32]>::mut_from_bytes(bytes).unwrap_or_default() {
+        word.set(0);
+        compiler_fence(Ordering::SeqCst);
+    }
+}
+
 /// Bytes that a chunk takes beside its payload and its alignment.
 const fn chunk_overhead(crc: bool) -> u16 {
     PAYLOAD as u16 + if crc { CRC_SIZE } else { 0 }
@@ -248,7 +173,7 @@ impl Layout {
         if let Some(bytes) =
             memory.get_mut(layout.start..).and_then(|rest| rest.get_mut(..layout.ring_offset))
         {
-            bytes.fill(0);
+            clear(bytes);
         }
         if let Some(state) = layout.state(memory) {
             let header = state.header;
@@ -304,15 +229,26 @@ impl Layout {
         let (header, rest) = Header::mut_from_prefix(memory.get_mut(self.start..)?).ok()?;
         let (table, rest) =
             <[SequenceState]>::mut_from_prefix_with_elems(rest, usize::from(self.sequences)).ok()?;
-        let count = if self.histograms { usize::from(self.sequences) } else { 0 };
-        let (histograms, rest) = <[StoredHistogram]>::mut_from_prefix_with_elems(rest, count).ok()?;
+        #[cfg(feature = "histograms")]
+        let (histograms, rest) =
+            <[StoredHistogram]>::mut_from_prefix_with_elems(rest, self.histogram_count()).ok()?;
         let (words, _) = <[Le32]>::mut_from_prefix_with_elems(rest, self.ring_words()).ok()?;
         let ring = Ring { words };
-        Some(State { header, table, histograms, ring })
+        Some(State {
+            header,
+            table,
+            #[cfg(feature = "histograms")]
+            histograms,
+            ring,
+        })
     }
 
     pub(super) fn header<'a>(&self, memory: &'a [u8]) -> Option<&'a Header> {
         Header::ref_from_prefix(memory.get(self.start..)?).ok().map(|(header, _)| header)
+    }
+
+    fn histogram_count(&self) -> usize {
+        if self.histograms { usize::from(self.sequences) } else { 0 }
     }
 
     fn ring_words(&self) -> usize {
@@ -359,6 +295,12 @@ impl Layout {
         if !consistent {
             return Err(AttachError::HeaderDamaged);
         }
+        if crc && !cfg!(feature = "crc") {
+            return Err(AttachError::CrcLeftOut);
+        }
+        if histograms && !cfg!(feature = "histograms") {
+            return Err(AttachError::HistogramsLeftOut);
+        }
         let needed = ring_offset.saturating_add(ring_size as usize);
         let there = bytes.len().saturating_sub(ring_offset);
         let ring_size = match u32::try_from(there) {
@@ -382,8 +324,8 @@ impl Layout {
         let rest = memory.get(self.start..)?.get(size_of::<Header>()..)?;
         let (table, rest) =
             <[SequenceState]>::ref_from_prefix_with_elems(rest, usize::from(self.sequences)).ok()?;
-        let count = if self.histograms { usize::from(self.sequences) } else { 0 };
-        let (histograms, _) = <[StoredHistogram]>::ref_from_prefix_with_elems(rest, count).ok()?;
+        let (histograms, _) =
+            <[StoredHistogram]>::ref_from_prefix_with_elems(rest, self.histogram_count()).ok()?;
         Some((table, histograms))
     }
 }
@@ -392,6 +334,7 @@ impl Layout {
 pub(super) struct State<'a> {
     pub(super) header: &'a mut Header,
     pub(super) table: &'a mut [SequenceState],
+    #[cfg(feature = "histograms")]
     pub(super) histograms: &'a mut [StoredHistogram],
     pub(super) ring: Ring<'a>,
 }

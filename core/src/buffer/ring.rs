@@ -4,7 +4,7 @@
 //! region is as this crate left it; if somebody else wrote into it, operations stop short and nothing panics.
 
 use super::crc::CRC_SIZE;
-use super::tb_chunk::{FRONT_WORDS, Flags, Front, Item, Links, PAYLOAD, Stored, TBChunk};
+use super::tb_chunk::{FRONT_WORDS, Flags, Front, Item, PAYLOAD, Stored, TBChunk};
 use super::words::Le32;
 use core::ops::Range;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -30,7 +30,7 @@ fn index(offset: u32) -> usize {
     offset.rotate_right(2) as usize
 }
 
-/// What lies before the payload of the chunk at `offset` of a ring.
+/// What lies before the payload of the chunk at `offset` of a ring, also of one that has just been erased.
 #[cfg_attr(not(target_os = "none"), inline)]
 #[cfg_attr(target_os = "none", inline(never))]
 pub(super) fn front(ring: &[Le32], offset: u32) -> Option<&Front> {
@@ -78,9 +78,10 @@ impl Ring<'_> {
         self.set_word(offset, gap.gap_word());
     }
 
+    /// None for a gap: links of a damaged region may lead back to what was erased, and that without end.
     #[inline]
     pub(super) fn front(&self, offset: u32) -> Option<&Front> {
-        front(self.words, offset)
+        front(self.words, offset).filter(|front| !front.header.is_gap())
     }
 
     #[cfg_attr(not(target_os = "none"), inline)]
@@ -89,10 +90,9 @@ impl Ring<'_> {
         Some(transmute_mut!(self.words.get_mut(index(offset)..)?.first_chunk_mut::<FRONT_WORDS>()?))
     }
 
-    /// None for a gap: links of a damaged region may lead back to what was erased, and that without end.
     #[inline(always)]
     pub(super) fn chunk(&self, offset: u32) -> Option<Stored> {
-        self.front(offset).filter(|front| !front.header.is_gap()).map(|front| front.stored_at(offset))
+        self.front(offset).map(|front| front.stored_at(offset))
     }
 
     /// The id of a chunk, without the rest of its header: of one just written, only a load of the same width
@@ -146,14 +146,11 @@ impl Ring<'_> {
     /// Writes a chunk's header and links so that the chunk appears with the last store.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(always))]
-    pub(super) fn publish(&mut self, chunk: &Stored, links: Links) {
-        if let Some(Front { header, links: stored }) = self.front_mut(chunk.offset) {
-            *stored = links;
-            header.chunk_id = chunk.chunk_id;
-            header.valid = chunk.valid;
-            header.read = chunk.read;
-            header.slot = chunk.slot;
-            header.packets = chunk.packets;
+    pub(super) fn publish(&mut self, chunk: &Stored) {
+        if let Some(front) = self.front_mut(chunk.offset) {
+            // The word that says what it is stays what it was, until all else is there.
+            let header = TBChunk { word: front.header.word, ..chunk.header };
+            *front = Front { header, links: chunk.links };
         }
         self.set_flags(chunk, chunk.flags());
     }

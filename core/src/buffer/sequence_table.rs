@@ -46,6 +46,7 @@ impl State<'_> {
     }
 
     /// Makes a sequence, which is empty for now. `None` when every place of the table has chunks.
+    #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn open_sequence(&mut self, header: &ChunkHeader) -> Option<u16> {
         let home = home(header.producer_id, header.writer_id, self.table.len());
         let used = self.header.slots.get();
@@ -63,7 +64,7 @@ impl State<'_> {
         let forgotten = self.table.get(home)?.has(Status::FORGETFUL);
         self.sequence_mut(slot)?.start(header, forgotten);
         add_to_index(self.table, slot);
-        if let Some(histogram) = self.histograms.get_mut(usize::from(slot)) {
+        if let Some(histogram) = self.histogram(slot) {
             histogram.clear();
         }
         push_empty(self.header, self.table, slot);

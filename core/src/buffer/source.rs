@@ -1,6 +1,6 @@
 //! The bytes of a chunk on offer: private ones, or shared memory that is only looked at after it was copied.
 
-use super::frag_iterator::{NoFrag, Tokens, size_field};
+use super::frag_iterator::{ABORTED_SIZE, size_field};
 use super::tb_chunk::Flags;
 use crate::proto::varint;
 
@@ -52,30 +52,34 @@ impl<F: FnMut(usize, &mut [u8])> Source for Shared<F> {
     }
 }
 
-/// Splits shared memory into fragments by copies of the size fields alone; also whether a fragment, or the rest,
-/// starts at `offset`.
+/// What can be said of a chunk before it is copied.
+pub(super) struct Look {
+    /// Bytes up to the end of the last well-formed fragment.
+    pub(super) valid: u16,
+    /// End marks, if it has any.
+    pub(super) flags: Flags,
+    /// Whether a fragment, or the rest, starts at the offset that was asked about.
+    pub(super) fits: bool,
+}
+
+/// Splits shared memory into fragments by copies of the size fields alone.
 #[inline(never)]
-pub(super) fn probe<S: Source>(source: &mut S, declared: u32, flags: Flags, offset: u16) -> (Tokens, bool) {
+pub(super) fn probe<S: Source>(source: &mut S, declared: u32, offset: u16) -> Look {
     let size = source.size();
-    let mut tokens = Tokens { valid: 0, frags: 0, packets: 0, flags };
-    let mut starts = offset == 0;
-    while tokens.frags < declared {
+    let mut look = Look { valid: 0, flags: Flags::empty(), fits: offset == 0 };
+    for _ in 0..declared {
         let mut field = [0; varint::MAX_LEN];
-        let at = usize::from(tokens.valid);
+        let at = usize::from(look.valid);
         let Some(field) = field.get_mut(..varint::MAX_LEN.min(size.saturating_sub(at))) else { break };
         source.copy(at, field);
-        let end =
-            size_field(field).map(|(size, header)| at.saturating_add(header).saturating_add(size as usize));
-        match end {
-            Ok(end) if end <= size => tokens.valid = end as u16,
-            ended => {
-                let aborted = ended == Err(NoFrag::Aborted);
-                tokens.flags |= if aborted { Flags::ABORTED } else { Flags::TRUNCATED };
-                break;
-            }
+        let (frag, header) = size_field(field);
+        let end = at.wrapping_add(header).wrapping_add(frag as usize);
+        if end > size {
+            look.flags = if frag == ABORTED_SIZE { Flags::ABORTED } else { Flags::TRUNCATED };
+            break;
         }
-        tokens.frags += 1;
-        starts |= tokens.valid == offset;
+        look.valid = end as u16;
+        look.fits |= look.valid == offset;
     }
-    (tokens, starts)
+    look
 }

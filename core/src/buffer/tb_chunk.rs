@@ -70,7 +70,8 @@ impl Flags {
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct TBChunk {
-    word: Le32,
+    /// Room and flags: see [`word_of`](Self::word_of).
+    pub(super) word: Le32,
     /// Its number on its sequence; wraps.
     pub(super) chunk_id: Le32,
     /// Bytes of its well-formed fragments, size fields included.
@@ -85,11 +86,12 @@ pub(super) struct TBChunk {
 const_assert_eq!(size_of::<TBChunk>(), 16);
 const_assert_eq!(align_of::<TBChunk>(), 4);
 
-/// A chunk of the ring: where it starts, and its header as it was when somebody looked.
+/// A chunk of the ring: where it starts, and its header and links as they were when somebody looked.
 #[derive(Clone, Copy)]
 pub(super) struct Stored {
     pub(super) offset: u32,
     pub(super) header: TBChunk,
+    pub(super) links: Links,
 }
 
 impl Deref for Stored {
@@ -118,40 +120,16 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// A copy of the header, with the place it is from.
+    /// A copy, with the place it is from.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn stored_at(&self, offset: u32) -> Stored {
-        Stored { offset, header: self.header }
+        Stored { offset, header: self.header, links: self.links }
     }
 }
 
 pub(super) const FRONT_WORDS: usize = size_of::<Front>() / size_of::<Le32>();
 const_assert_eq!(size_of::<Front>(), PAYLOAD as usize);
-
-/// A new chunk's fields, before it has a place.
-pub(super) struct NewChunk {
-    pub(super) room: u16,
-    pub(super) flags: Flags,
-    pub(super) chunk_id: u32,
-    pub(super) valid: u16,
-    pub(super) read: u16,
-    pub(super) slot: u16,
-    pub(super) packets: u16,
-}
-
-impl NewChunk {
-    pub(super) fn header(&self) -> TBChunk {
-        TBChunk {
-            word: Le32::new(TBChunk::word_of(self.room, self.flags)),
-            chunk_id: Le32::new(self.chunk_id),
-            valid: Le16::new(self.valid),
-            read: Le16::new(self.read),
-            slot: Le16::new(self.slot),
-            packets: Le16::new(self.packets),
-        }
-    }
-}
 
 impl TBChunk {
     pub(super) const fn word_of(room: u16, flags: Flags) -> u32 {

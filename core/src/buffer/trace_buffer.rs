@@ -1,11 +1,12 @@
 //! `TraceBuffer`: the buffer as its owner sees it.
 
 use super::chunk::{Chunk, ChunkHeader, Commit, Refusal};
+use super::config::{Config, FillPolicy, RegionError};
 use super::overwrite::{OverwriteObserver, Unobserved};
 use super::patch::Patch;
 use super::read_only::ReadOnlyTraceBuffer;
 use super::reader::Reader;
-use super::region::{Config, FillPolicy, Layout, Mode, RegionError, State};
+use super::region::{Layout, Mode, State};
 use super::sequence_info::SequenceInfo;
 use super::source::{Bytes, Shared, Source};
 use super::stats::BufferStats;
@@ -77,8 +78,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     ///
     /// Nothing about a chunk is trusted; what becomes of it is returned and counted, and nothing panics.
     ///
-    /// Cost: one copy of the payload, a look at each fragment's size, and O(1) for each chunk overwritten. A
-    /// chunk out of order walks back by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks.
+    /// Cost: one copy of the payload, a look at each fragment's size, and O(1) for each chunk overwritten (on
+    /// microcontrollers a look at its fragments' sizes). A chunk out of order walks back by at most
+    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks.
     #[doc(alias = "CopyChunkUntrusted")]
     #[inline]
     pub fn copy_chunk_untrusted(&mut self, chunk: &Chunk<'_>) -> Commit {

@@ -63,11 +63,11 @@ impl Le64 {
     }
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn add(&mut self, more: u64) {
-        self.set(self.get().wrapping_add(more));
+    pub(super) fn add(&mut self, more: u32) {
+        self.set(self.get().wrapping_add(u64::from(more)));
     }
     #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn sub(&mut self, less: u64) {
-        self.set(self.get().saturating_sub(less));
+    pub(super) fn sub(&mut self, less: u32) {
+        self.set(self.get().saturating_sub(u64::from(less)));
     }
 }

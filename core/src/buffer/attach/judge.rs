@@ -126,7 +126,7 @@ impl Found {
             read_fits: read == 0,
         };
         while usize::from(found.end) < payload.len() {
-            let Ok(frag) = frags.next_frag() else { break };
+            let Some(frag) = frags.next_frag() else { break };
             if frag.end() > until {
                 break;
             }

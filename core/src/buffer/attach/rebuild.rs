@@ -201,8 +201,12 @@ impl State<'_> {
             .wrapping_add(counters.padding_bytes_cleared.get());
         let accounted = held.wrapping_add(went);
         match came.checked_sub(accounted) {
-            Some(missing) => counters.bytes_overwritten.add(missing),
-            None => counters.bytes_written.add(accounted.wrapping_sub(came)),
+            Some(missing) => {
+                counters.bytes_overwritten.set(counters.bytes_overwritten.get().wrapping_add(missing))
+            }
+            None => counters
+                .bytes_written
+                .set(counters.bytes_written.get().wrapping_add(accounted.wrapping_sub(came))),
         }
     }
 }

@@ -1,0 +1,98 @@
+//! How a region is to be laid out, and why it cannot be.
+
+use super::histogram::StoredHistogram;
+use super::region::Header;
+use super::sequence_state::SequenceState;
+use core::fmt;
+
+/// What to do when the buffer is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum FillPolicy {
+    /// Overwrite the oldest chunks, read or not: the buffer keeps the end of the recording.
+    RingBuffer,
+    /// Stop: at the first chunk that does not fit the buffer seals itself and keeps the beginning.
+    Discard,
+}
+
+/// How to lay out a region.
+///
+/// ```
+/// use tracebuf::buffer::{Config, FillPolicy};
+///
+/// let config = Config::new(FillPolicy::RingBuffer).sequences(8);
+/// assert_eq!(config.region_size(4096), 256 + 8 * 48 + 4096);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Config {
+    pub(super) policy: FillPolicy,
+    pub(super) sequences: u16,
+    pub(super) histograms: bool,
+    pub(super) crc: bool,
+}
+
+impl Config {
+    /// A table of 64 sequences, no histograms, no checksums.
+    pub const fn new(policy: FillPolicy) -> Self {
+        Self { policy, sequences: 64, histograms: false, crc: false }
+    }
+
+    /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. When it is full the sequence that
+    /// has been without chunks for longest is forgotten; when each has chunks, further sequences are refused.
+    pub const fn sequences(mut self, count: u16) -> Self {
+        self.sequences = count;
+        self
+    }
+
+    /// Whether to keep a histogram of chunk sizes for each sequence, at 176 bytes each.
+    #[cfg(feature = "histograms")]
+    pub const fn histograms(mut self, on: bool) -> Self {
+        self.histograms = on;
+        self
+    }
+
+    /// Whether each chunk carries a CRC-32 of itself and of its sequence's identity, in 4 bytes at its end: for
+    /// memory whose bits may flip. [`attach`](super::TraceBuffer::attach) then keeps no chunk that does not
+    /// match it. The largest payload is 65,531 bytes then; a commit costs one more pass over its bytes.
+    #[cfg(feature = "crc")]
+    pub const fn crc(mut self, on: bool) -> Self {
+        self.crc = on;
+        self
+    }
+
+    /// Bytes of region, aligned to 8, in which `ring` bytes are left for chunks and their headers.
+    pub const fn region_size(&self, ring: u32) -> u64 {
+        self.overhead() as u64 + ring as u64
+    }
+
+    pub(super) const fn overhead(&self) -> usize {
+        let histogram = if self.histograms { size_of::<StoredHistogram>() } else { 0 };
+        size_of::<Header>() + self.sequences as usize * (size_of::<SequenceState>() + histogram)
+    }
+}
+
+/// Why a piece of memory cannot be used as a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum RegionError {
+    /// No room for the header, the table and at least 64 bytes of ring.
+    TooSmall {
+        /// Bytes that would do, were they aligned to 8.
+        needed: usize,
+    },
+    /// The table must hold at least 4 sequences.
+    TooFewSequences,
+}
+
+impl fmt::Display for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooSmall { needed } => write!(f, "the region is too small: {needed} bytes are needed"),
+            Self::TooFewSequences => f.write_str("the sequence table must hold at least 4 sequences"),
+        }
+    }
+}
+
+impl core::error::Error for RegionError {}

@@ -420,3 +420,47 @@ fn coarse_units_add_up_without_drift() {
     let exact = 13_000 * 1_000_000_000u64 / 24_000_000;
     assert!(reader.seen.last().unwrap().time.abs_diff(exact) <= 1000);
 }
+
+#[test]
+fn categories_and_keys_beyond_the_table_are_written_out() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _, 1> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    tracer.track().instant_with("the one name", |event| event.category("net").arg("bytes", 7u8));
+    tracer.flush();
+    let reader = read(model, 1);
+    let event = &reader.seen[0];
+    assert_eq!((event.name.as_str(), reader.names.len()), ("the one name", 1));
+    assert_eq!(text(&event.rest, 22).as_deref(), Some("net"));
+    let annotation = inside(&event.rest, 4).expect("an annotation");
+    assert_eq!((text(&annotation, 10).as_deref(), int(&annotation, 3)), (Some("bytes"), Some(7)));
+}
+
+#[test]
+fn more_tracks_than_a_tracer_remembers_are_described_whenever_they_are_used() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _, 8, 2> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracks: [Track<'static>; 5] = ["a", "b", "c", "d", "e"].map(Track::custom);
+    let tracks: &'static [Track<'static>; 5] = Box::leak(Box::new(tracks));
+    for track in tracks.iter().chain(tracks) {
+        tracer.on(track).instant("here");
+    }
+    tracer.flush();
+    let reader = read(model, 1); // which wants every event's track to be described
+    let seen: Vec<_> = reader.seen.iter().map(|event| event.track).collect();
+    let used: Vec<_> = tracks.iter().chain(tracks).map(Track::uuid).collect();
+    assert_eq!(seen, used);
+}
+
+#[test]
+fn while_an_event_is_written_its_tracer_counts_nothing_and_flushes_nothing() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    tracer.track().instant_with("outer", |event| {
+        assert_eq!(tracer.flush(), 0);
+        assert_eq!(tracer.stats(), TracerStats::default());
+        event
+    });
+    assert!(tracer.stats().writer.packets > 0);
+    assert!(tracer.flush() > 0);
+    assert_eq!(read(model, 1).seen.len(), 1);
+}

@@ -258,4 +258,19 @@ mod tests {
         assert_eq!(sequence_id(0, 2).get(), 2);
         assert_eq!(sequence_id(u16::MAX, u16::MAX).get(), u32::MAX);
     }
+    #[test]
+    fn a_packet_that_the_output_has_no_room_for_is_a_loss_of_the_next() {
+        let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+        commit(&mut buffer, 0, &[2, 0x40, 1]);
+        commit(&mut buffer, 1, &[2, 0x40, 2]);
+        let mut reader = buffer.read();
+        let (mut small, mut large) = ([0u8; 4], [0u8; 64]);
+        assert!(TraceExporter::new(&mut small[..]).drain(&mut reader, sequence_id).is_err());
+
+        let mut exporter = TraceExporter::new(&mut large[..]);
+        assert_eq!(exporter.drain(&mut reader, sequence_id), Ok(1));
+        let written = exporter.file().bytes() as usize;
+        assert_eq!(exporter.into_output().len(), 64 - written, "what is left of the output");
+        assert!(large[..written].ends_with(&[0xD0, 0x02, 3]), "a gap of the reading");
+    }
 }

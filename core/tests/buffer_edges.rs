@@ -1,0 +1,46 @@
+//! Edges that random work rarely comes to: each is a change of the code that no other test noticed.
+
+mod bench;
+
+use bench::{Bench, Sent, packet, whole};
+use tracebuf::buffer::{ChunkFlags, Commit};
+
+const PREV: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;
+const NEXT: ChunkFlags = ChunkFlags::CONTINUES_ON_NEXT;
+
+#[test]
+fn a_packet_s_chunks_may_have_empty_ones_between_them() {
+    let mut b = Bench::ring(1024);
+    b.commit(Sent::new(0, &[packet(b"one packet ")]).flags(NEXT));
+    b.commit(Sent::new(1, &[]));
+    b.commit(Sent::new(2, &[]));
+    b.commit(Sent::new(3, &[packet(b"in two parts"), packet(b"another")]).flags(PREV));
+    assert_eq!(b.read(), whole(&[b"one packet in two parts", b"another"]));
+    assert_eq!(b.sequence(1).packets_broken, 0);
+}
+
+#[test]
+fn a_chunk_that_just_fits_is_stored_also_where_full_buffers_discard() {
+    let mut b = Bench::discard(128);
+    for id in 0..2 {
+        // 24 bytes of header, one of size.
+        assert_eq!(b.commit(Sent::new(id, &[packet(&[id as u8; 39])])), Commit::Written);
+    }
+    assert_eq!(b.commit(Sent::new(2, &[packet(b"")])), Commit::Discarded);
+    assert_eq!(b.read(), whole(&[&[0; 39], &[1; 39]]));
+}
+
+#[test]
+fn a_broken_packet_that_its_writer_gave_up_behind_an_empty_chunk_is_not_counted_as_broken() {
+    let mut b = Bench::ring(128);
+    b.commit(Sent::new(0, &[packet(b"never ended")]).flags(NEXT));
+    // Overwritten while its end is still to come.
+    b.commit(Sent::new(0, &[packet(&[1; 60])]).writer(2));
+    b.commit(Sent::new(1, &[packet(&[1; 60])]).writer(2));
+    assert_eq!(b.sequence(1).packets_broken, 1);
+    // Then its writer says that it had given it up.
+    b.commit(Sent::new(1, &[]));
+    b.commit(Sent::new(2, &[vec![0xFF, 0xFF, 0xFF, 0x7F]]).flags(PREV));
+    b.read();
+    assert_eq!(b.sequence(1).packets_broken, 0);
+}

@@ -3,7 +3,8 @@
 mod bench;
 
 use bench::{Bench, Sent, packet, whole};
-use tracebuf::buffer::{ChunkFlags, Commit};
+use tracebuf::buffer::{AttachError, ChunkFlags, Commit, Config, FillPolicy, LeaseExpired, RingView};
+use tracebuf::proto::{TraceFileFault, TracePackets};
 
 const PREV: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;
 const NEXT: ChunkFlags = ChunkFlags::CONTINUES_ON_NEXT;
@@ -43,4 +44,34 @@ fn a_broken_packet_that_its_writer_gave_up_behind_an_empty_chunk_is_not_counted_
     b.commit(Sent::new(2, &[vec![0xFF, 0xFF, 0xFF, 0x7F]]).flags(PREV));
     b.read();
     assert_eq!(b.sequence(1).packets_broken, 0);
+}
+
+#[test]
+fn a_lease_ends_when_its_sequence_is_forgotten() {
+    let mut b = Bench::new(Config::new(FillPolicy::RingBuffer).sequences(4), 4096);
+    b.commit(Sent::new(0, &[packet(b"leased")]));
+    let lease = b.buffer.read().lease_packet().expect("a packet");
+    assert!(b.buffer.leased(&lease).is_ok());
+    for writer in 2..=5 {
+        b.commit(Sent::new(0, &[packet(b"another's")]).writer(writer));
+    }
+    assert_eq!(b.buffer.leased(&lease).err(), Some(LeaseExpired));
+}
+
+#[test]
+fn a_packet_is_copied_whole_or_not_at_all() {
+    let mut b = Bench::ring(256);
+    b.commit(Sent::new(0, &[packet(b"four")]));
+    let mut reader = b.buffer.read();
+    let found = reader.next_packet().expect("a packet");
+    let mut target = [0; 5];
+    assert_eq!((found.copy_to(&mut target[..3]), target), (None, [0; 5]));
+    assert_eq!((found.copy_to(&mut target), &target), (Some(4), b"four\0"));
+}
+
+#[test]
+fn what_is_no_region_and_what_is_no_trace_is_said_to_be_none() {
+    assert_eq!(RingView::find(&[0; 1024]).err(), Some(AttachError::NoRegion));
+    let error = TracePackets::new(&[0x80]).next().expect("an error").expect_err("half a tag");
+    assert_eq!((error.fault, error.offset), (TraceFileFault::Truncated, 0));
 }

@@ -1,5 +1,7 @@
 //! What errors, outcomes and losses say of themselves, to people and in logs.
 
+use std::fmt::Write;
+
 use tracebuf::buffer::{
     AttachError, Chunk, ChunkHeader, Commit, Config, DataLoss, FillPolicy, LeaseExpired, Refusal,
     RegionError, TraceBuffer,
@@ -112,6 +114,36 @@ fn what_could_not_be_written_says_why() {
         (WriteError::AfterFailure, "the trace broke off earlier"),
     ]);
     says([(Overflow, "no room for a protobuf field")]);
+}
+
+/// Takes so many bytes of text and no more.
+struct Room(usize);
+
+impl Write for Room {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0 = self.0.checked_sub(text.len()).ok_or(std::fmt::Error)?;
+        Ok(())
+    }
+}
+
+#[test]
+fn text_without_room_is_an_error_wherever_it_breaks_off() {
+    let loss = DataLoss::ANY | DataLoss::OVERWRITE | DataLoss::READ_GAP | DataLoss::WRITER_ABORT;
+    let mut memory = [0_u64; 128];
+    let memory = zerocopy::IntoBytes::as_mut_bytes(&mut memory[..]);
+    TraceBuffer::new(&mut *memory, Config::new(FillPolicy::RingBuffer).sequences(4)).unwrap();
+    // The first word of the ring, which says what is there.
+    memory[1024 - 512..].fill(0x55);
+    let (_, salvage) = TraceBuffer::attach(memory).unwrap();
+    let (loss_text, salvage_text) = (loss.to_string(), salvage.to_string());
+    for room in 0..loss_text.len() {
+        assert!(write!(Room(room), "{loss}").is_err(), "{room}");
+    }
+    for room in 0..salvage_text.len() {
+        assert!(write!(Room(room), "{salvage}").is_err(), "{room}");
+    }
+    assert!(write!(Room(loss_text.len()), "{loss}").is_ok());
+    assert!(write!(Room(salvage_text.len()), "{salvage}").is_ok());
 }
 
 /// These are written by hand, field by field, so one could be forgotten.

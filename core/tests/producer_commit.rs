@@ -104,6 +104,43 @@ fn a_sink_that_writes_a_trace_of_its_own_does_not_recurse() {
     assert!(sink.1.load(std::sync::atomic::Ordering::Relaxed) >= 2);
 }
 
+#[test]
+fn a_sink_that_panics_does_not_make_the_other_writers_mute() {
+    #[derive(Default)]
+    struct Panicking(std::sync::atomic::AtomicU32);
+    impl CommitSink for Panicking {
+        fn commit(&self, _: &CommitRequest<'_>) {
+            let earlier = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            assert!(earlier > 0, "the first request fails");
+        }
+    }
+    let sink: &'static Panicking = Box::leak(Box::default());
+    let storage = Box::leak(Box::new(ProducerStorage::<64, 8>::new()));
+    let producer = Producer::new(memory(4096 * 4, 4096), Layout::Four, storage, sink).unwrap();
+    let producer: &'static _ = Box::leak(Box::new(producer));
+    let mut writers = [(); 2].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
+    for (n, writer) in writers.iter_mut().enumerate() {
+        writer.packet().varint(8, 1);
+        let flushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| writer.flush()));
+        assert_eq!(flushed.is_err(), n == 0);
+    }
+    assert!(sink.0.load(std::sync::atomic::Ordering::Relaxed) >= 2);
+}
+
+#[test]
+fn what_is_visible_says_where_it_lies() {
+    let memory = memory(4096 * 4, 4096);
+    let producer = producer(memory, Layout::Four, Model::new(memory, Pace::Absent(0)));
+    let mut writer = producer.writer(40, Exhaustion::Drop).unwrap();
+    writer.packet().varint(8, 1);
+    writer.flush();
+    writer.packet().varint(8, 2);
+    let consumer = Consumer::new(memory);
+    let seen: Vec<_> = consumer.visible().map(|chunk| (chunk.position(), chunk.is_complete())).collect();
+    assert_eq!(seen, [((0, 0), true), ((0, 1), false)]);
+    assert_eq!(consumer.memory().size(), 4096 * 4);
+}
+
 /// How many packets each of them writes: `TRACEBUF_STRESS_PACKETS`, else 1500.
 fn packets() -> u32 {
     std::env::var("TRACEBUF_STRESS_PACKETS").map_or(1500, |text| text.parse().expect("a number"))

@@ -63,4 +63,27 @@ mod tests {
         assert_eq!(Crc::new().with(b"123456789").value(), 0xCBF4_3926);
         assert_eq!(Crc::new().with(b"1234").with(b"56789").value(), 0xCBF4_3926);
     }
+
+    #[test]
+    fn the_table_is_the_published_one() {
+        let published = [
+            0x0000_0000,
+            0x1DB7_1064,
+            0x3B6E_20C8,
+            0x26D9_30AC,
+            0x76DC_4190,
+            0x6B6B_51F4,
+            0x4DB2_6158,
+            0x5005_713C,
+            0xEDB8_8320,
+            0xF00F_9344,
+            0xD6D6_A3E8,
+            0xCB61_B38C,
+            0x9B64_C2B0,
+            0x86D3_D2D4,
+            0xA00A_E278,
+            0xBDBD_F21C,
+        ];
+        assert_eq!(table(), published);
+    }
 }

@@ -172,6 +172,21 @@ mod tests {
     }
 
     #[test]
+    fn without_room_for_all_fields_it_is_an_error_whichever_is_the_first_without() {
+        let trusted = TrustedFields {
+            pid: Some(1),
+            previous_packet_dropped: 1,
+            machine_id: Some(1),
+            ..TrustedFields::new(1, SequenceId::FIRST_WRITER)
+        };
+        let (mut memory, needed) = ([0; 64], trusted.suffix().as_bytes().len());
+        for room in 0..needed {
+            assert!(trusted.encode(&mut Encoder::new(&mut memory[..room])).is_err(), "{room}");
+        }
+        assert!(trusted.encode(&mut Encoder::new(&mut memory[..needed])).is_ok());
+    }
+
+    #[test]
     fn what_is_not_known_is_not_written() {
         let trusted = TrustedFields::new(0, SequenceId::SERVICE);
         assert_eq!(trusted.suffix().as_bytes(), [0x18, 0, 0x50, 1]);
@@ -183,5 +198,6 @@ mod tests {
     fn sequence_ids_count_from_the_service_to_the_last() {
         assert_eq!(SequenceId::SERVICE.next(), Some(SequenceId::FIRST_WRITER));
         assert_eq!(SequenceId::new(u32::MAX).unwrap().next(), None);
+        assert_eq!(SequenceId::new(0), None);
     }
 }

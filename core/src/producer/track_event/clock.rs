@@ -200,4 +200,18 @@ mod tests {
         let deltas = [1010, 1005, 1012].map(|now| scale.delta(now));
         assert_eq!(deltas, [Some(10), Some(0), Some(2)]);
     }
+
+    #[test]
+    fn a_function_is_a_clock_and_a_timer_starts_in_its_first_period() {
+        let timer = Extended32::default();
+        let clock = || timer.extend(|| 0x7FFF_FFFF);
+        assert_eq!(Clock::now(&clock), 0x7FFF_FFFF);
+    }
+
+    #[test]
+    fn a_clock_without_a_frequency_stands_still_and_units_of_nothing_are_nanoseconds() {
+        assert_eq!(Scale::new(TracerConfig::new(0).factor()).start(1 << 40), 0);
+        let config = TracerConfig::new(1_000_000_000).unit_ns(0);
+        assert_eq!(Scale::new(config.factor()).start(12_345), 12_345);
+    }
 }

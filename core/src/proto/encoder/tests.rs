@@ -85,3 +85,13 @@ fn nested_messages_nest() {
     let expected = [10, 0x8C, 0x80, 0x80, 0, 18, 0x87, 0x80, 0x80, 0, 26, 0x82, 0x80, 0x80, 0, 32, 5];
     assert_eq!(out.finish().unwrap(), expected);
 }
+
+#[test]
+fn an_encoder_and_a_measure_are_empty_until_something_was_put() {
+    let mut memory = [0; 8];
+    let (mut encoder, mut measure) = (Encoder::new(&mut memory), crate::proto::Measure::default());
+    assert!(encoder.is_empty() && measure.is_empty());
+    encoder.varint(8, 1).unwrap();
+    measure.varint(8, 1).unwrap();
+    assert!(!encoder.is_empty() && !measure.is_empty());
+}

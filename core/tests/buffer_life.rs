@@ -240,6 +240,20 @@ fn a_clone_needs_room_for_the_used_part_only() {
     }
 }
 
+#[test]
+fn a_clone_s_memory_may_start_anywhere() {
+    let mut b = Bench::new(small_table(), 256);
+    b.commit(Sent::new(0, &[packet(b"copied")]));
+    let size = b.buffer.clone_size();
+    for start in 0..8 {
+        let mut memory = vec![0xA5; size + 8];
+        let mut clone = b.buffer.clone_read_only(&mut memory[start..][..size]).unwrap();
+        let mut reader = clone.read();
+        let found = reader.next_packet().map(|packet| packet.slices().collect::<Vec<_>>().concat());
+        assert_eq!(found.as_deref(), Some(&b"copied"[..]), "memory that starts at {start}");
+    }
+}
+
 // Leases.
 
 #[test]

@@ -8,8 +8,8 @@ use support::ops::{Keep, Op};
 use support::rng::Rng;
 use support::writers;
 use tracebuf::buffer::{
-    Chunk, ChunkFlags, ChunkHeader, Config, DataLoss, FillPolicy, OverwriteObserver, Packet, Patch, Reader,
-    TraceBuffer,
+    Chunk, ChunkFlags, ChunkHeader, Config, DataLoss, FillPolicy, Lease, LeaseExpired, OverwriteObserver,
+    Packet, Patch, Reader, TraceBuffer,
 };
 use zerocopy::IntoBytes;
 
@@ -61,16 +61,18 @@ fn read(mut reader: Reader<'_>, limit: Option<usize>, ring: u32) {
     }
 }
 
-/// Leases a packet and gives it up or looks at it after what comes next.
-fn lease(buffer: &mut TraceBuffer<Failing>) {
-    let Some(lease) = buffer.read().lease_packet() else { return };
-    let found = buffer.leased(&lease).map(|packet| packet.slices().count());
-    if found.is_err() {
-        buffer.give_up(lease);
+/// Looks at the packet that was leased earlier, if it is still there, and leases the next.
+fn lease(buffer: &mut TraceBuffer<Failing>, held: &mut Option<Lease>) {
+    let next = buffer.read().lease_packet();
+    if let Some(lease) = std::mem::replace(held, next) {
+        match buffer.leased(&lease) {
+            Ok(packet) => drop(packet.slices().map(<[u8]>::to_vec).collect::<Vec<_>>()),
+            Err(LeaseExpired) => buffer.give_up(lease),
+        }
     }
 }
 
-fn apply(buffer: &mut TraceBuffer<Failing>, op: &Op, ring: u32) {
+fn apply(buffer: &mut TraceBuffer<Failing>, op: &Op, ring: u32, held: &mut Option<Lease>) {
     match op {
         Op::Commit { header: h, payload, keep, closure } => {
             let header = ChunkHeader {
@@ -95,7 +97,7 @@ fn apply(buffer: &mut TraceBuffer<Failing>, op: &Op, ring: u32) {
             let patches: Vec<_> = patches.iter().map(patch).collect();
             buffer.try_patch_chunk_contents(key.0, key.1, *chunk_id, &patches, *more);
         }
-        Op::Read(None) => lease(buffer),
+        Op::Read(None) => lease(buffer, held),
         Op::Read(limit) => read(buffer.read(), *limit, ring),
         Op::Clone => {
             let memory = vec![0; buffer.clone_size()];
@@ -122,8 +124,14 @@ fn run(seed: u64, (ring, discard, table): (u32, bool, u16), ops: &[Op], crc: boo
     let accesses_between_flips = rng.pick(&[2, 5, 20]);
     let memory = Failing { words, rng, accesses_between_flips };
     let mut buffer = TraceBuffer::new(memory, config).expect("a region large enough");
+    let mut held = None;
     for op in ops {
-        apply(&mut buffer, op, ring);
+        apply(&mut buffer, op, ring, &mut held);
+        // Every other time, also looking at everything on the way.
+        if seed.is_multiple_of(2) {
+            lease(&mut buffer, &mut held);
+            look_around(&mut buffer, ring);
+        }
     }
     look_around(&mut buffer, ring);
     read(buffer.read(), None, ring);
@@ -140,7 +148,7 @@ fn honest(seed: u64) {
 
 #[test]
 fn work_of_honest_writers_on_failing_memory_ends_without_a_panic() {
-    (first_seed()..first_seed() + count(1000)).for_each(honest);
+    (first_seed()..first_seed() + count(2500)).for_each(honest);
 }
 
 #[test]
@@ -157,7 +165,7 @@ fn a_scraped_chunk_that_seems_to_begin_a_longer_packet_is_read_once() {
 
 #[test]
 fn hostile_work_on_failing_memory_ends_without_a_panic() {
-    for seed in first_seed()..first_seed() + count(1000) {
+    for seed in first_seed()..first_seed() + count(2500) {
         let (setup, ops) = hostile::case(seed, seed.is_multiple_of(2));
         run(seed, (setup.ring, setup.discard, setup.table), &ops, seed.is_multiple_of(3));
     }

@@ -464,3 +464,16 @@ fn while_an_event_is_written_its_tracer_counts_nothing_and_flushes_nothing() {
     assert!(tracer.flush() > 0);
     assert_eq!(read(model, 1).seen.len(), 1);
 }
+
+#[test]
+#[allow(clippy::clone_on_copy, reason = "generic code clones")]
+fn a_handle_on_a_track_can_be_cloned_and_means_the_same_track() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let gpu = tracer.on(&GPU);
+    gpu.clone().instant("cloned");
+    gpu.instant("original");
+    tracer.flush();
+    let tracks: Vec<_> = read(model, 1).seen.iter().map(|event| event.track).collect();
+    assert_eq!(tracks, [GPU.uuid(); 2]);
+}

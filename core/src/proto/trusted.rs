@@ -187,6 +187,11 @@ mod tests {
     }
 
     #[test]
+    fn a_tag_takes_a_byte_up_to_field_15_and_two_up_to_2047() {
+        assert_eq!([1, 15, 16, 2047, 2048].map(tag_len), [1, 1, 2, 2, 3]);
+    }
+
+    #[test]
     fn what_is_not_known_is_not_written() {
         let trusted = TrustedFields::new(0, SequenceId::SERVICE);
         assert_eq!(trusted.suffix().as_bytes(), [0x18, 0, 0x50, 1]);

@@ -4,7 +4,8 @@
 usage: coverage.py LIMIT REPORT.json REPORT.lcov
 
 A region counts as run if it was in any instance of a generic function.  Modules `tests` at the end of a file are
-cut out: running them says nothing about the code.  Files in which much is missing are listed.
+cut out: running them says nothing about the code.  So are private `const fn`s that no test ran: the compiler runs
+them, to make constants, and warns of those that nothing uses.  Files in which much is missing are listed.
 """
 
 import collections
@@ -27,12 +28,23 @@ def main():
     data = json.loads(pathlib.Path(report).read_text())["data"][0]
     ends = {file["filename"]: code_lines(file["filename"]) for file in data["files"]}
 
-    regions = collections.defaultdict(int)
+    text = {path: pathlib.Path(path).read_text().splitlines() for path in ends}
+    regions, constants = collections.defaultdict(int), set()
     for function in data["functions"]:
         for first, column, last, end, count, file, _, kind in function["regions"]:
             path = function["filenames"][file]
             if kind == 0 and first <= ends.get(path, 0):
                 regions[path, first, column, last, end] += count
+        path, first = function["filenames"][0], function["regions"][0][0]
+        last = max(region[2] for region in function["regions"])
+        if path in text and text[path][first - 1].lstrip().startswith("const fn "):
+            constants.add((path, first, last))
+
+    # In the first region's count is that of the function.
+    called = {key[:2] for key, count in regions.items() if count}
+    constants = {(path, line) for path, first, last in constants if (path, first) not in called
+                 for line in range(first, last + 1)}
+    regions = {key: count for key, count in regions.items() if key[:2] not in constants}
 
     lines, path = {}, None
     for entry in pathlib.Path(lcov).read_text().splitlines():
@@ -41,7 +53,7 @@ def main():
             path = value
         elif key == "DA":
             number, count = (int(part) for part in value.split(",")[:2])
-            if number <= ends.get(path, 0):
+            if number <= ends.get(path, 0) and (path, number) not in constants:
                 lines[path, number] = count
 
     missing = collections.Counter(key[0] for key, count in regions.items() if not count)

@@ -97,10 +97,11 @@ fn chunks_that_are_not_there_or_not_complete_are_counted_as_missing() {
     assert_eq!(world.written(), [1, 0]);
     world.move_to(0, chunk); // It was taken.
     world.move_to(0, ChunkToMove { page: 99, ..chunk });
+    world.move_to(0, ChunkToMove { page: 3, ..chunk }); // It was never divided.
     world.move_to(0, ChunkToMove { chunk: 15, ..chunk });
     assert_eq!(world.written(), [1, 0]);
     let stats = world.endpoint.stats();
-    assert_eq!(stats, EndpointStats { chunks_moved: 1, chunks_missing: 3, ..EndpointStats::default() });
+    assert_eq!(stats, EndpointStats { chunks_moved: 1, chunks_missing: 4, ..EndpointStats::default() });
 }
 
 #[test]

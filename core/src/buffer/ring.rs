@@ -31,8 +31,7 @@ fn index(offset: u32) -> usize {
 }
 
 /// What lies before the payload of the chunk at `offset` of a ring, also of one that has just been erased.
-#[cfg_attr(not(target_os = "none"), inline)]
-#[cfg_attr(target_os = "none", inline(never))]
+#[inline]
 pub(super) fn front(ring: &[Le32], offset: u32) -> Option<&Front> {
     Some(transmute_ref!(ring.get(index(offset)..)?.first_chunk::<FRONT_WORDS>()?))
 }
@@ -79,7 +78,8 @@ impl Ring<'_> {
     }
 
     /// None for a gap: links of a damaged region may lead back to what was erased, and that without end.
-    #[inline]
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn front(&self, offset: u32) -> Option<&Front> {
         front(self.words, offset).filter(|front| !front.header.is_gap())
     }

@@ -46,7 +46,7 @@ const CONFIG: TracerConfig =
 /// Steps of the control loop until the firmware ends itself.
 const STEPS: u32 = 1_000;
 /// Steps for a thousand laps of the ring: three minutes.
-const LAPS_STEPS: u32 = 45_000;
+const LAPS_STEPS: u32 = 48_000;
 /// Steps until it crashes, if it is asked to, and until a start after a crash ends itself.
 const FEW_STEPS: u32 = 200;
 const CONTROL_MICROS: u32 = 4_000;

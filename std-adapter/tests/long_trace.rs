@@ -91,14 +91,14 @@ fn after_a_kill_the_file_holds_all_that_was_written_in_order_and_nothing_twice()
             .spawn()
             .expect("a child");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let reader = std::thread::spawn(move || {
-            let bytes = |line: String| line.strip_prefix("bytes ")?.parse().ok();
-            output.lines().map_while(Result::ok).filter_map(bytes).last().unwrap_or(0u64)
-        });
+        let bytes = |line: String| line.strip_prefix("bytes ")?.parse::<u64>().ok();
+        let mut said = output.lines().map_while(Result::ok).filter_map(bytes);
+        let first = said.next().expect("it records");
+        let reader = std::thread::spawn(move || said.last().unwrap_or(first));
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        std::thread::sleep(Duration::from_micros(60_000 + random % 200_000));
+        std::thread::sleep(Duration::from_micros(random % 200_000));
         child.kill().expect("SIGKILL");
         child.wait().expect("its end");
         let promised = reader.join().expect("its last words");

@@ -235,7 +235,7 @@ impl Dump {
 }
 
 fn attach(address: u64, bytes: &[u8]) -> Result<Found, AttachError> {
-    let (buffer, salvage) = ReadOnlyTraceBuffer::attach(Aligned::copy_of(bytes))?;
+    let (buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(Aligned::copy_of(bytes))?;
     Ok(Found { address, salvage, buffer })
 }
 

@@ -105,7 +105,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// ```
     pub fn attach(mut memory: M) -> Result<(Self, Salvage), AttachError> {
         let layout = Layout::find(memory.as_ref(), false)?;
-        let salvage = salvage(&layout, memory.as_mut())?;
+        let salvage = salvage(&layout, memory.as_mut(), false)?;
         Ok((Self::from_parts(memory, layout), salvage))
     }
 
@@ -122,7 +122,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
                 && found.has_checksums(memory.as_ref()) == config.crc
         });
         if let Some(layout) = found
-            && let Ok(salvage) = salvage(&layout, memory.as_mut())
+            && let Ok(salvage) = salvage(&layout, memory.as_mut(), false)
         {
             return Ok((Self::from_parts(memory, layout), Some(salvage)));
         }
@@ -136,26 +136,39 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     ///
     /// # Errors
     /// [`AttachError`], and the memory is as it was.
-    pub fn attach(mut memory: M) -> Result<(Self, Salvage), AttachError> {
+    pub fn attach(memory: M) -> Result<(Self, Salvage), AttachError> {
+        Self::attach_to(memory, false)
+    }
+
+    /// The same of a program that has ended: no patches will come. A packet that waits for one is given up, so that
+    /// the packets before it come out, and those behind it.
+    ///
+    /// # Errors
+    /// [`AttachError`], and the memory is as it was.
+    pub fn attach_ended(memory: M) -> Result<(Self, Salvage), AttachError> {
+        Self::attach_to(memory, true)
+    }
+
+    fn attach_to(mut memory: M, ended: bool) -> Result<(Self, Salvage), AttachError> {
         let layout = Layout::find(memory.as_ref(), true)?;
-        let salvage = salvage(&layout, memory.as_mut())?;
+        let salvage = salvage(&layout, memory.as_mut(), ended)?;
         Ok((Self::from_parts(memory, layout), salvage))
     }
 }
 
-fn salvage(layout: &Layout, memory: &mut [u8]) -> Result<Salvage, AttachError> {
+fn salvage(layout: &Layout, memory: &mut [u8], ended: bool) -> Result<Salvage, AttachError> {
     let mut state = layout.state(memory).ok_or(AttachError::NoRegion)?;
-    Ok(state.salvage(layout.ring_size()))
+    Ok(state.salvage(layout.ring_size(), ended))
 }
 
 impl State<'_> {
     /// Makes a buffer of what is found.
-    fn salvage(&mut self, ring_size: u32) -> Salvage {
+    fn salvage(&mut self, ring_size: u32, ended: bool) -> Salvage {
         let mut salvage = Salvage::default();
         self.forget_marks();
         let used = self.find_used(ring_size);
         self.header.used.set(used);
-        self.salvage_ring(used, &mut salvage);
+        self.salvage_ring(used, ended, &mut salvage);
         self.rebuild_table(&mut salvage);
         self.place_cursor();
         self.rebuild_lists(&mut salvage);

@@ -45,6 +45,7 @@ fn found(input: &mut Input<'_>, memory: &mut [u8], config: Config) {
             black_box(core::error::Error::source(&error));
         }
     }
+    debug(ReadOnlyTraceBuffer::attach_ended(&mut *memory).map(|(_, salvage)| salvage));
     match ReadOnlyTraceBuffer::attach(&mut *memory) {
         Ok((clone, salvage)) => {
             salvaged(salvage);

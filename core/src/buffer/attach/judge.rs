@@ -73,27 +73,38 @@ impl State<'_> {
         if self.header.checksum_size() > 0 && change.checksum != self.checksum(chunk, entry, change.from)? {
             return None;
         }
-        let mut flags = chunk.flags() - Flags::BUSY;
-        let (found, cut);
-        if change.kind == Kind::Growth {
-            // Flags change last, so these are the old ones.
-            found = Found::of(self.ring.payload(at, change.from)?, change.from, chunk.read.get());
-            if !found.whole && !flags.contains(Flags::PATCHED) {
-                return None;
-            }
-            cut = change.from;
-        } else {
-            let valid = chunk.valid.get().min(room);
-            found = Found::of(self.ring.payload(at, valid)?, change.from, 0);
-            flags -= Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING | Flags::SINGLE | Flags::EMPTY_LAST;
-            flags |= Flags::TRUNCATED;
-            flags.set(Flags::SINGLE, found.frags == 1);
-            flags.set(Flags::EMPTY_LAST, found.last_is_empty);
-            cut = found.end;
+        let flags = chunk.flags() - Flags::BUSY;
+        if change.kind != Kind::Growth {
+            let payload = self.ring.payload(at, chunk.valid.get().min(room))?;
+            return Some(Mended::cut(chunk, &Found::of(payload, change.from, 0), Flags::TRUNCATED));
         }
-        let read = chunk.read.get().min(cut);
-        let packets = found.packets(flags);
-        Some(Mended { valid: cut, read, packets, flags, cut: change.kind == Kind::Patch })
+        // Flags change last, so these are the old ones.
+        let found = Found::of(self.ring.payload(at, change.from)?, change.from, chunk.read.get());
+        if !found.whole && !flags.contains(Flags::PATCHED) {
+            return None;
+        }
+        let read = chunk.read.get().min(change.from);
+        Some(Mended { valid: change.from, read, packets: found.packets(flags), flags, cut: false })
+    }
+
+    /// A chunk whose patches will not come: the packet that waits for them, its last, is given up.
+    pub(super) fn without_patches(&self, chunk: &Stored) -> Option<Mended> {
+        let payload = self.ring.payload(chunk.offset, chunk.valid.get())?;
+        let all_but_last = Found::of(payload, chunk.valid.get().saturating_sub(1), 0);
+        Some(Mended::cut(chunk, &all_but_last, Flags::ABORTED))
+    }
+}
+
+impl Mended {
+    /// A chunk that ends behind the fragments found.
+    fn cut(chunk: &Stored, found: &Found, mark: Flags) -> Self {
+        let mut flags = chunk.flags() - Flags::BUSY;
+        flags -= Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING | Flags::SINGLE | Flags::EMPTY_LAST;
+        flags |= mark;
+        flags.set(Flags::SINGLE, found.frags == 1);
+        flags.set(Flags::EMPTY_LAST, found.last_is_empty);
+        let read = chunk.read.get().min(found.end);
+        Mended { valid: found.end, read, packets: found.packets(flags), flags, cut: true }
     }
 }
 

@@ -59,11 +59,12 @@ impl State<'_> {
     }
 
     /// Looks at every item. Afterwards they reach to `used`, and every chunk among them is sound by itself.
-    pub(super) fn salvage_ring(&mut self, used: u32, salvage: &mut Salvage) {
+    /// `ended`: no patches will come.
+    pub(super) fn salvage_ring(&mut self, used: u32, ended: bool, salvage: &mut Salvage) {
         // `certain` is the end of the last sound chunk: what is behind may be there because a size is wrong.
         let (mut at, mut certain, mut breaks) = (0, 0, 0);
         while at < used {
-            match self.salvage_item(at, used, salvage) {
+            match self.salvage_item(at, used, ended, salvage) {
                 Some((next, true)) => (at, certain) = (next, next),
                 Some((next, false)) => at = next,
                 None => {
@@ -79,7 +80,13 @@ impl State<'_> {
     }
 
     /// The end of the item, and whether it is a sound chunk. `None` if it is no item.
-    fn salvage_item(&mut self, at: u32, used: u32, salvage: &mut Salvage) -> Option<(u32, bool)> {
+    fn salvage_item(
+        &mut self,
+        at: u32,
+        used: u32,
+        ended: bool,
+        salvage: &mut Salvage,
+    ) -> Option<(u32, bool)> {
         let item = self.ring.item(at)?;
         let next = at.checked_add(item.size()).filter(|next| *next > at && *next <= used)?;
         if !matches!(item, Item::Chunk(_)) {
@@ -95,6 +102,11 @@ impl State<'_> {
             self.apply(&chunk, &mended)?;
             let count = if mended.cut { &mut salvage.chunks_cut } else { &mut salvage.chunks_reverted };
             *count = count.saturating_add(1);
+        }
+        if ended && let Some(waiting) = self.ring.chunk(at).filter(|chunk| chunk.has(Flags::NEEDS_PATCHING)) {
+            let mended = self.without_patches(&waiting)?;
+            self.apply(&waiting, &mended)?;
+            salvage.chunks_cut = salvage.chunks_cut.saturating_add(1);
         }
         self.note(&chunk)?;
         Some((next, true))

@@ -37,3 +37,49 @@ fn a_region_that_was_attached_again_goes_on_as_if_nothing_had_happened() {
         }
     }
 }
+
+#[test]
+fn where_no_patches_will_come_the_packets_in_front_of_the_one_that_waits_come_out() {
+    let config = Config::new(FillPolicy::RingBuffer).crc(true);
+    let mut buffer =
+        TraceBuffer::new(Memory::filled(0, config.region_size(400) as usize), config).expect("room");
+    let header = |chunk_id, flags| ChunkHeader {
+        producer_id: 1,
+        writer_id: 1,
+        chunk_id,
+        fragments: 3,
+        flags,
+        complete: true,
+        ..ChunkHeader::default()
+    };
+    // A packet over the first two chunks, one in the second, and the beginning of another, whose size is not yet
+    // there; its end, and two more.
+    let (begun, goes_on) = (ChunkFlags::CONTINUES_ON_NEXT, ChunkFlags::CONTINUES_FROM_PREVIOUS);
+    let chunks = [
+        (header(0, begun), &b"\x01a\x02bb\x01p"[..]),
+        (header(1, goes_on | begun | ChunkFlags::NEEDS_PATCHING), b"\x01q\x01c\x07\x0a\x80\x80\x80\x00cc"),
+        (header(2, goes_on), b"\x02cc\x01d\x01e"),
+    ];
+    for (header, payload) in &chunks {
+        buffer.copy_chunk_untrusted(&Chunk { header: *header, payload });
+    }
+    let memory = buffer.into_memory();
+    let packets = |reader: &mut Reader<'_>| {
+        let mut packets = std::vec::Vec::new();
+        while let Some(packet) = reader.next_packet() {
+            packets.push((packet.slices().next().expect("bytes").to_vec(), packet.loss()));
+        }
+        packets
+    };
+    let (mut living, salvage) = TraceBuffer::attach(memory.clone()).expect("a region");
+    assert!(salvage.is_clean());
+    assert_eq!(packets(&mut living.read()).len(), 2, "the patch may still come");
+
+    let (mut ended, salvage) = ReadOnlyTraceBuffer::attach_ended(memory).expect("a region");
+    assert_eq!((salvage.chunks_cut, salvage.chunks_kept), (1, 3));
+    let found = packets(&mut ended.read());
+    let texts: std::vec::Vec<_> = found.iter().map(|(bytes, _)| &bytes[..]).collect();
+    assert_eq!(texts, [&b"a"[..], b"bb", b"p", b"c", b"d", b"e"]);
+    let losses: std::vec::Vec<_> = found.iter().map(|(_, loss)| !loss.is_empty()).collect();
+    assert_eq!(losses, [false, false, false, false, true, false]);
+}

@@ -3,13 +3,13 @@
 mod support;
 
 use support::cases::{count, first_seed};
+use support::driver::patches_of;
 use support::hostile;
 use support::ops::{Keep, Op};
 use support::rng::Rng;
 use support::writers;
 use tracebuf::buffer::{
-    Chunk, ChunkFlags, ChunkHeader, Config, DataLoss, FillPolicy, Lease, LeaseExpired, OverwriteObserver,
-    Packet, Patch, Reader, TraceBuffer,
+    Chunk, Config, DataLoss, FillPolicy, Lease, LeaseExpired, OverwriteObserver, Packet, Reader, TraceBuffer,
 };
 use zerocopy::IntoBytes;
 
@@ -74,17 +74,8 @@ fn lease(buffer: &mut TraceBuffer<Failing>, held: &mut Option<Lease>) {
 
 fn apply(buffer: &mut TraceBuffer<Failing>, op: &Op, ring: u32, held: &mut Option<Lease>) {
     match op {
-        Op::Commit { header: h, payload, keep, closure } => {
-            let header = ChunkHeader {
-                producer_id: h.producer,
-                writer_id: h.writer,
-                chunk_id: h.chunk_id,
-                fragments: h.fragments,
-                flags: ChunkFlags::from_bits_truncate(h.flags),
-                complete: h.complete,
-                uid: h.uid,
-                pid: h.pid,
-            };
+        Op::Commit { header, payload, keep, closure } => {
+            let header = header.into();
             if *closure {
                 let fill = |at: usize, to: &mut [u8]| to.copy_from_slice(&payload[at..at + to.len()]);
                 buffer.commit_with_observed(&header, payload.len(), fill, &mut Observer(*keep));
@@ -93,9 +84,7 @@ fn apply(buffer: &mut TraceBuffer<Failing>, op: &Op, ring: u32, held: &mut Optio
             }
         }
         Op::Patch { key, chunk_id, patches, more } => {
-            let patch = |(at, data): &(u64, [u8; 4])| Patch { offset: *at as u32, data: *data };
-            let patches: Vec<_> = patches.iter().map(patch).collect();
-            buffer.try_patch_chunk_contents(key.0, key.1, *chunk_id, &patches, *more);
+            buffer.try_patch_chunk_contents(key.0, key.1, *chunk_id, &patches_of(patches), *more);
         }
         Op::Read(None) => lease(buffer, held),
         Op::Read(limit) => read(buffer.read(), *limit, ring),

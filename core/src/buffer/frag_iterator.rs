@@ -113,7 +113,7 @@ pub(super) fn size_field(bytes: &[u8]) -> (u32, usize) {
 /// A size of four bytes, as writers reserve them for packets of 128 bytes and more.
 #[inline]
 fn reserved_size(word: u32) -> Option<u32> {
-    let size = word & 0x7F | word >> 1 & 0x3F80 | word >> 2 & 0x1F_C000 | word >> 3 & 0xFE0_0000;
+    let size = varint::of_four_bytes(word);
     (word & 0x8080_8080 == 0x0080_8080 && size != ABORTED_SIZE).then_some(size)
 }
 

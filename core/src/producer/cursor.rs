@@ -35,16 +35,20 @@ fn split(value: u32, pos: usize) -> (u32, u32, u32) {
     ((1 << shift) - 1, value << shift, value >> 1 >> (31 - shift))
 }
 
-/// Stores words at the byte `pos`, which is in the first of `place`, as far as there is place. Returns `pos`.
+/// At most four bytes as the low ones of a word.
+pub(crate) fn word_of(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte))
+}
+
+/// Stores words at the byte `pos`, which is in the first of `place`, as far as there is place.
 #[inline(always)]
-fn shift_into(place: &[AtomicU32], words: &[u32], pos: usize) -> usize {
+fn shift_into(place: &[AtomicU32], words: &[u32], pos: usize) {
     let mut carry = load(place, 0) & split(0, pos).0;
     for (to, word) in place.iter().zip(words) {
         let (_, here, next) = split(*word, pos);
         to.store((carry | here).to_le(), Ordering::Relaxed);
         carry = next;
     }
-    pos
 }
 
 /// Fills a four-byte size field at any offset, with the chunk's owner as the only writer.
@@ -102,17 +106,19 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(crate) fn put_words<const N: usize>(&mut self, words: [u32; N], len: usize) {
         let index = self.pos / 4;
-        match self.words.get(index..index + N).and_then(<[_]>::first_chunk::<N>) {
-            Some(place) => self.pos = shift_into(place, &words, self.pos) + len,
-            None => self.put_slice(&words, len),
-        }
+        let Some(place) = self.words.get(index..index + N).and_then(<[_]>::first_chunk::<N>) else {
+            return self.put_slice(&words, len);
+        };
+        shift_into(place, &words, self.pos);
+        self.pos += len;
     }
 
     /// The same for any number of words, up to the chunk's end, and slower.
     #[inline(never)]
     pub(crate) fn put_slice(&mut self, words: &[u32], len: usize) {
         let place = self.words.get(self.pos / 4..).unwrap_or_default();
-        self.pos = shift_into(place, words, self.pos) + len;
+        shift_into(place, words, self.pos);
+        self.pos += len;
     }
 
     /// Appends as many bytes as there is room for, and returns the others.
@@ -134,7 +140,7 @@ impl<'a> Cursor<'a> {
     /// Appends at most three bytes.
     #[cfg(target_pointer_width = "64")]
     fn put_few(&mut self, bytes: &[u8]) {
-        self.put(bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte)), bytes.len());
+        self.put(word_of(bytes), bytes.len());
     }
 
     /// Goes back to an earlier position.

@@ -175,6 +175,12 @@ pub const fn encode_redundant(value: u32) -> Option<[u8; REDUNDANT_LEN]> {
     Some([value as u8 | 0x80, (value >> 7) as u8 | 0x80, (value >> 14) as u8 | 0x80, (value >> 21) as u8])
 }
 
+/// What a varint of four bytes says: those bytes in little-endian order, of which the last may say that there are more.
+#[inline]
+pub(crate) const fn of_four_bytes(word: u32) -> u32 {
+    word & 0x7F | word >> 1 & 0x3F80 | word >> 2 & 0x1F_C000 | word >> 3 & 0xFE0_0000
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,7 +255,11 @@ mod tests {
     fn a_reserved_size_field_takes_four_bytes_whatever_its_value() {
         for value in edges().filter_map(|value| u32::try_from(value).ok()) {
             match encode_redundant(value) {
-                Some(bytes) => assert_eq!(read(&bytes), Ok((value.into(), REDUNDANT_LEN))),
+                Some(bytes) => {
+                    assert_eq!(read(&bytes), Ok((value.into(), REDUNDANT_LEN)));
+                    assert_eq!(of_four_bytes(u32::from_le_bytes(bytes)), value);
+                    assert_eq!(of_four_bytes(u32::from_le_bytes(bytes) | 1 << 31), value);
+                }
                 None => assert!(value > REDUNDANT_MAX),
             }
         }

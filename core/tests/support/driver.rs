@@ -6,7 +6,7 @@ use tracebuf::buffer::{
 };
 
 use super::identities::check_identities;
-use super::model::{ANY, Held, Model, Outcome, Packet, READ_GAP, SequenceReport, Stats, Why};
+use super::model::{ANY, Header, Held, Model, Outcome, Packet, READ_GAP, SequenceReport, Stats, Why};
 use super::ops::{Keep, Op, Setup};
 
 /// All that an operation shows, of either buffer.
@@ -115,6 +115,28 @@ pub fn stats(s: &BufferStats) -> Stats {
     }
 }
 
+impl From<&Header> for ChunkHeader {
+    fn from(header: &Header) -> Self {
+        ChunkHeader {
+            producer_id: header.producer,
+            writer_id: header.writer,
+            chunk_id: header.chunk_id,
+            fragments: header.fragments,
+            flags: ChunkFlags::from_bits_truncate(header.flags),
+            complete: header.complete,
+            uid: header.uid,
+            pid: header.pid,
+        }
+    }
+}
+
+/// The patches of an operation; what lies beyond all that can be asked for stays beyond.
+pub fn patches_of(patches: &[(u64, [u8; 4])]) -> Vec<Patch> {
+    let fit =
+        |(at, data): &(u64, [u8; 4])| Patch { offset: u32::try_from(*at).unwrap_or(u32::MAX), data: *data };
+    patches.iter().map(fit).collect()
+}
+
 impl Real {
     pub fn new(setup: &Setup) -> Self {
         let policy = if setup.discard { FillPolicy::Discard } else { FillPolicy::RingBuffer };
@@ -129,26 +151,13 @@ impl Real {
     pub fn apply(&mut self, op: &Op) -> Shown {
         let mut shown = Shown::default();
         match op {
-            Op::Commit { header: h, payload, keep, closure } => {
-                let header = ChunkHeader {
-                    producer_id: h.producer,
-                    writer_id: h.writer,
-                    chunk_id: h.chunk_id,
-                    fragments: h.fragments,
-                    flags: ChunkFlags::from_bits_truncate(h.flags),
-                    complete: h.complete,
-                    uid: h.uid,
-                    pid: h.pid,
-                };
+            Op::Commit { header, payload, keep, closure } => {
+                let header = header.into();
                 shown.outcome =
                     Some(outcome(self.commit(&header, payload, *closure, *keep, &mut shown.evicted)));
             }
             Op::Patch { key, chunk_id, patches, more } => {
-                let fit = |(at, data): &(u64, [u8; 4])| Patch {
-                    offset: u32::try_from(*at).unwrap_or(u32::MAX),
-                    data: *data,
-                };
-                let patches: Vec<_> = patches.iter().map(fit).collect();
+                let patches = patches_of(patches);
                 let done = self.buffer.try_patch_chunk_contents(key.0, key.1, *chunk_id, &patches, *more);
                 shown.patched = Some(done);
             }

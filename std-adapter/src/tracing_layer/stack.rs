@@ -29,7 +29,7 @@ pub(super) fn enter(
     data: Option<Arc<SpanData>>,
 ) {
     if begin(recorder, metadata, data.as_deref()) {
-        let _ = STACK.try_with(|stack| stack.borrow_mut().push(Entered { id, metadata, data }));
+        remember(Entered { id, metadata, data });
     }
 }
 
@@ -37,8 +37,13 @@ pub(super) fn enter(
 #[inline(always)]
 pub(super) fn enter_plain(recorder: &Recorder, id: u64, metadata: &'static Metadata<'static>) {
     if begin_plain(recorder, metadata) {
-        let _ = STACK.try_with(|stack| stack.borrow_mut().push(Entered { id, metadata, data: None }));
+        remember(Entered { id, metadata, data: None });
     }
+}
+
+#[inline(always)]
+fn remember(entered: Entered) {
+    let _ = STACK.try_with(|stack| stack.borrow_mut().push(entered));
 }
 
 /// Ends the slice of a span.

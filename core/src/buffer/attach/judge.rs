@@ -69,7 +69,7 @@ impl State<'_> {
     /// What was published of a chunk that was being changed.
     fn mend(&self, chunk: &Stored, entry: &SequenceState, room: u16) -> Option<Mended> {
         let at = chunk.offset;
-        let change = Interrupted::of(self.ring.front(at)?.links).filter(|change| change.from <= room)?;
+        let change = Interrupted::of(chunk.links).filter(|change| change.from <= room)?;
         if self.header.checksum_size() > 0 && change.checksum != self.checksum(chunk, entry, change.from)? {
             return None;
         }
@@ -98,9 +98,8 @@ impl State<'_> {
 impl Mended {
     /// A chunk that ends behind the fragments found.
     fn cut(chunk: &Stored, found: &Found, mark: Flags) -> Self {
-        let mut flags = chunk.flags() - Flags::BUSY;
-        flags -= Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING | Flags::SINGLE | Flags::EMPTY_LAST;
-        flags |= mark;
+        let ends = Flags::BUSY | Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
+        let mut flags = (chunk.flags() - ends) | mark;
         flags.set(Flags::SINGLE, found.frags == 1);
         flags.set(Flags::EMPTY_LAST, found.last_is_empty);
         let read = chunk.read.get().min(found.end);

@@ -2,6 +2,8 @@
 
 use super::{Level, TraceWriter};
 use crate::producer::arbiter::NONE;
+#[cfg(not(target_pointer_width = "64"))]
+use crate::producer::cursor::word_of;
 use crate::producer::cursor::{fill_size, redundant_varint};
 
 impl TraceWriter<'_> {
@@ -35,8 +37,7 @@ impl TraceWriter<'_> {
     #[cfg(not(target_pointer_width = "64"))]
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
         for four in bytes.chunks(4) {
-            let word = four.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
-            self.put(word, four.len());
+            self.put(word_of(four), four.len());
         }
     }
 

@@ -3,6 +3,7 @@ use crate::producer::cursor::redundant_varint;
 use crate::proto::fields::{
     counter_descriptor, process_descriptor, thread_descriptor, trace_packet, track_descriptor,
 };
+use crate::proto::varint;
 
 /// A timeline: a process, a thread, a counter, or one of your own.
 ///
@@ -44,11 +45,7 @@ impl Id {
     }
 
     const fn value(self) -> u64 {
-        Self::groups(self.low) | Self::groups(self.high) << 28
-    }
-
-    const fn groups(word: u32) -> u64 {
-        (word & 0x7F | (word >> 8 & 0x7F) << 7 | (word >> 16 & 0x7F) << 14 | (word >> 24 & 0x7F) << 21) as u64
+        varint::of_four_bytes(self.low) as u64 | (varint::of_four_bytes(self.high) as u64) << 28
     }
 }
 
@@ -235,7 +232,6 @@ impl<'a> Track<'a> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::proto::varint;
 
     #[test]
     fn ids_are_varints_of_seven_bytes() {

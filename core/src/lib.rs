@@ -38,9 +38,9 @@
 //!
 //! # Features
 //!
-//! None by default. `std`: the error and I/O traits of std. `defmt`: `defmt::Format` for errors and
-//! statistics. `portable-atomic`: for targets without compare-and-swap; how it is done there is picked by the
-//! application, in that crate's own features.
+//! `crc` and `histograms`, both on by default: what [`buffer::Config`] can ask for. `std`: the error and I/O traits
+//! of std. `defmt`: `defmt::Format` for errors and statistics. `portable-atomic`: for targets without
+//! compare-and-swap; how it is done there is picked by the application, in that crate's own features.
 #![no_std]
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
@@ -49,8 +49,9 @@
 extern crate std;
 
 /// On microcontrollers flash is dearer than time: there the short cuts of the hot paths are left out, and what is
-/// called from several places is not copied into them (`cfg_attr(target_os = "none", inline(never))`).
-pub(crate) const SMALL: bool = cfg!(target_os = "none");
+/// called from several places is not copied into them (`cfg_attr(target_os = "none", inline(never))`). With
+/// `RUSTFLAGS="--cfg tracebuf_small"` tests go that way on the host.
+pub(crate) const SMALL: bool = cfg!(any(target_os = "none", tracebuf_small));
 
 mod debug;
 mod prefetch;

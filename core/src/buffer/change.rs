@@ -90,14 +90,16 @@ impl State<'_> {
 
     /// The change of what was this chunk is done; it has these flags now.
     #[inline(never)]
-    pub(super) fn end_change(&mut self, before: &Stored, flags: Flags) -> Option<()> {
-        let chunk = self.ring.front(before.offset)?.stored_at(before.offset);
-        if self.header.checksum_size() > 0 {
-            self.seal(&chunk, flags)?;
+    pub(super) fn end_change(&mut self, before: &Stored, flags: Flags) {
+        if self.header.checksum_size() > 0
+            && let Some(chunk) = self.ring.chunk(before.offset)
+        {
+            self.seal(&chunk, flags);
         }
         // This puts an end to the mark, and only then may the links be links again.
-        self.ring.set_flags(&chunk, flags);
-        self.ring.front_mut(before.offset)?.links = before.links;
-        Some(())
+        self.ring.set_flags(before, flags);
+        if let Some(front) = self.ring.front_mut(before.offset) {
+            front.links = before.links;
+        }
     }
 }

@@ -3,7 +3,6 @@
 use super::region::State;
 use super::ring::fence;
 use super::sequence_state::Status;
-use super::sequence_table::{push_empty, unlink_empty};
 use super::tb_chunk::{Item, Links, NONE, Stored};
 use super::words::Le32;
 
@@ -105,7 +104,7 @@ impl State<'_> {
         let (first, last) = (entry.first(), entry.last());
         let (mut prev, mut next) = (NONE, NONE);
         if entry.is_empty() {
-            unlink_empty(self.header, self.table, slot);
+            self.unlink_empty(slot);
         } else {
             match place {
                 Place::First | Place::ErasedLast => next = first,
@@ -141,6 +140,9 @@ impl State<'_> {
         fence();
         entry.erase(chunk.chunk_id.get(), chunk.read.get());
         entry.insert(open);
+        if open.contains(Status::TENTATIVE_CORRUPTION) {
+            entry.malformed.saturating_add(1);
+        }
         self.unlink_first(chunk)?;
         let size = chunk.outer_size();
         self.ring.set_gap(chunk.offset, Item::Free(size));
@@ -160,7 +162,7 @@ impl State<'_> {
         let slot = chunk.slot.get();
         let entry = self.table.get_mut(usize::from(slot))?;
         if entry.last() == chunk.offset {
-            push_empty(self.header, self.table, slot);
+            self.push_empty(slot);
         } else {
             entry.set_first(chunk.links.next.get());
         }

@@ -3,7 +3,7 @@
 use super::data_loss::DataLoss;
 use super::frag_iterator::{Frag, FragIterator};
 use super::packet::Located;
-use super::reassembly::{Chain, ChainEnd};
+use super::reassembly::ChainEnd;
 use super::region::State;
 use super::sequence_state::{SequenceState, Status};
 use super::tb_chunk::{Flags, Stored, TBChunk};
@@ -52,12 +52,15 @@ impl ChunkSeqReader {
     }
 
     /// The next whole packet, as [`read_next_packet`](Self::read_next_packet), without a look at the sequence
-    /// where the packet before it has shown that none is needed.
+    /// where the packet before it has shown that none is needed. Where it is goes into `found`.
     #[inline]
-    pub(super) fn next_packet(&mut self, state: &mut State<'_>) -> Option<(Located, DataLoss)> {
+    pub(super) fn next_packet(&mut self, state: &mut State<'_>, found: &mut Located) -> Option<DataLoss> {
         match self.next_within(state) {
-            Some(located) => Some((located, DataLoss::empty())),
-            None => self.read_next_packet(state),
+            Some(located) => {
+                *found = located;
+                Some(DataLoss::empty())
+            }
+            None => self.read_next_packet(state, found),
         }
     }
 
@@ -86,61 +89,72 @@ impl ChunkSeqReader {
 
     /// The next whole packet, consumed, with the causes it carries. `None` when the target is done with or
     /// the sequence has to wait; then it is marked as stalled.
-    fn read_next_packet(&mut self, state: &mut State<'_>) -> Option<(Located, DataLoss)> {
+    fn read_next_packet(&mut self, state: &mut State<'_>, found: &mut Located) -> Option<DataLoss> {
         self.within = None;
         loop {
             let first = state.first_up_to(self.slot, self.target)??;
             let mut chunk = state.ring.front(first)?.stored_at(first);
-            if let Some(packet) = self.read_first(state, &mut chunk)? {
-                return Some(packet);
+            if let Some(loss) = self.read_first(state, &mut chunk, found)? {
+                return Some(loss);
             }
         }
     }
 
     /// Consumes the next fragment of a sequence's first chunk, and what follows it of a packet; or that chunk, if
-    /// it has no more.
-    #[inline]
+    /// it has no more. Gives the causes that a packet carries, if that was one, and puts into `found` where it is.
+    #[cfg_attr(not(target_os = "none"), inline)]
+    #[cfg_attr(target_os = "none", inline(never))]
     fn read_first(
         &mut self,
         state: &mut State<'_>,
         chunk: &mut Stored,
-    ) -> Option<Option<(Located, DataLoss)>> {
-        let valid = chunk.valid.get();
-        if chunk.read.get() >= valid {
-            if chunk.has(Flags::INCOMPLETE) {
-                return state.stall(self.slot);
+        found: &mut Located,
+    ) -> Option<Option<DataLoss>> {
+        let (valid, read) = (chunk.valid.get(), chunk.read.get());
+        let (mut end, mut cause, mut broken) = (valid, DataLoss::empty(), false);
+        (found.chunks, found.size) = (0, 0);
+        if read < valid {
+            let mut frags = FragIterator::new(state.ring.payload(chunk.offset, valid)?, read);
+            // A patch can break a size field: then the rest of the chunk says nothing any more.
+            cause = DataLoss::CHUNK_CORRUPTED;
+            if let Some(frag) = frags.next_frag() {
+                let kind = kind_of(chunk, read, frag);
+                if kind == FragKind::Begin {
+                    let chain = state.look_ahead(chunk, frag.start, found)?;
+                    if chain == ChainEnd::Open {
+                        return state.stall(self.slot);
+                    }
+                    (cause, broken) = (chain.cause(), chain.is_broken());
+                } else {
+                    end = frags.end_before(chunk);
+                    cause = DataLoss::ORPHAN_CONTINUATION;
+                    if kind == FragKind::Whole {
+                        *found = Located::whole(chunk.offset, frag);
+                        cause = DataLoss::empty();
+                    }
+                }
             }
-            state.arrive(chunk)?;
-            state.retire(chunk)?;
-            return Some(None);
+        } else if chunk.has(Flags::INCOMPLETE) {
+            return state.stall(self.slot);
         }
-        let mut frags = FragIterator::new(state.ring.payload(chunk.offset, valid)?, chunk.read.get());
-        let Some(frag) = frags.next_frag() else {
-            state.skip_corrupted(chunk)?;
-            return Some(None);
-        };
-        let kind = kind_of(chunk, chunk.read.get(), frag);
-        if kind == FragKind::Begin {
-            return state.read_fragmented(chunk, frag);
-        }
-        // Trailing empty fragments go with the last packet, so that a chunk read to the end counts as read.
-        let last = frags.only_empty_left() && !chunk.has(Flags::CONTINUES_ON_NEXT);
-        let end = if last { valid } else { frag.end() };
-        state.arrive(chunk)?;
+        state.arrive(chunk);
         let entry = state.sequence_mut(self.slot)?;
-        let packet = if kind == FragKind::Continuation {
-            entry.lose(DataLoss::ORPHAN_CONTINUATION);
-            None
-        } else if frag.size > 0 {
-            Some((Located::whole(chunk.offset, frag), entry.take_pending()))
-        } else {
-            None
-        };
-        state.advance(chunk, end)?;
-        if !SMALL && packet.is_some() && end < valid {
+        let mut loss = None;
+        if !cause.is_empty() {
+            entry.lose(cause);
+            entry.malformed.saturating_add(u32::from(cause == DataLoss::CHUNK_CORRUPTED));
+            if broken {
+                entry.open_broken();
+            }
+        } else if found.size > 0 {
+            loss = Some(entry.take_pending());
+        }
+        state.advance(chunk, end, false)?;
+        state.consume_chain(self.slot, found.chunks, false)?;
+        if !SMALL && loss.is_some() && end < valid {
             self.within = Some(Within { offset: chunk.offset, read: end, valid });
         }
-        Some(packet)
+        Some(loss)
     }
 }
 
@@ -155,95 +169,60 @@ impl State<'_> {
     /// The first fragment of a chunk is about to be consumed: losses before it are certain now.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn arrive(&mut self, chunk: &Stored) -> Option<()> {
-        if chunk.read.get() == 0 {
-            let entry = self.sequence_mut(chunk.slot.get())?;
+    pub(super) fn arrive(&mut self, chunk: &Stored) {
+        if chunk.read.get() == 0
+            && let Some(entry) = self.sequence_mut(chunk.slot.get())
+        {
             entry.arrive(chunk.chunk_id.get());
             if entry.has(Status::BROKEN_OPEN) {
                 settle_broken(entry, chunk);
             }
         }
-        Some(())
     }
 
-    /// Moves the read position of a sequence's first chunk; a complete chunk read to its end is erased.
+    /// Moves the read position of a sequence's first chunk; a complete chunk that is done with is erased.
+    ///
+    /// `evicted`: what is passed is not read but makes room.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
-    fn advance(&mut self, chunk: &mut Stored, end: u16) -> Option<()> {
-        if end < chunk.valid.get() {
+    fn advance(&mut self, chunk: &mut Stored, end: u16, evicted: bool) -> Option<()> {
+        let is_over = end >= chunk.valid.get();
+        if is_over && !evicted {
+            self.header.counters.chunks_read.add(u32::from(chunk.read.get() < end));
+        }
+        if !is_over || chunk.has(Flags::INCOMPLETE) {
             self.ring.set_read(chunk.offset, end);
             return Some(());
         }
-        self.header.counters.chunks_read.add(u32::from(end > 0));
-        if chunk.has(Flags::INCOMPLETE) {
-            self.ring.set_read(chunk.offset, end);
-            return Some(());
+        if evicted {
+            return self.erase_unread(chunk, false);
         }
         chunk.header.read.set(end);
-        self.retire(chunk)
-    }
-
-    /// Erases the first chunk of a sequence, all of which was read: its end is passed.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(always))]
-    pub(super) fn retire(&mut self, chunk: &Stored) -> Option<()> {
         if chunk.has(Flags::END_MARKS) {
             self.sequence_mut(chunk.slot.get())?.pass_end(chunk.flags());
         }
         self.erase_first(chunk, Status::empty())
     }
 
-    /// A patch broke a size field: the rest of the chunk says nothing any more.
-    fn skip_corrupted(&mut self, chunk: &mut Stored) -> Option<()> {
-        self.arrive(chunk)?;
-        let entry = self.sequence_mut(chunk.slot.get())?;
-        entry.lose(DataLoss::CHUNK_CORRUPTED);
-        entry.malformed.saturating_add(1);
-        self.advance(chunk, chunk.valid.get())
-    }
-
-    #[cfg_attr(not(target_os = "none"), inline(never))]
-    #[cfg_attr(target_os = "none", inline(always))]
-    fn read_fragmented(&mut self, chunk: &mut Stored, frag: Frag) -> Option<Option<(Located, DataLoss)>> {
-        let slot = chunk.slot.get();
-        let Chain { located, end, cause } = self.gather(chunk, frag.start, false)?;
+    /// Looks along the sequence for the rest of the packet that begins at the end of a chunk, and counts that.
+    #[inline(always)]
+    fn look_ahead(&mut self, chunk: &Stored, start: u16, found: &mut Located) -> Option<ChainEnd> {
+        // Where registers are plenty, `found` stays in them as long as nobody takes its address.
+        let mut packet = Located::default();
+        let end = self.gather(chunk, start, false, if SMALL { found } else { &mut packet })?;
+        if !SMALL {
+            *found = packet;
+        }
         let counters = &mut self.header.counters;
         let counter = match end {
             ChainEnd::Whole => &mut counters.readaheads_succeeded,
             _ => &mut counters.readaheads_failed,
         };
         counter.add(1);
-        if end == ChainEnd::Open {
-            return self.stall(slot);
-        }
-        self.arrive(chunk)?;
-        let entry = self.sequence_mut(slot)?;
-        let mut packet = None;
-        if end != ChainEnd::Whole {
-            entry.lose(cause);
-            if end != ChainEnd::Aborted {
-                entry.broken.saturating_add(1);
-                entry.insert(Status::BROKEN_OPEN);
-            }
-        } else if located.size > 0 {
-            packet = Some((located, entry.take_pending()));
-        }
-        self.advance(chunk, chunk.valid.get())?;
-        self.consume_chain(slot, located.chunks, false)?;
-        Some(packet)
-    }
-
-    /// Where a chunk's first fragment ends, together with all behind it if that is only empty ones.
-    pub(super) fn first_frag_end(&self, chunk: &Stored) -> Option<u16> {
-        let mut frags = FragIterator::new(self.ring.payload(chunk.offset, chunk.valid.get())?, 0);
-        let _ = frags.next_frag();
-        let rest_is_empty = frags.only_empty_left() && !chunk.has(Flags::CONTINUES_ON_NEXT);
-        Some(if rest_is_empty { chunk.valid.get() } else { frags.position() })
+        Some(end)
     }
 
     /// Consumes one fragment in each of a sequence's first chunks: what a packet that began before them has there.
-    ///
-    /// `evicted`: they are not read but make room.
     pub(super) fn consume_chain(&mut self, slot: u16, chunks: u32, evicted: bool) -> Option<()> {
         for _ in 0..chunks {
             let first = self.sequence(slot)?.first();
@@ -253,15 +232,11 @@ impl State<'_> {
                 // so is damaged, and its read position must not go back.
                 return None;
             }
-            self.arrive(&chunk)?;
-            let end = self.first_frag_end(&chunk)?;
-            if !evicted {
-                self.advance(&mut chunk, end)?;
-            } else if end < chunk.valid.get() || chunk.has(Flags::INCOMPLETE) {
-                self.ring.set_read(first, end);
-            } else {
-                self.erase_unread(&chunk, false)?;
-            }
+            self.arrive(&chunk);
+            let mut frags = FragIterator::new(self.ring.payload(chunk.offset, chunk.valid.get())?, 0);
+            let _ = frags.next_frag();
+            let end = frags.end_before(&chunk);
+            self.advance(&mut chunk, end, evicted)?;
         }
         Some(())
     }

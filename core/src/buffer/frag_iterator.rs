@@ -1,6 +1,6 @@
 //! `FragIterator`: the fragments of a chunk's payload.
 
-use super::tb_chunk::Flags;
+use super::tb_chunk::{Flags, TBChunk};
 use crate::SMALL;
 use crate::proto::varint;
 
@@ -73,10 +73,21 @@ impl<'p> FragIterator<'p> {
         self.rest.first().is_none_or(|byte| byte & 0x7F == 0)
     }
 
-    /// Whether nothing but empty fragments is left.
+    /// Where the fragment just taken from a chunk ends. Trailing empty ones go with it, so that a chunk read to the
+    /// end counts as read.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn only_empty_left(&self) -> bool {
+    pub(super) fn end_before(&self, chunk: &TBChunk) -> u16 {
+        if self.only_empty_left() && !chunk.has(Flags::CONTINUES_ON_NEXT) {
+            chunk.valid.get()
+        } else {
+            self.position()
+        }
+    }
+
+    /// Whether nothing but empty fragments is left.
+    #[inline]
+    fn only_empty_left(&self) -> bool {
         let mut rest = self.clone();
         while !rest.rest.is_empty() {
             if !rest.may_be_over() || rest.next_frag().is_none_or(|frag| frag.size > 0) {

@@ -4,7 +4,7 @@
 use super::chunk_seq_reader::{FragKind, kind_of};
 use super::frag_iterator::FragIterator;
 use super::packet::{Located, Packet};
-use super::reassembly::{Chain, ChainEnd};
+use super::reassembly::ChainEnd;
 use super::region::State;
 use super::sequence_state::Status;
 use super::tb_chunk::{Flags, Item, Stored};
@@ -126,7 +126,7 @@ impl State<'_> {
     #[cfg_attr(target_os = "none", inline(never))]
     fn drop_first<O: OverwriteObserver>(&mut self, first: u32, observer: &mut O) -> Option<u32> {
         let chunk = self.ring.front(first)?.stored_at(first);
-        self.arrive(&chunk)?;
+        self.arrive(&chunk);
         let Dropped { mut lost, begin } =
             if O::LOOKS || SMALL || chunk.read.get() > 0 || chunk.has(Flags::PATCHED) {
                 self.drop_frags(&chunk, observer)?
@@ -135,13 +135,13 @@ impl State<'_> {
             };
         let mut behind = 0;
         if let Some(start) = begin {
-            let Chain { located, end, .. } = self.gather(&chunk, start, true)?;
+            let mut located = Located::default();
+            let end = self.gather(&chunk, start, true, &mut located)?;
             behind = located.chunks;
             if end != ChainEnd::Whole {
                 let entry = self.sequence_mut(chunk.slot.get())?;
-                if end != ChainEnd::Aborted {
-                    entry.count_broken_here();
-                    entry.insert(Status::BROKEN_OPEN);
+                if end.is_broken() {
+                    entry.open_broken_here();
                 }
                 lost = true;
             } else if located.size > 0 {
@@ -225,11 +225,7 @@ impl State<'_> {
         open.set(Status::TENTATIVE_ABORT, chunk.has(Flags::ABORTED));
         open.set(Status::TENTATIVE_CORRUPTION, chunk.has(Flags::TRUNCATED));
         open.set(Status::ERASED_INCOMPLETE, incomplete);
-        self.erase_first(chunk, open)?;
-        if chunk.has(Flags::TRUNCATED) {
-            self.sequence_mut(chunk.slot.get())?.malformed.saturating_add(1);
-        }
-        Some(())
+        self.erase_first(chunk, open)
     }
 }
 

@@ -10,7 +10,7 @@ use core::fmt;
 use embedded_io::Write;
 
 /// Where the fragments of a packet are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Located {
     /// The chunk it begins in.
     pub(super) chunk: u32,

@@ -62,9 +62,10 @@ impl State<'_> {
             }
             from = from.min(patch.offset);
         }
-        let mut flags = chunk.flags();
-        let kind = if patches.is_empty() { Kind::Growth } else { Kind::Patch };
-        flags.set(Flags::PATCHED, chunk.has(Flags::PATCHED) || !patches.is_empty());
+        let (mut flags, mut kind) = (chunk.flags(), Kind::Growth);
+        if !patches.is_empty() {
+            (flags, kind) = (flags | Flags::PATCHED, Kind::Patch);
+        }
         if !more_pending {
             flags -= Flags::NEEDS_PATCHING;
         }
@@ -74,6 +75,7 @@ impl State<'_> {
             let target = payload.get_mut(patch.offset as usize..)?.first_chunk_mut::<4>()?;
             *target = patch.data;
         }
-        self.end_change(&chunk, flags)
+        self.end_change(&chunk, flags);
+        Some(())
     }
 }

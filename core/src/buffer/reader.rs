@@ -79,7 +79,8 @@ impl<'b> Reader<'b> {
     #[inline]
     pub(super) fn advance(&mut self) -> Option<(&State<'b>, u16, Located, DataLoss)> {
         let state = self.state.as_mut()?;
-        let (slot, located, loss) = self.walk.next_packet(state)?;
+        let mut located = Located::default();
+        let (slot, loss) = self.walk.next_packet(state, &mut located)?;
         self.walk.last = Some((slot, loss));
         Some((state, slot, located, loss))
     }
@@ -100,11 +101,11 @@ impl<'b> Reader<'b> {
 
 impl BufferWalk {
     #[inline]
-    fn next_packet(&mut self, state: &mut State<'_>) -> Option<(u16, Located, DataLoss)> {
+    fn next_packet(&mut self, state: &mut State<'_>, found: &mut Located) -> Option<(u16, DataLoss)> {
         loop {
             if let Some(current) = &mut self.current {
-                if let Some((located, loss)) = current.next_packet(state) {
-                    return Some((current.slot, located, loss));
+                if let Some(loss) = current.next_packet(state, found) {
+                    return Some((current.slot, loss));
                 }
                 self.current = None;
             }

@@ -7,37 +7,51 @@ use super::packet::Located;
 use super::region::State;
 use super::tb_chunk::{Flags, Stored};
 
-/// A packet that begins at the end of a chunk, as far as it goes.
-pub(super) struct Chain {
-    pub(super) located: Located,
-    pub(super) end: ChainEnd,
-    /// What reading found wrong with it.
-    pub(super) cause: DataLoss,
-}
-
-/// What became of such a packet.
+/// What became of a packet that begins at the end of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChainEnd {
     /// All of it is there.
     Whole,
     /// Its end or a patch is still to come.
     Open,
-    /// It will never be whole.
-    Broken,
+    /// It will never be whole: chunks are missing,
+    Gap,
+    /// or the next chunk does not go on with it.
+    BrokenChain,
     /// Its writer gave it up.
     Aborted,
 }
 
+impl ChainEnd {
+    /// What the loss of it is put down to.
+    pub(super) fn cause(self) -> DataLoss {
+        match self {
+            Self::Whole | Self::Open => DataLoss::empty(),
+            Self::Gap => DataLoss::REASSEMBLY_GAP,
+            Self::BrokenChain | Self::Aborted => DataLoss::REASSEMBLY_BROKEN_CHAIN,
+        }
+    }
+
+    /// Whether it is lost, should nothing more come, and its writer does not know.
+    pub(super) fn is_broken(self) -> bool {
+        !matches!(self, Self::Whole | Self::Aborted)
+    }
+}
+
 impl State<'_> {
     /// Looks ahead along the sequence, one fragment a chunk, for the packet that begins with the fragment from
-    /// `start` on at the end of a chunk. Changes nothing.
+    /// `start` on at the end of a chunk. Changes nothing. Where it is goes into `located`, as far as it is there.
     ///
     /// `forced`: nothing can be waited for, so it is followed as far as it goes.
-    pub(super) fn gather(&self, chunk: &Stored, start: u16, forced: bool) -> Option<Chain> {
+    pub(super) fn gather(
+        &self,
+        chunk: &Stored,
+        start: u16,
+        forced: bool,
+        located: &mut Located,
+    ) -> Option<ChainEnd> {
         let size = chunk.valid.get().saturating_sub(start);
-        let mut located =
-            Located { chunk: chunk.offset, start, first_size: size, chunks: 0, size: u32::from(size) };
-        let mut cause = DataLoss::empty();
+        *located = Located { chunk: chunk.offset, start, first_size: size, chunks: 0, size: u32::from(size) };
         let mut patched = !chunk.has(Flags::NEEDS_PATCHING);
         let mut along = ChunkSeqIterator::new(chunk, self.sequence(chunk.slot.get())?.last());
         let mut stepped = 1;
@@ -47,8 +61,7 @@ impl State<'_> {
             }
             let Some((offset, chunk, gap)) = along.next_chunk(&self.ring) else { break ChainEnd::Open };
             if gap {
-                cause = DataLoss::REASSEMBLY_GAP;
-                break ChainEnd::Broken;
+                break ChainEnd::Gap;
             }
             if chunk.is_empty() {
                 stepped += 1;
@@ -62,9 +75,8 @@ impl State<'_> {
             let frag = match FragIterator::new(self.ring.payload(offset, valid)?, 0).next_frag() {
                 Some(frag) if continues => frag,
                 _ => {
-                    cause = DataLoss::REASSEMBLY_BROKEN_CHAIN;
                     let aborted = continues && valid == 0 && chunk.has(Flags::ABORTED);
-                    break if aborted { ChainEnd::Aborted } else { ChainEnd::Broken };
+                    break if aborted { ChainEnd::Aborted } else { ChainEnd::BrokenChain };
                 }
             };
             let ends = frag.end() != valid || !chunk.has(Flags::CONTINUES_ON_NEXT);
@@ -77,6 +89,6 @@ impl State<'_> {
                 break if patched { ChainEnd::Whole } else { ChainEnd::Open };
             }
         };
-        Some(Chain { located, end, cause })
+        Some(end)
     }
 }

@@ -76,7 +76,7 @@ impl State<'_> {
             flags = self.grow(&stored, &tokens, source)?;
             Err(Commit::Rewritten)
         };
-        self.end_change(&stored, flags)?;
+        self.end_change(&stored, flags);
         match outcome {
             Ok(_) => self.withdraw(&stored)?,
             Err(Commit::Refused(_)) => {}

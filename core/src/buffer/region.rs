@@ -23,7 +23,7 @@ use super::words::{Le16, Le32, Le64};
 use core::mem::offset_of;
 use core::sync::atomic::{Ordering, compiler_fence};
 use static_assertions::const_assert_eq;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute_ref};
 
 /// `TBUF` in the order of the bytes.
 const MAGIC: u32 = u32::from_le_bytes(*b"TBUF");
@@ -105,9 +105,11 @@ impl Header {
     }
 
     fn checksum(&self) -> u32 {
-        let sizes = self.as_bytes().get(size_of::<Le32>()..offset_of!(Self, mode)).unwrap_or_default();
-        let mode = (self.mode() & Mode::FIXED).bits().to_le_bytes();
-        Crc::new().with(&MAGIC.to_le_bytes()).with(sizes).with(&mode).value()
+        const_assert_eq!(offset_of!(Header, mode), 24);
+        let words: &[Le32; HEADER / 4] = transmute_ref!(self);
+        let [_, a, b, c, d, e, ..] = *words;
+        let fixed = [Le32::new(MAGIC), a, b, c, d, e, Le32::new((self.mode() & Mode::FIXED).bits())];
+        Crc::new().with(fixed.as_bytes()).value()
     }
 }
 
@@ -175,8 +177,7 @@ impl Layout {
         {
             clear(bytes);
         }
-        if let Some(state) = layout.state(memory) {
-            let header = state.header;
+        if let Some(header) = layout.header_mut(memory) {
             header.version.set(VERSION);
             header.header_size.set(HEADER as u16);
             header.ring_offset.set(layout.ring_offset as u32);

@@ -281,9 +281,14 @@ impl SequenceState {
             (erased & ERASED_BROKEN) | (erased & !ERASED_BROKEN).saturating_add(packets) & !ERASED_BROKEN,
         );
     }
-    /// Counts a packet that began in the chunk being erased and will not be put together.
-    pub(super) fn count_broken_here(&mut self) {
+    /// Counts a packet that will not be put together, and whose end has not been seen.
+    pub(super) fn open_broken(&mut self) {
         self.broken.saturating_add(1);
+        self.insert(Status::BROKEN_OPEN);
+    }
+    /// The same of one that began in the chunk being erased.
+    pub(super) fn open_broken_here(&mut self) {
+        self.open_broken();
         self.erased_packets.set(self.erased_packets.get() | ERASED_BROKEN);
     }
     /// The chunk erased last was committed again: what was lost with it is not lost after all.

@@ -1,11 +1,13 @@
 //! The bounded table of sequences: finding, making and forgetting them.
 //!
-//! An index of hash chains lies in the table itself, one head in each place. Sequences without chunks are
-//! linked from the longest empty to the latest; a full table forgets at the long end.
+//! An index of hash chains lies in the table itself, one head in each place; microcontrollers do without. Sequences
+//! without chunks are linked from the longest empty to the latest; a full table forgets at the long end.
 
 use super::chunk::ChunkHeader;
-use super::region::{Header, NO_SLOT, State};
+use super::region::{NO_SLOT, State};
 use super::sequence_state::{SequenceState, Status, link_to_slot, slot_of_link};
+use super::tb_chunk::NONE;
+use crate::SMALL;
 
 /// Where the chain of a sequence starts: Fibonacci hashing of 4 bytes, scaled without a division.
 #[inline]
@@ -15,13 +17,27 @@ fn home(producer_id: u16, writer_id: u16, places: usize) -> usize {
     ((u64::from(hash) * places as u64) >> 32) as usize
 }
 
-/// The slot of a sequence.
-///
-/// Cost: one access and one more for each sequence with the same hash; ids chosen to collide make that 256 at
-/// the most, in tables of some 256 sequences (65,536 writer ids over the places).
+/// The slot of a sequence: by the index, or, where code is to be small, by a look at each place of the table.
 #[cfg_attr(not(target_os = "none"), inline)]
 #[cfg_attr(target_os = "none", inline(never))]
 pub(super) fn lookup(table: &[SequenceState], producer_id: u16, writer_id: u16) -> Option<u16> {
+    if SMALL {
+        let is_it = |entry: &SequenceState| {
+            entry.producer_id.get() == producer_id
+                && entry.writer_id.get() == writer_id
+                && entry.has(Status::IN_USE)
+        };
+        return table.iter().position(is_it).map(|slot| slot as u16);
+    }
+    lookup_in_index(table, producer_id, writer_id)
+}
+
+/// The slot of a sequence that is in the index.
+///
+/// Cost: one access and one more for each sequence with the same hash; ids chosen to collide make that 256 at
+/// the most, in tables of some 256 sequences (65,536 writer ids over the places).
+#[inline]
+pub(super) fn lookup_in_index(table: &[SequenceState], producer_id: u16, writer_id: u16) -> Option<u16> {
     let mut slot = table.get(home(producer_id, writer_id, table.len()))?.hash_head();
     // No chain is longer than the table: a chain that bites its tail in a damaged region must end as well.
     for _ in 0..table.len() {
@@ -63,16 +79,18 @@ impl State<'_> {
         };
         let forgotten = self.table.get(home)?.has(Status::FORGETFUL);
         self.sequence_mut(slot)?.start(header, forgotten);
-        add_to_index(self.table, slot);
+        if !SMALL {
+            add_to_index(self.table, slot);
+        }
         if let Some(histogram) = self.histogram(slot) {
             histogram.clear();
         }
-        push_empty(self.header, self.table, slot);
+        self.push_empty(slot);
         Some(slot)
     }
 
     fn forget(&mut self, slot: u16) -> Option<()> {
-        unlink_empty(self.header, self.table, slot);
+        self.unlink_empty(slot);
         let entry = self.table.get(usize::from(slot))?;
         if !entry.has(Status::IN_USE) {
             return Some(());
@@ -81,6 +99,9 @@ impl State<'_> {
             (entry.hash_next.get(), home(entry.producer_id.get(), entry.writer_id.get(), self.table.len()));
         let index = self.table.get_mut(home)?;
         index.insert(Status::FORGETFUL);
+        if SMALL {
+            return Some(());
+        }
         let mut at = index.hash_head();
         if at == slot {
             index.set_hash_head(after);
@@ -110,30 +131,32 @@ pub(super) fn add_to_index(table: &mut [SequenceState], slot: u16) {
     }
 }
 
-/// Links a sequence that has just lost its last chunk as the latest of the empty ones.
-pub(super) fn push_empty(header: &mut Header, table: &mut [SequenceState], slot: u16) {
-    let before = header.latest_empty.get();
-    header.latest_empty.set(slot);
-    match table.get_mut(usize::from(before)) {
-        Some(entry) => entry.set_last(link_to_slot(slot)),
-        None => header.longest_empty.set(slot),
+impl State<'_> {
+    /// Links a sequence that has just lost its last chunk as the latest of the empty ones.
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn push_empty(&mut self, slot: u16) {
+        let link = link_to_slot(slot);
+        self.join_empty(link_to_slot(self.header.latest_empty.get()), link);
+        self.join_empty(link, NONE);
     }
-    if let Some(entry) = table.get_mut(usize::from(slot)) {
-        entry.set_first(link_to_slot(before));
-        entry.set_last(link_to_slot(NO_SLOT));
-    }
-}
 
-/// Takes a sequence out of the list of empty ones.
-pub(super) fn unlink_empty(header: &mut Header, table: &mut [SequenceState], slot: u16) {
-    let Some(entry) = table.get(usize::from(slot)) else { return };
-    let (longer, shorter) = (slot_of_link(entry.first()), slot_of_link(entry.last()));
-    match table.get_mut(usize::from(longer)) {
-        Some(entry) => entry.set_last(link_to_slot(shorter)),
-        None => header.longest_empty.set(shorter),
+    /// Takes a sequence out of the list of empty ones.
+    pub(super) fn unlink_empty(&mut self, slot: u16) -> Option<()> {
+        let entry = self.sequence(slot)?;
+        self.join_empty(entry.first(), entry.last());
+        Some(())
     }
-    match table.get_mut(usize::from(shorter)) {
-        Some(entry) => entry.set_first(link_to_slot(longer)),
-        None => header.latest_empty.set(longer),
+
+    /// Makes two sequences neighbours among the empty ones; [`NONE`] stands before the first and behind the last.
+    #[cfg_attr(target_os = "none", inline(never))]
+    fn join_empty(&mut self, longer: u32, shorter: u32) {
+        match self.sequence_mut(slot_of_link(longer)) {
+            Some(entry) => entry.set_last(shorter),
+            None => self.header.longest_empty.set(slot_of_link(shorter)),
+        }
+        match self.sequence_mut(slot_of_link(shorter)) {
+            Some(entry) => entry.set_first(longer),
+            None => self.header.latest_empty.set(slot_of_link(longer)),
+        }
     }
 }

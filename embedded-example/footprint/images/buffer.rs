@@ -1,16 +1,28 @@
 //! The smallest image that keeps a trace buffer: lays it out, commits (overwriting as it must), patches, reads.
+//!
+//! What it is to commit and patch lies in memory of which the compiler cannot know the contents: so next to no
+//! code but the buffer's own is there to be counted.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
 mod image {
     use core::hint::black_box;
-    use core::ptr::addr_of_mut;
-    use tracebuf::buffer::{ChunkFlags, ChunkHeader, Commit, Config, FillPolicy, Patch, Reader, TraceBuffer};
+    use core::mem::MaybeUninit;
+    use core::ptr::{addr_of, addr_of_mut};
+    use tracebuf::buffer::{ChunkHeader, Commit, Config, FillPolicy, Patch, Reader, TraceBuffer};
 
     const SIZE: usize = 2048;
     static mut MEMORY: [u8; SIZE] = [0; SIZE];
+    static mut INPUT: MaybeUninit<Input> = MaybeUninit::uninit();
 
     type Buffer = TraceBuffer<&'static mut [u8]>;
+
+    struct Input {
+        header: ChunkHeader,
+        size: usize,
+        patches: [Patch; 2],
+        more_pending: bool,
+    }
 
     #[panic_handler]
     fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
@@ -19,32 +31,38 @@ mod image {
 
     #[unsafe(no_mangle)]
     pub(crate) extern "C" fn _start() {
-        // SAFETY: this runs once, and nobody else names the memory.
-        let memory: &'static mut [u8] = unsafe { &mut *addr_of_mut!(MEMORY) };
+        // SAFETY: this is never run; if it were, it would run once, and nobody else names the memory.
+        let (memory, input): (&'static mut [u8], &Input) =
+            unsafe { (&mut *addr_of_mut!(MEMORY), (*black_box(addr_of!(INPUT))).assume_init_ref()) };
         let config = Config::new(FillPolicy::RingBuffer).sequences(8);
         let Ok(mut buffer) = TraceBuffer::new(memory, config) else { return };
         loop {
-            black_box(commit(&mut buffer));
-            black_box(patch(&mut buffer));
+            commit(&mut buffer, input);
+            patch(&mut buffer, input);
             let mut reader = buffer.read();
-            while black_box(read(&mut reader)) {}
+            while read(&mut reader) {}
         }
     }
 
     #[unsafe(no_mangle)]
     #[inline(never)]
-    fn commit(buffer: &mut Buffer) -> Commit {
-        let header: ChunkHeader = black_box(ChunkHeader { flags: ChunkFlags::empty(), ..Default::default() });
-        buffer.commit_with(&header, black_box(100), |from, to| {
+    fn commit(buffer: &mut Buffer, input: &Input) -> Commit {
+        buffer.commit_with(&input.header, input.size, |from, to| {
             black_box((from, to));
         })
     }
 
     #[unsafe(no_mangle)]
     #[inline(never)]
-    fn patch(buffer: &mut Buffer) -> bool {
-        let patch = black_box(Patch { offset: 0, data: [0; 4] });
-        buffer.try_patch_chunk_contents(black_box(1), black_box(1), black_box(1), &[patch], black_box(false))
+    fn patch(buffer: &mut Buffer, input: &Input) -> bool {
+        let Input { header, patches, more_pending, .. } = input;
+        buffer.try_patch_chunk_contents(
+            header.producer_id,
+            header.writer_id,
+            header.chunk_id,
+            patches,
+            *more_pending,
+        )
     }
 
     #[unsafe(no_mangle)]

@@ -5,7 +5,7 @@ use super::walk::{DOUBLE, ERASED_IS_THERE, ERASED_IS_WRONG, EVEN, LISTED, SEEN};
 use crate::buffer::chunk_list::Place;
 use crate::buffer::region::{NO_SLOT, State};
 use crate::buffer::sequence_state::{Status, slot_of_link};
-use crate::buffer::sequence_table::{add_to_index, lookup, push_empty};
+use crate::buffer::sequence_table::{add_to_index, lookup_in_index};
 use crate::buffer::tb_chunk::{Item, Stored};
 
 /// The largest gap in the numbers of a sequence's chunks that is taken for one.
@@ -63,7 +63,7 @@ impl State<'_> {
                 if !entry.is_someone() || (entry.stalled.get() & SEEN != 0) != with_chunks {
                     continue;
                 }
-                match lookup(self.table, entry.producer_id.get(), entry.writer_id.get()) {
+                match lookup_in_index(self.table, entry.producer_id.get(), entry.writer_id.get()) {
                     None => add_to_index(self.table, slot),
                     Some(other) => {
                         self.mark(slot, DOUBLE);
@@ -111,7 +111,7 @@ impl State<'_> {
 
     fn list_empty(&mut self, slot: u16) {
         self.mark(slot, LISTED);
-        push_empty(self.header, self.table, slot);
+        self.push_empty(slot);
     }
 
     /// Puts every chunk into its sequence's list, from the oldest to the newest.

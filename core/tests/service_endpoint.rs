@@ -3,8 +3,11 @@
 mod model;
 
 use std::sync::Mutex;
-use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
-use tracebuf::producer::*;
+use tracebuf::buffer::{ChunkHeader, Config, FillPolicy, TraceBuffer};
+use tracebuf::producer::{
+    ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Patch, Producer,
+    ProducerStorage, SharedMemory, TraceWriter,
+};
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 
 const WRITERS: usize = 2;
@@ -19,7 +22,10 @@ impl CommitSink for Queue {
     }
 }
 
+const IDENTITY: ProducerIdentity = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
+
 struct World {
+    memory: SharedMemory<'static>,
     queue: &'static Queue,
     writer: TraceWriter<'static>,
     endpoint: ProducerEndpoint<'static, WRITERS>,
@@ -33,13 +39,13 @@ impl World {
         let queue: &'static Queue = Box::leak(Box::default());
         let storage = Box::leak(Box::new(ProducerStorage::<64, 8>::default()));
         let producer = Box::leak(Box::new(Producer::new(memory, Layout::Four, storage, queue).unwrap()));
-        let identity = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
         let buffer = || TraceBuffer::new(vec![0; 8192], Config::new(FillPolicy::RingBuffer)).unwrap();
         assert_eq!((producer.layout(), producer.memory().size()), (Layout::Four, 4 * 4096));
         World {
+            memory,
             queue,
             writer: producer.writer(0, Exhaustion::Drop).unwrap(),
-            endpoint: ProducerEndpoint::new(Consumer::new(memory), identity),
+            endpoint: ProducerEndpoint::new(Consumer::new(memory), IDENTITY),
             buffers: [buffer(), buffer()],
         }
     }
@@ -143,4 +149,44 @@ fn scraping_leaves_out_writers_that_are_unknown_or_have_no_buffer() {
     assert!(world.endpoint.register_writer(world.writer.id(), 1));
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
     assert_eq!((world.written(), world.endpoint.stats().chunks_scraped), ([0, 1], 1));
+}
+
+#[test]
+fn what_was_being_moved_in_a_crash_is_moved_once() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0) && world.endpoint.register_writer(1, 0));
+    let chunks = [(); 5].map(|()| world.write());
+    // The first is in the ring and freed. The next was in it when the program ended, the one after had been taken.
+    world.move_to(0, chunks[0]);
+    let mut dead = Consumer::new(world.memory);
+    for (taken, is_in_ring) in [(chunks[1], true), (chunks[2], false)] {
+        let taken = dead.take(taken.page, taken.chunk).expect("a complete chunk");
+        if is_in_ring {
+            let header = ChunkHeader {
+                producer_id: 1,
+                writer_id: taken.header().writer_id,
+                chunk_id: taken.header().chunk_id,
+                fragments: taken.header().fragments,
+                complete: true,
+                ..ChunkHeader::default()
+            };
+            world.buffers[0].commit_with(&header, taken.len(), |from, to| taken.fill(from, to));
+        }
+        std::mem::forget(taken);
+    }
+
+    let mut consumer = Consumer::new(world.memory);
+    assert_eq!(consumer.reclaim(), 2);
+    assert_eq!(consumer.reclaim(), 0);
+    world.endpoint = ProducerEndpoint::new(consumer, IDENTITY);
+    assert!(world.endpoint.allow(0) && world.endpoint.register_writer(1, 0));
+    world.endpoint.scrape(&mut world.buffers);
+    let stats = world.buffers[0].stats();
+    assert_eq!((stats.chunks_written, stats.chunks_unchanged), (5, 1));
+    let (mut reader, mut packets) = (world.buffers[0].read(), 0);
+    while let Some(packet) = reader.next_packet() {
+        assert!(packet.loss().is_empty());
+        packets += 1;
+    }
+    assert_eq!(packets, 5);
 }

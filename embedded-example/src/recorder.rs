@@ -139,7 +139,7 @@ impl<'a> Recorder<'a> {
     /// Finds what a start before this one has recorded, hands it to `before`, and goes on recording behind it.
     ///
     /// What is handed over is the ring as it was salvaged, and in it also the packets that were finished but
-    /// still in shared memory. What `before` reads is not read again later; what it leaves there is overwritten
+    /// still in shared memory. A packet that still waited for a patch is given up. What `before` reads is not read again later; what it leaves there is overwritten
     /// by and by. `before` is not called where nothing is found, as after power-on.
     ///
     /// Writers of this start are told from those before by the producer's number, which is the start's. When
@@ -163,9 +163,13 @@ impl<'a> Recorder<'a> {
             if let Some(last) = last {
                 let memory = SharedMemory::new(atomic_words(words(parts.shared)), CHUNK)
                     .map_err(RecorderError::SharedMemory)?;
+                Consumer::new(memory).reclaim();
                 let mut rings = [ring];
                 endpoint(memory, last).scrape(&mut rings);
-                [ring] = rings;
+                // Of these chunks, too, some wait for patches that will not come.
+                let [scraped] = rings;
+                (ring, _) =
+                    TraceBuffer::attach_or_new(scraped.into_memory(), CONFIG).map_err(RecorderError::Ring)?;
             }
             before(&mut ring, salvage);
             // Without a number of its own, the start before this one is known by its writers.

@@ -94,6 +94,33 @@ fn the_second_start_finds_all_that_was_said_also_what_had_not_left_shared_memory
 }
 
 #[test]
+fn what_was_said_before_a_packet_that_was_cut_short_is_found() {
+    for drained in [false, true] {
+        let mut region = [0; 1024];
+        let (producer, mut recorder) = start(&mut region).0.unwrap();
+        let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+        for n in 0..10 {
+            writer.packet().bytes(1, format!("0:{n}").as_bytes());
+        }
+        // It ends in the chunk that the next begins in, and that one goes on over so many that the size of its
+        // message must be patched in.
+        writer.packet().bytes(1, format!("0:{:0>110}", 10).as_bytes());
+        let mut packet = writer.packet();
+        let mut message = packet.message(2);
+        message.bytes(1, &[7; 600]);
+        if drained {
+            producer.commit();
+            recorder.drain();
+        }
+        std::mem::forget(message);
+        std::mem::forget(packet);
+        std::mem::forget(writer);
+        let found = start(&mut region).1.unwrap();
+        assert!(of_writer(&found, 1, 0).into_iter().eq(0..11), "{drained}: {found:?}");
+    }
+}
+
+#[test]
 fn recording_goes_on_however_often_one_start_follows_another() {
     let mut region = [0; 1024];
     record(start(&mut region).0.unwrap(), 40);

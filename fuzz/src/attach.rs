@@ -89,7 +89,6 @@ fn look(memory: Vec<u8>) -> Option<Packets> {
     };
     let ring = buffer.check().expect("a sound buffer");
     assert_eq!(ring.chunks, u64::from(salvage.chunks_kept));
-    drop(buffer);
     // What attaching has put right is right.
     let (mut again, twice) = TraceBuffer::attach(copy).expect("a region");
     assert_eq!((twice.chunks_kept, twice.malformed, twice.unfinished), (salvage.chunks_kept, 0, 0));

@@ -14,7 +14,7 @@ const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let cut = usize::from(input.byte()).max(1);
-    if input.byte() % 2 == 0 {
+    if input.byte().is_multiple_of(2) {
         let line = input.rest();
         let (whole, report) = receive(line, line.len().max(1));
         let (pieces, same) = receive(line, cut);

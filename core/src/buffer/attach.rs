@@ -111,8 +111,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// Attaches if the memory holds a region that `config` could have made, lays out a new one if not.
     ///
-    /// What firmware does at its start. Of the configuration all but the policy must be as it was: another
-    /// size of the table, for example, makes a new region. The [`Salvage`] is `None` if it is new.
+    /// What firmware does at its start, when no patches will come any more to what is there: packets that wait for one
+    /// are given up, as by [`ReadOnlyTraceBuffer::attach_ended`]. Of the configuration all but the policy must be as it
+    /// was: another size of the table, for example, makes a new region. The [`Salvage`] is `None` if it is new.
     ///
     /// # Errors
     /// [`RegionError`] if there is no room for a new region.
@@ -122,7 +123,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
                 && found.has_checksums(memory.as_ref()) == config.crc
         });
         if let Some(layout) = found
-            && let Ok(salvage) = salvage(&layout, memory.as_mut(), false)
+            && let Ok(salvage) = salvage(&layout, memory.as_mut(), true)
         {
             return Ok((Self::from_parts(memory, layout), Some(salvage)));
         }

@@ -274,9 +274,11 @@ impl ChunkPlace<'_> {
         ChunkHeader::from_words([u32::from_le(id.load(Ordering::Relaxed)), packets])
     }
 
-    /// As the function of that name.
-    pub(crate) fn set_header(&self, header: ChunkHeader) {
-        set_header(self.words, header);
+    /// Zeroes the header, the writer's id first: what is left of it, should that be cut short, belongs to nobody.
+    pub(crate) fn clear_header(&self) {
+        let [id, packets, ..] = self.words else { return };
+        packets.store(0, Ordering::Relaxed);
+        id.store(0, Ordering::Release);
     }
 }
 

@@ -122,6 +122,7 @@ fn bits(input: &mut Input<'static>, bitmap: Bitmap) {
 
 fn consumer(input: &mut Input<'static>, memory: SharedMemory<'_>) {
     let mut consumer = Consumer::new(memory);
+    black_box(consumer.reclaim());
     black_box(consumer.memory().pages());
     while input.bool() {
         if let Some(chunk) = consumer.take(input.u32(), input.u32()) {

@@ -75,9 +75,12 @@ fn where_no_patches_will_come_the_packets_in_front_of_the_one_that_waits_come_ou
     assert!(salvage.is_clean());
     assert_eq!(packets(&mut living.read()).len(), 2, "the patch may still come");
 
-    let (mut ended, salvage) = ReadOnlyTraceBuffer::attach_ended(memory).expect("a region");
+    let (mut ended, salvage) = ReadOnlyTraceBuffer::attach_ended(memory.clone()).expect("a region");
     assert_eq!((salvage.chunks_cut, salvage.chunks_kept), (1, 3));
     let found = packets(&mut ended.read());
+    let (mut second_start, salvage) = TraceBuffer::attach_or_new(memory, config).expect("a region");
+    assert_eq!(salvage.map(|salvage| salvage.chunks_cut), Some(1));
+    assert_eq!(packets(&mut second_start.read()), found);
     let texts: std::vec::Vec<_> = found.iter().map(|(bytes, _)| &bytes[..]).collect();
     assert_eq!(texts, [&b"a"[..], b"bb", b"p", b"c", b"d", b"e"]);
     let losses: std::vec::Vec<_> = found.iter().map(|(_, loss)| !loss.is_empty()).collect();

@@ -1,0 +1,222 @@
+//! Scraping: copies of what writers have finished in chunks that they still write.
+
+use super::chunk_header::ChunkHeader;
+use super::drain::{Consumer, copy_out};
+use super::page::{ChunkPlace, ChunkState, Page};
+use heapless::Vec;
+
+/// A chunk as a scrape sees it: complete, or being written with at least one finished fragment.
+pub struct ScrapedChunk<'c> {
+    place: ChunkPlace<'c>,
+    header: ChunkHeader,
+    page: u32,
+    complete: bool,
+}
+
+impl Consumer<'_> {
+    /// The chunks that a scrape may copy now, in address order.
+    ///
+    /// Another writer may complete a chunk that this has passed and go on in one that it has yet to reach: a
+    /// single pass can show a chunk without its predecessor, and reading that would break a packet. Use
+    /// [`Consumer::scrape`], or make two passes and copy in the second what the first has seen of a writer,
+    /// and all that is older.
+    pub fn visible(&self) -> impl Iterator<Item = ScrapedChunk<'_>> {
+        (0..self.memory().pages())
+            .filter_map(|i| Some((i, self.memory().page(i)?)))
+            .flat_map(|(i, page)| visible(i, page))
+    }
+
+    /// Shows each chunk to copy, in address order, but none before those of its writer that are older.
+    ///
+    /// So of every writer there is no hole, and a ring that is too small for a scrape overwrites the oldest.
+    /// Of writers beyond `WRITERS` nothing is shown. Cost: three walks over the headers, for each chunk a look
+    /// through the writers; one walk more for up to 16 chunks that lie behind newer ones.
+    pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
+        let mut spans = seen::<WRITERS>(self.visible());
+        begin_with_oldest(&mut spans, self.visible());
+        self.show(&mut spans, &mut copy);
+    }
+
+    /// Shows all that the spans have, each writer's chunks in order.
+    fn show(&self, spans: &mut [Span], copy: &mut impl FnMut(&ScrapedChunk<'_>)) {
+        // Whatever the producer does meanwhile, there is an end to it.
+        let mut left = self.memory().pages().saturating_mul(14);
+        for chunk in self.visible() {
+            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+            let Some(span) = spans.iter_mut().find(|span| span.writer_id == writer_id) else { continue };
+            while span.has(chunk_id) && left > 0 {
+                if span.next == chunk_id {
+                    copy(&chunk);
+                    span.next = chunk_id.wrapping_add(1);
+                    left -= 1;
+                    break;
+                }
+                let older = self.oldest(span, chunk_id);
+                if older.is_empty() {
+                    // Gone since: the producer changed what is not its to change.
+                    break;
+                }
+                for older in &older {
+                    copy(older);
+                    span.next = older.header.chunk_id.wrapping_add(1);
+                    left = left.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// The oldest chunks of a writer up to one that is visible, oldest first.
+    fn oldest(&self, span: &Span, up_to: u32) -> Vec<ScrapedChunk<'_>, AT_ONCE> {
+        let mut oldest: Vec<ScrapedChunk<'_>, AT_ONCE> = Vec::new();
+        for chunk in self.visible() {
+            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+            if writer_id != span.writer_id || !span.has(chunk_id) || is_newer(chunk_id, up_to) {
+                continue;
+            }
+            let newer = |other: &ScrapedChunk<'_>| is_newer(other.header.chunk_id, chunk_id);
+            if oldest.is_full() && oldest.last().is_some_and(newer) {
+                oldest.pop();
+            }
+            let place = oldest.iter().position(newer).unwrap_or(oldest.len());
+            let _ = oldest.insert(place, chunk);
+        }
+        oldest
+    }
+}
+
+/// Chunks of one writer that a scrape has still to show: ids from `next` to `newest`.
+struct Span {
+    writer_id: u16,
+    next: u32,
+    newest: u32,
+}
+
+/// What a first walk sees of each writer.
+fn seen<'c, const WRITERS: usize>(visible: impl Iterator<Item = ScrapedChunk<'c>>) -> Vec<Span, WRITERS> {
+    let mut spans: Vec<Span, WRITERS> = Vec::new();
+    for chunk in visible {
+        let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+        match spans.iter_mut().find(|span| span.writer_id == writer_id) {
+            Some(span) if is_newer(chunk_id, span.newest) => span.newest = chunk_id,
+            Some(_) => {}
+            None => drop(spans.push(Span { writer_id, next: chunk_id, newest: chunk_id })),
+        }
+    }
+    spans
+}
+
+/// Lets the spans begin with the oldest chunks that a second walk sees.
+///
+/// What is older than a chunk seen is there to be seen now, also where it was not when the first walk came by:
+/// only after that is it certain which is the oldest.
+fn begin_with_oldest<'c>(spans: &mut [Span], visible: impl Iterator<Item = ScrapedChunk<'c>>) {
+    for chunk in visible {
+        let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+        if let Some(span) = spans.iter_mut().find(|span| span.writer_id == writer_id)
+            && is_newer(span.next, chunk_id)
+        {
+            span.next = chunk_id;
+        }
+    }
+}
+
+impl Span {
+    fn has(&self, chunk_id: u32) -> bool {
+        !is_newer(self.next, chunk_id) && !is_newer(chunk_id, self.newest)
+    }
+}
+
+/// Chunks of a writer that are put in order at once.
+const AT_ONCE: usize = 16;
+
+fn is_newer(chunk_id: u32, than: u32) -> bool {
+    (chunk_id.wrapping_sub(than) as i32) > 0
+}
+
+fn visible<'c>(index: u32, page: Page<'c>) -> impl Iterator<Item = ScrapedChunk<'c>> {
+    let bitmap = page.bitmap();
+    let layout = bitmap.layout();
+    (0..layout.map_or(0, |l| l.chunks())).filter_map(move |chunk| {
+        let complete = match bitmap.state(chunk) {
+            ChunkState::Complete => true,
+            ChunkState::BeingWritten => false,
+            ChunkState::Free | ChunkState::BeingRead => return None,
+        };
+        let place = page.place(layout?, chunk)?;
+        let header = place.header();
+        // The last fragment of a chunk being written may be one that never was: stale bytes.
+        let any = complete || header.fragments >= 2;
+        any.then_some(ScrapedChunk { place, header, page: index, complete })
+    })
+}
+
+impl ScrapedChunk<'_> {
+    /// The header now.
+    pub fn header(&self) -> ChunkHeader {
+        self.header
+    }
+
+    /// False: the last fragment that the header counts may be of any content and must not be looked at.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// The page and the chunk in it.
+    pub fn position(&self) -> (u32, u32) {
+        (self.page, self.place.chunk)
+    }
+
+    /// Bytes of payload.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.place.payload().len() * 4
+    }
+
+    /// Copies payload from `offset` on; what lies beyond it is zero.
+    pub fn fill(&self, offset: usize, to: &mut [u8]) {
+        copy_out(self.place.payload(), offset, to);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_that_the_first_walk_passed_too_early_is_shown_before_the_newer_one() {
+        use crate::producer::*;
+
+        struct Silent;
+        impl CommitSink for Silent {
+            fn commit(&self, _: &CommitRequest<'_>) {}
+        }
+
+        let mut memory = [0u32; 3 * 16];
+        let memory =
+            SharedMemory::new(atomic_words_in(zerocopy::IntoBytes::as_mut_bytes(&mut memory)), 64).unwrap();
+        let storage = ProducerStorage::<3, 1>::new();
+        let producer = Producer::new(memory, Layout::One, &storage, &Silent).unwrap();
+        let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+        let mut consumer = Consumer::new(memory);
+        let walk = |page| visible(page, memory.page(page).unwrap()).collect::<std::vec::Vec<_>>();
+        // The first chunk has nothing to show when the walk passes it.
+        let mut packet = writer.packet();
+        packet.varint(1, 1);
+        let mut first_walk = walk(0);
+        assert!(first_walk.is_empty());
+        // Before the walk goes on, the writer fills that chunk and the next, and goes on in the third.
+        packet.bytes(2, &[7; 60]);
+        drop(packet);
+        writer.packet().bytes(2, &[8; 30]);
+        first_walk.extend((1..3).flat_map(walk));
+        let mut spans = seen::<1>(first_walk.into_iter());
+        assert_eq!((spans[0].next, spans[0].newest), (1, 2));
+        begin_with_oldest(&mut spans, consumer.visible());
+        let mut shown = std::vec::Vec::new();
+        consumer.show(&mut spans, &mut |chunk| shown.push(chunk.header().chunk_id));
+        assert_eq!(shown, [0, 1, 2]);
+        shown.clear();
+        consumer.scrape::<1>(|chunk| shown.push(chunk.header().chunk_id));
+        assert_eq!(shown, [0, 1, 2]);
+    }
+}

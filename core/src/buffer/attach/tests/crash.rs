@@ -45,18 +45,18 @@ fn crash_at(fences: u64, work: impl FnOnce()) -> bool {
     }
 }
 
-fn attach(memory: &[u8]) -> (Buffer, Salvage) {
+pub(super) fn attach(memory: &[u8]) -> (Buffer, Salvage) {
     let (mut buffer, salvage) = TraceBuffer::attach(Memory::from(memory)).expect("a region");
     buffer.check().expect("a sound buffer");
     (buffer, salvage)
 }
 
-fn all(buffer: &mut Buffer) -> Packets {
+pub(super) fn all(buffer: &mut Buffer) -> Packets {
     read(&mut buffer.read(), usize::MAX)
 }
 
 /// The region at each fence of an operation, from before it to after it, and what it handed out.
-fn instants(memory: &[u8], op: &Op) -> (Vec<Memory>, Packets) {
+pub(super) fn instants(memory: &[u8], op: &Op) -> (Vec<Memory>, Packets) {
     let mut instants = std::vec![Memory::from(memory)];
     for fence in 1.. {
         let region = Memory::from(memory);

@@ -244,6 +244,57 @@ mod tests {
     }
 
     #[test]
+    fn the_statistics_have_the_buffer_s_and_what_was_left_out() {
+        let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+        for chunk_id in 0..3 {
+            commit(&mut buffer, chunk_id, &[2, 0x18, 0]); // trusted_uid = 0
+        }
+        let mut file = vec![0u8; 4096];
+        let mut exporter = TraceExporter::new(&mut file[..]);
+        assert_eq!(exporter.invalid_packets(), 0);
+        assert_eq!(exporter.drain(&mut buffer.read(), sequence_id), Ok(0));
+        assert_eq!(exporter.invalid_packets(), 3);
+        let written = exporter.stats(&buffer.stats(), []).unwrap();
+
+        let buffers = [trace_stats::BufferStats::from(&buffer.stats())];
+        assert_eq!((buffers[0].chunks_written, buffers[0].chunks_read), (3, 3));
+        let stats = TraceStats { buffers: &buffers, invalid_packets: 3, ..TraceStats::default() };
+        let packet = TraceStatsPacket { timestamp: None, stats: stats.with_writers([]) };
+        let mut expected = vec![0u8; 4096];
+        let mut by_hand = TraceFileWriter::new(&mut expected[..]);
+        assert_eq!(by_hand.message(&packet, &TrustedFields::new(0, SequenceId::SERVICE)), Ok(written));
+        assert_eq!(file[..written], expected[..written]);
+    }
+
+    #[test]
+    fn packets_of_another_process_or_of_none_say_so() {
+        let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+        for (writer_id, uid, pid) in [(1, 7, 8), (2, 7, 9), (3, 6, 9), (4, 6, -1), (5, 6, 1)] {
+            let header = ChunkHeader {
+                producer_id: 3,
+                writer_id,
+                fragments: 1,
+                complete: true,
+                uid,
+                pid,
+                ..Default::default()
+            };
+            buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 1] });
+        }
+        let (packets, _) = export(&mut buffer);
+        let ends: [&[u8]; 5] = [
+            &[0x18, 7, 0x50, 0x81, 0x80, 0x0C, 0xF8, 0x04, 8],
+            &[0x18, 7, 0x50, 0x82, 0x80, 0x0C, 0xF8, 0x04, 9],
+            &[0x18, 6, 0x50, 0x83, 0x80, 0x0C, 0xF8, 0x04, 9],
+            &[0x18, 6, 0x50, 0x84, 0x80, 0x0C],
+            &[0x18, 6, 0x50, 0x85, 0x80, 0x0C, 0xF8, 0x04, 1],
+        ];
+        for (packet, end) in packets.iter().zip(ends) {
+            assert_eq!(packet[2..], *end);
+        }
+    }
+
+    #[test]
     fn what_the_writer_dropped_and_what_the_buffer_lost_are_both_said() {
         let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
         commit(&mut buffer, 0, &[2, 0x40, 1]);

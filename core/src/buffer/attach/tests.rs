@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod dropped;
 mod goes_on;
 mod load;
 mod memory;

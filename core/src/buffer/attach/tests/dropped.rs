@@ -1,0 +1,345 @@
+//! What is dropped, and that it is said why.
+
+use super::memory::Memory;
+use crate::buffer::change::Kind;
+use crate::buffer::region::{Layout, State};
+use crate::buffer::sequence_state::{SequenceState, Status};
+use crate::buffer::tb_chunk::{Flags, Item, Links, TBChunk};
+use crate::buffer::words::Le32;
+use crate::buffer::*;
+use std::string::ToString;
+use std::vec::Vec;
+
+const ROOM: usize = 16;
+/// Bytes of a chunk in the ring, with a checksum.
+const OUTER: u32 = 24 + ROOM as u32 + 4;
+
+fn header(writer_id: u16, chunk_id: u32) -> ChunkHeader {
+    ChunkHeader {
+        producer_id: 1,
+        writer_id,
+        chunk_id,
+        fragments: 2,
+        complete: true,
+        ..ChunkHeader::default()
+    }
+}
+
+/// Three chunks of writer 1 and, between them, three of writer 2, each of two packets.
+fn region(crc: bool) -> Memory {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4).crc(crc);
+    let memory = Memory::filled(0, config.region_size(600) as usize);
+    let mut buffer = TraceBuffer::new(memory, config).expect("room");
+    for chunk_id in 0..3 {
+        for writer in 1..=2 {
+            let packet = |fill| [&[7u8][..], &[fill; 7]].concat();
+            let payload = [packet(writer as u8), packet(chunk_id as u8)].concat();
+            assert_eq!(payload.len(), ROOM);
+            let chunk = Chunk { header: header(writer, chunk_id), payload: &payload };
+            assert_eq!(buffer.copy_chunk_untrusted(&chunk), Commit::Written);
+        }
+    }
+    buffer.into_memory()
+}
+
+/// Changes what lies in the region.
+fn change(memory: &mut Memory, work: impl FnOnce(&mut State<'_>)) {
+    let layout = Layout::find(memory, false).expect("a region");
+    work(&mut layout.state(memory).expect("a state"));
+}
+
+/// Changes the header of the chunk that lies there.
+fn change_chunk(memory: &mut Memory, at: u32, work: impl FnOnce(&mut TBChunk, &mut Links)) {
+    change(memory, |state| {
+        let front = state.ring.front_mut(at).expect("a chunk");
+        work(&mut front.header, &mut front.links);
+    });
+}
+
+fn set_flags(chunk: &mut TBChunk, flags: Flags) {
+    chunk.word = Le32::new(TBChunk::word_of(chunk.room(), flags));
+}
+
+/// What is said to have been dropped, and the packets that are left of both writers, with what was lost before.
+fn found(memory: Memory) -> (Salvage, Vec<(u16, u8, bool)>) {
+    let (mut buffer, salvage) = TraceBuffer::attach(memory).expect("a region");
+    buffer.check().expect("a sound buffer");
+    let (mut reader, mut packets) = (buffer.read(), Vec::new());
+    while let Some(packet) = reader.next_packet() {
+        let bytes: Vec<u8> = packet.slices().flatten().copied().collect();
+        packets.push((packet.writer_id(), bytes[0], !packet.loss().is_empty()));
+    }
+    (salvage, packets)
+}
+
+fn kept(chunks: u32) -> Salvage {
+    Salvage { chunks_kept: chunks, sequences_kept: 2, ..Salvage::default() }
+}
+
+#[test]
+fn of_a_whole_region_nothing_is_dropped() {
+    for crc in [false, true] {
+        let (salvage, packets) = found(region(crc));
+        assert_eq!(salvage, kept(6));
+        assert!(salvage.is_clean() && salvage.chunks_dropped() == 0);
+        assert_eq!(salvage.to_string(), "6 chunks of 2 sequences kept");
+        assert_eq!(packets.len(), 12);
+        assert!(packets.iter().all(|(_, _, loss)| !loss));
+    }
+}
+
+#[test]
+fn a_chunk_that_contradicts_itself_is_malformed() {
+    let changes: [fn(&mut TBChunk); 8] = [
+        |chunk| chunk.valid.set(ROOM as u16 + 1),
+        |chunk| chunk.read.set(ROOM as u16 + 1),
+        |chunk| chunk.read.set(3),
+        |chunk| chunk.packets.set(1),
+        |chunk| set_flags(chunk, Flags::SINGLE),
+        |chunk| set_flags(chunk, Flags::EMPTY_LAST),
+        |chunk| set_flags(chunk, Flags::INCOMPLETE | Flags::CONTINUES_ON_NEXT),
+        |chunk| set_flags(chunk, Flags::INCOMPLETE | Flags::NEEDS_PATCHING),
+    ];
+    for (n, work) in changes.into_iter().enumerate() {
+        let mut memory = region(false);
+        // The second chunk of writer 1.
+        change_chunk(&mut memory, 2 * (OUTER - 4), |chunk, _| work(chunk));
+        let (salvage, packets) = found(memory);
+        assert_eq!(salvage, Salvage { malformed: 1, ..kept(5) }, "{n}");
+        assert!(!salvage.is_clean() && salvage.chunks_dropped() == 1);
+        assert_eq!(salvage.to_string(), "5 chunks of 2 sequences kept, 1 chunks dropped as malformed");
+        let of_1: Vec<_> = packets.iter().filter(|packet| packet.0 == 1).map(|one| (one.1, one.2)).collect();
+        assert_eq!(of_1.len(), 4, "{n}");
+        assert!(of_1.iter().any(|(_, loss)| *loss), "{n}: the loss is told");
+    }
+}
+
+#[test]
+fn a_chunk_whose_checksum_is_wrong_is_dropped_wherever_the_bit_is() {
+    for (at, mask) in [(8, 2), (11, 1), (24, 1), (24 + ROOM - 1, 0x80), (24 + ROOM, 1)] {
+        let mut memory = region(true);
+        let start = memory.len() - memory.len() % 4 - 600 + 2 * OUTER as usize;
+        memory[start + at] ^= mask;
+        let (salvage, packets) = found(memory);
+        assert_eq!((salvage.chunks_kept, salvage.chunks_dropped()), (5, 1), "{at}: {salvage}");
+        assert_eq!(packets.len(), 10, "{at}");
+    }
+}
+
+#[test]
+fn chunks_of_a_sequence_that_is_nobody_belong_to_none() {
+    let forget: [fn(&mut State<'_>); 2] = [
+        |state| state.sequence_mut(0).expect("a sequence").remove(Status::IN_USE),
+        |state| {
+            let nobody = state.sequence_mut(0).expect("a sequence");
+            nobody.producer_id.set(0);
+            nobody.writer_id.set(0);
+        },
+    ];
+    for work in forget {
+        let mut memory = region(false);
+        change(&mut memory, work);
+        let (salvage, packets) = found(memory);
+        assert_eq!(salvage, Salvage { of_no_sequence: 3, sequences_kept: 1, ..kept(3) });
+        assert!(packets.iter().all(|packet| packet.0 == 2) && packets.len() == 6);
+    }
+    // One of the two numbers may be 0.
+    for (producer, writer) in [(0, 9), (9, 0)] {
+        let mut memory = region(false);
+        change(&mut memory, |state| {
+            let someone = state.sequence_mut(0).expect("a sequence");
+            someone.producer_id.set(producer);
+            someone.writer_id.set(writer);
+        });
+        assert_eq!(found(memory).0, kept(6));
+    }
+}
+
+#[test]
+fn of_two_chunks_with_one_number_one_is_dropped() {
+    let mut memory = region(false);
+    change_chunk(&mut memory, 4 * (OUTER - 4), |chunk, _| chunk.chunk_id.set(0));
+    let (salvage, packets) = found(memory);
+    assert_eq!(salvage, Salvage { out_of_order: 1, ..kept(5) });
+    assert_eq!(packets.len(), 10);
+}
+
+#[test]
+fn of_two_sequences_with_one_name_neither_can_be_believed_if_both_have_chunks() {
+    let mut memory = region(false);
+    change(&mut memory, |state| state.sequence_mut(1).expect("a sequence").writer_id.set(1));
+    let (mut buffer, salvage) = TraceBuffer::attach(memory).expect("a region");
+    assert_eq!((salvage.chunks_kept, salvage.sequences_kept), (0, 0), "{salvage}");
+    // The name is free for a new one.
+    let chunk = Chunk { header: header(1, 7), payload: b"\x01a\x01b" };
+    assert_eq!(buffer.copy_chunk_untrusted(&chunk), Commit::Written);
+    assert_eq!((buffer.sequences().count(), found(buffer.into_memory()).1.len()), (1, 2));
+
+    // One without chunks gives way to the one that has them, whichever comes first in the table.
+    for (empty, full) in [(0, 1), (1, 0)] {
+        let mut memory = region(false);
+        change(&mut memory, |state| {
+            for at in [0, 2, 4].map(|n| (n + empty) * (OUTER - 4)) {
+                let chunk = state.ring.chunk(at).expect("a chunk");
+                state.ring.set_gap(at, Item::Free(chunk.outer_size()));
+            }
+            let name = state.sequence(full as u16).expect("a sequence").writer_id;
+            state.sequence_mut(empty as u16).expect("a sequence").writer_id = name;
+        });
+        let (salvage, packets) = found(memory);
+        assert_eq!((salvage.chunks_kept, salvage.sequences_kept, packets.len()), (3, 1, 6), "{salvage}");
+    }
+}
+
+/// A chunk in the middle of a change, from the byte `from` on.
+fn busy(chunk: &mut TBChunk, links: &mut Links, from: u32, is_patch: bool) {
+    set_flags(chunk, chunk.flags() | Flags::BUSY);
+    links.prev.set(from | u32::from(is_patch) << 16);
+}
+
+#[test]
+fn what_was_being_changed_is_what_it_had_been_or_ends_before_it() {
+    for (from, is_patch, expected, left) in [
+        (16, false, Salvage { chunks_reverted: 1, ..kept(6) }, 12),
+        // Not where a fragment ends: the change never was one of ours.
+        (9, false, Salvage { unfinished: 1, ..kept(5) }, 10),
+        (17, false, Salvage { unfinished: 1, ..kept(5) }, 10),
+        (9, true, Salvage { chunks_cut: 1, ..kept(6) }, 11),
+        (3, true, Salvage { chunks_cut: 1, ..kept(6) }, 10),
+    ] {
+        let mut memory = region(false);
+        change_chunk(&mut memory, 2 * (OUTER - 4), |chunk, links| busy(chunk, links, from, is_patch));
+        let (salvage, packets) = found(memory);
+        assert_eq!((salvage, packets.len()), (expected, left), "{from} {is_patch}: {salvage}");
+    }
+}
+
+#[test]
+fn behind_what_is_no_item_the_next_chunk_that_somebody_knows_is_found() {
+    for broken in [0, 1, 2, 3] {
+        let mut memory = region(false);
+        change(&mut memory, |state| {
+            // A gap that goes beyond all there is.
+            let word = &mut state.ring.words[(broken * (OUTER - 4) / 4) as usize];
+            *word = Le32::new(1 << 31 | 0x3FFF_FFFF);
+        });
+        let (salvage, packets) = found(memory);
+        assert_eq!(salvage.bytes_unreadable, u64::from(OUTER - 4), "{broken}: {salvage}");
+        assert_eq!((salvage.chunks_kept, packets.len()), (5, 10), "{broken}: {salvage}");
+        assert_eq!(salvage.to_string(), "5 chunks of 2 sequences kept, 40 bytes unreadable");
+    }
+}
+
+#[test]
+fn a_chunk_with_bits_that_mean_nothing_is_no_item() {
+    let mut memory = region(false);
+    change_chunk(&mut memory, OUTER - 4, |chunk, _| chunk.word = Le32::new(chunk.word.get() | 1 << 27));
+    let (salvage, packets) = found(memory);
+    assert_eq!((salvage.bytes_unreadable, salvage.chunks_kept, packets.len()), (40, 5, 10));
+}
+
+#[test]
+fn where_the_ring_ends_is_found_if_the_header_does_not_know() {
+    for used in [0, 2, 20, 36, 240, 244, 596, 604, u32::MAX] {
+        let mut memory = region(false);
+        change(&mut memory, |state| state.header.used.set(used));
+        let (salvage, packets) = found(memory);
+        // An end between two chunks could be true.
+        let chunks = if used == 0 { 0 } else { 6 };
+        assert_eq!(
+            (salvage, packets.len()),
+            (Salvage { sequences_kept: 2, ..kept(chunks) }, chunks as usize * 2),
+            "{used}"
+        );
+    }
+}
+
+#[test]
+fn what_a_crash_left_half_changed_is_sound_once_it_was_attached() {
+    for (crc, from, kind) in [
+        (false, 16, Kind::Growth),
+        (true, 16, Kind::Growth),
+        (false, 11, Kind::Patch),
+        (true, 11, Kind::Patch),
+    ] {
+        let mut memory = region(crc);
+        let at = if crc { OUTER } else { OUTER - 4 };
+        change(&mut memory, |state| {
+            let chunk = state.ring.chunk(at).expect("a chunk");
+            state.begin_change(&chunk, from, kind).expect("a chunk");
+        });
+        let changed = memory.clone();
+        let (buffer, salvage) = TraceBuffer::attach(memory).expect("a region");
+        assert_eq!((salvage.chunks_kept, salvage.chunks_dropped()), (6, 0), "{salvage}");
+        assert_eq!(
+            (salvage.chunks_cut, salvage.chunks_reverted),
+            if kind == Kind::Patch { (1, 0) } else { (0, 1) }
+        );
+        let (salvage, packets) = found(buffer.into_memory());
+        assert_eq!((salvage, packets.len()), (kept(6), if kind == Kind::Patch { 11 } else { 12 }));
+        // What is before the change must match its checksum, if there is one.
+        let mut memory = changed;
+        change(&mut memory, |state| state.ring.payload_mut(at, 3).expect("a chunk")[2] ^= 1);
+        let dropped = u32::from(crc);
+        assert_eq!(found(memory).0.unfinished, dropped);
+    }
+}
+
+#[test]
+fn what_is_said_of_the_chunk_erased_last_is_believed_if_it_can_be_true() {
+    let at_first = |work: fn(&mut SequenceState)| {
+        let mut memory = region(false);
+        change(&mut memory, |state| work(state.sequence_mut(0).expect("a sequence")));
+        let (mut buffer, salvage) = TraceBuffer::attach(memory).expect("a region");
+        let evicted = buffer.sequences().next().expect("a sequence").packets_evicted;
+        let loss = buffer.read().next_packet().expect("a packet").loss();
+        (salvage, evicted, !loss.is_empty())
+    };
+    // A gap of that size before the first chunk is one, a larger one is nonsense.
+    assert_eq!(at_first(|entry| entry.erase(0u32.wrapping_sub(1 << 24), 0)), (kept(6), 0, true));
+    assert_eq!(at_first(|entry| entry.erase(0u32.wrapping_sub((1 << 24) + 1), 0)), (kept(6), 0, false));
+    // It was about to be erased: then it is not lost.
+    assert_eq!(at_first(|entry| entry.evict_whole(0, 2)), (kept(6), 0, false));
+    // There are older ones.
+    assert_eq!(at_first(|entry| entry.erase(2, 0)), (kept(6), 0, false));
+}
+
+#[test]
+fn who_was_there_is_known_by_name() {
+    let (mut buffer, _) = TraceBuffer::attach(region(false)).expect("a region");
+    for writer in [1, 2, 1] {
+        let chunk_id = buffer.stats().chunks_written as u32;
+        let chunk = Chunk { header: header(writer, chunk_id), payload: b"\x01a\x01b" };
+        assert_eq!(buffer.copy_chunk_untrusted(&chunk), Commit::Written);
+    }
+    assert_eq!(buffer.sequences().count(), 2);
+}
+
+#[test]
+fn every_cause_has_its_words() {
+    let salvage = Salvage {
+        chunks_kept: 1,
+        chunks_cut: 2,
+        chunks_reverted: 3,
+        sequences_kept: 4,
+        malformed: 5,
+        checksum_wrong: 6,
+        of_no_sequence: 7,
+        out_of_order: 8,
+        unfinished: 9,
+        bytes_unreadable: 10,
+    };
+    assert_eq!(salvage.chunks_dropped(), 35);
+    let text = salvage.to_string();
+    for n in 1..=10 {
+        assert!(text.split([' ', ',']).any(|word| word == n.to_string()), "{n}: {text}");
+    }
+    for only in [
+        Salvage { chunks_cut: 1, ..Salvage::default() },
+        Salvage { chunks_reverted: 1, ..Salvage::default() },
+        Salvage { bytes_unreadable: 1, ..Salvage::default() },
+        Salvage { unfinished: 1, ..Salvage::default() },
+    ] {
+        assert!(!only.is_clean(), "{only}");
+    }
+}

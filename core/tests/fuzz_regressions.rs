@@ -68,3 +68,21 @@ fn the_commit_of_an_erased_scrape_adds_no_loss_once_a_later_chunk_was_read() {
     bench.commit(Sent::new(2, &[packet(b"rd")]).flags(ChunkFlags::CONTINUES_FROM_PREVIOUS));
     assert_eq!(bench.read_of(1), whole(&[b"third"]));
 }
+
+#[test]
+fn where_the_chunk_erased_last_comes_back_the_order_of_those_behind_it_stays() {
+    // The farthest that a chunk may be ahead, and beyond: with one erased, and with none yet.
+    for ahead in [i32::MAX as u32 - 2, i32::MAX as u32 - 1, i32::MAX as u32, 1 << 31] {
+        let mut bench = Bench::ring(1024);
+        bench.commit(Sent::new(7, &[]));
+        assert_eq!(bench.read(), []);
+        let far = bench.commit(Sent::new(7_u32.wrapping_add(ahead), &[packet(b"far")]));
+        let taken = ahead < i32::MAX as u32;
+        assert_eq!(far, if taken { Commit::Written } else { Commit::Discarded }, "{ahead}");
+        assert_eq!(bench.commit(Sent::new(7, &[packet(b"again")])), Commit::Written);
+        bench.buffer.check().expect("a sound buffer");
+        let packets: Vec<_> = bench.read().into_iter().map(|(packet, _)| packet).collect();
+        let expected: &[&[u8]] = if taken { &[b"again", b"far"] } else { &[b"again"] };
+        assert_eq!(packets, expected, "{ahead}");
+    }
+}

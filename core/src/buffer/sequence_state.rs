@@ -176,14 +176,16 @@ impl SequenceState {
     pub(super) fn erased_id(&self) -> u32 {
         self.erased_id.get()
     }
-    /// How far an id is beyond the one erased last; what is 0 or above `i32::MAX` is not newer than that one.
+    /// How far an id is beyond the one erased last.
     #[inline]
     pub(super) fn age(&self, chunk_id: u32) -> u32 {
         chunk_id.wrapping_sub(self.erased_id.get())
     }
+    /// Whether a chunk may be stored behind the one erased last. All but the 2³¹ − 1 after that one are older. The last of
+    /// these is left out: when the chunk erased last comes back, the others count from the one before it.
     #[inline]
     pub(super) fn is_newer(&self, chunk_id: u32) -> bool {
-        (self.age(chunk_id) as i32) > 0
+        self.age(chunk_id).wrapping_sub(1) < i32::MAX as u32 - 1
     }
     /// Whether chunks are missing between the last one consumed and this one.
     pub(super) fn is_gap_before(&self, chunk_id: u32) -> bool {

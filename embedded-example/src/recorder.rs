@@ -139,8 +139,9 @@ impl<'a> Recorder<'a> {
     /// Finds what a start before this one has recorded, hands it to `before`, and goes on recording behind it.
     ///
     /// What is handed over is the ring as it was salvaged, and in it also the packets that were finished but
-    /// still in shared memory. A packet that still waited for a patch is given up. What `before` reads is not read again later; what it leaves there is overwritten
-    /// by and by. `before` is not called where nothing is found, as after power-on.
+    /// still in shared memory. A packet that still waited for a patch is given up. What `before` reads is not read
+    /// again later; what it leaves there is overwritten by and by. `before` is not called where nothing is found,
+    /// as after power-on.
     ///
     /// Writers of this start are told from those before by the producer's number, which is the start's. When
     /// the ring's table has no room for [`WRITERS`] more, because start followed start with little recorded

@@ -131,12 +131,12 @@ pub(crate) fn copy_out(words: &[AtomicU32], offset: usize, to: &mut [u8]) {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::producer::words::atomic_words_in;
-    use crate::producer::{CommitRequest, CommitSink, Layout};
+    use crate::producer::{CommitRequest, CommitSink, Exhaustion, Layout, Producer, ProducerStorage};
 
-    struct Silent;
+    pub(in crate::producer) struct Silent;
     impl CommitSink for Silent {
         fn commit(&self, _: &CommitRequest<'_>) {}
     }
@@ -168,9 +168,9 @@ mod tests {
         let mut memory = [0u32; 2 * 16];
         let memory =
             SharedMemory::new(atomic_words_in(zerocopy::IntoBytes::as_mut_bytes(&mut memory)), 64).unwrap();
-        let (storage, silent) = (crate::producer::ProducerStorage::<3, 1>::new(), Silent);
-        let producer = crate::producer::Producer::new(memory, Layout::One, &storage, &silent).unwrap();
-        let mut writer = producer.writer(0, crate::producer::Exhaustion::Drop).unwrap();
+        let (storage, silent) = (ProducerStorage::<3, 1>::new(), Silent);
+        let producer = Producer::new(memory, Layout::One, &storage, &silent).unwrap();
+        let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
         writer.packet().varint(8, 1);
         writer.flush();
         let mut consumer = Consumer::new(memory);

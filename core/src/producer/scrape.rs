@@ -184,12 +184,8 @@ mod tests {
 
     #[test]
     fn a_chunk_that_the_first_walk_passed_too_early_is_shown_before_the_newer_one() {
+        use crate::producer::drain::tests::Silent;
         use crate::producer::*;
-
-        struct Silent;
-        impl CommitSink for Silent {
-            fn commit(&self, _: &CommitRequest<'_>) {}
-        }
 
         let mut memory = [0u32; 3 * 16];
         let memory =

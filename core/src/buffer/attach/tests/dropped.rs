@@ -1,8 +1,9 @@
 //! What is dropped, and that it is said why.
 
-use super::memory::Memory;
+use super::crash::attach;
+use super::memory::{Memory, change};
 use crate::buffer::change::Kind;
-use crate::buffer::region::{Layout, State};
+use crate::buffer::region::State;
 use crate::buffer::sequence_state::{SequenceState, Status};
 use crate::buffer::tb_chunk::{Flags, Item, Links, TBChunk};
 use crate::buffer::words::Le32;
@@ -42,12 +43,6 @@ fn region(crc: bool) -> Memory {
     buffer.into_memory()
 }
 
-/// Changes what lies in the region.
-fn change(memory: &mut Memory, work: impl FnOnce(&mut State<'_>)) {
-    let layout = Layout::find(memory, false).expect("a region");
-    work(&mut layout.state(memory).expect("a state"));
-}
-
 /// Changes the header of the chunk that lies there.
 fn change_chunk(memory: &mut Memory, at: u32, work: impl FnOnce(&mut TBChunk, &mut Links)) {
     change(memory, |state| {
@@ -62,8 +57,7 @@ fn set_flags(chunk: &mut TBChunk, flags: Flags) {
 
 /// What is said to have been dropped, and the packets that are left of both writers, with what was lost before.
 fn found(memory: Memory) -> (Salvage, Vec<(u16, u8, bool)>) {
-    let (mut buffer, salvage) = TraceBuffer::attach(memory).expect("a region");
-    buffer.check().expect("a sound buffer");
+    let (mut buffer, salvage) = attach(&memory);
     let (mut reader, mut packets) = (buffer.read(), Vec::new());
     while let Some(packet) = reader.next_packet() {
         let bytes: Vec<u8> = packet.slices().flatten().copied().collect();

@@ -2,8 +2,8 @@
 
 use super::crash::{all, attach, instants};
 use super::load::{Load, Op, Rng, numbers};
-use super::memory::Memory;
-use crate::buffer::region::{Layout, Mode, State};
+use super::memory::{Memory, change};
+use crate::buffer::region::{Mode, State};
 use crate::buffer::ring::Ring;
 use crate::buffer::tb_chunk::{Flags, Item};
 use crate::buffer::*;
@@ -82,7 +82,7 @@ fn the_cursor_is_found_by_the_chunks_alone() {
         let ops = next_ops(&load, 16);
         let expected = later(&memory, &ops);
         let wrong = Rng(seed).below(u64::from(RING) + 8) as u32;
-        damage(&mut memory, |state| state.header.write.set(wrong));
+        change(&mut memory, |state| state.header.write.set(wrong));
         sure += expected.len();
         missing += (&expected - &later(&memory, &ops)).len();
     }
@@ -92,11 +92,12 @@ fn the_cursor_is_found_by_the_chunks_alone() {
 
 /// Where the write cursor is, and the chunk behind it, which goes next.
 fn cursor(memory: &Memory) -> (u32, Option<u32>) {
-    let mut memory = memory.clone();
-    let layout = Layout::find(&memory, false).expect("a region");
-    let state = layout.state(&mut memory).expect("a region");
-    let write = state.header.write.get();
-    (write, chunks(&state.ring).into_iter().find(|at| *at >= write))
+    let mut found = (0, None);
+    change(&mut memory.clone(), |state| {
+        let write = state.header.write.get();
+        found = (write, chunks(&state.ring).into_iter().find(|at| *at >= write));
+    });
+    found
 }
 
 fn chunks(ring: &Ring<'_>) -> Vec<u32> {
@@ -108,12 +109,6 @@ fn chunks(ring: &Ring<'_>) -> Vec<u32> {
         at += item.size();
     }
     chunks
-}
-
-/// Changes what the region's header and chunks say.
-fn damage(memory: &mut Memory, work: impl FnOnce(&mut State<'_>)) {
-    let layout = Layout::find(memory, false).expect("a region");
-    work(&mut layout.state(memory).expect("a region"));
 }
 
 fn set_laps(state: &mut State<'_>, mut lap: impl FnMut(bool) -> bool) {
@@ -133,7 +128,7 @@ fn what_has_been_attached_is_attached_again_without_a_change() {
         let (before, _) = cursor(&memory);
         // Laps that change to and fro, and a cursor that is nowhere.
         let (mut laps, mut count) = (Vec::new(), 0);
-        damage(&mut memory, |state| {
+        change(&mut memory, |state| {
             set_laps(state, |lap| {
                 laps.push(lap ^ (rng.below(4) == 0));
                 laps[laps.len() - 1]
@@ -144,7 +139,7 @@ fn what_has_been_attached_is_attached_again_without_a_change() {
             count = chunks(&state.ring).len();
         });
         let mut once = attach(&memory).0.into_memory();
-        damage(&mut once, |state| assert_eq!(chunks(&state.ring).len(), count, "seed {seed}"));
+        change(&mut once, |state| assert_eq!(chunks(&state.ring).len(), count, "seed {seed}"));
         if seed % 2 != 0 && laps.windows(2).filter(|two| two[0] != two[1]).count() > 1 {
             assert_eq!(cursor(&once).0, before, "seed {seed}: the header knows better");
         }
@@ -152,7 +147,7 @@ fn what_has_been_attached_is_attached_again_without_a_change() {
         assert_eq!(once[..], twice[..], "seed {seed}");
         // The laps are right now, so that the cursor can be found by them.
         let expected = cursor(&once).1;
-        damage(&mut once, |state| state.header.write.set(wrong));
+        change(&mut once, |state| state.header.write.set(wrong));
         assert_eq!(cursor(&attach(&once).0.into_memory()).1, expected, "seed {seed}");
     }
 }
@@ -162,7 +157,7 @@ fn where_all_chunks_are_of_the_lap_before_the_new_one_begins_at_the_start() {
     for seed in rounds() {
         let mut memory = lapped_region(seed).0;
         let mut first = 0;
-        damage(&mut memory, |state| {
+        change(&mut memory, |state| {
             first = chunks(&state.ring)[0];
             let lap = state.header.mode().contains(Mode::LAP);
             set_laps(state, |_| !lap);
@@ -180,14 +175,14 @@ fn a_ring_that_has_not_lapped_goes_on_where_it_ended() {
         }
         let mut memory = buffer.into_memory();
         let (end, _) = cursor(&memory);
-        damage(&mut memory, |state| {
+        change(&mut memory, |state| {
             state.header.write.set(seed as u32 * 4 % end.max(1));
             state.header.position.set(seed.wrapping_mul(u64::MAX / 7));
             state.header.set_mode(state.header.mode() ^ Mode::LAP);
         });
         let mut memory = attach(&memory).0.into_memory();
         assert_eq!(cursor(&memory).0, end, "seed {seed}");
-        damage(&mut memory, |state| assert_eq!(state.header.position.get(), u64::from(end), "seed {seed}"));
+        change(&mut memory, |state| assert_eq!(state.header.position.get(), u64::from(end), "seed {seed}"));
     }
 }
 
@@ -206,9 +201,9 @@ fn how_much_was_written_is_kept_if_it_can_be_true() {
         (u64::MAX, false),
     ] {
         let mut memory = memory.clone();
-        damage(&mut memory, |state| state.header.position.set(position));
+        change(&mut memory, |state| state.header.position.set(position));
         let mut memory = attach(&memory).0.into_memory();
         let expected = if is_kept { position } else { u64::from(RING) + write };
-        damage(&mut memory, |state| assert_eq!(state.header.position.get(), expected, "{position}"));
+        change(&mut memory, |state| assert_eq!(state.header.position.get(), expected, "{position}"));
     }
 }

@@ -1,5 +1,6 @@
 //! Memory that can be copied and cut off, and is a region wherever it lies.
 
+use crate::buffer::region::{Layout, State};
 use std::ops::{Deref, DerefMut};
 use std::vec::Vec;
 use zerocopy::{FromZeros, IntoBytes};
@@ -65,4 +66,10 @@ impl PartialEq for Memory {
     fn eq(&self, other: &Self) -> bool {
         self[..] == other[..]
     }
+}
+
+/// Changes what lies in a region.
+pub(super) fn change(memory: &mut Memory, work: impl FnOnce(&mut State<'_>)) {
+    let layout = Layout::find(memory, false).expect("a region");
+    work(&mut layout.state(memory).expect("a region"));
 }

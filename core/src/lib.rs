@@ -45,7 +45,7 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
-#[cfg(any(test, feature = "std"))]
+#[cfg(any(test, fuzzing, feature = "std"))]
 extern crate std;
 
 /// On microcontrollers flash is dearer than time: there the short cuts of the hot paths are left out, and what is
@@ -55,6 +55,8 @@ pub(crate) const SMALL: bool = cfg!(any(target_os = "none", tracebuf_small));
 
 mod debug;
 mod prefetch;
+#[doc(hidden)]
+pub mod steps;
 
 pub mod buffer;
 // Writers need compare-and-swap. Where the target has none they are there once the feature `portable-atomic` is

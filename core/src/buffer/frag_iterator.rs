@@ -3,6 +3,7 @@
 use super::tb_chunk::{Flags, TBChunk};
 use crate::SMALL;
 use crate::proto::varint;
+use crate::steps::step;
 
 /// The size a writer gives to a fragment whose packet it gave up.
 pub const ABORTED_SIZE: u32 = 0x0FFF_FFFF;
@@ -55,6 +56,7 @@ impl<'p> FragIterator<'p> {
     #[cfg_attr(not(target_os = "none"), inline(always))]
     #[cfg_attr(target_os = "none", inline(never))]
     fn skip(&mut self) -> Option<u16> {
+        step();
         let (size, header) = size_field(self.rest);
         let start = self.position().wrapping_add(header as u16);
         self.rest = self.rest.get((size as usize).wrapping_add(header)..)?;

@@ -62,6 +62,8 @@ mod chunk_seq_iterator;
 mod chunk_seq_reader;
 mod commit;
 mod config;
+#[cfg(test)]
+mod cost;
 mod crc;
 mod data_loss;
 mod frag_iterator;

@@ -6,6 +6,7 @@
 use super::crc::CRC_SIZE;
 use super::tb_chunk::{FRONT_WORDS, Flags, Front, Item, PAYLOAD, Stored, TBChunk};
 use super::words::Le32;
+use crate::steps::step;
 use core::ops::Range;
 use core::sync::atomic::{Ordering, compiler_fence};
 use zerocopy::{IntoBytes, transmute_mut, transmute_ref};
@@ -33,6 +34,7 @@ fn index(offset: u32) -> usize {
 /// What lies before the payload of the chunk at `offset` of a ring, also of one that has just been erased.
 #[inline]
 pub(super) fn front(ring: &[Le32], offset: u32) -> Option<&Front> {
+    step();
     Some(transmute_ref!(ring.get(index(offset)..)?.first_chunk::<FRONT_WORDS>()?))
 }
 
@@ -57,6 +59,7 @@ impl Ring<'_> {
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn item(&self, offset: u32) -> Option<Item> {
+        step();
         self.words.get(index(offset)).map(|word| Item::from_word(word.get()))
     }
 

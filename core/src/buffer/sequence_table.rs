@@ -8,6 +8,7 @@ use super::region::{NO_SLOT, State};
 use super::sequence_state::{SequenceState, Status, link_to_slot, slot_of_link};
 use super::tb_chunk::NONE;
 use crate::SMALL;
+use crate::steps::step;
 
 /// Where the chain of a sequence starts: Fibonacci hashing of 4 bytes, scaled without a division.
 #[inline]
@@ -23,6 +24,7 @@ fn home(producer_id: u16, writer_id: u16, places: usize) -> usize {
 pub(super) fn lookup(table: &[SequenceState], producer_id: u16, writer_id: u16) -> Option<u16> {
     if SMALL {
         let is_it = |entry: &SequenceState| {
+            step();
             entry.producer_id.get() == producer_id
                 && entry.writer_id.get() == writer_id
                 && entry.has(Status::IN_USE)
@@ -41,6 +43,7 @@ pub(super) fn lookup_in_index(table: &[SequenceState], producer_id: u16, writer_
     let mut slot = table.get(home(producer_id, writer_id, table.len()))?.hash_head();
     // No chain is longer than the table: a chain that bites its tail in a damaged region must end as well.
     for _ in 0..table.len() {
+        step();
         let entry = table.get(usize::from(slot))?;
         if entry.producer_id.get() == producer_id && entry.writer_id.get() == writer_id {
             return Some(slot);

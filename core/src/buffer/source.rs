@@ -3,6 +3,7 @@
 use super::frag_iterator::{ABORTED_SIZE, size_field};
 use super::tb_chunk::Flags;
 use crate::proto::varint;
+use crate::steps::step;
 
 /// Where a chunk's bytes come from.
 pub(super) trait Source {
@@ -68,6 +69,7 @@ pub(super) fn probe<S: Source>(source: &mut S, declared: u32, offset: u16) -> Lo
     let size = source.size();
     let mut look = Look { valid: 0, flags: Flags::empty(), fits: offset == 0 };
     for _ in 0..declared {
+        step();
         let mut field = [0; varint::MAX_LEN];
         let at = usize::from(look.valid);
         let Some(field) = field.get_mut(..varint::MAX_LEN.min(size.saturating_sub(at))) else { break };

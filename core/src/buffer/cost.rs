@@ -1,0 +1,221 @@
+//! What operations cost, in steps: no more in a large ring than in a small one, and no more for chunks made to cost.
+
+use super::*;
+use crate::steps::steps_of;
+use std::vec;
+use std::vec::Vec;
+
+type Buffer = TraceBuffer<Vec<u8>>;
+
+const CONTINUES: ChunkFlags = ChunkFlags::CONTINUES_ON_NEXT;
+const CONTINUED: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;
+const SIZES: [u32; 3] = if cfg!(miri) { [2 << 10, 4 << 10, 8 << 10] } else { [4 << 10, 64 << 10, 1 << 20] };
+
+fn buffer(ring: u32) -> Buffer {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(8);
+    TraceBuffer::new(vec![0; config.region_size(ring) as usize], config).expect("room")
+}
+
+fn header(chunk_id: u32, fragments: u16, flags: ChunkFlags) -> ChunkHeader {
+    ChunkHeader {
+        producer_id: 1,
+        writer_id: 1,
+        chunk_id,
+        fragments,
+        flags,
+        complete: true,
+        ..Default::default()
+    }
+}
+
+/// Commits a chunk, and says for how many steps.
+fn commit(buffer: &mut Buffer, header: ChunkHeader, payload: &[u8]) -> (Commit, u64) {
+    steps_of(|| buffer.copy_chunk_untrusted(&Chunk { header, payload }))
+}
+
+fn plain(buffer: &mut Buffer, chunk_id: u32) -> (Commit, u64) {
+    commit(buffer, header(chunk_id, 3, ChunkFlags::empty()), b"\x03one\x03two\x05three")
+}
+
+/// A ring that has lapped, of plain chunks; and the next id.
+fn lapped(ring: u32) -> (Buffer, u32) {
+    let mut buffer = buffer(ring);
+    let mut chunk_id = 0;
+    while buffer.stats().write_wrap_count < 2 {
+        plain(&mut buffer, chunk_id);
+        chunk_id += 1;
+    }
+    (buffer, chunk_id)
+}
+
+fn chunks(buffer: &mut Buffer) -> u64 {
+    buffer.check().expect("a sound buffer").chunks
+}
+
+/// Reads all there is: how many packets, and steps.
+fn read_all(buffer: &mut Buffer) -> (u64, u64) {
+    steps_of(|| {
+        let (mut reader, mut packets) = (buffer.read(), 0);
+        while reader.next_packet().is_some() {
+            packets += 1;
+        }
+        packets
+    })
+}
+
+#[test]
+fn a_commit_costs_the_same_in_any_ring() {
+    for ring in SIZES {
+        let (mut buffer, next) = lapped(ring);
+        for chunk_id in next..next + 50 {
+            let (outcome, steps) = plain(&mut buffer, chunk_id);
+            assert_eq!(outcome, Commit::Written);
+            assert!((6..=16).contains(&steps), "{steps} steps with a ring of {ring}");
+        }
+    }
+}
+
+#[test]
+fn reading_costs_the_same_for_each_packet_in_any_ring() {
+    for ring in SIZES {
+        let (mut buffer, _) = lapped(ring);
+        let (packets, steps) = read_all(&mut buffer);
+        assert!(packets > 50 && steps >= packets && steps <= 6 * packets + 10, "{steps} for {packets}");
+        // What was consumed is stepped over chunk by chunk once, and at once from then on.
+        read_all(&mut buffer);
+        let (packets, steps) = read_all(&mut buffer);
+        assert!(packets == 0 && steps < 5, "{steps} steps for nothing");
+    }
+}
+
+#[test]
+fn a_patch_of_a_chunk_that_is_gone_or_newest_costs_the_same_in_any_ring() {
+    let patches = [Patch { offset: 0, data: [3, b'a', b'b', b'c'] }];
+    for ring in SIZES {
+        let (mut buffer, next) = lapped(ring);
+        for (chunk_id, there) in [(0, false), (next, false), (next - 1, true)] {
+            let (done, steps) = steps_of(|| buffer.try_patch_chunk_contents(1, 1, chunk_id, &patches, false));
+            assert!(done == there && (1..=8).contains(&steps), "{steps} steps with a ring of {ring}");
+        }
+    }
+}
+
+#[test]
+fn a_straggler_costs_a_walk_of_bounded_length() {
+    let mut buffer = buffer(1 << 20);
+    let most = if cfg!(miri) { 100 } else { 2 * WALK_LIMIT };
+    plain(&mut buffer, 0);
+    for chunk_id in 2..most {
+        plain(&mut buffer, chunk_id);
+    }
+    let limit = u64::from(WALK_LIMIT);
+    let (outcome, steps) = plain(&mut buffer, 1);
+    let there = if cfg!(miri) { Commit::Written } else { Commit::Refused(Refusal::TooFarOutOfOrder) };
+    // Where it belongs is looked for again once there is room for it.
+    assert!(outcome == there && steps <= 2 * limit + 16, "{outcome}, {steps} steps");
+    let (_, steps) = steps_of(|| buffer.try_patch_chunk_contents(1, 1, 0, &[], false));
+    assert!(steps <= limit + 16, "{steps} steps");
+}
+
+#[test]
+fn a_chunk_of_empty_packets_is_read_once() {
+    let size = if cfg!(miri) { 500 } else { 60_000 };
+    // All empty; with one at the end that is not; and with one in the middle.
+    for full in [size + 1, size - 2, size / 2] {
+        let mut payload = vec![0; size];
+        if let Some(place) = payload.get_mut(full..full + 2) {
+            place.copy_from_slice(&[1, 7]);
+        }
+        let fragments = (size - usize::from(full < size)) as u16;
+        let mut buffer = buffer(1 << 17);
+        let (outcome, steps) = commit(&mut buffer, header(0, fragments, ChunkFlags::empty()), &payload);
+        assert!(outcome == Commit::Written && steps <= size as u64 + 20, "{steps} steps to commit");
+        let (packets, steps) = read_all(&mut buffer);
+        assert_eq!(packets, u64::from(full < size));
+        assert!(steps >= size as u64 / 2 && steps <= 6 * size as u64, "{steps} steps to read");
+        assert_eq!(chunks(&mut buffer), 0);
+    }
+}
+
+#[test]
+fn a_packet_that_does_not_end_costs_a_session_one_look_at_its_chunks() {
+    for ring in SIZES {
+        let mut buffer = buffer(ring);
+        for chunk_id in 0..ring / 40 {
+            let flags = if chunk_id == 0 { CONTINUES } else { CONTINUES | CONTINUED };
+            commit(&mut buffer, header(chunk_id, 1, flags), &[9; 10]);
+        }
+        for _ in 0..2 {
+            let before = chunks(&mut buffer);
+            let (packets, steps) = read_all(&mut buffer);
+            assert!(packets == 0 && steps <= 8 * before + 10, "{steps} steps for {before} chunks");
+        }
+    }
+}
+
+#[test]
+fn packets_that_break_off_are_read_once() {
+    for ring in SIZES {
+        let mut buffer = buffer(ring);
+        // Each is a beginning that the next does not go on with; empty ones lie between.
+        for chunk_id in 0..ring / 40 {
+            let (fragments, flags) =
+                if chunk_id % 9 == 0 { (1, CONTINUES) } else { (0, ChunkFlags::empty()) };
+            commit(
+                &mut buffer,
+                header(chunk_id, fragments, flags),
+                if fragments > 0 { &[3, 1, 2, 3] } else { &[] },
+            );
+        }
+        let before = chunks(&mut buffer);
+        let (packets, steps) = read_all(&mut buffer);
+        assert!(packets == 0 && steps <= 12 * before, "{steps} steps for {before} chunks");
+    }
+}
+
+#[test]
+fn what_is_overwritten_costs_as_often_as_it_was_written() {
+    for ring in SIZES {
+        let mut buffer = buffer(ring);
+        let (mut steps, mut commits) = (0, 0);
+        // Long packets, whose chunks go with their beginning, in an order that is not the ring's.
+        while buffer.stats().write_wrap_count < 3 {
+            let (chunk_id, within) = (commits ^ 3, (commits ^ 3) % 16);
+            let flags = match within {
+                0 => CONTINUES,
+                15 => CONTINUED,
+                _ => CONTINUES | CONTINUED,
+            };
+            steps += commit(&mut buffer, header(chunk_id, 1, flags), &[5, 1, 2, 3, 4, 5]).1;
+            commits += 1;
+        }
+        assert!(steps <= 40 * u64::from(commits), "{steps} steps for {commits} commits");
+    }
+}
+
+#[test]
+fn attaching_looks_at_each_chunk_a_few_times() {
+    for ring in SIZES {
+        let (mut buffer, _) = lapped(ring);
+        let chunks = chunks(&mut buffer);
+        let memory = buffer.into_memory();
+        let (found, steps) = steps_of(|| TraceBuffer::attach(memory).map(|(_, salvage)| salvage.chunks_kept));
+        assert_eq!(found.map(u64::from), Ok(chunks));
+        assert!(steps >= chunks && steps <= 24 * chunks + 100, "{steps} steps for {chunks} chunks");
+    }
+}
+
+#[test]
+fn a_sequence_is_found_at_once_also_among_many() {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(if cfg!(miri) { 64 } else { 4096 });
+    let mut buffer = TraceBuffer::new(vec![0; config.region_size(1 << 19) as usize], config).expect("room");
+    let one = |writer_id: u16| ChunkHeader { writer_id, ..header(0, 1, ChunkFlags::empty()) };
+    let writers = if cfg!(miri) { 60 } else { 4000 };
+    for writer in 1..=writers {
+        commit(&mut buffer, one(writer), &[1, 1]);
+    }
+    let steps = (1..=writers).map(|writer| commit(&mut buffer, one(writer), &[1, 1]).1);
+    let all: u64 = steps.sum();
+    let each = if crate::SMALL { u64::from(writers) } else { 12 };
+    assert!(all <= each * u64::from(writers), "{all} steps for {writers} sequences");
+}

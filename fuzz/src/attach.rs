@@ -4,6 +4,7 @@
 //! that it is none and leaves it alone, or makes a sound buffer of it, which reads, records and attaches again.
 //! Of a damaged region with checksums only packets come out that were written.
 
+use crate::cost::{at_most, bounded};
 use crate::input::Input;
 use crate::support::driver::Real;
 use crate::support::ops::{Keep, Op};
@@ -12,6 +13,9 @@ use crate::support::writers::{self, Truth};
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, TraceBuffer};
 
 type Packets = Vec<((u16, u16), Vec<u8>)>;
+
+/// Of memory whose items lead nowhere up to 256 times, after each of which the walk begins again.
+const STEPS_A_BYTE: usize = 64;
 
 /// Bytes of a region in front of its ring and table that a checksum covers.
 const HEADER: usize = 64;
@@ -79,7 +83,8 @@ fn damage(memory: &mut Vec<u8>, input: &mut Input<'_>) -> bool {
 /// Attaches, and looks whether the buffer is one. What it holds, if it is.
 fn look(memory: Vec<u8>) -> Option<Packets> {
     let mut copy = memory.clone();
-    let Ok((mut buffer, salvage)) = TraceBuffer::attach(&mut copy[..]) else {
+    let most = 1000 + STEPS_A_BYTE * memory.len();
+    let Ok((mut buffer, salvage)) = at_most(most, || TraceBuffer::attach(&mut copy[..])) else {
         assert_eq!(copy, memory, "what is no region is left alone");
         // A part of a region can still be read.
         if let Ok((mut part, _)) = ReadOnlyTraceBuffer::attach(&mut copy[..]) {
@@ -90,9 +95,9 @@ fn look(memory: Vec<u8>) -> Option<Packets> {
     let ring = buffer.check().expect("a sound buffer");
     assert_eq!(ring.chunks, u64::from(salvage.chunks_kept));
     // What attaching has put right is right.
-    let (mut again, twice) = TraceBuffer::attach(copy).expect("a region");
+    let (mut again, twice) = bounded(memory.len(), 0, || TraceBuffer::attach(copy)).expect("a region");
     assert_eq!((twice.chunks_kept, twice.malformed, twice.unfinished), (salvage.chunks_kept, 0, 0));
-    let packets = packets(&mut again.read(), memory.len());
+    let packets = bounded(2 * memory.len(), 0, || packets(&mut again.read(), memory.len()));
     record(&mut again);
     Some(packets)
 }

@@ -4,6 +4,7 @@
 //! observer: they must behave the same, stay consistent, count every chunk once, and give out nothing that was
 //! not in a payload of the packet's own sequence.
 
+use crate::cost::bounded;
 use crate::input::Input;
 use crate::memory::Memory;
 use std::collections::BTreeMap;
@@ -65,7 +66,11 @@ pub fn run(data: &[u8]) {
             break;
         }
         match input.byte() & 0xF {
-            READ => read(&mut plain, &mut watched, input.byte(), &offered),
+            READ => {
+                let limit = input.byte();
+                // Two buffers, whose packets are looked at three times.
+                bounded(4 * region, 0, || read(&mut plain, &mut watched, limit, &offered));
+            }
             CLONE => clone(&plain, &offered),
             PATCH => patch(&mut plain, &mut watched, &mut input, &mut offered),
             kind => offer(&mut plain, &mut watched, kind, &mut input, &mut offered),
@@ -74,6 +79,10 @@ pub fn run(data: &[u8]) {
     }
     read(&mut plain, &mut watched, 255, &offered);
     check(&mut plain, &mut watched, &offered);
+}
+
+fn region(buffer: &TraceBuffer<Memory>) -> usize {
+    buffer.stats().buffer_size as usize
 }
 
 /// Bits of `kind`: 0 from memory that may change, 1 not complete.
@@ -112,14 +121,19 @@ fn offer(
     offered.payloads.entry(sequence).or_default().push(payload.clone());
     if kind & 1 == 0 {
         let chunk = Chunk { header, payload: &payload };
-        let outcome = plain.copy_chunk_untrusted(&chunk);
-        assert_eq!(watched.copy_chunk_untrusted_observed(&chunk, &mut Watcher(offered)), outcome);
+        let outcome = bounded(region(plain), size, || plain.copy_chunk_untrusted(&chunk));
+        let again = bounded(region(watched), size, || {
+            watched.copy_chunk_untrusted_observed(&chunk, &mut Watcher(offered))
+        });
+        assert_eq!(again, outcome);
         return;
     }
     let mut seen = Vec::new();
-    let outcome = plain.commit_with(&header, size, |offset, target| {
-        fill(&payload, change, seen.len(), offset, target);
-        seen.push(target.to_vec());
+    let outcome = bounded(region(plain), size, || {
+        plain.commit_with(&header, size, |offset, target| {
+            fill(&payload, change, seen.len(), offset, target);
+            seen.push(target.to_vec());
+        })
     });
     // What was filled in later joins what was there before: any part of it can be a packet.
     let all = offered.payloads.entry(sequence).or_default();
@@ -130,15 +144,13 @@ fn offer(
     // A re-commit keeps the beginning that it has.
     offered.patched |= change != 0;
     let mut calls = 0;
-    let again = watched.commit_with_observed(
-        &header,
-        size,
-        |offset, target| {
-            fill(&payload, change, calls, offset, target);
-            calls += 1;
-        },
-        &mut Watcher(offered),
-    );
+    let fill_again = |offset: usize, target: &mut [u8]| {
+        fill(&payload, change, calls, offset, target);
+        calls += 1;
+    };
+    let again = bounded(region(watched), size, || {
+        watched.commit_with_observed(&header, size, fill_again, &mut Watcher(offered))
+    });
     assert_eq!(again, outcome);
 }
 
@@ -169,7 +181,9 @@ fn patch(
         .collect();
     let more = count & 0x80 != 0;
     let (producer, writer) = (u16::from(who & 3), u16::from(who >> 2 & 3));
-    let done = plain.try_patch_chunk_contents(producer, writer, id.into(), &patches, more);
+    let done = bounded(region(plain), 0, || {
+        plain.try_patch_chunk_contents(producer, writer, id.into(), &patches, more)
+    });
     assert_eq!(watched.try_patch_chunk_contents(producer, writer, id.into(), &patches, more), done);
     offered.patched |= done && !patches.is_empty();
 }

@@ -5,6 +5,7 @@
 
 pub mod attach;
 pub mod commit;
+pub mod cost;
 pub mod differential;
 pub mod input;
 pub mod memory;

@@ -62,8 +62,6 @@ mod chunk_seq_iterator;
 mod chunk_seq_reader;
 mod commit;
 mod config;
-#[cfg(test)]
-mod cost;
 mod crc;
 mod data_loss;
 mod frag_iterator;
@@ -85,6 +83,8 @@ mod sequence_table;
 mod source;
 mod stats;
 mod tb_chunk;
+#[cfg(test)]
+mod tests;
 mod trace_buffer;
 mod words;
 

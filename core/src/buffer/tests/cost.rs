@@ -1,6 +1,6 @@
 //! What operations cost, in steps: no more in a large ring than in a small one, and no more for chunks made to cost.
 
-use super::*;
+use crate::buffer::*;
 use crate::steps::steps_of;
 use std::vec;
 use std::vec::Vec;

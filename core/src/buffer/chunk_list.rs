@@ -108,9 +108,8 @@ impl State<'_> {
         } else {
             match place {
                 Place::First | Place::ErasedLast => next = first,
-                Place::After(before) if before != last => {
-                    (prev, next) = (before, self.ring.front(before)?.links.next.get());
-                }
+                // Behind the newest there is none: its link says so.
+                Place::After(before) => (prev, next) = (before, self.ring.front(before)?.links.next.get()),
                 _ => prev = last,
             }
         }

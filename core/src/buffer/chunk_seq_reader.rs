@@ -156,10 +156,19 @@ impl ChunkSeqReader {
         }
         state.advance(chunk, end, false)?;
         state.consume_chain(self.slot, found.chunks, false)?;
-        if !SMALL && loss.is_some() && end < valid {
-            self.within = Some(Within { offset: chunk.offset, read: end, valid });
+        if loss.is_some() {
+            self.stay_within(chunk, end);
         }
         Some(loss)
+    }
+
+    /// A packet was found in a chunk, and more is behind it: the next look begins there.
+    #[inline(always)]
+    fn stay_within(&mut self, chunk: &Stored, read: u16) {
+        let valid = chunk.valid.get();
+        if !SMALL && read < valid {
+            self.within = Some(Within { offset: chunk.offset, read, valid });
+        }
     }
 }
 

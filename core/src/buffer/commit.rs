@@ -237,7 +237,7 @@ impl State<'_> {
         };
         let cleared = self.make_room(outer, left, observer)?;
         // Making room may have taken newer chunks of the same sequence along.
-        let Some(place) = self.place_now(slot, place, offer.header.chunk_id, origin)? else {
+        let Some(place) = self.place_now(slot, place, offer.header.chunk_id)? else {
             // What was withdrawn to be moved is a loss where it was, before the chunks that went now.
             if !matches!(origin, Origin::Relocated { .. }) {
                 self.sequence_mut(slot)?.lose(DataLoss::OVERWRITE);
@@ -293,19 +293,18 @@ impl State<'_> {
     /// The place for a chunk now that there is room; `None` if its time is over.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn place_now(&self, slot: u16, before: Place, chunk_id: u32, origin: Origin) -> Option<Option<Place>> {
+    fn place_now(&self, slot: u16, before: Place, chunk_id: u32) -> Option<Option<Place>> {
         if !SMALL && before == Place::Last && self.sequence(slot)?.is_newer(chunk_id) {
             return Some(Some(Place::Last));
         }
-        self.place_again(slot, chunk_id, origin)
+        self.place_again(slot, chunk_id)
     }
 
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn place_again(&self, slot: u16, chunk_id: u32, origin: Origin) -> Option<Option<Place>> {
+    fn place_again(&self, slot: u16, chunk_id: u32) -> Option<Option<Place>> {
         Some(match self.place(slot, chunk_id)? {
-            place @ (Place::Last | Place::First | Place::After(_)) => Some(place),
-            Place::ErasedLast if origin != Origin::New => Some(Place::ErasedLast),
+            place @ (Place::Last | Place::First | Place::After(_) | Place::ErasedLast) => Some(place),
             _ => None,
         })
     }
@@ -343,10 +342,9 @@ impl State<'_> {
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
     fn wrap(&mut self, at: u32, left: u32) {
-        if left > 0 {
-            self.ring.set_gap(at, Item::Padding(left));
-            self.header.counters.padding_bytes_written.add(left);
-        }
+        // If none are left, `at` is the ring's end, where there is nothing to set.
+        self.ring.set_gap(at, Item::Padding(left));
+        self.header.counters.padding_bytes_written.add(left);
         self.header.used.set(self.header.ring_size());
         self.header.write.set(0);
         self.header.position.add(left);

@@ -17,7 +17,7 @@ pub mod smb;
 pub mod validator;
 
 /// The model, the generators and the judges of the core's own tests.
-#[path = "../../core/tests/support/mod.rs"]
+#[path = "../../core/tests/random/support/mod.rs"]
 mod support;
 
 #[cfg(fuzzing)]

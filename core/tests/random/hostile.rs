@@ -1,9 +1,8 @@
 //! Hostile operations in random order on small rings, the real buffer beside the model.
-mod support;
 
-use support::cases::{check, count, first_seed};
-use support::driver::Depth;
-use support::hostile;
+use crate::support::cases::{check, count, first_seed};
+use crate::support::driver::Depth;
+use crate::support::hostile;
 
 #[test]
 fn the_buffer_does_what_the_model_does_whatever_comes() {

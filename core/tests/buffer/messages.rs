@@ -30,6 +30,8 @@ fn a_region_that_cannot_be_used_says_why() {
         (AttachError::HeaderDamaged, "the header of the region is damaged"),
         (AttachError::UnknownVersion { found: 9 }, "the region has the unknown layout version 9"),
         (AttachError::TooShort { needed: 512 }, "the region is cut off: it takes 512 bytes"),
+        (AttachError::CrcLeftOut, "the region has checksums, which need the feature `crc`"),
+        (AttachError::HistogramsLeftOut, "the region has histograms, which need their feature"),
     ]);
     says([
         (MemoryError::PageSize, "the page size is not a multiple of 4 from 64 to 65536"),
@@ -154,7 +156,14 @@ fn debug_output_names_every_field_that_matters() {
     let mut buffer = TraceBuffer::new(&mut memory[..], config).unwrap();
     let header =
         ChunkHeader { producer_id: 3, writer_id: 5, fragments: 2, complete: true, ..Default::default() };
+    let offered = format!("{header:?}");
+    assert!(offered.starts_with("ChunkHeader { producer_id: 3, writer_id: 5, chunk_id: 0, "), "{offered}");
+    assert!(offered.ends_with("complete: true, uid: 4294967295, pid: -1 }"), "{offered}");
     buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02hi\x03you" });
+    let sequence = format!("{:?}", buffer.sequences().next().unwrap());
+    assert!(sequence.contains("writer_id: 5") && sequence.ends_with("histogram: None }"), "{sequence}");
+    let stats = format!("{:?}", buffer.stats());
+    assert!(stats.contains("buffer_size: 576") && stats.contains("chunks_written: 1"), "{stats}");
 
     let chunk = format!("{:?}", buffer.inspect().items().next().unwrap());
     for text in ["producer_id: 3", "writer_id: 5", "chunk_id: 0", "complete: true", "valid: 7", "packets: 2"]

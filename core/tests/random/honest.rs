@@ -1,9 +1,8 @@
 //! Simulated writers that keep to the protocol: what comes out is true to what they wrote.
-mod support;
 
-use support::cases::{check, check_with, count, first_seed};
-use support::driver::Depth;
-use support::{judge, writers};
+use crate::support::cases::{check, check_with, count, first_seed};
+use crate::support::driver::Depth;
+use crate::support::{judge, writers};
 
 #[test]
 fn packets_come_out_intact_once_in_order_with_their_losses_and_no_others() {

@@ -1,7 +1,5 @@
 //! What a producer asks for and must not have, its endpoint refuses and counts.
 
-mod model;
-
 use std::sync::Mutex;
 use tracebuf::buffer::{ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::{
@@ -35,7 +33,7 @@ struct World {
 impl World {
     /// A writer that writes to buffer 0, of two; the endpoint allows nothing yet.
     fn new() -> Self {
-        let memory = model::memory(4 * 4096, 4096);
+        let memory = crate::model::memory(4 * 4096, 4096);
         let queue: &'static Queue = Box::leak(Box::default());
         let storage = Box::leak(Box::new(ProducerStorage::<64, 8>::default()));
         let producer = Box::leak(Box::new(Producer::new(memory, Layout::Four, storage, queue).unwrap()));

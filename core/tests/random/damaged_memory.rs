@@ -1,13 +1,12 @@
 //! Memory that does not keep what is written to it, as in a device that is failing: packets may be lost or wrong,
 //! but nothing panics and everything ends.
-mod support;
 
-use support::cases::{count, first_seed};
-use support::driver::patches_of;
-use support::hostile;
-use support::ops::{Keep, Op};
-use support::rng::Rng;
-use support::writers;
+use crate::support::cases::{count, first_seed};
+use crate::support::driver::patches_of;
+use crate::support::hostile;
+use crate::support::ops::{Keep, Op};
+use crate::support::rng::Rng;
+use crate::support::writers;
 use tracebuf::buffer::{
     Chunk, Config, DataLoss, FillPolicy, Lease, LeaseExpired, OverwriteObserver, Packet, Reader, TraceBuffer,
 };

@@ -1,8 +1,6 @@
 //! Batching, flushes, writer ids, and many writers at once.
-#![cfg(not(loom))]
 
-mod model;
-use model::*;
+use crate::model::*;
 use tracebuf::producer::*;
 
 fn setup(pages: usize, layout: Layout, pace: Pace) -> (&'static Model, &'static Producer<'static>) {
@@ -76,7 +74,7 @@ fn storage_too_small_and_chunks_too_small_are_refused() {
     let storage = Box::leak(Box::new(ProducerStorage::<15, 1>::new()));
     assert_eq!(Producer::new(memory, Layout::Four, storage, sink).err(), Some(MemoryError::Storage));
     assert!(Producer::new(memory, Layout::Two, storage, sink).is_ok());
-    let small = model::memory(4096, 64);
+    let small = crate::model::memory(4096, 64);
     assert_eq!(Producer::new(small, Layout::Two, storage, sink).err(), Some(MemoryError::ChunkSize));
 }
 

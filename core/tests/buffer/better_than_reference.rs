@@ -1,8 +1,6 @@
 //! Where Perfetto's own buffer is known to be wrong, and this one must not be. A test or more for each point.
 
-mod bench;
-
-use bench::{Bench, Sent, packet, patch, whole};
+use crate::bench::{Bench, Sent, packet, patch, whole};
 use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, Refusal};
 
 const PREV: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;

@@ -1,8 +1,6 @@
 //! What a writer puts into shared memory, edge by edge.
-#![cfg(not(loom))]
 
-mod model;
-use model::*;
+use crate::model::*;
 use tracebuf::producer::*;
 
 const FOR_TESTING: u32 = 900;

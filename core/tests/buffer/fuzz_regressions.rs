@@ -1,8 +1,6 @@
 //! What fuzzing found, each as the shortest way to show it.
 
-mod bench;
-
-use bench::{Bench, Sent, packet, whole};
+use crate::bench::{Bench, Sent, packet, whole};
 use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, OverwriteObserver, Packet};
 
 /// Looks, and keeps nothing.

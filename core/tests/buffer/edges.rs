@@ -1,9 +1,9 @@
 //! Edges that random work rarely comes to: each is a change of the code that no other test noticed.
 
-mod bench;
-
-use bench::{Bench, Sent, packet, whole};
-use tracebuf::buffer::{AttachError, ChunkFlags, Commit, Config, FillPolicy, LeaseExpired, RingView};
+use crate::bench::{Bench, Sent, packet, whole};
+use tracebuf::buffer::{
+    AttachError, ChunkFlags, Commit, Config, FillPolicy, LeaseExpired, Refusal, RingView,
+};
 use tracebuf::proto::{TraceFileFault, TracePackets};
 
 const PREV: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;
@@ -74,4 +74,24 @@ fn what_is_no_region_and_what_is_no_trace_is_said_to_be_none() {
     assert_eq!(RingView::find(&[0; 1024]).err(), Some(AttachError::NoRegion));
     let error = TracePackets::new(&[0x80]).next().expect("an error").expect_err("half a tag");
     assert_eq!((error.fault, error.offset), (TraceFileFault::Truncated, 0));
+}
+
+#[test]
+fn a_region_takes_what_its_parts_take() {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(10);
+    assert_eq!(config.region_size(1000), 256 + 10 * 48 + 1000);
+    assert_eq!(config.histograms(true).region_size(1000), 256 + 10 * (48 + 176) + 1000);
+}
+
+#[test]
+fn a_chunk_may_take_the_whole_ring() {
+    let mut b = Bench::ring(128);
+    b.commit(Sent::new(0, &[packet(&[0; 30])]));
+    for id in 1..3 {
+        assert_eq!(b.commit(Sent::new(id, &[packet(&[id as u8; 103])])), Commit::Written);
+    }
+    assert_eq!(b.commit(Sent::new(3, &[packet(&[3; 104])])), Commit::Refused(Refusal::TooLarge));
+    let read = b.read();
+    assert_eq!(read.len(), 1);
+    assert_eq!(b.buffer.stats().bytes_overwritten, 24 + 31 + 1 + 128);
 }

@@ -1,8 +1,6 @@
 //! Track events as a reader of the trace sees them.
-#![cfg(not(loom))]
 
-mod model;
-use model::{Value, *};
+use crate::model::{Value, *};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -346,7 +344,7 @@ fn an_event_whose_track_could_not_be_described_is_left_out_and_counted() {
     let model = Model::new(memory, Pace::Prompt);
     let producer = producer(memory, Layout::One, model);
     let writer = producer.writer(40, Exhaustion::Drop).unwrap();
-    static LONG: Track<'static> = Track::custom(include_str!("producer_track_events.rs"));
+    static LONG: Track<'static> = Track::custom(include_str!("track_events.rs"));
     let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     tracer.track().instant("before");
     tracer.on(&LONG).instant("on a track whose name is too long");

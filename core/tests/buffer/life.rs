@@ -1,8 +1,6 @@
 //! Regions, sequences that come and go, observers, clones and leases.
 
-mod bench;
-
-use bench::{Bench, Sent, packet, whole};
+use crate::bench::{Bench, Sent, packet, whole};
 use tracebuf::buffer::{
     ChunkFlags, Commit, Config, DataLoss, FillPolicy, Lease, OverwriteObserver, Packet, Refusal, RegionError,
     TraceBuffer,

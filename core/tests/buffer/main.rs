@@ -1,0 +1,8 @@
+//! The buffer from outside: what it promises, and edges that random work rarely comes to.
+
+mod bench;
+mod better_than_reference;
+mod edges;
+mod fuzz_regressions;
+mod life;
+mod messages;

@@ -1,0 +1,9 @@
+//! The producer side and the service's, from writers to what comes out.
+#![cfg(not(loom))]
+
+mod accounting;
+mod commit;
+mod endpoint;
+mod model;
+mod track_events;
+mod writer;

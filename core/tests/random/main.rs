@@ -1,0 +1,7 @@
+//! Random work: the buffer beside a plain model, honest writers judged by what they wrote, damaged memory.
+
+mod damaged_memory;
+mod honest;
+mod hostile;
+mod model_script;
+mod support;

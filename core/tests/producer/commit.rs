@@ -242,3 +242,28 @@ fn eight_writers_that_drop_count_exactly_what_they_lost() {
 fn eight_writers_that_stall_then_drop_count_exactly_what_they_lost() {
     stress(Exhaustion::StallThenDrop, packets());
 }
+
+#[test]
+fn chunks_that_wait_are_sent_together_and_a_stalled_writer_waits_if_nobody_says_otherwise() {
+    /// The chunks in each request.
+    #[derive(Default)]
+    struct Counting(std::sync::Mutex<Vec<usize>>);
+    impl CommitSink for Counting {
+        fn commit(&self, request: &CommitRequest<'_>) {
+            self.0.lock().unwrap().push(request.chunks_to_move.len());
+        }
+    }
+    let sink: &'static Counting = Box::leak(Box::default());
+    assert!(sink.stall(0, 0));
+    let storage = Box::leak(Box::new(ProducerStorage::<64, 1>::new()));
+    let producer = Producer::new(memory(4096 * 4, 4096), Layout::Fourteen, storage, sink).unwrap();
+    let producer: &'static _ = Box::leak(Box::new(producer));
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    for _ in 0..10 {
+        writer.packet().bytes(8, &[7; 280]);
+    }
+    assert!(sink.0.lock().unwrap().is_empty());
+    producer.commit();
+    // The eleventh is still being written.
+    assert_eq!(*sink.0.lock().unwrap(), [10]);
+}

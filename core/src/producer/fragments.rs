@@ -1,8 +1,10 @@
 use super::chunk_header::ChunkHeader;
-use super::cursor::load;
+use super::drain::copy_out;
 use super::page::{ChunkState, Layout, Page};
 use super::smb::SharedMemory;
 use super::sync::AtomicU32;
+use super::trace_writer::ABORTED;
+use crate::proto::varint;
 
 /// A chunk wherever it is in its life, for looking at: nothing is taken and nothing changes.
 ///
@@ -110,7 +112,7 @@ impl<'a> ChunkView<'a> {
 
     /// Copies payload from `offset` on; what lies beyond it is zero.
     pub fn fill(&self, offset: usize, to: &mut [u8]) {
-        super::drain::copy_out(self.words, offset, to);
+        copy_out(self.words, offset, to);
     }
 
     /// The fragments that the header counts, one after the other.
@@ -126,34 +128,99 @@ impl Iterator for Fragments<'_> {
 
     fn next(&mut self) -> Option<Fragment> {
         self.left = self.left.checked_sub(1)?;
-        let (offset, end) = (self.pos, self.words.len() * 4);
-        let mut size = 0u64;
-        let mut at = offset;
-        let malformed =
-            |at: usize| Fragment { offset, header: at - offset, size: 0, kind: FragmentKind::Malformed };
-        loop {
-            if at >= end || at - offset >= 10 {
-                self.left = 0;
-                return Some(malformed(at));
-            }
-            let byte = load(self.words, at / 4) >> (at % 4 * 8) & 0xFF;
-            // The tenth byte's upper bits are beyond 64.
-            size |= u64::from(byte & 0x7F).checked_shl(7 * (at - offset) as u32).unwrap_or(0);
-            at += 1;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        let header = at - offset;
-        if size == 0x0FFF_FFFF {
+        let offset = self.pos;
+        let rest = (self.words.len() * 4).saturating_sub(offset);
+        let mut field = [0; varint::MAX_LEN];
+        let field = field.get_mut(..rest.min(varint::MAX_LEN))?;
+        copy_out(self.words, offset, field);
+        let (size, header) = varint::decode(field).unwrap_or((u64::MAX, field.len()));
+        let (kind, size) = if size == u64::from(ABORTED) {
+            (FragmentKind::Aborted, 0)
+        } else if size <= rest.saturating_sub(header) as u64 {
+            (FragmentKind::Valid, size as usize)
+        } else {
+            (FragmentKind::Malformed, 0)
+        };
+        if kind != FragmentKind::Valid {
             self.left = 0;
-            return Some(Fragment { offset, header, size: 0, kind: FragmentKind::Aborted });
         }
-        if size > (end - at) as u64 {
-            self.left = 0;
-            return Some(malformed(at));
+        self.pos = offset + header + size;
+        Some(Fragment { offset, header, size, kind })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::producer::chunk_header::HeaderFlags;
+    use crate::producer::page::set_header;
+    use crate::producer::words::{atomic_words, atomic_words_in};
+    use std::vec::Vec;
+
+    /// What each fragment of a payload is: where it begins, its size field, its content.
+    fn all<const N: usize>(payload: [u8; N], left: u16) -> Vec<(usize, usize, usize, FragmentKind)> {
+        let mut memory = [[0u8; 4]; N];
+        let bytes = memory.as_flattened_mut();
+        bytes[..N].copy_from_slice(&payload);
+        let words = atomic_words_in(&mut bytes[..N]);
+        let fragments = Fragments { words, pos: 0, left };
+        fragments.map(|f| (f.offset, f.header, f.size, f.kind)).collect()
+    }
+
+    #[test]
+    fn fragments_are_told_up_to_the_one_that_is_none() {
+        use FragmentKind::*;
+        let payload = [2, 7, 7, 0x83, 0x80, 0x80, 0, 7, 7, 7, 0, 1];
+        let sound = [(0, 1, 2, Valid), (3, 4, 3, Valid), (10, 1, 0, Valid)];
+        assert_eq!(all(payload, 3), sound);
+        // The next one's content would begin behind the payload, and behind that there is nothing.
+        assert_eq!(all(payload, 9)[3..], [(11, 1, 0, Malformed)]);
+        assert_eq!(all([1, 7, 2, 7], 2), [(0, 1, 1, Valid), (2, 1, 0, Malformed)]);
+        assert_eq!(all([1, 7, 1, 7], 9)[2..], [(4, 0, 0, Malformed)]);
+        assert_eq!(all([1, 7, 0x81, 0x80], 2)[1..], [(2, 2, 0, Malformed)]);
+    }
+
+    #[test]
+    fn a_size_of_ten_bytes_is_one_and_of_eleven_none() {
+        use FragmentKind::*;
+        let mut payload = [0x80; 12];
+        (payload[0], payload[9], payload[10]) = (0x81, 0, 7);
+        assert_eq!(all(payload, 1), [(0, 10, 1, Valid)]);
+        payload[9] = 0x80;
+        assert_eq!(all(payload, 2), [(0, 10, 0, Malformed)]);
+    }
+
+    #[test]
+    fn a_packet_given_up_ends_a_chunk() {
+        use FragmentKind::*;
+        assert_eq!(all([1, 7, 0xFF, 0xFF, 0xFF, 0x7F, 1, 7], 3), [(0, 1, 1, Valid), (2, 4, 0, Aborted)]);
+    }
+
+    #[test]
+    fn chunks_of_a_page_are_told_with_their_place_state_and_header() {
+        let mut memory = [0u32; 2 * 64];
+        let memory = SharedMemory::new(atomic_words(&mut memory), 256).unwrap();
+        let division = crate::producer::page::Division::new(Layout::Four, 256);
+        let header =
+            ChunkHeader { writer_id: 3, chunk_id: 9, fragments: 1, flags: HeaderFlags::CONTINUES_ON_NEXT };
+        for _ in 0..2 {
+            division.acquire(memory.bitmap(1).unwrap());
         }
-        self.pos = at + size as usize;
-        Some(Fragment { offset, header, size: size as usize, kind: FragmentKind::Valid })
+        set_header(memory.chunk(1, 1, &division), header);
+        assert_eq!(memory.all_pages().map(|page| page.chunks().count()).collect::<Vec<_>>(), [0, 4]);
+        let chunks: Vec<_> = memory.page(1).unwrap().chunks().collect();
+        for (chunk, index) in chunks.iter().zip(0..) {
+            // Pages of 256 bytes have 62 words for four chunks: 15 each, header included.
+            assert_eq!((chunk.index(), chunk.offset(), chunk.payload_len()), (index, 8 + index * 60, 52));
+            let taken = if index < 2 { ChunkState::BeingWritten } else { ChunkState::Free };
+            assert_eq!(chunk.state(), taken);
+            assert_eq!(chunk.header(), if index == 1 { header } else { ChunkHeader::default() });
+            assert_eq!(chunk.fragments().count(), usize::from(index == 1));
+        }
+        memory.chunk(1, 1, &division)[2]
+            .store(0x0807_0201_u32.to_le(), super::super::sync::Ordering::Relaxed);
+        let mut payload = [0xEE; 60];
+        chunks[1].fill(1, &mut payload);
+        assert_eq!((&payload[..4], &payload[51..]), (&[2, 7, 8, 0][..], &[0; 9][..]));
     }
 }

@@ -327,6 +327,28 @@ mod tests {
     }
 
     #[test]
+    fn a_bitmap_tells_states_and_what_should_not_be_there() {
+        let bitmap = Bitmap(0x3000_00E4);
+        assert_eq!((bitmap.layout_bits(), bitmap.layout()), (3, Some(Layout::Four)));
+        assert_eq!(
+            [0, 1, 2, 3, 4, 14].map(|chunk| bitmap.state(chunk)),
+            [
+                ChunkState::Free,
+                ChunkState::BeingWritten,
+                ChunkState::BeingRead,
+                ChunkState::Complete,
+                ChunkState::Free,
+                ChunkState::Free,
+            ]
+        );
+        assert!(!bitmap.reserved_bit() && Bitmap(0x8000_0000).reserved_bit());
+        assert!(!bitmap.has_stray_states() && Bitmap(0x3000_0100).has_stray_states());
+        // Without a layout there are no chunks, and the two fields above the states are none.
+        assert!(Bitmap(1).has_stray_states() && !Bitmap(0xF000_0000).has_stray_states());
+        assert!(!Bitmap(0x5FFF_FFFF).has_stray_states());
+    }
+
+    #[test]
     fn a_page_of_another_or_a_reserved_layout_is_left_alone() {
         for bitmap in [0x6000_0000_u32, 0x7000_0001, 0x2000_0001, 0x8000_0000, 1] {
             let mut memory = [0u32; 64];

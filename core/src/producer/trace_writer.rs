@@ -111,7 +111,7 @@ impl Level {
 }
 
 /// In place of a fragment's size: the packet was given up.
-const ABORTED: u32 = 0x0FFF_FFFF;
+pub(super) const ABORTED: u32 = 0x0FFF_FFFF;
 
 impl<'a> TraceWriter<'a> {
     /// Messages that can be open within each other; a deeper one gives the packet up.

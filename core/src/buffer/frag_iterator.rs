@@ -126,8 +126,7 @@ pub(super) fn size_field(bytes: &[u8]) -> (u32, usize) {
 /// A size of four bytes, as writers reserve them for packets of 128 bytes and more.
 #[inline]
 fn reserved_size(word: u32) -> Option<u32> {
-    let size = varint::of_four_bytes(word);
-    (word & 0x8080_8080 == 0x0080_8080 && size != ABORTED_SIZE).then_some(size)
+    (word & 0x8080_8080 == 0x0080_8080).then_some(varint::of_four_bytes(word))
 }
 
 /// One of 1 to 10 bytes.
@@ -157,7 +156,7 @@ pub(super) struct Tokens {
     pub(super) valid: u16,
     /// Well-formed fragments.
     pub(super) frags: u32,
-    /// Non-empty whole packets among those looked at.
+    /// Non-empty whole packets, where all of the payload was looked at.
     pub(super) packets: u16,
     /// The flags of a commit with what was found: end marks, and what a chunk cut short loses.
     pub(super) flags: Flags,
@@ -177,7 +176,7 @@ pub(super) fn tokenise_inline(payload: &[u8], from: u16, before: u32, declared: 
     let mut frags = FragIterator::new(payload, from);
     let mut tokens = Tokens { valid: 0, frags: before, packets: 0, flags };
     // The end of a packet is none by itself, nor is its beginning.
-    let mut whole = before > 0 || !flags.contains(Flags::CONTINUES_FROM_PREVIOUS);
+    let mut whole = !flags.contains(Flags::CONTINUES_FROM_PREVIOUS);
     let (mut last, mut last_counts) = (1, false);
     // This loop is most of what a commit costs beside the copy.
     while tokens.frags < declared {
@@ -234,6 +233,8 @@ mod tests {
         assert_eq!(sizes(&[0x81, 0x80, 0x80, 0x00, 7]), (vec![1], true));
         assert_eq!(sizes(&[0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00, 7]), (vec![1], true));
         assert_eq!(sizes(&[0x80; 11]), (vec![], false));
+        // Bits beyond the 64th are dropped.
+        assert_eq!(sizes(&[0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x02, 7]), (vec![1], true));
     }
 
     #[test]

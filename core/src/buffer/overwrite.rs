@@ -160,9 +160,7 @@ impl State<'_> {
         let entry = self.sequence_mut(chunk.slot.get())?;
         let packets = chunk.packets.get();
         let mut dropped = Dropped { lost: packets > 0, begin: None };
-        if packets > 0 {
-            entry.count_evicted(packets);
-        }
+        entry.count_evicted(packets);
         if flags.contains(Flags::CONTINUES_FROM_PREVIOUS) && chunk.valid.get() > 0 {
             dropped.lost = true;
         }

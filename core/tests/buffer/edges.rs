@@ -95,3 +95,44 @@ fn a_chunk_may_take_the_whole_ring() {
     assert_eq!(read.len(), 1);
     assert_eq!(b.buffer.stats().bytes_overwritten, 24 + 31 + 1 + 128);
 }
+
+#[test]
+fn a_chunk_that_comes_back_from_changing_memory_is_judged_by_what_was_copied() {
+    let fragments = [packet(b"one"), packet(b"two"), packet(b"three")];
+    let full = fragments.concat();
+    // The third packet's size leaves the chunk; the first one takes the second along.
+    let (mut shorter, other) = (full.clone(), [packet(&[0; 9]), packet(&[0; 3])].concat());
+    shorter[8] = 0x7F;
+    for (copied, outcome) in
+        [(shorter, Commit::Discarded), (other, Commit::Refused(Refusal::ChangesFragments))]
+    {
+        let mut b = Bench::ring(128);
+        b.commit(Sent::new(0, &fragments).scraped());
+        assert_eq!(b.read(), whole(&[b"one", b"two"]));
+        for id in 0..2 {
+            b.commit(Sent::new(id, &[packet(&[1; 60])]).writer(2));
+        }
+        // Asked for size fields first, it is as it was.
+        let commit = b.commit_with(Sent::new(0, &fragments), full.len(), |offset, target| {
+            let bytes = if target.len() == full.len() { &copied } else { &full };
+            target.copy_from_slice(&bytes[offset..][..target.len()]);
+        });
+        assert_eq!(commit, outcome);
+    }
+}
+
+#[test]
+fn a_mark_of_65535_sessions_ago_is_not_taken_for_one_of_this() {
+    let mut b = Bench::ring(256);
+    b.quick();
+    b.commit(Sent::new(0, &[packet(b"waits for its end")]).flags(NEXT));
+    assert_eq!(b.read(), []);
+    for id in 0..4 {
+        b.commit(Sent::new(id, &[packet(&[1; 60])]).writer(2));
+    }
+    for _ in 1..65_535 {
+        b.read();
+    }
+    b.commit(Sent::new(1, &[packet(b"does not wait")]));
+    assert_eq!(b.read().len(), 1);
+}

@@ -294,6 +294,7 @@ fn every_chunk_offered_is_counted_once() {
 // 11. Cost: the walk is cut off; that nothing else grows is for the benchmarks to show.
 
 #[test]
+#[cfg_attr(miri, ignore = "takes 4,200 chunks")]
 fn a_straggler_is_placed_within_4096_chunks_of_the_newest_and_refused_beyond() {
     let mut b = Bench::ring(1 << 20);
     b.quick();

@@ -120,19 +120,3 @@ fn a_chunk_that_comes_back_from_changing_memory_is_judged_by_what_was_copied() {
         assert_eq!(commit, outcome);
     }
 }
-
-#[test]
-fn a_mark_of_65535_sessions_ago_is_not_taken_for_one_of_this() {
-    let mut b = Bench::ring(256);
-    b.quick();
-    b.commit(Sent::new(0, &[packet(b"waits for its end")]).flags(NEXT));
-    assert_eq!(b.read(), []);
-    for id in 0..4 {
-        b.commit(Sent::new(id, &[packet(&[1; 60])]).writer(2));
-    }
-    for _ in 1..65_535 {
-        b.read();
-    }
-    b.commit(Sent::new(1, &[packet(b"does not wait")]));
-    assert_eq!(b.read().len(), 1);
-}

@@ -108,7 +108,7 @@ impl State<'_> {
         } else {
             match place {
                 Place::First | Place::ErasedLast => next = first,
-                // Behind the newest there is none: its link says so.
+                // Never the newest one: what belongs behind that has the place `Last`.
                 Place::After(before) => (prev, next) = (before, self.ring.front(before)?.links.next.get()),
                 _ => prev = last,
             }

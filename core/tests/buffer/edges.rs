@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, Sent, packet, whole};
 use tracebuf::buffer::{
-    AttachError, ChunkFlags, Commit, Config, FillPolicy, LeaseExpired, Refusal, RingView,
+    AttachError, ChunkFlags, Commit, Config, DataLoss, FillPolicy, LeaseExpired, Refusal, RingView,
 };
 use tracebuf::proto::{TraceFileFault, TracePackets};
 
@@ -119,4 +119,18 @@ fn a_chunk_that_comes_back_from_changing_memory_is_judged_by_what_was_copied() {
         });
         assert_eq!(commit, outcome);
     }
+}
+
+#[test]
+fn a_chunk_whose_time_is_over_while_it_is_moved_is_a_loss() {
+    let mut b = Bench::ring(128);
+    // Out of order: an empty chunk lies where the ring goes on, and before it in the sequence one that was scraped.
+    b.commit(Sent::new(1, &[]));
+    b.commit(Sent::new(0, &[packet(b"one"), packet(b"two")]).scraped());
+    assert_eq!(b.read(), whole(&[b"one"]));
+    b.commit(Sent::new(0, &[packet(&[7; 47])]).writer(2));
+    // It has grown and would move to the cursor, but the empty one has to go for it, and is newer.
+    assert_eq!(b.commit(Sent::new(0, &[packet(b"one"), packet(b"two")])), Commit::Discarded);
+    b.commit(Sent::new(2, &[packet(b"three")]));
+    assert_eq!(b.read_of(1), [(b"three".to_vec(), DataLoss::ANY | DataLoss::OVERWRITE)]);
 }

@@ -364,6 +364,8 @@ mod tests {
         let mut memory = [0u32; 64];
         let page = Page::new(atomic_words(&mut memory));
         assert!(page.place(Layout::Two, 2).is_none());
+        page.words[1].store(9_u32.to_le(), Ordering::Relaxed);
+        assert_eq!((page.reserved(), page.size()), (9, 256));
         let mut memory = [0u32; 16];
         let page = Page::new(atomic_words(&mut memory));
         assert!(page.place(Layout::Fourteen, 0).is_none());

@@ -4,6 +4,7 @@
 mod accounting;
 mod commit;
 mod endpoint;
+mod layout;
 mod model;
 mod track_events;
 mod writer;

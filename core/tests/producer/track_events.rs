@@ -300,6 +300,7 @@ fn more_names_than_the_table_holds_are_written_out() {
     let reader = read(model, 1);
     assert!(reader.seen.iter().zip(names.iter().cycle()).all(|(s, n)| s.name == *n));
     assert_eq!((reader.seen.len(), reader.names.len()), (30, 4));
+    assert_eq!(tracer.stats().writer.packets, model.packets(1).len() as u64);
 }
 
 #[test]

@@ -134,3 +134,19 @@ fn a_chunk_whose_time_is_over_while_it_is_moved_is_a_loss() {
     b.commit(Sent::new(2, &[packet(b"three")]));
     assert_eq!(b.read_of(1), [(b"three".to_vec(), DataLoss::ANY | DataLoss::OVERWRITE)]);
 }
+
+#[test]
+fn a_packet_that_was_rejected_is_a_loss_of_the_next_one_also_within_its_chunk() {
+    let mut b = Bench::ring(256);
+    b.commit(Sent::new(0, &[packet(b"first"), packet(b"bad"), packet(b"third"), packet(b"last")]));
+    let mut reader = b.buffer.read();
+    let losses = [1, 2, 3, 4].map(|n| {
+        let loss = reader.next_packet().expect("four packets").loss();
+        if n == 2 {
+            reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
+        }
+        loss
+    });
+    let none = DataLoss::empty();
+    assert_eq!(losses, [none, none, DataLoss::ANY | DataLoss::CHUNK_CORRUPTED, none]);
+}

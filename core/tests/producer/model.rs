@@ -232,6 +232,7 @@ pub fn fields(mut bytes: &[u8]) -> Vec<(u32, Value)> {
     while !bytes.is_empty() {
         let (tag, n) = varint(bytes).expect("a tag");
         bytes = &bytes[n..];
+        assert!(tag >> 3 > 0, "a field has a number");
         let value = match tag & 7 {
             0 => {
                 let (value, n) = varint(bytes).expect("a value");

@@ -28,6 +28,8 @@ struct Reader {
     unit: u64,
     track: u64,
     tracks: BTreeMap<u64, Vec<(u32, Value)>>,
+    /// The clock whose times a state's are.
+    clock: u64,
     states: usize,
     valid: bool,
     seen: Vec<Seen>,
@@ -63,7 +65,8 @@ impl Reader {
             self.unit = int(&clocks[1], 4).unwrap();
             self.time = int(&clocks[1], 2).unwrap() * self.unit;
             assert!(self.time.abs_diff(int(&clocks[0], 2).unwrap()) < self.unit);
-            assert_eq!(int(&snapshot, 2), int(&clocks[0], 1));
+            self.clock = int(&clocks[0], 1).unwrap();
+            assert_eq!(int(&snapshot, 2), Some(self.clock));
             let defaults = inside(&all, 59).unwrap();
             assert_eq!(int(&defaults, 58), Some(64));
             self.track = int(&inside(&defaults, 11).unwrap(), 11).unwrap();
@@ -79,12 +82,15 @@ impl Reader {
         if let Some(track) = inside(&all, 60) {
             self.tracks.insert(int(&track, 1).unwrap(), track);
         }
-        for (kind, entry) in inside(&all, 12).unwrap_or_default() {
+        let interned = inside(&all, 12);
+        assert!(interned.as_ref().is_none_or(|data| !data.is_empty()), "names, or nothing of names");
+        for (kind, entry) in interned.unwrap_or_default() {
             let entry = entry.inside();
             let old = self.names.insert((kind, int(&entry, 1).unwrap()), text(&entry, 2).unwrap());
             assert_eq!(old, None, "a name is written once in a state");
         }
         let Some(event) = inside(&all, 11) else { return };
+        assert!(flags & 2 != 0, "an event says that it needs the state");
         self.time += int(&all, 8).unwrap() * self.unit;
         let name = match int(&event, 10) {
             Some(iid) => self.names.get(&(2, iid)).expect("a known name").clone(),
@@ -418,6 +424,7 @@ fn coarse_units_add_up_without_drift() {
     let reader = read(model, 1);
     let exact = 13_000 * 1_000_000_000u64 / 24_000_000;
     assert!(reader.seen.last().unwrap().time.abs_diff(exact) <= 1000);
+    assert_eq!(reader.clock, 3);
 }
 
 #[test]
@@ -475,4 +482,47 @@ fn a_handle_on_a_track_can_be_cloned_and_means_the_same_track() {
     tracer.flush();
     let tracks: Vec<_> = read(model, 1).seen.iter().map(|event| event.track).collect();
     assert_eq!(tracks, [GPU.uuid(); 2]);
+}
+
+#[test]
+fn tracks_are_described_with_numbers_and_names_of_any_length() {
+    const LONG: &str = "a name of more than a hundred and twenty-seven bytes, whose length takes two of them as a \
+        varint, as do those of the messages around it; and it goes on for a while";
+    static PROGRAM: Track<'static> = Track::process(2_000_000_000, LONG);
+    static THREAD: Track<'static> = Track::thread(2_000_000_000, 300, LONG).within(&PROGRAM);
+    static OTHER: Track<'static> = Track::custom(LONG).within(&PROGRAM);
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &THREAD, CONFIG);
+    tracer.track().instant("here");
+    tracer.on(&OTHER).instant("there");
+    tracer.flush();
+    let reader = read(model, 1);
+    assert_eq!((reader.seen.len(), reader.clock), (2, 6));
+    let long = Some(LONG.to_owned());
+    let process = inside(&reader.tracks[&PROGRAM.uuid()], 3).unwrap();
+    assert_eq!((int(&process, 1), text(&process, 6)), (Some(2_000_000_000), long.clone()));
+    let thread = inside(&reader.tracks[&THREAD.uuid()], 4).unwrap();
+    assert_eq!(
+        (int(&thread, 1), int(&thread, 2), text(&thread, 5)),
+        (Some(2_000_000_000), Some(300), long.clone())
+    );
+    let other = &reader.tracks[&OTHER.uuid()];
+    assert_eq!((int(other, 5), text(other, 2)), (Some(PROGRAM.uuid()), long));
+}
+
+#[test]
+fn a_track_s_id_is_the_same_in_every_program() {
+    // A process and a thread are known by their numbers, other tracks by their name and what they are within.
+    assert_eq!(Track::thread(7, 8, "other").uuid(), MAIN.uuid());
+    assert_eq!(Track::process(7, "").uuid(), PROCESS.uuid());
+    assert_ne!(Track::custom("gpu").within(&PROCESS).uuid(), GPU.uuid());
+    let ids = [338_195_532_699_204, 375_600_993_794_231, 496_860_692_519_290, 555_577_000_086_822];
+    assert_eq!([PROCESS, MAIN, GPU, LOAD].map(|track| track.uuid()), ids);
+}
+
+#[test]
+fn a_step_of_no_nanoseconds_is_one_nanosecond() {
+    let said = |config: TracerConfig| format!("{config:?}");
+    let (none, one) = [0, 1].map(|step| said(TracerConfig::new(24_000_000).unit_ns(step))).into();
+    assert_eq!(none, one);
 }

@@ -182,11 +182,15 @@ impl<'a> Track<'a> {
         Self::new(hash(hash(SEED, b"c"), name.as_bytes()), name, head)
     }
 
-    /// The same under a parent, which is described with it. The id is another.
+    /// The same under a parent, which is described with it. The id is another, but for processes and threads,
+    /// which have but one.
     pub const fn within(self, parent: &'a Track<'a>) -> Self {
-        let uuid =
-            if self.head.is_named { hash(self.uuid(), &parent.uuid().to_le_bytes()) } else { self.uuid() };
-        Track { parent: Some(parent), ..Self::new(uuid, self.name, self.head) }
+        let id = if self.head.is_named {
+            Id::new(hash(self.uuid(), &parent.uuid().to_le_bytes()))
+        } else {
+            self.id
+        };
+        Track { parent: Some(parent), id, ..self }
     }
 
     const fn new(hash: u64, name: &'a str, head: Head) -> Self {

@@ -526,3 +526,23 @@ fn a_step_of_no_nanoseconds_is_one_nanosecond() {
     let (none, one) = [0, 1].map(|step| said(TracerConfig::new(24_000_000).unit_ns(step))).into();
     assert_eq!(none, one);
 }
+
+#[test]
+fn an_event_that_just_does_not_fit_a_chunk_loses_nothing() {
+    for filler in 0..14 {
+        let (model, _, writer) = setup(Pace::Prompt, 65536);
+        let ticks = Ticks::default();
+        let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+        let text = "x".repeat(filler);
+        tracer.track().instant_with("tick", |event| event.arg("text", text.as_str()));
+        for n in 1..=200 {
+            // A time of three bytes: 13 in all, and where a chunk has 12 left an event is begun.
+            ticks.0.set(n * 20_000);
+            tracer.track().instant("tick");
+        }
+        tracer.flush();
+        let reader = read(model, 1);
+        let times: Vec<_> = reader.seen.iter().map(|event| event.time).collect();
+        assert_eq!(times, (0..=200).map(|n| n * 20_000).collect::<Vec<_>>());
+    }
+}

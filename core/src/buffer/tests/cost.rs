@@ -206,6 +206,30 @@ fn attaching_looks_at_each_chunk_a_few_times() {
 }
 
 #[test]
+fn attaching_where_every_other_chunk_is_broken_walks_the_ring_a_bounded_number_of_times() {
+    const SIZE: u32 = 32;
+    for ring in SIZES {
+        let mut buffer = buffer(ring);
+        let chunks = ring / SIZE;
+        for n in 0..chunks {
+            let writer_id = 1 + n as u16 % 2;
+            let header = ChunkHeader { writer_id, ..header(n / 2, 1, ChunkFlags::empty()) };
+            commit(&mut buffer, header, b"\x07sevens.");
+        }
+        let mut memory = buffer.into_memory();
+        let start = memory.len() - ring as usize;
+        // Those of the second writer become gaps of no length; where the next chunk is the first one's links say.
+        for at in (SIZE..ring).step_by(2 * SIZE as usize) {
+            memory[start + at as usize..][..4].copy_from_slice(&0x8000_0000_u32.to_le_bytes());
+        }
+        let (kept, steps) = steps_of(|| TraceBuffer::attach(memory).map(|(_, salvage)| salvage.chunks_kept));
+        assert!(kept.is_ok_and(|kept| kept >= chunks.min(512) / 2), "{kept:?} kept");
+        let walks = steps / u64::from(chunks);
+        assert!(walks <= 2 * 256, "{walks} walks over {chunks} chunks");
+    }
+}
+
+#[test]
 fn a_sequence_is_found_at_once_also_among_many() {
     let config = Config::new(FillPolicy::RingBuffer).sequences(if cfg!(miri) { 64 } else { 4096 });
     let mut buffer = TraceBuffer::new(vec![0; config.region_size(1 << 19) as usize], config).expect("room");

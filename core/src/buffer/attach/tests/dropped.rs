@@ -337,3 +337,34 @@ fn every_cause_has_its_words() {
         assert!(!only.is_clean(), "{only}");
     }
 }
+
+#[test]
+fn a_patched_chunk_is_kept_if_reading_can_go_on_in_it() {
+    for (read, fits) in [(0, true), (16, true), (3, false), (8, false)] {
+        let mut memory = region(false);
+        change_chunk(&mut memory, 0, |chunk, _| {
+            set_flags(chunk, chunk.flags() | Flags::PATCHED);
+            chunk.read.set(read);
+        });
+        // Its first size leaves the chunk: no other fragment can be found.
+        change(&mut memory, |state| state.ring.payload_mut(0, 1).expect("a chunk")[0] = 0x7F);
+        let salvage = attach(&memory).1;
+        assert_eq!((salvage.chunks_kept, salvage.malformed), if fits { (6, 0) } else { (5, 1) }, "{read}");
+    }
+}
+
+#[test]
+fn a_chunk_that_was_being_completed_keeps_all_its_bytes() {
+    let mut memory = region(false);
+    change_chunk(&mut memory, 0, |chunk, links| {
+        set_flags(chunk, chunk.flags() | Flags::BUSY | Flags::INCOMPLETE);
+        links.prev.set(ROOM as u32);
+    });
+    let (mut buffer, salvage) = attach(&memory);
+    assert_eq!(salvage, Salvage { chunks_reverted: 1, ..kept(6) });
+    let mut reader = buffer.read();
+    for fill in [1, 0] {
+        let packet = reader.next_packet().expect("two packets");
+        assert_eq!(packet.slices().collect::<Vec<_>>(), [[fill; 7]]);
+    }
+}

@@ -22,7 +22,9 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use tracebuf_std::session::{LongTrace, Recorder, Session};
+#[cfg(feature = "tracing")]
+use tracebuf_std::session::Recorder;
+use tracebuf_std::session::{LongTrace, Session};
 
 const MIB: u64 = 1 << 20;
 

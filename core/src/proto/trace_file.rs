@@ -283,5 +283,16 @@ mod tests {
         let too_long = core::iter::repeat_n(&mebibyte[..], 256);
         assert_eq!(writer.packet(too_long, &TRUSTED), Err(WriteError::TooLong));
         assert_eq!(writer.packet([], &TRUSTED), Ok(6));
+        // What a length can just say is not too long.
+        let suffix = TRUSTED.suffix();
+        let longest = MAX_LENGTH as usize - suffix.as_bytes().len();
+        assert!(writer.packet_of_len(core::iter::empty(), longest, &suffix).is_ok());
+        assert_eq!(writer.packet_of_len(core::iter::empty(), longest + 1, &suffix), Err(WriteError::TooLong));
+    }
+
+    #[test]
+    fn an_output_that_cannot_be_flushed_says_so() {
+        let mut writer = output(1, 100, Err(ErrorKind::BrokenPipe));
+        assert_eq!(writer.flush(), Err(WriteError::Output(ErrorKind::BrokenPipe)));
     }
 }

@@ -141,6 +141,9 @@ mod tests {
             let error =
                 (whole != cut).then_some(TraceFileError { fault: TraceFileFault::Truncated, offset: whole });
             assert_eq!(last(&trace[..cut]), error, "cut at {cut}");
+            let mut read = TracePackets::new(&trace[..cut]);
+            assert!(read.by_ref().all(|packet| packet.is_ok() || whole != cut));
+            assert_eq!(read.offset(), whole);
         }
     }
 

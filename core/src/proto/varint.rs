@@ -196,6 +196,13 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_end_too_early_are_told_from_a_varint_that_is_too_long() {
+        assert_eq!(read(&[0x80; 9]), Err(VarintError::Truncated));
+        assert_eq!(read(&[0x80; 10]), Err(VarintError::TooLong));
+        assert_eq!(read(&[0x80; 11]), Err(VarintError::TooLong));
+    }
+
+    #[test]
     fn every_value_comes_back_from_its_shortest_encoding() {
         for value in edges() {
             let mut out = [0xEE; MAX_LEN + 1];

@@ -525,24 +525,32 @@ fn a_step_of_no_nanoseconds_is_one_nanosecond() {
     let said = |config: TracerConfig| format!("{config:?}");
     let (none, one) = [0, 1].map(|step| said(TracerConfig::new(24_000_000).unit_ns(step))).into();
     assert_eq!(none, one);
+    // 2³² ÷ 1.5 is 2,863,311,530.7.
+    assert!(said(TracerConfig::new(1_500_000_000)).contains("factor: 2863311531"));
 }
 
 #[test]
 fn an_event_that_just_does_not_fit_a_chunk_loses_nothing() {
     for filler in 0..14 {
-        let (model, _, writer) = setup(Pace::Prompt, 65536);
-        let ticks = Ticks::default();
-        let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
-        let text = "x".repeat(filler);
-        tracer.track().instant_with("tick", |event| event.arg("text", text.as_str()));
-        for n in 1..=200 {
-            // A time of three bytes: 13 in all, and where a chunk has 12 left an event is begun.
-            ticks.0.set(n * 20_000);
-            tracer.track().instant("tick");
+        for kind in 0..3 {
+            let (model, _, writer) = setup(Pace::Prompt, 65536);
+            let ticks = Ticks::default();
+            let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+            let text = "x".repeat(filler);
+            tracer.track().instant_with("tick", |event| event.arg("text", text.as_str()));
+            for n in 1..=200 {
+                // A time of three bytes: 13 to 25 in all, and where a chunk has 12 left an event is begun.
+                ticks.0.set(n * 20_000);
+                match kind {
+                    0 => tracer.track().instant("tick"),
+                    1 => tracer.track().begin_in("tick", "category"),
+                    _ => tracer.on(&LOAD).count(n as i64),
+                }
+            }
+            tracer.flush();
+            let reader = read(model, 1);
+            let times: Vec<_> = reader.seen.iter().map(|event| event.time).collect();
+            assert_eq!(times, (0..=200).map(|n| n * 20_000).collect::<Vec<_>>());
         }
-        tracer.flush();
-        let reader = read(model, 1);
-        let times: Vec<_> = reader.seen.iter().map(|event| event.time).collect();
-        assert_eq!(times, (0..=200).map(|n| n * 20_000).collect::<Vec<_>>());
     }
 }

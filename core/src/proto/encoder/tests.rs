@@ -95,3 +95,19 @@ fn an_encoder_and_a_measure_are_empty_until_something_was_put() {
     measure.varint(8, 1).unwrap();
     assert!(!encoder.is_empty() && !measure.is_empty());
 }
+
+#[test]
+fn behind_a_field_that_did_not_fit_nothing_fits_though_there_is_room() {
+    let mut memory = [0; 8];
+    let mut encoder = Encoder::new(&mut memory);
+    assert_eq!(encoder.varint(1, u64::MAX), Err(Overflow));
+    assert_eq!(encoder.varint(1, 1), Err(Overflow));
+    assert_eq!(encoder.finish(), Err(Overflow));
+
+    let mut encoder = Encoder::new(&mut memory);
+    let ignored = encoder.nested(1, |inside| {
+        let _ = inside.varint(1, u64::MAX);
+        Ok(())
+    });
+    assert_eq!(ignored, Err(Overflow));
+}

@@ -368,3 +368,22 @@ fn a_chunk_that_was_being_completed_keeps_all_its_bytes() {
         assert_eq!(packet.slices().collect::<Vec<_>>(), [[fill; 7]]);
     }
 }
+
+#[test]
+fn what_is_said_of_the_chunk_erased_last_is_outvoted_by_the_chunks() {
+    // Ids in the order in which they lie in the ring, and how many of them can be kept if 5 was erased last.
+    for (ids, keep) in [(&[6, 0, 1, 2, 3, 4][..], 6), (&[6, 7, 8, 0, 1, 2], 3), (&[6, 7, 8, 0, 1], 3)] {
+        let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+        let memory = Memory::filled(0, config.region_size(600) as usize);
+        let mut buffer = TraceBuffer::new(memory, config).expect("room");
+        for id in ids {
+            let chunk = Chunk { header: header(1, *id), payload: &[1, 7, 1, 8] };
+            assert_eq!(buffer.copy_chunk_untrusted(&chunk), Commit::Written);
+        }
+        let mut memory = buffer.into_memory();
+        change(&mut memory, |state| state.table[0].erase(5, 0));
+        let salvage = attach(&memory).1;
+        let dropped = ids.len() as u32 - keep;
+        assert_eq!((salvage.chunks_kept, salvage.out_of_order), (keep, dropped), "{ids:?}");
+    }
+}

@@ -264,6 +264,8 @@ fn chunks_that_wait_are_sent_together_and_a_stalled_writer_waits_if_nobody_says_
     }
     assert!(sink.0.lock().unwrap().is_empty());
     producer.commit();
-    // The eleventh is still being written.
-    assert_eq!(*sink.0.lock().unwrap(), [10]);
+    // The eleventh is still being written. Small machines have stack for four.
+    let requests: &[usize] = if cfg!(target_pointer_width = "64") { &[10] } else { &[4, 4, 2] };
+    let sent = sink.0.lock().unwrap().clone();
+    assert_eq!(sent, requests);
 }

@@ -159,10 +159,10 @@ mod tests {
 
     /// What each fragment of a payload is: where it begins, its size field, its content.
     fn all<const N: usize>(payload: [u8; N], left: u16) -> Vec<(usize, usize, usize, FragmentKind)> {
-        let mut memory = [[0u8; 4]; N];
-        let bytes = memory.as_flattened_mut();
-        bytes[..N].copy_from_slice(&payload);
-        let words = atomic_words_in(&mut bytes[..N]);
+        let mut memory = [0u32; N];
+        let bytes = &mut zerocopy::IntoBytes::as_mut_bytes(&mut memory)[..N];
+        bytes.copy_from_slice(&payload);
+        let words = atomic_words_in(bytes);
         let fragments = Fragments { words, pos: 0, left };
         fragments.map(|f| (f.offset, f.header, f.size, f.kind)).collect()
     }

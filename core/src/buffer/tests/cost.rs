@@ -9,7 +9,7 @@ type Buffer = TraceBuffer<Vec<u8>>;
 
 const CONTINUES: ChunkFlags = ChunkFlags::CONTINUES_ON_NEXT;
 const CONTINUED: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;
-const SIZES: [u32; 3] = if cfg!(miri) { [2 << 10, 4 << 10, 8 << 10] } else { [4 << 10, 64 << 10, 1 << 20] };
+const SIZES: [u32; 3] = if cfg!(miri) { [1 << 10, 3 << 9, 2 << 10] } else { [4 << 10, 64 << 10, 1 << 20] };
 
 fn buffer(ring: u32) -> Buffer {
     let config = Config::new(FillPolicy::RingBuffer).sequences(8);
@@ -103,7 +103,7 @@ fn a_patch_of_a_chunk_that_is_gone_or_newest_costs_the_same_in_any_ring() {
 #[test]
 fn a_straggler_costs_a_walk_of_bounded_length() {
     let mut buffer = buffer(1 << 20);
-    let most = if cfg!(miri) { 100 } else { 2 * WALK_LIMIT };
+    let most = if cfg!(miri) { 50 } else { 2 * WALK_LIMIT };
     plain(&mut buffer, 0);
     for chunk_id in 2..most {
         plain(&mut buffer, chunk_id);

@@ -13,7 +13,11 @@ const SIZES: [u32; 3] = if cfg!(miri) { [1 << 10, 3 << 9, 2 << 10] } else { [4 <
 
 fn buffer(ring: u32) -> Buffer {
     let config = Config::new(FillPolicy::RingBuffer).sequences(8);
-    TraceBuffer::new(vec![0; config.region_size(ring) as usize], config).expect("room")
+    let size = config.region_size(ring) as usize;
+    // The ring is as large as asked for, and ends with the memory, wherever the allocation starts.
+    let mut memory = vec![0; size + 8];
+    memory.truncate(size + memory.as_ptr().align_offset(8));
+    TraceBuffer::new(memory, config).expect("room")
 }
 
 fn header(chunk_id: u32, fragments: u16, flags: ChunkFlags) -> ChunkHeader {

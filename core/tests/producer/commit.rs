@@ -92,9 +92,7 @@ fn a_sink_that_writes_a_trace_of_its_own_does_not_recurse() {
     }
     let memory = memory(4096 * 4, 4096);
     let sink: &'static Tracing = Box::leak(Box::new(Tracing(Default::default(), Default::default())));
-    let storage = Box::leak(Box::new(ProducerStorage::<64, 8>::new()));
-    let producer: &'static _ =
-        Box::leak(Box::new(Producer::new(memory, Layout::Four, storage, sink).unwrap()));
+    let producer = producer(memory, Layout::Four, sink);
     sink.0.set(producer).ok().unwrap();
     let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
     writer.packet().varint(8, 1);
@@ -113,9 +111,7 @@ fn a_sink_that_panics_does_not_make_the_other_writers_mute() {
         }
     }
     let sink: &'static Panicking = Box::leak(Box::default());
-    let storage = Box::leak(Box::new(ProducerStorage::<64, 8>::new()));
-    let producer = Producer::new(memory(4096 * 4, 4096), Layout::Four, storage, sink).unwrap();
-    let producer: &'static _ = Box::leak(Box::new(producer));
+    let producer = producer(memory(4096 * 4, 4096), Layout::Four, sink);
     let mut writers = [(); 2].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
     for (n, writer) in writers.iter_mut().enumerate() {
         writer.packet().varint(8, 1);
@@ -255,9 +251,7 @@ fn chunks_that_wait_are_sent_together_and_a_stalled_writer_waits_if_nobody_says_
     }
     let sink: &'static Counting = Box::leak(Box::default());
     assert!(sink.stall(0, 0));
-    let storage = Box::leak(Box::new(ProducerStorage::<64, 1>::new()));
-    let producer = Producer::new(memory(4096 * 4, 4096), Layout::Fourteen, storage, sink).unwrap();
-    let producer: &'static _ = Box::leak(Box::new(producer));
+    let producer = producer(memory(4096 * 4, 4096), Layout::Fourteen, sink);
     let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
     for _ in 0..10 {
         writer.packet().bytes(8, &[7; 280]);

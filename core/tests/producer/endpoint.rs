@@ -1,10 +1,11 @@
 //! What a producer asks for and must not have, its endpoint refuses and counts.
 
+use crate::model::{memory, producer};
 use std::sync::Mutex;
 use tracebuf::buffer::{ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::{
-    ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Patch, Producer,
-    ProducerStorage, SharedMemory, TraceWriter,
+    ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Patch, SharedMemory,
+    TraceWriter,
 };
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 
@@ -33,10 +34,9 @@ struct World {
 impl World {
     /// A writer that writes to buffer 0, of two; the endpoint allows nothing yet.
     fn new() -> Self {
-        let memory = crate::model::memory(4 * 4096, 4096);
+        let memory = memory(4 * 4096, 4096);
         let queue: &'static Queue = Box::leak(Box::default());
-        let storage = Box::leak(Box::new(ProducerStorage::<64, 8>::default()));
-        let producer = Box::leak(Box::new(Producer::new(memory, Layout::Four, storage, queue).unwrap()));
+        let producer = producer(memory, Layout::Four, queue);
         let buffer = || TraceBuffer::new(vec![0; 8192], Config::new(FillPolicy::RingBuffer)).unwrap();
         assert_eq!((producer.layout(), producer.memory().size()), (Layout::Four, 4 * 4096));
         World {

@@ -4,13 +4,6 @@ use crate::model::*;
 use std::sync::Mutex;
 use tracebuf::producer::*;
 
-fn setup(pace: Pace, chunk_size: u32) -> (&'static Model, TraceWriter<'static>) {
-    let page = chunk_size + 8;
-    let memory = memory((page * 64) as usize, page);
-    let model = Model::new(memory, pace);
-    (model, producer(memory, Layout::One, model).writer(40, Exhaustion::Drop).unwrap())
-}
-
 fn first_payload(model: &Model) -> Vec<u8> {
     model.state().chunks[&(1, 0)].payload.clone()
 }
@@ -19,7 +12,7 @@ fn first_payload(model: &Model) -> Vec<u8> {
 fn fields_of_many_bytes_lie_across_the_end_of_a_chunk_wherever_it_is() {
     let (long, short) = (0x0102_0304_0506_0708, 0x1112_1314);
     for before in 0..60 {
-        let (model, mut writer) = setup(Pace::Prompt, 64);
+        let (model, mut writer) = only_writer(64, 64, Pace::Prompt, Exhaustion::Drop);
         let mut packet = writer.packet();
         packet.bytes(1, &vec![7; before]);
         packet.fixed64(2, long);
@@ -41,7 +34,7 @@ fn fields_of_many_bytes_lie_across_the_end_of_a_chunk_wherever_it_is() {
 
 #[test]
 fn a_packet_that_ends_with_its_chunk_needs_no_other() {
-    let (model, mut writer) = setup(Pace::Prompt, 64);
+    let (model, mut writer) = only_writer(64, 64, Pace::Prompt, Exhaustion::Drop);
     let mut packet = writer.packet();
     // 56 bytes: a size of 4, 3 that say it is the first, and these.
     packet.bytes(1, &[7; 45]);
@@ -56,7 +49,7 @@ fn a_packet_that_ends_with_its_chunk_needs_no_other() {
 #[test]
 fn a_packet_is_begun_where_twelve_bytes_are_left_and_not_where_eleven_are() {
     for (filler, chunks) in [(38, 1), (39, 2)] {
-        let (model, mut writer) = setup(Pace::Prompt, 64);
+        let (model, mut writer) = only_writer(64, 64, Pace::Prompt, Exhaustion::Drop);
         writer.packet().bytes(1, &vec![7; filler]);
         writer.packet().varint(8, 1);
         writer.flush();
@@ -67,12 +60,12 @@ fn a_packet_is_begun_where_twelve_bytes_are_left_and_not_where_eleven_are() {
 
 #[test]
 fn sizes_of_messages_take_one_byte_up_to_127_and_four_from_128_on() {
-    let (model, mut writer) = setup(Pace::Prompt, 1020);
+    let (model, mut writer) = only_writer(64, 1020, Pace::Prompt, Exhaustion::Drop);
     writer.packet().message(5).varint(4, 1);
     writer.flush();
     assert_eq!(first_payload(model)[..8], [7, 0xB8, 5, 1, 0x2A, 2, 0x20, 1]);
     for (content, size) in [(127, &[127][..]), (128, &[0x80, 0x81, 0x80, 0][..])] {
-        let (model, mut writer) = setup(Pace::Prompt, 1020);
+        let (model, mut writer) = only_writer(64, 1020, Pace::Prompt, Exhaustion::Drop);
         // A tag, a length of one byte, and the rest.
         writer.packet().message(5).bytes(1, &vec![7; content - 2]);
         writer.flush();
@@ -84,21 +77,21 @@ fn sizes_of_messages_take_one_byte_up_to_127_and_four_from_128_on() {
 
 #[test]
 fn patches_go_out_with_the_end_of_their_packet() {
-    let (model, mut writer) = setup(Pace::Prompt, 64);
+    let (model, mut writer) = only_writer(64, 64, Pace::Prompt, Exhaustion::Drop);
     writer.packet().message(5).bytes(1, &[7; 300]);
     assert!(model.state().patches > 0);
 }
 
 #[test]
 fn a_packet_is_given_up_once_whatever_else_goes_wrong_in_it() {
-    let (_, mut writer) = setup(Pace::Prompt, 64);
+    let (_, mut writer) = only_writer(64, 64, Pace::Prompt, Exhaustion::Drop);
     let mut packet = writer.packet();
     packet.varint(0, 1);
     packet.varint(0, 1);
     drop(packet);
     assert_eq!((writer.stats().dropped, writer.stats().over_limit), (1, 1));
     // For want of a chunk, and then with a field number that is none.
-    let (_, mut writer) = setup(Pace::Absent(0), 64);
+    let (_, mut writer) = only_writer(64, 64, Pace::Absent(0), Exhaustion::Drop);
     let mut packet = writer.packet();
     packet.bytes(1, &[7; 64 * 64]);
     packet.varint(0, 1);
@@ -122,10 +115,7 @@ impl CommitSink for Freeing {
 fn a_packet_larger_than_a_size_can_say_is_given_up() {
     let memory = memory(16 * 65_536, 65_536);
     let sink: &'static Freeing = Box::leak(Box::new(Freeing(Mutex::new(Consumer::new(memory)))));
-    let storage = Box::leak(Box::new(ProducerStorage::<16, 1>::new()));
-    let producer = Producer::new(memory, Layout::One, storage, sink).unwrap();
-    let producer: &'static _ = Box::leak(Box::new(producer));
-    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    let mut writer = producer(memory, Layout::One, sink).writer(0, Exhaustion::Drop).unwrap();
     let part = vec![7; 1 << 20];
     let mut packet = writer.packet();
     (0..255).for_each(|_| packet.bytes(1, &part));

@@ -275,8 +275,21 @@ pub fn memory(bytes: usize, page_size: u32) -> SharedMemory<'static> {
 pub fn producer(
     memory: SharedMemory<'static>,
     layout: Layout,
-    model: &'static Model,
+    sink: &'static (dyn CommitSink + Sync),
 ) -> &'static Producer<'static> {
     let storage = Box::leak(Box::new(ProducerStorage::<1024, 8>::new()));
-    Box::leak(Box::new(Producer::new(memory, layout, storage, model).unwrap()))
+    Box::leak(Box::new(Producer::new(memory, layout, storage, sink).unwrap()))
+}
+
+/// The only writer to `chunks` chunks, each in a page of its own.
+pub fn only_writer(
+    chunks: u32,
+    chunk_size: u32,
+    pace: Pace,
+    policy: Exhaustion,
+) -> (&'static Model, TraceWriter<'static>) {
+    let page = chunk_size + 8;
+    let memory = memory((page * chunks) as usize, page);
+    let model = Model::new(memory, pace);
+    (model, producer(memory, Layout::One, model).writer(40, policy).unwrap())
 }

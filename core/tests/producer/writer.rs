@@ -5,20 +5,6 @@ use tracebuf::producer::*;
 
 const FOR_TESTING: u32 = 900;
 
-fn setup(
-    chunks: u32,
-    chunk_size: u32,
-    pace: Pace,
-    policy: Exhaustion,
-) -> (&'static Model, &'static Producer<'static>, TraceWriter<'static>) {
-    let page = chunk_size + 8;
-    let memory = memory((page * chunks) as usize, page);
-    let model = Model::new(memory, pace);
-    let producer = producer(memory, Layout::One, model);
-    let writer = producer.writer(40, policy).unwrap();
-    (model, producer, writer)
-}
-
 fn text(n: usize, len: usize) -> String {
     (0..len).map(|i| (b'a' + ((i + n) % 26) as u8) as char).collect()
 }
@@ -47,7 +33,7 @@ fn check(packet: &[u8], n: usize, len: usize) {
 #[test]
 fn packets_of_every_size_come_out_whole_in_chunks_of_every_size() {
     for chunk_size in [56, 60, 64, 100, 256, 1020, 4088] {
-        let (model, _, mut writer) = setup(16, chunk_size, Pace::Prompt, Exhaustion::Drop);
+        let (model, mut writer) = only_writer(16, chunk_size, Pace::Prompt, Exhaustion::Drop);
         let sizes: Vec<usize> = (0..300).chain([500, 127, 128, 126, 5_000, 20_000, 0]).collect();
         for (n, len) in sizes.iter().enumerate() {
             write(&mut writer, n, *len);
@@ -65,7 +51,7 @@ fn packets_of_every_size_come_out_whole_in_chunks_of_every_size() {
 
 #[test]
 fn only_the_first_packet_says_that_it_is_the_first() {
-    let (model, _, mut writer) = setup(4, 256, Pace::Prompt, Exhaustion::Drop);
+    let (model, mut writer) = only_writer(4, 256, Pace::Prompt, Exhaustion::Drop);
     writer.packet().varint(8, 1);
     writer.packet().varint(8, 2);
     writer.flush();
@@ -75,7 +61,7 @@ fn only_the_first_packet_says_that_it_is_the_first() {
 
 #[test]
 fn a_short_packet_has_a_size_of_one_byte_and_a_longer_one_of_four() {
-    let (model, _, mut writer) = setup(4, 1020, Pace::Prompt, Exhaustion::Drop);
+    let (model, mut writer) = only_writer(4, 1020, Pace::Prompt, Exhaustion::Drop);
     writer.packet().varint(8, 1);
     for len in [123, 124, 125] {
         writer.packet().string(1, &text(0, len));
@@ -92,7 +78,7 @@ fn a_short_packet_has_a_size_of_one_byte_and_a_longer_one_of_four() {
 
 #[test]
 fn a_flushed_chunk_ends_with_an_empty_fragment_and_a_full_one_does_not() {
-    let (model, _, mut writer) = setup(4, 64, Pace::Prompt, Exhaustion::Drop);
+    let (model, mut writer) = only_writer(4, 64, Pace::Prompt, Exhaustion::Drop);
     writer.packet().varint(8, 1);
     writer.flush();
     writer.packet().string(1, &text(0, 42));
@@ -108,7 +94,7 @@ fn a_flushed_chunk_ends_with_an_empty_fragment_and_a_full_one_does_not() {
 
 #[test]
 fn a_chunk_counts_at_most_1022_packets_before_the_next_is_begun_elsewhere() {
-    let (model, _, mut writer) = setup(4, 65528, Pace::Prompt, Exhaustion::Drop);
+    let (model, mut writer) = only_writer(4, 65528, Pace::Prompt, Exhaustion::Drop);
     for _ in 0..1100 {
         writer.packet().varint(8, 1);
     }
@@ -121,7 +107,7 @@ fn a_chunk_counts_at_most_1022_packets_before_the_next_is_begun_elsewhere() {
 
 #[test]
 fn an_empty_packet_leaves_no_trace() {
-    let (model, _, mut writer) = setup(4, 256, Pace::Prompt, Exhaustion::Drop);
+    let (model, mut writer) = only_writer(4, 256, Pace::Prompt, Exhaustion::Drop);
     writer.packet().varint(8, 1);
     for _ in 0..2000 {
         let _ = writer.packet();
@@ -135,7 +121,7 @@ fn an_empty_packet_leaves_no_trace() {
 
 #[test]
 fn handles_forgotten_at_any_depth_leave_a_well_formed_stream() {
-    let (model, _, mut writer) = setup(8, 64, Pace::Prompt, Exhaustion::Drop);
+    let (model, mut writer) = only_writer(8, 64, Pace::Prompt, Exhaustion::Drop);
     for n in 0..50 {
         let mut packet = writer.packet();
         let mut outer = packet.message(FOR_TESTING);
@@ -170,7 +156,7 @@ fn handles_forgotten_at_any_depth_leave_a_well_formed_stream() {
 
 #[test]
 fn a_panic_inside_a_packet_ends_it_and_the_next_one_is_untouched() {
-    let (model, _, mut writer) = setup(8, 64, Pace::Prompt, Exhaustion::Drop);
+    let (model, mut writer) = only_writer(8, 64, Pace::Prompt, Exhaustion::Drop);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut packet = writer.packet();
         let mut outer = packet.message(FOR_TESTING);
@@ -188,7 +174,7 @@ fn a_panic_inside_a_packet_ends_it_and_the_next_one_is_untouched() {
 
 #[test]
 fn a_packet_of_two_chunks_is_patched_in_place_and_one_of_three_by_patches() {
-    let (model, _, mut writer) = setup(8, 256, Pace::Prompt, Exhaustion::Drop);
+    let (model, mut writer) = only_writer(8, 256, Pace::Prompt, Exhaustion::Drop);
     write(&mut writer, 0, 400);
     writer.flush();
     assert_eq!(model.state().patches, 0);
@@ -206,7 +192,7 @@ fn a_packet_of_two_chunks_is_patched_in_place_and_one_of_three_by_patches() {
 #[test]
 fn a_scrape_at_any_moment_of_a_long_packet_never_contradicts_what_is_sent_later() {
     for step in 0..40 {
-        let (model, _, mut writer) = setup(16, 64, Pace::Lazy, Exhaustion::Drop);
+        let (model, mut writer) = only_writer(16, 64, Pace::Lazy, Exhaustion::Drop);
         write(&mut writer, 0, 3);
         {
             let mut packet = writer.packet();
@@ -238,7 +224,7 @@ fn a_scrape_at_any_moment_of_a_long_packet_never_contradicts_what_is_sent_later(
 
 #[test]
 fn without_a_free_chunk_packets_are_dropped_counted_once_and_reported_by_the_next() {
-    let (model, _, mut writer) = setup(4, 64, Pace::Absent(0), Exhaustion::Drop);
+    let (model, mut writer) = only_writer(4, 64, Pace::Absent(0), Exhaustion::Drop);
     let mut sent = 0;
     let mut dropped = 0;
     for n in 0..60 {
@@ -277,7 +263,7 @@ fn without_a_free_chunk_packets_are_dropped_counted_once_and_reported_by_the_nex
 
 #[test]
 fn a_packet_given_up_in_the_middle_is_marked_and_nothing_waits_for_its_patches() {
-    let (model, _, mut writer) = setup(4, 64, Pace::Absent(0), Exhaustion::Drop);
+    let (model, mut writer) = only_writer(4, 64, Pace::Absent(0), Exhaustion::Drop);
     write(&mut writer, 0, 1000);
     assert_eq!(writer.stats().dropped, 1);
     model.drain();
@@ -294,7 +280,7 @@ fn a_packet_given_up_in_the_middle_is_marked_and_nothing_waits_for_its_patches()
 
 #[test]
 fn a_writer_that_stalls_loses_nothing_and_waits_in_growing_steps() {
-    let (model, _, mut writer) = setup(2, 64, Pace::Lazy, Exhaustion::Stall);
+    let (model, mut writer) = only_writer(2, 64, Pace::Lazy, Exhaustion::Stall);
     for n in 0..200 {
         write(&mut writer, n, n * 7 % 500);
     }
@@ -315,7 +301,7 @@ fn fill(writer: &mut TraceWriter<'_>) {
 
 #[test]
 fn stall_then_drop_gives_up_after_its_steps_and_does_not_wait_again_before_a_chunk_is_free() {
-    let (model, _, mut writer) = setup(1, 64, Pace::Absent(u32::MAX), Exhaustion::StallThenDrop);
+    let (model, mut writer) = only_writer(1, 64, Pace::Absent(u32::MAX), Exhaustion::StallThenDrop);
     fill(&mut writer);
     fill(&mut writer);
     assert_eq!(writer.stats().dropped, 1);
@@ -331,7 +317,7 @@ fn stall_then_drop_gives_up_after_its_steps_and_does_not_wait_again_before_a_chu
 
 #[test]
 fn a_hook_that_gives_up_drops_the_packet_even_of_a_writer_that_stalls() {
-    let (model, _, mut writer) = setup(1, 64, Pace::Absent(3), Exhaustion::Stall);
+    let (model, mut writer) = only_writer(1, 64, Pace::Absent(3), Exhaustion::Stall);
     fill(&mut writer);
     fill(&mut writer);
     assert_eq!((writer.stats().dropped, model.state().stalls.len()), (1, 4));
@@ -339,7 +325,7 @@ fn a_hook_that_gives_up_drops_the_packet_even_of_a_writer_that_stalls() {
 
 #[test]
 fn with_a_single_chunk_a_longer_packet_is_dropped_and_shorter_ones_pass() {
-    let (model, _, mut writer) = setup(1, 64, Pace::Lazy, Exhaustion::Stall);
+    let (model, mut writer) = only_writer(1, 64, Pace::Lazy, Exhaustion::Stall);
     for (n, len) in [10, 100, 12].into_iter().enumerate() {
         write(&mut writer, n, len);
     }
@@ -360,7 +346,7 @@ fn nesting_too_deep_or_a_field_number_that_is_none_gives_the_packet_up() {
             inner.varint(4, depth as u64);
         }
     }
-    let (model, _, mut writer) = setup(8, 256, Pace::Prompt, Exhaustion::Drop);
+    let (model, mut writer) = only_writer(8, 256, Pace::Prompt, Exhaustion::Drop);
     nest(&mut writer.packet(), TraceWriter::MAX_NESTING);
     assert_eq!(writer.stats().dropped, 0);
     nest(&mut writer.packet(), TraceWriter::MAX_NESTING + 1);
@@ -376,7 +362,7 @@ fn nesting_too_deep_or_a_field_number_that_is_none_gives_the_packet_up() {
 
 #[test]
 fn deep_messages_over_many_chunks_use_no_more_than_the_bounded_list_of_patches() {
-    let (model, _, mut writer) = setup(32, 56, Pace::Prompt, Exhaustion::Drop);
+    let (model, mut writer) = only_writer(32, 56, Pace::Prompt, Exhaustion::Drop);
     {
         let mut packet = writer.packet();
         let mut outer = packet.message(FOR_TESTING);
@@ -401,7 +387,7 @@ fn deep_messages_over_many_chunks_use_no_more_than_the_bounded_list_of_patches()
 
 #[test]
 fn all_kinds_of_fields_are_read_back_by_an_independent_decoder() {
-    let (model, _, mut writer) = setup(8, 64, Pace::Prompt, Exhaustion::Drop);
+    let (model, mut writer) = only_writer(8, 64, Pace::Prompt, Exhaustion::Drop);
     {
         let mut packet = writer.packet();
         for value in [0, 0x7F, 0x80, 0x3FFF, 0x1F_FFFF, 0x0FFF_FFFF, 0x1000_0000, u64::MAX >> 1, u64::MAX] {

@@ -5,7 +5,6 @@ mod damage;
 mod dropped;
 mod goes_on;
 mod load;
-mod memory;
 mod round_trip;
 
 pub(in crate::buffer) use crash::crash_here;

@@ -1,23 +1,23 @@
 //! What operations cost, in steps: no more in a large ring than in a small one, and no more for chunks made to cost.
 
+use super::memory::Memory;
 use crate::buffer::*;
 use crate::steps::steps_of;
 use std::vec;
-use std::vec::Vec;
 
-type Buffer = TraceBuffer<Vec<u8>>;
+type Buffer = TraceBuffer<Memory>;
 
 const CONTINUES: ChunkFlags = ChunkFlags::CONTINUES_ON_NEXT;
 const CONTINUED: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;
 const SIZES: [u32; 3] = if cfg!(miri) { [1 << 10, 3 << 9, 2 << 10] } else { [4 << 10, 64 << 10, 1 << 20] };
 
 fn buffer(ring: u32) -> Buffer {
-    let config = Config::new(FillPolicy::RingBuffer).sequences(8);
-    let size = config.region_size(ring) as usize;
-    // The ring is as large as asked for, and ends with the memory, wherever the allocation starts.
-    let mut memory = vec![0; size + 8];
-    memory.truncate(size + memory.as_ptr().align_offset(8));
-    TraceBuffer::new(memory, config).expect("room")
+    with_sequences(8, ring)
+}
+
+fn with_sequences(sequences: u16, ring: u32) -> Buffer {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(sequences);
+    TraceBuffer::new(Memory::filled(0, config.region_size(ring) as usize), config).expect("room")
 }
 
 fn header(chunk_id: u32, fragments: u16, flags: ChunkFlags) -> ChunkHeader {
@@ -235,8 +235,7 @@ fn attaching_where_every_other_chunk_is_broken_walks_the_ring_a_bounded_number_o
 
 #[test]
 fn a_sequence_is_found_at_once_also_among_many() {
-    let config = Config::new(FillPolicy::RingBuffer).sequences(if cfg!(miri) { 64 } else { 4096 });
-    let mut buffer = TraceBuffer::new(vec![0; config.region_size(1 << 19) as usize], config).expect("room");
+    let mut buffer = with_sequences(if cfg!(miri) { 64 } else { 4096 }, 1 << 19);
     let one = |writer_id: u16| ChunkHeader { writer_id, ..header(0, 1, ChunkFlags::empty()) };
     let writers = if cfg!(miri) { 60 } else { 4000 };
     for writer in 1..=writers {

@@ -5,8 +5,8 @@
 //! subset of the words that differ may have been stored: single ones, all but one, and random subsets are tried.
 
 use super::load::{Buffer, Load, Op, Packets, Rng, numbers, read};
-use super::memory::Memory;
 use crate::buffer::region::Layout;
+use crate::buffer::tests::memory::Memory;
 use crate::buffer::*;
 use std::cell::Cell;
 use std::collections::BTreeSet;

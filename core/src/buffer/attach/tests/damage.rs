@@ -1,7 +1,7 @@
 //! Memory that anything may have happened to.
 
 use super::load::{Buffer, Load, Rng, read};
-use super::memory::Memory;
+use crate::buffer::tests::memory::Memory;
 use crate::buffer::*;
 use std::vec::Vec;
 

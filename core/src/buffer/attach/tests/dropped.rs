@@ -1,11 +1,11 @@
 //! What is dropped, and that it is said why.
 
 use super::crash::attach;
-use super::memory::{Memory, change};
 use crate::buffer::change::Kind;
 use crate::buffer::region::State;
 use crate::buffer::sequence_state::{SequenceState, Status};
 use crate::buffer::tb_chunk::{Flags, Item, Links, TBChunk};
+use crate::buffer::tests::memory::{Memory, change};
 use crate::buffer::words::Le32;
 use crate::buffer::*;
 use std::string::ToString;
@@ -26,11 +26,15 @@ fn header(writer_id: u16, chunk_id: u32) -> ChunkHeader {
     }
 }
 
-/// Three chunks of writer 1 and, between them, three of writer 2, each of two packets.
-fn region(crc: bool) -> Memory {
+fn buffer(crc: bool) -> TraceBuffer<Memory> {
     let config = Config::new(FillPolicy::RingBuffer).sequences(4).crc(crc);
     let memory = Memory::filled(0, config.region_size(600) as usize);
-    let mut buffer = TraceBuffer::new(memory, config).expect("room");
+    TraceBuffer::new(memory, config).expect("room")
+}
+
+/// Three chunks of writer 1 and, between them, three of writer 2, each of two packets.
+fn region(crc: bool) -> Memory {
+    let mut buffer = buffer(crc);
     for chunk_id in 0..3 {
         for writer in 1..=2 {
             let packet = |fill| [&[7u8][..], &[fill; 7]].concat();
@@ -373,9 +377,7 @@ fn a_chunk_that_was_being_completed_keeps_all_its_bytes() {
 fn what_is_said_of_the_chunk_erased_last_is_outvoted_by_the_chunks() {
     // Ids in the order in which they lie in the ring, and how many of them can be kept if 5 was erased last.
     for (ids, keep) in [(&[6, 0, 1, 2, 3, 4][..], 6), (&[6, 7, 8, 0, 1, 2], 3), (&[6, 7, 8, 0, 1], 3)] {
-        let config = Config::new(FillPolicy::RingBuffer).sequences(4);
-        let memory = Memory::filled(0, config.region_size(600) as usize);
-        let mut buffer = TraceBuffer::new(memory, config).expect("room");
+        let mut buffer = buffer(false);
         for id in ids {
             let chunk = Chunk { header: header(1, *id), payload: &[1, 7, 1, 8] };
             assert_eq!(buffer.copy_chunk_untrusted(&chunk), Commit::Written);

@@ -2,10 +2,10 @@
 
 use super::crash::{all, attach, instants};
 use super::load::{Load, Op, Rng, numbers};
-use super::memory::{Memory, change};
 use crate::buffer::region::{Mode, State};
 use crate::buffer::ring::Ring;
 use crate::buffer::tb_chunk::{Flags, Item};
+use crate::buffer::tests::memory::{Memory, change};
 use crate::buffer::*;
 use std::collections::BTreeSet;
 use std::vec::Vec;

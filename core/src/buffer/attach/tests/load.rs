@@ -1,6 +1,6 @@
 //! Writers whose every packet can be recognised, as they commit, scrape, patch and are read.
 
-use super::memory::Memory;
+use crate::buffer::tests::memory::Memory;
 use crate::buffer::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;

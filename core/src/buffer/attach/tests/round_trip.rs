@@ -1,7 +1,7 @@
 //! Regions that nothing happened to.
 
 use super::load::Load;
-use super::memory::Memory;
+use crate::buffer::tests::memory::Memory;
 use crate::buffer::*;
 
 /// Runs the same operations on a buffer and on one that was attached to a copy of it in between.

@@ -7,21 +7,21 @@ use zerocopy::{FromZeros, IntoBytes};
 
 /// Bytes that start at an 8-byte boundary wherever they are moved, as those of a static or a mapping do.
 #[derive(Clone, Debug)]
-pub(super) struct Memory {
+pub(in crate::buffer) struct Memory {
     words: Vec<u64>,
     len: usize,
 }
 
 impl Memory {
-    pub(super) fn filled(byte: u8, len: usize) -> Self {
+    pub(in crate::buffer) fn filled(byte: u8, len: usize) -> Self {
         Self { words: std::vec![u64::from_ne_bytes([byte; 8]); len.div_ceil(8)], len }
     }
 
-    pub(super) fn truncate(&mut self, len: usize) {
+    pub(in crate::buffer) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
+    pub(in crate::buffer) fn extend(&mut self, bytes: &[u8]) {
         let old = self.len;
         self.len += bytes.len();
         self.words.resize(self.len.div_ceil(8), u64::new_zeroed());
@@ -69,7 +69,7 @@ impl PartialEq for Memory {
 }
 
 /// Changes what lies in a region.
-pub(super) fn change(memory: &mut Memory, work: impl FnOnce(&mut State<'_>)) {
+pub(in crate::buffer) fn change(memory: &mut Memory, work: impl FnOnce(&mut State<'_>)) {
     let layout = Layout::find(memory, false).expect("a region");
     work(&mut layout.state(memory).expect("a region"));
 }

@@ -4,7 +4,7 @@
 //! that it is none and leaves it alone, or makes a sound buffer of it, which reads, records and attaches again.
 //! Of a damaged region with checksums only packets come out that were written.
 
-use crate::cost::{at_most, bounded};
+use crate::cost::bounded;
 use crate::input::Input;
 use crate::support::driver::Real;
 use crate::support::ops::{Keep, Op};
@@ -13,9 +13,6 @@ use crate::support::writers::{self, Truth};
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, TraceBuffer};
 
 type Packets = Vec<((u16, u16), Vec<u8>)>;
-
-/// Of memory whose items lead nowhere up to 256 times, after each of which the walk begins again.
-const STEPS_A_BYTE: usize = 64;
 
 /// Bytes of a region in front of its ring and table that a checksum covers.
 const HEADER: usize = 64;
@@ -83,8 +80,9 @@ fn damage(memory: &mut Vec<u8>, input: &mut Input<'_>) -> bool {
 /// Attaches, and looks whether the buffer is one. What it holds, if it is.
 fn look(memory: Vec<u8>) -> Option<Packets> {
     let mut copy = memory.clone();
-    let most = 1000 + STEPS_A_BYTE * memory.len();
-    let Ok((mut buffer, salvage)) = at_most(most, || TraceBuffer::attach(&mut copy[..])) else {
+    // Where items lead nowhere, up to 256 times, the walk over them begins again.
+    let attached = bounded(8 * memory.len(), 0, || TraceBuffer::attach(&mut copy[..]));
+    let Ok((mut buffer, salvage)) = attached else {
         assert_eq!(copy, memory, "what is no region is left alone");
         // A part of a region can still be read.
         if let Ok((mut part, _)) = ReadOnlyTraceBuffer::attach(&mut copy[..]) {

@@ -4,7 +4,7 @@
 //! observer: they must behave the same, stay consistent, count every chunk once, and give out nothing that was
 //! not in a payload of the packet's own sequence.
 
-use crate::cost::bounded;
+use crate::cost::{bounded, capacity};
 use crate::input::Input;
 use crate::memory::Memory;
 use std::collections::BTreeMap;
@@ -68,8 +68,7 @@ pub fn run(data: &[u8]) {
         match input.byte() & 0xF {
             READ => {
                 let limit = input.byte();
-                // Two buffers, whose packets are looked at three times.
-                bounded(4 * region, 0, || read(&mut plain, &mut watched, limit, &offered));
+                read(&mut plain, &mut watched, limit, &offered);
             }
             CLONE => clone(&plain, &offered),
             PATCH => patch(&mut plain, &mut watched, &mut input, &mut offered),
@@ -79,10 +78,6 @@ pub fn run(data: &[u8]) {
     }
     read(&mut plain, &mut watched, 255, &offered);
     check(&mut plain, &mut watched, &offered);
-}
-
-fn region(buffer: &TraceBuffer<Memory>) -> usize {
-    buffer.stats().buffer_size as usize
 }
 
 /// Bits of `kind`: 0 from memory that may change, 1 not complete.
@@ -121,15 +116,15 @@ fn offer(
     offered.payloads.entry(sequence).or_default().push(payload.clone());
     if kind & 1 == 0 {
         let chunk = Chunk { header, payload: &payload };
-        let outcome = bounded(region(plain), size, || plain.copy_chunk_untrusted(&chunk));
-        let again = bounded(region(watched), size, || {
+        let outcome = bounded(capacity(plain), size, || plain.copy_chunk_untrusted(&chunk));
+        let again = bounded(capacity(watched), size, || {
             watched.copy_chunk_untrusted_observed(&chunk, &mut Watcher(offered))
         });
         assert_eq!(again, outcome);
         return;
     }
     let mut seen = Vec::new();
-    let outcome = bounded(region(plain), size, || {
+    let outcome = bounded(capacity(plain), size, || {
         plain.commit_with(&header, size, |offset, target| {
             fill(&payload, change, seen.len(), offset, target);
             seen.push(target.to_vec());
@@ -148,7 +143,7 @@ fn offer(
         fill(&payload, change, calls, offset, target);
         calls += 1;
     };
-    let again = bounded(region(watched), size, || {
+    let again = bounded(capacity(watched), size, || {
         watched.commit_with_observed(&header, size, fill_again, &mut Watcher(offered))
     });
     assert_eq!(again, outcome);
@@ -181,7 +176,7 @@ fn patch(
         .collect();
     let more = count & 0x80 != 0;
     let (producer, writer) = (u16::from(who & 3), u16::from(who >> 2 & 3));
-    let done = bounded(region(plain), 0, || {
+    let done = bounded(capacity(plain), 0, || {
         plain.try_patch_chunk_contents(producer, writer, id.into(), &patches, more)
     });
     assert_eq!(watched.try_patch_chunk_contents(producer, writer, id.into(), &patches, more), done);
@@ -189,17 +184,20 @@ fn patch(
 }
 
 fn read(plain: &mut TraceBuffer<Memory>, watched: &mut TraceBuffer<Memory>, limit: u8, offered: &Offered) {
-    let (mut one, mut other) = (plain.read(), watched.read());
-    for _ in 0..if limit == 255 { usize::MAX } else { limit.into() } {
-        let Some(packet) = one.next_packet() else {
-            assert!(other.next_packet().is_none(), "watching changes what is read");
-            break;
-        };
-        offered.check(&packet);
-        let same = other.next_packet().expect("watching changes what is read");
-        assert_eq!((packet.loss(), packet.producer_id()), (same.loss(), same.producer_id()));
-        assert!(packet.slices().eq(same.slices()));
-    }
+    // Two buffers, whose packets are looked at twice.
+    bounded(4 * capacity(plain), 0, || {
+        let (mut one, mut other) = (plain.read(), watched.read());
+        for _ in 0..if limit == 255 { usize::MAX } else { limit.into() } {
+            let Some(packet) = one.next_packet() else {
+                assert!(other.next_packet().is_none(), "watching changes what is read");
+                break;
+            };
+            offered.check(&packet);
+            let same = other.next_packet().expect("watching changes what is read");
+            assert_eq!((packet.loss(), packet.producer_id()), (same.loss(), same.producer_id()));
+            assert!(packet.slices().eq(same.slices()));
+        }
+    });
 }
 
 fn clone(plain: &TraceBuffer<Memory>, offered: &Offered) {

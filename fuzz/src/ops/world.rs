@@ -2,7 +2,7 @@
 
 use super::op::{Op, Setup};
 use super::writer::Writer;
-use crate::cost::bounded;
+use crate::cost::{bounded, capacity};
 use crate::memory::Memory;
 use tracebuf::buffer::{
     Chunk, ChunkFlags, ChunkHeader, Commit, Config, DataLoss, FillPolicy, Lease, OverwriteObserver, Packet,
@@ -276,7 +276,7 @@ impl World {
 
     fn send_patches(&mut self, producer: u16, writer: u16, id: u32, patches: &[Patch], more: bool) {
         crate::trace(|| format!("    patch {producer}/{writer} {id} {patches:?} {more}"));
-        let done = bounded(self.size(), 0, || {
+        let done = bounded(capacity(&self.buffer), 0, || {
             self.buffer.try_patch_chunk_contents(producer, writer, id, patches, more)
         });
         if let Some(twin) = &mut self.twin {
@@ -307,12 +307,11 @@ impl World {
         };
         self.offered += 1;
         let before = self.buffer.sequences().count();
-        let outcome =
-            bounded(self.size(), payload.len(), || commit(&mut self.buffer, keeps.then_some(&mut observer)));
+        let outcome = bounded(capacity(&self.buffer), payload.len(), || {
+            commit(&mut self.buffer, keeps.then_some(&mut observer))
+        });
         if let Some(twin) = &mut self.twin {
-            let again = bounded(twin.stats().buffer_size as usize, payload.len(), || {
-                commit(twin, Some(&mut observer))
-            });
+            let again = bounded(capacity(twin), payload.len(), || commit(twin, Some(&mut observer)));
             assert_eq!(again, outcome, "watching changes the outcome");
         }
         crate::trace(|| format!("    {header:?} of {} bytes: {outcome}", payload.len()));
@@ -364,7 +363,7 @@ impl World {
             }
             packets
         };
-        let packets = bounded(2 * self.size(), 0, || session(&mut self.buffer));
+        let packets = bounded(2 * capacity(&self.buffer), 0, || session(&mut self.buffer));
         if let Some(twin) = &mut self.twin {
             assert_eq!(session(twin), packets, "watching changes what is read");
         }
@@ -464,15 +463,10 @@ impl World {
         // A clone's size is that of what is in it.
         stats.buffer_size = clone.stats().buffer_size;
         assert_eq!(clone.stats(), stats);
-        let packets = bounded(2 * self.size(), 0, || drain(clone.read()));
+        let packets = bounded(2 * capacity(&self.buffer), 0, || drain(clone.read()));
         assert!(clone.read().next_packet().is_none());
         assert_eq!(self.buffer.stats(), before);
         packets
-    }
-
-    /// Bytes of the region.
-    fn size(&self) -> usize {
-        self.buffer.stats().buffer_size as usize
     }
 
     /// Ring, lists, table and counters agree; every chunk offered was counted once; the twin is no different.

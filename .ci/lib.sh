@@ -1,5 +1,5 @@
 # The parts of a check run: each is timed, shown as it goes, counted, and never stops the others.
-# Sourced by .ci/test, .ci/run and .ci/soak.
+# Sourced by .ci/test, .ci/run, .ci/soak and .ci/miri.
 
 export CARGO_TERM_COLOR=never
 # A fresh clone builds everything once: incremental data and full debug information would only cost time.

@@ -127,11 +127,7 @@ impl ChunkSeqReader {
                     (cause, broken) = (chain.cause(), chain.is_broken());
                 } else {
                     // An empty packet does not look at what is behind it: of many, each would look at all the others.
-                    end = if frag.size > 0 || kind != FragKind::Whole {
-                        frags.end_before(chunk)
-                    } else {
-                        frags.position()
-                    };
+                    end = if frag.size > 0 { frags.end_before(chunk) } else { frags.position() };
                     cause = DataLoss::ORPHAN_CONTINUATION;
                     if kind == FragKind::Whole {
                         *found = Located::whole(chunk.offset, frag);

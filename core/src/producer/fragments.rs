@@ -153,7 +153,8 @@ impl Iterator for Fragments<'_> {
 mod tests {
     use super::*;
     use crate::producer::chunk_header::HeaderFlags;
-    use crate::producer::page::set_header;
+    use crate::producer::page::{Division, set_header};
+    use crate::producer::sync::Ordering;
     use crate::producer::words::{atomic_words, atomic_words_in};
     use std::vec::Vec;
 
@@ -200,7 +201,7 @@ mod tests {
     fn chunks_of_a_page_are_told_with_their_place_state_and_header() {
         let mut memory = [0u32; 2 * 64];
         let memory = SharedMemory::new(atomic_words(&mut memory), 256).unwrap();
-        let division = crate::producer::page::Division::new(Layout::Four, 256);
+        let division = Division::new(Layout::Four, 256);
         let header =
             ChunkHeader { writer_id: 3, chunk_id: 9, fragments: 1, flags: HeaderFlags::CONTINUES_ON_NEXT };
         for _ in 0..2 {
@@ -217,8 +218,7 @@ mod tests {
             assert_eq!(chunk.header(), if index == 1 { header } else { ChunkHeader::default() });
             assert_eq!(chunk.fragments().count(), usize::from(index == 1));
         }
-        memory.chunk(1, 1, &division)[2]
-            .store(0x0807_0201_u32.to_le(), super::super::sync::Ordering::Relaxed);
+        memory.chunk(1, 1, &division)[2].store(0x0807_0201_u32.to_le(), Ordering::Relaxed);
         let mut payload = [0xEE; 60];
         chunks[1].fill(1, &mut payload);
         assert_eq!((&payload[..4], &payload[51..]), (&[2, 7, 8, 0][..], &[0; 9][..]));

@@ -15,8 +15,10 @@ pub const WALK_LIMIT: u32 = 4096;
 pub(super) enum Place {
     /// Behind all others.
     Last,
-    /// Before all others.
+    /// Before all others,
     First,
+    /// and there never was an older one.
+    Oldest,
     /// Behind the chunk at this offset.
     After(u32),
     /// It is there already.
@@ -65,7 +67,11 @@ impl State<'_> {
         let oldest = self.ring.front(entry.first())?.header;
         if age < entry.age(oldest.chunk_id.get()) {
             // Packets of a writer come out in order, so nothing may come before what was read already.
-            return Some(if oldest.read.get() > 0 { Place::Consumed } else { Place::First });
+            return Some(match entry.has(Status::HAS_ERASED) {
+                _ if oldest.read.get() > 0 => Place::Consumed,
+                true => Place::First,
+                false => Place::Oldest,
+            });
         }
         let mut at = entry.last();
         for _ in 0..WALK_LIMIT {
@@ -107,7 +113,7 @@ impl State<'_> {
             self.unlink_empty(slot);
         } else {
             match place {
-                Place::First | Place::ErasedLast => next = first,
+                Place::First | Place::Oldest | Place::ErasedLast => next = first,
                 // Never the newest one: what belongs behind that has the place `Last`.
                 Place::After(before) => (prev, next) = (before, self.ring.front(before)?.links.next.get()),
                 _ => prev = last,

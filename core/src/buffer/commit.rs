@@ -134,7 +134,7 @@ impl State<'_> {
         if let Some(slot) = known {
             place = self.place(slot, header.chunk_id)?;
             let back = match place {
-                Place::Last | Place::First | Place::After(_) => Ok(Origin::New),
+                Place::Last | Place::First | Place::Oldest | Place::After(_) => Ok(Origin::New),
                 Place::Existing(offset) => self.recommit(offset, &offer, source)?,
                 Place::ErasedLast => self.come_back(slot, &offer, source)?,
                 Place::Consumed => Err(Commit::Discarded),
@@ -237,9 +237,9 @@ impl State<'_> {
         };
         let cleared = self.make_room(outer, left, observer)?;
         // Making room may have taken newer chunks of the same sequence along.
-        let Some(place) = self.place_now(slot, place, offer.header.chunk_id)? else {
-            // What was withdrawn to be moved is a loss where it was, before the chunks that went now.
-            if !matches!(origin, Origin::Relocated { .. }) {
+        let Some(new_place) = self.place_now(slot, place, offer.header.chunk_id)? else {
+            // They have told of the gap before them, unless there never was an older one.
+            if place == Place::Oldest {
                 self.sequence_mut(slot)?.lose(DataLoss::OVERWRITE);
             }
             return Some(Commit::Discarded);
@@ -274,7 +274,7 @@ impl State<'_> {
             slot: Le16::new(slot),
             packets: Le16::new(tokens.packets),
         };
-        self.put(header, place, &cleared)?;
+        self.put(header, new_place, &cleared)?;
         if let Some(next) = self.ring.item(cleared.boundary) {
             self.prefetch_header(cleared.boundary.wrapping_add(next.size()));
         }
@@ -304,8 +304,8 @@ impl State<'_> {
     #[cfg_attr(target_os = "none", inline(always))]
     fn place_again(&self, slot: u16, chunk_id: u32) -> Option<Option<Place>> {
         Some(match self.place(slot, chunk_id)? {
-            place @ (Place::Last | Place::First | Place::After(_) | Place::ErasedLast) => Some(place),
-            _ => None,
+            Place::Existing(_) | Place::Consumed | Place::TooFar => None,
+            place => Some(place),
         })
     }
 

@@ -53,8 +53,7 @@ impl<'p> FragIterator<'p> {
     }
 
     /// Goes behind the next fragment. Gives its first byte.
-    #[cfg_attr(not(target_os = "none"), inline(always))]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[inline(always)]
     fn skip(&mut self) -> Option<u16> {
         step();
         let (size, header) = size_field(self.rest);
@@ -156,7 +155,7 @@ pub(super) struct Tokens {
     pub(super) valid: u16,
     /// Well-formed fragments.
     pub(super) frags: u32,
-    /// Non-empty whole packets, where all of the payload was looked at.
+    /// Non-empty whole packets among the fragments that were looked at.
     pub(super) packets: u16,
     /// The flags of a commit with what was found: end marks, and what a chunk cut short loses.
     pub(super) flags: Flags,
@@ -176,7 +175,7 @@ pub(super) fn tokenise_inline(payload: &[u8], from: u16, before: u32, declared: 
     let mut frags = FragIterator::new(payload, from);
     let mut tokens = Tokens { valid: 0, frags: before, packets: 0, flags };
     // The end of a packet is none by itself, nor is its beginning.
-    let mut whole = !flags.contains(Flags::CONTINUES_FROM_PREVIOUS);
+    let mut whole = from > 0 || !flags.contains(Flags::CONTINUES_FROM_PREVIOUS);
     let (mut last, mut last_counts) = (1, false);
     // This loop is most of what a commit costs beside the copy.
     while tokens.frags < declared {

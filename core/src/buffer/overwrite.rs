@@ -2,6 +2,7 @@
 //! observer asks for it.
 
 use super::chunk_seq_reader::{FragKind, kind_of};
+use super::data_loss::DataLoss;
 use super::frag_iterator::FragIterator;
 use super::packet::{Located, Packet};
 use super::reassembly::ChainEnd;
@@ -30,7 +31,8 @@ pub trait OverwriteObserver {
     #[doc(hidden)]
     const LOOKS: bool = true;
 
-    /// Called for each whole packet before it is overwritten. True: the observer kept it, so it is not lost.
+    /// Called for each whole packet before it is overwritten. True: the observer kept it, as a reader would have:
+    /// it is not lost, and the causes that it carries are told. What is lost behind it is told with a later one.
     fn packet(&mut self, packet: &Packet<'_>) -> bool;
 }
 
@@ -116,24 +118,25 @@ impl State<'_> {
     #[cfg_attr(target_os = "none", inline(always))]
     fn evict<O: OverwriteObserver>(&mut self, slot: u16, chunk_id: u32, observer: &mut O) -> Option<()> {
         while let Some(first) = self.first_up_to(slot, chunk_id)? {
-            let behind = self.drop_first(first, observer)?;
-            self.consume_chain(slot, behind, true)?;
+            let (behind, kept) = self.drop_first(first, observer)?;
+            self.consume_chain(slot, behind, !kept)?;
         }
         Some(())
     }
 
-    /// Drops the first chunk of a sequence. Gives how many chunks behind it are part of the packet at its end.
+    /// Drops the first chunk of a sequence. Gives how many chunks behind it are part of the packet at its end, and
+    /// whether the observer kept that.
     #[cfg_attr(target_os = "none", inline(never))]
-    fn drop_first<O: OverwriteObserver>(&mut self, first: u32, observer: &mut O) -> Option<u32> {
-        let chunk = self.ring.front(first)?.stored_at(first);
+    fn drop_first<O: OverwriteObserver>(&mut self, first: u32, observer: &mut O) -> Option<(u32, bool)> {
+        let mut chunk = self.ring.front(first)?.stored_at(first);
         self.arrive(&chunk);
         let Dropped { mut lost, begin } =
             if O::LOOKS || SMALL || chunk.read.get() > 0 || chunk.has(Flags::PATCHED) {
-                self.drop_frags(&chunk, observer)?
+                self.drop_frags(&mut chunk, observer)?
             } else {
                 self.drop_unseen(&chunk)?
             };
-        let mut behind = 0;
+        let (mut behind, mut kept) = (0, false);
         if let Some(start) = begin {
             let mut located = Located::default();
             let end = self.gather(&chunk, start, true, &mut located)?;
@@ -145,11 +148,13 @@ impl State<'_> {
                 }
                 lost = true;
             } else if located.size > 0 {
-                lost |= !self.show(chunk.slot.get(), located, observer)?;
+                let end = chunk.valid.get();
+                kept = self.show(&mut chunk, end, located, lost, observer)?;
+                lost = !kept;
             }
         }
         self.erase_unread(&chunk, lost)?;
-        Some(behind)
+        Some((behind, kept))
     }
 
     /// Counts what is in a chunk of which nothing was read, from what its commit noted down.
@@ -175,7 +180,7 @@ impl State<'_> {
     /// The same fragment by fragment, for an observer or because the notes are out of date.
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn drop_frags<O: OverwriteObserver>(&mut self, chunk: &Stored, observer: &mut O) -> Option<Dropped> {
+    fn drop_frags<O: OverwriteObserver>(&mut self, chunk: &mut Stored, observer: &mut O) -> Option<Dropped> {
         let mut dropped = Dropped { lost: false, begin: None };
         let mut at = chunk.read.get();
         while at < chunk.valid.get() {
@@ -190,8 +195,8 @@ impl State<'_> {
                 FragKind::Begin => dropped.begin = Some(frag.start),
                 FragKind::Continuation => dropped.lost = true,
                 FragKind::Whole if frag.size > 0 => {
-                    dropped.lost |=
-                        !self.show(chunk.slot.get(), Located::whole(chunk.offset, frag), observer)?;
+                    let located = Located::whole(chunk.offset, frag);
+                    dropped.lost = !self.show(chunk, frag.end(), located, dropped.lost, observer)?;
                 }
                 FragKind::Whole => {}
             }
@@ -200,14 +205,29 @@ impl State<'_> {
         Some(dropped)
     }
 
-    /// Shows a packet to the observer; false if nobody kept it, so that it is lost.
-    fn show<O: OverwriteObserver>(&mut self, slot: u16, located: Located, observer: &mut O) -> Option<bool> {
+    /// Shows the observer a packet that ends, as far as it lies in this chunk, at `end`; `lost`: others of the
+    /// chunk were lost before it. False if nobody kept it, so that it is lost.
+    fn show<O: OverwriteObserver>(
+        &mut self,
+        chunk: &mut Stored,
+        end: u16,
+        located: Located,
+        lost: bool,
+        observer: &mut O,
+    ) -> Option<bool> {
+        let slot = chunk.slot.get();
         let sequence = self.table.get(usize::from(slot))?;
-        let loss = sequence.pending().marked();
+        let here = if lost { DataLoss::OVERWRITE } else { DataLoss::empty() };
+        let loss = (sequence.pending() | here).marked();
         let kept = observer.packet(&Packet { ring: self.ring.words, sequence, located, loss });
         let entry = self.sequence_mut(slot)?;
         if kept {
-            entry.take_pending();
+            // It was read: should the chunk come back, this and what was before it will not.
+            entry.settle_evicted();
+            let behind = FragIterator::new(self.ring.payload(chunk.offset, chunk.valid.get())?, end);
+            let end = behind.end_before(chunk);
+            chunk.header.read.set(end);
+            self.header.counters.chunks_read.add(u32::from(end == chunk.valid.get()));
         } else {
             entry.count_evicted(1);
         }

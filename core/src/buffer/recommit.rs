@@ -78,7 +78,7 @@ impl State<'_> {
         };
         self.end_change(&stored, flags);
         match outcome {
-            Ok(_) => self.withdraw(&stored)?,
+            Ok(_) => self.withdraw(&stored, &tokens)?,
             Err(Commit::Refused(_)) => {}
             Err(_) => self.count_end(marks - stored.flags()),
         }
@@ -96,12 +96,16 @@ impl State<'_> {
         Some(first && was_read && !self.header.mode().contains(Mode::DISCARD))
     }
 
+    /// What is lost with a chunk's end even if no whole packet is.
+    const SAYS_MORE: Flags = Flags::CONTINUES_ON_NEXT.union(Flags::END_MARKS);
+
     /// Takes a scraped chunk, all of whose bytes were read, out of the ring, to be stored elsewhere. Should
-    /// that fail, what it had more is lost.
+    /// that fail, what it had more is lost, unless that was nothing but empty packets.
     #[cfg_attr(target_os = "none", inline(always))]
-    fn withdraw(&mut self, stored: &Stored) -> Option<()> {
-        let open = Status::ERASED_INCOMPLETE | Status::TENTATIVE_OVERWRITE;
-        self.erase_first(stored, open)?;
+    fn withdraw(&mut self, stored: &Stored, tokens: &Tokens) -> Option<()> {
+        let is_nothing = tokens.packets == 0 && !tokens.flags.intersects(Self::SAYS_MORE);
+        let more = if is_nothing { Status::empty() } else { Status::TENTATIVE_OVERWRITE };
+        self.erase_first(stored, Status::ERASED_INCOMPLETE | more)?;
         if let Some(histogram) = self.histogram(stored.slot.get()) {
             histogram.remove(stored.valid.get());
         }

@@ -125,8 +125,7 @@ impl Ring<'_> {
         payload(self.words, offset, size)
     }
 
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[inline(always)]
     pub(super) fn payload_mut(&mut self, offset: u32, size: u16) -> Option<&mut [u8]> {
         self.words.as_mut_bytes().get_mut(payload_range(offset, size)?)
     }

@@ -283,6 +283,12 @@ impl SequenceState {
             (erased & ERASED_BROKEN) | (erased & !ERASED_BROKEN).saturating_add(packets) & !ERASED_BROKEN,
         );
     }
+    /// What was evicted of the chunk being erased is lost for good: the losses so far were told with a packet
+    /// behind it.
+    pub(super) fn settle_evicted(&mut self) {
+        self.take_pending();
+        self.erased_packets.set(0);
+    }
     /// Counts a packet that will not be put together, and whose end has not been seen.
     pub(super) fn open_broken(&mut self) {
         self.broken.saturating_add(1);

@@ -187,6 +187,68 @@ fn packets_that_the_observer_keeps_are_no_loss() {
 }
 
 #[test]
+fn what_is_lost_before_a_packet_that_the_observer_keeps_is_told_with_it_and_not_again() {
+    let mut b = Bench::new(small_table(), 256);
+    let mut notes = Notes { shown: vec![], keep: 2 };
+    b.commit(Sent::new(0, &[packet(b"lost"), packet(b"kept"), packet(b"gone"), packet(b"sa")]).flags(NEXT));
+    b.commit(Sent::new(1, &[packet(b"ved")]).flags(PREV));
+    b.commit_observed(Sent::new(0, &[packet(&[9; 200])]).writer(2), &mut notes);
+    let (none, lost) = (DataLoss::empty(), DataLoss::ANY | DataLoss::OVERWRITE);
+    let shown: [(&[u8], _); 4] = [(b"lost", none), (b"kept", lost), (b"gone", none), (b"saved", lost)];
+    assert_eq!(notes.shown, shown.map(|(bytes, loss)| (bytes.to_vec(), loss)));
+    assert_eq!(
+        (b.sequence(1).packets_evicted, b.stats().chunks_overwritten, b.stats().chunks_read),
+        (2, 0, 2)
+    );
+    b.commit(Sent::new(2, &[packet(b"after")]));
+    assert_eq!(b.read_of(1), whole(&[b"after"]));
+}
+
+#[test]
+fn what_the_observer_kept_does_not_come_again_with_its_chunk() {
+    for keep in [1, 2] {
+        let mut b = Bench::new(small_table(), 256);
+        let mut notes = Notes { shown: vec![], keep };
+        b.commit(Sent::new(0, &[packet(b"one"), packet(b"two"), packet(b"half")]).scraped());
+        b.commit_observed(Sent::new(0, &[packet(&[9; 220])]).writer(2), &mut notes);
+        assert_eq!(notes.shown.len(), 2);
+        let whole_chunk = [packet(b"one"), packet(b"two"), packet(b"half"), packet(b"more")];
+        assert_eq!(b.commit(Sent::new(0, &whole_chunk)), Commit::Written);
+        assert_eq!(b.read_of(1), whole(&[b"half", b"more"]));
+        // The first was lost, and does not come again either.
+        assert_eq!(b.sequence(1).packets_evicted, keep as u64 - 1);
+    }
+}
+
+#[test]
+fn empty_packets_behind_one_that_the_observer_kept_are_nothing_to_come_again() {
+    let mut b = Bench::new(small_table(), 256);
+    let mut notes = Notes { shown: vec![], keep: 1 };
+    let sent = || Sent::new(0, &[packet(b"kept"), packet(b""), packet(b"")]);
+    b.commit(sent());
+    b.commit_observed(Sent::new(0, &[packet(&[9; 220])]).writer(2), &mut notes);
+    assert_eq!(b.commit(sent()), Commit::Discarded);
+    b.commit(Sent::new(1, &[packet(b"after")]));
+    assert_eq!(b.read_of(1), whole(&[b"after"]));
+}
+
+#[test]
+fn what_was_lost_and_told_with_a_packet_that_the_observer_kept_is_not_told_again_when_it_cannot_come_back() {
+    let mut b = Bench::new(small_table(), 256);
+    let mut notes = Notes { shown: vec![], keep: 2 };
+    b.commit(Sent::new(0, &[packet(&[1; 60])]));
+    b.commit(Sent::new(1, &[packet(&[2; 60])]));
+    b.commit(Sent::new(0, &[packet(&[9; 50])]).writer(2));
+    b.commit_observed(Sent::new(1, &[packet(&[9; 50])]).writer(2), &mut notes);
+    // Its place is that of the one behind it.
+    assert_eq!(b.commit_observed(Sent::new(0, &[packet(&[1; 60])]), &mut notes), Commit::Discarded);
+    let lost = DataLoss::ANY | DataLoss::OVERWRITE;
+    assert_eq!(notes.shown, [(vec![1; 60], DataLoss::empty()), (vec![2; 60], lost)]);
+    b.commit(Sent::new(2, &[packet(b"after")]));
+    assert_eq!(b.read_of(1), whole(&[b"after"]));
+}
+
+#[test]
 fn observed_and_unobserved_buffers_end_up_the_same() {
     let (mut seen, mut unseen) = (Bench::new(small_table(), 700), Bench::new(small_table(), 700));
     let mut notes = Notes { shown: vec![], keep: 0 };

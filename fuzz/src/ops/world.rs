@@ -24,20 +24,21 @@ enum Watch {
     Nobody,
     /// The watched buffer is a twin of one that is not: they must behave the same.
     Twin,
-    /// The observer keeps what it is shown.
+    /// The observer keeps some of what it is shown.
     Keeper,
 }
 
-/// Notes down what it is shown.
+/// Notes down what it is shown, and what of it is kept.
 struct Observer {
     keeps: bool,
-    shown: Vec<Read>,
+    shown: Vec<(Read, bool)>,
 }
 
 impl OverwriteObserver for Observer {
     fn packet(&mut self, packet: &Packet<'_>) -> bool {
-        self.shown.push(read(packet));
-        self.keeps
+        let kept = self.keeps && packet.len() % 4 != 0;
+        self.shown.push((read(packet), kept));
+        kept
     }
 }
 
@@ -321,7 +322,10 @@ impl World {
             writer.table_was_full |= full;
         }
         let mut last = [0; WRITERS];
-        for (producer, id, bytes, loss) in observer.shown {
+        for ((producer, id, bytes, loss), kept) in observer.shown {
+            crate::trace(|| {
+                format!("    overwrites {producer}/{id}, {} bytes, {loss}, kept: {kept}", bytes.len())
+            });
             let Some(writer) = self.writers.get_mut(usize::from(id)).filter(|_| producer == 1) else {
                 continue;
             };
@@ -330,10 +334,8 @@ impl World {
                 panic!("writer {id}: overwritten, but never written, or out of order: {bytes:?}");
             };
             *last = k + 1;
-            if keeps {
+            if kept {
                 self.kept = true;
-                // Where the losses of a chunk go that was kept in part is not laid down.
-                writer.forgotten = true;
                 writer.came_out(&bytes, loss, true);
             }
         }

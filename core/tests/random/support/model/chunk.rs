@@ -123,6 +123,18 @@ pub(super) fn tokenise(bytes: &[u8], known: Tokens, declared: usize) -> Tokens {
     found
 }
 
+/// Whether there are only empty fragments.
+pub(super) fn only_empty(bytes: &[u8]) -> bool {
+    let mut at = 0;
+    while at < bytes.len() {
+        match token(bytes, at) {
+            Token::Fragment { start, end } if start == end => at = end,
+            _ => return false,
+        }
+    }
+    true
+}
+
 impl StoredChunk {
     /// The fragment at `at`: none at the end, an error if a patch broke it.
     pub fn fragment_at(&self, at: usize) -> Option<Result<Fragment, ()>> {

@@ -1,6 +1,6 @@
 //! Commits: of new chunks, of chunks that are there already, of chunks that were.
 
-use super::chunk::{Tokens, tokenise};
+use super::chunk::{Tokens, only_empty, tokenise};
 use super::{
     FIRST_CONTINUES, Handle, Header, LAST_CONTINUES, Model, NEEDS_PATCHING, OVERHEAD, OVERWRITE, Observer,
     Outcome, Why, precedes,
@@ -151,11 +151,14 @@ impl Model {
             let chunk = self.chunks.get_mut(&handle).expect("stored");
             chunk.tokens = Tokens::default();
             self.retire(s, handle, false);
-            // Until it is stored again: what it has more may not find its place any more.
-            self.sequences[s].tentative |= OVERWRITE;
             // What moves is what was offered: of what was read only the length counts.
             let tokens = tokenise(offer.payload, Tokens::default(), offer.declared);
             let bytes = offer.payload[..tokens.valid].to_vec();
+            // Until it is stored again: what it has more may not find its place any more.
+            let goes_on = offer.flags_after(tokens) & LAST_CONTINUES != 0;
+            if goes_on || tokens.truncated() || !only_empty(&bytes[known.valid..]) {
+                self.sequences[s].tentative |= OVERWRITE;
+            }
             return match self.place(offer, tokens, bytes, observer) {
                 Ok(()) => Outcome::Relocated,
                 Err(Admission::Changed) => Outcome::Refused(Why::ChangesFragments),
@@ -203,12 +206,19 @@ impl Model {
             self.enter(offer);
         }
         let bytes = offer.payload[..tokens.valid].to_vec();
+        let s = self.find_sequence(offer.key()).expect("entered before");
+        let sequence = &self.sequences[s];
+        let first = sequence.chunks.first().map(|h| self.chunks[h].id);
+        let is_oldest =
+            sequence.last.is_none() && first.is_none_or(|first| precedes(offer.header.chunk_id, first));
         match self.place(offer, tokens, bytes, observer) {
             Ok(()) => Outcome::Written,
             Err(late) => {
-                // Its data was there to be had, and is gone.
-                let s = self.find_sequence(offer.key()).expect("entered before");
-                self.sequences[s].pending |= OVERWRITE;
+                // Its data was there to be had, and is gone. Newer chunks have told of the gap before them, unless
+                // there never was an older one.
+                if is_oldest {
+                    self.sequences[s].pending |= OVERWRITE;
+                }
                 self.turn_away(offer, tokens, &late)
             }
         }

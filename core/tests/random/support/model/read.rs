@@ -110,9 +110,9 @@ impl Model {
     fn take_whole(&mut self, s: usize, handle: Handle, f: Fragment, by: &mut Consumer<'_>) -> Step {
         self.touch(s, handle);
         let packet = self.packet(s, &[(handle, Some(f))]);
-        let delivered = self.deliver(s, handle, packet, by);
+        let (step, _) = self.deliver(s, (handle, f.end), packet, by);
         self.consume(s, handle, f.end, by);
-        delivered
+        step
     }
 
     fn take_chain(&mut self, s: usize, first: Handle, f: Fragment, by: &mut Consumer<'_>) -> Step {
@@ -126,9 +126,9 @@ impl Model {
             return Step::Stalled;
         }
         self.touch(s, first);
-        let step = if end == ChainEnd::Complete {
+        let (step, kept) = if end == ChainEnd::Complete {
             let packet = self.packet(s, &links);
-            self.deliver(s, first, packet, by)
+            self.deliver(s, (first, f.end), packet, by)
         } else {
             match end {
                 ChainEnd::Gap => self.blame(s, REASSEMBLY_GAP, by),
@@ -137,12 +137,17 @@ impl Model {
             }
             self.sequences[s].broken += 1;
             self.chunks.get_mut(&first).expect("stored").broken += u64::from(by.erases());
-            Step::Passed
+            (Step::Passed, false)
         };
         for (handle, fragment) in links {
             let chunk = self.chunks.get_mut(&handle).expect("stored");
-            chunk.unread |= by.erases() && !chunk.payload.is_empty();
             let end = fragment.map_or(chunk.payload.len(), |f| f.end);
+            if kept && handle != first {
+                self.touch(s, handle);
+                self.consume(s, handle, end, &Consumer::Reader);
+                continue;
+            }
+            chunk.unread |= by.erases() && !kept && !chunk.payload.is_empty();
             let read = chunk.seen.unwrap_or(chunk.read);
             self.touch(s, handle);
             self.consume(s, handle, end, by);
@@ -209,26 +214,41 @@ impl Model {
         Packet { producer, writer, uid, pid, loss, slices }
     }
 
-    /// Hands a whole packet that begins in `first` to whom it is for; empty ones to nobody.
-    fn deliver(&mut self, s: usize, first: Handle, packet: Packet, by: &mut Consumer<'_>) -> Step {
+    /// Hands a whole packet, which begins in a chunk and goes on there up to `end`, to whom it is for; empty ones to
+    /// nobody. Whether an observer kept it.
+    fn deliver(
+        &mut self,
+        s: usize,
+        (first, end): (Handle, usize),
+        mut packet: Packet,
+        by: &mut Consumer<'_>,
+    ) -> (Step, bool) {
         if packet.slices.is_empty() {
-            return Step::Passed;
+            return (Step::Passed, false);
         }
+        let sequence = &mut self.sequences[s];
         match by {
             Consumer::Reader => {
-                self.sequences[s].pending = 0;
-                Step::Packet(packet)
+                sequence.pending = 0;
+                (Step::Packet(packet), false)
             }
             Consumer::Eraser { observer, .. } => {
                 let chunk = self.chunks.get_mut(&first).expect("stored");
-                if observer(&packet) {
-                    self.sequences[s].pending = 0;
+                // What was lost of this chunk so far.
+                if sequence.tentative != 0 {
+                    packet.loss |= sequence.tentative | ANY;
+                }
+                let kept = observer(&packet);
+                if kept {
+                    (sequence.pending, sequence.tentative, chunk.evicted) = (0, 0, 0);
+                    chunk.unread = !chunk.only_empties_after(end);
+                    chunk.seen = Some(if chunk.unread { end } else { chunk.payload.len() });
                 } else {
                     chunk.evicted += 1;
-                    self.sequences[s].tentative |= OVERWRITE;
-                    self.sequences[s].evicted += 1;
+                    sequence.tentative |= OVERWRITE;
+                    sequence.evicted += 1;
                 }
-                Step::Passed
+                (Step::Passed, kept)
             }
         }
     }
@@ -275,7 +295,8 @@ impl Model {
         }
         let done = chunk.read == chunk.payload.len();
         let complete = chunk.complete;
-        if had && done && !by.erases() {
+        // What an observer kept was read.
+        if had && done && (!by.erases() || chunk.seen == Some(chunk.payload.len())) {
             self.stats.chunks_read += 1;
         }
         if done && complete {

@@ -248,7 +248,9 @@ impl State<'_> {
         let tokens = match offer.tokens {
             Some(tokens) => tokens,
             None => {
-                self.header.touched.set(self.header.position.get().wrapping_add(u64::from(outer)));
+                // An earlier copy, of which little was kept, may have reached farther.
+                let reach = self.header.position.get().wrapping_add(u64::from(outer));
+                self.header.touched.set(self.header.touched.get().max(reach));
                 tokenise(self.ring.payload(cleared.at, room)?, 0, 0, offer.declared, offer.flags)
             }
         };

@@ -111,8 +111,7 @@ impl Ring<'_> {
         self.set_word(chunk.offset, TBChunk::word_of(chunk.room(), flags));
     }
 
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[inline(always)]
     pub(super) fn set_read(&mut self, offset: u32, read: u16) {
         if let Some(front) = self.front_mut(offset) {
             front.header.read.set(read);

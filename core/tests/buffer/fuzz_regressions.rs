@@ -51,6 +51,22 @@ fn a_lease_ends_when_a_chunk_from_shared_memory_was_copied_over_its_packet() {
 }
 
 #[test]
+fn a_lease_that_ended_stays_ended_when_less_is_copied_next() {
+    let mut bench = Bench::ring(192);
+    bench.commit(Sent::new(0, &[packet(&[1; 71])]));
+    bench.commit(Sent::new(1, &[packet(&[7; 39])]));
+    assert_eq!(bench.buffer.read().next_packet().map(|packet| packet.len()), Some(71));
+    let lease = bench.buffer.read().lease_packet().unwrap();
+    assert!(bench.buffer.leased(&lease).is_ok());
+    // Of both nothing is kept; the second is nowhere near the packet.
+    for (chunk_id, size) in [(0, 120), (1, 0)] {
+        let empty = Sent::new(chunk_id, &[]).writer(2);
+        assert_eq!(bench.commit_with(empty, size, |_, target| target.fill(0xFF)), Commit::Written);
+        assert!(bench.buffer.leased(&lease).is_err(), "after {size} bytes");
+    }
+}
+
+#[test]
 fn the_commit_of_an_erased_scrape_adds_no_loss_once_a_later_chunk_was_read() {
     let mut bench = Bench::ring(160);
     let given_up = || [packet(b"first"), vec![0xFF, 0xFF, 0xFF, 0x7F]];

@@ -6,3 +6,4 @@ mod edges;
 mod fuzz_regressions;
 mod life;
 mod messages;
+mod observers;

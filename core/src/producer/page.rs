@@ -369,5 +369,7 @@ mod tests {
         let mut memory = [0u32; 16];
         let page = Page::new(atomic_words(&mut memory));
         assert!(page.place(Layout::Fourteen, 0).is_none());
+        // Two words are a header without a payload.
+        assert!(page.place(Layout::Seven, 0).is_none());
     }
 }

@@ -48,7 +48,6 @@ impl Consumer<'_> {
                 if span.next == chunk_id {
                     copy(&chunk);
                     span.next = chunk_id.wrapping_add(1);
-                    left -= 1;
                     break;
                 }
                 let older = self.oldest(span, chunk_id);
@@ -181,6 +180,56 @@ impl ScrapedChunk<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::producer::chunk_header::HeaderFlags;
+    use crate::producer::page::{Division, Layout, set_header};
+    use crate::producer::smb::SharedMemory;
+    use crate::producer::words::atomic_words;
+
+    /// A chunk in each page, of writer 3, being written; with these ids.
+    fn pages<'m>(memory: &'m mut [u32], ids: &[u32]) -> (SharedMemory<'m>, Division) {
+        let memory = SharedMemory::new(atomic_words(memory), 64).unwrap();
+        let division = Division::new(Layout::One, 64);
+        for (page, chunk_id) in (0..).zip(ids) {
+            division.acquire(memory.bitmap(page).unwrap());
+            renumber(memory, &division, page, *chunk_id);
+        }
+        (memory, division)
+    }
+
+    fn renumber(memory: SharedMemory<'_>, division: &Division, page: u32, chunk_id: u32) {
+        let header = ChunkHeader { writer_id: 3, chunk_id, fragments: 2, flags: HeaderFlags::empty() };
+        set_header(memory.chunk(page, 0, division), header);
+    }
+
+    #[test]
+    fn chunks_are_shown_once_and_in_order_wherever_they_lie() {
+        for ids in [[0, 3, 1, 2], [0, 2, 3, 1], [3, 2, 1, 0], [2, 0, 3, 1]] {
+            let mut memory = [0u32; 4 * 16];
+            let (memory, _) = pages(&mut memory, &ids);
+            let mut shown = std::vec::Vec::new();
+            Consumer::new(memory).scrape::<1>(|chunk| shown.push(chunk.header().chunk_id));
+            assert_eq!(shown, [0, 1, 2, 3], "{ids:?}");
+        }
+    }
+
+    #[test]
+    fn a_producer_that_numbers_its_chunks_anew_all_the_time_does_not_keep_a_scrape_busy() {
+        const PAGES: u32 = 20;
+        let mut memory = [0u32; 16 * PAGES as usize];
+        let mut ids: [u32; PAGES as usize] = core::array::from_fn(|page| page as u32);
+        // Far away, and what is in between never ends.
+        ids[1] = 100_000;
+        let (memory, division) = pages(&mut memory, &ids);
+        let mut shown = 0;
+        Consumer::new(memory).scrape::<1>(|chunk| {
+            shown += 1;
+            let (page, _) = chunk.position();
+            if page != 1 {
+                renumber(memory, &division, page, chunk.header().chunk_id + PAGES);
+            }
+        });
+        assert!((PAGES..=2 * 14 * PAGES).contains(&shown), "{shown} chunks shown");
+    }
 
     #[test]
     fn a_chunk_that_the_first_walk_passed_too_early_is_shown_before_the_newer_one() {

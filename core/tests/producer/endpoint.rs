@@ -2,7 +2,7 @@
 
 use crate::model::{memory, producer};
 use std::sync::Mutex;
-use tracebuf::buffer::{ChunkHeader, Config, FillPolicy, TraceBuffer};
+use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::{
     ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Patch, SharedMemory,
     TraceWriter,
@@ -62,9 +62,8 @@ impl World {
     }
 
     /// Offers patches for the writer's first chunk, and says how many a buffer has heard of.
-    fn patch(&mut self, target: u16, patches: &[Patch]) -> u64 {
-        let patch =
-            ChunkToPatch { writer_id: self.writer.id(), target, chunk_id: 0, patches, has_more: false };
+    fn patch(&mut self, target: u16, patches: &[Patch], has_more: bool) -> u64 {
+        let patch = ChunkToPatch { writer_id: self.writer.id(), target, chunk_id: 0, patches, has_more };
         let request = CommitRequest { chunks_to_patch: &[patch], ..CommitRequest::default() };
         let tried = |buffers: &[TraceBuffer<Vec<u8>>; 2]| {
             buffers.iter().map(|b| b.stats().patches_succeeded + b.stats().patches_failed).sum::<u64>()
@@ -85,6 +84,7 @@ fn only_the_first_32_buffers_can_be_allowed_and_only_allowed_ones_be_registered_
     assert!(world.endpoint.allow(1) && world.endpoint.allow(31));
     assert!(!world.endpoint.allow(32) && !world.endpoint.allow(u16::MAX));
     assert!(!world.endpoint.register_writer(1, 0), "not allowed");
+    assert!(!world.endpoint.register_writer(1, 32), "the first that there is not");
     assert!(!world.endpoint.register_writer(1, 33), "not 33 modulo 32 either");
     assert!(world.endpoint.register_writer(1, 1) && world.endpoint.register_writer(2, 31));
     assert!(!world.endpoint.register_writer(3, 1), "as many as there is room for");
@@ -115,14 +115,14 @@ fn chunks_and_patches_for_a_buffer_that_is_not_the_writer_s_are_dropped_and_coun
     // Given that nothing is allowed, nothing arrives, and the chunk is free again.
     let chunk = world.write();
     world.move_to(0, chunk);
-    assert_eq!(world.patch(0, &patches), 0);
+    assert_eq!(world.patch(0, &patches, false), 0);
     // Given that the writer writes to buffer 0, nothing of it goes to 1, nor to one that does not exist.
     assert!(world.endpoint.allow(0) && world.endpoint.allow(1) && world.endpoint.allow(2));
     assert!(world.endpoint.register_writer(world.writer.id(), 0));
     for target in [1, 2] {
         let chunk = world.write();
         world.move_to(target, chunk);
-        assert_eq!(world.patch(target, &patches), 0);
+        assert_eq!(world.patch(target, &patches, false), 0);
     }
     assert_eq!(world.written(), [0, 0]);
     let stats = world.endpoint.stats();
@@ -132,7 +132,7 @@ fn chunks_and_patches_for_a_buffer_that_is_not_the_writer_s_are_dropped_and_coun
     let chunk = world.write();
     world.move_to(0, chunk);
     assert_eq!(world.written(), [1, 0]);
-    assert!(world.patch(0, &patches) > 0);
+    assert!(world.patch(0, &patches, false) > 0);
 }
 
 #[test]
@@ -187,4 +187,29 @@ fn what_was_being_moved_in_a_crash_is_moved_once() {
         packets += 1;
     }
     assert_eq!(packets, 5);
+}
+
+#[test]
+fn a_chunk_waits_until_no_more_patches_are_said_to_come() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0));
+    let flags = ChunkFlags::CONTINUES_ON_NEXT | ChunkFlags::NEEDS_PATCHING;
+    for (chunk_id, flags) in [(0, flags), (1, ChunkFlags::CONTINUES_FROM_PREVIOUS)] {
+        let header = ChunkHeader {
+            producer_id: IDENTITY.producer_id,
+            writer_id: world.writer.id(),
+            chunk_id,
+            fragments: 1,
+            flags,
+            complete: true,
+            ..ChunkHeader::default()
+        };
+        world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x04abcd" });
+    }
+    let patch = [Patch { chunk_id: 0, offset: 1, data: *b"efgh" }];
+    for (has_more, packets) in [(true, 0), (false, 1)] {
+        assert_eq!(world.patch(0, &patch, has_more), 1);
+        let mut reader = world.buffers[0].read();
+        assert_eq!(std::iter::from_fn(|| reader.next_packet().map(|packet| packet.len())).count(), packets);
+    }
 }

@@ -132,6 +132,8 @@ fn clear(bytes: &mut [u8]) {
 const fn chunk_overhead(crc: bool) -> u16 {
     PAYLOAD as u16 + if crc { CRC_SIZE } else { 0 }
 }
+const_assert_eq!(chunk_overhead(false), 24);
+const_assert_eq!(chunk_overhead(true), 28);
 
 /// Where the parts are; kept outside the region because whatever lies in it may have been scribbled over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -305,8 +307,12 @@ impl Layout {
         let needed = ring_offset.saturating_add(ring_size as usize);
         let there = bytes.len().saturating_sub(ring_offset);
         let ring_size = match u32::try_from(there) {
-            Ok(there) if there < ring_size && short && bytes.len() >= ring_offset => there & !3,
-            Ok(there) if there < ring_size => return Err(AttachError::TooShort { needed }),
+            Ok(there) if there < ring_size => {
+                if !short || bytes.len() < ring_offset {
+                    return Err(AttachError::TooShort { needed });
+                }
+                there & !3
+            }
             _ => ring_size,
         };
         Ok(Self { start, sequences, histograms, ring_offset, ring_size })

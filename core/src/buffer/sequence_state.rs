@@ -324,7 +324,7 @@ impl SequenceState {
         self.erased_id.set(chunk_id.wrapping_sub(Self::BEFORE_FIRST));
         self.erased_read.set(0);
         self.erased_packets.set(0);
-        self.remove(Status::HAS_ERASED | Status::TENTATIVE | Status::ERASED_INCOMPLETE | Status::BROKEN_OPEN);
+        self.remove(Status::HAS_ERASED | Status::TENTATIVE | Status::BROKEN_OPEN);
     }
     /// The writer gave the packet up itself, and counted it.
     pub(super) fn uncount_broken(&mut self) {

@@ -244,6 +244,24 @@ mod tests {
     }
 
     #[test]
+    fn what_the_caller_knows_to_be_lost_is_told_beside_what_the_packet_carries() {
+        for (lost_before, told) in [(DataLoss::READ_GAP, 3), (DataLoss::OVERWRITE, 0x43)] {
+            let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+            commit(&mut buffer, 0, &[2, 0x40, 1]);
+            commit(&mut buffer, 2, &[2, 0x40, 2]);
+            let mut reader = buffer.read();
+            assert!(reader.next_packet().is_some_and(|packet| packet.loss().is_empty()));
+            let packet = reader.next_packet().unwrap();
+            assert_eq!(packet.loss(), DataLoss::ANY | DataLoss::READ_GAP);
+            let mut file = vec![0u8; 64];
+            let mut exporter = TraceExporter::new(&mut file[..]);
+            exporter.packet(&packet, sequence_id(3, 1), lost_before).unwrap();
+            let size = exporter.file().bytes() as usize;
+            assert_eq!(file[..size][size - 3..], [0xD0, 0x02, told]);
+        }
+    }
+
+    #[test]
     fn the_statistics_have_the_buffer_s_and_what_was_left_out() {
         let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
         for chunk_id in 0..3 {

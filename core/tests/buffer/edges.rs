@@ -150,3 +150,68 @@ fn a_packet_that_was_rejected_is_a_loss_of_the_next_one_also_within_its_chunk() 
     let none = DataLoss::empty();
     assert_eq!(losses, [none, none, DataLoss::ANY | DataLoss::CHUNK_CORRUPTED, none]);
 }
+
+#[test]
+fn causes_that_a_rejected_packet_or_a_lease_given_up_carried_are_told_though_they_come_twice() {
+    for by_lease in [false, true] {
+        let mut b = Bench::ring(256);
+        b.commit(Sent::new(0, &[packet(&[1; 100])]));
+        for id in 0..2 {
+            b.commit(Sent::new(id, &[packet(&[9; 100])]).writer(2));
+        }
+        b.commit(Sent::new(1, &[packet(b"unused"), packet(b"next")]));
+        let mut reader = b.buffer.read();
+        assert_eq!(reader.next_packet().map(|packet| packet.writer_id()), Some(2));
+        let overwritten = DataLoss::ANY | DataLoss::OVERWRITE;
+        if by_lease {
+            let lease = reader.lease_packet().expect("the first of writer 1");
+            assert_eq!(lease.loss(), overwritten);
+            b.buffer.give_up(lease);
+        } else {
+            assert_eq!(reader.next_packet().map(|packet| packet.loss()), Some(overwritten));
+            reader.reject_packet(DataLoss::OVERWRITE);
+        }
+        assert_eq!(b.read(), [(b"next".to_vec(), overwritten)]);
+    }
+}
+
+#[test]
+fn a_packet_that_its_writer_gave_up_is_not_counted_as_broken_before_its_end_is_seen_either() {
+    let mut b = Bench::ring(128);
+    b.commit(Sent::new(0, &[packet(b"never ended")]).flags(NEXT));
+    b.commit(Sent::new(1, &[vec![0xFF, 0xFF, 0xFF, 0x7F]]).flags(PREV));
+    b.commit(Sent::new(0, &[packet(&[1; 43])]).writer(2));
+    // Only the first has to go for this one.
+    b.commit(Sent::new(1, &[packet(b"x")]).writer(2));
+    assert_eq!((b.stats().chunks_overwritten, b.sequence(1).packets_broken), (1, 0));
+}
+
+#[test]
+fn a_look_at_the_ring_tells_its_size_where_the_next_chunk_goes_and_whether_it_is_full() {
+    let mut b = Bench::discard(128);
+    let look = |b: &Bench| {
+        let ring = b.buffer.inspect();
+        (ring.size(), ring.used(), ring.write_cursor(), ring.is_sealed())
+    };
+    assert_eq!(look(&b), (128, 0, 0, false));
+    for (id, expected) in [(0, (128, 64, 64, false)), (1, (128, 128, 128, false)), (2, (128, 128, 128, true))]
+    {
+        b.commit(Sent::new(id, &[packet(&[7; 39])]));
+        assert_eq!(look(&b), expected);
+    }
+}
+
+#[test]
+#[cfg(feature = "crc")]
+fn the_largest_payload_leaves_room_for_the_checksum() {
+    for (crc, most) in [(false, 65_535), (true, 65_531)] {
+        let mut b = Bench::new(Config::new(FillPolicy::RingBuffer).sequences(4).crc(crc), 1 << 17);
+        for (id, size) in [(0, most), (1, most + 1)] {
+            // A size of three bytes.
+            let outcome = b.commit(Sent::new(id, &[packet(&vec![7; size - 3])]));
+            let fits = size <= most;
+            assert_eq!(outcome, if fits { Commit::Written } else { Commit::Refused(Refusal::TooLarge) });
+        }
+        assert_eq!(b.read().len(), 1);
+    }
+}

@@ -4,6 +4,8 @@ mod bench;
 mod better_than_reference;
 mod edges;
 mod fuzz_regressions;
+#[cfg(feature = "histograms")]
+mod histograms;
 mod life;
 mod messages;
 mod observers;

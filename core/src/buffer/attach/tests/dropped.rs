@@ -228,6 +228,34 @@ fn behind_what_is_no_item_the_next_chunk_that_somebody_knows_is_found() {
     }
 }
 
+/// Behind a broken second chunk: what was changed, and what is found then.
+fn behind_a_broken_chunk(change_more: impl FnOnce(&mut State<'_>)) -> Salvage {
+    let mut memory = region(false);
+    change(&mut memory, |state| {
+        state.ring.words[(OUTER - 4) as usize / 4] = Le32::new(1 << 31 | 0x3FFF_FFFF);
+        change_more(state);
+    });
+    found(memory).0
+}
+
+#[test]
+fn where_the_search_goes_on_something_else_must_lead_and_a_sound_chunk_must_be() {
+    let one = OUTER - 4;
+    let unreadable = |chunks: u32| u64::from(chunks * one);
+    // Into the payload of the broken one: not where a chunk begins.
+    let salvage = behind_a_broken_chunk(|state| {
+        state.ring.words[(one + 32) as usize / 4] = Le32::new(0x0100_0107);
+        state.sequence_mut(1).expect("a sequence").set_first(one + 32);
+    });
+    assert_eq!((salvage.chunks_kept, salvage.bytes_unreadable), (5, unreadable(1)), "{salvage}");
+    // To one that contradicts itself, which leads nowhere itself: it goes on with the last of its sequence.
+    let salvage = behind_a_broken_chunk(|state| {
+        state.ring.front_mut(2 * one).expect("a chunk").header.read.set(3);
+    });
+    assert_eq!((salvage.chunks_kept, salvage.malformed), (3, 0), "{salvage}");
+    assert_eq!(salvage.bytes_unreadable, unreadable(3), "{salvage}");
+}
+
 #[test]
 fn a_chunk_with_bits_that_mean_nothing_is_no_item() {
     let mut memory = region(false);
@@ -296,6 +324,11 @@ fn what_is_said_of_the_chunk_erased_last_is_believed_if_it_can_be_true() {
     // A gap of that size before the first chunk is one, a larger one is nonsense.
     assert_eq!(at_first(|entry| entry.erase(0u32.wrapping_sub(1 << 24), 0)), (kept(6), 0, true));
     assert_eq!(at_first(|entry| entry.erase(0u32.wrapping_sub((1 << 24) + 1), 0)), (kept(6), 0, false));
+    let open = |entry: &mut SequenceState| {
+        entry.erase(0u32.wrapping_sub((1 << 24) + 1), 0);
+        entry.insert(Status::TENTATIVE_OVERWRITE | Status::BROKEN_OPEN);
+    };
+    assert_eq!(at_first(open), (kept(6), 0, false));
     // It was about to be erased: then it is not lost.
     assert_eq!(at_first(|entry| entry.evict_whole(0, 2)), (kept(6), 0, false));
     // There are older ones.

@@ -61,6 +61,8 @@ impl State<'_> {
         if !known {
             self.header.position.set(if used < self.header.ring_size() { write.into() } else { lapped });
         }
+        // There are no leases yet that a copy in front of the cursor could have ended.
+        self.header.touched.set(self.header.touched.get().min(self.header.position.get()));
         self.mark_laps(used, write, lap);
     }
 

@@ -207,3 +207,12 @@ fn how_much_was_written_is_kept_if_it_can_be_true() {
         change(&mut memory, |state| assert_eq!(state.header.position.get(), expected, "{position}"));
     }
 }
+
+#[test]
+fn what_was_copied_before_the_crash_ends_no_lease_after_it() {
+    let (mut memory, _) = lapped_region(1);
+    change(&mut memory, |state| state.header.touched.set(u64::MAX));
+    let mut buffer = attach(&memory).0;
+    let lease = buffer.read().lease_packet().expect("a packet");
+    assert!(buffer.leased(&lease).is_ok());
+}

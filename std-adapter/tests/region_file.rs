@@ -119,8 +119,9 @@ fn after_a_clean_end_all_is_in_the_long_trace_and_nothing_is_left() {
     let (region, long, out) =
         (scratch("clean.region"), scratch("clean-long.pftrace"), scratch("clean.pftrace"));
     let trace = LongTrace::to(&long).period(Duration::from_millis(10));
+    // Room for all of it: whether the disk keeps up is not the question here.
     let session =
-        Session::builder().buffer(in_file(&region, 1 << 20)).long_trace(trace).start().expect("a session");
+        Session::builder().buffer(in_file(&region, 8 << 20)).long_trace(trace).start().expect("a session");
     for value in 0..100_000 {
         session.recorder().count(&COUNTER, value);
         if value % 1000 == 0 {

@@ -36,7 +36,7 @@ struct Observer {
 
 impl OverwriteObserver for Observer {
     fn packet(&mut self, packet: &Packet<'_>) -> bool {
-        let kept = self.keeps && packet.len() % 4 != 0;
+        let kept = self.keeps && !packet.len().is_multiple_of(4);
         self.shown.push((read(packet), kept));
         kept
     }

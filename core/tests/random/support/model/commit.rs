@@ -147,18 +147,19 @@ impl Model {
         let was_read =
             stored.read > 0 && stored.read == known.valid && self.cut_at(offer, tokens, stored.read);
         if !self.discard && !stored.complete && offer.header.complete && was_read && first {
+            let goes_on = flags & LAST_CONTINUES != 0;
+            let has_more = goes_on || tokens.truncated() || !only_empty(&bytes[known.valid..]);
             // How it ends is found anew.
             let chunk = self.chunks.get_mut(&handle).expect("stored");
             chunk.tokens = Tokens::default();
             self.retire(s, handle, false);
+            if has_more {
+                // Until it is stored again: it may not find its place any more.
+                self.sequences[s].tentative |= OVERWRITE;
+            }
             // What moves is what was offered: of what was read only the length counts.
             let tokens = tokenise(offer.payload, Tokens::default(), offer.declared);
             let bytes = offer.payload[..tokens.valid].to_vec();
-            // Until it is stored again: what it has more may not find its place any more.
-            let goes_on = offer.flags_after(tokens) & LAST_CONTINUES != 0;
-            if goes_on || tokens.truncated() || !only_empty(&bytes[known.valid..]) {
-                self.sequences[s].tentative |= OVERWRITE;
-            }
             return match self.place(offer, tokens, bytes, observer) {
                 Ok(()) => Outcome::Relocated,
                 Err(Admission::Changed) => Outcome::Refused(Why::ChangesFragments),

@@ -253,7 +253,7 @@ mod tests {
             assert!(reader.next_packet().is_some_and(|packet| packet.loss().is_empty()));
             let packet = reader.next_packet().unwrap();
             assert_eq!(packet.loss(), DataLoss::ANY | DataLoss::READ_GAP);
-            let mut file = vec![0u8; 64];
+            let mut file = [0u8; 64];
             let mut exporter = TraceExporter::new(&mut file[..]);
             exporter.packet(&packet, sequence_id(3, 1), lost_before).unwrap();
             let size = exporter.file().bytes() as usize;

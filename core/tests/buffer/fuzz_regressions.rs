@@ -104,18 +104,24 @@ fn where_the_chunk_erased_last_comes_back_the_order_of_those_behind_it_stays() {
 #[test]
 fn a_chunk_that_had_only_empty_packets_more_and_cannot_be_moved_is_no_loss() {
     // Out of order: what makes room for the first takes the second along.
-    let moved = |more: &[u8]| {
-        let mut bench = Bench::ring(256);
-        let second = || Sent::new(1, &[packet(&[2; 60])]);
-        let first = || Sent::new(0, &[packet(&[1; 60]), packet(more), packet(b"")]);
-        bench.commit(second());
-        bench.commit(first().declare(2).scraped());
-        assert_eq!(bench.read_of(1)[0], (vec![1; 60], DataLoss::empty()));
-        bench.commit(Sent::new(0, &[packet(&[9; 50])]).writer(2));
-        assert_eq!(bench.commit(first()), Commit::Discarded);
-        assert_eq!(bench.commit(second()), Commit::Written);
-        bench.read_of(1)
-    };
-    assert_eq!(moved(b""), whole(&[&[2; 60]]));
-    assert_eq!(moved(b"more"), [(vec![2; 60], DataLoss::ANY | DataLoss::OVERWRITE)]);
+    for flags in [ChunkFlags::empty(), ChunkFlags::CONTINUES_FROM_PREVIOUS] {
+        let moved = |more: &[u8]| {
+            let mut bench = Bench::ring(256);
+            let second = || Sent::new(1, &[packet(&[2; 60])]);
+            let first = || Sent::new(0, &[packet(&[1; 60]), packet(more), packet(b"")]).flags(flags);
+            bench.commit(second());
+            bench.commit(first().declare(2).scraped());
+            // An end without a beginning is nothing to be read, but a loss.
+            let orphan = if flags.is_empty() { DataLoss::empty() } else { DataLoss::ORPHAN_CONTINUATION };
+            let read = bench.read_of(1);
+            assert_eq!(read.len(), usize::from(flags.is_empty()));
+            bench.commit(Sent::new(0, &[packet(&[9; 50])]).writer(2));
+            assert_eq!(bench.commit(first()), Commit::Discarded);
+            assert_eq!(bench.commit(second()), Commit::Written);
+            let packets = bench.read_of(1);
+            assert_eq!((packets.len(), &packets[0].0[..]), (1, &[2; 60][..]));
+            packets[0].1 - DataLoss::ANY - orphan
+        };
+        assert_eq!((moved(b""), moved(b"more")), (DataLoss::empty(), DataLoss::OVERWRITE));
+    }
 }

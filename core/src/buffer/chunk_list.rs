@@ -67,10 +67,12 @@ impl State<'_> {
         let oldest = self.ring.front(entry.first())?.header;
         if age < entry.age(oldest.chunk_id.get()) {
             // Packets of a writer come out in order, so nothing may come before what was read already.
-            return Some(match entry.has(Status::HAS_ERASED) {
-                _ if oldest.read.get() > 0 => Place::Consumed,
-                true => Place::First,
-                false => Place::Oldest,
+            return Some(if oldest.read.get() > 0 {
+                Place::Consumed
+            } else if entry.has(Status::HAS_ERASED) {
+                Place::First
+            } else {
+                Place::Oldest
             });
         }
         let mut at = entry.last();

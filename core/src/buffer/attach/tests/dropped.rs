@@ -212,15 +212,16 @@ fn what_was_being_changed_is_what_it_had_been_or_ends_before_it() {
     }
 }
 
+/// Makes a gap of the `n`-th chunk that goes beyond all there is.
+fn break_item(state: &mut State<'_>, n: u32) {
+    state.ring.words[(n * (OUTER - 4) / 4) as usize] = Le32::new(1 << 31 | 0x3FFF_FFFF);
+}
+
 #[test]
 fn behind_what_is_no_item_the_next_chunk_that_somebody_knows_is_found() {
     for broken in [0, 1, 2, 3] {
         let mut memory = region(false);
-        change(&mut memory, |state| {
-            // A gap that goes beyond all there is.
-            let word = &mut state.ring.words[(broken * (OUTER - 4) / 4) as usize];
-            *word = Le32::new(1 << 31 | 0x3FFF_FFFF);
-        });
+        change(&mut memory, |state| break_item(state, broken));
         let (salvage, packets) = found(memory);
         assert_eq!(salvage.bytes_unreadable, u64::from(OUTER - 4), "{broken}: {salvage}");
         assert_eq!((salvage.chunks_kept, packets.len()), (5, 10), "{broken}: {salvage}");
@@ -232,7 +233,7 @@ fn behind_what_is_no_item_the_next_chunk_that_somebody_knows_is_found() {
 fn behind_a_broken_chunk(change_more: impl FnOnce(&mut State<'_>)) -> Salvage {
     let mut memory = region(false);
     change(&mut memory, |state| {
-        state.ring.words[(OUTER - 4) as usize / 4] = Le32::new(1 << 31 | 0x3FFF_FFFF);
+        break_item(state, 1);
         change_more(state);
     });
     found(memory).0

@@ -9,6 +9,14 @@ use tracebuf::buffer::{
 /// Bytes of a packet, and what was lost before it.
 pub type Read = (Vec<u8>, DataLoss);
 
+pub const PREV: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;
+pub const NEXT: ChunkFlags = ChunkFlags::CONTINUES_ON_NEXT;
+
+/// A ring whose table is as small as it can be.
+pub fn small_table() -> Config {
+    Config::new(FillPolicy::RingBuffer).sequences(4)
+}
+
 /// A fragment with its size field.
 pub fn packet(bytes: &[u8]) -> Vec<u8> {
     let mut fragment = Vec::with_capacity(bytes.len() + 3);

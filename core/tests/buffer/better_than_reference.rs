@@ -1,10 +1,7 @@
 //! Where Perfetto's own buffer is known to be wrong, and this one must not be. A test or more for each point.
 
-use crate::bench::{Bench, Sent, packet, patch, whole};
+use crate::bench::{Bench, NEXT, PREV, Sent, packet, patch, whole};
 use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, Refusal};
-
-const PREV: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;
-const NEXT: ChunkFlags = ChunkFlags::CONTINUES_ON_NEXT;
 
 // 1. Corrupt packets.
 

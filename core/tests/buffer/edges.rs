@@ -1,13 +1,8 @@
 //! Edges that random work rarely comes to: each is a change of the code that no other test noticed.
 
-use crate::bench::{Bench, Sent, packet, whole};
-use tracebuf::buffer::{
-    AttachError, ChunkFlags, Commit, Config, DataLoss, FillPolicy, LeaseExpired, Refusal, RingView,
-};
+use crate::bench::{Bench, NEXT, PREV, Sent, packet, whole};
+use tracebuf::buffer::{AttachError, Commit, Config, DataLoss, FillPolicy, LeaseExpired, Refusal, RingView};
 use tracebuf::proto::{TraceFileFault, TracePackets};
-
-const PREV: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;
-const NEXT: ChunkFlags = ChunkFlags::CONTINUES_ON_NEXT;
 
 #[test]
 fn a_packet_s_chunks_may_have_empty_ones_between_them() {

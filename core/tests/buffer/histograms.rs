@@ -1,10 +1,10 @@
 //! How large chunks were, by writer.
 
-use crate::bench::{Bench, Sent, packet, whole};
-use tracebuf::buffer::{Commit, Config, FillPolicy, Histogram, TraceBuffer};
+use crate::bench::{Bench, Sent, packet, small_table, whole};
+use tracebuf::buffer::{Commit, Histogram, TraceBuffer};
 
 fn bench(ring: u32) -> Bench {
-    Bench::new(Config::new(FillPolicy::RingBuffer).sequences(4).histograms(true), ring)
+    Bench::new(small_table().histograms(true), ring)
 }
 
 fn of(bench: &Bench, writer: u16) -> Histogram {

@@ -1,16 +1,7 @@
 //! Regions, sequences that come and go, clones and leases.
 
-use crate::bench::{Bench, Sent, packet, whole};
-use tracebuf::buffer::{
-    ChunkFlags, Commit, Config, DataLoss, FillPolicy, Lease, Refusal, RegionError, TraceBuffer,
-};
-
-const PREV: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;
-const NEXT: ChunkFlags = ChunkFlags::CONTINUES_ON_NEXT;
-
-fn small_table() -> Config {
-    Config::new(FillPolicy::RingBuffer).sequences(4)
-}
+use crate::bench::{Bench, NEXT, PREV, Sent, packet, small_table, whole};
+use tracebuf::buffer::{Commit, DataLoss, FillPolicy, Lease, Refusal, RegionError, TraceBuffer};
 
 // Regions.
 

@@ -1,14 +1,7 @@
 //! Observers of what is overwritten.
 
-use crate::bench::{Bench, Sent, packet, whole};
-use tracebuf::buffer::{ChunkFlags, Commit, Config, DataLoss, FillPolicy, OverwriteObserver, Packet};
-
-const PREV: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;
-const NEXT: ChunkFlags = ChunkFlags::CONTINUES_ON_NEXT;
-
-fn small_table() -> Config {
-    Config::new(FillPolicy::RingBuffer).sequences(4)
-}
+use crate::bench::{Bench, NEXT, PREV, Sent, packet, small_table, whole};
+use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, OverwriteObserver, Packet};
 
 /// Notes what it is shown and keeps every `keep`-th.
 struct Notes {

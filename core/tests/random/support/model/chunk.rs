@@ -159,13 +159,9 @@ impl StoredChunk {
     }
 
     /// Nothing but empty whole packets lies behind `at`.
-    pub fn only_empties_after(&self, mut at: usize) -> bool {
-        loop {
-            match self.fragment_at(at) {
-                None => return true,
-                Some(Ok(f)) if f.kind == Kind::Whole && f.start == f.end => at = f.end,
-                Some(_) => return false,
-            }
-        }
+    pub fn only_empties_after(&self, at: usize) -> bool {
+        let continues = at == 0 && self.flags & FIRST_CONTINUES != 0;
+        let continued = self.flags & LAST_CONTINUES != 0;
+        at >= self.payload.len() || !continues && !continued && only_empty(&self.payload[at..])
     }
 }

@@ -142,11 +142,8 @@ impl Model {
         for (handle, fragment) in links {
             let chunk = self.chunks.get_mut(&handle).expect("stored");
             let end = fragment.map_or(chunk.payload.len(), |f| f.end);
-            if kept && handle != first {
-                self.touch(s, handle);
-                self.consume(s, handle, end, &Consumer::Reader);
-                continue;
-            }
+            // What an observer kept was read.
+            let by = if kept && handle != first { &Consumer::Reader } else { &*by };
             chunk.unread |= by.erases() && !kept && !chunk.payload.is_empty();
             let read = chunk.seen.unwrap_or(chunk.read);
             self.touch(s, handle);

@@ -15,7 +15,7 @@ pub(super) enum Verdict {
     Drop(Cause),
 }
 
-/// The fields of a chunk that was being changed.
+/// The fields of a chunk, made right where it was being changed.
 #[derive(Clone, Copy)]
 pub(super) struct Mended {
     pub(super) valid: u16,
@@ -42,7 +42,7 @@ impl State<'_> {
             return Some(Verdict::Drop(Cause::Malformed));
         };
         if chunk.has(Flags::BUSY) {
-            let mended = self.mend(chunk, entry, room);
+            let mended = self.mend(chunk, entry, room).filter(|mended| self.agrees(chunk.offset, mended));
             return Some(mended.map_or(Verdict::Drop(Cause::Unfinished), Verdict::Mend));
         }
         let waits = Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
@@ -54,12 +54,14 @@ impl State<'_> {
         if checked && self.ring.checksum(chunk) != self.checksum(chunk, entry, chunk.valid.get()) {
             return Some(Verdict::Drop(Cause::Checksum));
         }
-        let found = Found::of(
-            self.ring.payload(chunk.offset, chunk.valid.get())?,
-            chunk.valid.get(),
-            chunk.read.get(),
-        );
-        Some(if found.agrees_with(chunk) { Verdict::Keep } else { Verdict::Drop(Cause::Malformed) })
+        let agrees = self.agrees(chunk.offset, &Mended::as_is(chunk));
+        Some(if agrees { Verdict::Keep } else { Verdict::Drop(Cause::Malformed) })
+    }
+
+    /// Whether the payload of a chunk is what its fields say.
+    fn agrees(&self, at: u32, fields: &Mended) -> bool {
+        let payload = self.ring.payload(at, fields.valid);
+        payload.is_some_and(|payload| Found::of(payload, fields.valid, fields.read).agrees_with(fields))
     }
 
     fn checksum(&self, chunk: &Stored, entry: &SequenceState, valid: u16) -> Option<u32> {
@@ -80,9 +82,6 @@ impl State<'_> {
         }
         // Flags change last, so these are the old ones.
         let found = Found::of(self.ring.payload(at, change.from)?, change.from, chunk.read.get());
-        if !found.whole && !flags.contains(Flags::PATCHED) {
-            return None;
-        }
         let read = chunk.read.get().min(change.from);
         Some(Mended { valid: change.from, read, packets: found.packets(flags), flags, cut: false })
     }
@@ -96,6 +95,12 @@ impl State<'_> {
 }
 
 impl Mended {
+    /// A chunk as it is.
+    fn as_is(chunk: &TBChunk) -> Self {
+        let (valid, read, packets) = (chunk.valid.get(), chunk.read.get(), chunk.packets.get());
+        Mended { valid, read, packets, flags: chunk.flags(), cut: false }
+    }
+
     /// A chunk that ends behind the fragments found.
     fn cut(chunk: &Stored, found: &Found, mark: Flags) -> Self {
         let ends = Flags::BUSY | Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
@@ -161,15 +166,15 @@ impl Found {
         self.filled.saturating_sub(others) as u16
     }
 
-    fn agrees_with(&self, chunk: &TBChunk) -> bool {
-        if chunk.has(Flags::PATCHED) {
+    fn agrees_with(&self, fields: &Mended) -> bool {
+        if fields.flags.contains(Flags::PATCHED) {
             // A patch may put anything into a size; reading finds out, from where it was on.
-            return self.read_fits || chunk.read.get() == chunk.valid.get();
+            return self.read_fits || fields.read == fields.valid;
         }
         self.whole
             && self.read_fits
-            && chunk.packets.get() == self.packets(chunk.flags())
-            && chunk.flags().contains(Flags::SINGLE) == (self.frags == 1)
-            && chunk.flags().contains(Flags::EMPTY_LAST) == self.last_is_empty
+            && fields.packets == self.packets(fields.flags)
+            && fields.flags.contains(Flags::SINGLE) == (self.frags == 1)
+            && fields.flags.contains(Flags::EMPTY_LAST) == self.last_is_empty
     }
 }

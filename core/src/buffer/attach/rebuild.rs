@@ -173,7 +173,8 @@ impl State<'_> {
         if erased && there && !wrong {
             // It was about to be erased, or had just come back.
             entry.readmit();
-        } else if there || wrong || (erased && entry.age(chunk_id) > PLAUSIBLE_GAP) {
+        }
+        if wrong || (there && !erased) || (erased && entry.age(chunk_id) > PLAUSIBLE_GAP) {
             // It cannot be true: then nothing is known of what was before.
             entry.start_before(chunk_id);
         }

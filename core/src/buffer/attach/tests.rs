@@ -5,6 +5,7 @@ mod damage;
 mod dropped;
 mod goes_on;
 mod load;
+mod mended;
 mod round_trip;
 
 pub(in crate::buffer) use crash::crash_here;

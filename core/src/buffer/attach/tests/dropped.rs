@@ -1,7 +1,6 @@
 //! What is dropped, and that it is said why.
 
 use super::crash::attach;
-use crate::buffer::change::Kind;
 use crate::buffer::region::State;
 use crate::buffer::sequence_state::{SequenceState, Status};
 use crate::buffer::tb_chunk::{Flags, Item, Links, TBChunk};
@@ -11,9 +10,9 @@ use crate::buffer::*;
 use std::string::ToString;
 use std::vec::Vec;
 
-const ROOM: usize = 16;
+pub(super) const ROOM: usize = 16;
 /// Bytes of a chunk in the ring, with a checksum.
-const OUTER: u32 = 24 + ROOM as u32 + 4;
+pub(super) const OUTER: u32 = 24 + ROOM as u32 + 4;
 
 fn header(writer_id: u16, chunk_id: u32) -> ChunkHeader {
     ChunkHeader {
@@ -33,7 +32,7 @@ fn buffer(crc: bool) -> TraceBuffer<Memory> {
 }
 
 /// Three chunks of writer 1 and, between them, three of writer 2, each of two packets.
-fn region(crc: bool) -> Memory {
+pub(super) fn region(crc: bool) -> Memory {
     let mut buffer = buffer(crc);
     for chunk_id in 0..3 {
         for writer in 1..=2 {
@@ -48,29 +47,45 @@ fn region(crc: bool) -> Memory {
 }
 
 /// Changes the header of the chunk that lies there.
-fn change_chunk(memory: &mut Memory, at: u32, work: impl FnOnce(&mut TBChunk, &mut Links)) {
+pub(super) fn change_chunk(memory: &mut Memory, at: u32, work: impl FnOnce(&mut TBChunk, &mut Links)) {
     change(memory, |state| {
         let front = state.ring.front_mut(at).expect("a chunk");
         work(&mut front.header, &mut front.links);
     });
 }
 
-fn set_flags(chunk: &mut TBChunk, flags: Flags) {
+pub(super) fn set_flags(chunk: &mut TBChunk, flags: Flags) {
     chunk.word = Le32::new(TBChunk::word_of(chunk.room(), flags));
 }
 
+/// What attaching has put right is right. Gives how many chunks are left.
+fn mended_once(memory: &[u8]) -> u32 {
+    let (buffer, salvage) = attach(memory);
+    let (_, again) = attach(&buffer.into_memory());
+    assert_eq!(
+        again,
+        Salvage {
+            chunks_kept: salvage.chunks_kept,
+            sequences_kept: salvage.sequences_kept,
+            ..Salvage::default()
+        }
+    );
+    salvage.chunks_kept
+}
+
 /// What is said to have been dropped, and the packets that are left of both writers, with what was lost before.
-fn found(memory: Memory) -> (Salvage, Vec<(u16, u8, bool)>) {
+pub(super) fn found(memory: Memory) -> (Salvage, Vec<(u16, u8, bool)>) {
     let (mut buffer, salvage) = attach(&memory);
     let (mut reader, mut packets) = (buffer.read(), Vec::new());
     while let Some(packet) = reader.next_packet() {
         let bytes: Vec<u8> = packet.slices().flatten().copied().collect();
         packets.push((packet.writer_id(), bytes[0], !packet.loss().is_empty()));
     }
+    mended_once(&memory);
     (salvage, packets)
 }
 
-fn kept(chunks: u32) -> Salvage {
+pub(super) fn kept(chunks: u32) -> Salvage {
     Salvage { chunks_kept: chunks, sequences_kept: 2, ..Salvage::default() }
 }
 
@@ -189,29 +204,6 @@ fn of_two_sequences_with_one_name_neither_can_be_believed_if_both_have_chunks() 
     }
 }
 
-/// A chunk in the middle of a change, from the byte `from` on.
-fn busy(chunk: &mut TBChunk, links: &mut Links, from: u32, is_patch: bool) {
-    set_flags(chunk, chunk.flags() | Flags::BUSY);
-    links.prev.set(from | u32::from(is_patch) << 16);
-}
-
-#[test]
-fn what_was_being_changed_is_what_it_had_been_or_ends_before_it() {
-    for (from, is_patch, expected, left) in [
-        (16, false, Salvage { chunks_reverted: 1, ..kept(6) }, 12),
-        // Not where a fragment ends: the change never was one of ours.
-        (9, false, Salvage { unfinished: 1, ..kept(5) }, 10),
-        (17, false, Salvage { unfinished: 1, ..kept(5) }, 10),
-        (9, true, Salvage { chunks_cut: 1, ..kept(6) }, 11),
-        (3, true, Salvage { chunks_cut: 1, ..kept(6) }, 10),
-    ] {
-        let mut memory = region(false);
-        change_chunk(&mut memory, 2 * (OUTER - 4), |chunk, links| busy(chunk, links, from, is_patch));
-        let (salvage, packets) = found(memory);
-        assert_eq!((salvage, packets.len()), (expected, left), "{from} {is_patch}: {salvage}");
-    }
-}
-
 /// Makes a gap of the `n`-th chunk that goes beyond all there is.
 fn break_item(state: &mut State<'_>, n: u32) {
     state.ring.words[(n * (OUTER - 4) / 4) as usize] = Le32::new(1 << 31 | 0x3FFF_FFFF);
@@ -278,37 +270,6 @@ fn where_the_ring_ends_is_found_if_the_header_does_not_know() {
             (Salvage { sequences_kept: 2, ..kept(chunks) }, chunks as usize * 2),
             "{used}"
         );
-    }
-}
-
-#[test]
-fn what_a_crash_left_half_changed_is_sound_once_it_was_attached() {
-    for (crc, from, kind) in [
-        (false, 16, Kind::Growth),
-        (true, 16, Kind::Growth),
-        (false, 11, Kind::Patch),
-        (true, 11, Kind::Patch),
-    ] {
-        let mut memory = region(crc);
-        let at = if crc { OUTER } else { OUTER - 4 };
-        change(&mut memory, |state| {
-            let chunk = state.ring.chunk(at).expect("a chunk");
-            state.begin_change(&chunk, from, kind).expect("a chunk");
-        });
-        let changed = memory.clone();
-        let (buffer, salvage) = TraceBuffer::attach(memory).expect("a region");
-        assert_eq!((salvage.chunks_kept, salvage.chunks_dropped()), (6, 0), "{salvage}");
-        assert_eq!(
-            (salvage.chunks_cut, salvage.chunks_reverted),
-            if kind == Kind::Patch { (1, 0) } else { (0, 1) }
-        );
-        let (salvage, packets) = found(buffer.into_memory());
-        assert_eq!((salvage, packets.len()), (kept(6), if kind == Kind::Patch { 11 } else { 12 }));
-        // What is before the change must match its checksum, if there is one.
-        let mut memory = changed;
-        change(&mut memory, |state| state.ring.payload_mut(at, 3).expect("a chunk")[2] ^= 1);
-        let dropped = u32::from(crc);
-        assert_eq!(found(memory).0.unfinished, dropped);
     }
 }
 
@@ -392,22 +353,6 @@ fn a_patched_chunk_is_kept_if_reading_can_go_on_in_it() {
 }
 
 #[test]
-fn a_chunk_that_was_being_completed_keeps_all_its_bytes() {
-    let mut memory = region(false);
-    change_chunk(&mut memory, 0, |chunk, links| {
-        set_flags(chunk, chunk.flags() | Flags::BUSY | Flags::INCOMPLETE);
-        links.prev.set(ROOM as u32);
-    });
-    let (mut buffer, salvage) = attach(&memory);
-    assert_eq!(salvage, Salvage { chunks_reverted: 1, ..kept(6) });
-    let mut reader = buffer.read();
-    for fill in [1, 0] {
-        let packet = reader.next_packet().expect("two packets");
-        assert_eq!(packet.slices().collect::<Vec<_>>(), [[fill; 7]]);
-    }
-}
-
-#[test]
 fn what_is_said_of_the_chunk_erased_last_is_outvoted_by_the_chunks() {
     // Ids in the order in which they lie in the ring, and how many of them can be kept if 5 was erased last.
     for (ids, keep) in [(&[6, 0, 1, 2, 3, 4][..], 6), (&[6, 7, 8, 0, 1, 2], 3), (&[6, 7, 8, 0, 1], 3)] {
@@ -421,5 +366,20 @@ fn what_is_said_of_the_chunk_erased_last_is_outvoted_by_the_chunks() {
         let salvage = attach(&memory).1;
         let dropped = ids.len() as u32 - keep;
         assert_eq!((salvage.chunks_kept, salvage.out_of_order), (keep, dropped), "{ids:?}");
+    }
+}
+
+#[test]
+fn a_chunk_far_from_the_one_erased_last_does_not_follow_that_even_if_it_is_still_there() {
+    for (far, kept) in [(1, 2), (1 << 24, 2), ((1 << 30) - 1, 2), (1 << 30, 1), (0x6E00_0000, 1)] {
+        let mut buffer = buffer(false);
+        for id in [1, 0] {
+            let chunk = Chunk { header: header(1, id), payload: &[1, 7, 1, 8] };
+            assert_eq!(buffer.copy_chunk_untrusted(&chunk), Commit::Written);
+        }
+        let mut memory = buffer.into_memory();
+        change_chunk(&mut memory, 0, |chunk, _| chunk.chunk_id.set(far));
+        change(&mut memory, |state| state.table[0].erase(0, 0));
+        assert_eq!(mended_once(&memory), kept, "{far:#x}");
     }
 }

@@ -15,10 +15,8 @@ pub const WALK_LIMIT: u32 = 4096;
 pub(super) enum Place {
     /// Behind all others.
     Last,
-    /// Before all others,
+    /// Before all others.
     First,
-    /// and there never was an older one.
-    Oldest,
     /// Behind the chunk at this offset.
     After(u32),
     /// It is there already.
@@ -67,13 +65,7 @@ impl State<'_> {
         let oldest = self.ring.front(entry.first())?.header;
         if age < entry.age(oldest.chunk_id.get()) {
             // Packets of a writer come out in order, so nothing may come before what was read already.
-            return Some(if oldest.read.get() > 0 {
-                Place::Consumed
-            } else if entry.has(Status::HAS_ERASED) {
-                Place::First
-            } else {
-                Place::Oldest
-            });
+            return Some(if oldest.read.get() > 0 { Place::Consumed } else { Place::First });
         }
         let mut at = entry.last();
         for _ in 0..WALK_LIMIT {
@@ -115,13 +107,16 @@ impl State<'_> {
             self.unlink_empty(slot);
         } else {
             match place {
-                Place::First | Place::Oldest | Place::ErasedLast => next = first,
+                Place::First | Place::ErasedLast => next = first,
                 // Never the newest one: what belongs behind that has the place `Last`.
                 Place::After(before) => (prev, next) = (before, self.ring.front(before)?.links.next.get()),
                 _ => prev = last,
             }
         }
         let entry = self.table.get_mut(usize::from(slot))?;
+        if place == Place::First {
+            entry.end_risk();
+        }
         match self.ring.front_mut(prev) {
             Some(front) => front.links.next.set(offset),
             None => entry.set_first(offset),

@@ -2,7 +2,6 @@
 
 use super::chunk::{ChunkHeader, Commit, Refusal};
 use super::chunk_list::Place;
-use super::data_loss::DataLoss;
 use super::frag_iterator::{Tokens, starts_fragment, tokenise, tokenise_inline};
 use super::overwrite::{Cleared, OverwriteObserver};
 use super::region::{Mode, State};
@@ -134,7 +133,13 @@ impl State<'_> {
         if let Some(slot) = known {
             place = self.place(slot, header.chunk_id)?;
             let back = match place {
-                Place::Last | Place::First | Place::Oldest | Place::After(_) => Ok(Origin::New),
+                Place::First => {
+                    if !self.header.mode().contains(Mode::DISCARD) {
+                        self.sequence_mut(slot)?.risk_oldest();
+                    }
+                    Ok(Origin::New)
+                }
+                Place::Last | Place::After(_) => Ok(Origin::New),
                 Place::Existing(offset) => self.recommit(offset, &offer, source)?,
                 Place::ErasedLast => self.come_back(slot, &offer, source)?,
                 Place::Consumed => Err(Commit::Discarded),
@@ -238,10 +243,6 @@ impl State<'_> {
         let cleared = self.make_room(outer, left, observer)?;
         // Making room may have taken newer chunks of the same sequence along.
         let Some(new_place) = self.place_now(slot, place, offer.header.chunk_id)? else {
-            // They have told of the gap before them, unless there never was an older one.
-            if place == Place::Oldest {
-                self.sequence_mut(slot)?.lose(DataLoss::OVERWRITE);
-            }
             return Some(Commit::Discarded);
         };
         source.copy(0, self.ring.payload_mut(cleared.at, room)?);

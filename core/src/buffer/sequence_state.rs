@@ -299,6 +299,20 @@ impl SequenceState {
         self.open_broken();
         self.erased_packets.set(self.erased_packets.get() | ERASED_BROKEN);
     }
+    /// A chunk older than all others is on offer. Making room for it may take some of those along, and then it is
+    /// lost. They tell of the gap before them; where nothing was erased yet there is none, and they are to tell
+    /// of that chunk.
+    pub(super) fn risk_oldest(&mut self) {
+        if !self.has(Status::HAS_ERASED) {
+            self.insert(Status::TENTATIVE_OVERWRITE);
+        }
+    }
+    /// That chunk is stored now.
+    pub(super) fn end_risk(&mut self) {
+        if !self.has(Status::HAS_ERASED) {
+            self.remove(Status::TENTATIVE_OVERWRITE);
+        }
+    }
     /// The chunk erased last was committed again: what was lost with it is not lost after all.
     pub(super) fn take_back(&mut self) {
         let erased = self.erased_packets.get();

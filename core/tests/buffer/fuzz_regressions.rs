@@ -1,7 +1,7 @@
 //! What fuzzing found, each as the shortest way to show it.
 
-use crate::bench::{Bench, Sent, packet, whole};
-use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, OverwriteObserver, Packet};
+use crate::bench::{Bench, NEXT, PREV, Sent, packet, whole};
+use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, OverwriteObserver, Packet, Refusal};
 
 /// Looks, and keeps nothing.
 struct Looker;
@@ -123,5 +123,74 @@ fn a_chunk_that_had_only_empty_packets_more_and_cannot_be_moved_is_no_loss() {
             packets[0].1 - DataLoss::ANY - orphan
         };
         assert_eq!((moved(b""), moved(b"more")), (DataLoss::empty(), DataLoss::OVERWRITE));
+    }
+}
+
+#[test]
+fn a_packet_whose_beginning_comes_back_before_its_middle_is_not_told_as_lost() {
+    for (observed, fragments) in [(false, 2), (true, 2), (false, 1), (true, 1)] {
+        let mut bench = Bench::ring(192);
+        let begin = [packet(b"first"), packet(b"be")][2 - fragments..].to_vec();
+        let begin = || Sent::new(0, &begin).flags(NEXT);
+        bench.commit(begin());
+        bench.commit(Sent::new(0, &[packet(&[9; 80])]).writer(2));
+        bench.commit(Sent::new(2, &[packet(b"ning")]).flags(PREV));
+        // The other writer laps over the first chunk, behind which one is missing.
+        let lap = Sent::new(1, &[packet(&[9; 20])]).writer(2);
+        let lap = if observed { bench.commit_observed(lap, &mut Looker) } else { bench.commit(lap) };
+        assert_eq!(lap, Commit::Written);
+        assert_eq!(bench.sequence(1).packets_broken, 1);
+        bench.commit(Sent::new(1, &[packet(b"gin")]).flags(PREV | NEXT));
+        assert_eq!(bench.commit(begin()), Commit::Written);
+        assert_eq!(bench.read_of(1), whole(&[&b"first"[..], b"beginning"][2 - fragments..]));
+        assert_eq!(bench.sequence(1).packets_broken, 0);
+    }
+}
+
+/// Keeps every packet that is overwritten.
+#[derive(Default)]
+struct Keeper(Vec<(Vec<u8>, DataLoss)>);
+
+impl OverwriteObserver for Keeper {
+    fn packet(&mut self, packet: &Packet<'_>) -> bool {
+        self.0.push((packet.slices().flatten().copied().collect(), packet.loss()));
+        true
+    }
+}
+
+#[test]
+fn a_chunk_older_than_all_others_that_finds_no_place_is_told_before_what_is_kept_of_these() {
+    for keeps in [false, true] {
+        let mut bench = Bench::ring(256);
+        bench.commit(Sent::new(1, &[packet(&[1; 50])]));
+        bench.commit(Sent::new(2, &[packet(&[2; 50])]));
+        bench.commit(Sent::new(0, &[packet(&[9; 60])]).writer(2));
+        let mut keeper = Keeper::default();
+        let late = Sent::new(0, &[packet(&[0; 45])]);
+        let late = if keeps { bench.commit_observed(late, &mut keeper) } else { bench.commit(late) };
+        assert_eq!(late, Commit::Discarded);
+        // Of the first packet kept, or of the first read if none was.
+        let (lost, none) = (DataLoss::ANY | DataLoss::OVERWRITE, DataLoss::empty());
+        assert_eq!(keeper.0, if keeps { vec![(vec![1; 50], lost)] } else { vec![] });
+        assert_eq!(bench.read_of(1), [(vec![2; 50], if keeps { none } else { lost })]);
+        bench.commit(Sent::new(3, &[packet(b"behind")]));
+        assert_eq!(bench.read_of(1), whole(&[b"behind"]));
+    }
+}
+
+#[test]
+fn a_chunk_older_than_all_others_that_is_too_large_is_told_and_one_that_is_stored_is_not() {
+    for (size, outcome) in [(100, Commit::Written), (300, Commit::Refused(Refusal::TooLarge))] {
+        let mut bench = Bench::ring(256);
+        bench.commit(Sent::new(1, &[packet(b"first")]));
+        assert_eq!(bench.commit(Sent::new(0, &[packet(&vec![0; size])])), outcome);
+        bench.commit(Sent::new(2, &[packet(b"second")]));
+        let told = match outcome {
+            Commit::Written => DataLoss::empty(),
+            _ => DataLoss::ANY | DataLoss::OVERWRITE,
+        };
+        let mut packets = bench.read();
+        packets.retain(|(packet, _)| packet.len() < 100);
+        assert_eq!(packets, [(b"first".to_vec(), told), (b"second".to_vec(), DataLoss::empty())]);
     }
 }

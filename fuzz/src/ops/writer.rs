@@ -28,9 +28,6 @@ pub struct Chunk {
     pub accepted: bool,
     /// It came after a later one: what began before it may have been given up by then.
     pub late: bool,
-    /// It was stored more than once. Not laid down: what is said of a packet that was broken by overwriting its
-    /// beginning, when that beginning comes back.
-    pub came_back: bool,
     /// It had patches when it was committed.
     pub patched_later: bool,
 }
@@ -109,7 +106,6 @@ impl Writer {
             stored: false,
             accepted: false,
             late: false,
-            came_back: false,
             patched_later: false,
         };
         chunk.flags.set(ChunkFlags::CONTINUES_FROM_PREVIOUS, self.open && !sizes.is_empty());
@@ -176,7 +172,6 @@ impl Writer {
     /// A copy of the chunk went into the buffer as a new one.
     pub fn stored(&mut self, index: usize) {
         self.chunks[index].late |= self.chunks[index + 1..].iter().any(|chunk| chunk.stored);
-        self.chunks[index].came_back |= self.chunks[index].stored;
         self.chunks[index].stored = true;
         if self.baseline.is_none_or(|first| index < first) {
             self.baseline = Some(index);
@@ -204,7 +199,7 @@ impl Writer {
         assert!(reported || !must, "writer {}: packets are missing before {k}, and nobody says so", self.id);
         let here = &self.packets[k];
         let between = self.last_end.unwrap_or(0)..=here.first;
-        let uncertain = self.chunks[between].iter().any(|chunk| !chunk.accepted || chunk.came_back);
+        let uncertain = self.chunks[between].iter().any(|chunk| !chunk.accepted);
         let starts = self.last_end.is_none() && self.table_was_full;
         // Who has only a part of a packet cannot know that it is empty.
         let gone = missing.iter().any(|packet| packet.is_visible() || packet.first != packet.last);

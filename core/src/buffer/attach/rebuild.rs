@@ -154,7 +154,7 @@ impl State<'_> {
         match place {
             Place::Last if !first => self.ring.set_read(at, 0),
             Place::After(_) => self.ring.set_read(at, 0),
-            Place::Last | Place::First | Place::Oldest => {}
+            Place::Last | Place::First => {}
             _ => return Err(Cause::OutOfOrder),
         }
         let links = self.link(slot, at, place).ok_or(Cause::OutOfOrder)?;

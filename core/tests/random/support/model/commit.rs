@@ -189,6 +189,7 @@ impl Model {
         if self.sealed {
             return Outcome::Discarded;
         }
+        let at_risk = !self.discard && self.risk_oldest(offer);
         let outer = self.claim(offer, tokens);
         if outer > self.ring.size {
             return Outcome::Refused(Why::TooLarge);
@@ -208,21 +209,29 @@ impl Model {
         }
         let bytes = offer.payload[..tokens.valid].to_vec();
         let s = self.find_sequence(offer.key()).expect("entered before");
-        let sequence = &self.sequences[s];
-        let first = sequence.chunks.first().map(|h| self.chunks[h].id);
-        let is_oldest =
-            sequence.last.is_none() && first.is_none_or(|first| precedes(offer.header.chunk_id, first));
         match self.place(offer, tokens, bytes, observer) {
-            Ok(()) => Outcome::Written,
-            Err(late) => {
-                // Its data was there to be had, and is gone. Newer chunks have told of the gap before them, unless
-                // there never was an older one.
-                if is_oldest {
-                    self.sequences[s].pending |= OVERWRITE;
+            Ok(()) => {
+                if at_risk {
+                    self.sequences[s].tentative = 0;
                 }
-                self.turn_away(offer, tokens, &late)
+                Outcome::Written
             }
+            Err(late) => self.turn_away(offer, tokens, &late),
         }
+    }
+
+    /// What an older chunk than all others holds is there to be had, and may be gone in a moment. Newer ones tell of
+    /// the gap before them, unless there never was an older one: then of this. Whether it is so.
+    fn risk_oldest(&mut self, offer: &Offer<'_>) -> bool {
+        let Some(s) = self.find_sequence(offer.key()) else { return false };
+        let sequence = &mut self.sequences[s];
+        let first = sequence.chunks.first().map(|h| self.chunks[h].id);
+        let at_risk =
+            sequence.last.is_none() && first.is_some_and(|first| precedes(offer.header.chunk_id, first));
+        if at_risk {
+            sequence.tentative |= OVERWRITE;
+        }
+        at_risk
     }
 
     fn turn_away(&mut self, offer: &Offer<'_>, tokens: Tokens, admission: &Admission) -> Outcome {

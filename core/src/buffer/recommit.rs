@@ -70,7 +70,8 @@ impl State<'_> {
             }
             flags |= marks;
             Err(Commit::Unchanged)
-        } else if offer.header.complete && self.may_move(&stored)? && offer.look(source, old).fits {
+        } else if offer.header.complete && self.may_move(&stored)? && offer.look(source, old).goes_on_at(old)
+        {
             Ok(Origin::Relocated { read: old })
         } else {
             flags = self.grow(&stored, &tokens, source)?;

@@ -63,6 +63,13 @@ pub(super) struct Look {
     pub(super) fits: bool,
 }
 
+impl Look {
+    /// Whether the offset that was asked about lies between two fragments, or before the first.
+    pub(super) fn goes_on_at(&self, offset: u16) -> bool {
+        self.fits && self.valid > offset
+    }
+}
+
 /// Splits shared memory into fragments by copies of the size fields alone.
 #[inline(never)]
 pub(super) fn probe<S: Source>(source: &mut S, declared: u32, offset: u16) -> Look {

@@ -67,6 +67,19 @@ fn a_lease_that_ended_stays_ended_when_less_is_copied_next() {
 }
 
 #[test]
+fn a_lease_outlasts_a_scraped_chunk_that_was_changed_and_is_too_short_to_be_moved() {
+    let mut bench = Bench::ring(128);
+    bench.commit(Sent::new(0, &[packet(&[7; 32])]));
+    bench.commit(Sent::new(0, &[packet(b"x"), packet(b""), packet(&[1; 4])]).writer(2).scraped());
+    let lease = bench.buffer.read().lease_packet().unwrap();
+    assert_eq!(bench.read_of(2), whole(&[b"x"]));
+    // Behind what was read there is another fragment, but the chunk as it is now ends where that was.
+    let changed = Sent::new(0, &[packet(b""), packet(b""), packet(b""), packet(b"")]).writer(2).declare(3);
+    assert_eq!(bench.commit(changed), Commit::Rewritten);
+    assert_eq!(bench.buffer.leased(&lease).unwrap().slices().next(), Some(&[7; 32][..]));
+}
+
+#[test]
 fn the_commit_of_an_erased_scrape_adds_no_loss_once_a_later_chunk_was_read() {
     let mut bench = Bench::ring(160);
     let given_up = || [packet(b"first"), vec![0xFF, 0xFF, 0xFF, 0x7F]];

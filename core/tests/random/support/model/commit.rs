@@ -144,11 +144,13 @@ impl Model {
         }
         bytes.truncate(tokens.valid);
         let first = self.sequences[s].chunks.first() == Some(&handle);
-        let was_read =
-            stored.read > 0 && stored.read == known.valid && self.cut_at(offer, tokens, stored.read);
+        // What moves is what was offered: of what was read only the length counts.
+        let moved = tokenise(offer.payload, Tokens::default(), offer.declared);
+        let goes_on = moved.valid > stored.read && self.cut_at(offer, tokens, stored.read);
+        let was_read = stored.read > 0 && stored.read == known.valid && goes_on;
         if !self.discard && !stored.complete && offer.header.complete && was_read && first {
-            let goes_on = flags & LAST_CONTINUES != 0;
-            let has_more = goes_on || tokens.truncated() || !only_empty(&bytes[known.valid..]);
+            let has_more =
+                flags & LAST_CONTINUES != 0 || tokens.truncated() || !only_empty(&bytes[known.valid..]);
             // How it ends is found anew.
             let chunk = self.chunks.get_mut(&handle).expect("stored");
             chunk.tokens = Tokens::default();
@@ -157,10 +159,8 @@ impl Model {
                 // Until it is stored again: it may not find its place any more.
                 self.sequences[s].tentative |= OVERWRITE;
             }
-            // What moves is what was offered: of what was read only the length counts.
-            let tokens = tokenise(offer.payload, Tokens::default(), offer.declared);
-            let bytes = offer.payload[..tokens.valid].to_vec();
-            return match self.place(offer, tokens, bytes, observer) {
+            let bytes = offer.payload[..moved.valid].to_vec();
+            return match self.place(offer, moved, bytes, observer) {
                 Ok(()) => Outcome::Relocated,
                 Err(Admission::Changed) => Outcome::Refused(Why::ChangesFragments),
                 Err(_) => Outcome::Discarded,

@@ -383,3 +383,16 @@ fn a_chunk_far_from_the_one_erased_last_does_not_follow_that_even_if_it_is_still
         assert_eq!(mended_once(&memory), kept, "{far:#x}");
     }
 }
+
+#[test]
+fn a_chunk_that_was_about_to_be_erased_is_the_oldest() {
+    let older = || Chunk { header: header(1, u32::MAX), payload: &[1, 7, 1, 8] };
+    let mut memory = region(false);
+    change(&mut memory, |state| state.table[0].evict_whole(0, 2));
+    let (mut buffer, salvage) = attach(&memory);
+    assert_eq!((salvage, buffer.copy_chunk_untrusted(&older())), (kept(6), Commit::Discarded));
+    // Where none was ever erased, the number is none.
+    change(&mut memory, |state| state.table[0].remove(Status::HAS_ERASED));
+    let (mut buffer, salvage) = attach(&memory);
+    assert_eq!((salvage, buffer.copy_chunk_untrusted(&older())), (kept(6), Commit::Written));
+}

@@ -81,7 +81,9 @@ pub(super) fn found(memory: Memory) -> (Salvage, Vec<(u16, u8, bool)>) {
         let bytes: Vec<u8> = packet.slices().flatten().copied().collect();
         packets.push((packet.writer_id(), bytes[0], !packet.loss().is_empty()));
     }
-    mended_once(&memory);
+    if !cfg!(miri) {
+        mended_once(&memory);
+    }
     (salvage, packets)
 }
 

@@ -2,8 +2,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
 
 use tracebuf::buffer::{
-    BufferStats, Chunk, ChunkFlags, ChunkHeader, Commit, Config, DataLoss, FillPolicy, OverwriteObserver,
-    Patch, SequenceInfo, TraceBuffer,
+    self, BufferStats, Chunk, ChunkFlags, ChunkHeader, Commit, Config, DataLoss, FillPolicy,
+    OverwriteObserver, Patch, SequenceInfo, TraceBuffer,
 };
 
 /// Bytes of a packet, and what was lost before it.
@@ -96,6 +96,25 @@ pub struct Packet {
     pub bytes: Vec<u8>,
     pub loss: DataLoss,
     pub slices: usize,
+}
+
+/// An observer that notes what it is shown and keeps every `keep`-th; with 0, none.
+pub struct Notes {
+    pub shown: Vec<Read>,
+    keep: usize,
+}
+
+impl Notes {
+    pub fn new(keep: usize) -> Self {
+        Self { shown: Vec::new(), keep }
+    }
+}
+
+impl OverwriteObserver for Notes {
+    fn packet(&mut self, packet: &buffer::Packet<'_>) -> bool {
+        self.shown.push((packet.slices().collect::<Vec<_>>().concat(), packet.loss()));
+        self.keep != 0 && self.shown.len().is_multiple_of(self.keep)
+    }
 }
 
 pub struct Bench {

@@ -1,16 +1,7 @@
 //! What fuzzing found, each as the shortest way to show it.
 
-use crate::bench::{Bench, NEXT, PREV, Sent, packet, whole};
-use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, OverwriteObserver, Packet, Refusal};
-
-/// Looks, and keeps nothing.
-struct Looker;
-
-impl OverwriteObserver for Looker {
-    fn packet(&mut self, _packet: &Packet<'_>) -> bool {
-        false
-    }
-}
+use crate::bench::{Bench, NEXT, Notes, PREV, Sent, packet, whole};
+use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, Refusal};
 
 #[test]
 fn overwriting_a_chunk_without_fragments_that_claims_to_continue_loses_nothing() {
@@ -18,7 +9,8 @@ fn overwriting_a_chunk_without_fragments_that_claims_to_continue_loses_nothing()
         let mut bench = Bench::ring(64);
         bench.commit(Sent::new(0, &[]).flags(ChunkFlags::CONTINUES_ON_NEXT));
         let next = Sent::new(1, &[packet(&[7; 30])]);
-        let commit = if observed { bench.commit_observed(next, &mut Looker) } else { bench.commit(next) };
+        let commit =
+            if observed { bench.commit_observed(next, &mut Notes::new(0)) } else { bench.commit(next) };
         assert_eq!(commit, Commit::Written);
         assert_eq!(bench.sequence(1).packets_broken, 0, "observed: {observed}");
         assert_eq!(bench.read(), whole(&[&[7; 30]]), "observed: {observed}");
@@ -117,25 +109,22 @@ fn where_the_chunk_erased_last_comes_back_the_order_of_those_behind_it_stays() {
 #[test]
 fn a_chunk_that_had_only_empty_packets_more_and_cannot_be_moved_is_no_loss() {
     // Out of order: what makes room for the first takes the second along.
-    for flags in [ChunkFlags::empty(), ChunkFlags::CONTINUES_FROM_PREVIOUS] {
-        let moved = |more: &[u8]| {
+    // An end without a beginning is nothing to be read, but a loss.
+    let orphan = DataLoss::ANY | DataLoss::ORPHAN_CONTINUATION;
+    let none = DataLoss::empty();
+    for (flags, read, before) in [(ChunkFlags::empty(), whole(&[&[1; 60]]), none), (PREV, vec![], orphan)] {
+        for (more, lost) in [(&b""[..], none), (b"more", DataLoss::ANY | DataLoss::OVERWRITE)] {
             let mut bench = Bench::ring(256);
             let second = || Sent::new(1, &[packet(&[2; 60])]);
             let first = || Sent::new(0, &[packet(&[1; 60]), packet(more), packet(b"")]).flags(flags);
             bench.commit(second());
             bench.commit(first().declare(2).scraped());
-            // An end without a beginning is nothing to be read, but a loss.
-            let orphan = if flags.is_empty() { DataLoss::empty() } else { DataLoss::ORPHAN_CONTINUATION };
-            let read = bench.read_of(1);
-            assert_eq!(read.len(), usize::from(flags.is_empty()));
+            assert_eq!(bench.read_of(1), read);
             bench.commit(Sent::new(0, &[packet(&[9; 50])]).writer(2));
             assert_eq!(bench.commit(first()), Commit::Discarded);
             assert_eq!(bench.commit(second()), Commit::Written);
-            let packets = bench.read_of(1);
-            assert_eq!((packets.len(), &packets[0].0[..]), (1, &[2; 60][..]));
-            packets[0].1 - DataLoss::ANY - orphan
-        };
-        assert_eq!((moved(b""), moved(b"more")), (DataLoss::empty(), DataLoss::OVERWRITE));
+            assert_eq!(bench.read_of(1), [(vec![2; 60], before | lost)]);
+        }
     }
 }
 
@@ -150,24 +139,13 @@ fn a_packet_whose_beginning_comes_back_before_its_middle_is_not_told_as_lost() {
         bench.commit(Sent::new(2, &[packet(b"ning")]).flags(PREV));
         // The other writer laps over the first chunk, behind which one is missing.
         let lap = Sent::new(1, &[packet(&[9; 20])]).writer(2);
-        let lap = if observed { bench.commit_observed(lap, &mut Looker) } else { bench.commit(lap) };
+        let lap = if observed { bench.commit_observed(lap, &mut Notes::new(0)) } else { bench.commit(lap) };
         assert_eq!(lap, Commit::Written);
         assert_eq!(bench.sequence(1).packets_broken, 1);
         bench.commit(Sent::new(1, &[packet(b"gin")]).flags(PREV | NEXT));
         assert_eq!(bench.commit(begin()), Commit::Written);
         assert_eq!(bench.read_of(1), whole(&[&b"first"[..], b"beginning"][2 - fragments..]));
         assert_eq!(bench.sequence(1).packets_broken, 0);
-    }
-}
-
-/// Keeps every packet that is overwritten.
-#[derive(Default)]
-struct Keeper(Vec<(Vec<u8>, DataLoss)>);
-
-impl OverwriteObserver for Keeper {
-    fn packet(&mut self, packet: &Packet<'_>) -> bool {
-        self.0.push((packet.slices().flatten().copied().collect(), packet.loss()));
-        true
     }
 }
 
@@ -178,13 +156,13 @@ fn a_chunk_older_than_all_others_that_finds_no_place_is_told_before_what_is_kept
         bench.commit(Sent::new(1, &[packet(&[1; 50])]));
         bench.commit(Sent::new(2, &[packet(&[2; 50])]));
         bench.commit(Sent::new(0, &[packet(&[9; 60])]).writer(2));
-        let mut keeper = Keeper::default();
+        let mut notes = Notes::new(1);
         let late = Sent::new(0, &[packet(&[0; 45])]);
-        let late = if keeps { bench.commit_observed(late, &mut keeper) } else { bench.commit(late) };
+        let late = if keeps { bench.commit_observed(late, &mut notes) } else { bench.commit(late) };
         assert_eq!(late, Commit::Discarded);
         // Of the first packet kept, or of the first read if none was.
         let (lost, none) = (DataLoss::ANY | DataLoss::OVERWRITE, DataLoss::empty());
-        assert_eq!(keeper.0, if keeps { vec![(vec![1; 50], lost)] } else { vec![] });
+        assert_eq!(notes.shown, if keeps { vec![(vec![1; 50], lost)] } else { vec![] });
         assert_eq!(bench.read_of(1), [(vec![2; 50], if keeps { none } else { lost })]);
         bench.commit(Sent::new(3, &[packet(b"behind")]));
         assert_eq!(bench.read_of(1), whole(&[b"behind"]));

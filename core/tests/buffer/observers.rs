@@ -1,25 +1,12 @@
 //! Observers of what is overwritten.
 
-use crate::bench::{Bench, NEXT, PREV, Sent, packet, small_table, whole};
-use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, OverwriteObserver, Packet};
-
-/// Notes what it is shown and keeps every `keep`-th.
-struct Notes {
-    shown: Vec<(Vec<u8>, DataLoss)>,
-    keep: usize,
-}
-
-impl OverwriteObserver for Notes {
-    fn packet(&mut self, packet: &Packet<'_>) -> bool {
-        self.shown.push((packet.slices().collect::<Vec<_>>().concat(), packet.loss()));
-        self.keep != 0 && self.shown.len().is_multiple_of(self.keep)
-    }
-}
+use crate::bench::{Bench, NEXT, Notes, PREV, Sent, packet, small_table, whole};
+use tracebuf::buffer::{ChunkFlags, Commit, DataLoss};
 
 #[test]
 fn the_observer_sees_every_whole_packet_in_order_fragmented_ones_too() {
     let mut b = Bench::new(small_table(), 512);
-    let mut notes = Notes { shown: vec![], keep: 0 };
+    let mut notes = Notes::new(0);
     let mut expected = vec![];
     for id in (0..if cfg!(miri) { 40 } else { 200 }).step_by(2) {
         let (one, two) = ([id as u8; 30], [id as u8 + 1; 20]);
@@ -38,7 +25,7 @@ fn the_observer_sees_every_whole_packet_in_order_fragmented_ones_too() {
 #[test]
 fn packets_that_the_observer_keeps_are_no_loss() {
     let mut b = Bench::new(small_table(), 256);
-    let mut notes = Notes { shown: vec![], keep: 1 };
+    let mut notes = Notes::new(1);
     for id in 0..50 {
         b.commit_observed(Sent::new(id, &[packet(&[id as u8; 50]), packet(b"x")]), &mut notes);
     }
@@ -52,7 +39,7 @@ fn packets_that_the_observer_keeps_are_no_loss() {
 #[test]
 fn what_is_lost_before_a_packet_that_the_observer_keeps_is_told_with_it_and_not_again() {
     let mut b = Bench::new(small_table(), 256);
-    let mut notes = Notes { shown: vec![], keep: 2 };
+    let mut notes = Notes::new(2);
     b.commit(Sent::new(0, &[packet(b"lost"), packet(b"kept"), packet(b"gone"), packet(b"sa")]).flags(NEXT));
     b.commit(Sent::new(1, &[packet(b"ved")]).flags(PREV));
     b.commit_observed(Sent::new(0, &[packet(&[9; 200])]).writer(2), &mut notes);
@@ -71,7 +58,7 @@ fn what_is_lost_before_a_packet_that_the_observer_keeps_is_told_with_it_and_not_
 fn what_the_observer_kept_does_not_come_again_with_its_chunk() {
     for keep in [1, 2] {
         let mut b = Bench::new(small_table(), 256);
-        let mut notes = Notes { shown: vec![], keep };
+        let mut notes = Notes::new(keep);
         b.commit(Sent::new(0, &[packet(b"one"), packet(b"two"), packet(b"half")]).scraped());
         b.commit_observed(Sent::new(0, &[packet(&[9; 220])]).writer(2), &mut notes);
         assert_eq!(notes.shown.len(), 2);
@@ -86,7 +73,7 @@ fn what_the_observer_kept_does_not_come_again_with_its_chunk() {
 #[test]
 fn empty_packets_behind_one_that_the_observer_kept_are_nothing_to_come_again() {
     let mut b = Bench::new(small_table(), 256);
-    let mut notes = Notes { shown: vec![], keep: 1 };
+    let mut notes = Notes::new(1);
     let sent = || Sent::new(0, &[packet(b"kept"), packet(b""), packet(b"")]);
     b.commit(sent());
     b.commit_observed(Sent::new(0, &[packet(&[9; 220])]).writer(2), &mut notes);
@@ -98,7 +85,7 @@ fn empty_packets_behind_one_that_the_observer_kept_are_nothing_to_come_again() {
 #[test]
 fn what_was_lost_and_told_with_a_packet_that_the_observer_kept_is_not_told_again_when_it_cannot_come_back() {
     let mut b = Bench::new(small_table(), 256);
-    let mut notes = Notes { shown: vec![], keep: 2 };
+    let mut notes = Notes::new(2);
     b.commit(Sent::new(0, &[packet(&[1; 60])]));
     b.commit(Sent::new(1, &[packet(&[2; 60])]));
     b.commit(Sent::new(0, &[packet(&[9; 50])]).writer(2));
@@ -114,7 +101,7 @@ fn what_was_lost_and_told_with_a_packet_that_the_observer_kept_is_not_told_again
 #[test]
 fn observed_and_unobserved_buffers_end_up_the_same() {
     let (mut seen, mut unseen) = (Bench::new(small_table(), 700), Bench::new(small_table(), 700));
-    let mut notes = Notes { shown: vec![], keep: 0 };
+    let mut notes = Notes::new(0);
     for id in 0..if cfg!(miri) { 60 } else { 300u32 } {
         let flags = [ChunkFlags::empty(), NEXT, PREV, PREV | NEXT][(id % 4) as usize];
         let fragments = [packet(&[1; 9]), packet(&[2; 33]), packet(b"")];

@@ -46,6 +46,16 @@ pub(super) fn region(crc: bool) -> Memory {
     buffer.into_memory()
 }
 
+/// Chunks of writer 1 with these ids, each of two packets.
+fn region_of(ids: &[u32]) -> Memory {
+    let mut buffer = buffer(false);
+    for id in ids {
+        let chunk = Chunk { header: header(1, *id), payload: &[1, 7, 1, 8] };
+        assert_eq!(buffer.copy_chunk_untrusted(&chunk), Commit::Written);
+    }
+    buffer.into_memory()
+}
+
 /// Changes the header of the chunk that lies there.
 pub(super) fn change_chunk(memory: &mut Memory, at: u32, work: impl FnOnce(&mut TBChunk, &mut Links)) {
     change(memory, |state| {
@@ -62,15 +72,9 @@ pub(super) fn set_flags(chunk: &mut TBChunk, flags: Flags) {
 fn mended_once(memory: &[u8]) -> u32 {
     let (buffer, salvage) = attach(memory);
     let (_, again) = attach(&buffer.into_memory());
-    assert_eq!(
-        again,
-        Salvage {
-            chunks_kept: salvage.chunks_kept,
-            sequences_kept: salvage.sequences_kept,
-            ..Salvage::default()
-        }
-    );
-    salvage.chunks_kept
+    let Salvage { chunks_kept, sequences_kept, .. } = salvage;
+    assert_eq!(again, Salvage { chunks_kept, sequences_kept, ..Salvage::default() });
+    chunks_kept
 }
 
 /// What is said to have been dropped, and the packets that are left of both writers, with what was lost before.
@@ -358,12 +362,7 @@ fn a_patched_chunk_is_kept_if_reading_can_go_on_in_it() {
 fn what_is_said_of_the_chunk_erased_last_is_outvoted_by_the_chunks() {
     // Ids in the order in which they lie in the ring, and how many of them can be kept if 5 was erased last.
     for (ids, keep) in [(&[6, 0, 1, 2, 3, 4][..], 6), (&[6, 7, 8, 0, 1, 2], 3), (&[6, 7, 8, 0, 1], 3)] {
-        let mut buffer = buffer(false);
-        for id in ids {
-            let chunk = Chunk { header: header(1, *id), payload: &[1, 7, 1, 8] };
-            assert_eq!(buffer.copy_chunk_untrusted(&chunk), Commit::Written);
-        }
-        let mut memory = buffer.into_memory();
+        let mut memory = region_of(ids);
         change(&mut memory, |state| state.table[0].erase(5, 0));
         let salvage = attach(&memory).1;
         let dropped = ids.len() as u32 - keep;
@@ -374,12 +373,7 @@ fn what_is_said_of_the_chunk_erased_last_is_outvoted_by_the_chunks() {
 #[test]
 fn a_chunk_far_from_the_one_erased_last_does_not_follow_that_even_if_it_is_still_there() {
     for (far, kept) in [(1, 2), (1 << 24, 2), ((1 << 30) - 1, 2), (1 << 30, 1), (0x6E00_0000, 1)] {
-        let mut buffer = buffer(false);
-        for id in [1, 0] {
-            let chunk = Chunk { header: header(1, id), payload: &[1, 7, 1, 8] };
-            assert_eq!(buffer.copy_chunk_untrusted(&chunk), Commit::Written);
-        }
-        let mut memory = buffer.into_memory();
+        let mut memory = region_of(&[1, 0]);
         change_chunk(&mut memory, 0, |chunk, _| chunk.chunk_id.set(far));
         change(&mut memory, |state| state.table[0].erase(0, 0));
         assert_eq!(mended_once(&memory), kept, "{far:#x}");

@@ -81,7 +81,7 @@ impl State<'_> {
             return Some(Mended::cut(chunk, &Found::of(payload, change.from, 0), Flags::TRUNCATED));
         }
         // Flags change last, so these are the old ones.
-        let found = Found::of(self.ring.payload(at, change.from)?, change.from, chunk.read.get());
+        let found = Found::of(self.ring.payload(at, change.from)?, change.from, 0);
         let read = chunk.read.get().min(change.from);
         Some(Mended { valid: change.from, read, packets: found.packets(flags), flags, cut: false })
     }

@@ -84,7 +84,7 @@ fn between(before: &[u8], after: &[u8], rng: &mut Rng, mut look: impl FnMut(&[u8
         }
         look(&memory);
     };
-    let (single, random) = if cfg!(miri) { (1, 1) } else { (6, 3) };
+    let (single, random) = if cfg!(miri) { (0, 1) } else { (6, 3) };
     for one in 0..differ.len().min(single) {
         look_at(&|index| index == one);
         look_at(&|index| index != one);

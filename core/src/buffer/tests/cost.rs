@@ -9,7 +9,10 @@ type Buffer = TraceBuffer<Memory>;
 
 const CONTINUES: ChunkFlags = ChunkFlags::CONTINUES_ON_NEXT;
 const CONTINUED: ChunkFlags = ChunkFlags::CONTINUES_FROM_PREVIOUS;
-const SIZES: [u32; 3] = if cfg!(miri) { [1 << 10, 3 << 9, 2 << 10] } else { [4 << 10, 64 << 10, 1 << 20] };
+#[cfg(not(miri))]
+const SIZES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
+#[cfg(miri)]
+const SIZES: [u32; 1] = [1 << 10];
 
 fn buffer(ring: u32) -> Buffer {
     with_sequences(8, ring)

@@ -153,7 +153,7 @@ fn judge(memory: &[u8], before: &Packets, after: &Packets, op: &Op, seen: &mut S
 }
 
 fn crash_everywhere(config: Config, ring: u32, seeds: std::ops::Range<u64>, steps: usize) {
-    let (seeds, steps) = if cfg!(miri) { (seeds.start..seeds.start + 1, 3) } else { (seeds, steps) };
+    let (seeds, steps) = if cfg!(miri) { (seeds.start..seeds.start + 1, 2) } else { (seeds, steps) };
     let mut seen = Seen::default();
     for seed in seeds {
         let mut load = Load::new(seed, 5);

@@ -9,7 +9,7 @@ fn compare(config: Config, ring: u32, seed: u64) {
     let mut load = Load::new(seed, 7);
     let mut buffer =
         TraceBuffer::new(Memory::filled(0, config.region_size(ring) as usize), config).expect("room for it");
-    for _ in 0..if cfg!(miri) { 2 } else { 60 } {
+    for _ in 0..if cfg!(miri) { 1 } else { 60 } {
         for _ in 0..17 {
             load.next().run(&mut buffer);
         }

@@ -8,7 +8,7 @@ use super::ops::{Op, Setup};
 /// How many cases to run: `TRACEBUF_CASES`, else `usual`, or a few under Miri.
 pub fn count(usual: u64) -> u64 {
     let wanted = std::env::var("TRACEBUF_CASES").ok().and_then(|n| n.parse().ok());
-    wanted.unwrap_or(if cfg!(miri) { 3 } else { usual })
+    wanted.unwrap_or(if cfg!(miri) { 2 } else { usual })
 }
 
 /// The first seed: `TRACEBUF_SEED`, else 1.

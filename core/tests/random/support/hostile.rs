@@ -48,7 +48,7 @@ pub fn case(seed: u64, wild: bool) -> (Setup, Vec<Op>) {
 /// The same from any numbers.
 pub fn case_of(mut rng: Rng, wild: bool) -> (Setup, Vec<Op>) {
     let setup = setup(&mut rng);
-    let length = if cfg!(miri) { 40 } else { rng.within(20, 250) };
+    let length = if cfg!(miri) { 20 } else { rng.within(20, 250) };
     let mut hostile = Hostile::new(rng, &setup, wild);
     let mut ops = Vec::new();
     while ops.len() < length && !hostile.rng.is_over() {

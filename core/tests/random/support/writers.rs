@@ -194,7 +194,7 @@ pub fn case_of(mut rng: Rng) -> (Setup, Vec<Op>, Truth) {
         tight: ring < 1 << 20,
         rng,
     };
-    let length = if cfg!(miri) { 30 } else { simulation.rng.within(20, 300) };
+    let length = if cfg!(miri) { 16 } else { simulation.rng.within(20, 300) };
     for _ in 0..length {
         if simulation.rng.is_over() {
             break;

@@ -119,9 +119,9 @@ fn after_a_clean_end_all_is_in_the_long_trace_and_nothing_is_left() {
     let (region, long, out) =
         (scratch("clean.region"), scratch("clean-long.pftrace"), scratch("clean.pftrace"));
     let trace = LongTrace::to(&long).period(Duration::from_millis(10));
-    // Room for all of it: whether the disk keeps up is not the question here.
-    let session =
-        Session::builder().buffer(in_file(&region, 8 << 20)).long_trace(trace).start().expect("a session");
+    // Room for all of it, and no hurry: whether disk and processor keep up is not the question here.
+    let builder = Session::builder().buffer(in_file(&region, 8 << 20)).exhaustion(Exhaustion::Stall);
+    let session = builder.long_trace(trace).start().expect("a session");
     for value in 0..100_000 {
         session.recorder().count(&COUNTER, value);
         if value % 1000 == 0 {
@@ -146,8 +146,8 @@ fn after_a_clean_end_all_is_in_the_long_trace_and_nothing_is_left() {
 fn what_a_full_disk_did_not_take_stays_in_the_file_of_the_buffer() {
     let (region, out) = (scratch("full.region"), scratch("full.pftrace"));
     let trace = LongTrace::to("/dev/full").period(Duration::from_millis(10));
-    let session =
-        Session::builder().buffer(in_file(&region, 4 << 20)).long_trace(trace).start().expect("a session");
+    let builder = Session::builder().buffer(in_file(&region, 4 << 20)).exhaustion(Exhaustion::Stall);
+    let session = builder.long_trace(trace).start().expect("a session");
     for value in 0..100_000 {
         session.recorder().count(&COUNTER, value);
         if value % 1000 == 0 {

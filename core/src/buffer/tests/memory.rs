@@ -3,18 +3,23 @@
 use crate::buffer::region::{Layout, State};
 use std::ops::{Deref, DerefMut};
 use std::vec::Vec;
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// On targets of 32 bits `u64` may be aligned to 4 bytes only.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C, align(8))]
+struct Word([u8; 8]);
 
 /// Bytes that start at an 8-byte boundary wherever they are moved, as those of a static or a mapping do.
 #[derive(Clone, Debug)]
 pub(in crate::buffer) struct Memory {
-    words: Vec<u64>,
+    words: Vec<Word>,
     len: usize,
 }
 
 impl Memory {
     pub(in crate::buffer) fn filled(byte: u8, len: usize) -> Self {
-        Self { words: std::vec![u64::from_ne_bytes([byte; 8]); len.div_ceil(8)], len }
+        Self { words: std::vec![Word([byte; 8]); len.div_ceil(8)], len }
     }
 
     pub(in crate::buffer) fn truncate(&mut self, len: usize) {
@@ -24,7 +29,7 @@ impl Memory {
     pub(in crate::buffer) fn extend(&mut self, bytes: &[u8]) {
         let old = self.len;
         self.len += bytes.len();
-        self.words.resize(self.len.div_ceil(8), u64::new_zeroed());
+        self.words.resize(self.len.div_ceil(8), Word([0; 8]));
         self[old..].copy_from_slice(bytes);
     }
 }

@@ -96,7 +96,7 @@ fn a_flushed_chunk_ends_with_an_empty_fragment_and_a_full_one_does_not() {
 
 #[test]
 fn a_chunk_counts_at_most_1022_packets_before_the_next_is_begun_elsewhere() {
-    let (model, mut writer) = only_writer(4, 65528, Pace::Prompt, Exhaustion::Drop);
+    let (model, mut writer) = only_writer(4, 4088, Pace::Prompt, Exhaustion::Drop);
     for _ in 0..1100 {
         writer.packet().varint(8, 1);
     }

@@ -15,7 +15,7 @@ use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::inspect::Inspection;
 use tracebuf_std::recover::Survivor;
-use tracebuf_std::session::{BufferConfig, LongTrace, Session};
+use tracebuf_std::session::{BufferConfig, LongTrace, Session, Stopped};
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
@@ -114,13 +114,11 @@ fn session_in_a_small_disk() {
     }
 }
 
-#[test]
-fn after_a_clean_end_all_is_in_the_long_trace_and_nothing_is_left() {
-    let (region, long, out) =
-        (scratch("clean.region"), scratch("clean-long.pftrace"), scratch("clean.pftrace"));
-    let trace = LongTrace::to(&long).period(Duration::from_millis(10));
-    // Room for all of it, and no hurry: whether disk and processor keep up is not the question here.
-    let builder = Session::builder().buffer(in_file(&region, 8 << 20)).exhaustion(Exhaustion::Stall);
+/// A session that has counted to 100,000 in a buffer with room for it. Threads wait when shared memory is full: whether
+/// disk and processor keep up is not the question here.
+fn stopped_after_100_000(buffer: BufferConfig, trace: LongTrace) -> Stopped {
+    let builder = Session::builder().buffer(buffer).exhaustion(Exhaustion::Stall);
+    let trace = trace.period(Duration::from_millis(10));
     let session = builder.long_trace(trace).start().expect("a session");
     for value in 0..100_000 {
         session.recorder().count(&COUNTER, value);
@@ -128,7 +126,14 @@ fn after_a_clean_end_all_is_in_the_long_trace_and_nothing_is_left() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    let stopped = session.stop().expect("a stop");
+    session.stop().expect("a stop")
+}
+
+#[test]
+fn after_a_clean_end_all_is_in_the_long_trace_and_nothing_is_left() {
+    let (region, long, out) =
+        (scratch("clean.region"), scratch("clean-long.pftrace"), scratch("clean.pftrace"));
+    let stopped = stopped_after_100_000(in_file(&region, 8 << 20), LongTrace::to(&long));
     let trace = Trace::read(&long);
     assert_eq!(stopped.file.expect("a file").packets, trace.packets().count() as u64);
     assert_eq!(stopped.file.expect("a file").bytes, trace.bytes.len() as u64);
@@ -145,16 +150,7 @@ fn after_a_clean_end_all_is_in_the_long_trace_and_nothing_is_left() {
 #[test]
 fn what_a_full_disk_did_not_take_stays_in_the_file_of_the_buffer() {
     let (region, out) = (scratch("full.region"), scratch("full.pftrace"));
-    let trace = LongTrace::to("/dev/full").period(Duration::from_millis(10));
-    let builder = Session::builder().buffer(in_file(&region, 4 << 20)).exhaustion(Exhaustion::Stall);
-    let session = builder.long_trace(trace).start().expect("a session");
-    for value in 0..100_000 {
-        session.recorder().count(&COUNTER, value);
-        if value % 1000 == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-    let stopped = session.stop().expect("a stop");
+    let stopped = stopped_after_100_000(in_file(&region, 4 << 20), LongTrace::to("/dev/full"));
     assert!(stopped.long_trace.expect("a status").error.is_some());
     Survivor::open(&region).expect("the buffer").write(&out).expect("a file");
     let values = Trace::read(&out).counters().into_values().next().expect("a counter");

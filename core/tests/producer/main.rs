@@ -4,6 +4,7 @@
 mod accounting;
 mod commit;
 mod endpoint;
+mod event_reader;
 mod layout;
 mod model;
 mod track_events;

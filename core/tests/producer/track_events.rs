@@ -1,8 +1,8 @@
 //! Track events as a reader of the trace sees them.
 
+use crate::event_reader::{inside, int, read, text};
 use crate::model::{Value, *};
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use tracebuf::producer::track_event::*;
 use tracebuf::producer::*;
@@ -11,105 +11,6 @@ static PROCESS: Track<'static> = Track::process(7, "the program");
 static MAIN: Track<'static> = Track::thread(7, 8, "main").within(&PROCESS);
 static GPU: Track<'static> = Track::custom("gpu");
 static LOAD: Track<'static> = Track::counter("load", Unit::Bytes).within(&GPU);
-
-#[derive(Debug, Clone, PartialEq)]
-struct Seen {
-    time: u64,
-    kind: u64,
-    track: u64,
-    name: String,
-    rest: Vec<(u32, Value)>,
-}
-
-#[derive(Default)]
-struct Reader {
-    names: BTreeMap<(u32, u64), String>,
-    time: u64,
-    unit: u64,
-    track: u64,
-    tracks: BTreeMap<u64, Vec<(u32, Value)>>,
-    /// The clock whose times a state's are.
-    clock: u64,
-    states: usize,
-    valid: bool,
-    seen: Vec<Seen>,
-    undecodable: usize,
-}
-
-fn int(fields: &[(u32, Value)], field: u32) -> Option<u64> {
-    fields.iter().find_map(|f| if let (n, Value::Int(v)) = f { (*n == field).then_some(*v) } else { None })
-}
-
-fn inside(fields: &[(u32, Value)], field: u32) -> Option<Vec<(u32, Value)>> {
-    fields.iter().find(|(n, _)| *n == field).map(|(_, v)| v.inside())
-}
-
-fn text(fields: &[(u32, Value)], field: u32) -> Option<String> {
-    let bytes = fields.iter().find(|(n, _)| *n == field)?;
-    let Value::Bytes(bytes) = &bytes.1 else { panic!() };
-    Some(String::from_utf8(bytes.clone()).unwrap())
-}
-
-impl Reader {
-    fn packet(&mut self, packet: &[u8]) {
-        let all = fields(packet);
-        if int(&all, 42).is_some() {
-            self.valid = false;
-        }
-        let flags = int(&all, 13).unwrap_or(0);
-        if flags & 1 != 0 {
-            let snapshot = inside(&all, 6).expect("a state begins with the clock");
-            let clocks: Vec<_> = snapshot.iter().filter(|(n, _)| *n == 1).map(|(_, v)| v.inside()).collect();
-            assert_eq!(int(&clocks[1], 1), Some(64));
-            assert_eq!(int(&clocks[1], 3), Some(1));
-            self.unit = int(&clocks[1], 4).unwrap();
-            self.time = int(&clocks[1], 2).unwrap() * self.unit;
-            assert!(self.time.abs_diff(int(&clocks[0], 2).unwrap()) < self.unit);
-            self.clock = int(&clocks[0], 1).unwrap();
-            assert_eq!(int(&snapshot, 2), Some(self.clock));
-            let defaults = inside(&all, 59).unwrap();
-            assert_eq!(int(&defaults, 58), Some(64));
-            self.track = int(&inside(&defaults, 11).unwrap(), 11).unwrap();
-            self.names.clear();
-            self.tracks.clear();
-            self.valid = true;
-            self.states += 1;
-        }
-        if flags & 2 != 0 && !self.valid {
-            self.undecodable += 1;
-            return;
-        }
-        if let Some(track) = inside(&all, 60) {
-            self.tracks.insert(int(&track, 1).unwrap(), track);
-        }
-        let interned = inside(&all, 12);
-        assert!(interned.as_ref().is_none_or(|data| !data.is_empty()), "names, or nothing of names");
-        for (kind, entry) in interned.unwrap_or_default() {
-            let entry = entry.inside();
-            let old = self.names.insert((kind, int(&entry, 1).unwrap()), text(&entry, 2).unwrap());
-            assert_eq!(old, None, "a name is written once in a state");
-        }
-        let Some(event) = inside(&all, 11) else { return };
-        assert!(flags & 2 != 0, "an event says that it needs the state");
-        self.time += int(&all, 8).unwrap() * self.unit;
-        let name = match int(&event, 10) {
-            Some(iid) => self.names.get(&(2, iid)).expect("a known name").clone(),
-            None => text(&event, 23).unwrap_or_default(),
-        };
-        let track = int(&event, 11).unwrap_or(self.track);
-        assert!(self.tracks.contains_key(&track), "a described track");
-        let rest = event.iter().filter(|(n, _)| ![9, 10, 11, 23].contains(n)).cloned().collect();
-        self.seen.push(Seen { time: self.time, kind: int(&event, 9).unwrap(), track, name, rest });
-    }
-}
-
-fn read(model: &Model, writer: u16) -> Reader {
-    let mut reader = Reader::default();
-    for packet in model.packets(writer).iter().flatten() {
-        reader.packet(packet);
-    }
-    reader
-}
 
 /// A clock that a test moves.
 #[derive(Clone, Default)]
@@ -558,5 +459,25 @@ fn an_event_that_just_does_not_fit_a_chunk_loses_nothing() {
             let times: Vec<_> = reader.seen.iter().map(|event| event.time).collect();
             assert_eq!(times, (0..=count).map(|n| n * 20_000).collect::<Vec<_>>());
         }
+    }
+}
+
+#[test]
+fn a_tracer_begins_with_a_state_whatever_its_writer_has_written_before() {
+    for is_open in [false, true] {
+        let (model, _, mut writer) = setup(Pace::Prompt, 65536);
+        writer.packet().message(5).string(1, "before");
+        if is_open {
+            let mut packet = writer.packet();
+            packet.message(5).string(1, "open");
+            std::mem::forget(packet);
+        }
+        let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+        tracer.track().instant("first");
+        tracer.flush();
+        let reader = read(model, 1);
+        assert_eq!((reader.states, reader.undecodable, reader.seen.len()), (1, 0, 1));
+        // Those by hand; the state, the track and the one above it; the event.
+        assert_eq!(model.packets(1).len(), 5 + usize::from(is_open));
     }
 }

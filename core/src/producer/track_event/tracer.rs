@@ -99,6 +99,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// A tracer of what happens on `track`, through `writer`.
     pub fn new(writer: TraceWriter<'a>, clock: C, track: &'a Track<'a>, config: TracerConfig) -> Self {
         let lifetime = config.state_bytes.checked_div(writer.producer().chunk_size()).unwrap_or(0).max(1);
+        // Of no state: the first event starts one, whatever the writer has written before.
+        let generation = writer.producer().progress().0.wrapping_sub(1);
         Tracer {
             inner: RefCell::new(Inner {
                 writer,
@@ -110,7 +112,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
                 unit_ns: config.unit_ns,
                 clock_id: config.clock_id,
                 lifetime,
-                generation: 0,
+                generation,
                 chunks: 0,
                 states: 0,
                 skipped: 0,

@@ -1,0 +1,103 @@
+//! What a reader of the trace makes of track events.
+
+use crate::model::{Model, Value, fields};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Seen {
+    pub(crate) time: u64,
+    pub(crate) kind: u64,
+    pub(crate) track: u64,
+    pub(crate) name: String,
+    pub(crate) rest: Vec<(u32, Value)>,
+}
+
+#[derive(Default)]
+pub(crate) struct Reader {
+    pub(crate) names: BTreeMap<(u32, u64), String>,
+    pub(crate) time: u64,
+    pub(crate) unit: u64,
+    pub(crate) track: u64,
+    pub(crate) tracks: BTreeMap<u64, Vec<(u32, Value)>>,
+    /// The clock whose times a state's are.
+    pub(crate) clock: u64,
+    pub(crate) states: usize,
+    pub(crate) valid: bool,
+    pub(crate) seen: Vec<Seen>,
+    pub(crate) undecodable: usize,
+}
+
+pub(crate) fn int(fields: &[(u32, Value)], field: u32) -> Option<u64> {
+    fields.iter().find_map(|f| if let (n, Value::Int(v)) = f { (*n == field).then_some(*v) } else { None })
+}
+
+pub(crate) fn inside(fields: &[(u32, Value)], field: u32) -> Option<Vec<(u32, Value)>> {
+    fields.iter().find(|(n, _)| *n == field).map(|(_, v)| v.inside())
+}
+
+pub(crate) fn text(fields: &[(u32, Value)], field: u32) -> Option<String> {
+    let bytes = fields.iter().find(|(n, _)| *n == field)?;
+    let Value::Bytes(bytes) = &bytes.1 else { panic!() };
+    Some(String::from_utf8(bytes.clone()).unwrap())
+}
+
+impl Reader {
+    fn packet(&mut self, packet: &[u8]) {
+        let all = fields(packet);
+        if int(&all, 42).is_some() {
+            self.valid = false;
+        }
+        let flags = int(&all, 13).unwrap_or(0);
+        if flags & 1 != 0 {
+            let snapshot = inside(&all, 6).expect("a state begins with the clock");
+            let clocks: Vec<_> = snapshot.iter().filter(|(n, _)| *n == 1).map(|(_, v)| v.inside()).collect();
+            assert_eq!(int(&clocks[1], 1), Some(64));
+            assert_eq!(int(&clocks[1], 3), Some(1));
+            self.unit = int(&clocks[1], 4).unwrap();
+            self.time = int(&clocks[1], 2).unwrap() * self.unit;
+            assert!(self.time.abs_diff(int(&clocks[0], 2).unwrap()) < self.unit);
+            self.clock = int(&clocks[0], 1).unwrap();
+            assert_eq!(int(&snapshot, 2), Some(self.clock));
+            let defaults = inside(&all, 59).unwrap();
+            assert_eq!(int(&defaults, 58), Some(64));
+            self.track = int(&inside(&defaults, 11).unwrap(), 11).unwrap();
+            self.names.clear();
+            self.tracks.clear();
+            self.valid = true;
+            self.states += 1;
+        }
+        if flags & 2 != 0 && !self.valid {
+            self.undecodable += 1;
+            return;
+        }
+        if let Some(track) = inside(&all, 60) {
+            self.tracks.insert(int(&track, 1).unwrap(), track);
+        }
+        let interned = inside(&all, 12);
+        assert!(interned.as_ref().is_none_or(|data| !data.is_empty()), "names, or nothing of names");
+        for (kind, entry) in interned.unwrap_or_default() {
+            let entry = entry.inside();
+            let old = self.names.insert((kind, int(&entry, 1).unwrap()), text(&entry, 2).unwrap());
+            assert_eq!(old, None, "a name is written once in a state");
+        }
+        let Some(event) = inside(&all, 11) else { return };
+        assert!(flags & 2 != 0, "an event says that it needs the state");
+        self.time += int(&all, 8).unwrap() * self.unit;
+        let name = match int(&event, 10) {
+            Some(iid) => self.names.get(&(2, iid)).expect("a known name").clone(),
+            None => text(&event, 23).unwrap_or_default(),
+        };
+        let track = int(&event, 11).unwrap_or(self.track);
+        assert!(self.tracks.contains_key(&track), "a described track");
+        let rest = event.iter().filter(|(n, _)| ![9, 10, 11, 23].contains(n)).cloned().collect();
+        self.seen.push(Seen { time: self.time, kind: int(&event, 9).unwrap(), track, name, rest });
+    }
+}
+
+pub(crate) fn read(model: &Model, writer: u16) -> Reader {
+    let mut reader = Reader::default();
+    for packet in model.packets(writer).iter().flatten() {
+        reader.packet(packet);
+    }
+    reader
+}

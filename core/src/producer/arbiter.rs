@@ -282,7 +282,7 @@ impl<'a> Producer<'a> {
                 self.send_chunks();
                 let (chunk_id, patches) = (patch.chunk_id, &[patch]);
                 let chunk = ChunkToPatch { writer_id, target: slot.target(), chunk_id, patches, has_more };
-                self.sink.commit(&CommitRequest { chunks_to_patch: &[chunk], ..CommitRequest::default() });
+                self.request(&[], &[chunk], 0);
             }
             if state == WriterSlot::ENDED {
                 // Only after all its chunks: nobody would know any more where they go.
@@ -293,9 +293,13 @@ impl<'a> Producer<'a> {
         }
         if self.flush_sent.load(Ordering::Relaxed) != next_flush {
             self.flush_sent.store(next_flush, Ordering::Relaxed);
-            let flush = next_flush.wrapping_sub(2);
-            self.sink.commit(&CommitRequest { flush, ..CommitRequest::default() });
+            self.request(&[], &[], next_flush.wrapping_sub(2));
         }
+    }
+
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
+    fn request(&self, chunks_to_move: &[ChunkToMove], chunks_to_patch: &[ChunkToPatch<'_>], flush: u32) {
+        self.sink.commit(&CommitRequest { chunks_to_move, chunks_to_patch, flush });
     }
 
     #[inline(never)]
@@ -311,7 +315,7 @@ impl<'a> Producer<'a> {
                 // Once sent, the chunk is the service's and its link may be used again.
                 next = link.load(Ordering::Relaxed);
             }
-            self.sink.commit(&CommitRequest { chunks_to_move: &moves, ..CommitRequest::default() });
+            self.request(&moves, &[], 0);
         }
     }
 
@@ -331,6 +335,7 @@ impl<'a> Producer<'a> {
         oldest
     }
 
+    #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn link(&self, chunk: u32) -> Option<&AtomicU32> {
         // Of no chunk there is none, far beyond the end.
         self.links.get(((chunk >> 4) * self.division.chunks + (chunk & 15)) as usize)

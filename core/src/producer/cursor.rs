@@ -14,6 +14,9 @@ pub(crate) struct Cursor<'a> {
     pos: usize,
 }
 
+/// As many words are stored one after the other, more in a loop: on a small target that is half the code.
+const UNROLLED: usize = if size_of::<usize>() < 8 { 5 } else { 8 };
+
 #[inline]
 pub(crate) fn load(words: &[AtomicU32], index: usize) -> u32 {
     words.get(index).map_or(0, |w| u32::from_le(w.load(Ordering::Relaxed)))
@@ -106,9 +109,8 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(crate) fn put_words<const N: usize>(&mut self, words: [u32; N], len: usize) {
         let index = self.pos / 4;
-        let Some(place) = self.words.get(index..index + N).and_then(<[_]>::first_chunk::<N>) else {
-            return self.put_slice(&words, len);
-        };
+        let place = self.words.get(index..index + N).and_then(<[_]>::first_chunk::<N>);
+        let Some(place) = place.filter(|_| N <= UNROLLED) else { return self.put_slice(&words, len) };
         shift_into(place, &words, self.pos);
         self.pos += len;
     }

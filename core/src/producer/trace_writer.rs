@@ -55,9 +55,8 @@ pub struct WriterStats {
 pub struct TraceWriter<'a> {
     is_open: bool,
     dropping: bool,
-    /// Where the next packet has things to say that do not concern its own content.
-    first: bool,
-    lost: bool,
+    /// What the next packet has to say that does not concern its own content: [`FIRST`], [`LOST`].
+    news: u8,
     gave_up_waiting: bool,
     /// Patches have become ready and are not sent.
     has_ready_patches: bool,
@@ -110,6 +109,11 @@ impl Level {
     }
 }
 
+/// The sequence begins with it.
+const FIRST: u8 = 1;
+/// The packet before it was given up.
+const LOST: u8 = 2;
+
 /// In place of a fragment's size: the packet was given up.
 pub(super) const ABORTED: u32 = 0x0FFF_FFFF;
 
@@ -150,8 +154,7 @@ impl<'a> TraceWriter<'a> {
             id,
             is_open: false,
             dropping: false,
-            first: true,
-            lost: false,
+            news: FIRST,
             gave_up_waiting: false,
             has_ready_patches: false,
         }
@@ -206,25 +209,25 @@ impl<'a> TraceWriter<'a> {
             return self.abandon();
         }
         self.begin_fragment(0);
-        if self.first {
+        if self.news & FIRST != 0 {
             // first_packet_on_sequence: 1
             self.cursor.put(0x01_05B8, 3);
         }
-        if self.lost {
+        if self.news & LOST != 0 {
             // previous_packet_dropped: 1 | 256, shared memory full
             self.cursor.put(0x0281_02D0, 4);
         }
     }
 
     /// Writes a packet of `len` bytes (at most 127), its size the first of them, for a writer that has nothing else to
-    /// say. False: it does not fit the chunk.
-    #[inline]
-    pub(crate) fn put_small(&mut self, len: usize, write: impl FnOnce(&mut Cursor<'a>)) -> bool {
-        if self.is_open || self.cursor.room() < len {
+    /// say: the first bytes of `packet`, which has three more. No packet is open. False: it does not fit the chunk.
+    #[inline(always)]
+    pub(crate) fn put_small<const N: usize>(&mut self, packet: [u32; N], len: usize) -> bool {
+        if self.cursor.room() < len {
             return false;
         }
         self.counts.packets += 1;
-        write(&mut self.cursor);
+        self.cursor.put_words(packet, len);
         self.count_packet();
         true
     }
@@ -232,8 +235,7 @@ impl<'a> TraceWriter<'a> {
     /// Whether the last packet is not there, or this is the first: the next one has to say so.
     #[inline]
     pub(crate) fn is_interrupted(&self) -> bool {
-        // Without a branch between them.
-        self.first | self.lost
+        self.news != 0
     }
 
     pub(crate) fn producer(&self) -> &'a Producer<'a> {
@@ -266,8 +268,7 @@ impl<'a> TraceWriter<'a> {
 
     /// The packet is in memory, its size too.
     fn end_packet(&mut self) {
-        self.first = false;
-        self.lost = false;
+        self.news = 0;
         if self.held != NONE {
             self.release_held();
         }

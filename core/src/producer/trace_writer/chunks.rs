@@ -1,6 +1,6 @@
 //! How a writer comes by its chunks, and parts with them.
 
-use super::{ABORTED, TraceWriter};
+use super::{ABORTED, LOST, TraceWriter};
 use crate::producer::arbiter::NONE;
 use crate::producer::chunk_header::{ChunkHeader, HeaderFlags};
 use crate::producer::cursor::Cursor;
@@ -89,7 +89,7 @@ impl TraceWriter<'_> {
     pub(super) fn abandon(&mut self) {
         self.counts.dropped += 1;
         self.dropping = true;
-        self.lost = true;
+        self.news |= LOST;
         self.release_held();
         self.levels.clear();
         self.promised = 0;

@@ -255,12 +255,20 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         self.is_told(Some(track))
     }
 
-    /// Describes the track, if it has to be. False: that, or the state before it, was lost, and the event with it.
-    fn is_told(&mut self, track: Option<&'a Track<'a>>) -> bool {
-        if let Some(track) = track
+    /// Describes the track and those above it, if the current state has not. False: that, or the state before it, was
+    /// lost, and the event with it.
+    #[inline(never)]
+    fn is_told(&mut self, mut next: Option<&'a Track<'a>>) -> bool {
+        while let Some(track) = next
             && !self.writer.is_interrupted()
+            && !self.knows(track)
         {
-            self.describe(track);
+            if self.described.push(track).is_err() {
+                // Any will do: it is described again when it is used.
+                self.described.clear();
+            }
+            track.describe(&mut self.writer);
+            next = track.parent();
         }
         let lost = self.writer.is_interrupted();
         self.skipped = self.skipped.wrapping_add(lost.into());
@@ -272,26 +280,6 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     fn knows(&self, track: &'a Track<'a>) -> bool {
         // The same track is in the same place for as long as the tracer lives.
         self.described.iter().any(|known| core::ptr::eq(*known, track))
-    }
-
-    /// Describes a track and those above it, if the current state has not.
-    #[inline(never)]
-    fn describe(&mut self, track: &'a Track<'a>) {
-        let mut next = Some(track);
-        while let Some(track) = next {
-            if self.knows(track) {
-                return;
-            }
-            if self.described.push(track).is_err() {
-                // Any will do: it is described again when it is used.
-                self.described.clear();
-            }
-            track.describe(&mut self.writer);
-            if self.writer.is_interrupted() {
-                return;
-            }
-            next = track.parent();
-        }
     }
 
     /// Begins an event of any kind, which ends when the result is dropped. `None`: its track could not be described.

@@ -70,7 +70,7 @@ impl SmallEvent {
         };
         let size = size + self.time_len;
         let packet = [size as u32 | HEAD, event, more, rest];
-        writer.put_small(1 + size, |cursor| cursor.put_words(packet, 1 + size))
+        writer.put_small(packet, 1 + size)
     }
 
     /// Writes it with a name and a category.
@@ -79,7 +79,7 @@ impl SmallEvent {
         let size = 10 + self.time_len;
         let names = iid | CATEGORY << 8 | category << 16 | self.time << 24;
         let packet = [size as u32 | HEAD, self.event(6, NAME), names, self.time >> 8, 0];
-        writer.put_small(1 + size, |cursor| cursor.put_words(packet, 1 + size))
+        writer.put_small(packet, 1 + size)
     }
 
     /// Writes it as a counter's value. False when the value is too long, or the packet does not fit.
@@ -103,6 +103,6 @@ impl SmallEvent {
             (rest >> 24) as u32,
             0,
         ];
-        writer.put_small(1 + size, |cursor| cursor.put_slice(&packet, 1 + size))
+        writer.put_small(packet, 1 + size)
     }
 }

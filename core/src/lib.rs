@@ -38,9 +38,10 @@
 //!
 //! # Features
 //!
-//! `crc` and `histograms`, both on by default: what [`buffer::Config`] can ask for. `std`: the error and I/O traits
-//! of std. `defmt`: `defmt::Format` for errors and statistics. `portable-atomic`: for targets without
-//! compare-and-swap; how it is done there is picked by the application, in that crate's own features.
+//! On by default: `crc` and `histograms`, what [`buffer::Config`] can ask for, and `patches`, writers' packets over three
+//! chunks and more ([`producer::TraceWriter`]). `std`: the error and I/O traits of std. `defmt`: `defmt::Format` for
+//! errors and statistics. `portable-atomic`: for targets without compare-and-swap; how it is done there is picked by
+//! the application, in that crate's own features.
 #![no_std]
 #![deny(missing_docs)]
 #![deny(unsafe_code)]

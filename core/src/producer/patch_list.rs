@@ -1,5 +1,8 @@
 use super::sync::{AtomicU32, Ordering, const_fn};
 
+/// Whether size fields can be filled in chunks that were given away.
+pub(crate) const PATCHES: bool = cfg!(feature = "patches");
+
 /// Four bytes that a size field gets after its chunk was given away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -38,7 +41,7 @@ const EMPTY: [u8; 4] = [0x80, 0x80, 0x80, 0];
 
 impl PatchList {
     /// Enough for every level of nesting to lie in a chunk of its own, and some that are being sent.
-    pub(crate) const CAPACITY: usize = 16;
+    pub(crate) const CAPACITY: usize = if PATCHES { 16 } else { 0 };
 
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {

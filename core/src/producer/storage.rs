@@ -1,7 +1,8 @@
 use super::patch_list::PatchList;
 use super::sync::{AtomicU32, Ordering, const_fn};
 
-/// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk, 204 a writer.
+/// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk, 204 a writer, 12 without
+/// the feature `patches`.
 ///
 /// `CHUNKS` is at least [`SharedMemory::chunks`](super::SharedMemory::chunks) of the layout in use; `WRITERS`,
 /// at most 65,535, is how many writers there can be at a time.

@@ -221,6 +221,7 @@ fn stress(policy: Exhaustion, packets: u32) {
     }
 }
 
+#[cfg(feature = "patches")]
 #[test]
 #[cfg_attr(miri, ignore = "takes hours")]
 fn eight_writers_that_stall_lose_nothing_while_chunks_are_drained_and_scraped() {

@@ -76,13 +76,6 @@ fn sizes_of_messages_take_one_byte_up_to_127_and_four_from_128_on() {
 }
 
 #[test]
-fn patches_go_out_with_the_end_of_their_packet() {
-    let (model, mut writer) = only_writer(64, 64, Pace::Prompt, Exhaustion::Drop);
-    writer.packet().message(5).bytes(1, &[7; 300]);
-    assert!(model.state().patches > 0);
-}
-
-#[test]
 fn a_packet_is_given_up_once_whatever_else_goes_wrong_in_it() {
     let (_, mut writer) = only_writer(64, 64, Pace::Prompt, Exhaustion::Drop);
     let mut packet = writer.packet();

@@ -7,5 +7,6 @@ mod endpoint;
 mod event_reader;
 mod layout;
 mod model;
+mod patches;
 mod track_events;
 mod writer;

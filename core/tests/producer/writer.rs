@@ -3,14 +3,14 @@
 use crate::model::*;
 use tracebuf::producer::*;
 
-const FOR_TESTING: u32 = 900;
+pub(crate) const FOR_TESTING: u32 = 900;
 
-fn text(n: usize, len: usize) -> String {
+pub(crate) fn text(n: usize, len: usize) -> String {
     (0..len).map(|i| (b'a' + ((i + n) % 26) as u8) as char).collect()
 }
 
 /// A packet with a nested message on either side of a string.
-fn write(writer: &mut TraceWriter<'_>, n: usize, len: usize) {
+pub(crate) fn write(writer: &mut TraceWriter<'_>, n: usize, len: usize) {
     let mut packet = writer.packet();
     packet.varint(8, n as u64);
     let mut outer = packet.message(FOR_TESTING);
@@ -19,7 +19,7 @@ fn write(writer: &mut TraceWriter<'_>, n: usize, len: usize) {
     outer.message(6).varint(7, u64::MAX);
 }
 
-fn check(packet: &[u8], n: usize, len: usize) {
+pub(crate) fn check(packet: &[u8], n: usize, len: usize) {
     let all: Vec<_> = fields(packet).into_iter().filter(|(f, _)| *f != 87 && *f != 42).collect();
     assert_eq!(all[0], (8, Value::Int(n as u64)));
     assert_eq!((all.len(), all[1].0), (2, FOR_TESTING));
@@ -30,6 +30,7 @@ fn check(packet: &[u8], n: usize, len: usize) {
     assert_eq!(outer.len(), 3);
 }
 
+#[cfg(feature = "patches")]
 #[test]
 fn packets_of_every_size_come_out_whole_in_chunks_of_every_size() {
     for chunk_size in [56, 60, 64, 100, 256, 1020, 4088] {
@@ -156,6 +157,7 @@ fn handles_forgotten_at_any_depth_leave_a_well_formed_stream() {
     }
 }
 
+#[cfg(feature = "patches")]
 #[test]
 fn a_panic_inside_a_packet_ends_it_and_the_next_one_is_untouched() {
     let (model, mut writer) = only_writer(8, 64, Pace::Prompt, Exhaustion::Drop);
@@ -172,56 +174,6 @@ fn a_panic_inside_a_packet_ends_it_and_the_next_one_is_untouched() {
     assert_eq!(packets.len(), 2);
     assert_eq!(fields(packets[0].as_ref().unwrap())[1].1.inside().len(), 1);
     check(packets[1].as_ref().unwrap(), 1, 10);
-}
-
-#[test]
-fn a_packet_of_two_chunks_is_patched_in_place_and_one_of_three_by_patches() {
-    let (model, mut writer) = only_writer(8, 256, Pace::Prompt, Exhaustion::Drop);
-    write(&mut writer, 0, 400);
-    writer.flush();
-    assert_eq!(model.state().patches, 0);
-    let flags = |id: u32| model.state().chunks[&(1, id)].header.flags;
-    assert_eq!(flags(0), HeaderFlags::CONTINUES_ON_NEXT);
-    assert_eq!(flags(1), HeaderFlags::CONTINUES_FROM_PREVIOUS);
-    write(&mut writer, 1, 600);
-    writer.flush();
-    assert_eq!(model.state().patches, 2);
-    for (n, len) in [400, 600].into_iter().enumerate() {
-        check(model.packets(1)[n].as_ref().unwrap(), n, len);
-    }
-}
-
-#[test]
-fn a_scrape_at_any_moment_of_a_long_packet_never_contradicts_what_is_sent_later() {
-    for step in (0..40).step_by(if cfg!(miri) { 13 } else { 1 }) {
-        let (model, mut writer) = only_writer(16, 64, Pace::Lazy, Exhaustion::Drop);
-        write(&mut writer, 0, 3);
-        {
-            let mut packet = writer.packet();
-            packet.varint(8, 1);
-            let mut outer = packet.message(FOR_TESTING);
-            outer.varint(4, 1);
-            let mut inner = outer.message(5);
-            for i in 0..40 {
-                if i == step {
-                    model.scrape();
-                    let before = model.packets(1);
-                    assert_eq!(before.len(), 1, "the first packet, and nothing of the second");
-                }
-                inner.bytes(1, &[i; 9]);
-            }
-        }
-        model.scrape();
-        write(&mut writer, 2, 3);
-        model.scrape();
-        writer.flush();
-        model.drain();
-        let packets = model.packets(1);
-        assert_eq!(packets.len(), 3);
-        check(packets[2].as_ref().unwrap(), 2, 3);
-        let inner = fields(packets[1].as_ref().unwrap())[1].1.inside()[1].1.inside();
-        assert_eq!(inner.len(), 40);
-    }
 }
 
 #[test]
@@ -263,23 +215,7 @@ fn without_a_free_chunk_packets_are_dropped_counted_once_and_reported_by_the_nex
     }
 }
 
-#[test]
-fn a_packet_given_up_in_the_middle_is_marked_and_nothing_waits_for_its_patches() {
-    let (model, mut writer) = only_writer(4, 64, Pace::Absent(0), Exhaustion::Drop);
-    write(&mut writer, 0, 1000);
-    assert_eq!(writer.stats().dropped, 1);
-    model.drain();
-    write(&mut writer, 1, 10);
-    writer.flush();
-    model.drain();
-    let packets = model.packets(1);
-    assert_eq!(packets.len(), 2);
-    assert_eq!(packets[0], None);
-    let next = fields(packets[1].as_ref().unwrap());
-    assert_eq!(next[..2], [(87, Value::Int(1)), (42, Value::Int(257))]);
-    check(packets[1].as_ref().unwrap(), 1, 10);
-}
-
+#[cfg(feature = "patches")]
 #[test]
 fn a_writer_that_stalls_loses_nothing_and_waits_in_growing_steps() {
     let (model, mut writer) = only_writer(2, 64, Pace::Lazy, Exhaustion::Stall);
@@ -361,32 +297,6 @@ fn nesting_too_deep_or_a_field_number_that_is_none_gives_the_packet_up() {
     let packets = model.packets(1);
     assert_eq!(packets.iter().flatten().count(), 2);
     assert_eq!(fields(packets[4].as_ref().unwrap()), [(42, Value::Int(257)), (8, Value::Int(5))]);
-}
-
-#[test]
-fn deep_messages_over_many_chunks_use_no_more_than_the_bounded_list_of_patches() {
-    let count = if cfg!(miri) { 40 } else { 500 };
-    let (model, mut writer) = only_writer(32, 56, Pace::Prompt, Exhaustion::Drop);
-    {
-        let mut packet = writer.packet();
-        let mut outer = packet.message(FOR_TESTING);
-        for i in 0..count {
-            let mut a = outer.message(5);
-            a.string(1, &text(i, 21));
-            let mut b = a.message(5);
-            b.string(1, &text(i, 11));
-        }
-    }
-    writer.flush();
-    let packets = model.packets(1);
-    assert_eq!((packets.len(), writer.stats().dropped), (1, 0));
-    let outer = fields(packets[0].as_ref().unwrap())[1].1.inside();
-    assert_eq!(outer.len(), count);
-    for (i, (_, a)) in outer.iter().enumerate() {
-        let a = a.inside();
-        assert_eq!(a[0].1, Value::Bytes(text(i, 21).into_bytes()));
-        assert_eq!(a[1].1.inside()[0].1, Value::Bytes(text(i, 11).into_bytes()));
-    }
 }
 
 #[test]

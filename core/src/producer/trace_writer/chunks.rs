@@ -5,6 +5,7 @@ use crate::producer::arbiter::NONE;
 use crate::producer::chunk_header::{ChunkHeader, HeaderFlags};
 use crate::producer::cursor::Cursor;
 use crate::producer::page::set_header;
+use crate::producer::patch_list::PATCHES;
 
 impl TraceWriter<'_> {
     /// Gives the packet up for what its author did.
@@ -74,7 +75,7 @@ impl TraceWriter<'_> {
     pub(super) fn release_held(&mut self) {
         if self.held != NONE {
             let mut flags = HeaderFlags::CONTINUES_ON_NEXT;
-            if self.is_in_held(self.promised) {
+            if PATCHES && self.is_in_held(self.promised) {
                 // Only with a patch to come: a reader waits for it.
                 flags |= HeaderFlags::NEEDS_PATCHING;
             }
@@ -93,8 +94,10 @@ impl TraceWriter<'_> {
         self.release_held();
         self.levels.clear();
         self.promised = 0;
-        self.patches.set_all();
-        self.has_ready_patches = true;
+        if PATCHES {
+            self.patches.set_all();
+            self.has_ready_patches = true;
+        }
         self.cursor.fill_size(self.fragment, ABORTED);
         self.complete_current();
     }
@@ -126,7 +129,7 @@ impl TraceWriter<'_> {
 
     #[inline]
     pub(super) fn send_ready_patches(&mut self) {
-        if self.has_ready_patches {
+        if PATCHES && self.has_ready_patches {
             self.send();
         }
     }
@@ -142,8 +145,9 @@ impl TraceWriter<'_> {
             {
                 break chunk;
             }
-            // With a single chunk, the one that the packet already fills, waiting is in vain.
-            let vain = self.producer.chunks() < 2 && !flags.is_empty();
+            // With a single chunk, the one that the packet already fills, waiting is in vain; so it is for a place in
+            // a list that has none.
+            let vain = self.producer.chunks() < 2 && !flags.is_empty() || !PATCHES && self.held != NONE;
             if step > 0 && (vain || !self.waits(step - 1)) {
                 return false;
             }

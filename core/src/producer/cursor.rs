@@ -15,7 +15,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 /// As many words are stored one after the other, more in a loop: on a small target that is half the code.
-const UNROLLED: usize = if size_of::<usize>() < 8 { 5 } else { 8 };
+const UNROLLED: usize = if cfg!(target_pointer_width = "64") { 8 } else { 5 };
 
 #[inline]
 pub(crate) fn load(words: &[AtomicU32], index: usize) -> u32 {

@@ -2,9 +2,8 @@
 
 use crate::event_reader::{Seen, read};
 use crate::model::{Value, *};
+use crate::track_events::Ticks;
 use proptest::prelude::*;
-use std::cell::Cell;
-use std::rc::Rc;
 use tracebuf::producer::track_event::*;
 use tracebuf::producer::*;
 
@@ -77,15 +76,6 @@ fn calls() -> impl Strategy<Value = Call> {
     ]
 }
 
-#[derive(Clone, Default)]
-struct Ticks(Rc<Cell<u64>>);
-
-impl Clock for Ticks {
-    fn now(&self) -> u64 {
-        self.0.get()
-    }
-}
-
 type SmallTracer = Tracer<'static, Ticks, 4, 2>;
 
 struct World {
@@ -103,10 +93,7 @@ struct World {
 
 impl World {
     fn new(chunks: u32, chunk_size: u32, pace: Pace) -> Self {
-        let page = chunk_size + 8;
-        let memory = memory((page * chunks) as usize, page);
-        let model = Model::new(memory, pace);
-        let producer = producer(memory, Layout::One, model);
+        let (model, producer) = chunk_a_page(chunks, chunk_size, pace);
         let mut world = World {
             model,
             producer,

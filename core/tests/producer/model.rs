@@ -281,15 +281,25 @@ pub fn producer(
     Box::leak(Box::new(Producer::new(memory, layout, storage, sink).unwrap()))
 }
 
-/// The only writer to `chunks` chunks, each in a page of its own.
+/// A producer of `chunks` chunks, each in a page of its own.
+pub fn chunk_a_page(
+    chunks: u32,
+    chunk_size: u32,
+    pace: Pace,
+) -> (&'static Model, &'static Producer<'static>) {
+    let page = chunk_size + 8;
+    let memory = memory((page * chunks) as usize, page);
+    let model = Model::new(memory, pace);
+    (model, producer(memory, Layout::One, model))
+}
+
+/// The only writer to so many chunks.
 pub fn only_writer(
     chunks: u32,
     chunk_size: u32,
     pace: Pace,
     policy: Exhaustion,
 ) -> (&'static Model, TraceWriter<'static>) {
-    let page = chunk_size + 8;
-    let memory = memory((page * chunks) as usize, page);
-    let model = Model::new(memory, pace);
-    (model, producer(memory, Layout::One, model).writer(40, policy).unwrap())
+    let (model, producer) = chunk_a_page(chunks, chunk_size, pace);
+    (model, producer.writer(40, policy).unwrap())
 }

@@ -14,7 +14,7 @@ static LOAD: Track<'static> = Track::counter("load", Unit::Bytes).within(&GPU);
 
 /// A clock that a test moves.
 #[derive(Clone, Default)]
-struct Ticks(Rc<Cell<u64>>);
+pub(crate) struct Ticks(pub(crate) Rc<Cell<u64>>);
 
 impl Clock for Ticks {
     fn now(&self) -> u64 {

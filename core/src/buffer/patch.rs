@@ -55,9 +55,10 @@ impl State<'_> {
         let chunk = self.ring.front(offset)?.stored_at(offset);
         // All or none: check before the first byte changes.
         let valid = chunk.valid.get();
+        let end = u32::from(valid.saturating_sub(3));
         let mut from = u32::from(valid);
         for patch in patches {
-            if patch.offset.checked_add(4).is_none_or(|end| end > u32::from(valid)) {
+            if patch.offset >= end {
                 return None;
             }
             from = from.min(patch.offset);
@@ -72,8 +73,11 @@ impl State<'_> {
         self.begin_change(&chunk, from as u16, kind)?;
         let payload = self.ring.payload_mut(offset, valid)?;
         for patch in patches {
-            let target = payload.get_mut(patch.offset as usize..)?.first_chunk_mut::<4>()?;
-            *target = patch.data;
+            // Nothing is left to be patched in what was read, and who leases it needs it as it was.
+            if patch.offset >= u32::from(chunk.read.get()) {
+                let target = payload.get_mut(patch.offset as usize..)?.first_chunk_mut::<4>()?;
+                *target = patch.data;
+            }
         }
         self.end_change(&chunk, flags);
         Some(())

@@ -262,7 +262,8 @@ impl Model {
             self.stats.patches_failed += 1;
             return false;
         }
-        for (at, data) in patches {
+        // What was read stays as it was.
+        for (at, data) in patches.iter().filter(|(at, _)| *at >= chunk.read as u64) {
             let at = *at as usize;
             chunk.payload[at..at + 4].copy_from_slice(data);
         }

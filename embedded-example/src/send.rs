@@ -160,8 +160,7 @@ impl<E: Export> Sender<E> {
             return false;
         };
         let Ok(packet) = buffer.leased(&current.lease) else {
-            buffer.give_up(current.lease);
-            self.given_up = self.given_up.saturating_add(1);
+            self.give_up(buffer, current.lease);
             return true;
         };
         let Around { trusted, .. } = &current.around;
@@ -189,13 +188,19 @@ impl<E: Export> Sender<E> {
             let lease = self.leases.pop_front()?;
             match buffer.leased(&lease).map(around) {
                 Ok(Some(around)) => return Some(Current { lease, around, at: 0 }),
-                Ok(None) => self.invalid = self.invalid.saturating_add(1),
-                Err(LeaseExpired) => {
-                    buffer.give_up(lease);
-                    self.given_up = self.given_up.saturating_add(1);
+                Ok(None) => {
+                    buffer.give_up(lease, DataLoss::CHUNK_CORRUPTED, &mut self.leases);
+                    self.invalid = self.invalid.saturating_add(1);
                 }
+                Err(LeaseExpired) => self.give_up(buffer, lease),
             }
         }
+    }
+
+    /// A packet was overwritten before it was sent.
+    fn give_up<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>, lease: Lease) {
+        buffer.give_up(lease, DataLoss::OVERWRITE, &mut self.leases);
+        self.given_up = self.given_up.saturating_add(1);
     }
 
     /// Puts the bytes from `at` on of what lies in parts onto the line, as many as go into a piece, and says
@@ -265,7 +270,10 @@ impl<E: Export> Sender<E> {
                     self.send_whole(&around, packet.slices(), packet.len())?;
                     self.packets = self.packets.saturating_add(1);
                 }
-                None => self.invalid = self.invalid.saturating_add(1),
+                None => {
+                    reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
+                    self.invalid = self.invalid.saturating_add(1);
+                }
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use embedded_hal_mock::eh1::spi::{Mock, Transaction};
 use embedded_io::{ErrorType, Write, WriteReady};
 use std::convert::Infallible;
-use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, Patch, TraceBuffer};
 use tracebuf::proto::TracePackets;
 use tracebuf_firmware::export::{Blocking, Export, NonBlocking, Spi};
 use tracebuf_firmware::frame::{FIRST, FRAME, LAST};
@@ -121,6 +121,94 @@ fn a_packet_that_is_overwritten_on_its_way_is_given_up_and_the_next_one_begins_a
     assert_eq!((frames[0].0, frames[1].0), (FIRST, FIRST));
     // previous_packet_dropped: something, overwritten
     assert!(frames[2].2.ends_with(&[0xD0, 0x02, 65]), "{:x?}", frames[2].2);
+}
+
+/// The packets that came over a line whole, each with what the service says of it.
+fn packets(line: &[u8]) -> Vec<Vec<u8>> {
+    let mut packets: Vec<Vec<u8>> = Vec::new();
+    let mut whole = Vec::new();
+    for (flags, _, piece) in frames(line) {
+        if flags & FIRST != 0 {
+            whole.clear();
+        }
+        whole.extend(piece);
+        if flags & LAST != 0 {
+            packets.push(whole.clone());
+        }
+    }
+    packets
+}
+
+#[test]
+fn a_packet_given_up_is_told_by_the_next_one_though_that_was_leased_with_it() {
+    let mut buffer = buffer(1024);
+    (0..3).for_each(|id| commit(&mut buffer, id, 100));
+    let mut sender = Sender::framed(NonBlocking(Uart { room: FRAME, sent: Vec::new() }));
+    assert_eq!(sender.poll(&mut buffer), Ok(Progress::Sent));
+    // Recording goes on until the first of the three is gone.
+    let mut ids = 3..;
+    while buffer.stats().write_wrap_count == 0 {
+        commit(&mut buffer, ids.next().unwrap(), 100);
+    }
+    sender.exporter().0.room = 10_000;
+    while sender.poll(&mut buffer) == Ok(Progress::Sent) {}
+    assert_eq!(sender.given_up(), 1);
+    let packets = packets(&sender.exporter().0.sent);
+    assert_eq!(packets.len() as u32, ids.start - 1);
+    let told: Vec<_> = packets.iter().map(|packet| packet.ends_with(&[0xD0, 0x02, 65])).collect();
+    assert!(told[0] && told[1..].iter().all(|told| !told), "{told:?}");
+}
+
+#[test]
+fn a_packet_that_is_none_is_told_by_the_next_one() {
+    let mut buffer = buffer(1024);
+    commit(&mut buffer, 0, 3);
+    let header = ChunkHeader {
+        producer_id: 1,
+        writer_id: 1,
+        chunk_id: 1,
+        fragments: 1,
+        complete: true,
+        ..Default::default()
+    };
+    // A string longer than the packet.
+    buffer.copy_chunk_untrusted(&Chunk { header, payload: &[3, 0x0A, 100, 0] });
+    commit(&mut buffer, 2, 3);
+    let mut snapshot = buffer.clone_read_only(vec![0; 1024]).unwrap();
+    let mut sender = Sender::framed(NonBlocking(Uart { room: 10_000, sent: Vec::new() }));
+    while sender.poll(&mut buffer) == Ok(Progress::Sent) {}
+    sender.send_snapshot(&mut snapshot).unwrap();
+    let told: Vec<_> =
+        packets(&sender.exporter().0.sent).iter().map(|packet| packet.ends_with(&[0xD0, 0x02, 5])).collect();
+    assert_eq!(told, [false, true, false, true]);
+}
+
+#[test]
+fn a_patch_to_a_packet_on_its_way_does_not_change_it() {
+    const NEXT: ChunkFlags = ChunkFlags::CONTINUES_ON_NEXT;
+    for size in [3, 0x70] {
+        let mut buffer = buffer(2048);
+        let mut commit = |chunk_id, flags, fragments, payload: &[u8]| {
+            let complete = ChunkHeader { producer_id: 1, writer_id: 1, complete: true, ..Default::default() };
+            let header = ChunkHeader { chunk_id, flags, fragments, ..complete };
+            buffer.copy_chunk_untrusted(&Chunk { header, payload });
+        };
+        // A string of 120 bytes, half of it in each chunk; the second chunk stays for a packet that goes on.
+        commit(0, NEXT, 1, &[&[62, 0x0A, 120][..], &[b'a'; 60]].concat());
+        let second = [&[60 | 0x80, 0x80, 0x80, 0][..], &[b'b'; 60], &[62, 0x0A, 120], &[b'c'; 60]].concat();
+        commit(1, NEXT | ChunkFlags::CONTINUES_FROM_PREVIOUS, 2, &second);
+        let mut sender = Sender::framed(NonBlocking(Uart { room: FRAME, sent: Vec::new() }));
+        assert_eq!(sender.poll(&mut buffer), Ok(Progress::Sent));
+        let patch = Patch { offset: 0, data: [size | 0x80, 0x80, 0x80, 0] };
+        assert!(buffer.try_patch_chunk_contents(1, 1, 1, &[patch], false));
+        sender.exporter().0.room = 10_000;
+        while sender.poll(&mut buffer) == Ok(Progress::Sent) {
+            assert!(sender.exporter().0.room > 0, "it has no end");
+        }
+        let packets = packets(&sender.exporter().0.sent);
+        assert_eq!((packets.len(), packets[0].contains(&b'c')), (1, false));
+        assert_eq!(packets[0].iter().filter(|byte| matches!(byte, b'a' | b'b')).count(), 120);
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use core::fmt;
 /// A packet that was read and whose bytes are still to be fetched. It holds no borrow.
 ///
 /// ```
-/// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, LeaseExpired, TraceBuffer};
+/// use tracebuf::buffer::{Chunk, ChunkHeader, Config, DataLoss, FillPolicy, LeaseExpired, TraceBuffer};
 ///
 /// let mut buffer = TraceBuffer::new(vec![0u8; 1024], Config::new(FillPolicy::RingBuffer).sequences(4))?;
 /// let mut header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
@@ -33,7 +33,8 @@ use core::fmt;
 ///     buffer.copy_chunk_untrusted(&Chunk { header, payload: &[0u8; 64] });
 /// }
 /// assert_eq!(buffer.leased(&lease).unwrap_err(), LeaseExpired);
-/// buffer.give_up(lease); // and the next packet of its sequence says so
+/// // No other lease is held: the next packet of its sequence that is read says so.
+/// buffer.give_up(lease, DataLoss::OVERWRITE, []);
 /// # Ok::<(), tracebuf::buffer::RegionError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +70,10 @@ impl Lease {
     /// What was lost on its sequence before it.
     pub fn loss(&self) -> DataLoss {
         self.loss
+    }
+
+    fn is_of_sequence(&self, other: &Lease) -> bool {
+        (self.producer_id, self.writer_id) == (other.producer_id, other.writer_id)
     }
 }
 
@@ -108,15 +113,25 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         find(self.layout(), self.memory(), lease).ok_or(LeaseExpired)
     }
 
-    /// Ends a lease whose packet was not exported: the next packet of its sequence carries
-    /// [`DataLoss::OVERWRITE`] and the causes that this one carried.
-    pub fn give_up(&mut self, lease: Lease) {
-        if let Some(state) = self.state()
-            && let Some(slot) = lookup(state.table, lease.producer_id, lease.writer_id)
-            && let Some(entry) = state.table.get_mut(usize::from(slot))
-        {
-            entry.lose(lease.loss | DataLoss::OVERWRITE);
-            entry.evicted.saturating_add(1);
+    /// Ends a lease whose packet was not exported: overwritten, or of no use for another `cause`. The next packet of
+    /// its sequence carries that, and the causes that this one carried.
+    ///
+    /// `later`: the leases still held that were taken after it, in that order. If one is of its sequence, it is that
+    /// next packet. Cost: a look at each of them.
+    pub fn give_up<'l>(
+        &mut self,
+        lease: Lease,
+        cause: DataLoss,
+        later: impl IntoIterator<Item = &'l mut Lease>,
+    ) {
+        let Some(state) = self.state() else { return };
+        let Some(slot) = lookup(state.table, lease.producer_id, lease.writer_id) else { return };
+        let Some(entry) = state.table.get_mut(usize::from(slot)) else { return };
+        entry.evicted.saturating_add(u32::from(cause.contains(DataLoss::OVERWRITE)));
+        let loss = lease.loss | cause;
+        match later.into_iter().find(|later| later.is_of_sequence(&lease)) {
+            Some(next) => next.loss |= loss.marked(),
+            None => entry.lose(loss),
         }
     }
 }

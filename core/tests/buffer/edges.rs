@@ -161,7 +161,7 @@ fn causes_that_a_rejected_packet_or_a_lease_given_up_carried_are_told_though_the
         if by_lease {
             let lease = reader.lease_packet().expect("the first of writer 1");
             assert_eq!(lease.loss(), overwritten);
-            b.buffer.give_up(lease);
+            b.buffer.give_up(lease, DataLoss::OVERWRITE, []);
         } else {
             assert_eq!(reader.next_packet().map(|packet| packet.loss()), Some(overwritten));
             reader.reject_packet(DataLoss::OVERWRITE);

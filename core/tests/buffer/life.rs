@@ -1,6 +1,6 @@
 //! Regions, sequences that come and go, clones and leases.
 
-use crate::bench::{Bench, NEXT, PREV, Sent, packet, small_table, whole};
+use crate::bench::{Bench, NEXT, PREV, Sent, packet, patch, small_table, whole};
 use tracebuf::buffer::{Commit, DataLoss, FillPolicy, Lease, Refusal, RegionError, TraceBuffer};
 
 // Regions.
@@ -220,10 +220,46 @@ fn a_lease_given_up_is_a_loss_of_the_next_packet() {
         b.read();
     }
     assert!(b.buffer.leased(&lease).is_err());
-    b.buffer.give_up(lease);
+    b.buffer.give_up(lease, DataLoss::OVERWRITE, []);
     b.commit(Sent::new(10, &[packet(b"next")]));
     assert_eq!(b.read(), [(b"next".to_vec(), DataLoss::ANY | DataLoss::OVERWRITE)]);
     assert_eq!(b.sequence(1).packets_evicted, 1);
+}
+
+#[test]
+fn a_lease_given_up_is_a_loss_of_the_next_one_that_is_held() {
+    let mut b = Bench::ring(512);
+    b.commit(Sent::new(0, &[packet(b"first")]));
+    b.commit(Sent::new(0, &[packet(b"of another")]).writer(2));
+    b.commit(Sent::new(1, &[packet(b"second"), packet(b"third")]));
+    let mut reader = b.buffer.read();
+    let [first, mut other, mut second, mut third] =
+        [(); 4].map(|()| reader.lease_packet().expect("a packet"));
+    b.buffer.give_up(first, DataLoss::OVERWRITE, [&mut other, &mut second, &mut third]);
+    let told = DataLoss::ANY | DataLoss::OVERWRITE;
+    let losses = [other, second, third].map(|lease| b.buffer.leased(&lease).map(|packet| packet.loss()).ok());
+    assert_eq!(losses, [Some(DataLoss::empty()), Some(told), Some(DataLoss::empty())]);
+    // One that was told of a loss passes it on.
+    b.buffer.give_up(second, DataLoss::CHUNK_CORRUPTED, [&mut other, &mut third]);
+    assert_eq!((other.loss(), third.loss()), (DataLoss::empty(), told | DataLoss::CHUNK_CORRUPTED));
+    b.commit(Sent::new(2, &[packet(b"fourth")]));
+    assert_eq!(b.read(), [(b"fourth".to_vec(), DataLoss::empty())]);
+    assert_eq!(b.sequence(1).packets_evicted, 1);
+}
+
+#[test]
+fn a_patch_to_what_was_read_changes_nothing_and_a_lease_gives_what_was_read() {
+    let mut b = Bench::ring(1024);
+    b.commit(Sent::new(0, &[packet(b"begin ")]).flags(NEXT));
+    b.commit(Sent::new(1, &[packet(b"0123456789"), packet(b"more")]).flags(PREV));
+    let lease = b.buffer.read().lease_packet().unwrap();
+    let read = 1 + b"0123456789".len() as u32;
+    for (size, offset) in [(0x03, 0), (0x14, 0), (0x01, read - 4), (0x01, read - 1)] {
+        assert!(b.patch(1, &[patch(offset, [size; 4]), patch(read, *b"\x04MOR")], false), "at {offset}");
+    }
+    let packet = b.buffer.leased(&lease).unwrap();
+    assert_eq!(packet.slices().collect::<Vec<_>>().concat(), b"begin 0123456789");
+    assert_eq!(b.read(), [(b"MORe".to_vec(), DataLoss::empty())]);
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn lease(buffer: &mut TraceBuffer<Failing>, held: &mut Option<Lease>) {
     if let Some(lease) = std::mem::replace(held, next) {
         match buffer.leased(&lease) {
             Ok(packet) => drop(packet.slices().map(<[u8]>::to_vec).collect::<Vec<_>>()),
-            Err(LeaseExpired) => buffer.give_up(lease),
+            Err(LeaseExpired) => buffer.give_up(lease, DataLoss::OVERWRITE, held.as_mut()),
         }
     }
 }

@@ -66,6 +66,7 @@ fn salvaged(salvage: Salvage) {
 
 fn leases(input: &mut Input<'_>, buffer: &mut TraceBuffer<&mut [u8]>) {
     let Some(lease) = buffer.read().lease_packet() else { return };
+    let mut later = buffer.read().lease_packet();
     black_box((lease.len(), lease.loss()));
     debug(lease);
     commits(input, buffer);
@@ -73,7 +74,7 @@ fn leases(input: &mut Input<'_>, buffer: &mut TraceBuffer<&mut [u8]>) {
         Ok(packet) => look(&packet),
         Err(expired) => show(expired),
     }
-    buffer.give_up(lease);
+    buffer.give_up(lease, DataLoss::OVERWRITE, later.as_mut());
 }
 
 fn region_error(error: RegionError) {

@@ -428,17 +428,30 @@ impl World {
         if self.leases.is_empty() {
             return;
         }
-        let (lease, (producer, id, ..)) = self.leases.swap_remove(usize::from(index) % self.leases.len());
-        self.buffer.give_up(lease);
+        let index = usize::from(index) % self.leases.len();
+        let (lease, (producer, id, ..)) = self.leases.remove(index);
+        let mut later: Vec<Lease> = self.leases[index..].iter().map(|(lease, _)| *lease).collect();
         if let Some(twin) = &mut self.twin {
-            twin.give_up(lease);
+            twin.give_up(lease, DataLoss::OVERWRITE, &mut later.clone());
         }
-        self.unused(producer, id);
+        self.buffer.give_up(lease, DataLoss::OVERWRITE, &mut later);
+        let mut told = 0;
+        for ((held, packet), lease) in self.leases[index..].iter_mut().zip(later) {
+            told += u32::from(packet.3 != lease.loss());
+            assert!(
+                packet.3 == lease.loss() || (packet.0, packet.1) == (producer, id),
+                "another sequence's loss"
+            );
+            (*held, packet.3) = (lease, lease.loss());
+        }
+        assert!(told <= 1, "a loss told twice");
+        if !self.leases[index..].iter().any(|(_, packet)| (packet.0, packet.1) == (producer, id)) {
+            self.unused(producer, id);
+        }
     }
 
     fn check_leases(&self) {
-        // The others patch what was read long ago.
-        for (lease, packet) in self.leases.iter().filter(|(_, (producer, ..))| *producer == 1) {
+        for (lease, packet) in &self.leases {
             if let Ok(now) = self.buffer.leased(lease) {
                 assert_eq!(read(&now), *packet, "a lease gives another packet");
             }

@@ -30,15 +30,16 @@ impl Consumer<'_> {
     ///
     /// So of every writer there is no hole, and a ring that is too small for a scrape overwrites the oldest.
     /// Of writers beyond `WRITERS` nothing is shown. Cost: three walks over the headers, for each chunk a look
-    /// through the writers; one walk more for up to 16 chunks that lie behind newer ones.
+    /// through the writers; one walk more for up to 16 chunks that lie behind newer ones. After [`MOST_WALKS`] of
+    /// these, enough for 4,096 chunks, the others come in address order, and readers find their order.
     pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
         let mut spans = seen::<WRITERS>(self.visible());
         begin_with_oldest(&mut spans, self.visible());
-        self.show(&mut spans, &mut copy);
+        self.show(&mut spans, MOST_WALKS, &mut copy);
     }
 
-    /// Shows all that the spans have, each writer's chunks in order.
-    fn show(&self, spans: &mut [Span], copy: &mut impl FnMut(&ScrapedChunk<'_>)) {
+    /// Shows all that the spans have, each writer's chunks in order, as far as so many walks reach.
+    fn show(&self, spans: &mut [Span], mut walks: u32, copy: &mut impl FnMut(&ScrapedChunk<'_>)) {
         // Whatever the producer does meanwhile, there is an end to it.
         let mut left = self.memory().pages().saturating_mul(14);
         for chunk in self.visible() {
@@ -50,7 +51,12 @@ impl Consumer<'_> {
                     span.next = chunk_id.wrapping_add(1);
                     break;
                 }
-                let older = self.oldest(span, chunk_id);
+                if walks == 0 {
+                    copy(&chunk);
+                    break;
+                }
+                walks -= 1;
+                let older = self.oldest(span);
                 if older.is_empty() {
                     // Gone since: the producer changed what is not its to change.
                     break;
@@ -64,12 +70,12 @@ impl Consumer<'_> {
         }
     }
 
-    /// The oldest chunks of a writer up to one that is visible, oldest first.
-    fn oldest(&self, span: &Span, up_to: u32) -> Vec<ScrapedChunk<'_>, AT_ONCE> {
+    /// The oldest chunks of a writer, oldest first.
+    fn oldest(&self, span: &Span) -> Vec<ScrapedChunk<'_>, AT_ONCE> {
         let mut oldest: Vec<ScrapedChunk<'_>, AT_ONCE> = Vec::new();
         for chunk in self.visible() {
             let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
-            if writer_id != span.writer_id || !span.has(chunk_id) || is_newer(chunk_id, up_to) {
+            if writer_id != span.writer_id || !span.has(chunk_id) {
                 continue;
             }
             let newer = |other: &ScrapedChunk<'_>| is_newer(other.header.chunk_id, chunk_id);
@@ -127,6 +133,10 @@ impl Span {
 
 /// Chunks of a writer that are put in order at once.
 const AT_ONCE: usize = 16;
+
+/// Walks of one scrape to put chunks in order, so that the worst order of many chunks cannot hold up the service:
+/// each walk is over all of them.
+const MOST_WALKS: u32 = 256;
 
 fn is_newer(chunk_id: u32, than: u32) -> bool {
     (chunk_id.wrapping_sub(than) as i32) > 0
@@ -213,6 +223,25 @@ mod tests {
     }
 
     #[test]
+    fn walks_put_16_chunks_in_order_and_without_them_each_comes_once_where_it_lies() {
+        const CHUNKS: u32 = 40;
+        let swapped: [u32; CHUNKS as usize] = core::array::from_fn(|page| page as u32 ^ 1);
+        let mut memory = [0u32; 16 * CHUNKS as usize];
+        let (memory, _) = pages(&mut memory, &swapped);
+        let consumer = Consumer::new(memory);
+        for walks in 0..5 {
+            let mut spans = seen::<1>(consumer.visible());
+            begin_with_oldest(&mut spans, consumer.visible());
+            let mut shown = std::vec::Vec::new();
+            consumer.show(&mut spans, walks, &mut |chunk| shown.push(chunk.header().chunk_id));
+            let in_order = (16 * walks).min(CHUNKS);
+            let expected =
+                (0..in_order).chain(in_order..CHUNKS).map(|id| if id < in_order { id } else { id ^ 1 });
+            assert_eq!(shown, expected.collect::<std::vec::Vec<_>>(), "{walks} walks");
+        }
+    }
+
+    #[test]
     fn a_producer_that_numbers_its_chunks_anew_all_the_time_does_not_keep_a_scrape_busy() {
         const PAGES: u32 = 20;
         let mut memory = [0u32; 16 * PAGES as usize];
@@ -258,7 +287,7 @@ mod tests {
         assert_eq!((spans[0].next, spans[0].newest), (1, 2));
         begin_with_oldest(&mut spans, consumer.visible());
         let mut shown = std::vec::Vec::new();
-        consumer.show(&mut spans, &mut |chunk| shown.push(chunk.header().chunk_id));
+        consumer.show(&mut spans, 1, &mut |chunk| shown.push(chunk.header().chunk_id));
         assert_eq!(shown, [0, 1, 2]);
         shown.clear();
         consumer.scrape::<1>(|chunk| shown.push(chunk.header().chunk_id));

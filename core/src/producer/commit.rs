@@ -42,8 +42,13 @@ pub struct CommitRequest<'r> {
 
 /// The way to the service: a function call, a queue, a socket. Implemented by the user.
 ///
-/// Writers call it through a shared reference, from any thread or interrupt that has a writer, but never two
-/// at a time and never within itself.
+/// Called through a shared reference, from any thread or interrupt that has a writer. [`commit`](Self::commit) and
+/// [`unregister_writer`](Self::unregister_writer) are called by one at a time, and never within each other;
+/// [`register_writer`](Self::register_writer) and [`stall`](Self::stall) at any time, also while another thread is in
+/// one of those, or by an interrupt that interrupts it.
+///
+/// None of them may panic and be unwound: the chunks and patches of that request and those behind it are not sent
+/// again, and the writer that sent it has lost the packet that it was in. Other writers go on.
 ///
 /// ```
 /// use tracebuf::producer::{CommitRequest, CommitSink};

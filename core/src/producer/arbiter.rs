@@ -131,10 +131,12 @@ impl<'a> Producer<'a> {
             slot.state.compare_exchange(WriterSlot::FREE, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
         let (slot, id) = self.writers.iter().zip(1u16..).find(|(slot, _)| free(slot))?;
+        // Only the writer of an id writes this.
+        let has_lost = slot.target.load(Ordering::Relaxed) >= WriterSlot::LOST;
         slot.target.store(u32::from(target), Ordering::Relaxed);
         self.sink.register_writer(id, target);
         let first_chunk = slot.next_chunk.load(Ordering::Relaxed);
-        Some(TraceWriter::new(self, &slot.patches, id, exhaustion, first_chunk))
+        Some(TraceWriter::new(self, &slot.patches, id, exhaustion, first_chunk, has_lost))
     }
 
     /// The shared memory.
@@ -351,8 +353,11 @@ impl<'a> Producer<'a> {
     }
 
     /// A writer ends, all its chunks completed. Its id returns when they are sent.
-    pub(crate) fn return_writer(&self, writer_id: u16, next_chunk: u32) {
+    pub(crate) fn return_writer(&self, writer_id: u16, next_chunk: u32, has_lost: bool) {
         if let Some(slot) = self.slot(writer_id) {
+            if has_lost {
+                slot.target.store(WriterSlot::LOST | u32::from(slot.target()), Ordering::Relaxed);
+            }
             slot.next_chunk.store(next_chunk, Ordering::Relaxed);
             slot.state.store(WriterSlot::ENDED, Ordering::Release);
             self.send();

@@ -25,6 +25,7 @@ pub(crate) struct WriterSlot {
     /// [`FREE`](Self::FREE), [`TAKEN`](Self::TAKEN) or [`ENDED`](Self::ENDED).
     pub(crate) state: AtomicU32,
     pub(crate) next_chunk: AtomicU32,
+    /// The central buffer that the writer writes to, and [`LOST`](Self::LOST).
     pub(crate) target: AtomicU32,
     /// Size fields in chunks that were given away.
     pub(crate) patches: PatchList,
@@ -35,6 +36,8 @@ impl WriterSlot {
     pub(crate) const TAKEN: u32 = 1;
     /// Its writer is gone; whoever sends next sends what it has left, and says so.
     pub(crate) const ENDED: u32 = 2;
+    /// The last packet of the writer before was given up and none came after it: the next writer's first says so.
+    pub(crate) const LOST: u32 = 1 << 16;
 
     const_fn! {
         const fn new() -> Self {

@@ -134,6 +134,7 @@ impl<'a> TraceWriter<'a> {
         id: u16,
         exhaustion: Exhaustion,
         next_chunk: u32,
+        has_lost: bool,
     ) -> Self {
         TraceWriter {
             producer,
@@ -155,7 +156,7 @@ impl<'a> TraceWriter<'a> {
             id,
             is_open: false,
             dropping: false,
-            news: FIRST,
+            news: if has_lost { FIRST | LOST } else { FIRST },
             gave_up_waiting: false,
             has_ready_patches: false,
         }
@@ -204,7 +205,7 @@ impl<'a> TraceWriter<'a> {
 
     pub(crate) fn begin(&mut self) {
         self.finish();
-        self.counts.packets += 1;
+        self.counts.packets = self.counts.packets.wrapping_add(1);
         self.is_open = true;
         if self.chunk == NONE && !self.take_chunk(HeaderFlags::empty()) {
             return self.abandon();
@@ -227,7 +228,7 @@ impl<'a> TraceWriter<'a> {
         if self.cursor.room() < len {
             return false;
         }
-        self.counts.packets += 1;
+        self.counts.packets = self.counts.packets.wrapping_add(1);
         self.cursor.put_words(packet, len);
         self.count_packet();
         true
@@ -256,7 +257,7 @@ impl<'a> TraceWriter<'a> {
         if packet == 0 {
             // Readers swallow empty packets; this one never was.
             self.cursor.rewind(self.fragment);
-            self.counts.packets -= 1;
+            self.counts.packets = self.counts.packets.wrapping_sub(1);
             return;
         }
         if packet == size && size < 127 {
@@ -306,6 +307,6 @@ impl<'a> TraceWriter<'a> {
 impl Drop for TraceWriter<'_> {
     fn drop(&mut self) {
         self.flush();
-        self.producer.return_writer(self.id, self.next_chunk);
+        self.producer.return_writer(self.id, self.next_chunk, self.news & LOST != 0);
     }
 }

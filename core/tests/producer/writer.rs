@@ -63,6 +63,39 @@ fn only_the_first_packet_says_that_it_is_the_first() {
 }
 
 #[test]
+fn what_a_writer_lost_last_is_said_by_the_next_one_of_its_id() {
+    let (model, producer) = chunk_a_page(4, 64, Pace::Absent(0));
+    let mut greedy = producer.writer(40, Exhaustion::Drop).unwrap();
+    let mut writer = producer.writer(40, Exhaustion::Drop).unwrap();
+    writer.packet().varint(8, 1);
+    writer.flush();
+    while greedy.stats().dropped == 0 {
+        greedy.packet().bytes(1, &[1; 44]);
+    }
+    writer.packet().varint(8, 2);
+    let id = writer.id();
+    assert_eq!(writer.stats().dropped, 1);
+    drop(writer);
+    model.drain();
+    producer.commit();
+    // The first says it, for what was written before it; the next one's writer has nothing to say.
+    for n in [3, 4] {
+        let mut writer = producer.writer(41, Exhaustion::Drop).unwrap();
+        assert_eq!(writer.id(), id);
+        writer.packet().varint(8, n);
+        drop(writer);
+        model.drain();
+        producer.commit();
+    }
+    let packets: Vec<_> = model.packets(id).iter().map(|packet| fields(packet.as_ref().unwrap())).collect();
+    let first = (87, Value::Int(1));
+    let number = |n| (8, Value::Int(n));
+    assert_eq!(packets[1], [first.clone(), (42, Value::Int(257)), number(3)]);
+    assert_eq!(packets[2], [first, number(4)]);
+    assert_eq!(model.state().targets.last(), Some(&41));
+}
+
+#[test]
 fn a_short_packet_has_a_size_of_one_byte_and_a_longer_one_of_four() {
     let (model, mut writer) = only_writer(4, 1020, Pace::Prompt, Exhaustion::Drop);
     writer.packet().varint(8, 1);

@@ -13,7 +13,7 @@ impl TraceWriter<'_> {
     #[inline(never)]
     pub(crate) fn refuse(&mut self) {
         if self.is_open && !self.dropping {
-            self.counts.over_limit += 1;
+            self.counts.over_limit = self.counts.over_limit.wrapping_add(1);
             self.abandon();
         }
     }
@@ -31,7 +31,8 @@ impl TraceWriter<'_> {
         let fits = size_so_far <= ABORTED - 65_536;
         if !fits || !self.take_chunk(HeaderFlags::CONTINUES_FROM_PREVIOUS) {
             // A chunk still held back has found no room for its patches.
-            self.counts.over_limit += usize::from(!fits || self.held != NONE);
+            let over = usize::from(!fits || self.held != NONE);
+            self.counts.over_limit = self.counts.over_limit.wrapping_add(over);
             // The fragment is still there to be marked.
             self.abandon();
             return false;
@@ -88,7 +89,7 @@ impl TraceWriter<'_> {
     #[cold]
     #[inline(never)]
     pub(super) fn abandon(&mut self) {
-        self.counts.dropped += 1;
+        self.counts.dropped = self.counts.dropped.wrapping_add(1);
         self.dropping = true;
         self.news |= LOST;
         self.release_held();
@@ -115,7 +116,7 @@ impl TraceWriter<'_> {
 
     #[inline(never)]
     fn complete(&mut self, chunk: u32, flags: HeaderFlags) {
-        self.counts.chunks += 1;
+        self.counts.chunks = self.counts.chunks.wrapping_add(1);
         if self.producer.complete(chunk, flags) {
             self.send();
         }

@@ -240,6 +240,16 @@ impl<'a> TraceWriter<'a> {
         self.news != 0
     }
 
+    /// The id of the chunk begun last.
+    pub(crate) fn chunk_id(&self) -> u32 {
+        self.next_chunk.wrapping_sub(1)
+    }
+
+    /// Whether what is written next goes into this chunk, if it has room there.
+    pub(crate) fn is_in_chunk(&self, chunk_id: u32) -> bool {
+        self.chunk != NONE && self.chunk_id() == chunk_id
+    }
+
     pub(crate) fn producer(&self) -> &'a Producer<'a> {
         self.producer
     }

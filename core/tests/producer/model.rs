@@ -186,10 +186,12 @@ pub fn join(chunks: &BTreeMap<(u16, u32), Stored>, writer: u16) -> Vec<Option<Ve
             continue;
         }
         assert!(next.is_none_or(|n| n == *id), "a hole before chunk {id}");
-        next = Some(id + 1);
+        let is_first = next.replace(id + 1).is_none();
         let partial = !chunk.complete || chunk.header.flags.contains(HeaderFlags::NEEDS_PATCHING);
         let continues = chunk.header.flags.contains(HeaderFlags::CONTINUES_FROM_PREVIOUS);
-        assert_eq!(continues, open.is_some(), "chunk {id}");
+        // What is before the first may have been overwritten.
+        let orphan = is_first && continues;
+        assert_eq!(continues && !orphan, open.is_some(), "chunk {id}");
         let on = !partial && chunk.header.flags.contains(HeaderFlags::CONTINUES_ON_NEXT);
         let count = chunk.header.fragments - u16::from(partial);
         let mut rest = &chunk.payload[..];
@@ -203,6 +205,10 @@ pub fn join(chunks: &BTreeMap<(u16, u32), Stored>, writer: u16) -> Vec<Option<Ve
             }
             let fragment = &rest[header..][..size as usize];
             rest = &rest[header + size as usize..];
+            if orphan && i == 0 {
+                assert!(!on || count > 1, "a packet over three chunks");
+                continue;
+            }
             let mut packet = open.take().unwrap_or_default();
             packet.extend_from_slice(fragment);
             if on && i + 1 == count {

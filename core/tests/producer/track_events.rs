@@ -285,6 +285,47 @@ fn an_event_inside_the_writing_of_another_is_left_out_and_breaks_nothing() {
 }
 
 #[test]
+fn with_a_state_in_each_chunk_every_chunk_can_be_decoded_without_those_before_it() {
+    let memory = memory(64 * 1024, 1024);
+    let model = Model::new(memory, Pace::Prompt);
+    let producer = producer(memory, Layout::One, model);
+    let [writer, other] = [(); 2].map(|()| producer.writer(40, Exhaustion::Drop).unwrap());
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG.state_every(0));
+    let mut other = other;
+    for n in 0..500u64 {
+        tracer.track().slice(["work", "more"][n as usize % 2], || {});
+        tracer.track().instant_with("number", |event| event.arg("n", n));
+        // Chunks of others start none.
+        other.packet().bytes(1, &[7; 500]);
+    }
+    tracer.flush();
+    let whole = read(model, 1);
+    assert_eq!((whole.undecodable, whole.seen.len()), (0, 1500));
+    let chunks = model.state().chunks.keys().filter(|(writer, _)| *writer == 1).count();
+    assert!(chunks > 20 && whole.states.abs_diff(chunks) <= 1, "{} states in {chunks} chunks", whole.states);
+    for first in 1..chunks {
+        model.state().chunks.retain(|(writer, id), _| *writer != 1 || *id >= first as u32);
+        let reader = read(model, 1);
+        assert_eq!(reader.undecodable, 0, "from chunk {first} on");
+        assert!(reader.seen.len() >= (chunks - first) * 10, "from chunk {first} on");
+    }
+}
+
+#[test]
+fn a_slice_whose_details_panic_ends() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _outer = tracer.track().enter("outer");
+        let _inner = tracer.track().enter_with("inner", |_| panic!("in the details"));
+    }));
+    assert!(result.is_err());
+    tracer.flush();
+    let kinds: Vec<_> = read(model, 1).seen.iter().map(|s| s.kind).collect();
+    assert_eq!(kinds, [1, 1, 2, 2]);
+}
+
+#[test]
 fn a_panic_in_a_slice_ends_it() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
@@ -368,12 +409,12 @@ fn while_an_event_is_written_its_tracer_counts_nothing_and_flushes_nothing() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     tracer.track().instant_with("outer", |event| {
-        assert_eq!(tracer.flush(), 0);
+        assert_eq!(tracer.flush(), None);
         assert_eq!(tracer.stats(), TracerStats::default());
         event
     });
     assert!(tracer.stats().writer.packets > 0);
-    assert!(tracer.flush() > 0);
+    assert!(tracer.flush().is_some());
     assert_eq!(read(model, 1).seen.len(), 1);
 }
 

@@ -42,7 +42,8 @@
 //! it starts anew, names and all, after a packet that the writer dropped, when
 //! [`Producer::clear_incremental_state`](super::Producer::clear_incremental_state) was called, and when the
 //! producer has written [`TracerConfig::state_every`] bytes since: a ring that overwrites its oldest must
-//! still hold the state of what it holds.
+//! still hold the state of what it holds. What a thread that hangs wrote last comes into the ring late: for that,
+//! let each chunk have its state.
 
 mod clock;
 mod event;

@@ -37,8 +37,9 @@ pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
 struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
     /// What the state depends on, as it was when the state was written.
     generation: u32,
+    /// Chunks that the producer has completed, or the writer's chunk.
     chunks: u32,
-    /// Chunks of the whole producer that a state may last.
+    /// Chunks of the whole producer that a state may last; 0: to the end of the writer's chunk.
     lifetime: u32,
     scale: Scale,
     states: u32,
@@ -98,7 +99,10 @@ static STATE: &[(u8, u8)] = &[
 impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// A tracer of what happens on `track`, through `writer`.
     pub fn new(writer: TraceWriter<'a>, clock: C, track: &'a Track<'a>, config: TracerConfig) -> Self {
-        let lifetime = config.state_bytes.checked_div(writer.producer().chunk_size()).unwrap_or(0).max(1);
+        let lifetime = match config.state_bytes {
+            0 => 0,
+            bytes => bytes.checked_div(writer.producer().chunk_size()).unwrap_or(0).max(1),
+        };
         // Of no state: the first event starts one, whatever the writer has written before.
         let generation = writer.producer().progress().0.wrapping_sub(1);
         Tracer {
@@ -131,9 +135,9 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         OnTrack { tracer: self, track: Some(track) }
     }
 
-    /// As [`TraceWriter::flush`].
-    pub fn flush(&self) -> u32 {
-        self.inner.try_borrow_mut().map_or(0, |mut inner| inner.writer.flush())
+    /// As [`TraceWriter::flush`]. `None`, and nothing is asked, inside an event's details.
+    pub fn flush(&self) -> Option<u32> {
+        Some(self.inner.try_borrow_mut().ok()?.writer.flush())
     }
 
     /// Counts of packets and events.
@@ -220,7 +224,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         let (generation, chunks) = self.writer.producer().progress();
         if !self.writer.is_interrupted()
             && self.generation == generation
-            && chunks.wrapping_sub(self.chunks) < self.lifetime
+            && (chunks.wrapping_sub(self.chunks) < self.lifetime
+                || self.lifetime == 0 && self.writer.is_in_chunk(self.chunks))
             && let Some(delta) = self.scale.delta(ticks)
         {
             return Some(delta);
@@ -241,6 +246,9 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         let (unit, id) = (u64::from(self.unit_ns), u64::from(self.clock_id));
         let values = [now.wrapping_mul(unit), id, now, unit];
         self.writer.begin();
+        if self.lifetime == 0 {
+            self.chunks = self.writer.chunk_id();
+        }
         for (field, what) in STATE {
             match (field, values.get(usize::from(what ^ VALUE))) {
                 (0, _) => self.writer.close_innermost(),

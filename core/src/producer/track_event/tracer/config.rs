@@ -59,6 +59,10 @@ impl TracerConfig {
     ///
     /// What was written before the oldest state that the ring still holds cannot be decoded. When several
     /// producers share the ring, divide by their number.
+    ///
+    /// A thread that hangs keeps its last chunk, which a scrape finds when others may have overwritten the ring,
+    /// and the state in it, many times. With 0 each chunk begins with a state, so that these last events, the ones
+    /// that tell why, can be decoded however late: some 80 bytes a chunk, and the names that it uses.
     pub const fn state_every(self, bytes: u32) -> Self {
         TracerConfig { state_bytes: bytes, ..self }
     }

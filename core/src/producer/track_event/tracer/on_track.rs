@@ -51,8 +51,10 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         name: &'a str,
         details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
     ) -> SliceGuard<'t, 'a, C, N, T> {
+        // Before the details: when they panic, the slice has begun and must end.
+        let guard = SliceGuard { on: *self };
         self.event(track_event_type::SLICE_BEGIN, name, details);
-        SliceGuard { on: *self }
+        guard
     }
 
     /// Begins a slice that [`OnTrack::end`] ends.

@@ -4,6 +4,10 @@
 //! base + (counter − counter at base) × factor. Each new line begins where the old one is, so that time does
 //! not jump, and is steered to meet the clock a second later. Readings of different cores are not ordered to
 //! better than some tens of nanoseconds, which is what `rdtsc` without a barrier gives.
+//!
+//! While a machine sleeps the counter may stand still, or begin anew, and boot time goes on. Then the next line
+//! begins at the clock, ahead of the old one; never before it. A counter that began anew is noticed by whoever
+//! reads it, one that stood still when the drain thread wakes, within a second.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -22,7 +26,40 @@ pub(crate) struct TscClock {
     nanoseconds: AtomicU64,
     /// Nanoseconds a tick, in 2⁻⁶⁰.
     factor: AtomicU64,
-    last: Mutex<Measured>,
+    steering: Mutex<Steering>,
+}
+
+/// What the line was made from.
+struct Steering {
+    last: Measured,
+    /// Nanoseconds a tick, in 2⁻⁶⁰, without the correction that the line has.
+    rate: u64,
+    /// Line and clock were far apart at the last comparison.
+    was_off: bool,
+}
+
+/// The line, as it was at one moment.
+#[derive(Clone, Copy)]
+struct Line {
+    counter: u64,
+    nanoseconds: u64,
+    factor: u64,
+}
+
+impl Line {
+    /// The time at a value of the counter. One from before the line's start is that start: time stands still.
+    #[inline]
+    fn at(&self, counter: u64) -> u64 {
+        let ticks = counter.saturating_sub(self.counter);
+        // The upper half of a product, which needs no shift: events wait for this.
+        let passed = (u128::from(ticks << 4) * u128::from(self.factor)) >> 64;
+        self.nanoseconds.wrapping_add(passed as u64)
+    }
+
+    /// Whether the counter began anew, as it does while a machine sleeps: cores do not differ by so much.
+    fn is_past(&self, counter: u64) -> bool {
+        self.counter.saturating_sub(counter) > SKEW
+    }
 }
 
 /// Both at one moment.
@@ -60,6 +97,12 @@ impl Measured {
 
 /// Times between two comparisons.
 const PERIOD: u64 = 1_000_000_000;
+/// A line that is so far from the clock was not made wrong by its rate: the counter stood still or jumped.
+const OFF: u64 = 10_000_000;
+/// Ticks that the counters of two cores may differ by; some 100 µs.
+const SKEW: u64 = 1 << 18;
+/// More than a comparison of clock and counter is wrong by, in nanoseconds.
+const ERROR: u64 = 1_000;
 
 impl TscClock {
     /// The process's one; `None` where the counter does not run steadily. The first call takes 5 ms.
@@ -74,58 +117,83 @@ impl TscClock {
         while start.elapsed() < Duration::from_millis(5) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let now = Measured::now();
+        Self::new(&first, Measured::now())
+    }
+
+    fn new(first: &Measured, now: Measured) -> Self {
+        let rate = now.factor_since(first);
         Self {
             sequence: AtomicU32::new(0),
             counter: AtomicU64::new(now.counter),
             nanoseconds: AtomicU64::new(now.nanoseconds),
-            factor: AtomicU64::new(now.factor_since(&first)),
-            last: Mutex::new(now),
+            factor: AtomicU64::new(rate),
+            steering: Mutex::new(Steering { last: now, rate, was_off: false }),
         }
     }
 
-    /// Compares counter and clock, if a second has passed since the last time.
+    /// Compares counter and clock, if a second has passed since the last time, or the line no longer holds.
     pub(crate) fn steer(&self) {
-        let base = self.nanoseconds.load(Ordering::Relaxed);
-        if self.now().saturating_sub(base) < PERIOD {
+        let (line, counter) = self.line(counter);
+        let (shown, clock) = (line.at(counter), BootClock.now());
+        let passed = shown.saturating_sub(line.nanoseconds);
+        if passed >= PERIOD || clock.saturating_sub(shown) > OFF || line.is_past(counter) {
+            let mut steering = self.steering.lock().unwrap_or_else(PoisonError::into_inner);
+            self.follow(&mut steering, Measured::now());
+        }
+    }
+
+    /// Makes the line that goes on from here.
+    fn follow(&self, steering: &mut Steering, now: Measured) {
+        let (line, counter) = self.line(|| now.counter);
+        let shown = line.at(counter);
+        let jumps = line.is_past(counter) || now.nanoseconds.saturating_sub(shown) > OFF;
+        if !jumps && now.nanoseconds.saturating_sub(steering.last.nanoseconds) < PERIOD {
             return;
         }
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Measured::now();
-        if now.nanoseconds.saturating_sub(last.nanoseconds) < PERIOD {
-            return;
+        // The rate over what has passed. Not over a sleep; but far off twice in turn, it is the rate that is wrong.
+        let is_off = jumps || shown.abs_diff(now.nanoseconds) > OFF;
+        if !is_off || (steering.was_off && !line.is_past(counter)) {
+            steering.rate = now.factor_since(&steering.last);
         }
-        // The rate over the second that has passed, and a correction that meets the clock in the next.
-        let rate = now.factor_since(&last);
-        let shown = self.at(now.counter);
-        let target = now.nanoseconds.saturating_add(PERIOD).saturating_sub(shown);
-        // Where the line is far ahead of the clock it goes on at half its pace, never back.
-        let target = target.clamp(PERIOD / 2, PERIOD * 2);
-        let factor = (u128::from(rate) * u128::from(target) / u128::from(PERIOD)) as u64;
-        *last = now;
+        (steering.last, steering.was_off) = (now, is_off);
+        self.publish(&if jumps {
+            // Who found the counter restarted has read the clock itself, and is not to see an earlier time.
+            let nanoseconds = shown.max(now.nanoseconds.saturating_add(ERROR));
+            Line { counter, nanoseconds, factor: steering.rate }
+        } else {
+            // A correction that meets the clock in a second. Where the line is far ahead of the clock it goes on at
+            // half its pace, never back.
+            let target = now.nanoseconds.saturating_add(PERIOD).saturating_sub(shown).max(PERIOD / 2);
+            let factor = (u128::from(steering.rate) * u128::from(target) / u128::from(PERIOD)) as u64;
+            Line { counter, nanoseconds: shown, factor }
+        });
+    }
+
+    /// For whoever holds the lock of `steering`.
+    fn publish(&self, line: &Line) {
         self.sequence.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::Release);
-        self.counter.store(now.counter, Ordering::Relaxed);
-        self.nanoseconds.store(shown, Ordering::Relaxed);
-        self.factor.store(factor, Ordering::Relaxed);
+        self.counter.store(line.counter, Ordering::Relaxed);
+        self.nanoseconds.store(line.nanoseconds, Ordering::Relaxed);
+        self.factor.store(line.factor, Ordering::Relaxed);
         self.sequence.fetch_add(1, Ordering::Release);
     }
 
-    /// The time at a value of the counter.
+    /// The line, and what the counter showed while it was this one: a value from before a restart would be far ahead
+    /// on the line that was made after it.
     #[inline]
-    fn at(&self, counter: u64) -> u64 {
+    fn line(&self, counter: impl Fn() -> u64) -> (Line, u64) {
         loop {
             let before = self.sequence.load(Ordering::Acquire);
-            let base = self.counter.load(Ordering::Relaxed);
-            let nanoseconds = self.nanoseconds.load(Ordering::Relaxed);
-            let factor = self.factor.load(Ordering::Relaxed);
+            let line = Line {
+                counter: self.counter.load(Ordering::Relaxed),
+                nanoseconds: self.nanoseconds.load(Ordering::Relaxed),
+                factor: self.factor.load(Ordering::Relaxed),
+            };
+            let counter = counter();
             fence(Ordering::Acquire);
             if before & 1 == 0 && self.sequence.load(Ordering::Relaxed) == before {
-                // A counter read before the base was published may lie before it: time stands still.
-                let ticks = counter.saturating_sub(base);
-                // The upper half of a product, which needs no shift: events wait for this.
-                let passed = (u128::from(ticks << 4) * u128::from(factor)) >> 64;
-                return nanoseconds.wrapping_add(passed as u64);
+                return (line, counter);
             }
             std::hint::spin_loop();
         }
@@ -133,8 +201,16 @@ impl TscClock {
 
     #[inline]
     pub(crate) fn now(&self) -> u64 {
-        self.at(counter())
+        let (line, counter) = self.line(counter);
+        if counter < line.counter { before(&line, counter) } else { line.at(counter) }
     }
+}
+
+/// The time where the counter is before the line's start: of another core, or restarted and the line not made anew.
+#[cold]
+#[inline(never)]
+fn before(line: &Line, counter: u64) -> u64 {
+    if line.is_past(counter) { BootClock.now().max(line.nanoseconds) } else { line.nanoseconds }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -180,6 +256,91 @@ mod tests {
             clock.steer();
             let error = (0..5).map(|_| error().abs()).min().unwrap_or(0);
             assert!(error < 100_000, "{error} ns away");
+        }
+    }
+
+    /// A clock that was compared for the last time at one second of boot time, at 2 ticks a nanosecond.
+    fn at_one_second() -> (TscClock, Measured) {
+        let first = Measured { counter: 10_000_000_000, nanoseconds: 500_000_000 };
+        let last = Measured { counter: 11_000_000_000, nanoseconds: 1_000_000_000 };
+        (TscClock::new(&first, last), last)
+    }
+
+    /// What it shows after one more comparison.
+    fn compared(clock: &TscClock, counter: u64, nanoseconds: u64) -> u64 {
+        clock.follow(&mut clock.steering.lock().expect("a lock"), Measured { counter, nanoseconds });
+        shown(clock, counter)
+    }
+
+    fn shown(clock: &TscClock, counter: u64) -> u64 {
+        clock.line(|| counter).0.at(counter)
+    }
+
+    const HOUR: u64 = 3_600_000_000_000;
+
+    #[test]
+    fn after_a_sleep_in_which_the_counter_stood_still_it_shows_the_clock_at_once() {
+        let (clock, last) = at_one_second();
+        // A tenth of a second was awake, an hour asleep.
+        let (counter, woken) = (last.counter + 200_000_000, last.nanoseconds + 100_000_000 + HOUR);
+        let time = compared(&clock, counter, woken);
+        assert!((woken..woken + 2 * ERROR).contains(&time), "{time}");
+        // And goes on at the pace that it had: 2 ticks a nanosecond.
+        let later = shown(&clock, counter + 2 * PERIOD);
+        assert!(later.abs_diff(time + PERIOD) < 10, "{}", later - time);
+        let later = compared(&clock, counter + 2 * PERIOD, woken + PERIOD);
+        assert!(later.abs_diff(woken + PERIOD) < 2 * ERROR);
+    }
+
+    #[test]
+    fn after_a_sleep_that_restarted_the_counter_it_shows_the_clock_at_once() {
+        let (clock, last) = at_one_second();
+        let woken = last.nanoseconds + HOUR;
+        let time = compared(&clock, 3_000_000, woken);
+        assert!((woken..woken + 2 * ERROR).contains(&time), "{time}");
+        let later = shown(&clock, 3_000_000 + 2 * PERIOD);
+        assert!(later.abs_diff(time + PERIOD) < 10, "{}", later - time);
+    }
+
+    #[test]
+    fn until_it_is_steered_a_restarted_counter_s_time_is_the_clock_s() {
+        // The last comparison was at a value that no counter reaches.
+        let last = Measured { counter: u64::MAX / 2, nanoseconds: BootClock.now() };
+        let first = Measured { counter: last.counter - 2000, nanoseconds: last.nanoseconds - 1000 };
+        let clock = TscClock::new(&first, last);
+        std::thread::sleep(Duration::from_millis(20));
+        let before = BootClock.now();
+        let found = clock.now();
+        assert!((before..=BootClock.now()).contains(&found));
+        clock.steer();
+        let (time, after) = (clock.now(), BootClock.now());
+        assert!(time > found && time.abs_diff(after) < OFF, "{time} {after}");
+    }
+
+    #[test]
+    fn a_counter_that_jumped_ahead_slows_time_and_does_not_turn_it_back() {
+        let (clock, last) = at_one_second();
+        let mut time = shown(&clock, last.counter + 2 * PERIOD);
+        let (jump, mut second) = (2 * 60 * PERIOD, last.nanoseconds);
+        for passed in 1..200 {
+            let counter = last.counter + jump + 2 * PERIOD * passed;
+            second += PERIOD;
+            let now = compared(&clock, counter, second);
+            assert!(now >= time, "{passed}");
+            time = now;
+        }
+        assert!(time.abs_diff(second) < OFF, "a minute ahead, it has met the clock after two");
+    }
+
+    #[test]
+    fn a_rate_that_was_measured_wrong_is_found_and_put_right() {
+        for ticks in [1_900_000_000, 2_100_000_000] {
+            let (clock, last) = at_one_second();
+            let times = (1..10).map(|second| {
+                let clock_s = last.nanoseconds + second * PERIOD;
+                compared(&clock, last.counter + second * ticks, clock_s).abs_diff(clock_s)
+            });
+            assert!(times.last().is_some_and(|error| error < 2 * ERROR), "{ticks}");
         }
     }
 

@@ -144,6 +144,7 @@ fn impossible_sessions_are_errors() {
     let error = |builder: tracebuf_std::session::SessionBuilder| builder.start().err().expect("an error");
     assert!(matches!(error(Session::builder().ring(8)), SessionError::Buffer(_)));
     assert!(matches!(error(Session::builder().ring(1 << 40)), SessionError::Buffers));
+    assert!(matches!(error(Session::builder().ring(1 << 40).prepare_snapshots()), SessionError::Buffers));
     assert!(matches!(error(Session::builder().data_source("x", 1)), SessionError::Buffers));
     assert!(matches!(error(Session::builder().shared_memory(100)), SessionError::SharedMemory(_)));
 }

@@ -11,6 +11,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use memmap2::{MmapMut, MmapOptions};
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
+use crate::session::undo::Undo;
+
 use super::{
     ABOUT, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, PAGE, Places, SLOT, SLOTS,
     VERSION, WORD,
@@ -130,7 +132,7 @@ impl Slot {
 }
 
 /// Makes the file, with room on the disk for all of it, and memory for a buffer in it. What an earlier process
-/// left there is kept beside it, as `PATH.previous`.
+/// left there is kept beside it, as `PATH.previous`; dropping the [`Undo`] puts it back.
 ///
 /// `beside_long_trace`: with a second half, and slots.
 pub(crate) fn create(
@@ -138,15 +140,16 @@ pub(crate) fn create(
     region: u64,
     beside_long_trace: bool,
     clocks: &[u8],
-) -> io::Result<(BufferMemory, Option<Outbox>)> {
-    keep_previous(path)?;
+) -> io::Result<(BufferMemory, Option<Outbox>, Undo)> {
+    let previous = keep_previous(path)?;
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    let undo = Undo::new(path, previous);
     lock(&file)?;
     let limit = (region / 4).clamp(256 << 10, 16 << 20);
     let (halves, slots, slot) =
         if beside_long_trace { (2, SLOTS as u64, limit + (1 << 20)) } else { (1, 0, 0) };
     let places = Places { half: region, halves, slots, slot };
-    allocate(&file, places.end()).inspect_err(|_| drop(std::fs::remove_file(path)))?;
+    allocate(&file, places.end())?;
 
     let map = |at: u64, len: u64| -> io::Result<MmapMut> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -173,14 +176,14 @@ pub(crate) fn create(
     control.word(0).store(u64::from_ne_bytes(*MAGIC), Ordering::SeqCst);
     if !beside_long_trace {
         // The lock goes with the last that holds the page: nobody else does here.
-        return Ok((memory.keeping(control), None));
+        return Ok((memory.keeping(control), None, undo));
     }
     let (back, free) = channel();
     for (map, index) in maps.into_iter().zip(0..) {
         Slot { index, map, len: 0, control: control.clone(), back: back.clone() }.give_back();
     }
     let outbox = Outbox { control: control.clone(), turn, free, limit: limit as usize, count: 0 };
-    Ok((memory.keeping(control), Some(outbox)))
+    Ok((memory.keeping(control), Some(outbox), undo))
 }
 
 /// One session a file.
@@ -189,10 +192,11 @@ fn lock(file: &File) -> io::Result<()> {
         .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another session is using it"))
 }
 
-fn keep_previous(path: &Path) -> io::Result<()> {
+/// Makes room for a new file, and says where the one that was there lies.
+fn keep_previous(path: &Path) -> io::Result<Option<PathBuf>> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
     if !file.metadata()?.is_file() {
@@ -204,7 +208,9 @@ fn keep_previous(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
     lock(&file)?;
-    std::fs::rename(path, previous(path))
+    let previous = previous(path);
+    std::fs::rename(path, &previous)?;
+    Ok(Some(previous))
 }
 
 /// Where what an earlier process left is kept.

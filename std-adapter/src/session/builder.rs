@@ -14,9 +14,10 @@ use super::drain::{Core, Task, Waker};
 use super::error::SessionError;
 use super::export::Piece;
 use super::in_process::{CHUNK, InProcess, MAX_SHARED_MEMORY, ProducerCell, Switch};
-use super::long_trace::{LongTrace, Recording};
+use super::long_trace::{LongTrace, Recording, open};
 use super::recorder::Shared;
 use super::snapshot::{Spare, prepare};
+use super::undo::Undo;
 use super::{CentralBuffer, Session};
 use crate::memory::PagedMemory;
 use crate::region_file::{BufferMemory, Outbox, create};
@@ -55,7 +56,8 @@ impl BufferConfig {
 
     /// Has it in this file, so that what is committed survives the process; see
     /// [`region_file`](crate::region_file). The file is made with all its blocks, and locked against other sessions.
-    /// One that an earlier session left is kept as `FILE.previous`, in place of the one before.
+    /// One that an earlier session left is kept as `FILE.previous`, in place of the one before; if the session does
+    /// not start, it is put back.
     #[must_use]
     pub fn in_file(self, path: impl AsRef<Path>) -> Self {
         Self { file: Some(path.as_ref().to_owned()), ..self }
@@ -165,57 +167,38 @@ impl SessionBuilder {
     /// Starts the session, with its drain thread.
     ///
     /// # Errors
-    /// A size that cannot be, no memory, no thread, or no file for the long trace.
+    /// A size that cannot be, no memory, no thread, or no file for a buffer or the long trace. What was in the files
+    /// is there still then.
     pub fn start(mut self) -> Result<Session, SessionError> {
         if self.buffers.is_empty() {
             self.buffers.push(BufferConfig::ring(4 << 20));
         }
-        let count = self.buffers.len();
-        if count > 32 || self.sources.iter().any(|(_, buffer)| usize::from(*buffer) >= count) {
-            return Err(SessionError::Buffers);
-        }
-        let switch = Arc::new(Switch::new());
-        let beside_long_trace = self.long_trace.is_some();
-        let mut buffers = Vec::new();
-        let mut outboxes = Vec::new();
-        for buffer in &self.buffers {
-            let (buffer, outbox) = make_buffer(buffer, beside_long_trace)?;
-            buffers.push(buffer);
-            outboxes.push(outbox);
-        }
+        self.check()?;
         let spare = Spare::default();
         if self.prepare_snapshots {
-            let sizes = self.buffers.iter().map(|buffer| region_size(buffer) as usize);
+            let sizes = self.buffers.iter().filter_map(region_size);
             prepare(&spare, sizes).map_err(|error| SessionError::io("memory for snapshots", error))?;
         }
-        let long_trace = match &self.long_trace {
-            Some(trace) => Some(
-                Recording::start(trace, switch.clone(), outboxes)
-                    .map_err(|error| SessionError::io(format!("creating {}", trace.path.display()), error))?,
-            ),
-            None => None,
-        };
-        let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
-
-        let waker = Waker::default();
+        let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let name = self.process_name.take().unwrap_or_else(program_name);
         let producer = ProducerCell::in_memory(self.shared_memory, switch.clone(), waker.clone(), name);
         let producer = Arc::new(producer.map_err(SessionError::SharedMemory)?);
-        let identity = ProducerIdentity {
-            producer_id: 1,
-            uid: rustix::process::geteuid().as_raw(),
-            pid: i32::try_from(std::process::id()).unwrap_or(-1),
-        };
         let clock = SessionClock::new(self.fast_clock);
-        let mut core = Core::new(buffers, long_trace, clock);
-        core.attach(Box::new(InProcess::new(producer.clone(), identity, count as u16)));
 
+        // It waits for what it is to own: files come last, for what they hold is gone when the session starts.
+        let (owner, owned) = channel::<Core>();
         let (tasks, receiver) = channel::<Task>();
         let thread = std::thread::Builder::new()
             .name("tracebuf-drain".into())
-            .spawn(move || core.run(&receiver))
+            .spawn(move || owned.recv().ok().map(|core| core.run(&receiver)))
             .map_err(|error| SessionError::io("starting the drain thread", error))?;
         waker.set(thread.thread().clone());
+
+        let (buffers, long_trace) = self.open_files(&switch)?;
+        let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
+        let mut core = Core::new(buffers, long_trace, clock);
+        core.attach(Box::new(InProcess::new(producer.clone(), identity(), self.buffers.len() as u16)));
+        let _ = owner.send(core);
 
         static SESSIONS: AtomicU64 = AtomicU64::new(0);
         let state_every = self.buffers.iter().map(state_every).collect();
@@ -237,6 +220,57 @@ impl SessionBuilder {
             spare,
         })
     }
+
+    fn check(&self) -> Result<(), SessionError> {
+        let count = self.buffers.len();
+        let no_buffer = self.sources.iter().any(|(_, buffer)| usize::from(*buffer) >= count);
+        if count > 32 || no_buffer || self.buffers.iter().any(|buffer| region_size(buffer).is_none()) {
+            return Err(SessionError::Buffers);
+        }
+        Ok(())
+    }
+
+    /// The buffers and the long trace, or files as they were: an earlier process's last moments may be in them.
+    fn open_files(
+        &self,
+        switch: &Arc<Switch>,
+    ) -> Result<(Vec<CentralBuffer>, Option<Recording>), SessionError> {
+        let (mut buffers, mut outboxes, mut made) = (Vec::new(), Vec::new(), Vec::new());
+        let in_trace =
+            |trace: &LongTrace, error| SessionError::io(format!("creating {}", trace.path.display()), error);
+        let opened = match &self.long_trace {
+            Some(trace) => {
+                let (file, undo) = open(&trace.path).map_err(|error| in_trace(trace, error))?;
+                made.extend(undo);
+                Some((trace, file))
+            }
+            None => None,
+        };
+        for buffer in &self.buffers {
+            let (memory, outbox, undo) = memory_of(buffer, opened.is_some())?;
+            made.extend(undo);
+            buffers.push(TraceBuffer::new(memory, config(buffer)).map_err(SessionError::Buffer)?);
+            outboxes.push(outbox);
+        }
+        let long_trace = match opened {
+            Some((trace, file)) => Some(
+                Recording::start(trace, file, switch.clone(), outboxes)
+                    .map_err(|error| in_trace(trace, error))?,
+            ),
+            None => None,
+        };
+        made.into_iter().for_each(Undo::forget);
+        Ok((buffers, long_trace))
+    }
+}
+
+/// Who this process is, to a trace.
+fn identity() -> ProducerIdentity {
+    ProducerIdentity {
+        producer_id: 1,
+        uid: rustix::process::geteuid().as_raw(),
+        pid: i32::try_from(std::process::id()).unwrap_or(-1),
+    }
 }
 
 /// Buffers from this size on are in large pages.
@@ -249,35 +283,31 @@ fn config(buffer: &BufferConfig) -> Config {
     Config::new(buffer.policy).sequences(SEQUENCES).histograms(true)
 }
 
-fn region_size(buffer: &BufferConfig) -> u64 {
-    u32::try_from(buffer.bytes).map_or(u64::MAX, |bytes| config(buffer).region_size(bytes))
+/// Bytes of memory; `None` for a buffer that no memory is large enough for.
+fn region_size(buffer: &BufferConfig) -> Option<usize> {
+    let bytes = u32::try_from(buffer.bytes).ok()?;
+    usize::try_from(config(buffer).region_size(bytes)).ok()
 }
 
-/// A buffer, and if it lies in a file that a long trace is written beside, what goes from one to the other.
-fn make_buffer(
+/// Memory for a buffer; if it lies in a file, how to take that back, and if a long trace is written beside it, what
+/// goes from one to the other.
+fn memory_of(
     buffer: &BufferConfig,
     beside_long_trace: bool,
-) -> Result<(CentralBuffer, Option<Outbox>), SessionError> {
-    let size = usize::try_from(region_size(buffer)).map_err(|_| SessionError::Buffers)?;
-    if size == usize::MAX {
-        return Err(SessionError::Buffers);
-    }
-    let (memory, outbox) = match &buffer.file {
-        None => {
-            let memory =
-                PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;
-            let memory = if size >= LARGE { memory.in_large_pages() } else { memory };
-            (BufferMemory::from(memory), None)
-        }
-        Some(path) => {
-            let failed = |error| SessionError::io(format!("a buffer in {}", path.display()), error);
-            let mut clocks = Piece::default();
-            clocks.clocks(&ClockReading::now()).map_err(failed)?;
-            create(path, size as u64, beside_long_trace, &clocks.bytes).map_err(failed)?
-        }
+) -> Result<(BufferMemory, Option<Outbox>, Option<Undo>), SessionError> {
+    let size = region_size(buffer).ok_or(SessionError::Buffers)?;
+    let Some(path) = &buffer.file else {
+        let memory =
+            PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;
+        let memory = if size >= LARGE { memory.in_large_pages() } else { memory };
+        return Ok((memory.into(), None, None));
     };
-    let buffer = TraceBuffer::new(memory, config(buffer)).map_err(SessionError::Buffer)?;
-    Ok((buffer, outbox))
+    let failed = |error| SessionError::io(format!("a buffer in {}", path.display()), error);
+    let mut clocks = Piece::default();
+    clocks.clocks(&ClockReading::now()).map_err(failed)?;
+    let (memory, outbox, undo) =
+        create(path, size as u64, beside_long_trace, &clocks.bytes).map_err(failed)?;
+    Ok((memory, outbox, Some(undo)))
 }
 
 /// What is overwritten in a ring takes the names with it, so they come again every quarter of it.

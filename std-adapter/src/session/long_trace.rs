@@ -2,6 +2,7 @@
 
 mod output;
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +19,9 @@ use super::export::Piece;
 use super::in_process::Switch;
 use super::snapshot::{PIECE, Readable};
 use crate::region_file::Outbox;
-use output::{Message, Output};
+use output::{Message, Output, empty};
+
+pub(super) use output::open;
 
 /// When what was written has to be on the disk itself, not only with the system.
 ///
@@ -70,7 +73,7 @@ pub struct LongTrace {
 }
 
 impl LongTrace {
-    /// Into this file, emptied if it is there: every 5 s, of any size, synced at the end.
+    /// Into this file, emptied if it is there and the session starts: every 5 s, of any size, synced at the end.
     pub fn to(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),
@@ -184,9 +187,10 @@ const BEHIND: Duration = Duration::from_millis(1);
 const PIECES: usize = 8;
 
 impl Recording {
-    /// Creates the file and its thread.
+    /// Starts the file's thread and, when all else is there, empties the file.
     pub(crate) fn start(
         trace: &LongTrace,
+        file: File,
         switch: Arc<Switch>,
         outboxes: Vec<Option<Outbox>>,
     ) -> io::Result<Self> {
@@ -194,15 +198,16 @@ impl Recording {
         for _ in 0..PIECES {
             let _ = written.send(Vec::new());
         }
-        let mut file = Output::create(&trace.path, written)?;
+        let mut output = Output::new(file.try_clone()?, written);
         let progress = Arc::new(Progress::default());
         let (sender, receiver) = channel();
         let shared = progress.clone();
         let thread = thread::Builder::new()
             .name("tracebuf-file".into())
-            .spawn(move || file.run(&receiver, &shared))?;
+            .spawn(move || output.run(&receiver, &shared))?;
         let mut piece = Piece::default();
         piece.clocks(&ClockReading::now())?;
+        empty(&file)?;
         Ok(Self {
             sender: Some(sender),
             spare,

@@ -55,6 +55,7 @@ pub(crate) mod snapshot;
 mod transport;
 mod trim;
 mod tsc;
+pub(crate) mod undo;
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
@@ -92,7 +93,7 @@ pub struct Session {
     sources: Vec<(String, u16)>,
     tasks: Sender<Task>,
     waker: Waker,
-    thread: Mutex<Option<JoinHandle<Core>>>,
+    thread: Mutex<Option<JoinHandle<Option<Core>>>>,
     progress: Option<Arc<Progress>>,
     spare: Spare,
 }
@@ -224,7 +225,7 @@ impl Session {
         });
         let _ = self.tasks.send(stop);
         self.waker.wake();
-        let mut core = thread.join().map_err(|_| SessionError::Stopped)?;
+        let mut core = thread.join().ok().flatten().ok_or(SessionError::Stopped)?;
         let mut file = None;
         if let Some(mut recording) = core.long_trace.take() {
             let packets = recording.finish(&mut core);

@@ -1,6 +1,6 @@
 //! The thread that writes the file.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::Progress;
 use crate::region_file::Slot;
+use crate::session::undo::Undo;
 
 pub(super) enum Message {
     Piece(Vec<u8>),
@@ -29,9 +30,24 @@ pub(super) struct Output {
     written: Sender<Vec<u8>>,
 }
 
+/// Opens the file of a long trace, or makes it. What is in it stays there until [`empty`] is called.
+pub(crate) fn open(path: &Path) -> io::Result<(File, Option<Undo>)> {
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(file) => Ok((file, Some(Undo::new(path, None)))),
+        // It is there, or this says why it cannot be.
+        Err(_) => Ok((OpenOptions::new().write(true).create(true).truncate(false).open(path)?, None)),
+    }
+}
+
+/// Takes out what an earlier trace left.
+pub(super) fn empty(file: &File) -> io::Result<()> {
+    // A pipe or a device has nothing in it.
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
+}
+
 impl Output {
-    pub(super) fn create(path: &Path, written: Sender<Vec<u8>>) -> io::Result<Self> {
-        Ok(Self { file: File::create(path)?, good: 0, written })
+    pub(super) fn new(file: File, written: Sender<Vec<u8>>) -> Self {
+        Self { file, good: 0, written }
     }
 
     pub(super) fn run(&mut self, messages: &Receiver<Message>, progress: &Progress) {

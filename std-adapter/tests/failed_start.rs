@@ -1,0 +1,103 @@
+//! Sessions that do not start: what their files held is there still.
+
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use trace::{Trace, scratch};
+use tracebuf_std::recover::Survivor;
+use tracebuf_std::session::{BufferConfig, LongTrace, Session, SessionBuilder};
+
+fn folder(name: &str) -> PathBuf {
+    let folder = scratch(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+fn ring(path: &Path) -> BufferConfig {
+    BufferConfig::ring(1 << 20).in_file(path)
+}
+
+/// A buffer in a file, with one event in it.
+fn leave(path: &Path, event: &'static str) {
+    let session = Session::builder().buffer(ring(path)).start().expect("a session");
+    session.recorder().instant(event);
+    session.flush(Duration::from_secs(5)).expect("a flush");
+}
+
+fn holds(path: &Path, event: &str) -> bool {
+    let out = path.with_extension("pftrace");
+    Survivor::open(path).expect("a buffer").write(&out).expect("a trace");
+    let found = Trace::read(&out).contains(event);
+    std::fs::remove_file(out).expect("it was written");
+    found
+}
+
+fn assert_fails(builder: SessionBuilder, why: &str) {
+    let error = builder.start().err().expect("an error").to_string();
+    assert!(error.contains(why), "{error}");
+}
+
+/// Names of what lies in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(folder).expect("the folder");
+    let name = |file: std::io::Result<std::fs::DirEntry>| file.expect("a file").file_name();
+    let mut names: Vec<_> = files.map(name).map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_buffer_s_file_is_as_it_was_and_the_one_before_it_too_if_the_rest_fails() {
+    let folder = folder("failed rest");
+    let (region, previous) = (folder.join("x.region"), folder.join("x.region.previous"));
+    leave(&region, "first crash");
+    leave(&region, "second crash");
+    for _ in 0..3 {
+        let builder = || Session::builder().buffer(ring(&region));
+        assert_fails(builder().shared_memory(100), "shared memory");
+        assert_fails(builder().long_trace(LongTrace::to(folder.join("none/x"))), "none/x");
+        assert!(holds(&region, "second crash") && holds(&previous, "first crash"));
+    }
+    leave(&region, "third crash");
+    assert!(holds(&region, "third crash") && holds(&previous, "second crash"));
+}
+
+#[test]
+fn a_buffer_s_file_is_put_back_if_another_buffer_has_none() {
+    let folder = folder("failed buffer");
+    let (region, new) = (folder.join("x.region"), folder.join("new.region"));
+    leave(&region, "crash");
+    for _ in 0..3 {
+        let builder = Session::builder().buffer(ring(&region)).buffer(ring(&new));
+        assert_fails(builder.buffer(ring(&folder.join("none/x"))), "none/x");
+        assert!(holds(&region, "crash"));
+        assert_eq!(names(&folder), ["x.region"], "and nothing else is left");
+    }
+    assert_fails(
+        Session::builder().buffer(BufferConfig::ring(8).in_file(&region)),
+        "a buffer of the session",
+    );
+    assert!(holds(&region, "crash"));
+}
+
+#[test]
+fn a_long_trace_is_emptied_only_by_a_session_that_starts() {
+    let folder = folder("failed trace");
+    let (long, new) = (folder.join("long.pftrace"), folder.join("new.pftrace"));
+    std::fs::write(&long, "an earlier trace").expect("a file");
+    let into = |path: &Path| Session::builder().long_trace(LongTrace::to(path));
+    for path in [&long, &new] {
+        assert_fails(into(path).buffer(ring(&folder.join("none/x"))), "none/x");
+        assert_fails(into(path).shared_memory(100), "shared memory");
+    }
+    assert_eq!(std::fs::read(&long).expect("it is there"), b"an earlier trace");
+    assert_eq!(names(&folder), ["long.pftrace"], "the new one is gone");
+    let session = into(&long).start().expect("a session");
+    assert_eq!(std::fs::metadata(&long).expect("it is there").len(), 0);
+    session.stop().expect("a stop");
+    Trace::read(&long).assert_ends_with_stats();
+}

@@ -6,7 +6,7 @@ mod trace;
 use std::sync::Arc;
 
 use trace::{Field, Trace, fields, message, number, scratch};
-use tracebuf_std::session::{Recorder, Session};
+use tracebuf_std::session::{BufferConfig, Recorder, Session};
 use tracebuf_std::tracing_layer::{TraceLayer, TraceSubscriber};
 use tracing::{Dispatch, Level};
 use tracing_subscriber::filter::LevelFilter;
@@ -106,6 +106,42 @@ fn spans_exited_out_of_order_end_their_own_slices() {
     both("order", false, work, |trace| {
         assert_eq!(story(trace), "+first +second - - +second !between -");
     });
+}
+
+#[test]
+fn spans_exited_out_of_order_end_their_own_slices_in_each_of_two_sessions() {
+    let sessions = [(); 2].map(|()| Session::builder().start().expect("a session"));
+    let [first, second] = sessions.each_ref().map(|session| TraceLayer::new(session.recorder()));
+    let subscriber = tracing_subscriber::registry().with(first).with(second);
+    tracing::subscriber::with_default(subscriber, || {
+        let _outer = tracing::info_span!("outer").entered();
+        let x = tracing::info_span!("x").entered();
+        let y = tracing::info_span!("y").entered();
+        drop(x);
+        drop(y);
+        tracing::info!("after");
+    });
+    for (session, name) in sessions.iter().zip(["two-first.pftrace", "two-second.pftrace"]) {
+        let path = scratch(name);
+        session.stop().expect("a stop").write_to(&path).expect("a file");
+        assert_eq!(story(&Trace::read(&path)), "+outer +x +y - - +y - !after -", "{name}");
+    }
+}
+
+#[test]
+fn a_span_is_no_subscriber_s_that_has_not_entered_it() {
+    let session = Session::builder().buffer(BufferConfig::ring(1 << 16)).buffer(BufferConfig::ring(1 << 16));
+    let session = session.data_source("other", 1).start().expect("a session");
+    let other = session.recorder_of("other").expect("a source");
+    let [one, two] =
+        [session.recorder(), other].map(|recorder| Dispatch::new(TraceSubscriber::new(recorder)));
+    let enter = |dispatch: &Dispatch| {
+        tracing::dispatcher::with_default(dispatch, || tracing::info_span!("same").entered())
+    };
+    let (_of_one, of_two) = (enter(&one), enter(&two));
+    assert!(one.current_span().id().is_some() && two.current_span().id().is_some());
+    drop(of_two);
+    assert!(one.current_span().id().is_some() && two.current_span().id().is_none());
 }
 
 #[test]

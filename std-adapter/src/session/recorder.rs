@@ -104,6 +104,13 @@ impl Recorder {
         self.switch.is_on()
     }
 
+    /// A number of session and buffer: different where events go elsewhere.
+    #[cfg(feature = "tracing")]
+    #[inline(always)]
+    pub(crate) fn place(&self) -> u64 {
+        self.session << 16 | u64::from(self.target)
+    }
+
     /// Hands this thread's tracer to `f`: tracks, counters, annotations, flows. `None`, and `f` is not called,
     /// when nothing is recorded.
     ///

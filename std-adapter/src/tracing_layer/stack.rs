@@ -12,8 +12,17 @@ use crate::session::Recorder;
 /// A span that this thread is in.
 struct Entered {
     id: u64,
+    /// Where it is recorded: the id is one of that subscriber's, and the slice lies on that trace's track.
+    place: u64,
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
+}
+
+impl Entered {
+    #[inline(always)]
+    fn is(&self, id: u64, recorder: &Recorder) -> bool {
+        self.id == id && self.place == recorder.place()
+    }
 }
 
 thread_local! {
@@ -29,7 +38,7 @@ pub(super) fn enter(
     data: Option<Arc<SpanData>>,
 ) {
     if begin(recorder, metadata, data.as_deref()) {
-        remember(Entered { id, metadata, data });
+        remember(Entered { id, place: recorder.place(), metadata, data });
     }
 }
 
@@ -37,7 +46,7 @@ pub(super) fn enter(
 #[inline(always)]
 pub(super) fn enter_plain(recorder: &Recorder, id: u64, metadata: &'static Metadata<'static>) {
     if begin_plain(recorder, metadata) {
-        remember(Entered { id, metadata, data: None });
+        remember(Entered { id, place: recorder.place(), metadata, data: None });
     }
 }
 
@@ -51,7 +60,7 @@ fn remember(entered: Entered) {
 pub(super) fn exit(recorder: &Recorder, id: u64) {
     let _ = STACK.try_with(|stack| {
         let mut stack = stack.borrow_mut();
-        if stack.last().is_some_and(|top| top.id == id) {
+        if stack.last().is_some_and(|top| top.is(id, recorder)) {
             recorder.end();
             stack.pop();
         } else {
@@ -61,22 +70,27 @@ pub(super) fn exit(recorder: &Recorder, id: u64) {
 }
 
 /// Exited before what was entered later: slices on a track are nested, so those are ended with it and begun again.
+/// What was entered elsewhere has nothing to do with it.
 #[cold]
 #[inline(never)]
 fn exit_below(recorder: &Recorder, id: u64, stack: &mut Vec<Entered>) {
-    let Some(at) = stack.iter().rposition(|entered| entered.id == id) else { return };
-    for _ in at..stack.len() {
-        recorder.end();
-    }
+    let Some(at) = stack.iter().rposition(|entered| entered.is(id, recorder)) else { return };
+    recorder.end();
     stack.remove(at);
-    for above in stack.iter().skip(at) {
-        begin(recorder, above.metadata, above.data.as_deref());
+    let above = stack.iter().skip(at).filter(|entered| entered.place == recorder.place());
+    above.clone().for_each(|_| recorder.end());
+    for entered in above {
+        begin(recorder, entered.metadata, entered.data.as_deref());
     }
 }
 
-/// The innermost span that this thread is in.
-pub(super) fn current() -> Option<(u64, &'static Metadata<'static>)> {
-    STACK.try_with(|stack| stack.borrow().last().map(|top| (top.id, top.metadata))).ok().flatten()
+/// The innermost span of a recorder's that this thread is in.
+pub(super) fn current(recorder: &Recorder) -> Option<(u64, &'static Metadata<'static>)> {
+    let of_place = |entered: &&Entered| entered.place == recorder.place();
+    let innermost = |stack: &RefCell<Vec<Entered>>| {
+        stack.borrow().iter().rfind(of_place).map(|entered| (entered.id, entered.metadata))
+    };
+    STACK.try_with(innermost).ok().flatten()
 }
 
 /// False when nothing is recorded, or this thread has no writer.

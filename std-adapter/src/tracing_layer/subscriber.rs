@@ -157,7 +157,7 @@ impl Subscriber for TraceSubscriber {
     }
 
     fn current_span(&self) -> Current {
-        match stack::current() {
+        match stack::current(&self.recorder) {
             Some((id, metadata)) => Current::new(Id::from_u64(id), metadata),
             None => Current::none(),
         }

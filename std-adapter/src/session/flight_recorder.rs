@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{Session, SessionError, Written};
+use super::{Session, SessionError, Written, fork};
 
 /// Writes snapshots of a session's rings: on request, on a panic, on signals, on triggers.
 ///
@@ -65,6 +65,8 @@ pub struct FlightStatus {
 
 struct Inner {
     session: Weak<Session>,
+    /// Of the process that has the threads; the session may be gone when that is asked.
+    forks: u32,
     folder: PathBuf,
     state: Mutex<State>,
 }
@@ -103,7 +105,8 @@ impl FlightRecorder {
             ));
         }
         let state = Mutex::new(State { keep: 8, ..State::default() });
-        let inner = Arc::new(Inner { session: Arc::downgrade(session), folder, state });
+        let (session, forks) = (Arc::downgrade(session), fork::forks());
+        let inner = Arc::new(Inner { session, forks, folder, state });
         let (requests, receiver) = sync_channel(WAITING);
         let works = inner.clone();
         let worker =
@@ -151,6 +154,9 @@ impl FlightRecorder {
     }
 
     fn request(&self, reason: &'static str, after: Duration, from: Option<u64>) {
+        if !self.inner.is_here() {
+            return;
+        }
         if let Some(session) = self.inner.session.upgrade() {
             session.recorder().instant(reason);
         }
@@ -190,6 +196,8 @@ impl FlightRecorder {
     /// From now on, each of these signals writes a snapshot `signal-NUMBER`, and the program goes on. Signals
     /// that come while one is written count as one.
     ///
+    /// In a child after a fork, where the thread for it is not, nothing happens on them.
+    ///
     /// Not for those of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS): nothing can be trusted then.
     ///
     /// # Errors
@@ -201,6 +209,9 @@ impl FlightRecorder {
 
     /// The same for signals that end the program: when the snapshot is written, they do what they do by default.
     ///
+    /// In a child after a fork they do that at once, unless a recorder of its own watches them; also where the child
+    /// has handlers of the crate `signal-hook` for them.
+    ///
     /// # Errors
     /// A signal that cannot be caught, or no thread.
     #[cfg(unix)]
@@ -208,7 +219,8 @@ impl FlightRecorder {
         self.watch(signals, |signal| {
             // It is one that was caught, so it can be done.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
-        })
+        })?;
+        signals.iter().try_for_each(|signal| fork::default_in_children(*signal))
     }
 
     #[cfg(unix)]
@@ -218,6 +230,7 @@ impl FlightRecorder {
             let message = format!("signal {signal} cannot be caught");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
+        signals.iter().for_each(|signal| fork::watches(*signal));
         let mut signals = signal_hook::iterator::Signals::new(signals)?;
         let (handle, inner) = (signals.handle(), self.inner.clone());
         let thread = thread::Builder::new().name("tracebuf-signals".into()).spawn(move || {
@@ -239,8 +252,9 @@ impl FlightRecorder {
 impl Drop for FlightRecorder {
     /// Waits for triggers whose time has not come, without waiting for their time.
     fn drop(&mut self) {
-        if self.inner.session.upgrade().is_some_and(|session| !session.is_here()) {
-            // The threads are not in this process.
+        if !self.inner.is_here() {
+            // The threads are not in this process; one of them may have had the channel's lock.
+            std::mem::forget(self.requests.take());
             return;
         }
         self.requests = None;
@@ -256,6 +270,11 @@ impl Drop for FlightRecorder {
 }
 
 impl Inner {
+    /// Whether this is the process that made the recorder.
+    fn is_here(&self) -> bool {
+        fork::forks() == self.forks
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -290,10 +309,10 @@ impl Inner {
         reason: &str,
         from: Option<u64>,
     ) -> Result<(PathBuf, Duration, Written), SessionError> {
-        let session = self.session.upgrade().ok_or(SessionError::Stopped)?;
-        if !session.is_here() {
+        if !self.is_here() {
             return Err(SessionError::Forked);
         }
+        let session = self.session.upgrade().ok_or(SessionError::Stopped)?;
         let path = self.folder.join(format!("{reason}-{}.pftrace", self.number(reason)));
         let snapshot = session.snapshot()?;
         let stall = snapshot.stall();

@@ -39,7 +39,8 @@
 //! # Forks
 //! In a child the parent's session is off: recorders record nothing, calls return
 //! [`SessionError::Forked`], dropping the session does nothing. A handler of `pthread_atfork` sees to it. The
-//! child may start a session of its own.
+//! child may start a session of its own. The same holds for a flight recorder; signals on which it writes a last
+//! snapshot end a child at once, unless the child has a recorder for them.
 
 mod builder;
 mod clock;
@@ -233,11 +234,6 @@ impl Session {
             file = Some(Written { packets, bytes, invalid_packets: recording.invalid_packets });
         }
         Ok(Stopped { core, file, long_trace: self.long_trace() })
-    }
-
-    /// Whether this is the process that began the session.
-    pub(crate) fn is_here(&self) -> bool {
-        self.shared.switch.is_here()
     }
 
     /// Has the drain thread do something, and waits for what it says.

@@ -1,0 +1,107 @@
+//! Flight recorders and what becomes of them in a child after a fork.
+#![cfg(unix)]
+
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use trace::{Trace, scratch};
+use tracebuf_std::session::{FlightRecorder, Session, SessionError};
+
+fn folder(name: &str) -> PathBuf {
+    let folder = scratch(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+fn recorder(folder: &Path) -> (Arc<Session>, FlightRecorder) {
+    let session = Arc::new(Session::builder().ring(1 << 20).start().expect("a session"));
+    let recorder = FlightRecorder::new(&session, folder).expect("a recorder");
+    (session, recorder)
+}
+
+/// A child that does this, and ends without unwinding with 0 if it was true, after 10 s in any case.
+fn fork(work: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: the child does what the test says, and ends without unwinding.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: by default its signal ends the process.
+        unsafe { libc::alarm(10) };
+        let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or(false);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(i32::from(!done)) };
+    }
+    child
+}
+
+fn status_of(child: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: waits for a child of this process.
+    unsafe { libc::waitpid(child, &mut status, 0) };
+    status
+}
+
+fn wait_for(path: &Path) {
+    let start = Instant::now();
+    while !path.exists() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{} appears", path.display());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn assert_ended_by(child: i32, signal: i32) {
+    // SAFETY: the child has not been waited for.
+    unsafe { libc::kill(child, signal) };
+    let status = status_of(child);
+    let by = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+    assert_eq!(by, Some(signal), "status {status}");
+}
+
+fn sleep() -> bool {
+    std::thread::sleep(Duration::from_secs(20));
+    false
+}
+
+#[test]
+fn a_recorder_outlives_its_session_in_a_child_without_harm() {
+    let folder = folder("fork-drop");
+    let (session, recorder) = recorder(&folder);
+    recorder.on_signals(&[libc::SIGUSR2]).expect("a handler");
+    let mut held = Some((session, recorder));
+    let child = fork(|| {
+        let (session, recorder) = held.take().expect("both");
+        recorder.trigger("child", Duration::ZERO);
+        drop(session);
+        let forked = matches!(recorder.snapshot("child"), Err(SessionError::Forked));
+        drop(recorder);
+        forked
+    });
+    assert_eq!(status_of(child), 0);
+    assert!(held.is_some_and(|(_, recorder)| recorder.snapshot("parent").is_ok()));
+    assert!(!folder.join("child-0.pftrace").exists());
+}
+
+#[test]
+fn a_signal_that_ends_the_program_after_a_snapshot_ends_a_child_at_once() {
+    let folder = folder("fork-signal");
+    let (_session, recorder) = recorder(&folder);
+    recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+    assert_ended_by(fork(sleep), libc::SIGTERM);
+    assert!(!folder.join("signal-15-0.pftrace").exists());
+    // One that has a recorder of its own writes a snapshot.
+    let child = fork(|| {
+        let (_session, recorder) = self::recorder(&folder);
+        recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+        std::fs::write(folder.join("ready"), "").expect("a file");
+        sleep()
+    });
+    wait_for(&folder.join("ready"));
+    assert_ended_by(child, libc::SIGTERM);
+    Trace::read(&folder.join("signal-15-0.pftrace")).assert_ends_with_stats();
+    assert_eq!(recorder.status().written, 0);
+}

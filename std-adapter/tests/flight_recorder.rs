@@ -104,6 +104,20 @@ fn a_trigger_s_trace_shows_what_came_before_and_after_it() {
     assert!(!folder.join("late frame-1.pftrace").exists());
 }
 
+#[test]
+fn a_trigger_whose_time_never_comes_is_written_at_the_end() {
+    let (session, folder) = (session(), folder("never"));
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
+    recorder.trigger("never", Duration::MAX);
+    recorder.trigger_window("never in a window", Duration::MAX, Duration::MAX);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0);
+    drop(recorder);
+    for name in ["never", "never in a window"] {
+        assert!(Trace::read(&folder.join(format!("{name}-0.pftrace"))).contains(name));
+    }
+}
+
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
 /// Boot times of the packets with a counter's value, by the states and distances that the trace has.

@@ -47,6 +47,18 @@ fn what_is_recorded_is_in_the_file_before_the_end_and_all_of_it_after() {
     trace.assert_ends_with_stats();
 }
 
+#[test]
+fn a_period_that_never_ends_leaves_all_to_the_end() {
+    let path = scratch("one period.pftrace");
+    let trace = LongTrace::to(&path).period(Duration::MAX);
+    let session = Session::builder().long_trace(trace).start().expect("a session");
+    session.recorder().instant("only");
+    session.flush(Duration::from_secs(5)).expect("a flush");
+    assert_eq!(Trace::read_cut(&path).bytes.len(), 0);
+    session.stop().expect("a stop");
+    assert!(Trace::read(&path).contains("only"));
+}
+
 /// How many times to kill; 300 by `TRACEBUF_KILLS=300`.
 fn kills() -> u64 {
     std::env::var("TRACEBUF_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(10)

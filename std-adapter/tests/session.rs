@@ -55,6 +55,14 @@ fn a_flush_finds_what_threads_have_not_sent() {
 }
 
 #[test]
+fn a_flush_may_wait_for_ever() {
+    let session = Session::builder().start().expect("a session");
+    session.recorder().instant("lonely");
+    session.flush(Duration::MAX).expect("a flush");
+    assert_eq!(session.summary().expect("a summary").buffers[0].chunks_written, 1);
+}
+
+#[test]
 fn a_snapshot_leaves_the_session_as_it_is() {
     let session = Session::builder().prepare_snapshots().start().expect("a session");
     let recorder = session.recorder();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{Session, SessionError, Written, fork};
+use super::{FOR_EVER, Session, SessionError, Written, fork};
 
 /// Writes snapshots of a session's rings: on request, on a panic, on signals, on triggers.
 ///
@@ -168,7 +168,8 @@ impl FlightRecorder {
             }
             state.waiting.push(reason.to_owned());
         }
-        let request = Request { reason: reason.to_owned(), due: Instant::now() + after, from };
+        let due = Instant::now() + after.min(FOR_EVER);
+        let request = Request { reason: reason.to_owned(), due, from };
         let full = match &self.requests {
             Some(requests) => matches!(requests.try_send(request), Err(TrySendError::Full(_))),
             None => false,

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use tracebuf::proto::TracePackets;
 
+use super::FOR_EVER;
 use super::clock::ClockReading;
 use super::drain::Core;
 use super::export::Piece;
@@ -86,7 +87,7 @@ impl LongTrace {
     /// How often to write; not below 10 ms.
     #[must_use]
     pub fn period(mut self, period: Duration) -> Self {
-        self.period = period.max(Duration::from_millis(10));
+        self.period = period.clamp(Duration::from_millis(10), FOR_EVER);
         self
     }
 

@@ -124,6 +124,9 @@ pub struct Summary {
 /// How long `snapshot` and `stop` give producers to send what they have.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// For ever, to a process: clocks can count no further than some such time, so that more is as much.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 impl Session {
     /// A session with one ring of 4 MiB, unless told otherwise.
     pub fn builder() -> SessionBuilder {
@@ -150,7 +153,7 @@ impl Session {
     /// [`SessionError::Timeout`] when a producer did not answer in time (what it had is scraped all the same), or
     /// the drain thread did not.
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + timeout.min(FOR_EVER);
         // The thread reports its own lateness; this waits a little longer to hear it.
         let all = self.ask(deadline + Duration::from_millis(100), move |core| core.flush(deadline))?;
         if all { Ok(()) } else { Err(SessionError::Timeout) }

@@ -150,11 +150,40 @@ fn an_event_within_the_making_of_another_session_s_event_is_recorded() {
 #[test]
 fn impossible_sessions_are_errors() {
     let error = |builder: tracebuf_std::session::SessionBuilder| builder.start().err().expect("an error");
-    assert!(matches!(error(Session::builder().ring(8)), SessionError::Buffer(_)));
+    assert!(matches!(error(Session::builder().ring(8)), SessionError::SmallBuffer { .. }));
     assert!(matches!(error(Session::builder().ring(1 << 40)), SessionError::Buffers));
+    let too_large = error(Session::builder().ring(1 << 32)).to_string();
+    assert!(too_large.contains("less than 4 GiB"), "{too_large}");
     assert!(matches!(error(Session::builder().ring(1 << 40).prepare_snapshots()), SessionError::Buffers));
     assert!(matches!(error(Session::builder().data_source("x", 1)), SessionError::Buffers));
     assert!(matches!(error(Session::builder().shared_memory(100)), SessionError::SharedMemory(_)));
+}
+
+#[test]
+fn the_smallest_buffer_holds_a_chunk_and_a_smaller_one_is_an_error() {
+    for config in [BufferConfig::ring, BufferConfig::discard] {
+        let start = |bytes| Session::builder().buffer(config(bytes)).start();
+        let error = start(2048).err().expect("an error");
+        assert!(error.to_string().contains("too small"), "{error}");
+        let SessionError::SmallBuffer { needed } = error else { panic!("{error}") };
+        assert!(start(needed - 1).is_err());
+        let session = start(needed).expect("a session");
+        // Full chunks of which each is sent before the next: the last one is there, or the first.
+        for _ in 0..3 {
+            session.recorder().with(|tracer| {
+                for _ in 0..200 {
+                    tracer.track().instant("event");
+                }
+            });
+            session.flush(Duration::from_secs(5)).expect("a flush");
+        }
+        let path = scratch("smallest.pftrace");
+        let mut stopped = session.stop().expect("a stop");
+        stopped.write_to(&path).expect("a file");
+        let malformed: u64 = stopped.summary().sequences.iter().map(|writer| writer.packets_malformed).sum();
+        assert_eq!((malformed, stopped.summary().buffers[0].chunks_refused), (0, 0));
+        assert!(Trace::read(&path).events(3) > 10);
+    }
 }
 
 #[test]

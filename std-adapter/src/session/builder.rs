@@ -44,12 +44,12 @@ pub struct BufferConfig {
 }
 
 impl BufferConfig {
-    /// Keeps the newest `bytes` bytes, up to 4 GiB.
+    /// Keeps the newest `bytes` bytes: from 2,060, which one chunk of a thread takes, to less than 4 GiB.
     pub const fn ring(bytes: u64) -> Self {
         Self { bytes, policy: FillPolicy::RingBuffer, file: None }
     }
 
-    /// Keeps the first `bytes` bytes, up to 4 GiB, and then takes no more.
+    /// Keeps the first `bytes` bytes, as many as a ring can have, and then takes no more.
     pub const fn discard(bytes: u64) -> Self {
         Self { bytes, policy: FillPolicy::Discard, file: None }
     }
@@ -227,6 +227,9 @@ impl SessionBuilder {
         if count > 32 || no_buffer || self.buffers.iter().any(|buffer| region_size(buffer).is_none()) {
             return Err(SessionError::Buffers);
         }
+        if self.buffers.iter().any(|buffer| buffer.bytes < SMALLEST) {
+            return Err(SessionError::SmallBuffer { needed: SMALLEST });
+        }
         Ok(())
     }
 
@@ -272,6 +275,10 @@ fn identity() -> ProducerIdentity {
         pid: i32::try_from(std::process::id()).unwrap_or(-1),
     }
 }
+
+/// What a full chunk takes in a buffer: 24 bytes of header in place of the 8 in shared memory. A smaller buffer would
+/// refuse each of them.
+const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
 
 /// Buffers from this size on are in large pages.
 const LARGE: usize = 16 << 20;

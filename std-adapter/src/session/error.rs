@@ -17,11 +17,16 @@ use tracebuf::producer::MemoryError;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// A central buffer is too small.
+    /// A central buffer has no room for chunks of this process's threads.
+    SmallBuffer {
+        /// Bytes that one takes.
+        needed: u64,
+    },
+    /// The memory of a central buffer cannot be one.
     Buffer(RegionError),
     /// The shared memory has a size that cannot be.
     SharedMemory(MemoryError),
-    /// There are no buffers, more than 32, one of more than 4 GiB, or a data source for one that is not there.
+    /// There are no buffers, more than 32, one of 4 GiB or more, or a data source for one that is not there.
     Buffers,
     /// The system refused something.
     Io {
@@ -47,11 +52,14 @@ impl SessionError {
 impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::SmallBuffer { needed } => {
+                write!(f, "a buffer of the session is too small: one chunk of a thread takes {needed} bytes")
+            }
             Self::Buffer(error) => write!(f, "a buffer of the session: {error}"),
             Self::SharedMemory(error) => write!(f, "the session's shared memory: {error}"),
-            Self::Buffers => {
-                f.write_str("a session has 1 to 32 buffers of up to 4 GiB, and data sources for these only")
-            }
+            Self::Buffers => f.write_str(
+                "a session has 1 to 32 buffers of less than 4 GiB, and data sources for these only",
+            ),
             Self::Io { what, error } => write!(f, "{what}: {error}"),
             Self::Timeout => f.write_str("a producer or the session did not answer in time"),
             Self::Stopped => f.write_str("the session has ended"),

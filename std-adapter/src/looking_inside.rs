@@ -11,6 +11,7 @@ use tracebuf_std::size::Sizing;
 use tracebuf_std::trace_stats::TraceReport;
 
 use crate::record::{bytes, interval};
+use crate::terminal::print_and_exit;
 
 /// What `tracebuf stats` is given.
 #[derive(Args)]
@@ -37,8 +38,7 @@ pub(crate) fn stats(arguments: &Stats) -> ExitCode {
                 eprintln!("error {} is no trace", arguments.trace.display());
                 return ExitCode::FAILURE;
             }
-            println!("{report}");
-            ExitCode::from(if report.has_losses() { 3 } else { 0 })
+            print_and_exit(&report, ExitCode::from(if report.has_losses() { 3 } else { 0 }))
         }
         Err(error) => {
             eprintln!("error reading {}: {error}", arguments.trace.display());
@@ -81,11 +81,11 @@ pub(crate) fn size(arguments: &Size) -> ExitCode {
     if let Some(period) = arguments.drain_period {
         sizing = sizing.drain_period(period.as_secs_f64());
     }
-    println!("{sizing}");
+    let mut text = sizing.to_string();
     if let Some(buffer) = arguments.buffer {
-        println!("a ring of {buffer} bytes lasts {:.1} s", sizing.ring_lasts(buffer));
+        text += &format!("\na ring of {buffer} bytes lasts {:.1} s", sizing.ring_lasts(buffer));
     }
-    ExitCode::SUCCESS
+    print_and_exit(&text, ExitCode::SUCCESS)
 }
 
 /// A size a second. MB and KB are powers of ten here, as rates have them.

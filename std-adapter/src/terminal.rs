@@ -1,9 +1,24 @@
-//! What commands that run for a while have in common: an end on request, and a line that tells how it goes.
+//! What commands have in common: how they print what they found, and of those that run for a while an end on request
+//! and a line that tells how it goes.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// Prints what a command has to say at its end, and ends it with `code`, or as a failure if that cannot be printed. Who
+/// reads the output may have seen enough: that is no failure.
+pub(crate) fn print_and_exit(text: &impl Display, code: ExitCode) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("error writing: {error}");
+            ExitCode::FAILURE
+        }
+        _ => code,
+    }
+}
 
 /// Set by Ctrl-C or SIGTERM, to end cleanly; the second time, for one who is in a hurry, ends at once. Without
 /// handlers the command can still run to its end.

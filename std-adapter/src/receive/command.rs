@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::terminal::{ProgressLine, stop_on_signals};
+use crate::terminal::{ProgressLine, print_and_exit, stop_on_signals};
 use clap::Args;
 use tracebuf_std::receive::receive;
 
@@ -28,10 +28,7 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
         receive(&arguments.port, arguments.baud, &arguments.output, &stop, |report| line.show(report));
     drop(line);
     match result {
-        Ok(report) => {
-            println!("{report}");
-            ExitCode::SUCCESS
-        }
+        Ok(report) => print_and_exit(&report, ExitCode::SUCCESS),
         Err(error) => {
             eprintln!("receiving from {}: {error}", arguments.port);
             ExitCode::FAILURE

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::terminal::{ProgressLine, stop_on_signals};
+use crate::terminal::{ProgressLine, print_and_exit, stop_on_signals};
 use clap::Args;
 use tracebuf_std::record::{RecordOptions, record};
 
@@ -50,10 +50,7 @@ pub(crate) fn run(arguments: &Record) -> ExitCode {
     let result = record(&options, &stop, |progress| line.show(progress));
     drop(line);
     match result {
-        Ok(report) => {
-            println!("{report}");
-            ExitCode::from(u8::from(!report.is_whole()))
-        }
+        Ok(report) => print_and_exit(&report, ExitCode::from(u8::from(!report.is_whole()))),
         Err(error) => {
             eprintln!("error {error}");
             ExitCode::FAILURE

@@ -1,0 +1,85 @@
+//! What the commands do when nobody takes what they print or write.
+#![cfg(unix)]
+
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use trace::scratch;
+use tracebuf_std::session::Session;
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tracebuf"));
+    command.args(arguments);
+    command
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn name(path: &Path) -> &str {
+    path.to_str().expect("a name")
+}
+
+/// A pipe that nobody reads.
+fn closed() -> Stdio {
+    std::io::pipe().expect("a pipe").1.into()
+}
+
+/// Frames, the last packet of which has timestamp 5 and sequence 2.
+const FRAMES: &[u8] = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0";
+
+/// Every command that prints, as it succeeds, with files of this test's own.
+fn printing(test: &str) -> Vec<Vec<String>> {
+    let file = |name: &str| scratch(&format!("{test}-{name}"));
+    let (frames, script, image) = (file("frames"), file("script"), file("image"));
+    fs::write(&frames, FRAMES).expect("a file");
+    fs::write(&script, "new 4096 ring\n").expect("a file");
+    fs::write(&image, [0; 4096]).expect("a file");
+    let (frames, script, image) = (name(&frames), name(&script), name(&image));
+    let (trace, out) = (file("trace"), file("out"));
+    Session::builder().start().expect("a session").stop().expect("its end").write_to(&trace).expect("a file");
+    let (trace, out) = (name(&trace), name(&out));
+    let mut all = vec![
+        vec!["stats", trace],
+        vec!["inspect", trace],
+        vec!["size", "--rate", "2MB"],
+        vec!["receive", frames, "-o", out],
+        vec!["replay", script],
+        vec!["smb", "dump", image, "4096"],
+        vec!["demo", out, "--numbers", "100", "--sources", env!("CARGO_MANIFEST_DIR")],
+    ];
+    if cfg!(target_os = "linux") {
+        all.push(vec!["record", "--duration", "50ms", "-o", out]);
+    }
+    all.into_iter().map(|command| command.into_iter().map(str::to_owned).collect()).collect()
+}
+
+fn run(arguments: &[String], stdout: Stdio) -> Output {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    command(&arguments).stdout(stdout).output().expect("the command")
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure_of_any_command() {
+    for arguments in printing("closed") {
+        let output = run(&arguments, closed());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+        assert!(!text(&output.stderr).contains("error"), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_output_that_takes_nothing_is_an_error_of_every_command() {
+    for arguments in printing("full") {
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        let output = run(&arguments, full.into());
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("error writing"), "{arguments:?}: {}", text(&output.stderr));
+    }
+}

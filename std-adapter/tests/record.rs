@@ -99,6 +99,15 @@ fn a_file_that_cannot_be_written_is_said_before_anything_is_recorded() {
 }
 
 #[test]
+fn an_interval_longer_than_any_recording_leaves_the_looks_at_its_ends() {
+    let path = scratch("interval.pftrace");
+    let arguments = ["--interval", "10000000000000000000s", "--duration", "100ms", "-o"];
+    let output = command().args(arguments).arg(&path).output().expect("the command");
+    assert_success(&output);
+    assert!(Trace::read(&path).contains("core 0 busy"));
+}
+
+#[test]
 fn a_disk_that_is_full_is_an_error() {
     let mut command = command();
     let output =

@@ -78,11 +78,13 @@ impl RecordOptions {
         self
     }
 
-    /// The time between two looks; at least 10 ms. Processes are looked at every 500 ms at most, and less often
+    /// The time between two looks; at least 10 ms, at most a year. Processes are looked at every 500 ms at most, and less often
     /// where that takes long.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
-        self.interval = interval.max(Duration::from_millis(10));
+        // An `Instant` so long from now is one that the system has.
+        const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+        self.interval = interval.clamp(Duration::from_millis(10), YEAR);
         self
     }
 

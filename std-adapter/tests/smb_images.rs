@@ -133,6 +133,12 @@ fn the_command_says_what_it_cannot_do() {
     let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", "4096", "63", "1"]);
     assert_eq!(status, Some(1));
     assert!(errors.contains("page size"), "{errors}");
+    for size in [usize::MAX, usize::MAX >> 2] {
+        let size = size.to_string();
+        let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", &size, "4096", "1"]);
+        assert_eq!(status, Some(1));
+        assert!(errors.contains("or for more than 65536"), "{errors}");
+    }
     let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", "4096", "4096", "6"]);
     assert_eq!(status, Some(2));
     assert!(errors.contains("LAYOUT"), "{errors}");

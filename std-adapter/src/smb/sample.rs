@@ -9,6 +9,8 @@ impl CommitSink for Silent {
     fn commit(&self, _: &CommitRequest<'_>) {}
 }
 
+/// Pages that shared memory can have.
+const PAGES: usize = 65_536;
 /// Chunks that an image can have.
 const CHUNKS: usize = 65_536;
 
@@ -29,6 +31,13 @@ const CHUNKS: usize = 65_536;
 /// # Ok::<(), tracebuf::producer::MemoryError>(())
 /// ```
 pub fn sample(size: usize, page_size: u32, layout: Layout) -> Result<Vec<u8>, MemoryError> {
+    // Memory for more than an image can have is not even asked for.
+    if !(SharedMemory::MIN_PAGE..=SharedMemory::MAX_PAGE).contains(&page_size) {
+        return Err(MemoryError::PageSize);
+    }
+    if size / page_size as usize > PAGES {
+        return Err(MemoryError::PageCount);
+    }
     let mut words = vec![0u32; size / 4];
     let memory = SharedMemory::new(atomic_words(&mut words), page_size)?;
     let storage = Box::new(ProducerStorage::<CHUNKS, 2>::new());

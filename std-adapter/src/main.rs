@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use flate2::bufread::MultiGzDecoder;
+use terminal::UntilClosed;
 use tracebuf::producer::{Exhaustion, Layout, MemoryError, SharedMemory, atomic_words};
 use tracebuf_std::demo::Options;
 use tracebuf_std::pftrace::TraceFile;
@@ -186,7 +187,11 @@ enum Failure {
 fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
     let open = |path: &Path, error| Failure::Open(path.to_owned(), error);
     let reader = open_any(script).map_err(|error| open(script, error))?;
-    let mut replay = Replay::new(BufWriter::with_capacity(1 << 16, io::stdout().lock()));
+    let mut output: Box<dyn Write> = Box::new(io::stdout().lock());
+    if pftrace.is_some() {
+        output = Box::new(UntilClosed::new(output));
+    }
+    let mut replay = Replay::new(BufWriter::with_capacity(1 << 16, output));
     if let Some(path) = pftrace {
         replay = replay.with_trace(TraceFile::create(path).map_err(|error| open(path, error))?);
     }

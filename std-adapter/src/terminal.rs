@@ -20,6 +20,37 @@ pub(crate) fn print_and_exit(text: &impl Display, code: ExitCode) -> ExitCode {
     }
 }
 
+/// An output until whoever reads it has seen enough, and nothing from then on: for a command that writes a file beside
+/// it, which is to become whole.
+pub(crate) struct UntilClosed<W> {
+    output: Option<W>,
+}
+
+impl<W: Write> UntilClosed<W> {
+    pub(crate) fn new(output: W) -> Self {
+        Self { output: Some(output) }
+    }
+
+    fn on_output<T>(&mut self, closed: T, what: impl FnOnce(&mut W) -> io::Result<T>) -> io::Result<T> {
+        match self.output.as_mut().map(what) {
+            Some(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => self.output = None,
+            Some(other) => return other,
+            None => {}
+        }
+        Ok(closed)
+    }
+}
+
+impl<W: Write> Write for UntilClosed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.on_output(bytes.len(), |output| output.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.on_output((), W::flush)
+    }
+}
+
 /// Set by Ctrl-C or SIGTERM, to end cleanly; the second time, for one who is in a hurry, ends at once. Without
 /// handlers the command can still run to its end.
 pub(crate) fn stop_on_signals() -> Arc<AtomicBool> {

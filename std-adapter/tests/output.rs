@@ -83,3 +83,19 @@ fn an_output_that_takes_nothing_is_an_error_of_every_command() {
         assert!(text(&output.stderr).contains("error writing"), "{arguments:?}: {}", text(&output.stderr));
     }
 }
+
+#[test]
+fn a_replay_s_trace_file_is_whole_also_when_nobody_reads_what_is_printed() {
+    let (script, trace) = (scratch("long-script"), scratch("long.pftrace"));
+    let chunk = |n| format!("copy 1 1 {n} 1 0 1 0 0 024003\nread\n");
+    fs::write(&script, format!("new 65536 ring\n{}", (0..20_000).map(chunk).collect::<String>()))
+        .expect("a file");
+    let traces = [Stdio::null(), closed()].map(|stdout| {
+        let output = command(&["replay", name(&script), "--pftrace", name(&trace)]).stdout(stdout).output();
+        let output = output.expect("the command");
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("read: 20000 packets"), "{}", text(&output.stderr));
+        fs::read(&trace).expect("a trace")
+    });
+    assert!(traces[0].len() > 20_000 * 5 && traces[0] == traces[1]);
+}

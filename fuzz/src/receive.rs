@@ -37,7 +37,7 @@ fn receive(line: &[u8], cut: usize) -> (Vec<Vec<u8>>, ReceiveReport) {
         });
         assert_eq!(passed, Ok(()));
     }
-    let report = receiver.report();
+    let report = receiver.finish();
     assert_eq!(report.packets, packets.len() as u64);
     (packets, report)
 }

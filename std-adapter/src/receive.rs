@@ -57,17 +57,34 @@ pub struct ReceiveReport {
     pub packets_incomplete: u64,
     /// Packets that arrived whole and are none.
     pub packets_malformed: u64,
+    /// Frames that the line ended in: none or one.
+    pub frames_unfinished: u64,
+}
+
+impl ReceiveReport {
+    /// Whether all that came was passed on, and none of it missed something.
+    fn is_whole(&self) -> bool {
+        let frames = [self.frames_lost, self.frames_corrupt, self.frames_unfinished];
+        frames == [0; 3] && (self.packets_incomplete, self.packets_malformed) == (0, 0)
+    }
 }
 
 impl fmt::Display for ReceiveReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} packets of {} bytes", self.packets, self.bytes)?;
-        if self.frames_lost + self.frames_corrupt == 0 {
+        if self.frames == 0 {
+            return f.write_str(", not one intact frame in them");
+        }
+        if self.is_whole() {
             return f.write_str(", nothing lost");
         }
         write!(f, "; of {} frames ", self.frames.saturating_add(self.frames_lost))?;
         write!(f, "{} lost ({} arrived damaged), ", self.frames_lost, self.frames_corrupt)?;
-        write!(f, "{} packets incomplete", self.packets_incomplete)
+        write!(f, "{} packets incomplete", self.packets_incomplete)?;
+        if self.packets_malformed > 0 {
+            write!(f, ", {} malformed", self.packets_malformed)?;
+        }
+        f.write_str(if self.frames_unfinished > 0 { "; it ended in the midst of a frame" } else { "" })
     }
 }
 
@@ -97,6 +114,13 @@ impl Receiver {
         self.report
     }
 
+    /// What came in all, when nothing more will: what is not finished then is lost.
+    pub fn finish(mut self) -> ReceiveReport {
+        self.report.frames_unfinished += u64::from(!self.frame.is_empty());
+        self.report.packets_incomplete += u64::from(self.packet.is_some());
+        self.report
+    }
+
     /// Takes the next bytes, and passes on each packet that they complete, as it is to be written into a trace
     /// file.
     ///
@@ -115,9 +139,8 @@ impl Receiver {
                 self.report.packets += 1;
             }
         }
-        if self.frame.len() + rest.len() <= MAX_FRAME {
-            self.frame.extend_from_slice(rest);
-        }
+        let room = MAX_FRAME.saturating_sub(self.frame.len());
+        self.frame.extend_from_slice(rest.get(..room).unwrap_or(rest));
         Ok(())
     }
 
@@ -185,7 +208,8 @@ fn decode(encoded: &[u8]) -> Option<(u8, u16, Vec<u8>)> {
 /// or until `stop` is set, and tells how it goes twice a second.
 ///
 /// # Errors
-/// What the port or the file system says. The trace file holds what came until then.
+/// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) of a file without one intact
+/// frame. The trace file holds what came until then.
 pub fn receive(
     port: &str,
     baud: u32,
@@ -216,11 +240,20 @@ pub fn receive(
         }
     }
     file.flush()?;
-    Ok(receiver.report())
+    let report = receiver.finish();
+    // A device may have been silent; a file is something else.
+    if report.frames == 0 && is_file(port) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "there is not one intact frame in it"));
+    }
+    Ok(report)
+}
+
+fn is_file(port: &str) -> bool {
+    std::fs::metadata(port).is_ok_and(|metadata| metadata.is_file())
 }
 
 fn open(port: &str, baud: u32) -> io::Result<Box<dyn Read>> {
-    if std::fs::metadata(port).is_ok_and(|metadata| metadata.is_file()) {
+    if is_file(port) {
         return Ok(Box::new(File::open(port)?));
     }
     let port = serialport::new(port, baud).timeout(Duration::from_millis(200)).open()?;

@@ -55,7 +55,7 @@ fn receive(line: &[u8], step: usize) -> (Vec<Vec<u8>>, ReceiveReport) {
         };
         receiver.push(bytes, keep).unwrap();
     }
-    (packets, receiver.report())
+    (packets, receiver.finish())
 }
 
 /// A packet as it was before the receiver told of losses in it.
@@ -128,6 +128,54 @@ fn a_lost_frame_costs_its_packet_and_every_sequence_says_so_once() {
     assert_eq!((report.frames_lost, report.packets), (1, 11));
     let told = packets.iter().filter(|packet| packet.ends_with(&[0xD0, 0x02, 1])).count();
     assert_eq!(told, 3);
+}
+
+#[test]
+fn what_is_not_finished_at_the_end_of_the_line_is_lost() {
+    // The last packet is of two frames.
+    let frames = line(4);
+    let (whole, last) = (frames.concat(), frames[frames.len() - 1].len());
+    let (_, report) = receive(&whole, 64);
+    assert!(report.to_string().ends_with(", nothing lost"), "{report}");
+    let (_, report) = receive(&whole[..whole.len() - 5], 64);
+    assert_eq!((report.packets, report.packets_incomplete, report.frames_unfinished), (3, 1, 1));
+    assert!(
+        report.to_string().ends_with("1 packets incomplete; it ended in the midst of a frame"),
+        "{report}"
+    );
+    let (_, report) = receive(&whole[..whole.len() - last], 64);
+    assert_eq!((report.packets, report.packets_incomplete, report.frames_unfinished), (3, 1, 0));
+    assert!(report.to_string().ends_with("1 packets incomplete"), "{report}");
+}
+
+#[test]
+fn packets_that_are_none_are_said() {
+    // A frame that is a packet of its own, of one byte.
+    let mut frame = vec![3, 1, 0, 0xFF];
+    frame.extend(Crc::<u32>::new(&CRC_32_ISO_HDLC).checksum(&frame).to_le_bytes());
+    let line = [cobs::encode_vec(&frame), vec![0]].concat();
+    let (packets, report) = receive(&line, 64);
+    assert_eq!((packets.len(), report.packets_malformed), (0, 1));
+    assert!(report.to_string().ends_with("0 packets incomplete, 1 malformed"), "{report}");
+}
+
+#[test]
+fn what_is_no_line_is_said_to_be_none_in_pieces_of_any_size() {
+    let text = vec![b'a'; 200_000];
+    let reports = [100, 1 << 16, 1 << 20].map(|step| receive(&text, step).1);
+    assert!(
+        reports.iter().all(|report| *report == reports[0] && report.frames_unfinished == 1),
+        "{reports:?}"
+    );
+    assert!(reports[0].to_string().ends_with("not one intact frame in them"), "{}", reports[0]);
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("receive-readme.pftrace");
+    let out = Command::new(env!("CARGO_BIN_EXE_tracebuf"))
+        .args(["receive", concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md"), "-o"])
+        .arg(output)
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8(out.stderr).unwrap().contains("not one intact frame"));
 }
 
 #[test]

@@ -93,9 +93,13 @@ pub struct RecordReport {
 }
 
 impl RecordReport {
-    /// Whether the file holds all that it should: no write failed at the end.
+    /// Whether the file holds all that it should: no write failed at the end, and the disk has all of it.
     pub fn is_whole(&self) -> bool {
-        self.bytes_given_up() == 0
+        self.bytes_given_up() == 0 && self.error().is_none()
+    }
+
+    fn error(&self) -> Option<&str> {
+        self.summary.long_trace.as_ref().and_then(|trace| trace.error.as_deref())
     }
 
     fn bytes_given_up(&self) -> u64 {
@@ -120,10 +124,13 @@ impl RecordReport {
             losses.push(format!("{} packets, for the drain thread did not get to run in time", self.dropped));
         }
         let given_up = self.bytes_given_up();
-        if given_up > 0 {
-            let error = self.summary.long_trace.as_ref().and_then(|trace| trace.error.as_deref());
-            let error = error.unwrap_or("the file takes no more");
-            losses.push(format!("the end: {} could not be written: {error}", Bytes(given_up)));
+        match (given_up, self.error()) {
+            (0, None) => {}
+            (0, Some(error)) => losses.push(format!("perhaps the file, or its end: {error}")),
+            (_, error) => {
+                let error = error.unwrap_or("the file takes no more");
+                losses.push(format!("the end: {} could not be written: {error}", Bytes(given_up)));
+            }
         }
         let others = [
             ("packets given up by their writer", sum(|buffer| buffer.trace_writer_packet_loss)),
@@ -173,5 +180,35 @@ impl fmt::Display for Bytes {
             Some((unit, name)) => write!(f, "{:.1}{name}", self.0 as f64 / *unit as f64),
             None => write!(f, "{}B", self.0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::LongTraceStatus;
+
+    fn report(ring: u64, summary: Summary) -> RecordReport {
+        RecordReport {
+            output: "trace.pftrace".into(),
+            elapsed: Duration::from_secs(1),
+            events: 0,
+            cores: 1,
+            processes: 1,
+            missing: Vec::new(),
+            dropped: 0,
+            ring,
+            written: Written::default(),
+            summary,
+        }
+    }
+
+    #[test]
+    fn a_file_that_the_disk_may_not_have_is_not_whole() {
+        let long_trace =
+            Some(LongTraceStatus { error: Some("cannot sync: I/O error".into()), ..Default::default() });
+        let report = report(4 << 20, Summary { long_trace, ..Summary::default() });
+        assert!(!report.is_whole());
+        assert_eq!(report.losses(), ["perhaps the file, or its end: cannot sync: I/O error"]);
     }
 }

@@ -118,6 +118,19 @@ fn a_disk_that_is_full_is_an_error() {
 }
 
 #[test]
+fn a_ring_that_holds_nothing_or_that_cannot_be_is_refused_before_anything_is_recorded() {
+    let path = scratch("ring.pftrace");
+    let _ = std::fs::remove_file(&path);
+    for (ring, size) in [("2KiB", "2KiB"), ("4GiB", "4GiB"), ("0", "0B")] {
+        let output = command().args(["--ring", ring, "-o"]).arg(&path).output().expect("the command");
+        assert_eq!(output.status.code(), Some(1), "{ring}");
+        let said = text(&output.stderr);
+        assert!(said.contains(&format!("the ring, {size}: it is 4KiB at least")), "{said}");
+        assert!(!path.exists());
+    }
+}
+
+#[test]
 fn durations_and_sizes_that_are_none_are_refused() {
     for arguments in [["--duration", "soon"], ["--ring", "4 apples"], ["--interval", "-1s"]] {
         let output = command().args(arguments).output().expect("the command");

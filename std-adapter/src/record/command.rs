@@ -17,7 +17,7 @@ pub(crate) struct Record {
     /// Time between two looks at the machine.
     #[arg(long, default_value = "100ms", value_parser = interval)]
     interval: Duration,
-    /// Keep the newest so much in memory, and write it at the end: 512KiB, 4MiB, 1GiB.
+    /// Keep the newest so much in memory, and write it at the end: 512KiB, 4MiB, 1GiB. 4KiB or more, below 4GiB.
     #[arg(long, default_value = "4MiB", value_parser = bytes)]
     ring: u64,
     /// Write into the file while recording, so that the beginning is kept however long it takes.

@@ -20,10 +20,13 @@ mod report;
 mod sampler;
 mod tracks;
 
+use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use report::Bytes;
 pub use report::{RecordProgress, RecordReport};
 
 use crate::session::snapshot::check_writable;
@@ -53,6 +56,10 @@ pub struct RecordOptions {
 }
 
 impl RecordOptions {
+    /// Sizes that a ring can have, in bytes: chunks of 2 KiB that take the place of each other, up to what a buffer's
+    /// offsets reach.
+    pub const RING: RangeInclusive<u64> = 4096..=u32::MAX as u64;
+
     /// Ten seconds, a look every 100 ms, a ring of 4 MiB.
     pub fn new(output: impl AsRef<Path>) -> Self {
         Self {
@@ -88,7 +95,7 @@ impl RecordOptions {
         self
     }
 
-    /// Bytes of the ring: what does not fit takes the place of the oldest.
+    /// Bytes of the ring, in [`RING`](Self::RING): what does not fit takes the place of the oldest.
     #[must_use]
     pub fn ring(mut self, bytes: u64) -> Self {
         self.ring = bytes;
@@ -106,7 +113,7 @@ impl RecordOptions {
 /// Records until the time is over or `stop` is set, and tells how it goes twice a second.
 ///
 /// # Errors
-/// No `/proc`, a file that cannot be written (said before anything is recorded, where it can be known then), or
+/// No `/proc`, a ring too small or too large, a file that cannot be written (said before anything is recorded, where it can be known then), or
 /// whatever ends a session.
 pub fn record(
     options: &RecordOptions,
@@ -115,6 +122,7 @@ pub fn record(
 ) -> Result<RecordReport, SessionError> {
     let output = &options.output;
     let writing = |error| SessionError::io(format!("writing {}", output.display()), error);
+    check_ring(options.ring)?;
     let mut builder = Session::builder().ring(options.ring).process_name("tracebuf record");
     if options.long {
         builder = builder.long_trace(LongTrace::to(output).period(Duration::from_secs(1)));
@@ -174,6 +182,15 @@ pub fn record(
     })
 }
 
+/// One that holds no chunk would lose everything.
+fn check_ring(bytes: u64) -> Result<(), SessionError> {
+    if RecordOptions::RING.contains(&bytes) {
+        return Ok(());
+    }
+    let error = io::Error::new(io::ErrorKind::InvalidInput, "it is 4KiB at least, and less than 4GiB");
+    Err(SessionError::io(format!("in the size of the ring, {}", Bytes(bytes)), error))
+}
+
 fn is_over(options: &RecordOptions, start: Instant, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed) || options.duration.is_some_and(|duration| start.elapsed() >= duration)
 }
@@ -191,7 +208,7 @@ fn progress_of(
     let file = summary.long_trace;
     if let Some(error) = file.as_ref().and_then(|file| file.error.clone()) {
         let what = format!("writing {}", options.output.display());
-        return Err(SessionError::io(what, std::io::Error::other(error)));
+        return Err(SessionError::io(what, io::Error::other(error)));
     }
     Ok(RecordProgress {
         elapsed: start.elapsed(),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::RecordOptions;
 use crate::session::{Summary, Written};
 
 /// How a recording is doing. Its `Display` is the progress line.
@@ -106,6 +107,12 @@ impl RecordReport {
         self.summary.long_trace.as_ref().map_or(0, |trace| trace.bytes_given_up)
     }
 
+    /// A ring that may do, if there is a larger one.
+    fn larger_ring(&self) -> String {
+        let larger = self.ring.checked_mul(4).filter(|larger| RecordOptions::RING.contains(larger));
+        larger.map_or_else(String::new, |larger| format!("--ring {} or ", Bytes(larger)))
+    }
+
     /// What was lost, and what to do about it, a line each.
     pub fn losses(&self) -> Vec<String> {
         let mut losses = Vec::new();
@@ -115,9 +122,9 @@ impl RecordReport {
         let overwritten = sum(|buffer| buffer.chunks_overwritten);
         if overwritten > 0 {
             losses.push(format!(
-                "the beginning: {overwritten} chunks ({}) had to make room; record with --ring {} or --long",
+                "the beginning: {overwritten} chunks ({}) had to make room; record with {}--long",
                 Bytes(sum(|buffer| buffer.bytes_overwritten)),
-                Bytes(self.ring.saturating_mul(4)),
+                self.larger_ring(),
             ));
         }
         if self.dropped > 0 {
@@ -187,6 +194,7 @@ impl fmt::Display for Bytes {
 mod tests {
     use super::*;
     use crate::session::LongTraceStatus;
+    use tracebuf::buffer::BufferStats;
 
     fn report(ring: u64, summary: Summary) -> RecordReport {
         RecordReport {
@@ -210,5 +218,15 @@ mod tests {
         let report = report(4 << 20, Summary { long_trace, ..Summary::default() });
         assert!(!report.is_whole());
         assert_eq!(report.losses(), ["perhaps the file, or its end: cannot sync: I/O error"]);
+    }
+
+    #[test]
+    fn a_larger_ring_is_named_where_there_is_one() {
+        let mut stats = BufferStats::default();
+        stats.chunks_overwritten = 1;
+        for (ring, with) in [(1 << 20, "with --ring 4MiB or --long"), (1 << 30, "with --long")] {
+            let losses = report(ring, Summary { buffers: vec![stats], ..Summary::default() }).losses();
+            assert!(losses[0].ends_with(with), "{losses:?}");
+        }
     }
 }

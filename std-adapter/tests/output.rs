@@ -1,14 +1,17 @@
 //! What the commands do when nobody takes what they print or write.
-#![cfg(unix)]
+#![cfg(target_os = "linux")]
 
 #[path = "support/trace.rs"]
 mod trace;
 
 use std::fs::{self, OpenOptions};
-use std::path::Path;
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use trace::scratch;
+use tracebuf::proto::TracePackets;
 use tracebuf_std::session::Session;
 
 fn command(arguments: &[&str]) -> Command {
@@ -44,7 +47,7 @@ fn printing(test: &str) -> Vec<Vec<String>> {
     let (trace, out) = (file("trace"), file("out"));
     Session::builder().start().expect("a session").stop().expect("its end").write_to(&trace).expect("a file");
     let (trace, out) = (name(&trace), name(&out));
-    let mut all = vec![
+    let all = vec![
         vec!["stats", trace],
         vec!["inspect", trace],
         vec!["size", "--rate", "2MB"],
@@ -52,10 +55,8 @@ fn printing(test: &str) -> Vec<Vec<String>> {
         vec!["replay", script],
         vec!["smb", "dump", image, "4096"],
         vec!["demo", out, "--numbers", "100", "--sources", env!("CARGO_MANIFEST_DIR")],
+        vec!["record", "--duration", "50ms", "-o", out],
     ];
-    if cfg!(target_os = "linux") {
-        all.push(vec!["record", "--duration", "50ms", "-o", out]);
-    }
     all.into_iter().map(|command| command.into_iter().map(str::to_owned).collect()).collect()
 }
 
@@ -73,7 +74,6 @@ fn a_reader_that_has_seen_enough_is_no_failure_of_any_command() {
     }
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn an_output_that_takes_nothing_is_an_error_of_every_command() {
     for arguments in printing("full") {
@@ -98,4 +98,50 @@ fn a_replay_s_trace_file_is_whole_also_when_nobody_reads_what_is_printed() {
         fs::read(&trace).expect("a trace")
     });
     assert!(traces[0].len() > 20_000 * 5 && traces[0] == traces[1]);
+}
+
+/// What `record` says after writing there.
+fn record_into(path: &Path) -> Output {
+    let output = command(&["record", "--duration", "50ms", "-o", name(path)]).output().expect("the command");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    output
+}
+
+/// A name for something that is not there yet.
+fn fresh(name: &str) -> PathBuf {
+    let path = scratch(name);
+    let _ = fs::remove_file(&path);
+    path
+}
+
+#[test]
+fn a_pipe_is_written_into_and_stays_one() {
+    let pipe = fresh("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command").success());
+    // It is open already, so that nobody waits; the trace is smaller than what a pipe holds.
+    let mut reader =
+        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).expect("a pipe");
+    record_into(&pipe);
+    assert!(fs::metadata(&pipe).expect("it is there").file_type().is_fifo());
+    let mut trace = Vec::new();
+    reader.read_to_end(&mut trace).expect("the trace");
+    assert!(TracePackets::new(&trace).filter(|packet| packet.is_ok()).count() > 10);
+}
+
+#[test]
+fn the_target_of_a_link_is_replaced_or_made_and_the_link_stays() {
+    let (link, second, target) = (fresh("link"), fresh("second-link"), fresh("target"));
+    symlink("second-link", &link).expect("a link");
+    symlink(&target, &second).expect("a link");
+    for before in [None, Some("an older trace")] {
+        before.inspect(|text| fs::write(&target, text).expect("a file"));
+        record_into(&link);
+        let is_link = |path| fs::symlink_metadata(path).expect("it is there").is_symlink();
+        assert!(is_link(&link) && is_link(&second) && !is_link(&target));
+        let trace = fs::read(&target).expect("a trace");
+        assert!(TracePackets::new(&trace).all(|packet| packet.is_ok()));
+    }
+    symlink(&link, fresh("target")).expect("a link");
+    let output = command(&["record", "--duration", "50ms", "-o", name(&link)]).output().expect("the command");
+    assert_eq!(output.status.code(), Some(1), "links in a circle lead nowhere");
 }

@@ -1,6 +1,6 @@
 //! Copies of a session's buffers, and how they become files.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,7 +120,8 @@ impl Snapshot {
     /// Writes a whole trace, statistics at its end, into a file that appears at `path` when it is complete.
     ///
     /// It is written beside `path` under another name, synced to the disk and renamed: a file of that name is
-    /// replaced whole or stays as it is. On an error nothing is left behind.
+    /// replaced whole or stays as it is. On an error nothing is left behind. Where `path` is a link, that is done to
+    /// its target; a device or a pipe is written into.
     ///
     /// # Errors
     /// What the file system says.
@@ -234,10 +235,31 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(other))
 }
 
+/// Whether there is something that can only be written into: a device, a pipe.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
+}
+
+/// Where the file lies, or is to lie, that links from `path` lead to.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    // As many as Linux follows.
+    for _ in 0..40 {
+        let Ok(target) = fs::read_link(&path) else { return Ok(path) };
+        path.pop();
+        path.push(target);
+    }
+    Err(io::Error::other("too many links lead to each other"))
+}
+
 pub(crate) fn write_atomically<T>(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<T>,
 ) -> io::Result<T> {
+    if is_special(path) {
+        return write(&mut OpenOptions::new().write(true).open(path)?);
+    }
+    let path = &followed(path)?;
     let part = beside(path)?;
     let mut file = File::create_new(&part)?;
     let result = write(&mut file).and_then(|value| {
@@ -261,7 +283,11 @@ pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a folder of that name"));
     }
-    let part = beside(path)?;
+    if is_special(path) {
+        // Opening it would wait for the reader of a pipe.
+        return Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?);
+    }
+    let part = beside(&followed(path)?)?;
     File::create_new(&part)?;
     fs::remove_file(&part)
 }

@@ -1,5 +1,6 @@
 //! The `tracebuf` command.
 
+mod files;
 #[path = "inspect/command.rs"]
 mod inspect;
 mod looking_inside;
@@ -11,13 +12,13 @@ mod record;
 mod recover;
 mod terminal;
 
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::fs;
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use flate2::bufread::MultiGzDecoder;
+use files::{check_is_other, open_any};
 use terminal::UntilClosed;
 use tracebuf::producer::{Exhaustion, Layout, MemoryError, SharedMemory, atomic_words};
 use tracebuf_std::demo::Options;
@@ -193,7 +194,8 @@ fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
     }
     let mut replay = Replay::new(BufWriter::with_capacity(1 << 16, output));
     if let Some(path) = pftrace {
-        replay = replay.with_trace(TraceFile::create(path).map_err(|error| open(path, error))?);
+        let trace = check_is_other(path, script).and_then(|()| TraceFile::create(path));
+        replay = replay.with_trace(trace.map_err(|error| open(path, error))?);
     }
     let summary = replay.run(reader).map_err(Failure::Replay)?;
     eprintln!("{summary}");
@@ -220,20 +222,4 @@ fn demo(options: &Options) -> Result<(), Failure> {
     let report = tracebuf_std::demo::run(options).map_err(Failure::Demo)?;
     write!(io::stdout(), "{report}").map_err(Failure::Output)?;
     if report.agrees() { Ok(()) } else { Err(Failure::Disagreement) }
-}
-
-/// Opens a script or an image; a gzipped one is known by its first two bytes, so that standard input may be one
-/// too.
-fn open_any(path: &Path) -> io::Result<Box<dyn BufRead>> {
-    let mut plain: Box<dyn BufRead> = if path == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(BufReader::with_capacity(1 << 16, File::open(path)?))
-    };
-    // Nothing else starts so: 0x1F is no blank, no comment and no name of a script, and an image would have two
-    // chunks of its first page being read at once.
-    if plain.fill_buf()?.starts_with(&[0x1F, 0x8B]) {
-        return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(plain))));
-    }
-    Ok(plain)
 }

@@ -4,7 +4,7 @@
 #[path = "support/trace.rs"]
 mod trace;
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -144,4 +144,29 @@ fn the_target_of_a_link_is_replaced_or_made_and_the_link_stays() {
     symlink(&link, fresh("target")).expect("a link");
     let output = command(&["record", "--duration", "50ms", "-o", name(&link)]).output().expect("the command");
     assert_eq!(output.status.code(), Some(1), "links in a circle lead nowhere");
+}
+
+#[test]
+fn the_file_that_is_read_is_not_written_into_by_any_name() {
+    let (input, link, other) = (fresh("input"), fresh("input-link"), fresh("input-other-name"));
+    let contents = [&b"new 4096 ring\n"[..], FRAMES].concat();
+    fs::write(&input, &contents).expect("a file");
+    symlink(&input, &link).expect("a link");
+    fs::hard_link(&input, &other).expect("another name");
+    for output in [&input, &link, &other].map(|path| name(path)) {
+        let read = name(&input);
+        for arguments in [
+            ["replay", read, "--pftrace", output],
+            ["replay", "-", "--pftrace", output],
+            ["receive", read, "-o", output],
+            ["recover", read, "-o", output],
+        ] {
+            let stdin = File::open(&input).expect("a file");
+            let said = command(&arguments).stdin(stdin).output().expect("the command");
+            assert_eq!(said.status.code(), Some(1), "{arguments:?}");
+            let refused = text(&said.stderr).contains(&format!("{output}: it is the file that is read"));
+            assert!(refused, "{arguments:?}: {}", text(&said.stderr));
+            assert!(fs::read(&input).expect("a file") == contents, "{arguments:?}");
+        }
+    }
 }

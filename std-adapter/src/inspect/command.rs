@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::files::check_is_other;
 use tracebuf_std::inspect::Inspection;
 
 #[derive(clap::Args)]
@@ -30,7 +31,8 @@ fn inspect(arguments: &Inspect) -> Result<(), String> {
     let inspection =
         Inspection::of_file(&bytes).map_err(|error| format!("error {}: {error}", file.display()))?;
     if let Some(svg) = &arguments.svg {
-        std::fs::write(svg, inspection.svg())
+        check_is_other(svg, file)
+            .and_then(|()| std::fs::write(svg, inspection.svg()))
             .map_err(|error| format!("error writing {}: {error}", svg.display()))?;
     }
     let mut out = io::stdout().lock();

@@ -1,8 +1,10 @@
 //! The command `tracebuf receive`.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::files::check_is_other;
 use crate::terminal::{ProgressLine, print_and_exit, stop_on_signals};
 use clap::Args;
 use tracebuf_std::receive::receive;
@@ -24,8 +26,10 @@ pub(crate) struct Receive {
 pub(crate) fn run(arguments: &Receive) -> ExitCode {
     let stop = stop_on_signals();
     let line = ProgressLine::new();
-    let result =
-        receive(&arguments.port, arguments.baud, &arguments.output, &stop, |report| line.show(report));
+    let Receive { port, output, baud } = arguments;
+    let result = check_is_other(output, Path::new(port))
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", output.display())))
+        .and_then(|()| receive(port, *baud, output, &stop, |report| line.show(report)));
     drop(line);
     match result {
         Ok(report) => print_and_exit(&report, ExitCode::SUCCESS),

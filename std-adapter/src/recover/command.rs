@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::files::check_is_other;
 use tracebuf_std::recover::{Dump, Place, Survivor};
 
 #[derive(clap::Args)]
@@ -41,6 +42,9 @@ fn recover(arguments: &Recover) -> Result<(), String> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|error| format!("error opening {}: {error}", path.display()))
     };
+    let output = &arguments.output;
+    check_is_other(output, &arguments.dump)
+        .map_err(|error| format!("error writing {}: {error}", output.display()))?;
     let file = read(&arguments.dump)?;
     if let (None, None, Ok(survivor)) = (arguments.address, &arguments.symbol, Survivor::parse(&file)) {
         return survive(arguments, survivor);
@@ -62,7 +66,6 @@ fn recover(arguments: &Recover) -> Result<(), String> {
     };
     let found = dump.find(place).map_err(|error| error.to_string())?;
     eprintln!("buffer at {:#x}: {}", found.address, found.salvage);
-    let output = &arguments.output;
     let (packets, refused) =
         found.write(output).map_err(|error| format!("error writing {}: {error}", output.display()))?;
     eprintln!("{packets} packets in {}", output.display());

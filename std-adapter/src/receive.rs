@@ -211,14 +211,20 @@ fn decode(encoded: &[u8]) -> Option<(u8, u16, Vec<u8>)> {
 /// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) of a file without one intact
 /// frame. The trace file holds what came until then.
 pub fn receive(
-    port: &str,
+    port: impl AsRef<Path>,
     baud: u32,
     output: &Path,
     stop: &AtomicBool,
     mut progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    let mut line = open(port, baud)?;
-    let mut file = BufWriter::new(File::create(output)?);
+    let port = port.as_ref();
+    let named = |what, path: &Path, error: io::Error| {
+        io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
+    };
+    let receiving = |error| named("receiving from", port, error);
+    let writing = |error| named("writing", output, error);
+    let mut line = open(port, baud).map_err(receiving)?;
+    let mut file = BufWriter::new(File::create(output).map_err(writing)?);
     let mut receiver = Receiver::new();
     let mut bytes = vec![0; 1 << 16];
     let mut next_word = Instant::now() + Duration::from_millis(500);
@@ -226,36 +232,34 @@ pub fn receive(
         match line.read(&mut bytes) {
             Ok(0) => break,
             Ok(count) => {
-                receiver.push(bytes.get(..count).unwrap_or_default(), |packet| file.write_all(packet))?;
+                let bytes = bytes.get(..count).unwrap_or_default();
+                receiver.push(bytes, |packet| file.write_all(packet)).map_err(writing)?;
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {
                 // Whoever looks at the file while the device is silent sees all there is.
-                file.flush()?;
+                file.flush().map_err(writing)?;
             }
-            Err(error) => return file.flush().and(Err(error)),
+            Err(error) => return file.flush().map_err(writing).and(Err(receiving(error))),
         }
         if Instant::now() >= next_word {
             next_word += Duration::from_millis(500);
             progress(&receiver.report());
         }
     }
-    file.flush()?;
+    file.flush().map_err(writing)?;
     let report = receiver.finish();
     // A device may have been silent; a file is something else.
-    if report.frames == 0 && is_file(port) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "there is not one intact frame in it"));
+    if report.frames == 0 && port.is_file() {
+        let none = io::Error::new(io::ErrorKind::InvalidData, "there is not one intact frame in it");
+        return Err(receiving(none));
     }
     Ok(report)
 }
 
-fn is_file(port: &str) -> bool {
-    std::fs::metadata(port).is_ok_and(|metadata| metadata.is_file())
-}
-
-fn open(port: &str, baud: u32) -> io::Result<Box<dyn Read>> {
-    if is_file(port) {
+fn open(port: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
+    if port.is_file() {
         return Ok(Box::new(File::open(port)?));
     }
-    let port = serialport::new(port, baud).timeout(Duration::from_millis(200)).open()?;
+    let port = serialport::new(port.to_string_lossy(), baud).timeout(Duration::from_millis(200)).open()?;
     Ok(Box::new(port))
 }

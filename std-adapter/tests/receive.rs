@@ -245,6 +245,22 @@ fn a_serial_port_is_received_until_the_device_is_gone_and_all_is_in_the_file_whe
     assert_eq!(received(), 40);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn any_file_name_will_do_and_a_failure_names_the_file_that_it_is_about() {
+    use std::os::unix::ffi::OsStrExt;
+    let input = Path::new(env!("CARGO_TARGET_TMPDIR")).join(std::ffi::OsStr::from_bytes(b"receive-\xFF.bin"));
+    std::fs::write(&input, line(3).concat()).unwrap();
+    for (output, code, said) in
+        [("/dev/null", 0, ""), ("/nonexistent/x", 1, "error writing /nonexistent/x: No such")]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tracebuf"));
+        let out = command.arg("receive").arg(&input).args(["-o", output]).output().unwrap();
+        let errors = String::from_utf8(out.stderr).unwrap();
+        assert!(out.status.code() == Some(code) && errors.starts_with(said), "{errors}");
+    }
+}
+
 #[test]
 fn a_port_that_is_not_there_is_a_failure_that_says_so() {
     let out = Command::new(env!("CARGO_BIN_EXE_tracebuf"))

@@ -1,7 +1,7 @@
 //! The command `tracebuf receive`.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::files::check_is_other;
@@ -13,7 +13,7 @@ use tracebuf_std::receive::receive;
 #[derive(Args)]
 pub(crate) struct Receive {
     /// A serial port, such as /dev/ttyACM0 or COM3, or a file.
-    port: String,
+    port: PathBuf,
     /// The trace file.
     #[arg(short, long)]
     output: PathBuf,
@@ -27,14 +27,14 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
     let stop = stop_on_signals();
     let line = ProgressLine::new();
     let Receive { port, output, baud } = arguments;
-    let result = check_is_other(output, Path::new(port))
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", output.display())))
+    let result = check_is_other(output, port)
+        .map_err(|error| io::Error::new(error.kind(), format!("writing {}: {error}", output.display())))
         .and_then(|()| receive(port, *baud, output, &stop, |report| line.show(report)));
     drop(line);
     match result {
         Ok(report) => print_and_exit(&report, ExitCode::SUCCESS),
         Err(error) => {
-            eprintln!("receiving from {}: {error}", arguments.port);
+            eprintln!("error {error}");
             ExitCode::FAILURE
         }
     }

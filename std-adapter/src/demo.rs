@@ -24,9 +24,9 @@ use crate::pftrace::TraceFile;
 use service::{Queue, Service};
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Instant, SystemTime};
 use tracebuf::buffer::{Config, DataLoss, FillPolicy, TraceBuffer};
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track};
@@ -96,9 +96,15 @@ impl Clock for WallClock {
 /// Does the work, writes the trace, and reports.
 ///
 /// # Errors
-/// What the file system says of the trace file, or the system of the ring's memory. Sources that cannot be
-/// read are left out.
+/// What the file system says of the trace file or the folder of the sources, before any work is done, or the system
+/// of memory and threads. Sources in the folder that cannot be read are left out.
 pub fn run(options: &Options) -> io::Result<Report> {
+    let named = |what, path: &Path, error: io::Error| {
+        io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
+    };
+    let writing = |error| named("writing", &options.out, error);
+    fs::read_dir(&options.sources).map_err(|error| named("reading", &options.sources, error))?;
+    let file = TraceFile::create(&options.out).map_err(writing)?;
     let mut words = vec![0u32; SHARED_MEMORY / 4];
     let memory = SharedMemory::new(atomic_words(&mut words), PAGE).map_err(io::Error::other)?;
     let (storage, queue) = (ProducerStorage::<CHUNKS, THREADS>::new(), Queue::new());
@@ -118,10 +124,10 @@ pub fn run(options: &Options) -> io::Result<Report> {
 
     let (done, shared, process, producer) = (&done, &shared, &process, &producer);
     let mut report = thread::scope(|scope| {
-        let drain = scope.spawn(|| {
+        let drain = thread::Builder::new().name("service".into()).spawn_scoped(scope, || {
             service.run(&queue, producer, done);
             service
-        });
+        })?;
         // All before the first thread ends, which returns its writer's id: each id is one thread's.
         let writers: Vec<_> = names.iter().filter_map(|_| producer.writer(0, options.exhaustion)).collect();
         let workers: Vec<_> = work::relay()
@@ -139,18 +145,22 @@ pub fn run(options: &Options) -> io::Result<Report> {
                     (id, tracer.stats(), result)
                 })
             })
-            .collect::<io::Result<_>>()?;
+            .collect();
+        // All of them, whatever became of one: the service has to run as long as any does.
+        let join = |worker: io::Result<ScopedJoinHandle<'_, _>>| {
+            worker?.join().map_err(|_| io::Error::other("a worker panicked"))
+        };
+        let ended: Vec<_> = workers.into_iter().map(join).collect();
+        done.store(true, Ordering::Release);
+        let service = drain.join().map_err(|_| io::Error::other("the service panicked"))?;
         let mut report = Report::default();
-        for (worker, name) in workers.into_iter().zip(&names) {
-            let joined = worker.join().map_err(|_| io::Error::other("a worker panicked"));
-            let (id, stats, result) = joined?;
+        for (ended, name) in ended.into_iter().zip(&names) {
+            let (id, stats, result) = ended?;
             report.add_writer(name, id, &stats);
             report.add_work(&result);
         }
-        done.store(true, Ordering::Release);
-        let service = drain.join().map_err(|_| io::Error::other("the service panicked"))?;
         report.add_service(&service);
-        write_trace(service, options, &mut report)?;
+        write_trace(service, file, &mut report).map_err(writing)?;
         io::Result::Ok(report)
     })?;
     let file = fs::read(&options.out)?;
@@ -160,8 +170,7 @@ pub fn run(options: &Options) -> io::Result<Report> {
 }
 
 /// Reads the ring into the file, which ends with the buffer's counters.
-fn write_trace(mut service: Service<'_>, options: &Options, report: &mut Report) -> io::Result<()> {
-    let mut file = TraceFile::create(&options.out)?;
+fn write_trace(mut service: Service<'_>, mut file: TraceFile, report: &mut Report) -> io::Result<()> {
     let buffer = service.buffer();
     let mut reader = buffer.read();
     while let Some(packet) = reader.next_packet() {

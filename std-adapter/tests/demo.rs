@@ -64,8 +64,39 @@ fn what_writers_drop_is_accounted_for() {
 
 #[test]
 fn a_file_that_cannot_be_written_is_said() {
-    let arguments = ["demo", "/nonexistent/demo.pftrace", "--numbers", "100", "--sources", "/nonexistent"];
+    // So many numbers are more than the address space has room for: they are not even begun with.
+    let numbers = (usize::MAX / 8).to_string();
+    let arguments = ["demo", "/nonexistent/demo.pftrace", "--numbers", &numbers, "--sources", "."];
+    assert_fails(&arguments, "error: writing /nonexistent/demo.pftrace: No such file");
+}
+
+#[test]
+fn sources_that_cannot_be_read_are_said() {
+    let file = scratch("sources");
+    let arguments = ["demo", file.to_str().unwrap(), "--numbers", "100", "--sources", "/nonexistent"];
+    assert_fails(&arguments, "error: reading /nonexistent: No such file");
+}
+
+fn assert_fails(arguments: &[&str], said: &str) {
     let output = Command::new(env!("CARGO_BIN_EXE_tracebuf")).args(arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: No such file"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).starts_with(said), "{output:?}");
+}
+
+/// Stacks of 256 MiB, of which a limit of 1 GiB leaves no room for nine.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_thread_that_cannot_be_started_is_said_and_the_others_end() {
+    let file = scratch("threads");
+    let limited = "ulimit -v 1000000 && exec timeout -k 1 60 \"$0\" demo \"$1\" --sources \"$2\"";
+    let output = Command::new("sh")
+        .args(["-c", limited, env!("CARGO_BIN_EXE_tracebuf")])
+        .arg(&file)
+        .arg(env!("CARGO_MANIFEST_DIR"))
+        .env("RUST_MIN_STACK", (256 << 20).to_string())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), said.starts_with("error: ")), (Some(1), true), "{output:?}");
+    let _ = fs::remove_file(file);
 }

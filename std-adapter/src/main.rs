@@ -28,7 +28,7 @@ use tracebuf_std::smb;
 
 /// Perfetto's trace buffer on the command line.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(name = "tracebuf", version, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -75,8 +75,8 @@ enum Command {
     Demo {
         /// The trace file to write.
         out: PathBuf,
-        /// Bytes of the ring.
-        #[arg(long, value_name = "SIZE", default_value_t = 16 << 20)]
+        /// The ring's size: 512KiB, 16MiB, 1GiB.
+        #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = ring)]
         ring: u32,
         /// What writers do when shared memory is full: wait for the service, or drop packets.
         #[arg(long, value_name = "POLICY", default_value = "stall")]
@@ -216,6 +216,11 @@ fn sample(out: &Path, size: usize, page_size: u32, layout: u32) -> Result<(), Fa
     let layout = Layout::from_bits(layout).ok_or(Failure::Memory(MemoryError::ChunkSize))?;
     let image = smb::sample(size, page_size, layout).map_err(Failure::Memory)?;
     fs::write(out, image).map_err(|error| Failure::Open(out.to_owned(), error))
+}
+
+/// The size of a ring, as `record` takes it.
+fn ring(text: &str) -> Result<u32, String> {
+    u32::try_from(record::bytes(text)?).map_err(|_| "a ring is less than 4GiB".to_owned())
 }
 
 fn demo(options: &Options) -> Result<(), Failure> {

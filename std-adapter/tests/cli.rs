@@ -125,6 +125,12 @@ fn an_unreadable_script_exits_1() {
 }
 
 #[test]
+fn the_version_is_that_of_tracebuf() {
+    let out = command().arg("--version").output().expect("the command starts");
+    assert_eq!(text(&out.stdout), concat!("tracebuf ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
 fn wrong_arguments_exit_2_and_say_how_to_call_it() {
     let out = command().arg("replay").output().expect("the command starts");
     assert_eq!(out.status.code(), Some(2));

@@ -48,7 +48,7 @@ fn nothing_is_lost_when_writers_wait_and_the_ring_is_large() {
 
 #[test]
 fn what_a_small_ring_overwrites_is_accounted_for() {
-    let (text, packets) = demo("ring", &["--numbers", "400000", "--ring", "65536"]);
+    let (text, packets) = demo("ring", &["--numbers", "400000", "--ring", "64KiB"]);
     let all = numbers(&text, "all");
     assert_eq!((all[2], packets as u64), (0, all[1] + 1), "{text}");
     assert!(all[3] > all[1], "{text}");

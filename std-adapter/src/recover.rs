@@ -225,6 +225,7 @@ impl Dump {
                 match attach(start + at as u64, &bytes[at..]) {
                     Ok(found) => return Ok(found),
                     Err(AttachError::NoRegion) => {}
+                    Err(AttachError::UnknownVersion { .. }) if !may_be_region(&bytes[at..]) => {}
                     Err(error) => failed = error,
                 }
                 at += MAGIC.len();
@@ -232,6 +233,14 @@ impl Dump {
         }
         Err(RecoverError::Attach(failed))
     }
+}
+
+/// Whether a region of another version may start so: a small number for it, then the header's size. What looks for
+/// regions has the same four letters in its code.
+fn may_be_region(bytes: &[u8]) -> bool {
+    let Some([_, 0, size @ ..]) = bytes.get(4..8) else { return false };
+    let size = size.iter().rev().fold(0, |size, byte| size << 8 | u16::from(*byte));
+    size > 0 && size.is_multiple_of(8)
 }
 
 fn attach(address: u64, bytes: &[u8]) -> Result<Found, AttachError> {

@@ -85,6 +85,16 @@ fn damage_is_told_and_a_dump_without_a_buffer_is_an_error() {
     );
     let (ok, said, _) = recover("nothing", &[0; 999], &[]);
     assert!(!ok && said.contains("no trace buffer found"), "{said}");
+    // What looks for a buffer has the letters in its code, with something else behind them.
+    for behind in [*b"\x4C\x89\xE7\xE8", *b"\x04\0\0\0"] {
+        let code = [&[0x90; 64][..], b"TBUF", &behind, &[0x90; 4096]].concat();
+        let (ok, said, _) = recover("letters", &code, &[]);
+        assert!(!ok && said.contains("no trace buffer found"), "{said}");
+    }
+    let mut newer = region();
+    newer[4] = 2;
+    let (ok, said, _) = recover("newer", &newer, &[]);
+    assert!(!ok && said.contains("unknown layout version 2"), "{said}");
 }
 
 /// An ELF core of one piece of memory at `address`, with `symbol` for a variable there.

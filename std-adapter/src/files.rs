@@ -1,7 +1,7 @@
 //! Files that commands read and write.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -21,6 +21,12 @@ pub(crate) fn open_any(path: &Path) -> io::Result<Box<dyn BufRead>> {
         return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(plain))));
     }
     Ok(plain)
+}
+
+/// All of such a file.
+pub(crate) fn read_any(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_any(path)?.read_to_end(&mut bytes).map(|_| bytes)
 }
 
 /// Refuses to write into the file that is read, by whatever name: it would be emptied before it is read.

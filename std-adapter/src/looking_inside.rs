@@ -1,37 +1,27 @@
 //! The commands `tracebuf stats` and `tracebuf size`.
 
-use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use flate2::bufread::MultiGzDecoder;
 use tracebuf_std::size::Sizing;
 use tracebuf_std::trace_stats::TraceReport;
 
+use crate::files::read_any;
 use crate::record::{bytes, interval};
 use crate::terminal::print_and_exit;
 
 /// What `tracebuf stats` is given.
 #[derive(Args)]
 pub(crate) struct Stats {
-    /// The trace file, plain or gzipped.
+    /// The trace file, plain or gzipped; - is standard input.
     trace: PathBuf,
 }
 
 /// Runs `tracebuf stats`.
 pub(crate) fn stats(arguments: &Stats) -> ExitCode {
-    let read = || {
-        let bytes = std::fs::read(&arguments.trace)?;
-        if !bytes.starts_with(&[0x1F, 0x8B]) {
-            return Ok(bytes);
-        }
-        let mut plain = Vec::new();
-        MultiGzDecoder::new(&bytes[..]).read_to_end(&mut plain).map(|_| plain)
-    };
-    let trace: std::io::Result<Vec<u8>> = read();
-    match trace {
+    match read_any(&arguments.trace) {
         Ok(trace) => {
             let report = TraceReport::of(&trace);
             if report.packets == 0 && report.rest > 0 {

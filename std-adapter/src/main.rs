@@ -13,12 +13,12 @@ mod recover;
 mod terminal;
 
 use std::fs;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use files::{check_is_other, open_any};
+use files::{check_is_other, open_any, read_any};
 use terminal::UntilClosed;
 use tracebuf::producer::{Exhaustion, Layout, MemoryError, SharedMemory, atomic_words};
 use tracebuf_std::demo::Options;
@@ -203,9 +203,7 @@ fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
 }
 
 fn dump(file: &Path, page_size: u32) -> Result<(), Failure> {
-    let mut bytes = Vec::new();
-    let read = open_any(file).and_then(|mut image| image.read_to_end(&mut bytes));
-    read.map_err(|error| Failure::Open(file.to_owned(), error))?;
+    let bytes = read_any(file).map_err(|error| Failure::Open(file.to_owned(), error))?;
     let mut words = smb::words(&bytes);
     let memory = SharedMemory::new(atomic_words(&mut words), page_size).map_err(Failure::Memory)?;
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());

@@ -3,9 +3,12 @@
 #[path = "support/trace.rs"]
 mod trace;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use trace::scratch;
 use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf_std::session::Session;
@@ -159,4 +162,19 @@ fn what_is_neither_is_an_error() {
         String::from_utf8_lossy(&output.stderr).contains("neither a trace nor memory with a trace buffer")
     );
     assert_eq!(inspect(&scratch("not there"), &[]).status.code(), Some(1));
+}
+
+#[test]
+fn a_gzipped_file_is_shown_as_the_plain_one() {
+    let (plain, packed) = (scratch("plain.region"), scratch("packed.region.gz"));
+    let region = region(4096, 200);
+    std::fs::write(&plain, &region).expect("a file");
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&region).expect("memory");
+    std::fs::write(&packed, encoder.finish().expect("memory")).expect("a file");
+    let [plain, packed] = [plain, packed].map(|path| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tracebuf")).arg("inspect").arg(path).output();
+        output.expect("the command")
+    });
+    assert!(packed.status.success() && packed.stdout == plain.stdout, "{packed:?}");
 }

@@ -4,12 +4,12 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::files::check_is_other;
+use crate::files::{check_is_other, read_any};
 use tracebuf_std::inspect::Inspection;
 
 #[derive(clap::Args)]
 pub(crate) struct Inspect {
-    /// A trace, the memory of a trace buffer, or a dump with one in it.
+    /// A trace, the memory of a trace buffer, or a dump with one in it, plain or gzipped; - is standard input.
     file: PathBuf,
     /// Also draw a picture into this file.
     #[arg(long, value_name = "OUT")]
@@ -27,7 +27,7 @@ pub(crate) struct Inspect {
 
 fn inspect(arguments: &Inspect) -> Result<(), String> {
     let file = &arguments.file;
-    let bytes = std::fs::read(file).map_err(|error| format!("error opening {}: {error}", file.display()))?;
+    let bytes = read_any(file).map_err(|error| format!("error opening {}: {error}", file.display()))?;
     let inspection =
         Inspection::of_file(&bytes).map_err(|error| format!("error {}: {error}", file.display()))?;
     if let Some(svg) = &arguments.svg {

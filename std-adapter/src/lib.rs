@@ -3,8 +3,10 @@
 //! - [`session`]: tracing of this process: rings, long traces, snapshots, flight recorders.
 //! - `tracing_layer`, with the feature `tracing`: spans and events of the crate `tracing`.
 //! - [`record`]: records the machine itself; the command `tracebuf record`.
-//! - [`trace_stats`], [`size`]: what a trace lost, and how large buffers must be.
-//! - [`inspect`]: what lies where in a buffer or a trace, as text and as a picture.
+//! - [`receive`]: a device's trace from a serial port; the command `tracebuf receive`.
+//! - [`trace_stats`], [`size`]: what a trace lost, and how large buffers must be; the commands `tracebuf stats` and
+//!   `tracebuf size`.
+//! - [`inspect`]: what lies where in a buffer or a trace, as text and as a picture; the command `tracebuf inspect`.
 //! - [`PagedMemory`]: memory for a buffer that costs what is used of it.
 //! - [`script`] and [`replay`]: recorded operations, run over a real buffer; the command `tracebuf replay`.
 //! - [`pftrace`]: trace files.

@@ -1,5 +1,7 @@
 //! The buffer from outside: what it promises, and edges that random work rarely comes to.
 
+#[cfg(feature = "crc")]
+mod attached;
 mod bench;
 mod better_than_reference;
 mod edges;

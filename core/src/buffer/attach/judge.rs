@@ -86,10 +86,15 @@ impl State<'_> {
         Some(Mended { valid: change.from, read, packets: found.packets(flags), flags, cut: false })
     }
 
-    /// A chunk whose patches will not come: the packet that waits for them, its last, is given up.
+    /// A chunk whose patches will not come: the packet that waits for them, its last, is given up. Only a packet that
+    /// goes on in the next chunk waits.
     pub(super) fn without_patches(&self, chunk: &Stored) -> Option<Mended> {
-        let payload = self.ring.payload(chunk.offset, chunk.valid.get())?;
-        let all_but_last = Found::of(payload, chunk.valid.get().saturating_sub(1), 0);
+        let valid = chunk.valid.get();
+        if valid == 0 || !chunk.has(Flags::CONTINUES_ON_NEXT) {
+            return Some(Mended { flags: chunk.flags() - Flags::NEEDS_PATCHING, ..Mended::as_is(chunk) });
+        }
+        let payload = self.ring.payload(chunk.offset, valid)?;
+        let all_but_last = Found::of(payload, valid.saturating_sub(1), 0);
         Some(Mended::cut(chunk, &all_but_last, Flags::ABORTED))
     }
 }

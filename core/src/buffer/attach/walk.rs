@@ -106,7 +106,7 @@ impl State<'_> {
         if ended && let Some(waiting) = self.ring.chunk(at).filter(|chunk| chunk.has(Flags::NEEDS_PATCHING)) {
             let mended = self.without_patches(&waiting)?;
             self.apply(&waiting, &mended)?;
-            salvage.chunks_cut = salvage.chunks_cut.saturating_add(1);
+            salvage.chunks_cut = salvage.chunks_cut.saturating_add(u32::from(mended.cut));
         }
         self.note(&chunk)?;
         Some((next, true))

@@ -1,0 +1,69 @@
+//! What is read from a region that was found.
+
+use crate::bench::{Bench, NEXT, PREV, Read, Sent, packet, small_table, whole};
+use tracebuf::buffer::{ChunkFlags, DataLoss, ReadOnlyTraceBuffer, Reader, Salvage, TraceBuffer};
+
+const PATCHES: ChunkFlags = ChunkFlags::NEEDS_PATCHING;
+
+fn all(mut reader: Reader<'_>) -> Vec<Read> {
+    let mut packets = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        packets.push((packet.slices().collect::<Vec<_>>().concat(), packet.loss()));
+    }
+    packets
+}
+
+/// The packets of a program that has ended after these commits: the same with checksums and without, and when its
+/// region is found once more.
+fn ended(commits: &[Sent]) -> (Salvage, Vec<Read>) {
+    let [plain, checked] = [false, true].map(|crc| {
+        let config = small_table().crc(crc);
+        let mut b = Bench::new(config, 1024);
+        for sent in commits {
+            b.commit(sent.clone());
+        }
+        let (mut buffer, salvage) = TraceBuffer::attach_or_new(b.buffer.into_memory(), config).unwrap();
+        buffer.check().expect("a sound buffer");
+        let (mut again, none) = ReadOnlyTraceBuffer::attach_ended(buffer.into_memory()).unwrap();
+        assert!(none.is_clean(), "{none}");
+        (salvage.expect("a region"), all(again.read()))
+    });
+    assert_eq!(plain, checked);
+    plain
+}
+
+#[test]
+fn at_the_end_nothing_is_given_up_for_patches_that_no_packet_waits_for() {
+    // What wants patches but does not go on in the next chunk, and what has nothing that they could change.
+    let next = Sent::new(1, &[packet(b"next")]);
+    let (salvage, packets) =
+        ended(&[Sent::new(0, &[packet(b"zero"), packet(b"one")]).flags(PATCHES), next.clone()]);
+    assert!(salvage.is_clean(), "{salvage}");
+    assert_eq!(packets, whole(&[b"zero", b"one", b"next"]));
+    for flags in [PATCHES, PATCHES | NEXT, PATCHES | NEXT | PREV] {
+        let (salvage, packets) = ended(&[Sent::new(0, &[]).flags(flags), next.clone()]);
+        assert!(salvage.is_clean(), "{flags:?}: {salvage}");
+        assert_eq!(packets, whole(&[b"next"]), "{flags:?}");
+    }
+}
+
+#[test]
+fn at_the_end_a_packet_that_ends_in_front_of_such_patches_comes_out() {
+    let (salvage, packets) = ended(&[
+        Sent::new(0, &[packet(b"over ")]).flags(NEXT),
+        Sent::new(1, &[packet(b"two"), packet(b"one")]).flags(PREV | PATCHES),
+    ]);
+    assert!(salvage.is_clean(), "{salvage}");
+    assert_eq!(packets, whole(&[b"over two", b"one"]));
+}
+
+#[test]
+fn at_the_end_an_empty_beginning_is_given_up_as_any_that_waits_for_patches() {
+    let (salvage, packets) = ended(&[
+        Sent::new(0, &[packet(b"zero"), packet(b"")]).flags(NEXT | PATCHES),
+        Sent::new(1, &[packet(b"end"), packet(b"next")]).flags(PREV),
+    ]);
+    assert_eq!((salvage.chunks_kept, salvage.chunks_cut), (2, 1), "{salvage}");
+    let loss = DataLoss::ANY | DataLoss::WRITER_ABORT | DataLoss::ORPHAN_CONTINUATION;
+    assert_eq!(packets, [(b"zero".to_vec(), DataLoss::empty()), (b"next".to_vec(), loss)]);
+}

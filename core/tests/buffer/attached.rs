@@ -33,6 +33,24 @@ fn ended(commits: &[Sent]) -> (Salvage, Vec<Read>) {
 }
 
 #[test]
+fn a_scraped_chunk_without_fragments_is_kept_whatever_it_says_of_its_end() {
+    for flags in [ChunkFlags::empty(), NEXT, PATCHES, NEXT | PATCHES] {
+        let mut b = Bench::ring(1024);
+        b.commit(Sent::new(0, &[packet(b"zero")]));
+        b.commit(Sent::new(1, &[]).flags(flags).scraped().room(40));
+        let (mut buffer, salvage) = TraceBuffer::attach(b.buffer.into_memory()).unwrap();
+        assert!(salvage.is_clean(), "{flags:?}: {salvage}");
+        assert_eq!(all(buffer.read()), whole(&[b"zero"]), "{flags:?}");
+        // What it turns out to hold is read behind it.
+        b.buffer = buffer;
+        b.commit(Sent::new(1, &[packet(b"one"), packet(b"two ")]).flags(flags | NEXT));
+        assert!(b.patch(1, &[], false));
+        b.commit(Sent::new(2, &[packet(b"and three")]).flags(PREV));
+        assert_eq!(b.read(), whole(&[b"one", b"two and three"]), "{flags:?}");
+    }
+}
+
+#[test]
 fn at_the_end_nothing_is_given_up_for_patches_that_no_packet_waits_for() {
     // What wants patches but does not go on in the next chunk, and what has nothing that they could change.
     let next = Sent::new(1, &[packet(b"next")]);

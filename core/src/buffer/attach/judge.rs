@@ -46,7 +46,8 @@ impl State<'_> {
             return Some(mended.map_or(Verdict::Drop(Cause::Unfinished), Verdict::Mend));
         }
         let waits = Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
-        let scraped = chunk.has(Flags::INCOMPLETE);
+        // A scraped chunk has these only as long as there is nothing in it.
+        let scraped = chunk.has(Flags::INCOMPLETE) && chunk.valid.get() > 0;
         if chunk.valid.get() > room || chunk.read.get() > chunk.valid.get() || (scraped && chunk.has(waits)) {
             return Some(Verdict::Drop(Cause::Malformed));
         }

@@ -111,9 +111,10 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// Attaches if the memory holds a region that `config` could have made, lays out a new one if not.
     ///
-    /// What firmware does at its start, when no patches will come any more to what is there: packets that wait for one
-    /// are given up, as by [`ReadOnlyTraceBuffer::attach_ended`]. Of the configuration all but the policy must be as it
-    /// was: another size of the table, for example, makes a new region. The [`Salvage`] is `None` if it is new.
+    /// What firmware does at its start, when nothing will come any more to what is there: what waits for a patch or for
+    /// the rest of a chunk is given up, as by [`ReadOnlyTraceBuffer::attach_ended`]. Of the configuration all but the
+    /// policy must be as it was: another size of the table, for example, makes a new region. The [`Salvage`] is `None`
+    /// if it is new.
     ///
     /// # Errors
     /// [`RegionError`] if there is no room for a new region.
@@ -141,8 +142,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
         Self::attach_to(memory, false)
     }
 
-    /// The same of a program that has ended: no patches will come. A packet that waits for one is given up, so that
-    /// the packets before it come out, and those behind it.
+    /// The same of a program that has ended: no patches will come, nor the rest of a chunk that was scraped. A packet
+    /// that waits for one is given up, so that the packets before it come out, and those behind it, the first of which
+    /// says so.
     ///
     /// # Errors
     /// [`AttachError`], and the memory is as it was.
@@ -169,10 +171,13 @@ impl State<'_> {
         self.forget_marks();
         let used = self.find_used(ring_size);
         self.header.used.set(used);
-        self.salvage_ring(used, ended, &mut salvage);
+        self.salvage_ring(used, &mut salvage);
         self.rebuild_table(&mut salvage);
         self.place_cursor();
         self.rebuild_lists(&mut salvage);
+        if ended {
+            self.close_chunks(&mut salvage);
+        }
         self.balance_counters();
         salvage
     }

@@ -85,3 +85,36 @@ fn at_the_end_an_empty_beginning_is_given_up_as_any_that_waits_for_patches() {
     let loss = DataLoss::ANY | DataLoss::WRITER_ABORT | DataLoss::ORPHAN_CONTINUATION;
     assert_eq!(packets, [(b"zero".to_vec(), DataLoss::empty()), (b"next".to_vec(), loss)]);
 }
+
+#[test]
+fn at_the_end_nothing_waits_for_the_rest_of_a_scraped_chunk_behind_which_others_are() {
+    let scraped = |id, packets: &[Vec<u8>]| Sent::new(id, packets).scraped().room(40);
+    let lost = DataLoss::ANY | DataLoss::CHUNK_CORRUPTED;
+    let (salvage, packets) = ended(&[
+        scraped(0, &[packet(b"zero"), packet(b"stale")]),
+        Sent::new(1, &[packet(b"one")]),
+        Sent::new(2, &[packet(b"two ")]).flags(NEXT),
+        scraped(3, &[packet(b"more")]).flags(PREV),
+        scraped(4, &[packet(b"four"), packet(b"last"), packet(b"stale")]),
+    ]);
+    // The newest is as it was: what is finished of it comes out, and nothing is behind it.
+    assert_eq!((salvage.chunks_kept, salvage.chunks_cut), (5, 2), "{salvage}");
+    assert_eq!(
+        salvage.to_string(),
+        "5 chunks of 1 sequences kept, 2 of them without their end, which was not finished"
+    );
+    let (first, more) = (DataLoss::empty(), lost | DataLoss::REASSEMBLY_BROKEN_CHAIN);
+    let expected: [(&[u8], _); 4] = [(b"zero", first), (b"one", lost), (b"four", more), (b"last", first)];
+    assert_eq!(packets, expected.map(|(bytes, loss)| (bytes.to_vec(), loss)));
+}
+
+#[test]
+fn at_the_end_a_scraped_chunk_that_was_read_is_closed_also_if_it_was_committed_late() {
+    let mut b = Bench::ring(1024);
+    b.commit(Sent::new(1, &[packet(b"one")]));
+    b.commit(Sent::new(0, &[packet(b"zero"), packet(b"stale")]).scraped().room(40));
+    assert_eq!(b.read(), whole(&[b"zero"]));
+    let (mut buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(b.buffer.into_memory()).unwrap();
+    assert_eq!((salvage.chunks_kept, salvage.chunks_cut), (2, 1), "{salvage}");
+    assert_eq!(all(buffer.read()), [(b"one".to_vec(), DataLoss::ANY | DataLoss::CHUNK_CORRUPTED)]);
+}

@@ -87,16 +87,26 @@ impl State<'_> {
         Some(Mended { valid: change.from, read, packets: found.packets(flags), flags, cut: false })
     }
 
-    /// A chunk whose patches will not come: the packet that waits for them, its last, is given up. Only a packet that
-    /// goes on in the next chunk waits.
-    pub(super) fn without_patches(&self, chunk: &Stored) -> Option<Mended> {
+    /// A chunk to which nothing will come any more: packets wait neither for its patches nor for the rest of it.
+    /// `None` if none did.
+    pub(super) fn closed(&self, chunk: &Stored) -> Option<Mended> {
         let valid = chunk.valid.get();
+        let found = |until| Some(Found::of(self.ring.payload(chunk.offset, valid)?, until, 0));
+        if chunk.has(Flags::INCOMPLETE) && self.sequence(chunk.slot.get())?.last() != chunk.offset {
+            // Its writer went on, so there was more in it.
+            let mut closed = Mended::cut(chunk, &found(valid)?, Flags::TRUNCATED);
+            closed.flags -= Flags::INCOMPLETE;
+            return Some(closed);
+        }
+        if !chunk.has(Flags::NEEDS_PATCHING) {
+            return None;
+        }
         if valid == 0 || !chunk.has(Flags::CONTINUES_ON_NEXT) {
+            // Only a packet that goes on in the next chunk waits.
             return Some(Mended { flags: chunk.flags() - Flags::NEEDS_PATCHING, ..Mended::as_is(chunk) });
         }
-        let payload = self.ring.payload(chunk.offset, valid)?;
-        let all_but_last = Found::of(payload, valid.saturating_sub(1), 0);
-        Some(Mended::cut(chunk, &all_but_last, Flags::ABORTED))
+        // All but the last fragment.
+        Some(Mended::cut(chunk, &found(valid.saturating_sub(1))?, Flags::ABORTED))
     }
 }
 

@@ -17,7 +17,8 @@ use core::fmt;
 pub struct Salvage {
     /// Chunks that are in the buffer now.
     pub chunks_kept: u32,
-    /// Those of them whose end was given up, because a patch was being made, or will not come.
+    /// Those of them whose end was given up, because a patch was being made, or will not come, as the rest of a
+    /// scraped chunk will not.
     pub chunks_cut: u32,
     /// Those of them that were growing when the program ended: they are what they had been before.
     pub chunks_reverted: u32,
@@ -79,7 +80,7 @@ impl fmt::Display for Salvage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} chunks of {} sequences kept", self.chunks_kept, self.sequences_kept)?;
         let rest = [
-            (u64::from(self.chunks_cut), "of them without their end, which lacks a patch"),
+            (u64::from(self.chunks_cut), "of them without their end, which was not finished"),
             (u64::from(self.chunks_reverted), "of them as they were before they grew"),
             (u64::from(self.malformed), "chunks dropped as malformed"),
             (u64::from(self.checksum_wrong), "chunks dropped for their checksum"),

@@ -59,12 +59,11 @@ impl State<'_> {
     }
 
     /// Looks at every item. Afterwards they reach to `used`, and every chunk among them is sound by itself.
-    /// `ended`: no patches will come.
-    pub(super) fn salvage_ring(&mut self, used: u32, ended: bool, salvage: &mut Salvage) {
+    pub(super) fn salvage_ring(&mut self, used: u32, salvage: &mut Salvage) {
         // `certain` is the end of the last sound chunk: what is behind may be there because a size is wrong.
         let (mut at, mut certain, mut breaks) = (0, 0, 0);
         while at < used {
-            match self.salvage_item(at, used, ended, salvage) {
+            match self.salvage_item(at, used, salvage) {
                 Some((next, true)) => (at, certain) = (next, next),
                 Some((next, false)) => at = next,
                 None => {
@@ -80,13 +79,7 @@ impl State<'_> {
     }
 
     /// The end of the item, and whether it is a sound chunk. `None` if it is no item.
-    fn salvage_item(
-        &mut self,
-        at: u32,
-        used: u32,
-        ended: bool,
-        salvage: &mut Salvage,
-    ) -> Option<(u32, bool)> {
+    fn salvage_item(&mut self, at: u32, used: u32, salvage: &mut Salvage) -> Option<(u32, bool)> {
         let item = self.ring.item(at)?;
         let next = at.checked_add(item.size()).filter(|next| *next > at && *next <= used)?;
         if !matches!(item, Item::Chunk(_)) {
@@ -103,13 +96,23 @@ impl State<'_> {
             let count = if mended.cut { &mut salvage.chunks_cut } else { &mut salvage.chunks_reverted };
             *count = count.saturating_add(1);
         }
-        if ended && let Some(waiting) = self.ring.chunk(at).filter(|chunk| chunk.has(Flags::NEEDS_PATCHING)) {
-            let mended = self.without_patches(&waiting)?;
-            self.apply(&waiting, &mended)?;
-            salvage.chunks_cut = salvage.chunks_cut.saturating_add(u32::from(mended.cut));
-        }
         self.note(&chunk)?;
         Some((next, true))
+    }
+
+    /// Closes the chunks to which, the program having ended, nothing will come any more.
+    pub(super) fn close_chunks(&mut self, salvage: &mut Salvage) {
+        let (mut at, used) = (0, self.header.used.get());
+        while at < used {
+            let Some(item) = self.ring.item(at) else { return };
+            if let (Item::Chunk(_), Some(chunk)) = (item, self.ring.chunk(at))
+                && let Some(closed) = self.closed(&chunk)
+                && self.apply(&chunk, &closed).is_some()
+            {
+                salvage.chunks_cut = salvage.chunks_cut.saturating_add(u32::from(closed.cut));
+            }
+            at = at.saturating_add(item.size().max(4));
+        }
     }
 
     /// Makes a chunk what it is found to be, its mark last, so that this may be cut short as well.

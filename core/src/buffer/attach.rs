@@ -75,8 +75,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// is a buffer as any other: to be read, or to go on recording.
     ///
     /// Packets come out as they would have; losses before them are known from the region's table as far as
-    /// that makes sense. What had to be dropped is in the [`Salvage`], and the next packet of a sequence that
-    /// is known to have lost something says so.
+    /// that makes sense. What had to be dropped is in the [`Salvage`], and the first packet behind it says that
+    /// something is missing there; the next packet of the sequence, if nobody can say where it was.
     ///
     /// Without [`Config::crc`], bits of a payload that flipped in memory can only be noticed where they change
     /// the size of a fragment.

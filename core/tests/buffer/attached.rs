@@ -1,7 +1,7 @@
 //! What is read from a region that was found.
 
 use crate::bench::{Bench, NEXT, PREV, Read, Sent, packet, small_table, whole};
-use tracebuf::buffer::{ChunkFlags, DataLoss, ReadOnlyTraceBuffer, Reader, Salvage, TraceBuffer};
+use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, ReadOnlyTraceBuffer, Reader, Salvage, TraceBuffer};
 
 const PATCHES: ChunkFlags = ChunkFlags::NEEDS_PATCHING;
 
@@ -117,4 +117,49 @@ fn at_the_end_a_scraped_chunk_that_was_read_is_closed_also_if_it_was_committed_l
     let (mut buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(b.buffer.into_memory()).unwrap();
     assert_eq!((salvage.chunks_kept, salvage.chunks_cut), (2, 1), "{salvage}");
     assert_eq!(all(buffer.read()), [(b"one".to_vec(), DataLoss::ANY | DataLoss::CHUNK_CORRUPTED)]);
+}
+
+/// Five chunks of which the one with this number was damaged after `read` packets had been read, and a sixth that
+/// comes when the region was found again. The numbers of the packets, with what was lost before them.
+fn around_a_damaged_chunk(damaged: usize, read: usize) -> Vec<(u8, DataLoss)> {
+    let mut b = Bench::new(small_table().crc(true), 1024);
+    let chunk = |id: u8| Sent::new(id.into(), &[packet(&[2 * id; 10]), packet(&[2 * id + 1; 10])]);
+    (0..5).for_each(|id| assert_eq!(b.commit(chunk(id)), Commit::Written));
+    let at = b.buffer.inspect().items().nth(damaged).unwrap().offset as usize;
+    assert_eq!(b.read_packets(read).len(), read);
+    let ring = b.stats().buffer_size as usize;
+    let mut memory = b.buffer.into_memory();
+    let start = memory.len() - ring;
+    memory[start + at + 24 + 5] ^= 1;
+    let (again, salvage) = TraceBuffer::attach(memory).unwrap();
+    assert_eq!((salvage.checksum_wrong, salvage.chunks_dropped()), (1, 1), "{salvage}");
+    b.buffer = again;
+    b.commit(chunk(5));
+    b.read().into_iter().map(|(bytes, loss)| (bytes[0], loss)).collect()
+}
+
+#[test]
+fn the_loss_of_a_damaged_chunk_is_told_with_the_first_packet_behind_it_only() {
+    for (damaged, read) in [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (2, 4), (2, 3), (3, 1), (4, 4)] {
+        let packets = around_a_damaged_chunk(damaged, read);
+        let (first, hole) = (read as u8, 2 * damaged as u8);
+        let expected = (first..12).filter(|number| number / 2 != damaged as u8).map(|number| {
+            let behind = number == hole + 2;
+            (number, if behind { DataLoss::ANY | DataLoss::READ_GAP } else { DataLoss::empty() })
+        });
+        assert_eq!(packets, expected.collect::<Vec<_>>(), "{damaged} {read}");
+    }
+}
+
+#[test]
+fn the_loss_of_all_chunks_of_a_sequence_is_told_with_the_next_packet() {
+    let mut b = Bench::new(small_table().crc(true), 1024);
+    b.commit(Sent::new(0, &[packet(b"zero")]));
+    let ring = b.stats().buffer_size as usize;
+    let mut memory = b.buffer.into_memory();
+    let start = memory.len() - ring;
+    memory[start + 24 + 2] ^= 1;
+    b.buffer = TraceBuffer::attach(memory).unwrap().0;
+    b.commit(Sent::new(1, &[packet(b"one")]));
+    assert_eq!(b.read(), [(b"one".to_vec(), DataLoss::ANY | DataLoss::READ_GAP)]);
 }

@@ -143,12 +143,17 @@ impl State<'_> {
         Some(())
     }
 
-    /// Makes a gap of a chunk.
+    /// Makes a gap of a chunk. In the numbers of its sequence it is one, too, which is told with the first packet behind
+    /// it; in front of all others it is one if something is known to have been there.
     pub(super) fn drop_found(&mut self, chunk: &Stored, cause: Cause, salvage: &mut Salvage) {
         salvage.count(cause);
         self.ring.set_gap(chunk.offset, Item::Free(chunk.outer_size()));
         if let Some(entry) = self.sequence_mut(chunk.slot.get()).filter(|entry| entry.has(Status::IN_USE)) {
-            entry.lose(DataLoss::CHUNK_CORRUPTED);
+            entry.insert(Status::FORGOTTEN);
+            if cause == Cause::OutOfOrder {
+                // Where it belongs is not known: then the next packet tells.
+                entry.lose(DataLoss::CHUNK_CORRUPTED);
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! Random work: the buffer beside a plain model, honest writers judged by what they wrote, damaged memory.
 
+mod attach;
 mod damaged_memory;
 mod honest;
 mod hostile;

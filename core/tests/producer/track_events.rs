@@ -8,7 +8,7 @@ use tracebuf::producer::track_event::*;
 use tracebuf::producer::*;
 
 static PROCESS: Track<'static> = Track::process(7, "the program");
-static MAIN: Track<'static> = Track::thread(7, 8, "main").within(&PROCESS);
+pub(crate) static MAIN: Track<'static> = Track::thread(7, 8, "main").within(&PROCESS);
 static GPU: Track<'static> = Track::custom("gpu");
 static LOAD: Track<'static> = Track::counter("load", Unit::Bytes).within(&GPU);
 
@@ -22,7 +22,10 @@ impl Clock for Ticks {
     }
 }
 
-fn setup(pace: Pace, bytes: usize) -> (&'static Model, &'static Producer<'static>, TraceWriter<'static>) {
+pub(crate) fn setup(
+    pace: Pace,
+    bytes: usize,
+) -> (&'static Model, &'static Producer<'static>, TraceWriter<'static>) {
     let memory = memory(bytes, 4096);
     let model = Model::new(memory, pace);
     let producer = producer(memory, Layout::Four, model);
@@ -30,7 +33,7 @@ fn setup(pace: Pace, bytes: usize) -> (&'static Model, &'static Producer<'static
     (model, producer, writer)
 }
 
-const CONFIG: TracerConfig = TracerConfig::new(1_000_000_000);
+pub(crate) const CONFIG: TracerConfig = TracerConfig::new(1_000_000_000);
 
 #[test]
 fn slices_instants_and_counters_come_out_in_order_with_names_times_and_tracks() {
@@ -211,152 +214,6 @@ fn more_names_than_the_table_holds_are_written_out() {
 }
 
 #[test]
-fn the_state_comes_again_after_a_loss_when_cleared_and_after_so_many_bytes() {
-    let (size, most, count) = if cfg!(miri) { (4096, 300, 150) } else { (16384, 2000, 5000) };
-    let (model, producer, writer) = setup(Pace::Absent(0), size);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
-    let work = |n: usize| (0..n).for_each(|_| tracer.track().slice("work", || {}));
-    work(2);
-    tracer.flush();
-    producer.clear_incremental_state();
-    work(2);
-    tracer.flush();
-    model.drain();
-    assert_eq!(read(model, 1).states, 2);
-    // 16 KiB hold some 700 slices; the rest is dropped.
-    work(most);
-    let lost = tracer.stats();
-    assert!(lost.writer.dropped > 100 && lost.skipped > 100);
-    model.drain();
-    work(2);
-    tracer.flush();
-    model.drain();
-    let reader = read(model, 1);
-    assert_eq!((reader.states, reader.undecodable), (3, 0));
-    assert!(reader.seen.iter().all(|s| s.kind == 2 || s.name == "work"));
-
-    for every in [1, 8] {
-        let (model, _, writer) = setup(Pace::Prompt, 65536);
-        let config = CONFIG.state_every(every * 1020);
-        let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, config);
-        (0..count).for_each(|_| tracer.track().slice("work", || {}));
-        tracer.flush();
-        let chunks = model.state().chunks.len() as u32;
-        let reader = read(model, 1);
-        assert_eq!(reader.seen.len(), 2 * count);
-        let states = reader.states as u32;
-        assert!(states.abs_diff(chunks / every) <= 1, "{states} states in {chunks} chunks");
-    }
-}
-
-#[test]
-fn an_event_whose_track_could_not_be_described_is_left_out_and_counted() {
-    // A single chunk: what does not fit it is dropped.
-    let memory = memory(1024, 1024);
-    let model = Model::new(memory, Pace::Prompt);
-    let producer = producer(memory, Layout::One, model);
-    let writer = producer.writer(40, Exhaustion::Drop).unwrap();
-    static LONG: Track<'static> = Track::custom(include_str!("track_events.rs"));
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
-    tracer.track().instant("before");
-    tracer.on(&LONG).instant("on a track whose name is too long");
-    tracer.on(&LONG).count(3);
-    assert_eq!(tracer.stats().skipped, 2);
-    tracer.track().instant("after");
-    tracer.flush();
-    let reader = read(model, 1);
-    assert_eq!(reader.seen.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["before", "after"]);
-    assert_eq!((reader.undecodable, reader.states), (0, 3));
-}
-
-#[test]
-fn an_event_inside_the_writing_of_another_is_left_out_and_breaks_nothing() {
-    let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
-    tracer.track().instant_with("outer", |event| {
-        tracer.track().instant("inner");
-        event.arg("after", 1u8)
-    });
-    tracer.flush();
-    let reader = read(model, 1);
-    assert_eq!(reader.seen.len(), 1);
-    assert_eq!(reader.seen[0].rest.len(), 1);
-    assert_eq!(tracer.stats().skipped, 1);
-}
-
-#[test]
-fn with_a_state_in_each_chunk_every_chunk_can_be_decoded_without_those_before_it() {
-    let memory = memory(64 * 1024, 1024);
-    let model = Model::new(memory, Pace::Prompt);
-    let producer = producer(memory, Layout::One, model);
-    let [writer, other] = [(); 2].map(|()| producer.writer(40, Exhaustion::Drop).unwrap());
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG.state_every(0));
-    let mut other = other;
-    for n in 0..500u64 {
-        tracer.track().slice(["work", "more"][n as usize % 2], || {});
-        tracer.track().instant_with("number", |event| event.arg("n", n));
-        // Chunks of others start none.
-        other.packet().bytes(1, &[7; 500]);
-    }
-    tracer.flush();
-    let whole = read(model, 1);
-    assert_eq!((whole.undecodable, whole.seen.len()), (0, 1500));
-    let chunks = model.state().chunks.keys().filter(|(writer, _)| *writer == 1).count();
-    assert!(chunks > 20 && whole.states.abs_diff(chunks) <= 1, "{} states in {chunks} chunks", whole.states);
-    for first in 1..chunks {
-        model.state().chunks.retain(|(writer, id), _| *writer != 1 || *id >= first as u32);
-        let reader = read(model, 1);
-        assert_eq!(reader.undecodable, 0, "from chunk {first} on");
-        assert!(reader.seen.len() >= (chunks - first) * 10, "from chunk {first} on");
-    }
-}
-
-#[test]
-fn a_slice_whose_details_panic_ends() {
-    let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _outer = tracer.track().enter("outer");
-        let _inner = tracer.track().enter_with("inner", |_| panic!("in the details"));
-    }));
-    assert!(result.is_err());
-    tracer.flush();
-    let kinds: Vec<_> = read(model, 1).seen.iter().map(|s| s.kind).collect();
-    assert_eq!(kinds, [1, 1, 2, 2]);
-}
-
-#[test]
-fn a_panic_in_a_slice_ends_it() {
-    let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        tracer.track().slice("bad", || panic!("in the slice"));
-    }));
-    assert!(result.is_err());
-    tracer.flush();
-    let kinds: Vec<_> = read(model, 1).seen.iter().map(|s| s.kind).collect();
-    assert_eq!(kinds, [1, 2]);
-}
-
-#[test]
-fn a_panic_in_the_details_of_an_event_ends_it_with_the_names_it_has_brought() {
-    let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        tracer.track().instant_with("bad", |event| {
-            event.category("known");
-            panic!("in the details")
-        });
-    }));
-    assert!(result.is_err());
-    tracer.track().instant("bad");
-    tracer.flush();
-    let reader = read(model, 1);
-    assert_eq!(reader.seen.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["bad", "bad"]);
-    assert!(reader.names.values().any(|name| name == "known"));
-}
-
-#[test]
 fn coarse_units_add_up_without_drift() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let ticks = Ticks::default();
@@ -402,20 +259,6 @@ fn more_tracks_than_a_tracer_remembers_are_described_whenever_they_are_used() {
     let seen: Vec<_> = reader.seen.iter().map(|event| event.track).collect();
     let used: Vec<_> = tracks.iter().chain(tracks).map(Track::uuid).collect();
     assert_eq!(seen, used);
-}
-
-#[test]
-fn while_an_event_is_written_its_tracer_counts_nothing_and_flushes_nothing() {
-    let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
-    tracer.track().instant_with("outer", |event| {
-        assert_eq!(tracer.flush(), None);
-        assert_eq!(tracer.stats(), TracerStats::default());
-        event
-    });
-    assert!(tracer.stats().writer.packets > 0);
-    assert!(tracer.flush().is_some());
-    assert_eq!(read(model, 1).seen.len(), 1);
 }
 
 #[test]
@@ -500,25 +343,5 @@ fn an_event_that_just_does_not_fit_a_chunk_loses_nothing() {
             let times: Vec<_> = reader.seen.iter().map(|event| event.time).collect();
             assert_eq!(times, (0..=count).map(|n| n * 20_000).collect::<Vec<_>>());
         }
-    }
-}
-
-#[test]
-fn a_tracer_begins_with_a_state_whatever_its_writer_has_written_before() {
-    for is_open in [false, true] {
-        let (model, _, mut writer) = setup(Pace::Prompt, 65536);
-        writer.packet().message(5).string(1, "before");
-        if is_open {
-            let mut packet = writer.packet();
-            packet.message(5).string(1, "open");
-            std::mem::forget(packet);
-        }
-        let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
-        tracer.track().instant("first");
-        tracer.flush();
-        let reader = read(model, 1);
-        assert_eq!((reader.states, reader.undecodable, reader.seen.len()), (1, 0, 1));
-        // Those by hand; the state, the track and the one above it; the event.
-        assert_eq!(model.packets(1).len(), 5 + usize::from(is_open));
     }
 }

@@ -1,0 +1,113 @@
+//! When an incremental state starts anew, and what needs it.
+
+use crate::event_reader::read;
+use crate::model::*;
+use crate::track_events::{CONFIG, MAIN, Ticks, setup};
+use tracebuf::producer::track_event::*;
+use tracebuf::producer::*;
+
+#[test]
+fn the_state_comes_again_after_a_loss_when_cleared_and_after_so_many_bytes() {
+    let (size, most, count) = if cfg!(miri) { (4096, 300, 150) } else { (16384, 2000, 5000) };
+    let (model, producer, writer) = setup(Pace::Absent(0), size);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let work = |n: usize| (0..n).for_each(|_| tracer.track().slice("work", || {}));
+    work(2);
+    tracer.flush();
+    producer.clear_incremental_state();
+    work(2);
+    tracer.flush();
+    model.drain();
+    assert_eq!(read(model, 1).states, 2);
+    // 16 KiB hold some 700 slices; the rest is dropped.
+    work(most);
+    let lost = tracer.stats();
+    assert!(lost.writer.dropped > 100 && lost.skipped > 100);
+    model.drain();
+    work(2);
+    tracer.flush();
+    model.drain();
+    let reader = read(model, 1);
+    assert_eq!((reader.states, reader.undecodable), (3, 0));
+    assert!(reader.seen.iter().all(|s| s.kind == 2 || s.name == "work"));
+
+    for every in [1, 8] {
+        let (model, _, writer) = setup(Pace::Prompt, 65536);
+        let config = CONFIG.state_every(every * 1020);
+        let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, config);
+        (0..count).for_each(|_| tracer.track().slice("work", || {}));
+        tracer.flush();
+        let chunks = model.state().chunks.len() as u32;
+        let reader = read(model, 1);
+        assert_eq!(reader.seen.len(), 2 * count);
+        let states = reader.states as u32;
+        assert!(states.abs_diff(chunks / every) <= 1, "{states} states in {chunks} chunks");
+    }
+}
+
+#[test]
+fn an_event_whose_track_could_not_be_described_is_left_out_and_counted() {
+    // A single chunk: what does not fit it is dropped.
+    let memory = memory(1024, 1024);
+    let model = Model::new(memory, Pace::Prompt);
+    let producer = producer(memory, Layout::One, model);
+    let writer = producer.writer(40, Exhaustion::Drop).unwrap();
+    static LONG: Track<'static> = Track::custom(include_str!("track_events.rs"));
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    tracer.track().instant("before");
+    tracer.on(&LONG).instant("on a track whose name is too long");
+    tracer.on(&LONG).count(3);
+    assert_eq!(tracer.stats().skipped, 2);
+    tracer.track().instant("after");
+    tracer.flush();
+    let reader = read(model, 1);
+    assert_eq!(reader.seen.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["before", "after"]);
+    assert_eq!((reader.undecodable, reader.states), (0, 3));
+}
+
+#[test]
+fn with_a_state_in_each_chunk_every_chunk_can_be_decoded_without_those_before_it() {
+    let memory = memory(64 * 1024, 1024);
+    let model = Model::new(memory, Pace::Prompt);
+    let producer = producer(memory, Layout::One, model);
+    let [writer, other] = [(); 2].map(|()| producer.writer(40, Exhaustion::Drop).unwrap());
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG.state_every(0));
+    let mut other = other;
+    for n in 0..500u64 {
+        tracer.track().slice(["work", "more"][n as usize % 2], || {});
+        tracer.track().instant_with("number", |event| event.arg("n", n));
+        // Chunks of others start none.
+        other.packet().bytes(1, &[7; 500]);
+    }
+    tracer.flush();
+    let whole = read(model, 1);
+    assert_eq!((whole.undecodable, whole.seen.len()), (0, 1500));
+    let chunks = model.state().chunks.keys().filter(|(writer, _)| *writer == 1).count();
+    assert!(chunks > 20 && whole.states.abs_diff(chunks) <= 1, "{} states in {chunks} chunks", whole.states);
+    for first in 1..chunks {
+        model.state().chunks.retain(|(writer, id), _| *writer != 1 || *id >= first as u32);
+        let reader = read(model, 1);
+        assert_eq!(reader.undecodable, 0, "from chunk {first} on");
+        assert!(reader.seen.len() >= (chunks - first) * 10, "from chunk {first} on");
+    }
+}
+
+#[test]
+fn a_tracer_begins_with_a_state_whatever_its_writer_has_written_before() {
+    for is_open in [false, true] {
+        let (model, _, mut writer) = setup(Pace::Prompt, 65536);
+        writer.packet().message(5).string(1, "before");
+        if is_open {
+            let mut packet = writer.packet();
+            packet.message(5).string(1, "open");
+            std::mem::forget(packet);
+        }
+        let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+        tracer.track().instant("first");
+        tracer.flush();
+        let reader = read(model, 1);
+        assert_eq!((reader.states, reader.undecodable, reader.seen.len()), (1, 0, 1));
+        // Those by hand; the state, the track and the one above it; the event.
+        assert_eq!(model.packets(1).len(), 5 + usize::from(is_open));
+    }
+}

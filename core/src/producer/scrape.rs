@@ -30,7 +30,7 @@ impl Consumer<'_> {
     ///
     /// So of every writer there is no hole, and a ring that is too small for a scrape overwrites the oldest.
     /// Of writers beyond `WRITERS` nothing is shown. Cost: three walks over the headers, for each chunk a look
-    /// through the writers; one walk more for up to 16 chunks that lie behind newer ones. After [`MOST_WALKS`] of
+    /// through the writers; one walk more for up to 16 chunks that lie behind newer ones. After 256 of
     /// these, enough for 4,096 chunks, the others come in address order, and readers find their order.
     pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
         let mut spans = seen::<WRITERS>(self.visible());

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use trace::{Trace, scratch};
+use trace::{Trace, number, scratch};
 use tracebuf::producer::track_event::{Track, Unit};
-use tracebuf_std::session::{FlightRecorder, Session};
+use tracebuf_std::session::{BufferConfig, FlightRecorder, Session};
 
 fn folder(name: &str) -> PathBuf {
     let folder = scratch(name);
@@ -47,6 +47,37 @@ fn a_panic_of_any_thread_leaves_a_trace_of_what_came_before() {
     trace.assert_ends_with_stats();
     assert_eq!(recorder.status().written, 1);
     assert!(session.recorder().is_on(), "and recording goes on");
+}
+
+#[test]
+fn what_a_thread_did_before_it_hung_can_be_read_though_the_others_have_lapped_the_ring() {
+    let ring = BufferConfig::ring(64 << 10).self_contained_chunks();
+    let session = Session::builder().buffer(ring).start().expect("a session");
+    let (events, others) = (session.recorder(), session.recorder());
+    let (hang, end) = std::sync::mpsc::channel::<()>();
+    let (began, begun) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        // A chunk and a half.
+        (0..150).for_each(|_| drop(events.slice("before")));
+        let _lock = events.slice("waits for the lock");
+        began.send(()).expect("the test waits");
+        let _ = end.recv();
+    });
+    begun.recv().expect("it hangs");
+    while session.summary().expect("it runs").buffers[0].write_wrap_count < 3 {
+        (0..1000).for_each(|_| others.instant("work"));
+    }
+    let path = folder("hung").join("hung.pftrace");
+    session.snapshot().expect("a snapshot").write_to(&path).expect("a trace");
+    drop(hang);
+    thread.join().expect("no panic");
+    let trace = Trace::read(&path);
+    let text = b"waits for the lock";
+    let named = trace.packets().find(|packet| packet.windows(text.len()).any(|window| window == text));
+    let sequence = number(named.expect("the last slice's name"), 10);
+    let packets: Vec<_> = trace.packets().filter(|packet| number(packet, 10) == sequence).collect();
+    assert!(packets.len() > 10 && number(packets[0], 42).is_some(), "what was before is overwritten");
+    assert_eq!(number(packets[0], 13), Some(3), "a state comes first");
 }
 
 #[cfg(unix)]

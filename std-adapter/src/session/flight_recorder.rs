@@ -36,6 +36,9 @@ use super::{FOR_EVER, Session, SessionError, Written, fork};
 /// `REASON-N.pftrace` appears in the folder when it is complete; `N` counts up and starts again at the number
 /// of files to keep, so that a storm of signals or a trigger in a loop cannot fill the disk.
 ///
+/// If threads may hang, let the ring have [`self_contained_chunks`](super::BufferConfig::self_contained_chunks): what
+/// such a thread did last is in the snapshot in any case, and can be read so.
+///
 /// Snapshots nobody waits for (panics, signals, triggers) say on standard error where they are, or why they are
 /// not.
 pub struct FlightRecorder {

@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn words_put_at_any_offset_are_their_first_bytes_up_to_the_chunks_last() {
         for before in 0..8 {
-            for len in 1..=13 {
+            for len in (1..=13).step_by(if cfg!(miri) { 4 } else { 1 }) {
                 for room in [0, 1, 2, 3, 7, 8] {
                     let total = (before + len + room) / 4 * 4;
                     if total < before + len {

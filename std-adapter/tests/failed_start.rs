@@ -3,19 +3,12 @@
 #[path = "support/trace.rs"]
 mod trace;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use trace::{Trace, scratch};
+use trace::{Trace, folder};
 use tracebuf_std::recover::Survivor;
 use tracebuf_std::session::{BufferConfig, LongTrace, Session, SessionBuilder};
-
-fn folder(name: &str) -> PathBuf {
-    let folder = scratch(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
 
 fn ring(path: &Path) -> BufferConfig {
     BufferConfig::ring(1 << 20).in_file(path)

@@ -3,32 +3,16 @@
 #[path = "support/trace.rs"]
 mod trace;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use trace::{Trace, number, scratch};
+use trace::{Trace, folder, number, wait_for};
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::session::{BufferConfig, FlightRecorder, Session};
 
-fn folder(name: &str) -> PathBuf {
-    let folder = scratch(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
 fn session() -> Arc<Session> {
     Arc::new(Session::builder().ring(1 << 20).prepare_snapshots().start().expect("a session"))
-}
-
-fn wait_for(path: &Path) {
-    let start = Instant::now();
-    while !path.exists() {
-        assert!(start.elapsed() < Duration::from_secs(10), "{} appears", path.display());
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]

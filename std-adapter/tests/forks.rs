@@ -5,19 +5,12 @@
 mod trace;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use trace::{Trace, scratch};
+use trace::{Trace, folder, wait_for};
 use tracebuf_std::session::{FlightRecorder, Session, SessionError};
-
-fn folder(name: &str) -> PathBuf {
-    let folder = scratch(name);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
 
 fn recorder(folder: &Path) -> (Arc<Session>, FlightRecorder) {
     let session = Arc::new(Session::builder().ring(1 << 20).start().expect("a session"));
@@ -44,14 +37,6 @@ fn status_of(child: i32) -> i32 {
     // SAFETY: waits for a child of this process.
     unsafe { libc::waitpid(child, &mut status, 0) };
     status
-}
-
-fn wait_for(path: &Path) {
-    let start = Instant::now();
-    while !path.exists() {
-        assert!(start.elapsed() < Duration::from_secs(10), "{} appears", path.display());
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn assert_ended_by(child: i32, signal: i32) {

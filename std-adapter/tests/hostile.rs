@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use trace::{Trace, scratch};
+use trace::{Trace, folder, scratch};
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::session::{BufferConfig, LongTrace, LongTraceStatus, Session};
 
@@ -110,9 +110,7 @@ fn disk_full_for_a_while_beside_a_buffer_in_a_file() {
 
 #[test]
 fn a_snapshot_without_room_on_the_disk_is_an_error_and_leaves_nothing_behind() {
-    let folder = scratch("no room");
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = folder("no room");
     let output = in_child("snapshot_without_room", &folder.join("trace.pftrace"));
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("no snapshot: File too large"), "{said} {:?}", output.status);

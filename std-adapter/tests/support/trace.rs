@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test takes what it needs
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use tracebuf::proto::TracePackets;
 
@@ -15,6 +16,23 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
     std::fs::create_dir_all(&folder).expect("a folder");
     folder.join(name)
+}
+
+/// An empty folder of this test's own.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let folder = scratch(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// Waits until somebody has made the file.
+pub(crate) fn wait_for(path: &Path) {
+    let start = Instant::now();
+    while !path.exists() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{} appears", path.display());
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// A field: its number and its value, or its bytes.

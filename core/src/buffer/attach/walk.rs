@@ -102,14 +102,22 @@ impl State<'_> {
 
     /// Closes the chunks to which, the program having ended, nothing will come any more.
     pub(super) fn close_chunks(&mut self, salvage: &mut Salvage) {
+        self.for_each_chunk(|state, chunk| {
+            if let Some(closed) = state.closed(chunk)
+                && state.apply(chunk, &closed).is_some()
+            {
+                salvage.chunks_cut = salvage.chunks_cut.saturating_add(u32::from(closed.cut));
+            }
+        });
+    }
+
+    /// Shows the chunks in the order of the ring, all items of which are sound.
+    pub(super) fn for_each_chunk(&mut self, mut show: impl FnMut(&mut Self, &Stored)) {
         let (mut at, used) = (0, self.header.used.get());
         while at < used {
             let Some(item) = self.ring.item(at) else { return };
-            if let (Item::Chunk(_), Some(chunk)) = (item, self.ring.chunk(at))
-                && let Some(closed) = self.closed(&chunk)
-                && self.apply(&chunk, &closed).is_some()
-            {
-                salvage.chunks_cut = salvage.chunks_cut.saturating_add(u32::from(closed.cut));
+            if let (Item::Chunk(_), Some(chunk)) = (item, self.ring.chunk(at)) {
+                show(self, &chunk);
             }
             at = at.saturating_add(item.size().max(4));
         }

@@ -238,8 +238,8 @@ impl Dump {
 /// Whether a region of another version may start so: a small number for it, then the header's size. What looks for
 /// regions has the same four letters in its code.
 fn may_be_region(bytes: &[u8]) -> bool {
-    let Some([_, 0, size @ ..]) = bytes.get(4..8) else { return false };
-    let size = size.iter().rev().fold(0, |size, byte| size << 8 | u16::from(*byte));
+    let Some(&[_, 0, low, high]) = bytes.get(4..8) else { return false };
+    let size = u16::from_le_bytes([low, high]);
     size > 0 && size.is_multiple_of(8)
 }
 

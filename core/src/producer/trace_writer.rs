@@ -247,7 +247,7 @@ impl<'a> TraceWriter<'a> {
 
     /// Whether what is written next goes into this chunk, if it has room there.
     pub(crate) fn is_in_chunk(&self, chunk_id: u32) -> bool {
-        self.chunk != NONE && self.chunk_id() == chunk_id
+        self.chunk != NONE && self.age(chunk_id) == 0
     }
 
     pub(crate) fn producer(&self) -> &'a Producer<'a> {

@@ -85,8 +85,8 @@ impl RecordOptions {
         self
     }
 
-    /// The time between two looks; at least 10 ms, at most a year. Processes are looked at every 500 ms at most, and less often
-    /// where that takes long.
+    /// The time between two looks; at least 10 ms, at most a year. Processes are looked at every 500 ms at most, and
+    /// less often where that takes long.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         // An `Instant` so long from now is one that the system has.
@@ -113,8 +113,8 @@ impl RecordOptions {
 /// Records until the time is over or `stop` is set, and tells how it goes twice a second.
 ///
 /// # Errors
-/// No `/proc`, a ring too small or too large, a file that cannot be written (said before anything is recorded, where it can be known then), or
-/// whatever ends a session.
+/// No `/proc`, a ring too small or too large, a file that cannot be written (said before anything is recorded, where
+/// it can be known then), or whatever ends a session.
 pub fn record(
     options: &RecordOptions,
     stop: &AtomicBool,

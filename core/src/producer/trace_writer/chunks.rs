@@ -48,7 +48,7 @@ impl TraceWriter<'_> {
 
     /// How many chunks the writer has begun since this one.
     pub(super) fn age(&self, chunk_id: u32) -> u32 {
-        self.next_chunk.wrapping_sub(chunk_id).wrapping_sub(1)
+        self.chunk_id().wrapping_sub(chunk_id)
     }
 
     /// Whether the last of so many open messages has its size field in the chunk held back.

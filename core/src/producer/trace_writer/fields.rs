@@ -85,7 +85,7 @@ impl TraceWriter<'_> {
         if self.cursor.room() < 4 && !self.next_fragment() {
             return;
         }
-        let (chunk_id, offset) = (self.next_chunk.wrapping_sub(1), self.cursor.pos() as u16);
+        let (chunk_id, offset) = (self.chunk_id(), self.cursor.pos() as u16);
         self.cursor.put(0, 4);
         if self.levels.push(Level { chunk_id, offset, start: self.size_so_far() }).is_err() {
             self.refuse();

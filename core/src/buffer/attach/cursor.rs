@@ -63,7 +63,7 @@ impl State<'_> {
         }
         // There are no leases yet that a copy in front of the cursor could have ended.
         self.header.touched.set(self.header.touched.get().min(self.header.position.get()));
-        self.mark_laps(write, lap);
+        self.mark_laps(used, write, lap);
     }
 
     fn laps(&self, used: u32, hint: u32) -> Option<Laps> {
@@ -113,8 +113,8 @@ impl State<'_> {
     }
 
     /// Chunks before the cursor are of this lap, those behind of the one before.
-    fn mark_laps(&mut self, write: u32, lap: bool) {
-        self.for_each_chunk(|state, chunk| {
+    fn mark_laps(&mut self, used: u32, write: u32, lap: bool) {
+        self.for_each_chunk(0..used, |state, chunk| {
             let mut flags = chunk.flags();
             flags.set(Flags::LAP, (chunk.offset < write) == lap);
             if flags != chunk.flags() {

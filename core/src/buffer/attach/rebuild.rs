@@ -118,18 +118,11 @@ impl State<'_> {
     pub(super) fn rebuild_lists(&mut self, salvage: &mut Salvage) {
         let (write, used) = (self.header.write.get(), self.header.used.get());
         let disorder = self.header.counters.chunks_committed_out_of_order;
-        for (start, end) in [(write, used), (0, write)] {
-            let mut at = start;
-            while at < end {
-                let Some(item) = self.ring.item(at) else { break };
-                if let (Item::Chunk(_), Some(chunk)) = (item, self.ring.chunk(at)) {
-                    match self.enlist(&chunk) {
-                        Ok(()) => salvage.chunks_kept = salvage.chunks_kept.saturating_add(1),
-                        Err(cause) => self.drop_found(&chunk, cause, salvage),
-                    }
-                }
-                at = at.saturating_add(item.size().max(4));
-            }
+        for range in [write..used, 0..write] {
+            self.for_each_chunk(range, |state, chunk| match state.enlist(chunk) {
+                Ok(()) => salvage.chunks_kept = salvage.chunks_kept.saturating_add(1),
+                Err(cause) => state.drop_found(chunk, cause, salvage),
+            });
         }
         self.header.counters.chunks_committed_out_of_order = disorder;
         for entry in self.table.iter_mut() {

@@ -6,6 +6,7 @@ use crate::buffer::data_loss::DataLoss;
 use crate::buffer::region::State;
 use crate::buffer::sequence_state::Status;
 use crate::buffer::tb_chunk::{Flags, Item, Stored, TBChunk};
+use core::ops::Range;
 
 /// How often the chain of items may be found broken. Each time costs a walk over all before.
 const BREAKS: u32 = 256;
@@ -102,7 +103,7 @@ impl State<'_> {
 
     /// Closes the chunks to which, the program having ended, nothing will come any more.
     pub(super) fn close_chunks(&mut self, salvage: &mut Salvage) {
-        self.for_each_chunk(|state, chunk| {
+        self.for_each_chunk(0..self.header.used.get(), |state, chunk| {
             if let Some(closed) = state.closed(chunk)
                 && state.apply(chunk, &closed).is_some()
             {
@@ -111,10 +112,10 @@ impl State<'_> {
         });
     }
 
-    /// Shows the chunks in the order of the ring, all items of which are sound.
-    pub(super) fn for_each_chunk(&mut self, mut show: impl FnMut(&mut Self, &Stored)) {
-        let (mut at, used) = (0, self.header.used.get());
-        while at < used {
+    /// Shows the chunks in a range of the ring, all items of which are sound.
+    pub(super) fn for_each_chunk(&mut self, range: Range<u32>, mut show: impl FnMut(&mut Self, &Stored)) {
+        let mut at = range.start;
+        while at < range.end {
             let Some(item) = self.ring.item(at) else { return };
             if let (Item::Chunk(_), Some(chunk)) = (item, self.ring.chunk(at)) {
                 show(self, &chunk);

@@ -56,6 +56,8 @@ impl<'a> SharedMemory<'a> {
     pub const MIN_PAGE: u32 = 64;
     /// The largest page, in bytes, of the ABI.
     pub const MAX_PAGE: u32 = 65_536;
+    /// The most pages; what has more is refused.
+    pub const MAX_PAGES: usize = 65_536;
     /// The smallest chunk that a writer may be given, in bytes with its header.
     pub const MIN_CHUNK: u32 = 32;
 
@@ -66,7 +68,7 @@ impl<'a> SharedMemory<'a> {
         }
         let page_words = page_size / 4;
         match words.len().checked_div(page_words as usize) {
-            Some(pages @ 1..=65_536) => Ok(SharedMemory { words, page_words, pages: pages as u32 }),
+            Some(pages @ 1..=Self::MAX_PAGES) => Ok(SharedMemory { words, page_words, pages: pages as u32 }),
             _ => Err(MemoryError::PageCount),
         }
     }

@@ -9,8 +9,6 @@ impl CommitSink for Silent {
     fn commit(&self, _: &CommitRequest<'_>) {}
 }
 
-/// Pages that shared memory can have.
-const PAGES: usize = 65_536;
 /// Chunks that an image can have.
 const CHUNKS: usize = 65_536;
 
@@ -35,7 +33,7 @@ pub fn sample(size: usize, page_size: u32, layout: Layout) -> Result<Vec<u8>, Me
     if !(SharedMemory::MIN_PAGE..=SharedMemory::MAX_PAGE).contains(&page_size) {
         return Err(MemoryError::PageSize);
     }
-    if size / page_size as usize > PAGES {
+    if size / page_size as usize > SharedMemory::MAX_PAGES {
         return Err(MemoryError::PageCount);
     }
     let mut words = vec![0u32; size / 4];

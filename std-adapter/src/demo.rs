@@ -20,11 +20,12 @@ mod work;
 pub use report::{Report, WriterReport};
 
 use crate::PagedMemory;
+use crate::file_error::about;
 use crate::pftrace::TraceFile;
 use service::{Queue, Service};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Instant, SystemTime};
@@ -99,11 +100,8 @@ impl Clock for WallClock {
 /// What the file system says of the trace file or the folder of the sources, before any work is done, or the system
 /// of memory and threads. Sources in the folder that cannot be read are left out.
 pub fn run(options: &Options) -> io::Result<Report> {
-    let named = |what, path: &Path, error: io::Error| {
-        io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
-    };
-    let writing = |error| named("writing", &options.out, error);
-    fs::read_dir(&options.sources).map_err(|error| named("reading", &options.sources, error))?;
+    let writing = |error| about("writing", &options.out, &error);
+    fs::read_dir(&options.sources).map_err(|error| about("reading", &options.sources, &error))?;
     let file = TraceFile::create(&options.out).map_err(writing)?;
     let mut words = vec![0u32; SHARED_MEMORY / 4];
     let memory = SharedMemory::new(atomic_words(&mut words), PAGE).map_err(io::Error::other)?;

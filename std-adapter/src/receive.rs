@@ -27,6 +27,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::file_error::about;
 use crc::{CRC_32_ISO_HDLC, Crc};
 
 const FIRST: u8 = 1;
@@ -218,11 +219,8 @@ pub fn receive(
     mut progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
     let port = port.as_ref();
-    let named = |what, path: &Path, error: io::Error| {
-        io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
-    };
-    let receiving = |error| named("receiving from", port, error);
-    let writing = |error| named("writing", output, error);
+    let receiving = |error| about("receiving from", port, &error);
+    let writing = |error| about("writing", output, &error);
     let mut line = open(port, baud).map_err(receiving)?;
     let mut file = BufWriter::new(File::create(output).map_err(writing)?);
     let mut receiver = Receiver::new();

@@ -1,6 +1,5 @@
 //! The command `tracebuf receive`.
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -28,8 +27,10 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
     let line = ProgressLine::new();
     let Receive { port, output, baud } = arguments;
     let result = check_is_other(output, port)
-        .map_err(|error| io::Error::new(error.kind(), format!("writing {}: {error}", output.display())))
-        .and_then(|()| receive(port, *baud, output, &stop, |report| line.show(report)));
+        .map_err(|error| format!("writing {}: {error}", output.display()))
+        .and_then(|()| {
+            receive(port, *baud, output, &stop, |report| line.show(report)).map_err(|error| error.to_string())
+        });
     drop(line);
     match result {
         Ok(report) => print_and_exit(&report, ExitCode::SUCCESS),

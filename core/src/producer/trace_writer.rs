@@ -50,7 +50,7 @@ pub struct WriterStats {
 /// the packet needs a third chunk is the first one given away with a promise to send patches. So a chunk
 /// never changes after it was completed, and one that a scrape has copied as complete equals the one that
 /// is sent later. Without the feature `patches` the packet is given up when it needs a third chunk while a
-/// message that began in the first is open: chunks of half the longest packet are large enough.
+/// message that began in the first is open: chunks as long as the longest packet are large enough.
 // Small fields first: instructions for Cortex-M are shorter for what lies near the start.
 #[repr(C)]
 pub struct TraceWriter<'a> {

@@ -8,6 +8,7 @@ mod endpoint;
 mod event_reader;
 mod inside_events;
 mod layout;
+mod long_events;
 mod model;
 mod patches;
 mod states;

@@ -2,9 +2,9 @@
 # Sourced by .ci/test, .ci/run, .ci/soak and .ci/miri.
 
 export CARGO_TERM_COLOR=never
-# A fresh clone builds everything once: incremental data and full debug information would only cost time.
+# A fresh clone builds everything once: incremental data and debug information would only cost time.
 export CARGO_INCREMENTAL=0
-export CARGO_PROFILE_DEV_DEBUG=line-tables-only
+export CARGO_PROFILE_DEV_DEBUG=none
 
 readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive"
 

@@ -13,9 +13,9 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
     let test = test.file_stem().expect("a name").to_string_lossy().into_owned();
     // Without the build's number.
     let test = test.rsplit_once('-').map_or(test.as_str(), |(name, _)| name);
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder.join(name)
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test).join(name);
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    path
 }
 
 /// An empty folder of this test's own.

@@ -1,19 +1,13 @@
-//! The commands `tracebuf stats` and `tracebuf size`, run as a user runs them.
+//! `tracebuf stats` and `tracebuf size`: what was lost and why, and how large buffers must be.
 
-#[path = "support/trace.rs"]
-mod trace;
+use std::process::Output;
 
-use std::process::{Command, Output};
-
-use trace::scratch;
+use crate::text;
+use crate::trace::scratch;
 use tracebuf_std::session::Session;
 
 fn command(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tracebuf")).args(arguments).output().expect("the command")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
+    crate::tracebuf(arguments).output().expect("the command")
 }
 
 /// A trace of a small ring that was lapped, or not.
@@ -25,7 +19,7 @@ fn trace_of(name: &str, events: u32) -> String {
             session.flush(std::time::Duration::from_secs(5)).expect("a flush");
         }
     }
-    let path = scratch(name);
+    let path = scratch(&format!("looking_inside/{name}"));
     session.stop().expect("a stop").write_to(&path).expect("a file");
     path.to_str().expect("a path").to_owned()
 }

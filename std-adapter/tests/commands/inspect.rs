@@ -1,15 +1,10 @@
 //! `tracebuf inspect`: regions and traces, as text and as pictures, small and large.
 
-#[path = "support/trace.rs"]
-mod trace;
-
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
-use trace::scratch;
+use crate::trace::scratch;
+use crate::{gzipped, tracebuf};
 use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf_std::session::Session;
 
@@ -49,16 +44,11 @@ fn region(ring: u32, payload: usize) -> Vec<u8> {
 }
 
 fn inspect(path: &PathBuf, more: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tracebuf"))
-        .arg("inspect")
-        .arg(path)
-        .args(more)
-        .output()
-        .expect("it runs")
+    tracebuf(&["inspect"]).arg(path).args(more).output().expect("it runs")
 }
 
 fn of(name: &str, contents: &[u8], more: &[&str]) -> (String, String) {
-    let (path, svg) = (scratch(name), scratch(&format!("{name}.svg")));
+    let (path, svg) = (scratch(&format!("inspect/{name}")), scratch(&format!("inspect/{name}.svg")));
     std::fs::write(&path, contents).expect("a file");
     let output = inspect(&path, &[&["--svg", svg.to_str().expect("a path")], more].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -137,7 +127,7 @@ fn a_trace_is_shown_by_its_sequences() {
     let recorder = session.recorder();
     recorder.instant("event");
     std::thread::spawn(move || (0..500).for_each(|_| recorder.instant("event"))).join().expect("its end");
-    let path = scratch("inspected.pftrace");
+    let path = scratch("inspect/inspected.pftrace");
     session.stop().expect("a stop").write_to(&path).expect("a file");
     let trace = std::fs::read(&path).expect("the trace");
     let (text, svg) = of("whole.pftrace", &trace, &[]);
@@ -154,27 +144,22 @@ fn a_trace_is_shown_by_its_sequences() {
 
 #[test]
 fn what_is_neither_is_an_error() {
-    let path = scratch("nothing");
+    let path = scratch("inspect/nothing");
     std::fs::write(&path, [0x55; 1000]).expect("a file");
     let output = inspect(&path, &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
         String::from_utf8_lossy(&output.stderr).contains("neither a trace nor memory with a trace buffer")
     );
-    assert_eq!(inspect(&scratch("not there"), &[]).status.code(), Some(1));
+    assert_eq!(inspect(&scratch("inspect/not there"), &[]).status.code(), Some(1));
 }
 
 #[test]
 fn a_gzipped_file_is_shown_as_the_plain_one() {
-    let (plain, packed) = (scratch("plain.region"), scratch("packed.region.gz"));
+    let (plain, packed) = (scratch("inspect/plain.region"), scratch("inspect/packed.region.gz"));
     let region = region(4096, 200);
     std::fs::write(&plain, &region).expect("a file");
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(&region).expect("memory");
-    std::fs::write(&packed, encoder.finish().expect("memory")).expect("a file");
-    let [plain, packed] = [plain, packed].map(|path| {
-        let output = Command::new(env!("CARGO_BIN_EXE_tracebuf")).arg("inspect").arg(path).output();
-        output.expect("the command")
-    });
+    std::fs::write(&packed, gzipped(&region)).expect("a file");
+    let [plain, packed] = [plain, packed].map(|path| inspect(&path, &[]));
     assert!(packed.status.success() && packed.stdout == plain.stdout, "{packed:?}");
 }

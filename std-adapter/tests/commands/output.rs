@@ -1,8 +1,4 @@
 //! What the commands do when nobody takes what they print or write.
-#![cfg(target_os = "linux")]
-
-#[path = "support/trace.rs"]
-mod trace;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -10,19 +6,10 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use trace::scratch;
+use crate::trace::scratch;
+use crate::{text, tracebuf as command};
 use tracebuf::proto::TracePackets;
 use tracebuf_std::session::Session;
-
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tracebuf"));
-    command.args(arguments);
-    command
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
-}
 
 fn name(path: &Path) -> &str {
     path.to_str().expect("a name")
@@ -38,7 +25,7 @@ const FRAMES: &[u8] = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x
 
 /// Every command that prints, as it succeeds, with files of this test's own.
 fn printing(test: &str) -> Vec<Vec<String>> {
-    let file = |name: &str| scratch(&format!("{test}-{name}"));
+    let file = |name: &str| scratch(&format!("output/{test}-{name}"));
     let (frames, script, image) = (file("frames"), file("script"), file("image"));
     fs::write(&frames, FRAMES).expect("a file");
     fs::write(&script, "new 4096 ring\n").expect("a file");
@@ -86,7 +73,7 @@ fn an_output_that_takes_nothing_is_an_error_of_every_command() {
 
 #[test]
 fn a_replay_s_trace_file_is_whole_also_when_nobody_reads_what_is_printed() {
-    let (script, trace) = (scratch("long-script"), scratch("long.pftrace"));
+    let (script, trace) = (scratch("output/long-script"), scratch("output/long.pftrace"));
     let chunk = |n| format!("copy 1 1 {n} 1 0 1 0 0 024003\nread\n");
     fs::write(&script, format!("new 65536 ring\n{}", (0..20_000).map(chunk).collect::<String>()))
         .expect("a file");
@@ -109,7 +96,7 @@ fn record_into(path: &Path) -> Output {
 
 /// A name for something that is not there yet.
 fn fresh(name: &str) -> PathBuf {
-    let path = scratch(name);
+    let path = scratch(&format!("output/{name}"));
     let _ = fs::remove_file(&path);
     path
 }

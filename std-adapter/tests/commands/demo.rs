@@ -1,20 +1,16 @@
-//! The command `tracebuf demo`, run as a user runs it.
+//! `tracebuf demo`: eight threads that trace themselves, every packet accounted for.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use tracebuf::proto::TracePackets;
 
-/// A name for a file of this test, of this run.
-fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}.pftrace", std::process::id()))
-}
+use crate::trace::scratch;
+use crate::tracebuf;
 
 /// Runs the demonstration; what it prints, and the packets of its file.
 fn demo(name: &str, arguments: &[&str]) -> (String, usize) {
-    let file = scratch(name);
-    let output = Command::new(env!("CARGO_BIN_EXE_tracebuf"))
-        .args(["demo", file.to_str().unwrap(), "--sources", env!("CARGO_MANIFEST_DIR")])
+    let file = scratch(&format!("demo/{name}.pftrace"));
+    let output = tracebuf(&["demo", file.to_str().unwrap(), "--sources", env!("CARGO_MANIFEST_DIR")])
         .args(arguments)
         .output()
         .expect("the command starts");
@@ -72,13 +68,13 @@ fn a_file_that_cannot_be_written_is_said() {
 
 #[test]
 fn sources_that_cannot_be_read_are_said() {
-    let file = scratch("sources");
+    let file = scratch("demo/sources");
     let arguments = ["demo", file.to_str().unwrap(), "--numbers", "100", "--sources", "/nonexistent"];
     assert_fails(&arguments, "error: reading /nonexistent: No such file");
 }
 
 fn assert_fails(arguments: &[&str], said: &str) {
-    let output = Command::new(env!("CARGO_BIN_EXE_tracebuf")).args(arguments).output().unwrap();
+    let output = tracebuf(arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).starts_with(said), "{output:?}");
 }
@@ -87,7 +83,7 @@ fn assert_fails(arguments: &[&str], said: &str) {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thread_that_cannot_be_started_is_said_and_the_others_end() {
-    let file = scratch("threads");
+    let file = scratch("demo/threads");
     let limited = "ulimit -v 1000000 && exec timeout -k 1 60 \"$0\" demo \"$1\" --sources \"$2\"";
     let output = Command::new("sh")
         .args(["-c", limited, env!("CARGO_BIN_EXE_tracebuf")])

@@ -1,10 +1,11 @@
 //! Images that Perfetto's own writer left behind read the same here as in Perfetto's own code.
 
 use flate2::read::GzDecoder;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::{fs, io::Read};
 use tracebuf::producer::*;
+
+use crate::trace::scratch;
 
 fn dump(bytes: &[u8], page_size: u32) -> String {
     let mut words = tracebuf_std::smb::words(bytes);
@@ -61,18 +62,9 @@ fn any_bytes_at_all_can_be_printed() {
     }
 }
 
-fn command() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_tracebuf"))
-}
-
-/// A name for a file of this test, of this run.
-fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()))
-}
-
 /// Runs the command; what it prints, its last words and its exit status.
 fn run(arguments: &[&str]) -> (String, String, Option<i32>) {
-    let output = command().args(arguments).output().expect("the command starts");
+    let output = crate::tracebuf(arguments).output().expect("the command starts");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     (text(output.stdout), text(output.stderr), output.status.code())
 }
@@ -80,7 +72,7 @@ fn run(arguments: &[&str]) -> (String, String, Option<i32>) {
 #[test]
 fn the_command_prints_an_image_gzipped_or_not() {
     let (bytes, expected) = image("sample_4k_div4");
-    let file = scratch("plain.smb");
+    let file = scratch("smb/plain.smb");
     fs::write(&file, bytes).unwrap();
     let gzipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/smb/sample_4k_div4.smb.gz");
     for file in [&file, &gzipped] {
@@ -93,7 +85,7 @@ fn the_command_prints_an_image_gzipped_or_not() {
 
 #[test]
 fn samples_of_every_layout_and_page_size_read_without_an_anomaly() {
-    let file = scratch("sample.smb");
+    let file = scratch("smb/sample.smb");
     let path = file.to_str().unwrap();
     let mut seen = String::new();
     for (size, page_size) in

@@ -1,11 +1,10 @@
-//! The command `tracebuf replay`, run as a user runs it.
+//! `tracebuf replay`: operations from a script, run over a real buffer.
 
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use crate::trace::scratch;
+use crate::{gzipped, text, tracebuf};
 
 const SCRIPT: &str = "\
 # one packet of three bytes
@@ -18,14 +17,9 @@ stats
 
 const PACKET: &str = "pkt 1 2 1000 -7 0 1 616263";
 
-fn command() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_tracebuf"))
-}
-
 /// Runs `tracebuf replay` with these arguments and this standard input.
 fn replay(arguments: &[&str], input: &[u8]) -> Output {
-    let mut child = command()
-        .arg("replay")
+    let mut child = tracebuf(&["replay"])
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -35,23 +29,6 @@ fn replay(arguments: &[&str], input: &[u8]) -> Output {
     // The command may stop reading at a malformed line.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("the command ends")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
-}
-
-fn gzipped(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(bytes).expect("memory");
-    encoder.finish().expect("memory")
-}
-
-/// A file of this test's own.
-fn scratch(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli");
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder.join(name)
 }
 
 #[test]
@@ -70,7 +47,7 @@ fn a_script_prints_its_results_and_a_summary_apart() {
 #[test]
 fn gzipped_scripts_are_known_by_their_content_in_files_and_on_standard_input() {
     let packed = gzipped(SCRIPT.as_bytes());
-    let file = scratch("script");
+    let file = scratch("replay/script");
     std::fs::write(&file, &packed).expect("a file");
     for out in [replay(&["-"], &packed), replay(&[file.to_str().expect("text")], b"")] {
         assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
@@ -126,13 +103,13 @@ fn an_unreadable_script_exits_1() {
 
 #[test]
 fn the_version_is_that_of_tracebuf() {
-    let out = command().arg("--version").output().expect("the command starts");
+    let out = tracebuf(&["--version"]).output().expect("the command starts");
     assert_eq!(text(&out.stdout), concat!("tracebuf ", env!("CARGO_PKG_VERSION"), "\n"));
 }
 
 #[test]
 fn wrong_arguments_exit_2_and_say_how_to_call_it() {
-    let out = command().arg("replay").output().expect("the command starts");
+    let out = tracebuf(&["replay"]).output().expect("the command starts");
     assert_eq!(out.status.code(), Some(2));
     assert!(text(&out.stderr).contains("Usage: tracebuf replay"), "{}", text(&out.stderr));
 }
@@ -144,10 +121,9 @@ fn a_reader_that_goes_away_ends_the_replay_quietly() {
     for chunk in 0..20_000 {
         script += &format!("copy 1 1 {chunk} 1 0 1 0 0 {payload}\nread\n");
     }
-    let file = scratch("long.tbops");
+    let file = scratch("replay/long.tbops");
     std::fs::write(&file, script).expect("a file");
-    let mut child = command()
-        .arg("replay")
+    let mut child = tracebuf(&["replay"])
         .arg(&file)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

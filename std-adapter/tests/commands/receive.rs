@@ -1,8 +1,6 @@
 //! `tracebuf receive`: what a line did to the frames never reaches the trace, and is counted.
 
 use std::io::Write;
-use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -10,6 +8,9 @@ use crc::{CRC_32_ISO_HDLC, Crc};
 use serialport::{SerialPort, TTYPort};
 use tracebuf::proto::TracePackets;
 use tracebuf_std::receive::{ReceiveReport, Receiver};
+
+use crate::trace::scratch;
+use crate::tracebuf;
 
 /// A packet of sequence `2 + n % 3`, with a string of a length of its own.
 fn packet(n: u32) -> Vec<u8> {
@@ -168,9 +169,8 @@ fn what_is_no_line_is_said_to_be_none_in_pieces_of_any_size() {
         "{reports:?}"
     );
     assert!(reports[0].to_string().ends_with("not one intact frame in them"), "{}", reports[0]);
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("receive-readme.pftrace");
-    let out = Command::new(env!("CARGO_BIN_EXE_tracebuf"))
-        .args(["receive", concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md"), "-o"])
+    let output = scratch("receive/readme.pftrace");
+    let out = tracebuf(&["receive", concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md"), "-o"])
         .arg(output)
         .output()
         .unwrap();
@@ -193,15 +193,11 @@ fn anything_at_all_can_be_received() {
 
 #[test]
 fn the_command_writes_a_trace_and_tells_what_was_lost() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (input, output) = (folder.join("receive.bin"), folder.join("receive.pftrace"));
+    let (input, output) = (scratch("receive/line.bin"), scratch("receive/line.pftrace"));
     let mut frames = line(12);
     frames.remove(2);
     std::fs::write(&input, frames.concat()).unwrap();
-    let out = Command::new(env!("CARGO_BIN_EXE_tracebuf"))
-        .args(["receive".as_ref(), input.as_os_str(), "-o".as_ref(), output.as_os_str()])
-        .output()
-        .unwrap();
+    let out = tracebuf(&["receive"]).arg(&input).arg("-o").arg(&output).output().unwrap();
     assert!(out.status.success());
     let text = String::from_utf8(out.stdout).unwrap();
     assert!(text.starts_with("11 packets") && text.contains(" 1 lost"), "{text}");
@@ -213,7 +209,7 @@ fn the_command_writes_a_trace_and_tells_what_was_lost() {
 #[cfg(unix)]
 #[test]
 fn a_serial_port_is_received_until_the_device_is_gone_and_all_is_in_the_file_when_it_is_silent() {
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join("receive-port.pftrace");
+    let output = scratch("receive/port.pftrace");
     let (mut device, port) = TTYPort::pair().unwrap();
     let name = port.name().unwrap();
     let (stop, listening) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -249,13 +245,12 @@ fn a_serial_port_is_received_until_the_device_is_gone_and_all_is_in_the_file_whe
 #[test]
 fn any_file_name_will_do_and_a_failure_names_the_file_that_it_is_about() {
     use std::os::unix::ffi::OsStrExt;
-    let input = Path::new(env!("CARGO_TARGET_TMPDIR")).join(std::ffi::OsStr::from_bytes(b"receive-\xFF.bin"));
+    let input = scratch("receive/name").with_file_name(std::ffi::OsStr::from_bytes(b"\xFF.bin"));
     std::fs::write(&input, line(3).concat()).unwrap();
     for (output, code, said) in
         [("/dev/null", 0, ""), ("/nonexistent/x", 1, "error writing /nonexistent/x: No such")]
     {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tracebuf"));
-        let out = command.arg("receive").arg(&input).args(["-o", output]).output().unwrap();
+        let out = tracebuf(&["receive"]).arg(&input).args(["-o", output]).output().unwrap();
         let errors = String::from_utf8(out.stderr).unwrap();
         assert!(out.status.code() == Some(code) && errors.starts_with(said), "{errors}");
     }
@@ -263,10 +258,7 @@ fn any_file_name_will_do_and_a_failure_names_the_file_that_it_is_about() {
 
 #[test]
 fn a_port_that_is_not_there_is_a_failure_that_says_so() {
-    let out = Command::new(env!("CARGO_BIN_EXE_tracebuf"))
-        .args(["receive", "/dev/no-such-port", "-o", "/dev/null"])
-        .output()
-        .unwrap();
+    let out = tracebuf(&["receive", "/dev/no-such-port", "-o", "/dev/null"]).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
     assert!(String::from_utf8(out.stderr).unwrap().contains("/dev/no-such-port"));
 }

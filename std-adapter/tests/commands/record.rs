@@ -1,23 +1,14 @@
-//! The command `tracebuf record`, run as a user runs it.
-#![cfg(target_os = "linux")]
-
-#[path = "support/trace.rs"]
-mod trace;
+//! `tracebuf record`: what this machine does, with its losses and its limits.
 
 use std::collections::HashSet;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use trace::{Trace, message, number, scratch};
+use crate::text;
+use crate::trace::{Trace, message, number, scratch};
 
 fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tracebuf"));
-    command.arg("record");
-    command
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("text")
+    crate::tracebuf(&["record"])
 }
 
 fn assert_success(output: &Output) {
@@ -36,7 +27,7 @@ fn assert_described(trace: &Trace) {
 
 #[test]
 fn a_second_of_this_machine_shows_its_cores_its_memory_and_its_processes() {
-    let path = scratch("second.pftrace");
+    let path = scratch("record/second.pftrace");
     let output = command().args(["--duration", "1200ms", "-o"]).arg(&path).output().expect("the command");
     assert_success(&output);
     let said = text(&output.stdout);
@@ -54,7 +45,7 @@ fn a_second_of_this_machine_shows_its_cores_its_memory_and_its_processes() {
 
 #[test]
 fn what_a_small_ring_keeps_can_be_read_and_the_loss_is_told() {
-    let path = scratch("small.pftrace");
+    let path = scratch("record/small.pftrace");
     let output = command()
         .args(["--duration", "2s", "--interval", "20ms", "--ring", "64KiB", "-o"])
         .arg(&path)
@@ -68,7 +59,7 @@ fn what_a_small_ring_keeps_can_be_read_and_the_loss_is_told() {
 #[test]
 fn ctrl_c_ends_a_recording_with_all_that_it_has() {
     for long in [false, true] {
-        let path = scratch("interrupted.pftrace");
+        let path = scratch("record/interrupted.pftrace");
         let mut command = command();
         command.args(["--duration", "forever", "-o"]).arg(&path).args(long.then_some("--long"));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command");
@@ -100,7 +91,7 @@ fn a_file_that_cannot_be_written_is_said_before_anything_is_recorded() {
 
 #[test]
 fn an_interval_longer_than_any_recording_leaves_the_looks_at_its_ends() {
-    let path = scratch("interval.pftrace");
+    let path = scratch("record/interval.pftrace");
     let arguments = ["--interval", "10000000000000000000s", "--duration", "100ms", "-o"];
     let output = command().args(arguments).arg(&path).output().expect("the command");
     assert_success(&output);
@@ -119,7 +110,7 @@ fn a_disk_that_is_full_is_an_error() {
 
 #[test]
 fn a_ring_that_holds_nothing_or_that_cannot_be_is_refused_before_anything_is_recorded() {
-    let path = scratch("ring.pftrace");
+    let path = scratch("record/ring.pftrace");
     let _ = std::fs::remove_file(&path);
     for (ring, size) in [("2KiB", "2KiB"), ("4GiB", "4GiB"), ("0", "0B")] {
         let output = command().args(["--ring", ring, "-o"]).arg(&path).output().expect("the command");

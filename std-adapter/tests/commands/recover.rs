@@ -1,14 +1,14 @@
 //! `tracebuf recover`, from every kind of dump.
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use ihex::{Record, create_object_file_representation};
 use object::Endianness;
 use object::elf::{EM_NONE, ET_CORE, PF_R, PT_LOAD, STB_GLOBAL, STT_OBJECT};
 use object::write::elf::{FileHeader, ProgramHeader, SectionIndex, Sym, Writer};
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf_std::recover::{Dump, Place};
+
+use crate::trace::scratch;
+use crate::tracebuf;
 
 /// A packet with a timestamp of 5.
 const PACKET: &[u8] = &[2, 0x40, 5];
@@ -32,11 +32,9 @@ fn region() -> Vec<u8> {
 
 /// Runs the command over a dump: whether it succeeded, what it said, and the trace.
 fn recover(name: &str, dump: &[u8], more: &[&str]) -> (bool, String, Vec<u8>) {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let (input, output) = (folder.join(format!("{name}.dump")), folder.join(format!("{name}.pftrace")));
+    let [input, output] = ["dump", "pftrace"].map(|kind| scratch(&format!("recover/{name}.{kind}")));
     std::fs::write(&input, dump).expect("a file");
-    let run = Command::new(env!("CARGO_BIN_EXE_tracebuf"))
-        .arg("recover")
+    let run = tracebuf(&["recover"])
         .arg(&input)
         .arg("-o")
         .arg(&output)
@@ -178,8 +176,7 @@ fn elf_cores_of_either_endianness_and_pointer_size_have_addresses_and_symbols() 
 
 #[test]
 fn symbols_of_the_program_serve_a_dump_that_has_none() {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let program = folder.join("program.elf");
+    let program = scratch("recover/program.elf");
     std::fs::write(&program, elf(Endianness::Little, false, 0xF0, &[0; 64], "TRACE")).expect("a file");
     let mut dump = vec![0xEE; 0x100];
     dump.extend(region());

@@ -263,6 +263,9 @@ mod tests {
         // Under Miri fewer, but still more than a lap.
         for chunk_id in 0..if cfg!(miri) { 30 } else { 100 } {
             commit(&mut buffer, 1 + (chunk_id % 3) as u16, chunk_id / 3, 5 + chunk_id as usize % 90);
+            if cfg!(miri) && chunk_id % 4 != 0 {
+                continue;
+            }
             let ring = buffer.inspect();
             let mut end = 0;
             for item in ring.items() {

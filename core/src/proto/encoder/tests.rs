@@ -55,7 +55,7 @@ fn a_message_has_the_shortest_length_and_a_nested_one_four_bytes_of_it() {
 #[test]
 fn a_slice_of_any_length_too_short_overflows_and_stays_overflown() {
     let whole = 2 * SAMPLE.len() + 2 + 5;
-    for room in 0..=whole {
+    for room in (0..=whole).rev().step_by(if cfg!(miri) { 4 } else { 1 }) {
         let mut memory = [0xEE; 200];
         let mut out = Encoder::new(&mut memory[..room]);
         let first = out.message(11, &Sample);

@@ -124,13 +124,12 @@ impl<'a> Producer<'a> {
     /// A writer to the central buffer `target`; `None` when all ids are taken.
     ///
     /// `exhaustion` says what the writer does when shared memory is full. The id returns when the writer is
-    /// dropped. Cost: a look at each taken id.
+    /// dropped. It goes to a writer to the same buffer then, or to another when no other id is left: chunk ids go
+    /// on, and a buffer that misses some of them takes them for lost. Cost: two looks at each id at most.
     pub fn writer(&'a self, target: u16, exhaustion: Exhaustion) -> Option<TraceWriter<'a>> {
-        let free = |slot: &WriterSlot| {
-            let taken = WriterSlot::TAKEN;
-            slot.state.compare_exchange(WriterSlot::FREE, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        };
-        let (slot, id) = self.writers.iter().zip(1u16..).find(|(slot, _)| free(slot))?;
+        let slots = || self.writers.iter().zip(1u16..);
+        let suiting = slots().find(|(slot, _)| slot.suits(target) && slot.take());
+        let (slot, id) = suiting.or_else(|| slots().find(|(slot, _)| slot.take()))?;
         // Only the writer of an id writes this.
         let has_lost = slot.target.load(Ordering::Relaxed) >= WriterSlot::LOST;
         slot.target.store(u32::from(target), Ordering::Relaxed);

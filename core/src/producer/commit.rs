@@ -34,7 +34,7 @@ pub struct ChunkToPatch<'r> {
 pub struct CommitRequest<'r> {
     /// Chunks to move, oldest first; those of one writer in the order of their ids.
     pub chunks_to_move: &'r [ChunkToMove],
-    /// Chunks to patch, all of the writer whose thread sends this.
+    /// Chunks to patch; a producer sends one at a time, of any of its writers.
     pub chunks_to_patch: &'r [ChunkToPatch<'r>],
     /// Not 0: when all this is done, call [`Producer::flushed`](super::Producer::flushed) with this number.
     pub flush: u32,

@@ -50,6 +50,18 @@ impl WriterSlot {
         }
     }
 
+    /// Takes it if it is free.
+    #[inline(never)]
+    pub(crate) fn take(&self) -> bool {
+        let taken = Self::TAKEN;
+        self.state.compare_exchange(Self::FREE, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether that buffer has seen all the chunks of this id, if there were any.
+    pub(crate) fn suits(&self, target: u16) -> bool {
+        self.next_chunk.load(Ordering::Relaxed) == 0 || self.target() == target
+    }
+
     /// The central buffer that the writer writes to.
     pub(crate) fn target(&self) -> u16 {
         self.target.load(Ordering::Relaxed) as u16

@@ -80,7 +80,7 @@ fn what_a_writer_lost_last_is_said_by_the_next_one_of_its_id() {
     producer.commit();
     // The first says it, for what was written before it; the next one's writer has nothing to say.
     for n in [3, 4] {
-        let mut writer = producer.writer(41, Exhaustion::Drop).unwrap();
+        let mut writer = producer.writer(40, Exhaustion::Drop).unwrap();
         assert_eq!(writer.id(), id);
         writer.packet().varint(8, n);
         drop(writer);
@@ -92,7 +92,7 @@ fn what_a_writer_lost_last_is_said_by_the_next_one_of_its_id() {
     let number = |n| (8, Value::Int(n));
     assert_eq!(packets[1], [first.clone(), (42, Value::Int(257)), number(3)]);
     assert_eq!(packets[2], [first, number(4)]);
-    assert_eq!(model.state().targets.last(), Some(&41));
+    assert_eq!(model.state().targets.last(), Some(&40));
 }
 
 #[test]

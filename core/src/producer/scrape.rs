@@ -32,8 +32,18 @@ impl Consumer<'_> {
     /// Of writers beyond `WRITERS` nothing is shown. Cost: three walks over the headers, for each chunk a look
     /// through the writers; one walk more for up to 16 chunks that lie behind newer ones. After 256 of
     /// these, enough for 4,096 chunks, the others come in address order, and readers find their order.
-    pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
-        let mut spans = seen::<WRITERS>(self.visible());
+    pub fn scrape<const WRITERS: usize>(&mut self, copy: impl FnMut(&ScrapedChunk<'_>)) {
+        self.scrape_those::<WRITERS>(|_| true, copy);
+    }
+
+    /// The same of some writers only: the others take no room from these.
+    pub(crate) fn scrape_those<const WRITERS: usize>(
+        &mut self,
+        is_wanted: impl Fn(u16) -> bool,
+        mut copy: impl FnMut(&ScrapedChunk<'_>),
+    ) {
+        let wanted = self.visible().filter(|chunk| is_wanted(chunk.header.writer_id));
+        let mut spans = seen::<WRITERS>(wanted);
         begin_with_oldest(&mut spans, self.visible());
         self.show(&mut spans, MOST_WALKS, &mut copy);
     }

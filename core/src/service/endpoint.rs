@@ -1,7 +1,7 @@
 //! The service's end of one producer: what it commits goes into the central buffers, what it left goes too.
 
 use crate::buffer::{self, ChunkFlags, Commit, TraceBuffer};
-use crate::producer::{ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags};
+use crate::producer::{ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Patch};
 use heapless::Vec;
 
 /// Who a producer is, as the service knows and not as it says.
@@ -35,7 +35,7 @@ pub struct EndpointStats {
     pub chunks_discarded: u64,
     /// Chunks that a request names and that are not there, or not complete.
     pub chunks_missing: u64,
-    /// Patches for such a buffer.
+    /// Patches for such a buffer; one for a request without any, that says that no more will come.
     pub patches_discarded: u64,
 }
 
@@ -127,16 +127,18 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
         let (writers, identity) = (&self.writers, self.identity);
         let mut scraped = 0;
-        self.consumer.scrape::<WRITERS>(|chunk| {
-            let header = chunk.header();
-            let Some((_, target)) = writers.iter().find(|(writer, _)| *writer == header.writer_id) else {
-                return;
-            };
-            let Some(buffer) = buffers.get_mut(usize::from(*target)) else { return };
-            let header = header_of(&header, chunk.is_complete(), identity);
-            buffer.commit_with(&header, chunk.len(), |offset, bytes| chunk.fill(offset, bytes));
-            scraped += 1;
-        });
+        let registered = |id: u16| writers.iter().find(|(writer, _)| *writer == id);
+        self.consumer.scrape_those::<WRITERS>(
+            |id| registered(id).is_some(),
+            |chunk| {
+                let header = chunk.header();
+                let Some((_, target)) = registered(header.writer_id) else { return };
+                let Some(buffer) = buffers.get_mut(usize::from(*target)) else { return };
+                let header = header_of(&header, chunk.is_complete(), identity);
+                buffer.commit_with(&header, chunk.len(), |offset, bytes| chunk.fill(offset, bytes));
+                scraped += 1;
+            },
+        );
         self.stats.chunks_scraped = self.stats.chunks_scraped.saturating_add(scraped);
         scraped
     }
@@ -173,26 +175,26 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         let allowed = is_target(&self.writers, self.allowed, patched.writer_id, patched.target);
         let Some(buffer) = buffers.get_mut(usize::from(patched.target)).filter(|_| allowed) else {
             self.stats.patches_discarded =
-                self.stats.patches_discarded.saturating_add(patched.patches.len() as u64);
+                self.stats.patches_discarded.saturating_add(patched.patches.len().max(1) as u64);
             return;
         };
         let (producer_id, writer_id) = (self.identity.producer_id, patched.writer_id);
-        // Most chunks have a handful; those of one with more go in parts, all but the last with more to come.
-        let mut rest = patched.patches;
-        loop {
-            let (now, later) = rest.split_at_checked(PATCHES).unwrap_or((rest, &[]));
-            let mut batch: Vec<buffer::Patch, PATCHES> = Vec::new();
-            for patch in now {
-                // Not `collect`, which panics were there more of them than room.
-                let _ = batch.push(buffer::Patch { offset: patch.offset.into(), data: patch.data });
+        // Of more than go at once the farthest goes first: a chunk that holds it holds them all, and so all are
+        // written or none.
+        let farthest = patched.patches.iter().rev().max_by_key(|patch| patch.offset);
+        let farthest = farthest.filter(|_| patched.patches.len() > PATCHES);
+        let is_other = |patch: &&Patch| farthest.is_none_or(|farthest| !core::ptr::eq(*patch, farthest));
+        let mut batch: Vec<buffer::Patch, PATCHES> = Vec::new();
+        for patch in farthest.into_iter().chain(patched.patches.iter().filter(is_other)) {
+            if batch.is_full() {
+                if !buffer.try_patch_chunk_contents(producer_id, writer_id, patched.chunk_id, &batch, true) {
+                    return;
+                }
+                batch.clear();
             }
-            let more = patched.has_more || !later.is_empty();
-            buffer.try_patch_chunk_contents(producer_id, writer_id, patched.chunk_id, &batch, more);
-            rest = later;
-            if rest.is_empty() {
-                break;
-            }
+            let _ = batch.push(buffer::Patch { offset: patch.offset.into(), data: patch.data });
         }
+        buffer.try_patch_chunk_contents(producer_id, writer_id, patched.chunk_id, &batch, patched.has_more);
     }
 }
 

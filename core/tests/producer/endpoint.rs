@@ -4,8 +4,8 @@ use crate::model::{memory, producer};
 use std::sync::Mutex;
 use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::{
-    ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Patch, SharedMemory,
-    TraceWriter,
+    ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Patch, Producer,
+    SharedMemory, TraceWriter,
 };
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 
@@ -25,6 +25,7 @@ const IDENTITY: ProducerIdentity = ProducerIdentity { producer_id: 1, uid: 1000,
 
 struct World {
     memory: SharedMemory<'static>,
+    producer: &'static Producer<'static>,
     queue: &'static Queue,
     writer: TraceWriter<'static>,
     endpoint: ProducerEndpoint<'static, WRITERS>,
@@ -41,6 +42,7 @@ impl World {
         assert_eq!((producer.layout(), producer.memory().size()), (Layout::Four, 4 * 4096));
         World {
             memory,
+            producer,
             queue,
             writer: producer.writer(0, Exhaustion::Drop).unwrap(),
             endpoint: ProducerEndpoint::new(Consumer::new(memory), IDENTITY),
@@ -123,10 +125,11 @@ fn chunks_and_patches_for_a_buffer_that_is_not_the_writer_s_are_dropped_and_coun
         let chunk = world.write();
         world.move_to(target, chunk);
         assert_eq!(world.patch(target, &patches, false), 0);
+        assert_eq!(world.patch(target, &[], false), 0);
     }
     assert_eq!(world.written(), [0, 0]);
     let stats = world.endpoint.stats();
-    let dropped = EndpointStats { chunks_discarded: 3, patches_discarded: 9, ..EndpointStats::default() };
+    let dropped = EndpointStats { chunks_discarded: 3, patches_discarded: 11, ..EndpointStats::default() };
     assert_eq!(stats, dropped);
     // What is the writer's arrives.
     let chunk = world.write();
@@ -212,4 +215,76 @@ fn a_chunk_waits_until_no_more_patches_are_said_to_come() {
         let mut reader = world.buffers[0].read();
         assert_eq!(std::iter::from_fn(|| reader.next_packet().map(|packet| packet.len())).count(), packets);
     }
+}
+
+#[test]
+fn an_id_goes_on_in_the_buffer_that_has_its_chunks_and_elsewhere_only_when_no_other_is_left() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0) && world.endpoint.allow(1));
+    let ids = [0, 1, 0, 1, 0].map(|target| {
+        let mut writer = world.producer.writer(target, Exhaustion::Drop).unwrap();
+        writer.packet().varint(8, 1);
+        let id = writer.id();
+        drop(writer);
+        let chunk = world.queue.0.lock().unwrap().pop().expect("a complete chunk");
+        world.move_to(target, chunk);
+        id
+    });
+    assert_eq!(ids, [2, 3, 2, 3, 2]);
+    for (buffer, expected) in world.buffers.iter_mut().zip([3, 2]) {
+        let (mut reader, mut packets) = (buffer.read(), 0);
+        while let Some(packet) = reader.next_packet() {
+            assert!(packet.loss().is_empty(), "nothing is missing");
+            packets += 1;
+        }
+        assert_eq!(packets, expected);
+    }
+    let writers: Vec<_> = std::iter::from_fn(|| world.producer.writer(1, Exhaustion::Drop)).collect();
+    assert_eq!(writers.iter().map(TraceWriter::id).collect::<Vec<_>>(), [3, 4, 5, 6, 7, 8, 2]);
+}
+
+#[test]
+fn writers_that_are_not_registered_take_no_room_in_a_scrape() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0));
+    let mut writers = [(); 3].map(|()| world.producer.writer(0, Exhaustion::Drop).unwrap());
+    world.writer.packet().varint(8, 1);
+    for writer in &mut writers {
+        writer.packet().varint(8, 1);
+    }
+    // As many as the endpoint has room for; those before them come first in memory.
+    for writer in &writers[1..] {
+        assert!(world.endpoint.register_writer(writer.id(), 0));
+    }
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 2);
+}
+
+#[test]
+fn of_any_number_of_patches_all_are_written_or_none() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0));
+    world.writer.packet().bytes(1, &[7; 100]);
+    world.writer.flush();
+    let chunk = world.queue.0.lock().unwrap().pop().expect("a complete chunk");
+    world.move_to(0, chunk);
+    let counts = |world: &World| {
+        let stats = world.buffers[0].stats();
+        (stats.patches_succeeded, stats.patches_failed)
+    };
+    let good: Vec<Patch> =
+        (0..20).map(|n| Patch { chunk_id: 0, offset: 6 + n * 4, data: [n as u8; 4] }).collect();
+    for count in [8, 9, 16, 17, 20] {
+        let mut bad = good[..count].to_vec();
+        bad[count - 1].offset = 60_000;
+        let before = counts(&world);
+        world.patch(0, &bad, true);
+        assert_eq!(counts(&world), (before.0, before.1 + 1), "of {count} with one that is off");
+    }
+    let before = counts(&world);
+    world.patch(0, &good, false);
+    assert_eq!(counts(&world), (before.0 + 20, before.1));
+    let mut reader = world.buffers[0].read();
+    let packet = reader.next_packet().expect("the packet").slices().collect::<Vec<_>>().concat();
+    let patched: Vec<u8> = (0..20).flat_map(|n| [n; 4]).collect();
+    assert!(packet.windows(80).any(|bytes| bytes == patched) && packet.len() == 105);
 }

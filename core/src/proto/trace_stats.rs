@@ -171,7 +171,7 @@ pub enum FinalFlush {
 
 /// What the service counted over a whole trace; names and meanings are those of Perfetto's `TraceStats`.
 ///
-/// `W` is an iterator over the writers, cloned for each run over them (there are four), so that they need
+/// `W` is an iterator over the writers, cloned for each run over them (there are eight), so that they need
 /// not lie in an array.
 #[derive(Clone, Copy)]
 pub struct TraceStats<'a, W = Empty<WriterStats>> {

@@ -65,7 +65,8 @@ impl<W: Write> TraceExporter<W> {
     /// own causes, such as a packet before it that was invalid.
     ///
     /// # Errors
-    /// The output's; then the file ends in a part of a packet, and [`file`](Self::file) says where to cut it.
+    /// The output's; then the file ends in a part of a packet, and [`file`](Self::file) says where to cut it. Or
+    /// [`WriteError::TooLong`]: nothing was written, and others may follow.
     pub fn packet(
         &mut self,
         packet: &Packet<'_>,
@@ -92,8 +93,11 @@ impl<W: Write> TraceExporter<W> {
     /// Writes all that a read session gives, and returns how many packets that were. `ids` numbers the
     /// sequences; [`sequence_id`] does.
     ///
+    /// A packet that cannot be written, for what is in it or since it is too long, is lost, and its sequence's next
+    /// packet says so.
+    ///
     /// # Errors
-    /// The output's. The packet that could not be written is lost, and its sequence's next packet says so.
+    /// The output's. The packet that was being written is lost in the same way.
     pub fn drain(
         &mut self,
         reader: &mut Reader<'_>,
@@ -105,6 +109,7 @@ impl<W: Write> TraceExporter<W> {
             match self.packet(&packet, id, DataLoss::empty()) {
                 Ok(Exported::Written(_)) => written += 1,
                 Ok(Exported::Invalid(_)) => reader.reject_packet(DataLoss::CHUNK_CORRUPTED),
+                Err(WriteError::TooLong) => reader.reject_packet(DataLoss::READ_GAP),
                 Err(error) => {
                     reader.reject_packet(DataLoss::READ_GAP);
                     return Err(error);

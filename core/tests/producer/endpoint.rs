@@ -281,10 +281,14 @@ fn of_any_number_of_patches_all_are_written_or_none() {
         assert_eq!(counts(&world), (before.0, before.1 + 1), "of {count} with one that is off");
     }
     let before = counts(&world);
-    world.patch(0, &good, false);
+    world.patch(0, &good, true);
     assert_eq!(counts(&world), (before.0 + 20, before.1));
+    // As many as go at once are written in order: each covers a half of the one before it.
+    let halves: Vec<Patch> = good.iter().take(8).map(|p| Patch { offset: 3 + p.offset / 2, ..*p }).collect();
+    world.patch(0, &halves, false);
     let mut reader = world.buffers[0].read();
     let packet = reader.next_packet().expect("the packet").slices().collect::<Vec<_>>().concat();
-    let patched: Vec<u8> = (0..20).flat_map(|n| [n; 4]).collect();
+    let mut patched: Vec<u8> = (0..20).flat_map(|n| [n; 4]).collect();
+    patched[..18].copy_from_slice(&[0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 7, 7]);
     assert!(packet.windows(80).any(|bytes| bytes == patched) && packet.len() == 105);
 }

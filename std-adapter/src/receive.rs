@@ -54,16 +54,20 @@ pub struct ReceiveReport {
     pub frames_lost: u64,
     /// Packets passed on.
     pub packets: u64,
-    /// Packets of which some frames arrived and others did not.
+    /// Packets of which some frames arrived and others did not: at least so many, as the frames on either side of
+    /// a gap are taken for one packet's unless they cannot be.
     pub packets_incomplete: u64,
     /// Packets that arrived whole and are none.
     pub packets_malformed: u64,
     /// Frames that the line ended in: none or one.
     pub frames_unfinished: u64,
+    /// Whether the first intact frame is not a device's first, which has the number 1 and begins a packet. How many
+    /// frames were before it is not known, and none of them is counted as lost.
+    pub beginning_missing: bool,
 }
 
 impl ReceiveReport {
-    /// Whether all that came was passed on, and none of it missed something.
+    /// Whether all that came was passed on, and nothing was missing since the first frame.
     fn is_whole(&self) -> bool {
         let frames = [self.frames_lost, self.frames_corrupt, self.frames_unfinished];
         frames == [0; 3] && (self.packets_incomplete, self.packets_malformed) == (0, 0)
@@ -76,8 +80,13 @@ impl fmt::Display for ReceiveReport {
         if self.frames == 0 {
             return f.write_str(", not one intact frame in them");
         }
+        let (beginning, since) = match self.beginning_missing {
+            true => (", the beginning missing", " since"),
+            false => ("", ""),
+        };
+        f.write_str(beginning)?;
         if self.is_whole() {
-            return f.write_str(", nothing lost");
+            return write!(f, ", nothing lost{since}");
         }
         write!(f, "; of {} frames ", self.frames.saturating_add(self.frames_lost))?;
         write!(f, "{} lost ({} arrived damaged), ", self.frames_lost, self.frames_corrupt)?;
@@ -89,6 +98,18 @@ impl fmt::Display for ReceiveReport {
     }
 }
 
+/// The packet that the next frame is of, unless one begins with it.
+#[derive(Debug, Default)]
+enum Current {
+    /// None: the last one ended.
+    #[default]
+    Ended,
+    /// All of it so far.
+    Whole(Vec<u8>),
+    /// Not all of it is here. It is counted, so none of its other frames may count it again.
+    Incomplete,
+}
+
 /// Makes packets of the bytes of a line.
 ///
 /// After a loss the next packet of every sequence says so (`previous_packet_dropped`): nobody knows whose packet
@@ -96,7 +117,7 @@ impl fmt::Display for ReceiveReport {
 #[derive(Debug, Default)]
 pub struct Receiver {
     frame: Vec<u8>,
-    packet: Option<Vec<u8>>,
+    packet: Current,
     expected: Option<u16>,
     /// Losses so far, and how many of them each sequence has told of.
     losses: u64,
@@ -118,7 +139,7 @@ impl Receiver {
     /// What came in all, when nothing more will: what is not finished then is lost.
     pub fn finish(mut self) -> ReceiveReport {
         self.report.frames_unfinished += u64::from(!self.frame.is_empty());
-        self.report.packets_incomplete += u64::from(self.packet.is_some());
+        self.give_up_unfinished();
         self.report
     }
 
@@ -155,32 +176,49 @@ impl Receiver {
             return None;
         };
         self.report.frames += 1;
-        // Who joins late has missed something, perhaps.
-        let missing = self.expected.map_or(u16::from(number != 1), |expected| number.wrapping_sub(expected));
-        if self.expected.is_some() {
-            self.report.frames_lost += u64::from(missing);
-        }
-        self.expected = Some(number.wrapping_add(1));
-        if missing > 0 {
+        let is_devices_first = (number, flags & FIRST) == (1, FIRST);
+        if self.expected.is_none() && !is_devices_first {
+            // Who joins late has missed something, perhaps.
+            self.report.beginning_missing = true;
             self.losses += 1;
         }
-        if (missing > 0 || flags & FIRST != 0) && self.packet.take().is_some() {
+        let missing = self.expected.map_or(0, |expected| number.wrapping_sub(expected));
+        self.expected = Some(number.wrapping_add(1));
+        self.report.frames_lost += u64::from(missing);
+        self.losses += u64::from(missing > 0);
+        if missing > 0 || flags & FIRST != 0 {
             // The device gives packets up that were overwritten on their way, and says so itself.
-            self.report.packets_incomplete += 1;
+            self.give_up_unfinished();
         }
-        let packet = match &mut self.packet {
-            Some(packet) if packet.len() < MAX_PACKET => packet,
-            _ if flags & FIRST != 0 => self.packet.insert(Vec::new()),
-            _ => return None,
-        };
-        packet.extend_from_slice(&piece);
+        if flags & FIRST != 0 {
+            self.packet = Current::Whole(Vec::new());
+        }
+        match &mut self.packet {
+            Current::Whole(packet) if packet.len() < MAX_PACKET => packet.extend_from_slice(&piece),
+            Current::Incomplete => {}
+            // Too long, or without its first frame.
+            Current::Whole(_) | Current::Ended => self.give_up(),
+        }
         if flags & LAST == 0 {
             return None;
         }
-        let packet = self.packet.take()?;
+        let Current::Whole(packet) = std::mem::take(&mut self.packet) else {
+            return None;
+        };
         let finished = self.tell_of_losses(&packet);
         self.report.packets_malformed += u64::from(finished.is_none());
         finished
+    }
+
+    fn give_up_unfinished(&mut self) {
+        if matches!(self.packet, Current::Whole(_)) {
+            self.give_up();
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.packet = Current::Incomplete;
+        self.report.packets_incomplete += 1;
     }
 
     fn tell_of_losses(&mut self, packet: &[u8]) -> Option<Vec<u8>> {

@@ -25,24 +25,39 @@ fn packet(n: u32) -> Vec<u8> {
     packet
 }
 
-/// The frames of packets `0..count`, in pieces of 64 bytes, by their definition.
+/// A frame by its definition.
+fn frame(flags: u8, number: u16, piece: &[u8]) -> Vec<u8> {
+    let mut frame = [&[flags][..], &number.to_le_bytes(), piece].concat();
+    frame.extend(Crc::<u32>::new(&CRC_32_ISO_HDLC).checksum(&frame).to_le_bytes());
+    [cobs::encode_vec(&frame), vec![0]].concat()
+}
+
+/// The frames of packets `0..count`, in pieces of 64 bytes.
 fn line(count: u32) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for packet in (0..count).map(packet) {
         let pieces: Vec<_> = packet.chunks(64).collect();
         for (i, piece) in pieces.iter().enumerate() {
             let flags = u8::from(i == 0) | u8::from(i + 1 == pieces.len()) << 1;
-            let number = (frames.len() + 1) as u16;
-            let mut frame = [&[flags][..], &number.to_le_bytes(), piece].concat();
-            frame.extend(Crc::<u32>::new(&CRC_32_ISO_HDLC).checksum(&frame).to_le_bytes());
-            let mut encoded = vec![0; frame.len() + 2];
-            let size = cobs::encode(&frame, &mut encoded);
-            encoded.truncate(size);
-            encoded.push(0);
-            frames.push(encoded);
+            frames.push(frame(flags, (frames.len() + 1) as u16, piece));
         }
     }
     frames
+}
+
+/// What the flags of a frame say: it is in the midst of a packet, begins it, ends it, or is all of it.
+const MIDDLE: u8 = 0;
+const FIRST: u8 = 1;
+const LAST: u8 = 2;
+const WHOLE: u8 = FIRST | LAST;
+
+/// Flags and numbers of frames.
+type Frames<'f> = &'f [(u8, u16)];
+
+/// What is told of a line of such frames.
+fn report_of(frames: Frames<'_>) -> ReceiveReport {
+    let frames = frames.iter().map(|(flags, number)| frame(*flags, *number, &packet(0)));
+    receive(&frames.collect::<Vec<_>>().concat(), 64).1
 }
 
 /// What is received of a line that is read so many bytes at a time.
@@ -119,6 +134,72 @@ fn who_joins_late_gets_whole_packets_only_and_each_sequence_says_that_something_
     assert_eq!((report.frames_corrupt, report.frames_lost), (1, 0));
     assert!(packets[..3].iter().all(|packet| packet.ends_with(&[0xD0, 0x02, 1])));
     assert!(!packets[3].ends_with(&[0xD0, 0x02, 1]));
+    assert!(report.to_string().contains(" bytes, the beginning missing; of "), "{report}");
+    let (_, report) = receive(&frames[4..].concat(), 64);
+    assert!(report.to_string().ends_with(" bytes, the beginning missing, nothing lost since"), "{report}");
+}
+
+#[test]
+fn a_packet_without_its_first_frame_is_incomplete_and_not_nothing() {
+    let report = report_of(&[(MIDDLE, 2), (LAST, 3), (WHOLE, 4)]);
+    assert_eq!((report.frames, report.packets, report.packets_incomplete), (3, 1, 1));
+    let text = report.to_string();
+    assert!(
+        text.ends_with("the beginning missing; of 3 frames 0 lost (0 arrived damaged), 1 packets incomplete"),
+        "{text}"
+    );
+    // Numbers come again after 65,536 frames, but a device's first frame begins a packet.
+    let report = report_of(&[(LAST, 1), (WHOLE, 2)]);
+    assert!(report.beginning_missing && report.packets_incomplete == 1, "{report}");
+}
+
+#[test]
+fn every_packet_of_which_a_frame_is_missing_is_counted_once() {
+    let lines: &[(Frames<'_>, u64, u64)] = &[
+        (&[(WHOLE, 1), (LAST, 3)], 1, 1),
+        (&[(WHOLE, 1), (MIDDLE, 3), (WHOLE, 5)], 2, 1),
+        (&[(WHOLE, 1), (MIDDLE, 3)], 1, 1),
+        (&[(FIRST, 1), (LAST, 3)], 1, 1),
+        (&[(FIRST, 1), (WHOLE, 3)], 1, 1),
+        (&[(FIRST, 1), (MIDDLE, 3), (MIDDLE, 4), (LAST, 6)], 2, 1),
+        (&[(FIRST, 1), (MIDDLE, 3), (FIRST, 5), (LAST, 7)], 3, 2),
+        (&[(WHOLE, 1), (LAST, 3), (LAST, 5)], 2, 2),
+        // Given up by the device.
+        (&[(FIRST, 1), (WHOLE, 2), (FIRST, 3), (MIDDLE, 4), (WHOLE, 5)], 0, 2),
+        // Packets that are lost as a whole are no packets that are known of.
+        (&[(WHOLE, 1), (WHOLE, 5)], 3, 0),
+    ];
+    for (frames, lost, incomplete) in lines {
+        let report = report_of(frames);
+        assert_eq!((report.frames_lost, report.packets_incomplete), (*lost, *incomplete), "{frames:?}");
+    }
+}
+
+#[test]
+fn incomplete_packets_and_whole_ones_are_all_of_which_anything_arrived() {
+    let mut random = 3u64;
+    let mut next = move || {
+        random = random * 48_271 % 0x7FFF_FFFF;
+        random
+    };
+    for _ in 0..50 {
+        let (mut frames, mut kept, mut seen) = (line(100).into_iter(), Vec::new(), 0);
+        let mut last_is_here = true;
+        for n in 0..100 {
+            let mut arrived = false;
+            for frame in frames.by_ref().take(packet(n).len().div_ceil(64)) {
+                // Of two frames in a row one arrives, or nobody could tell the packets at both ends of a gap apart.
+                last_is_here = !last_is_here || next() % 3 > 0;
+                if last_is_here {
+                    kept.extend(frame);
+                    arrived = true;
+                }
+            }
+            seen += u64::from(arrived);
+        }
+        let (_, report) = receive(&kept, 64);
+        assert_eq!(report.packets + report.packets_incomplete, seen, "{report}");
+    }
 }
 
 #[test]
@@ -152,10 +233,7 @@ fn what_is_not_finished_at_the_end_of_the_line_is_lost() {
 #[test]
 fn packets_that_are_none_are_said() {
     // A frame that is a packet of its own, of one byte.
-    let mut frame = vec![3, 1, 0, 0xFF];
-    frame.extend(Crc::<u32>::new(&CRC_32_ISO_HDLC).checksum(&frame).to_le_bytes());
-    let line = [cobs::encode_vec(&frame), vec![0]].concat();
-    let (packets, report) = receive(&line, 64);
+    let (packets, report) = receive(&frame(3, 1, &[0xFF]), 64);
     assert_eq!((packets.len(), report.packets_malformed), (0, 1));
     assert!(report.to_string().ends_with("0 packets incomplete, 1 malformed"), "{report}");
 }

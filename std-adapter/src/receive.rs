@@ -1,9 +1,9 @@
 //! The other end of a device's line: frames in, a trace file out. The command `tracebuf receive`.
 //!
 //! A frame is COBS-encoded and ends with a zero. It holds flags (1 byte: 1 a packet begins, 2 it ends), a number
-//! (2, little-endian, one more than the frame's before), a piece of a trace file, and CRC-32/ISO-HDLC over all
-//! of these (4, little-endian). Whatever happens to the line, only packets all of whose frames arrived intact
-//! are passed on.
+//! (2, little-endian, 1 when the device starts, and one more than the frame's before), a piece of a trace file, and
+//! CRC-32/ISO-HDLC over all of these (4, little-endian). Whatever happens to the line, only packets all of whose
+//! frames arrived intact are passed on.
 //!
 //! ```
 //! use tracebuf_std::receive::Receiver;
@@ -40,6 +40,12 @@ const CHECK: usize = 4;
 const MAX_FRAME: usize = 64 * 1024;
 /// A packet longer than this is given up.
 const MAX_PACKET: usize = 64 << 20;
+/// A device that is reset numbers its frames from 1 again. The frame that the reset cut short has no end, so at least
+/// the first after it is lost with it; one of these should arrive.
+const NUMBERS_AT_START: u16 = 16;
+/// After a gap of so many frames or more one of those numbers is chance once in thousands of times: it is a restart.
+/// Shorter gaps are more likely to be what they look like.
+const LONG_GAP: u16 = 1024;
 
 /// What came over a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +56,8 @@ pub struct ReceiveReport {
     pub frames: u64,
     /// Frames that arrived damaged, and whatever else was between two zeros.
     pub frames_corrupt: u64,
-    /// Frames that are missing between intact ones, by their numbers, which count to 65,536.
+    /// Frames that are missing between intact ones, by their numbers, which count to 65,536; of those around a restart
+    /// only the ones after it.
     pub frames_lost: u64,
     /// Packets passed on.
     pub packets: u64,
@@ -64,13 +71,17 @@ pub struct ReceiveReport {
     /// Whether the first intact frame is not a device's first, which has the number 1 and begins a packet. How many
     /// frames were before it is not known, and none of them is counted as lost.
     pub beginning_missing: bool,
+    /// How often the device began to count anew, by numbers that make no sense otherwise. How many frames before that
+    /// were lost is not known.
+    pub restarts: u64,
 }
 
 impl ReceiveReport {
     /// Whether all that came was passed on, and nothing was missing since the first frame.
     fn is_whole(&self) -> bool {
         let frames = [self.frames_lost, self.frames_corrupt, self.frames_unfinished];
-        frames == [0; 3] && (self.packets_incomplete, self.packets_malformed) == (0, 0)
+        let packets = [self.packets_incomplete, self.packets_malformed];
+        frames == [0; 3] && packets == [0; 2] && self.restarts == 0
     }
 }
 
@@ -94,6 +105,9 @@ impl fmt::Display for ReceiveReport {
         if self.packets_malformed > 0 {
             write!(f, ", {} malformed", self.packets_malformed)?;
         }
+        if self.restarts > 0 {
+            write!(f, "; the device restarted {} times, and what was lost then is not known", self.restarts)?;
+        }
         f.write_str(if self.frames_unfinished > 0 { "; it ended in the midst of a frame" } else { "" })
     }
 }
@@ -112,8 +126,8 @@ enum Current {
 
 /// Makes packets of the bytes of a line.
 ///
-/// After a loss the next packet of every sequence says so (`previous_packet_dropped`): nobody knows whose packet
-/// it was, and readers must not go on with names that they may have missed.
+/// After a loss or a restart of the device the next packet of every sequence says so (`previous_packet_dropped`):
+/// nobody knows whose packet it was, and readers must not go on with names that they may have missed.
 #[derive(Debug, Default)]
 pub struct Receiver {
     frame: Vec<u8>,
@@ -182,13 +196,20 @@ impl Receiver {
             self.report.beginning_missing = true;
             self.losses += 1;
         }
-        let missing = self.expected.map_or(0, |expected| number.wrapping_sub(expected));
+        let expected = self.expected.unwrap_or(number);
+        let gap = number.wrapping_sub(expected);
+        let restarted = gap >= LONG_GAP && (is_devices_first || (2..=NUMBERS_AT_START).contains(&number));
         self.expected = Some(number.wrapping_add(1));
-        self.report.frames_lost += u64::from(missing);
-        self.losses += u64::from(missing > 0);
-        if missing > 0 || flags & FIRST != 0 {
+        self.report.frames_lost += u64::from(number.wrapping_sub(if restarted { 1 } else { expected }));
+        self.report.restarts += u64::from(restarted);
+        self.losses += u64::from(gap > 0);
+        if gap > 0 || flags & FIRST != 0 {
             // The device gives packets up that were overwritten on their way, and says so itself.
             self.give_up_unfinished();
+        }
+        if restarted {
+            // What comes now is of another packet.
+            self.packet = Current::Ended;
         }
         if flags & FIRST != 0 {
             self.packet = Current::Whole(Vec::new());

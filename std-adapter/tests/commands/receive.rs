@@ -176,6 +176,59 @@ fn every_packet_of_which_a_frame_is_missing_is_counted_once() {
 }
 
 #[test]
+fn a_device_that_is_reset_is_said_to_have_restarted_and_every_sequence_misses_something() {
+    let (before, after) = (line(700), line(20));
+    assert!(before.len() > 1000);
+    let (packets, report) = receive(&[before.concat(), after.concat()].concat(), 64);
+    assert!(!report.beginning_missing);
+    assert_eq!((report.packets, report.frames_lost, report.restarts), (720, 0, 1));
+    let marked: Vec<_> = (0..720).filter(|n| packets[*n].ends_with(&[0xD0, 0x02, 1])).collect();
+    assert_eq!(marked, [700, 701, 702]);
+    let text = report.to_string();
+    let end = " 0 lost (0 arrived damaged), 0 packets incomplete; the device restarted 1 times, \
+               and what was lost then is not known";
+    assert!(text.ends_with(end), "{text}");
+}
+
+#[test]
+fn a_reset_in_the_midst_of_a_frame_is_a_restart_too_and_costs_the_first_frame_after_it() {
+    let (before, after) = (line(700).concat(), line(20).concat());
+    let (packets, report) = receive(&[&before[..before.len() - 5], &after[..]].concat(), 64);
+    assert_eq!((report.frames_lost, report.frames_corrupt, report.restarts), (1, 1, 1));
+    // The last before it was of two frames, the first after it of one.
+    assert_eq!((report.packets, report.packets_incomplete), (699 + 19, 1));
+    let marked: Vec<_> = (0..718).filter(|n| packets[*n].ends_with(&[0xD0, 0x02, 1])).collect();
+    assert_eq!(marked, [699, 700, 701]);
+}
+
+#[test]
+fn a_restart_is_told_from_a_loss_by_the_numbers() {
+    let lines: &[(Frames<'_>, u64, u64, u64)] = &[
+        // All of a device's numbers, and the next.
+        (&[(WHOLE, 65_535), (WHOLE, 0), (WHOLE, 1)], 0, 0, 0),
+        // A short gap that ends with the first number by chance, and a long one that ends with a later one.
+        (&[(WHOLE, 64_513), (WHOLE, 1)], 1023, 0, 0),
+        (&[(WHOLE, 2000), (WHOLE, 17)], 63_552, 0, 0),
+        // A device's first frame begins a packet.
+        (&[(WHOLE, 2000), (LAST, 1)], 63_536, 1, 0),
+        (&[(WHOLE, 2000), (WHOLE, 0)], 63_535, 0, 0),
+        (&[(WHOLE, 1), (WHOLE, 1)], 0, 0, 1),
+        (&[(WHOLE, 2000), (WHOLE, 1), (WHOLE, 2), (WHOLE, 1), (WHOLE, 3)], 1, 0, 2),
+        (&[(WHOLE, 64_512), (WHOLE, 1)], 0, 0, 1),
+        (&[(WHOLE, 2000), (WHOLE, 16)], 15, 0, 1),
+        // Never the two ends of one packet.
+        (&[(FIRST, 2000), (LAST, 3)], 2, 2, 1),
+        (&[(LAST, 2000), (LAST, 3)], 2, 2, 1),
+        (&[(MIDDLE, 2000), (MIDDLE, 3), (FIRST, 1)], 2, 3, 2),
+    ];
+    for (frames, lost, incomplete, restarts) in lines {
+        let report = report_of(frames);
+        let told = (report.frames_lost, report.packets_incomplete, report.restarts);
+        assert_eq!(told, (*lost, *incomplete, *restarts), "{frames:?}");
+    }
+}
+
+#[test]
 fn incomplete_packets_and_whole_ones_are_all_of_which_anything_arrived() {
     let mut random = 3u64;
     let mut next = move || {

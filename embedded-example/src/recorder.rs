@@ -33,7 +33,14 @@ const CHUNK: u32 = 128;
 /// static INBOX: Inbox = Inbox::new();
 /// ```
 pub struct Inbox {
-    requests: Mutex<RefCell<Deque<Request, { Inbox::CHUNKS + Inbox::PATCHES }>>>,
+    requests: Mutex<RefCell<Requests>>,
+}
+
+/// Each with room of its own: however many patches there are, no move is lost.
+struct Requests {
+    /// A chunk is in here once at most, so all have room: one whose move is lost is never free again.
+    moves: Deque<ChunkToMove, { Inbox::CHUNKS }>,
+    patches: Deque<Request, { Inbox::PATCHES }>,
 }
 
 /// One thing that a writer asks for.
@@ -57,26 +64,27 @@ pub enum Request {
 impl Inbox {
     /// The most chunks that shared memory may have.
     pub const CHUNKS: usize = 32;
-    /// Room for patches. Each chunk is in the inbox once, so only patches can find it full; the packet that
-    /// one was for is then lost, and counted so when its chunk is overwritten.
-    const PATCHES: usize = 8;
+    /// Room for patches: a packet of three chunks needs about two. Of packets that are nested deeply, some may
+    /// not fit. Then the chunk stays incomplete, and readers of its writer wait until the ring laps over it; the
+    /// next packet says so.
+    const PATCHES: usize = 24;
 
     /// An empty one.
     pub const fn new() -> Self {
-        Inbox { requests: Mutex::new(RefCell::new(Deque::new())) }
+        let requests = Requests { moves: Deque::new(), patches: Deque::new() };
+        Inbox { requests: Mutex::new(RefCell::new(requests)) }
     }
 
-    /// Interrupts are masked for the time of one `push`.
-    fn push(&self, request: Request) {
-        critical_section::with(|cs| {
-            // Full: see PATCHES.
-            let _ = self.requests.borrow_ref_mut(cs).push_back(request);
-        });
+    /// With interrupts masked.
+    fn with<R>(&self, work: impl FnOnce(&mut Requests) -> R) -> R {
+        critical_section::with(|cs| work(&mut self.requests.borrow_ref_mut(cs)))
     }
 
-    /// Takes the oldest request out, with interrupts masked.
+    /// Takes the oldest request out, with interrupts masked. Moves come first: a patch is sent after its chunk.
     pub fn take(&self) -> Option<Request> {
-        critical_section::with(|cs| self.requests.borrow_ref_mut(cs).pop_front())
+        self.with(|requests| {
+            requests.moves.pop_front().map(Request::Move).or_else(|| requests.patches.pop_front())
+        })
     }
 }
 
@@ -87,19 +95,22 @@ impl Default for Inbox {
 }
 
 impl CommitSink for Inbox {
+    /// Interrupts are masked for one push at a time.
     fn commit(&self, request: &CommitRequest<'_>) {
         for chunk in request.chunks_to_move {
-            self.push(Request::Move(*chunk));
+            let _ = self.with(|requests| requests.moves.push_back(*chunk));
         }
         for chunk in request.chunks_to_patch {
             let last = chunk.patches.len().saturating_sub(1);
             for (i, patch) in chunk.patches.iter().enumerate() {
-                self.push(Request::Patch {
+                let request = Request::Patch {
                     writer_id: chunk.writer_id,
                     target: chunk.target,
                     patch: *patch,
                     has_more: chunk.has_more || i < last,
-                });
+                };
+                // Full: see PATCHES.
+                let _ = self.with(|requests| requests.patches.push_back(request));
             }
         }
     }

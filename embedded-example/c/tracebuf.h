@@ -3,7 +3,7 @@
  *
  *     static _Alignas(8) uint8_t region[8192] __attribute__((section(".uninit")));
  *
- *     tracebuf_init(region, sizeof region, 25000000, read_cycle_counter);
+ *     tracebuf_init(region, sizeof region, 25000000, read_clock);
  *     tracebuf_writer *main_loop = tracebuf_writer_new("main loop");
  *     for (;;) {
  *         tracebuf_slice_begin(main_loop, "step");
@@ -35,7 +35,10 @@ extern "C" {
 typedef struct tracebuf_writer tracebuf_writer;
 typedef struct tracebuf_counter tracebuf_counter;
 
-/* The time in ticks, which never goes back. Every priority calls it. */
+/*
+ * The time in ticks, which never goes back. Every priority calls it. A counter of 32 bits begins anew after minutes and
+ * has to be extended to 64: test/main.c shows how.
+ */
 typedef uint64_t (*tracebuf_clock)(void);
 
 /* Takes bytes of a trace, as many as it can, and returns how many; less than 0 ends the export. */

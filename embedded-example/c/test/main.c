@@ -11,7 +11,22 @@ static _Alignas(8) uint8_t region[64 * 1024] __attribute__((section(".uninit")))
 #define SYSTICK_CONTROL (*(volatile uint32_t *)0xE000E010)
 #define SYSTICK_RELOAD (*(volatile uint32_t *)0xE000E014)
 
-static uint64_t clock(void) { return (uint32_t)~TIMER_VALUE; }
+/*
+ * It begins anew every 172 s, so it is extended; somebody has to look once in that time. Every priority looks, so
+ * interrupts are masked meanwhile.
+ */
+static uint64_t clock(void)
+{
+    static uint32_t laps, last;
+    uint32_t masked;
+    __asm__ volatile("mrs %0, primask\n\tcpsid i" : "=r"(masked) : : "memory");
+    uint32_t now = ~TIMER_VALUE;
+    laps += now < last;
+    last = now;
+    uint64_t time = (uint64_t)laps << 32 | now;
+    __asm__ volatile("msr primask, %0" : : "r"(masked) : "memory");
+    return time;
+}
 
 static tracebuf_writer *interrupt_writer;
 static tracebuf_counter *ticks;

@@ -41,7 +41,10 @@ typedef struct tracebuf_counter tracebuf_counter;
  */
 typedef uint64_t (*tracebuf_clock)(void);
 
-/* Takes bytes of a trace, as many as it can, and returns how many; less than 0 ends the export. */
+/*
+ * Takes bytes of a trace, as many as it can, and returns how many; less than 0 ends the export. Called in it,
+ * tracebuf_drain does nothing, and tracebuf_export returns TRACEBUF_BUSY.
+ */
 typedef int32_t (*tracebuf_write)(void *context, const uint8_t *bytes, size_t size);
 
 enum {
@@ -51,6 +54,7 @@ enum {
     TRACEBUF_TWICE = -2,     /* called before */
     TRACEBUF_NOT_YET = -3,   /* tracebuf_init was not called */
     TRACEBUF_WRITE = -4,     /* the function that writes said so */
+    TRACEBUF_BUSY = -5,      /* called within an export */
 };
 
 /*
@@ -74,8 +78,8 @@ void tracebuf_count(tracebuf_writer *writer, tracebuf_counter *counter, int64_t 
 void tracebuf_drain(void);
 
 /*
- * Sends all that the ring holds as a trace file, waiting for the line; recording goes on. At the priority of
- * tracebuf_drain.
+ * Sends all that the ring holds and was not sent before, as a trace file, waiting for the line; recording goes on. At
+ * the priority of tracebuf_drain.
  */
 int32_t tracebuf_export(tracebuf_write write, void *context);
 

@@ -7,7 +7,7 @@ use cortex_m as _;
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
@@ -23,6 +23,7 @@ const TOO_SMALL: i32 = -1;
 const TWICE: i32 = -2;
 const NOT_YET: i32 = -3;
 const WRITE: i32 = -4;
+const BUSY: i32 = -5;
 
 /// The caller's clock, by its function.
 struct CallersClock(extern "C" fn() -> u64);
@@ -57,22 +58,37 @@ static MADE: StaticCell<Made> = StaticCell::new();
 static MADE_AT: AtomicUsize = AtomicUsize::new(0);
 
 /// The drain's side, which only the lowest priority touches.
-struct Drain(UnsafeCell<Option<Recorder<'static>>>);
+struct Drain {
+    /// Somebody has the recorder: the function that writes must not come by a second one.
+    busy: AtomicBool,
+    recorder: UnsafeCell<Option<Recorder<'static>>>,
+}
 
-// SAFETY: `tracebuf.h` says that one priority calls the functions that use it, and that it is not an interrupt of
-// itself: so there is never more than one reference.
+// SAFETY: `tracebuf.h` says that one priority calls the functions that use it. What they call in turn, and an
+// interrupt that does not heed that, runs to its end within such a call and finds it busy: so there is never more
+// than one reference.
 unsafe impl Sync for Drain {}
 
-static DRAIN: Drain = Drain(UnsafeCell::new(None));
+static DRAIN: Drain = Drain { busy: AtomicBool::new(false), recorder: UnsafeCell::new(None) };
 
-/// The recorder, or `None` before `tracebuf_init`.
-fn recorder() -> Option<&'static mut Recorder<'static>> {
-    // SAFETY: see `Drain`.
-    unsafe { (*DRAIN.0.get()).as_mut() }
+impl Drain {
+    /// Does something with the recorder. [`NOT_YET`] before `tracebuf_init`, [`BUSY`] within another call of this.
+    fn with<R>(&self, work: impl FnOnce(&Made, &mut Recorder<'static>) -> R) -> Result<R, i32> {
+        let made = made().ok_or(NOT_YET)?;
+        // Not one step: who comes between the two is done before the second. Not all cores could do it in one.
+        if self.busy.load(Ordering::Acquire) {
+            return Err(BUSY);
+        }
+        self.busy.store(true, Ordering::Relaxed);
+        // SAFETY: `tracebuf_init` has put it there before `made` was to be had, and who is busy is alone with it.
+        let result = unsafe { (*self.recorder.get()).as_mut() }.map(|recorder| work(made, recorder));
+        self.busy.store(false, Ordering::Release);
+        result.ok_or(NOT_YET)
+    }
 }
 
 fn made() -> Option<&'static Made> {
-    let at = core::ptr::with_exposed_provenance::<Made>(MADE_AT.load(Relaxed));
+    let at = core::ptr::with_exposed_provenance::<Made>(MADE_AT.load(Ordering::Relaxed));
     // SAFETY: it is null, or what `tracebuf_init` has put there, which stays.
     unsafe { at.as_ref() }
 }
@@ -115,9 +131,9 @@ pub unsafe extern "C" fn tracebuf_init(
     let started = Recorder::attach_or_new(words, &STORAGE, &INBOX, |_, _| found = FOUND);
     let Ok((producer, recorder)) = started else { return TOO_SMALL };
     let Some(made) = MADE.try_init(Made { producer, config, clock }) else { return TWICE };
-    // SAFETY: see `Drain`; nothing else runs yet that could.
-    unsafe { *DRAIN.0.get() = Some(recorder) };
-    MADE_AT.store(core::ptr::from_mut(made).expose_provenance(), Relaxed);
+    // SAFETY: nobody looks for it before the address below is there, and only the first call comes here.
+    unsafe { *DRAIN.recorder.get() = Some(recorder) };
+    MADE_AT.store(core::ptr::from_mut(made).expose_provenance(), Ordering::Relaxed);
     found
 }
 
@@ -197,10 +213,11 @@ pub extern "C" fn tracebuf_count(
 /// Moves what is complete into the ring: see `tracebuf.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tracebuf_drain() {
-    if let (Some(made), Some(recorder)) = (made(), recorder()) {
+    // Before `tracebuf_init` there is nothing to do; within an export the next drain will do it.
+    let _ = DRAIN.with(|made, recorder| {
         made.producer.commit();
         recorder.drain();
-    }
+    });
 }
 
 type Write = extern "C" fn(context: *mut c_void, bytes: *const u8, size: usize) -> i32;
@@ -221,13 +238,15 @@ impl Export for Callers {
 /// Sends all that the ring holds: see `tracebuf.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tracebuf_export(write: Write, context: *mut c_void) -> i32 {
-    let (Some(made), Some(recorder)) = (made(), recorder()) else { return NOT_YET };
-    made.producer.commit();
-    recorder.scrape();
-    match Sender::raw(Callers(write, context)).finish(recorder.buffer()) {
-        Ok(()) => OK,
-        Err(()) => WRITE,
-    }
+    let exported = DRAIN.with(|made, recorder| {
+        made.producer.commit();
+        recorder.scrape();
+        match Sender::raw(Callers(write, context)).finish(recorder.buffer()) {
+            Ok(()) => OK,
+            Err(()) => WRITE,
+        }
+    });
+    exported.unwrap_or_else(|error| error)
 }
 
 /// Nothing here panics on purpose.

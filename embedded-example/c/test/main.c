@@ -49,18 +49,31 @@ static int32_t host(int32_t operation, const void *parameters)
     return r0;
 }
 
-static int32_t write_file(void *context, const uint8_t *bytes, size_t size)
-{
-    const uint32_t parameters[3] = { *(uint32_t *)context, (uint32_t)bytes, size };
-    return (int32_t)size - host(5, parameters); /* returns how many were not written */
-}
-
 static void end(int well)
 {
     const uint32_t parameters[2] = { 0x20026, !well };
     host(0x20, parameters);
     for (;;) {
     }
+}
+
+static int32_t write_file(void *context, const uint8_t *bytes, size_t size)
+{
+    /* The recorder is in use. */
+    tracebuf_drain();
+    if (tracebuf_export(write_file, context) != TRACEBUF_BUSY)
+        end(0);
+    const uint32_t parameters[3] = { *(uint32_t *)context, (uint32_t)bytes, size };
+    return (int32_t)size - host(5, parameters); /* returns how many were not written */
+}
+
+static int32_t export_to(const char *name, uint32_t length)
+{
+    const uint32_t open[3] = { (uint32_t)name, 5 /* "wb" */, length };
+    uint32_t file = (uint32_t)host(1, open);
+    int32_t sent = tracebuf_export(write_file, &file);
+    host(2, &file);
+    return sent;
 }
 
 void fault(void) { end(0); }
@@ -100,12 +113,8 @@ static void run(void)
     tracebuf_count(main_loop, NULL, 1);
     tracebuf_instant(main_loop, "end");
 
-    static const char name[] = "c.pftrace";
-    const uint32_t open[3] = { (uint32_t)name, 5 /* "wb" */, sizeof name - 1 };
-    uint32_t file = (uint32_t)host(1, open);
-    int32_t sent = tracebuf_export(write_file, &file);
-    host(2, &file);
-    end(sent == TRACEBUF_OK && tick_count > 10);
+    static const char first[] = "c.pftrace";
+    end(export_to(first, sizeof first - 1) == TRACEBUF_OK && tick_count > 10);
 }
 
 extern uint32_t stack_top, data_start, data_end, data_load, bss_start, bss_end;

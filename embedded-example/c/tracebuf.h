@@ -80,6 +80,9 @@ void tracebuf_drain(void);
 /*
  * Sends all that the ring holds and was not sent before, as a trace file, waiting for the line; recording goes on. At
  * the priority of tracebuf_drain.
+ *
+ * After TRACEBUF_WRITE the file may end with half a packet. Some packets that were read for it are lost, which the next
+ * export tells.
  */
 int32_t tracebuf_export(tracebuf_write write, void *context);
 

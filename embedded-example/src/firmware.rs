@@ -225,7 +225,11 @@ fn send_snapshot(_: &mut Snapshot) -> Result<(), ()> {
 #[cfg(not(feature = "uart"))]
 fn send_before(ring: &mut TraceBuffer<&'static mut [u8]>) {
     // Without a host that takes it, it stays in the ring and comes with the rest.
-    let _ = HostFile::create(c"before.pftrace").map(|file| Sender::raw(file).finish(ring));
+    let Ok(file) = HostFile::create(c"before.pftrace") else { return };
+    let mut sender = Sender::raw(file);
+    if sender.finish(ring).is_err() {
+        sender.abandon(ring);
+    }
 }
 
 /// On the only line, what a start before this one has recorded comes first, and is told by its sequences.

@@ -63,6 +63,8 @@ struct Current {
     lease: Lease,
     around: Around,
     at: usize,
+    /// Its last piece is on the line: not sent before the line has taken that.
+    is_last: bool,
 }
 
 /// What stands before and behind a packet in the file.
@@ -88,6 +90,9 @@ impl Around {
 
 impl<E: Export> Sender<E> {
     /// For a line that loses nothing: the trace file as it is.
+    ///
+    /// After an error in the middle of a packet, half of it is in the file. Only this sender can go on there: what
+    /// another one sends belongs in a file of its own.
     pub const fn raw(exporter: E) -> Self {
         Sender {
             exporter,
@@ -121,7 +126,7 @@ impl<E: Export> Sender<E> {
         self.packets
     }
 
-    /// Packets that were overwritten while they were being sent.
+    /// Packets that were overwritten while they were being sent, or abandoned.
     pub const fn given_up(&self) -> u32 {
         self.given_up
     }
@@ -130,7 +135,7 @@ impl<E: Export> Sender<E> {
     /// it sends a packet and waits for the line, as nothing would tell a reader that a packet was given up.
     ///
     /// # Errors
-    /// The line's; the piece is kept for the next call.
+    /// The line's; the piece is kept for the next call. If there is to be none: [`abandon`](Self::abandon).
     pub fn poll<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &mut TraceBuffer<M>,
@@ -151,6 +156,9 @@ impl<E: Export> Sender<E> {
     fn offer(&mut self) -> Result<Progress, E::Error> {
         let taken = self.exporter.offer(self.line.get(self.offered..self.filled).unwrap_or_default())?;
         self.offered = self.offered.saturating_add(taken);
+        if self.offered >= self.filled && self.current.take_if(|current| current.is_last).is_some() {
+            self.packets = self.packets.saturating_add(1);
+        }
         Ok(if taken > 0 { Progress::Sent } else { Progress::Busy })
     }
 
@@ -167,11 +175,8 @@ impl<E: Export> Sender<E> {
         let parts = once(current.around.head()).chain(packet.slices()).chain(once(trusted.as_bytes()));
         let total = current.around.head_len + packet.len() + trusted.as_bytes().len();
         current.at = self.stage(parts, current.at, total);
-        if current.at < total {
-            self.current = Some(current);
-        } else {
-            self.packets = self.packets.saturating_add(1);
-        }
+        current.is_last = current.at >= total;
+        self.current = Some(current);
         true
     }
 
@@ -187,7 +192,7 @@ impl<E: Export> Sender<E> {
             }
             let lease = self.leases.pop_front()?;
             match buffer.leased(&lease).map(around) {
-                Ok(Some(around)) => return Some(Current { lease, around, at: 0 }),
+                Ok(Some(around)) => return Some(Current { lease, around, at: 0, is_last: false }),
                 Ok(None) => {
                     buffer.give_up(lease, DataLoss::CHUNK_CORRUPTED, &mut self.leases);
                     self.invalid = self.invalid.saturating_add(1);
@@ -201,6 +206,21 @@ impl<E: Export> Sender<E> {
     fn give_up<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>, lease: Lease) {
         buffer.give_up(lease, DataLoss::OVERWRITE, &mut self.leases);
         self.given_up = self.given_up.saturating_add(1);
+    }
+
+    /// Gives up what was read and is not sent, for a sender that is not used any more after an error: the next
+    /// packets of the same sequences tell it. Without this they would seem to follow what was sent.
+    ///
+    /// Half a packet may be on the line. In frames its receiver finds that out by itself; see [`raw`](Self::raw).
+    pub fn abandon<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) {
+        (self.filled, self.offered) = (0, 0);
+        let mut next = self.current.take().map(|current| current.lease).or_else(|| self.leases.pop_front());
+        while let Some(lease) = next {
+            // A gap in what is sent.
+            buffer.give_up(lease, DataLoss::READ_GAP, &mut self.leases);
+            self.given_up = self.given_up.saturating_add(1);
+            next = self.leases.pop_front();
+        }
     }
 
     /// Puts the bytes from `at` on of what lies in parts onto the line, as many as go into a piece, and says
@@ -235,7 +255,7 @@ impl<E: Export> Sender<E> {
     /// Waits until all that is in the ring was sent, and a packet after it by which readers find losses.
     ///
     /// # Errors
-    /// The line's.
+    /// The line's. What was read is kept for the next call. If there is to be none: [`abandon`](Self::abandon).
     pub fn finish<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &mut TraceBuffer<M>,

@@ -236,3 +236,63 @@ fn an_offer_says_how_much_was_taken() {
     let mut line = NonBlocking(Uart { room: 4, sent: Vec::new() });
     assert_eq!((line.offer(b"abcdef"), line.offer(b"ef")), (Ok(4), Ok(0)));
 }
+
+/// A line that breaks when it has taken so many bytes.
+struct Breaks {
+    room: usize,
+    sent: Vec<u8>,
+}
+
+impl Export for Breaks {
+    type Error = ();
+
+    fn offer(&mut self, bytes: &[u8]) -> Result<usize, ()> {
+        let count = bytes.len().min(self.room);
+        self.sent.extend(&bytes[..count]);
+        self.room -= count;
+        if count == 0 { Err(()) } else { Ok(count) }
+    }
+}
+
+#[test]
+fn packets_that_were_read_and_not_sent_before_an_error_are_told_by_the_next_one() {
+    // With more packets than are read ahead; with fewer; with none left but the one committed later.
+    for (count, room) in [12, 5, 1].into_iter().flat_map(|count| (0..1_500).map(move |room| (count, room))) {
+        let mut buffer = buffer(4096);
+        (0..count).for_each(|id| commit(&mut buffer, id, 100));
+        let mut broken = Sender::raw(Breaks { room, sent: Vec::new() });
+        if broken.finish(&mut buffer).is_ok() {
+            continue;
+        }
+        let sent = TracePackets::new(&broken.exporter().sent).filter(|packet| packet.is_ok()).count() as u32;
+        assert_eq!(broken.packets(), sent.min(count), "{count} packets, {room} bytes");
+        broken.abandon(&mut buffer);
+        let read = count.min((sent / 8 + 1) * 8);
+        assert_eq!(broken.given_up(), read - broken.packets(), "{count} packets, {room} bytes");
+
+        commit(&mut buffer, count, 100);
+        let mut sender = Sender::framed(NonBlocking(Uart { room: 10_000, sent: Vec::new() }));
+        while sender.poll(&mut buffer) == Ok(Progress::Sent) {}
+        // previous_packet_dropped: something, in a gap
+        let next = packets(&sender.exporter().0.sent);
+        let told: Vec<_> = next.iter().map(|packet| packet.ends_with(&[0xD0, 0x02, 3])).collect();
+        assert_eq!(told.len() as u32, count + 1 - read);
+        let lost = broken.given_up() > 0;
+        assert!(
+            told[0] == lost && told[1..].iter().all(|told| !told),
+            "{count} packets, {room} bytes: {told:?}"
+        );
+    }
+}
+
+#[test]
+fn an_abandoned_sender_has_nothing_left_to_send() {
+    let mut buffer = buffer(2048);
+    (0..3).for_each(|id| commit(&mut buffer, id, 100));
+    let mut sender = Sender::framed(NonBlocking(Uart { room: 7, sent: Vec::new() }));
+    assert_eq!(sender.poll(&mut buffer), Ok(Progress::Sent));
+    sender.abandon(&mut buffer);
+    sender.exporter().0.room = 10_000;
+    assert_eq!(sender.poll(&mut buffer), Ok(Progress::Idle));
+    assert_eq!((sender.exporter().0.sent.len(), sender.given_up()), (7, 3));
+}

@@ -241,9 +241,13 @@ pub extern "C" fn tracebuf_export(write: Write, context: *mut c_void) -> i32 {
     let exported = DRAIN.with(|made, recorder| {
         made.producer.commit();
         recorder.scrape();
-        match Sender::raw(Callers(write, context)).finish(recorder.buffer()) {
+        let mut sender = Sender::raw(Callers(write, context));
+        match sender.finish(recorder.buffer()) {
             Ok(()) => OK,
-            Err(()) => WRITE,
+            Err(()) => {
+                sender.abandon(recorder.buffer());
+                WRITE
+            }
         }
     });
     exported.unwrap_or_else(|error| error)

@@ -9,6 +9,7 @@ usage: check_firmware.py TRACE             nothing lost: slices nest and end, ti
        check_firmware.py --before TRACE    the same, of what a start before the last one left, up to its last words
        check_firmware.py --snapshot TRACE  the same, around an alarm: something before it, and after it
        check_firmware.py --c TRACE         nothing lost of what the C program of embedded-example/c/test does
+       check_firmware.py --c-later TRACE   of what it does after that trace: names and all, and nothing from before
        check_firmware.py --embassy TRACE   nothing lost: tasks, their polls and idle time, as the binary embassy has them
        check_firmware.py --log LINES TRACE     each line of the log, `seconds<tab>text`, is an instant of the main loop,
                                            within a millisecond, and there are no others
@@ -211,6 +212,12 @@ def check_c(path):
         raise Bad("the main loop ends with %s" % (last["main loop"],))
 
 
+def check_c_later(path):
+    counters, _, _, begun, instants = check(path, whole_run=False)
+    if [name for _, _, name, _ in instants] != ["later"] or begun != {"SysTick/tick": 1} or len(counters["ticks"]) != 1:
+        raise Bad("instants are %s, slices %s, ticks %s" % (instants, begun, counters["ticks"]))
+
+
 def bare(packet):
     packet.ClearField("previous_packet_dropped")
     return packet.SerializeToString(deterministic=True)
@@ -251,6 +258,7 @@ def main():
     parser.add_argument("--snapshot", action="store_true")
     parser.add_argument("--log")
     parser.add_argument("--c", action="store_true")
+    parser.add_argument("--c-later", action="store_true")
     parser.add_argument("--embassy", action="store_true")
     parser.add_argument("paths", nargs="+")
     arguments = parser.parse_args()
@@ -271,6 +279,8 @@ def main():
             check_log(arguments.log, *arguments.paths)
         elif arguments.c:
             check_c(*arguments.paths)
+        elif arguments.c_later:
+            check_c_later(*arguments.paths)
         elif arguments.part_of:
             check_part(arguments.part_of, *arguments.paths)
         else:

@@ -79,7 +79,7 @@ void tracebuf_drain(void);
 
 /*
  * Sends all that the ring holds and was not sent before, as a trace file, waiting for the line; recording goes on. At
- * the priority of tracebuf_drain.
+ * the priority of tracebuf_drain. What is recorded after it can be read without this file.
  *
  * After TRACEBUF_WRITE the file may end with half a packet. Some packets that were read for it are lost, which the next
  * export tells.

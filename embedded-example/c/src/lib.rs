@@ -241,6 +241,8 @@ pub extern "C" fn tracebuf_export(write: Write, context: *mut c_void) -> i32 {
     let exported = DRAIN.with(|made, recorder| {
         made.producer.commit();
         recorder.scrape();
+        // The next export is a file of its own: what is recorded from now on needs names, clock and tracks there.
+        made.producer.clear_incremental_state();
         let mut sender = Sender::raw(Callers(write, context));
         match sender.finish(recorder.buffer()) {
             Ok(()) => OK,

@@ -119,8 +119,13 @@ static void run(void)
     tracebuf_count(main_loop, NULL, 1);
     tracebuf_instant(main_loop, "end");
 
-    static const char first[] = "c.pftrace";
+    static const char first[] = "c.pftrace", second[] = "c-later.pftrace";
     if (export_to(first, sizeof first - 1) != TRACEBUF_OK)
+        end(0);
+    /* What comes after an export is a trace of its own. */
+    tracebuf_instant(main_loop, "later");
+    systick();
+    if (export_to(second, sizeof second - 1) != TRACEBUF_OK)
         end(0);
     tracebuf_instant(main_loop, "lost");
     end(tracebuf_export(write_nothing, NULL) == TRACEBUF_WRITE && tick_count > 10);

@@ -25,8 +25,10 @@ const NOT_YET: i32 = -3;
 const WRITE: i32 = -4;
 const BUSY: i32 = -5;
 
+type Now = extern "C" fn() -> u64;
+
 /// The caller's clock, by its function.
-struct CallersClock(extern "C" fn() -> u64);
+struct CallersClock(Now);
 
 impl Clock for CallersClock {
     fn now(&self) -> u64 {
@@ -44,7 +46,7 @@ pub struct Counter(Track<'static>);
 struct Made {
     producer: Producer<'static>,
     config: TracerConfig,
-    clock: extern "C" fn() -> u64,
+    clock: Now,
 }
 
 static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
@@ -88,7 +90,7 @@ impl Drain {
 }
 
 fn made() -> Option<&'static Made> {
-    let at = core::ptr::with_exposed_provenance::<Made>(MADE_AT.load(Ordering::Relaxed));
+    let at = core::ptr::with_exposed_provenance::<Made>(MADE_AT.load(Ordering::Acquire));
     // SAFETY: it is null, or what `tracebuf_init` has put there, which stays.
     unsafe { at.as_ref() }
 }
@@ -114,14 +116,12 @@ pub unsafe extern "C" fn tracebuf_init(
     region: *mut c_void,
     size: usize,
     ticks_per_second: u64,
-    clock: extern "C" fn() -> u64,
+    clock: Option<Now>,
 ) -> i32 {
     if made().is_some() {
         return TWICE;
     }
-    if region.is_null() {
-        return TOO_SMALL;
-    }
+    let Some(clock) = clock.filter(|_| !region.is_null()) else { return TOO_SMALL };
     // SAFETY: the caller's promise; any bytes are `u64` once aligned.
     let words = unsafe { core::slice::from_raw_parts_mut(region.cast::<u8>(), size).align_to_mut::<u64>().1 };
     // A state takes some 300 bytes and starts anew each quarter of the ring, which is more than half of the region.
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn tracebuf_init(
     let Some(made) = MADE.try_init(Made { producer, config, clock }) else { return TWICE };
     // SAFETY: nobody looks for it before the address below is there, and only the first call comes here.
     unsafe { *DRAIN.recorder.get() = Some(recorder) };
-    MADE_AT.store(core::ptr::from_mut(made).expose_provenance(), Ordering::Relaxed);
+    MADE_AT.store(core::ptr::from_mut(made).expose_provenance(), Ordering::Release);
     found
 }
 
@@ -237,8 +237,9 @@ impl Export for Callers {
 
 /// Sends all that the ring holds: see `tracebuf.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn tracebuf_export(write: Write, context: *mut c_void) -> i32 {
+pub extern "C" fn tracebuf_export(write: Option<Write>, context: *mut c_void) -> i32 {
     let exported = DRAIN.with(|made, recorder| {
+        let Some(write) = write else { return WRITE };
         made.producer.commit();
         recorder.scrape();
         // The next export is a file of its own: what is recorded from now on needs names, clock and tracks there.

@@ -88,7 +88,9 @@ static void run(void)
 {
     if (tracebuf_export(write_file, 0) != TRACEBUF_NOT_YET || tracebuf_writer_new("early") != NULL)
         end(0);
-    if (tracebuf_init(region, 64, 25000000, clock) != TRACEBUF_TOO_SMALL)
+    if (tracebuf_init(region, 64, 25000000, clock) != TRACEBUF_TOO_SMALL
+        || tracebuf_init(NULL, sizeof region, 25000000, clock) != TRACEBUF_TOO_SMALL
+        || tracebuf_init(region, sizeof region, 25000000, NULL) != TRACEBUF_TOO_SMALL)
         end(0);
     TIMER_CONTROL = 0x82; /* on, 32 bits */
     if (tracebuf_init(region, sizeof region, 25000000, clock) != TRACEBUF_OK)
@@ -120,7 +122,7 @@ static void run(void)
     tracebuf_instant(main_loop, "end");
 
     static const char first[] = "c.pftrace", second[] = "c-later.pftrace";
-    if (export_to(first, sizeof first - 1) != TRACEBUF_OK)
+    if (export_to(first, sizeof first - 1) != TRACEBUF_OK || tracebuf_export(NULL, NULL) != TRACEBUF_WRITE)
         end(0);
     /* What comes after an export is a trace of its own. */
     tracebuf_instant(main_loop, "later");

@@ -18,7 +18,7 @@ pub trait Export {
     /// Takes as many of the bytes, from the first on, as it can now, and says how many. None: try again later.
     ///
     /// # Errors
-    /// The line's. The bytes may be offered again.
+    /// The line's. It has taken none of the bytes, and they may be offered again.
     fn offer(&mut self, bytes: &[u8]) -> Result<usize, Self::Error>;
 }
 
@@ -43,11 +43,26 @@ impl<W: Write + WriteReady> Export for NonBlocking<W> {
 
     fn offer(&mut self, bytes: &[u8]) -> Result<usize, W::Error> {
         let mut rest = bytes;
-        while !rest.is_empty() && self.0.write_ready()? {
-            let taken = self.0.write(rest)?;
-            rest = rest.get(taken..).unwrap_or_default();
+        let mut error = None;
+        while !rest.is_empty() && error.is_none() {
+            match self.write_some(rest) {
+                Ok(0) => break,
+                Ok(taken) => rest = rest.get(taken..).unwrap_or_default(),
+                Err(failed) => error = Some(failed),
+            }
         }
-        Ok(bytes.len() - rest.len())
+        match (bytes.len() - rest.len(), error) {
+            (0, Some(error)) => Err(error),
+            // What was taken must not be offered again; an error that stays comes with the next offer.
+            (taken, _) => Ok(taken),
+        }
+    }
+}
+
+impl<W: Write + WriteReady> NonBlocking<W> {
+    /// What the line has room for at once; 0 if it has none now.
+    fn write_some(&mut self, bytes: &[u8]) -> Result<usize, W::Error> {
+        if self.0.write_ready()? { self.0.write(bytes) } else { Ok(0) }
     }
 }
 

@@ -296,3 +296,46 @@ fn an_abandoned_sender_has_nothing_left_to_send() {
     assert_eq!(sender.poll(&mut buffer), Ok(Progress::Idle));
     assert_eq!((sender.exporter().0.sent.len(), sender.given_up()), (7, 3));
 }
+
+/// A UART that fails after so many bytes, and then works again.
+struct Fails {
+    good: usize,
+    sent: Vec<u8>,
+}
+
+impl ErrorType for Fails {
+    type Error = embedded_io::ErrorKind;
+}
+
+impl WriteReady for Fails {
+    fn write_ready(&mut self) -> Result<bool, Self::Error> {
+        Ok(true)
+    }
+}
+
+impl Write for Fails {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Self::Error> {
+        if self.good == 0 {
+            self.good = 100;
+            return Err(embedded_io::ErrorKind::Other);
+        }
+        let count = bytes.len().min(self.good).min(2);
+        self.sent.extend(&bytes[..count]);
+        self.good -= count;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_error_after_some_bytes_does_not_send_them_twice() {
+    let mut line = NonBlocking(Fails { good: 4, sent: Vec::new() });
+    assert_eq!(line.offer(b"abcdef"), Ok(4));
+    line.0.good = 0;
+    assert_eq!(line.offer(b"ef"), Err(embedded_io::ErrorKind::Other));
+    assert_eq!(line.offer(b"ef"), Ok(2));
+    assert_eq!(line.0.sent, b"abcdef");
+}

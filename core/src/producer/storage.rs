@@ -57,7 +57,7 @@ impl WriterSlot {
         self.state.compare_exchange(Self::FREE, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether that buffer has seen all the chunks of this id, if there were any.
+    /// Whether that buffer has the latest chunks of this id, if there were any: what comes then follows them.
     pub(crate) fn suits(&self, target: u16) -> bool {
         self.next_chunk.load(Ordering::Relaxed) == 0 || self.target() == target
     }

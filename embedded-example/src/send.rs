@@ -168,7 +168,7 @@ impl<E: Export> Sender<E> {
             return false;
         };
         let Ok(packet) = buffer.leased(&current.lease) else {
-            self.give_up(buffer, current.lease);
+            self.give_up(buffer, current.lease, DataLoss::OVERWRITE);
             return true;
         };
         let Around { trusted, .. } = &current.around;
@@ -197,14 +197,19 @@ impl<E: Export> Sender<E> {
                     buffer.give_up(lease, DataLoss::CHUNK_CORRUPTED, &mut self.leases);
                     self.invalid = self.invalid.saturating_add(1);
                 }
-                Err(LeaseExpired) => self.give_up(buffer, lease),
+                Err(LeaseExpired) => self.give_up(buffer, lease, DataLoss::OVERWRITE),
             }
         }
     }
 
-    /// A packet was overwritten before it was sent.
-    fn give_up<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>, lease: Lease) {
-        buffer.give_up(lease, DataLoss::OVERWRITE, &mut self.leases);
+    /// A packet is not sent, or not to its end.
+    fn give_up<M: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        buffer: &mut TraceBuffer<M>,
+        lease: Lease,
+        cause: DataLoss,
+    ) {
+        buffer.give_up(lease, cause, &mut self.leases);
         self.given_up = self.given_up.saturating_add(1);
     }
 
@@ -214,12 +219,10 @@ impl<E: Export> Sender<E> {
     /// Half a packet may be on the line. In frames its receiver finds that out by itself; see [`raw`](Self::raw).
     pub fn abandon<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) {
         (self.filled, self.offered) = (0, 0);
-        let mut next = self.current.take().map(|current| current.lease).or_else(|| self.leases.pop_front());
-        while let Some(lease) = next {
+        let current = |sender: &mut Self| sender.current.take().map(|current| current.lease);
+        while let Some(lease) = current(self).or_else(|| self.leases.pop_front()) {
             // A gap in what is sent.
-            buffer.give_up(lease, DataLoss::READ_GAP, &mut self.leases);
-            self.given_up = self.given_up.saturating_add(1);
-            next = self.leases.pop_front();
+            self.give_up(buffer, lease, DataLoss::READ_GAP);
         }
     }
 

@@ -127,13 +127,12 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
         let (writers, identity) = (&self.writers, self.identity);
         let mut scraped = 0;
-        let registered = |id: u16| writers.iter().find(|(writer, _)| *writer == id);
         self.consumer.scrape_those::<WRITERS>(
-            |id| registered(id).is_some(),
+            |writer_id| registered(writers, writer_id).is_some(),
             |chunk| {
                 let header = chunk.header();
-                let Some((_, target)) = registered(header.writer_id) else { return };
-                let Some(buffer) = buffers.get_mut(usize::from(*target)) else { return };
+                let Some(target) = registered(writers, header.writer_id) else { return };
+                let Some(buffer) = buffers.get_mut(usize::from(target)) else { return };
                 let header = header_of(&header, chunk.is_complete(), identity);
                 buffer.commit_with(&header, chunk.len(), |offset, bytes| chunk.fill(offset, bytes));
                 scraped += 1;
@@ -205,10 +204,12 @@ const fn may_write_to(allowed: u32, target: u16) -> bool {
 
 /// Whether a writer may write to a buffer: its own, or any of the producer's while it is not registered.
 fn is_target(writers: &[(u16, u16)], allowed: u32, writer_id: u16, target: u16) -> bool {
-    match writers.iter().find(|(writer, _)| *writer == writer_id) {
-        Some((_, registered)) => *registered == target,
-        None => may_write_to(allowed, target),
-    }
+    registered(writers, writer_id).map_or_else(|| may_write_to(allowed, target), |own| own == target)
+}
+
+/// The buffer that a writer writes to, if it is registered.
+fn registered(writers: &[(u16, u16)], writer_id: u16) -> Option<u16> {
+    writers.iter().find(|(writer, _)| *writer == writer_id).map(|(_, target)| *target)
 }
 
 /// Patches handed to a buffer at once.

@@ -54,6 +54,11 @@ impl World {
     fn write(&mut self) -> ChunkToMove {
         self.writer.packet().varint(8, 1);
         self.writer.flush();
+        self.completed()
+    }
+
+    /// Where the chunk is that was completed last.
+    fn completed(&self) -> ChunkToMove {
         self.queue.0.lock().unwrap().pop().expect("a complete chunk")
     }
 
@@ -226,7 +231,7 @@ fn an_id_goes_on_in_the_buffer_that_has_its_chunks_and_elsewhere_only_when_no_ot
         writer.packet().varint(8, 1);
         let id = writer.id();
         drop(writer);
-        let chunk = world.queue.0.lock().unwrap().pop().expect("a complete chunk");
+        let chunk = world.completed();
         world.move_to(target, chunk);
         id
     });
@@ -265,7 +270,7 @@ fn of_any_number_of_patches_all_are_written_or_none() {
     assert!(world.endpoint.allow(0));
     world.writer.packet().bytes(1, &[7; 100]);
     world.writer.flush();
-    let chunk = world.queue.0.lock().unwrap().pop().expect("a complete chunk");
+    let chunk = world.completed();
     world.move_to(0, chunk);
     let counts = |world: &World| {
         let stats = world.buffers[0].stats();

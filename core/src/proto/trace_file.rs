@@ -106,6 +106,11 @@ impl<W: Write> TraceFileWriter<W> {
         self.framed(&Fragments(fragments), len, suffix)
     }
 
+    /// Whether a write has failed, and no more can be written.
+    pub(crate) const fn is_broken(&self) -> bool {
+        self.broken
+    }
+
     fn framed<M: Message>(
         &mut self,
         fields: &M,

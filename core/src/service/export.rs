@@ -97,12 +97,16 @@ impl<W: Write> TraceExporter<W> {
     /// packet says so.
     ///
     /// # Errors
-    /// The output's. The packet that was being written is lost in the same way.
+    /// The output's. The packet that was being written is lost in the same way. An exporter that has failed before
+    /// reads nothing: [`WriteError::AfterFailure`].
     pub fn drain(
         &mut self,
         reader: &mut Reader<'_>,
         mut ids: impl FnMut(u16, u16) -> SequenceId,
     ) -> Result<u64, WriteError<W::Error>> {
+        if self.file.is_broken() {
+            return Err(WriteError::AfterFailure);
+        }
         let mut written = 0;
         while let Some(packet) = reader.next_packet() {
             let id = ids(packet.producer_id(), packet.writer_id());
@@ -339,7 +343,10 @@ mod tests {
         commit(&mut buffer, 1, &[2, 0x40, 2]);
         let mut reader = buffer.read();
         let (mut small, mut large) = ([0u8; 4], [0u8; 64]);
-        assert!(TraceExporter::new(&mut small[..]).drain(&mut reader, sequence_id).is_err());
+        let mut full = TraceExporter::new(&mut small[..]);
+        assert!(full.drain(&mut reader, sequence_id).is_err());
+        // Nothing is read that could not be written.
+        assert_eq!(full.drain(&mut reader, sequence_id), Err(WriteError::AfterFailure));
 
         let mut exporter = TraceExporter::new(&mut large[..]);
         assert_eq!(exporter.drain(&mut reader, sequence_id), Ok(1));

@@ -47,7 +47,7 @@ const CHUNKS: usize = SHARED_MEMORY / PAGE as usize * 4;
 pub struct Options {
     /// The trace file.
     pub out: PathBuf,
-    /// Bytes of the ring.
+    /// Bytes of the ring, at least [`LEAST_RING`](Self::LEAST_RING).
     pub ring: u32,
     /// What writers do when shared memory is full.
     pub exhaustion: Exhaustion,
@@ -58,6 +58,9 @@ pub struct Options {
 }
 
 impl Options {
+    /// A few chunks: one that is longer than the ring could not be kept, and the numbers would not agree.
+    pub const LEAST_RING: u32 = 4 << 10;
+
     /// A ring of 16 MiB, writers that wait, two million numbers, the words of the current folder.
     pub fn new(out: impl Into<PathBuf>) -> Self {
         Options {
@@ -97,10 +100,13 @@ impl Clock for WallClock {
 /// Does the work, writes the trace, and reports.
 ///
 /// # Errors
-/// What the file system says of the trace file or the folder of the sources, before any work is done, or the system
-/// of memory and threads. Sources in the folder that cannot be read are left out.
+/// A ring too small; what the file system says of the trace file or the folder of the sources, before any work is done,
+/// or the system of memory and threads. Sources in the folder that cannot be read are left out.
 pub fn run(options: &Options) -> io::Result<Report> {
     let writing = |error| about("writing", &options.out, &error);
+    if options.ring < Options::LEAST_RING {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a ring has 4KiB at least"));
+    }
     fs::read_dir(&options.sources).map_err(|error| about("reading", &options.sources, &error))?;
     let file = TraceFile::create(&options.out).map_err(writing)?;
     let mut words = vec![0u32; SHARED_MEMORY / 4];

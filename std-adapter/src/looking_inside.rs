@@ -85,7 +85,9 @@ fn rate(text: &str) -> Result<u64, String> {
     let decimal = [("kb", 1e3), ("mb", 1e6), ("gb", 1e9)];
     match decimal.iter().find_map(|(unit, factor)| Some((lower.strip_suffix(unit)?, factor))) {
         Some((number, factor)) => {
-            let number: f64 = number.trim().parse().map_err(|_| format!("'{text}' is no rate"))?;
+            // Neither a sign nor a name: `parse` takes "-1", "inf" and "nan" too.
+            let number = Some(number.trim()).filter(|n| n.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
+            let number: f64 = number.and_then(|n| n.parse().ok()).ok_or(format!("'{text}' is no rate"))?;
             Ok((number * factor) as u64)
         }
         None => bytes(text),

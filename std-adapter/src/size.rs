@@ -82,7 +82,7 @@ impl Sizing {
 
     /// How many seconds a ring of so many bytes holds; infinity at a rate of zero.
     pub fn ring_lasts(&self, bytes: u64) -> f64 {
-        bytes as f64 / self.ring_rate()
+        if self.rate > 0.0 { bytes as f64 / self.ring_rate() } else { f64::INFINITY }
     }
 }
 

@@ -73,6 +73,19 @@ fn sources_that_cannot_be_read_are_said() {
     assert_fails(&arguments, "error: reading /nonexistent: No such file");
 }
 
+#[test]
+fn a_ring_that_holds_no_chunk_is_refused_and_the_file_left_as_it_is() {
+    let file = scratch("demo/too_small");
+    fs::write(&file, "as it was").unwrap();
+    for ring in ["0", "512B"] {
+        let arguments =
+            ["demo", file.to_str().unwrap(), "--numbers", "100", "--sources", ".", "--ring", ring];
+        assert_fails(&arguments, "error: a ring has 4KiB at least");
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"as it was");
+    fs::remove_file(file).unwrap();
+}
+
 fn assert_fails(arguments: &[&str], said: &str) {
     let output = tracebuf(arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

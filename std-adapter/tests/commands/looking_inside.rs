@@ -62,5 +62,9 @@ fn sizes_are_those_of_the_rules() {
     let long = command(&["size", "--rate", "2MB/s", "--drain-period", "5s"]);
     // 5 s of 2 MB/s are 10 MB, and 26 bytes for each chunk of 4 KiB.
     assert!(text(&long.stdout).contains("10063872 bytes"), "{}", text(&long.stdout));
-    assert_eq!(command(&["size", "--rate", "fast"]).status.code(), Some(2));
+    for no_rate in ["--rate=fast", "--rate=-5MB", "--rate=nanMB", "--rate=infMB"] {
+        assert_eq!(command(&["size", no_rate]).status.code(), Some(2), "{no_rate}");
+    }
+    let nothing = command(&["size", "--rate", "0", "--seconds", "10s", "--buffer", "1MiB"]);
+    assert_eq!(text(&nothing.stdout).matches("lasts inf s").count(), 2, "{nothing:?}");
 }

@@ -192,15 +192,21 @@ impl<'a> TraceWriter<'a> {
     /// The number is acknowledged by the service: [`Producer::is_flushed`]. Never waits: when another writer is
     /// sending just then, it sends this too.
     pub fn flush(&mut self) -> u32 {
+        self.end_chunk();
+        let flush = self.producer.ask_flush();
+        self.send();
+        flush
+    }
+
+    /// Ends the open packet and completes the chunk, filled or not. Says the next chunk's id.
+    pub(crate) fn end_chunk(&mut self) -> u32 {
         self.finish();
         if self.chunk != NONE {
             // The next packet is counted already: it ends here as an empty fragment.
             self.cursor.put(0, 1);
             self.complete_current();
         }
-        let flush = self.producer.ask_flush();
-        self.send();
-        flush
+        self.next_chunk
     }
 
     pub(crate) fn begin(&mut self) {
@@ -241,13 +247,13 @@ impl<'a> TraceWriter<'a> {
     }
 
     /// The id of the chunk begun last.
-    pub(crate) fn chunk_id(&self) -> u32 {
+    pub(super) fn chunk_id(&self) -> u32 {
         self.next_chunk.wrapping_sub(1)
     }
 
-    /// Whether what is written next goes into this chunk, if it has room there.
-    pub(crate) fn is_in_chunk(&self, chunk_id: u32) -> bool {
-        self.chunk != NONE && self.age(chunk_id) == 0
+    /// Whether a packet of up to so many bytes that is written next goes into this chunk, all of it.
+    pub(crate) fn goes_into(&self, chunk_id: u32, bytes: usize) -> bool {
+        self.chunk != NONE && self.age(chunk_id) == 0 && self.cursor.room() >= bytes
     }
 
     pub(crate) fn producer(&self) -> &'a Producer<'a> {

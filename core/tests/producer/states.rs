@@ -97,6 +97,66 @@ fn with_a_state_in_each_chunk_every_chunk_can_be_decoded_without_those_before_it
 }
 
 #[test]
+fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_state_begins() {
+    static OTHER: Track<'static> = Track::custom("another track").within(&MAIN);
+    let step = if cfg!(miri) { 13 } else { 1 };
+    for n in (0..140).step_by(step) {
+        for what in 0..4 {
+            let memory = memory(64 * 1024, 1024);
+            let model = Model::new(memory, Pace::Prompt);
+            let producer = producer(memory, Layout::One, model);
+            let (writer, ticks) = (producer.writer(40, Exhaustion::Drop).unwrap(), Ticks::default());
+            let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG.state_every(0));
+            (0..n).for_each(|_| tracer.track().instant("tick"));
+            let kind = match what {
+                // The time since the last event has too many bits.
+                0 => {
+                    ticks.0.set(1 << 33);
+                    tracer.track().instant("last");
+                    3
+                }
+                1 => {
+                    producer.clear_incremental_state();
+                    tracer.track().end();
+                    2
+                }
+                2 => {
+                    tracer.on(&OTHER).count(i64::MIN);
+                    4
+                }
+                _ => {
+                    tracer.on(&OTHER).measure(0.5);
+                    4
+                }
+            };
+            tracer.flush();
+            let newest = *model.state().chunks.keys().last().unwrap();
+            model.state().chunks.retain(|key, _| *key == newest);
+            let reader = read(model, 1);
+            let last = reader.seen.last().map(|seen| seen.kind);
+            assert_eq!((reader.undecodable, last), (0, Some(kind)), "{n} ticks, then {what}");
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_goes_backwards_stands_still_also_where_a_state_begins() {
+    let (model, producer, writer) = setup(Pace::Prompt, 65536);
+    let ticks = Ticks::default();
+    let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+    for time in [1000, 1010] {
+        ticks.0.set(time);
+        tracer.track().instant("before");
+    }
+    producer.clear_incremental_state();
+    ticks.0.set(1005);
+    tracer.track().instant("after");
+    tracer.flush();
+    let times: Vec<_> = read(model, 1).seen.iter().map(|seen| seen.time).collect();
+    assert_eq!(times, [1000, 1010, 1010]);
+}
+
+#[test]
 fn a_tracer_begins_with_a_state_whatever_its_writer_has_written_before() {
     for is_open in [false, true] {
         let (model, _, mut writer) = setup(Pace::Prompt, 65536);

@@ -94,12 +94,18 @@ impl Scale {
         Scale { factor, last: 0, fraction: 0 }
     }
 
-    /// The time of a tick; the distances to come begin here.
+    /// The time of a tick, but never before the last one's; the distances to come begin here.
     pub(super) fn start(&mut self, ticks: u64) -> u64 {
+        let ticks = ticks.max(self.last);
         let units = u128::from(ticks) * u128::from(self.factor);
         self.last = ticks;
         self.fraction = units as u32;
         (units >> 32) as u64
+    }
+
+    /// The tick of the last event.
+    pub(super) fn last(&self) -> u64 {
+        self.last
     }
 
     /// Units since the last call, without the fraction of a unit, which is kept for the next; a clock that went

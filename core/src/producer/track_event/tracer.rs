@@ -53,6 +53,9 @@ struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
     clock: C,
 }
 
+/// Bytes that any event without details has at most whose name is known.
+const SHORT_EVENT: usize = 40;
+
 /// The trace's incremental clock: the first of those that a sequence has for itself.
 const INCREMENTAL: u64 = 64;
 
@@ -225,12 +228,17 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         if !self.writer.is_interrupted()
             && self.generation == generation
             && (chunks.wrapping_sub(self.chunks) < self.lifetime
-                || self.lifetime == 0 && self.writer.is_in_chunk(self.chunks))
+                || self.lifetime == 0 && self.is_beside_state())
             && let Some(delta) = self.scale.delta(ticks)
         {
             return Some(delta);
         }
         self.start_state(ticks).then_some(0)
+    }
+
+    /// Whether the next event, unless it is a long one, will be in the chunk that the state is in.
+    fn is_beside_state(&self) -> bool {
+        self.writer.goes_into(self.chunks, SHORT_EVENT)
     }
 
     /// Clears the incremental state: clock, defaults, the own track's description.
@@ -245,10 +253,11 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         let now = self.scale.start(ticks);
         let (unit, id) = (u64::from(self.unit_ns), u64::from(self.clock_id));
         let values = [now.wrapping_mul(unit), id, now, unit];
-        self.writer.begin();
         if self.lifetime == 0 {
-            self.chunks = self.writer.chunk_id();
+            // Begun further on in a chunk, the state could end in the next.
+            self.chunks = self.writer.end_chunk();
         }
+        self.writer.begin();
         for (field, what) in STATE {
             match (field, values.get(usize::from(what ^ VALUE))) {
                 (0, _) => self.writer.close_innermost(),
@@ -294,13 +303,20 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     #[inline(never)]
     fn open(
         &mut self,
-        delta: u32,
+        mut delta: u32,
         track: Option<&'a Track<'a>>,
         kind: u32,
         name: Option<&'a str>,
     ) -> Option<OpenEvent<'_, 'a, C, N, T>> {
         if !self.is_told(track) {
             return None;
+        }
+        if self.lifetime == 0 && !self.is_beside_state() {
+            // The track's description has gone on into the next chunk.
+            if !self.start_state(self.scale.last()) || !self.is_told(track) {
+                return None;
+            }
+            delta = 0;
         }
         let writer = &mut self.writer;
         writer.begin();

@@ -150,8 +150,8 @@ impl ChunkSeqReader {
         } else if found.size > 0 {
             loss = Some(entry.take_pending());
         }
-        state.advance(chunk, end, false)?;
-        state.consume_chain(self.slot, found.chunks, false)?;
+        state.advance(chunk, end)?;
+        state.consume_chain(self.slot, found.chunks)?;
         if loss.is_some() {
             self.stay_within(chunk, end);
         }
@@ -191,21 +191,16 @@ impl State<'_> {
     }
 
     /// Moves the read position of a sequence's first chunk; a complete chunk that is done with is erased.
-    ///
-    /// `evicted`: what is passed is not read but makes room.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
-    fn advance(&mut self, chunk: &mut Stored, end: u16, evicted: bool) -> Option<()> {
+    fn advance(&mut self, chunk: &mut Stored, end: u16) -> Option<()> {
         let is_over = end >= chunk.valid.get();
-        if is_over && !evicted {
+        if is_over {
             self.header.counters.chunks_read.add(u32::from(chunk.read.get() < end));
         }
         if !is_over || chunk.has(Flags::INCOMPLETE) {
             self.ring.set_read(chunk.offset, end);
             return Some(());
-        }
-        if evicted {
-            return self.erase_unread(chunk, false);
         }
         chunk.header.read.set(end);
         if chunk.has(Flags::END_MARKS) {
@@ -233,7 +228,7 @@ impl State<'_> {
     }
 
     /// Consumes one fragment in each of a sequence's first chunks: what a packet that began before them has there.
-    pub(super) fn consume_chain(&mut self, slot: u16, chunks: u32, evicted: bool) -> Option<()> {
+    pub(super) fn consume_chain(&mut self, slot: u16, chunks: u32) -> Option<()> {
         for _ in 0..chunks {
             let first = self.sequence(slot)?.first();
             let mut chunk = self.ring.front(first)?.stored_at(first);
@@ -246,7 +241,7 @@ impl State<'_> {
             let mut frags = FragIterator::new(self.ring.payload(chunk.offset, chunk.valid.get())?, 0);
             let _ = frags.next_frag();
             let end = frags.end_before(&chunk);
-            self.advance(&mut chunk, end, evicted)?;
+            self.advance(&mut chunk, end)?;
         }
         Some(())
     }

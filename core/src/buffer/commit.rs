@@ -134,9 +134,7 @@ impl State<'_> {
             place = self.place(slot, header.chunk_id)?;
             let back = match place {
                 Place::First => {
-                    if !self.header.mode().contains(Mode::DISCARD) {
-                        self.sequence_mut(slot)?.risk_oldest();
-                    }
+                    self.sequence_mut(slot)?.risk_oldest();
                     Ok(Origin::New)
                 }
                 Place::Last | Place::After(_) => Ok(Origin::New),

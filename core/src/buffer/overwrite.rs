@@ -118,16 +118,18 @@ impl State<'_> {
     #[cfg_attr(target_os = "none", inline(always))]
     fn evict<O: OverwriteObserver>(&mut self, slot: u16, chunk_id: u32, observer: &mut O) -> Option<()> {
         while let Some(first) = self.first_up_to(slot, chunk_id)? {
-            let (behind, kept) = self.drop_first(first, observer)?;
-            self.consume_chain(slot, behind, !kept)?;
+            // What nobody kept may come again, and its rest must be there then.
+            if let Some(behind) = self.drop_first(first, observer)? {
+                self.consume_chain(slot, behind)?;
+            }
         }
         Some(())
     }
 
-    /// Drops the first chunk of a sequence. Gives how many chunks behind it are part of the packet at its end, and
-    /// whether the observer kept that.
+    /// Drops the first chunk of a sequence. Gives how many chunks behind it are part of the packet at its end, if the
+    /// observer kept that.
     #[cfg_attr(target_os = "none", inline(never))]
-    fn drop_first<O: OverwriteObserver>(&mut self, first: u32, observer: &mut O) -> Option<(u32, bool)> {
+    fn drop_first<O: OverwriteObserver>(&mut self, first: u32, observer: &mut O) -> Option<Option<u32>> {
         let mut chunk = self.ring.front(first)?.stored_at(first);
         self.arrive(&chunk);
         let Dropped { mut lost, begin } =
@@ -136,11 +138,10 @@ impl State<'_> {
             } else {
                 self.drop_unseen(&chunk)?
             };
-        let (mut behind, mut kept) = (0, false);
+        let mut behind = None;
         if let Some(start) = begin {
             let mut located = Located::default();
             let end = self.gather(&chunk, start, true, &mut located)?;
-            behind = located.chunks;
             if end != ChainEnd::Whole {
                 let entry = self.sequence_mut(chunk.slot.get())?;
                 if end.is_broken() {
@@ -149,12 +150,12 @@ impl State<'_> {
                 lost = true;
             } else if located.size > 0 {
                 let end = chunk.valid.get();
-                kept = self.show(&mut chunk, end, located, lost, observer)?;
-                lost = !kept;
+                lost = !self.show(&mut chunk, end, located, lost, observer)?;
+                behind = (!lost).then_some(located.chunks);
             }
         }
         self.erase_unread(&chunk, lost)?;
-        Some((behind, kept))
+        Some(behind)
     }
 
     /// Counts what is in a chunk of which nothing was read, from what its commit noted down.

@@ -54,21 +54,20 @@ impl State<'_> {
                 (tokens, tokens.flags.contains(Flags::TRUNCATED) && offer.size > usize::from(room))
             }
         };
-        let marks = tokens.flags & Flags::END_MARKS;
+        let mut marks = tokens.flags & Flags::END_MARKS;
         let mut flags = stored.flags();
         let outcome = if tokens.valid > room || cut_off {
             Err(Commit::Refused(Refusal::ExceedsReservedRoom))
         } else if offer.header.complete && !tokens.flags.contains(stored.flags() & Flags::COMMITTED) {
             Err(Commit::Refused(Refusal::ClearsFlags))
         } else if tokens.valid == old {
-            // No new bytes; but the chunk may be complete now, and how it ends is known better.
+            // No new bytes; but a scraped chunk may be complete now, and how it ends is known better.
             if stored.has(Flags::INCOMPLETE) {
-                flags -= Flags::END_MARKS;
+                flags = flags - Flags::END_MARKS | marks;
+                flags.set(Flags::INCOMPLETE, !offer.header.complete);
+            } else {
+                marks = Flags::empty();
             }
-            if offer.header.complete {
-                flags -= Flags::INCOMPLETE;
-            }
-            flags |= marks;
             Err(Commit::Unchanged)
         } else if offer.header.complete && self.may_move(&stored)? && offer.look(source, old).goes_on_at(old)
         {

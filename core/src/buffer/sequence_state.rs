@@ -299,9 +299,9 @@ impl SequenceState {
         self.open_broken();
         self.erased_packets.set(self.erased_packets.get() | ERASED_BROKEN);
     }
-    /// A chunk older than all others is on offer. Making room for it may take some of those along, and then it is
-    /// lost. They tell of the gap before them; where nothing was erased yet there is none, and they are to tell
-    /// of that chunk.
+    /// A chunk older than all others is on offer. There may be no room for it, or making some may take others of those
+    /// along, and then it is lost. They tell of the gap before them; where nothing was erased yet there is none, and
+    /// they are to tell of that chunk.
     pub(super) fn risk_oldest(&mut self) {
         if !self.has(Status::HAS_ERASED) {
             self.insert(Status::TENTATIVE_OVERWRITE);

@@ -1,6 +1,6 @@
 //! Where Perfetto's own buffer is known to be wrong, and this one must not be. A test or more for each point.
 
-use crate::bench::{Bench, NEXT, PREV, Sent, packet, patch, whole};
+use crate::bench::{Bench, NEXT, Notes, PREV, Sent, packet, patch, whole};
 use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, Refusal};
 
 // 1. Corrupt packets.
@@ -93,6 +93,30 @@ fn an_evicted_scrape_whose_commit_never_comes_is_a_loss() {
     }
     b.commit(Sent::new(1, &[packet(b"two")]));
     assert_eq!(b.read_of(1), [(b"two".to_vec(), DataLoss::ANY | DataLoss::OVERWRITE)]);
+}
+
+#[test]
+fn a_chunk_evicted_with_the_packet_that_goes_on_behind_it_comes_back_and_the_packet_too() {
+    let first = || Sent::new(0, &[packet(b"first"), packet(b"be")]).flags(NEXT);
+    for keep in [0, 1] {
+        let mut b = Bench::ring(256);
+        let mut notes = Notes::new(keep);
+        b.commit(first());
+        b.commit(Sent::new(0, &[packet(&[9; 75])]).writer(2));
+        b.commit(Sent::new(1, &[packet(b"gin"), packet(b"last")]).flags(PREV));
+        b.commit(Sent::new(1, &[packet(&[9; 59])]).writer(2));
+        b.commit_observed(Sent::new(2, &[packet(&[9; 11])]).writer(2), &mut notes);
+        let shown: Vec<_> = notes.shown.iter().map(|(bytes, _)| bytes.as_slice()).collect();
+        assert_eq!(shown, [&b"first"[..], b"begin"]);
+        // Scraped first, say, and now the commit; what an observer has kept is not to come again.
+        let (outcome, read) = match keep {
+            0 => (Commit::Written, whole(&[b"first", b"begin", b"last"])),
+            _ => (Commit::Discarded, whole(&[b"last"])),
+        };
+        assert_eq!(b.commit(first()), outcome);
+        assert_eq!(b.read_of(1), read);
+        assert_eq!((b.sequence(1).packets_evicted, b.sequence(1).packets_broken), (0, 0));
+    }
 }
 
 // 3. Silent truncation.

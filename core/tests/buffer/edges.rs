@@ -27,6 +27,34 @@ fn a_chunk_that_just_fits_is_stored_also_where_full_buffers_discard() {
 }
 
 #[test]
+fn a_chunk_older_than_its_sequence_that_finds_no_room_is_told_also_where_full_buffers_discard() {
+    for sealed_before in [false, true] {
+        let mut b = Bench::discard(256);
+        b.commit(Sent::new(1, &[packet(b"second")]));
+        if sealed_before {
+            b.commit(Sent::new(0, &[packet(&[9; 230])]).writer(2));
+        }
+        assert_eq!(b.commit(Sent::new(0, &[packet(&[0; 219])])), Commit::Discarded);
+        assert_eq!(b.read(), [(b"second".to_vec(), DataLoss::ANY | DataLoss::OVERWRITE)]);
+    }
+    // With room for it nothing is lost.
+    let mut b = Bench::discard(256);
+    b.commit(Sent::new(1, &[packet(b"second")]));
+    b.commit(Sent::new(0, &[packet(b"first")]));
+    assert_eq!(b.read(), whole(&[b"first", b"second"]));
+}
+
+#[test]
+fn the_same_bytes_again_change_nothing_and_count_nothing_whatever_they_declare() {
+    let mut b = Bench::ring(256);
+    b.commit(Sent::new(0, &[packet(b"one")]));
+    assert_eq!(b.commit(Sent::new(0, &[packet(b"one")]).declare(2)), Commit::Unchanged);
+    b.commit(Sent::new(1, &[packet(b"two")]));
+    assert_eq!(b.stats().abi_violations, 0);
+    assert_eq!(b.read(), whole(&[b"one", b"two"]));
+}
+
+#[test]
 fn a_broken_packet_that_its_writer_gave_up_behind_an_empty_chunk_is_not_counted_as_broken() {
     let mut b = Bench::ring(128);
     b.commit(Sent::new(0, &[packet(b"never ended")]).flags(NEXT));

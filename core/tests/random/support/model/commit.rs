@@ -130,16 +130,14 @@ impl Model {
         if stored.flags & !kept != 0 {
             return Outcome::Refused(Why::ClearsFlags);
         }
-        let complete = stored.complete || offer.header.complete;
         if tokens.valid == known.valid {
-            // How a complete chunk ends is known; it does not get better.
-            let keeps = stored.complete;
-            let chunk = self.chunks.get_mut(&handle).expect("stored");
-            chunk.complete = complete;
-            tokens.aborted |= keeps && known.aborted;
-            tokens.malformed |= keeps && known.malformed;
-            chunk.tokens = tokens;
-            self.count_violations(known, tokens);
+            // How a complete chunk ends is known.
+            if !stored.complete {
+                let chunk = self.chunks.get_mut(&handle).expect("stored");
+                chunk.complete = offer.header.complete;
+                chunk.tokens = tokens;
+                self.count_violations(known, tokens);
+            }
             return Outcome::Unchanged;
         }
         bytes.truncate(tokens.valid);
@@ -186,10 +184,10 @@ impl Model {
         if !matches!(admission, Admission::New | Admission::Again(_)) {
             return self.turn_away(offer, tokens, &admission);
         }
+        let at_risk = self.risk_oldest(offer);
         if self.sealed {
             return Outcome::Discarded;
         }
-        let at_risk = !self.discard && self.risk_oldest(offer);
         let outer = self.claim(offer, tokens);
         if outer > self.ring.size {
             return Outcome::Refused(Why::TooLarge);

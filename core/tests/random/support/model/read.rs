@@ -139,7 +139,9 @@ impl Model {
             self.chunks.get_mut(&first).expect("stored").broken += u64::from(by.erases());
             (Step::Passed, false)
         };
-        for (handle, fragment) in links {
+        // What nobody kept may come again, and its rest must be there then.
+        let passed = if by.erases() && !kept { 1 } else { links.len() };
+        for (handle, fragment) in links.into_iter().take(passed) {
             let chunk = self.chunks.get_mut(&handle).expect("stored");
             let end = fragment.map_or(chunk.payload.len(), |f| f.end);
             // What an observer kept was read.

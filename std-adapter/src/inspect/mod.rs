@@ -158,7 +158,7 @@ impl Inspection {
             oldest_unread: None,
             sequences: Vec::new(),
             chunks: Vec::new(),
-            losses: losses_of(&stats, &salvage),
+            losses: losses_of(&stats, &infos, &salvage),
             pieces: "chunks",
             spans: Vec::new(),
         };
@@ -361,13 +361,16 @@ fn losses_of_sequence(info: &SequenceInfo) -> String {
     said.collect::<Vec<_>>().join(", ")
 }
 
-fn losses_of(stats: &BufferStats, salvage: &Salvage) -> Vec<String> {
+fn losses_of(stats: &BufferStats, infos: &[SequenceInfo], salvage: &Salvage) -> Vec<String> {
+    let sum = |count: fn(&SequenceInfo) -> u64| infos.iter().map(count).sum::<u64>();
     let counters = [
         (stats.chunks_overwritten, "chunks were overwritten unread"),
         (stats.chunks_discarded, "chunks came too late or did not fit"),
         (stats.abi_violations, "chunks broke the rules"),
         (stats.patches_failed, "patches came too late"),
         (stats.trace_writer_packet_loss, "packets were given up by their writers"),
+        // No counter of the buffer has what readers find.
+        (sum(|info| info.packets_broken), "packets could not be put together"),
     ];
     let counted =
         counters.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));

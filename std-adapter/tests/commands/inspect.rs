@@ -120,6 +120,44 @@ fn a_damaged_region_says_so_and_shows_where() {
     assert!(text.contains("when it was found: "), "{text}");
 }
 
+/// A chunk of one fragment, offered to the buffer.
+fn offer(
+    buffer: &mut TraceBuffer<Vec<u8>>,
+    writer_id: u16,
+    chunk_id: u32,
+    flags: ChunkFlags,
+    payload: &[u8],
+) {
+    let header = ChunkHeader {
+        producer_id: 1,
+        writer_id,
+        chunk_id,
+        fragments: 1,
+        flags,
+        complete: true,
+        ..ChunkHeader::default()
+    };
+    buffer.copy_chunk_untrusted(&Chunk { header, payload });
+}
+
+/// Reads all of a buffer and looks at it: this is lost, and only this.
+fn assert_lost(name: &str, mut buffer: TraceBuffer<Vec<u8>>, loss: &str) {
+    let mut reader = buffer.read();
+    while reader.next_packet().is_some() {}
+    let (text, svg) = of(name, &buffer.into_memory(), &[]);
+    assert!(text.contains(&format!("\n{loss}\neach sign stands for")), "{text}");
+    assert!(svg.contains(&format!("sequences, {loss}</text>")), "{svg}");
+}
+
+#[test]
+fn a_packet_whose_end_never_came_is_a_loss_of_the_whole_too() {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    let mut buffer = TraceBuffer::new(vec![0u8; config.region_size(1024) as usize], config).expect("room");
+    offer(&mut buffer, 1, 0, ChunkFlags::CONTINUES_ON_NEXT, b"\x05begin");
+    offer(&mut buffer, 1, 2, ChunkFlags::empty(), b"\x05whole");
+    assert_lost("broken.region", buffer, "1 packets could not be put together");
+}
+
 #[test]
 fn a_trace_is_shown_by_its_sequences() {
     let session = Session::builder().start().expect("a session");

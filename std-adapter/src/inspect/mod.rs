@@ -366,11 +366,13 @@ fn losses_of(stats: &BufferStats, infos: &[SequenceInfo], salvage: &Salvage) -> 
     let counters = [
         (stats.chunks_overwritten, "chunks were overwritten unread"),
         (stats.chunks_discarded, "chunks came too late or did not fit"),
+        (stats.chunks_refused, "chunks were refused"),
         (stats.abi_violations, "chunks broke the rules"),
         (stats.patches_failed, "patches came too late"),
         (stats.trace_writer_packet_loss, "packets were given up by their writers"),
         // No counter of the buffer has what readers find.
         (sum(|info| info.packets_broken), "packets could not be put together"),
+        (sum(|info| info.packets_malformed), "chunks were malformed"),
     ];
     let counted =
         counters.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));

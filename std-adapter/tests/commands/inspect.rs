@@ -5,7 +5,7 @@ use std::process::Output;
 
 use crate::trace::scratch;
 use crate::{gzipped, tracebuf};
-use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
+use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, Patch, TraceBuffer};
 use tracebuf_std::session::Session;
 
 /// A lapped ring of so many bytes: three writers, the oldest chunks of one read in part.
@@ -149,13 +149,30 @@ fn assert_lost(name: &str, mut buffer: TraceBuffer<Vec<u8>>, loss: &str) {
     assert!(svg.contains(&format!("sequences, {loss}</text>")), "{svg}");
 }
 
+/// A buffer for 4 sequences.
+fn small_buffer() -> TraceBuffer<Vec<u8>> {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    TraceBuffer::new(vec![0u8; config.region_size(1024) as usize], config).expect("room")
+}
+
 #[test]
 fn a_packet_whose_end_never_came_is_a_loss_of_the_whole_too() {
-    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
-    let mut buffer = TraceBuffer::new(vec![0u8; config.region_size(1024) as usize], config).expect("room");
+    let mut buffer = small_buffer();
     offer(&mut buffer, 1, 0, ChunkFlags::CONTINUES_ON_NEXT, b"\x05begin");
     offer(&mut buffer, 1, 2, ChunkFlags::empty(), b"\x05whole");
     assert_lost("broken.region", buffer, "1 packets could not be put together");
+}
+
+#[test]
+fn chunks_that_the_table_has_no_room_for_and_those_that_a_patch_broke_are_losses() {
+    let mut buffer = small_buffer();
+    (1..=5).for_each(|writer_id| offer(&mut buffer, writer_id, 0, ChunkFlags::empty(), b"\x05whole"));
+    assert_lost("refused.region", buffer, "1 chunks were refused");
+    let mut buffer = small_buffer();
+    offer(&mut buffer, 1, 0, ChunkFlags::NEEDS_PATCHING, b"\x85\x80\x80\x00whole");
+    let patch = Patch { offset: 0, data: [0xFF, 0xFF, 0xFF, 0x7F] };
+    assert!(buffer.try_patch_chunk_contents(1, 1, 0, &[patch], false));
+    assert_lost("patched.region", buffer, "1 chunks were malformed");
 }
 
 #[test]

@@ -27,7 +27,7 @@ use std::path::Path;
 
 use ihex::{Reader, Record};
 use object::{Object, ObjectSegment, ObjectSymbol};
-use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, Salvage, SequenceInfo};
+use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage, SequenceInfo};
 
 use crate::pftrace::TraceFile;
 use crate::region_file;
@@ -35,6 +35,8 @@ pub use survivor::Survivor;
 
 /// The first bytes of every region.
 const MAGIC: &[u8] = b"TBUF";
+/// Bytes of a region's header, which no region is without.
+const HEADER: usize = 256;
 
 /// Where in a dump to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,8 +246,27 @@ fn may_be_region(bytes: &[u8]) -> bool {
 }
 
 fn attach(address: u64, bytes: &[u8]) -> Result<Found, AttachError> {
-    let (buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(Aligned::copy_of(bytes))?;
+    let (buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(Aligned::copy_of(region(bytes)?))?;
     Ok(Found { address, salvage, buffer })
+}
+
+/// What the region takes of the bytes from its start on. A dump may have something like one every few bytes, so no
+/// more than a header is copied to see whether it is one.
+fn region(bytes: &[u8]) -> Result<&[u8], AttachError> {
+    let header = bytes.get(..HEADER).unwrap_or(bytes);
+    match RingView::find(Aligned::copy_of(header).as_ref()) {
+        // A sound header, without the rest. As it says itself, the ring begins behind the table, which must be there.
+        Err(AttachError::TooShort { needed }) if ring_offset(header) <= bytes.len() as u64 => {
+            Ok(bytes.get(..needed).unwrap_or(bytes))
+        }
+        Err(error) => Err(error),
+        Ok(_) => Ok(bytes),
+    }
+}
+
+fn ring_offset(header: &[u8]) -> u64 {
+    let word = header.get(8..).and_then(<[u8]>::first_chunk);
+    word.map_or(0, |word| u32::from_le_bytes(*word).into())
 }
 
 impl Found {

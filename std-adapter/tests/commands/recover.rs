@@ -1,5 +1,7 @@
 //! `tracebuf recover`, from every kind of dump.
 
+use std::time::{Duration, Instant};
+
 use ihex::{Record, create_object_file_representation};
 use object::Endianness;
 use object::elf::{EM_NONE, ET_CORE, PF_R, PT_LOAD, STB_GLOBAL, STT_OBJECT};
@@ -28,6 +30,13 @@ fn region() -> Vec<u8> {
         buffer.copy_chunk_untrusted(&Chunk { header, payload: PACKET });
     }
     buffer.into_memory()
+}
+
+/// Searches a dump without a buffer, which must not take much longer than reading it.
+fn assert_nothing_found_soon(dump: &[u8]) {
+    let start = Instant::now();
+    assert!(Dump::parse(dump).expect("a dump").find(Place::Anywhere).is_err());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
 /// Runs the command over a dump: whether it succeeded, what it said, and the trace.
@@ -93,6 +102,18 @@ fn damage_is_told_and_a_dump_without_a_buffer_is_an_error() {
     newer[4] = 2;
     let (ok, said, _) = recover("newer", &newer, &[]);
     assert!(!ok && said.contains("unknown layout version 2"), "{said}");
+}
+
+#[test]
+fn a_dump_full_of_what_starts_like_a_buffer_is_searched_in_no_time() {
+    assert_nothing_found_soon(&b"TBUF".repeat(1 << 19));
+    // Headers that are sound, of buffers with tables that are longer than the dump.
+    let config = Config::new(FillPolicy::RingBuffer).sequences(u16::MAX).histograms(true);
+    let buffer = TraceBuffer::new(vec![0u8; config.region_size(1024) as usize], config).expect("room");
+    let region = buffer.into_memory();
+    let dump = region[..256].repeat(30_000);
+    assert!(dump.len() < config.region_size(0) as usize);
+    assert_nothing_found_soon(&dump);
 }
 
 /// An ELF core of one piece of memory at `address`, with `symbol` for a variable there.

@@ -147,8 +147,14 @@ impl Dump {
         let malformed = |error: object::Error| RecoverError::Malformed(error.to_string());
         let elf = object::File::parse(file).map_err(malformed)?;
         let mut dump = Self::default();
+        // Each is copied, and tens of thousands might be all of the file.
+        let mut left = file.len();
         for segment in elf.segments() {
-            dump.add(segment.address(), segment.data().map_err(malformed)?);
+            let bytes = segment.data().map_err(malformed)?;
+            left = left
+                .checked_sub(bytes.len())
+                .ok_or_else(|| RecoverError::Malformed("its segments take more than there is".to_owned()))?;
+            dump.add(segment.address(), bytes);
         }
         for symbol in elf.symbols() {
             if let Ok(name) = symbol.name() {

@@ -116,6 +116,37 @@ fn a_dump_full_of_what_starts_like_a_buffer_is_searched_in_no_time() {
     assert_nothing_found_soon(&dump);
 }
 
+const CORE: FileHeader =
+    FileHeader { os_abi: 0, abi_version: 0, e_type: ET_CORE, e_machine: EM_NONE, e_entry: 0, e_flags: 0 };
+
+fn segment(address: u64, offset: u64, size: u64) -> ProgramHeader {
+    ProgramHeader {
+        p_type: PT_LOAD,
+        p_flags: PF_R,
+        p_offset: offset,
+        p_vaddr: address,
+        p_paddr: address,
+        p_filesz: size,
+        p_memsz: size,
+        p_align: 8,
+    }
+}
+
+/// An ELF core of segments of 64 bits, and `memory` behind their headers.
+fn segments(segments: &[ProgramHeader], memory: &[u8]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut writer = Writer::new(Endianness::Little, true, &mut file);
+    writer.reserve_file_header();
+    writer.reserve_program_headers(segments.len() as u32);
+    writer.reserve(memory.len(), 8);
+    writer.write_file_header(&CORE).expect("room in memory");
+    writer.write_align_program_headers();
+    segments.iter().for_each(|segment| writer.write_program_header(segment));
+    writer.write_align(8);
+    writer.write(memory);
+    file
+}
+
 /// An ELF core of one piece of memory at `address`, with `symbol` for a variable there.
 fn elf(endian: Endianness, is_64: bool, address: u64, memory: &[u8], symbol: &str) -> Vec<u8> {
     let mut file = Vec::new();
@@ -135,21 +166,10 @@ fn elf(endian: Endianness, is_64: bool, address: u64, memory: &[u8], symbol: &st
     writer.reserve_shstrtab();
     writer.reserve_section_headers();
 
-    let header =
-        FileHeader { os_abi: 0, abi_version: 0, e_type: ET_CORE, e_machine: EM_NONE, e_entry: 0, e_flags: 0 };
-    writer.write_file_header(&header).expect("room in memory");
+    writer.write_file_header(&CORE).expect("room in memory");
     writer.write_align_program_headers();
     let size = memory.len() as u64;
-    writer.write_program_header(&ProgramHeader {
-        p_type: PT_LOAD,
-        p_flags: PF_R,
-        p_offset: offset as u64,
-        p_vaddr: address,
-        p_paddr: address,
-        p_filesz: size,
-        p_memsz: size,
-        p_align: 8,
-    });
+    writer.write_program_header(&segment(address, offset as u64, size));
     writer.write_align(8);
     writer.write(memory);
     writer.write_null_symbol();
@@ -193,6 +213,23 @@ fn elf_cores_of_either_endianness_and_pointer_size_have_addresses_and_symbols() 
         let (ok, said, _) = recover(name, &core, &["--address", "0x10"]);
         assert!(!ok && said.contains("0x10"), "{said}");
     }
+}
+
+#[test]
+fn segments_that_are_more_than_the_file_are_malformed() {
+    let memory = region();
+    // The headers, and all of it behind them.
+    let (headers, size) = (64 + 2 * 56, memory.len() as u64);
+    let core = |half| {
+        let parts = [segment(0x2000, headers, half), segment(0x2000 + half, headers + half, size - half)];
+        segments(&parts, &memory)
+    };
+    let found = Dump::parse(&core(512)).expect("a core").find(Place::Anywhere).expect("a buffer");
+    assert!(found.address == 0x2000 && found.salvage.is_clean());
+    let headers = 64 + 1000 * 56;
+    let overlapping: Vec<_> = (0..1000).map(|n| segment(n << 32, 0, headers + size)).collect();
+    let said = Dump::parse(&segments(&overlapping, &memory)).map(|_| ()).expect_err("no core").to_string();
+    assert_eq!(said, "the dump cannot be read: its segments take more than there is");
 }
 
 #[test]

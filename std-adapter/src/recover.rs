@@ -230,7 +230,9 @@ impl Dump {
             let mut at = 0;
             while let Some(next) = bytes[at..].windows(MAGIC.len()).position(|window| window == MAGIC) {
                 at += next;
-                match attach(start + at as u64, &bytes[at..]) {
+                // Memory ends with the last address, whatever a dump says that is behind it.
+                let Some(address) = start.checked_add(at as u64) else { break };
+                match attach(address, &bytes[at..]) {
                     Ok(found) => return Ok(found),
                     Err(AttachError::NoRegion) => {}
                     Err(AttachError::UnknownVersion { .. }) if !may_be_region(&bytes[at..]) => {}

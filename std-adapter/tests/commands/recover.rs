@@ -233,6 +233,15 @@ fn segments_that_are_more_than_the_file_are_malformed() {
 }
 
 #[test]
+fn nothing_is_found_behind_the_last_address() {
+    let mut memory = b"..TBUF..".to_vec();
+    memory.extend(region());
+    let core = segments(&[segment(u64::MAX, 64 + 56, memory.len() as u64)], &memory);
+    let (ok, said, _) = recover("last-address", &core, &[]);
+    assert!(!ok && said.contains("no trace buffer found"), "{said}");
+}
+
+#[test]
 fn symbols_of_the_program_serve_a_dump_that_has_none() {
     let program = scratch("recover/program.elf");
     std::fs::write(&program, elf(Endianness::Little, false, 0xF0, &[0; 64], "TRACE")).expect("a file");

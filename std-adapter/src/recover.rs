@@ -147,17 +147,16 @@ impl Dump {
         let malformed = |error: object::Error| RecoverError::Malformed(error.to_string());
         let elf = object::File::parse(file).map_err(malformed)?;
         let mut dump = Self::default();
-        // Each is copied, and tens of thousands might be all of the file.
         let mut left = file.len();
         for segment in elf.segments() {
             let bytes = segment.data().map_err(malformed)?;
-            left = left
-                .checked_sub(bytes.len())
-                .ok_or_else(|| RecoverError::Malformed("its segments take more than there is".to_owned()))?;
+            left = less(left, bytes.len(), "segments")?;
             dump.add(segment.address(), bytes);
         }
+        let mut left = file.len();
         for symbol in elf.symbols() {
             if let Ok(name) = symbol.name() {
+                left = less(left, name.len(), "symbols' names")?;
                 dump.symbols.insert(name.to_owned(), symbol.address());
             }
         }
@@ -243,6 +242,12 @@ impl Dump {
         }
         Err(RecoverError::Attach(failed))
     }
+}
+
+/// What is left of a file's bytes to copy. Each of tens of thousands of segments or names may say that it is all of it.
+fn less(left: usize, size: usize, what: &str) -> Result<usize, RecoverError> {
+    left.checked_sub(size)
+        .ok_or_else(|| RecoverError::Malformed(format!("its {what} take more than there is")))
 }
 
 /// Whether a region of another version may start so: a small number for it, then the header's size. What looks for

@@ -149,6 +149,18 @@ fn segments(segments: &[ProgramHeader], memory: &[u8]) -> Vec<u8> {
 
 /// An ELF core of one piece of memory at `address`, with `symbol` for a variable there.
 fn elf(endian: Endianness, is_64: bool, address: u64, memory: &[u8], symbol: &str) -> Vec<u8> {
+    elf_with(1, endian, is_64, address, memory, symbol)
+}
+
+/// The same with so many symbols of one name.
+fn elf_with(
+    symbols: u32,
+    endian: Endianness,
+    is_64: bool,
+    address: u64,
+    memory: &[u8],
+    symbol: &str,
+) -> Vec<u8> {
     let mut file = Vec::new();
     let mut writer = Writer::new(endian, is_64, &mut file);
     writer.reserve_file_header();
@@ -157,7 +169,9 @@ fn elf(endian: Endianness, is_64: bool, address: u64, memory: &[u8], symbol: &st
     writer.reserve_null_section_index();
     let name = writer.add_string(symbol.as_bytes());
     writer.reserve_null_symbol_index();
-    writer.reserve_symbol_index(None);
+    for _ in 0..symbols {
+        writer.reserve_symbol_index(None);
+    }
     writer.reserve_symtab_section_index();
     writer.reserve_symtab();
     writer.reserve_strtab_section_index();
@@ -173,7 +187,7 @@ fn elf(endian: Endianness, is_64: bool, address: u64, memory: &[u8], symbol: &st
     writer.write_align(8);
     writer.write(memory);
     writer.write_null_symbol();
-    writer.write_symbol(&Sym {
+    let variable = Sym {
         name: Some(name),
         section: Some(SectionIndex(0)),
         st_info: STB_GLOBAL << 4 | STT_OBJECT,
@@ -181,7 +195,8 @@ fn elf(endian: Endianness, is_64: bool, address: u64, memory: &[u8], symbol: &st
         st_shndx: object::elf::SHN_ABS,
         st_value: address + 16,
         st_size: size - 16,
-    });
+    };
+    (0..symbols).for_each(|_| writer.write_symbol(&variable));
     writer.write_strtab();
     writer.write_shstrtab();
     writer.write_null_section_header();
@@ -230,6 +245,17 @@ fn segments_that_are_more_than_the_file_are_malformed() {
     let overlapping: Vec<_> = (0..1000).map(|n| segment(n << 32, 0, headers + size)).collect();
     let said = Dump::parse(&segments(&overlapping, &memory)).map(|_| ()).expect_err("no core").to_string();
     assert_eq!(said, "the dump cannot be read: its segments take more than there is");
+}
+
+#[test]
+fn symbols_whose_names_are_more_than_the_file_are_malformed() {
+    let name = "N".repeat(10_000);
+    for (symbols, ok) in [(2, true), (1000, false)] {
+        let core = elf_with(symbols, Endianness::Little, true, 0x2000, &[0; 20_000], &name);
+        let said = Dump::parse(&core).map(|_| ()).map_err(|error| error.to_string());
+        let too_long = "the dump cannot be read: its symbols' names take more than there is";
+        assert_eq!(said, if ok { Ok(()) } else { Err(too_long.to_owned()) });
+    }
 }
 
 #[test]

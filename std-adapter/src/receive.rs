@@ -218,7 +218,10 @@ impl Receiver {
             Current::Whole(packet) if packet.len() < MAX_PACKET => packet.extend_from_slice(&piece),
             Current::Incomplete => {}
             // Too long, or without its first frame.
-            Current::Whole(_) | Current::Ended => self.give_up(),
+            Current::Whole(_) | Current::Ended => {
+                self.losses += 1;
+                self.give_up();
+            }
         }
         if flags & LAST == 0 {
             return None;
@@ -227,7 +230,9 @@ impl Receiver {
             return None;
         };
         let finished = self.tell_of_losses(&packet);
-        self.report.packets_malformed += u64::from(finished.is_none());
+        let malformed = u64::from(finished.is_none());
+        self.report.packets_malformed += malformed;
+        self.losses += malformed;
         finished
     }
 
@@ -319,4 +324,28 @@ fn open(port: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
     }
     let port = serialport::new(port.to_string_lossy(), baud).timeout(Duration::from_millis(200)).open()?;
     Ok(Box::new(port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_packet_that_is_too_long_the_next_one_says_that_something_is_missing() {
+        // Of sequence 2.
+        const PACKET: &[u8] = &[0x0A, 2, 0x50, 2];
+        let frame = |flags, number: u8, piece: &[u8]| {
+            let mut frame = [&[flags, number, 0], piece].concat();
+            frame.extend(CRC.checksum(&frame).to_le_bytes());
+            cobs::encode_vec(&frame)
+        };
+        let mut receiver = Receiver::new();
+        assert_eq!(receiver.take_frame(&frame(FIRST | LAST, 1, PACKET)).as_deref(), Some(PACKET));
+        assert_eq!(receiver.take_frame(&frame(FIRST, 2, &[])), None);
+        receiver.packet = Current::Whole(vec![0; MAX_PACKET]);
+        assert_eq!(receiver.take_frame(&frame(LAST, 3, &[0])), None);
+        let next = receiver.take_frame(&frame(FIRST | LAST, 4, PACKET)).unwrap();
+        assert_eq!(next, [0x0A, 5, 0x50, 2, 0xD0, 0x02, 1]);
+        assert_eq!(receiver.report.packets_incomplete, 1);
+    }
 }

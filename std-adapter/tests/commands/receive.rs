@@ -266,6 +266,21 @@ fn a_lost_frame_costs_its_packet_and_every_sequence_says_so_once() {
 }
 
 #[test]
+fn a_packet_that_is_left_out_without_a_gap_is_told_of_as_well_unless_the_device_gave_it_up() {
+    let (first, next) = (frame(WHOLE, 1, &packet(0)), frame(WHOLE, 3, &packet(3)));
+    for (between, told) in [
+        (frame(WHOLE, 2, &[0xFF]), true),
+        (frame(LAST, 2, &packet(1)), true),
+        // The device says so itself, and of the sequences that it concerns.
+        (frame(FIRST, 2, &packet(1)), false),
+    ] {
+        let (packets, _) = receive(&[&first[..], &between, &next].concat(), 64);
+        assert_eq!(packets.len(), 2);
+        assert_eq!(packets[1].ends_with(&[0xD0, 0x02, 1]), told, "{packets:?}");
+    }
+}
+
+#[test]
 fn what_is_not_finished_at_the_end_of_the_line_is_lost() {
     // The last packet is of two frames.
     let frames = line(4);

@@ -270,7 +270,7 @@ fn decode(encoded: &[u8]) -> Option<(u8, u16, Vec<u8>)> {
 }
 
 /// Receives from a file or a serial port (a regular file is the former) into a trace file, until the file's end
-/// or until `stop` is set, and tells how it goes twice a second.
+/// or until `stop` is set. Tells how it goes twice a second, and what came in all when it ends, by an error too.
 ///
 /// # Errors
 /// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) of a file without one intact
@@ -290,26 +290,34 @@ pub fn receive(
     let mut receiver = Receiver::new();
     let mut bytes = vec![0; 1 << 16];
     let mut next_word = Instant::now() + Duration::from_millis(500);
-    while !stop.load(Ordering::Relaxed) {
-        match line.read(&mut bytes) {
-            Ok(0) => break,
-            Ok(count) => {
-                let bytes = bytes.get(..count).unwrap_or_default();
-                receiver.push(bytes, |packet| file.write_all(packet)).map_err(writing)?;
+    let mut receive_all = || {
+        while !stop.load(Ordering::Relaxed) {
+            match line.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(count) => {
+                    let bytes = bytes.get(..count).unwrap_or_default();
+                    receiver.push(bytes, |packet| file.write_all(packet)).map_err(writing)?;
+                }
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) =>
+                {
+                    // Whoever looks at the file while the device is silent sees all there is.
+                    file.flush().map_err(writing)?;
+                }
+                Err(error) => return Err(receiving(error)),
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {
-                // Whoever looks at the file while the device is silent sees all there is.
-                file.flush().map_err(writing)?;
+            if Instant::now() >= next_word {
+                next_word += Duration::from_millis(500);
+                progress(&receiver.report());
             }
-            Err(error) => return file.flush().map_err(writing).and(Err(receiving(error))),
         }
-        if Instant::now() >= next_word {
-            next_word += Duration::from_millis(500);
-            progress(&receiver.report());
-        }
-    }
-    file.flush().map_err(writing)?;
+        Ok(())
+    };
+    let received = receive_all();
+    let flushed = file.flush().map_err(writing);
     let report = receiver.finish();
+    progress(&report);
+    flushed.and(received)?;
     // A device may have been silent; a file is something else.
     if report.frames == 0 && port.is_file() {
         let none = io::Error::new(io::ErrorKind::InvalidData, "there is not one intact frame in it");

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::files::check_is_other;
 use crate::terminal::{ProgressLine, print_and_exit, stop_on_signals};
 use clap::Args;
-use tracebuf_std::receive::receive;
+use tracebuf_std::receive::{ReceiveReport, receive};
 
 /// What `tracebuf receive` is given.
 #[derive(Args)]
@@ -26,17 +26,20 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
     let stop = stop_on_signals();
     let line = ProgressLine::new();
     let Receive { port, output, baud } = arguments;
+    let mut report = None;
+    let progress = |so_far: &ReceiveReport| {
+        line.show(so_far);
+        report = Some(*so_far);
+    };
     let result = check_is_other(output, port)
         .map_err(|error| format!("writing {}: {error}", output.display()))
-        .and_then(|()| {
-            receive(port, *baud, output, &stop, |report| line.show(report)).map_err(|error| error.to_string())
-        });
+        .and_then(|()| receive(port, *baud, output, &stop, progress).map_err(|error| error.to_string()));
     drop(line);
-    match result {
-        Ok(report) => print_and_exit(&report, ExitCode::SUCCESS),
-        Err(error) => {
-            eprintln!("error {error}");
-            ExitCode::FAILURE
-        }
+    let code = if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    // A device that is unplugged is an error; what came until then, and what was lost, is worth knowing all the same.
+    let code = report.map_or(code, |report| print_and_exit(&report, code));
+    if let Err(error) = result {
+        eprintln!("error {error}");
     }
+    code
 }

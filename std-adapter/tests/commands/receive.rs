@@ -1,11 +1,9 @@
 //! `tracebuf receive`: what a line did to the frames never reaches the trace, and is counted.
 
-use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+#[cfg(unix)]
+mod port;
 
 use crc::{CRC_32_ISO_HDLC, Crc};
-use serialport::{SerialPort, TTYPort};
 use tracebuf::proto::TracePackets;
 use tracebuf_std::receive::{ReceiveReport, Receiver};
 
@@ -351,42 +349,6 @@ fn the_command_writes_a_trace_and_tells_what_was_lost() {
     assert_eq!(TracePackets::new(&trace).filter(|packet| packet.is_ok()).count(), 11);
 }
 
-/// A pseudo-terminal is what a serial port is: opened by name, set to a speed, silent at times, gone at last.
-#[cfg(unix)]
-#[test]
-fn a_serial_port_is_received_until_the_device_is_gone_and_all_is_in_the_file_when_it_is_silent() {
-    let output = scratch("receive/port.pftrace");
-    let (mut device, port) = TTYPort::pair().unwrap();
-    let name = port.name().unwrap();
-    let (stop, listening) = (AtomicBool::new(false), AtomicBool::new(false));
-    let received = || {
-        let trace = std::fs::read(&output).unwrap_or_default();
-        TracePackets::new(&trace).filter(|packet| packet.is_ok()).count()
-    };
-    let wait_until = |what: &dyn Fn() -> bool| {
-        let start = Instant::now();
-        while !what() && start.elapsed() < Duration::from_secs(30) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        what()
-    };
-    let end = std::thread::scope(|scope| {
-        let receiver = scope.spawn(|| {
-            tracebuf_std::receive::receive(&name, 9600, &output, &stop, |_| listening.store(true, Relaxed))
-        });
-        // What is sent before the port is open may be thrown away.
-        assert!(wait_until(&|| listening.load(Relaxed)));
-        for part in line(40).concat().chunks(100) {
-            device.write_all(part).unwrap();
-        }
-        assert!(wait_until(&|| received() == 40), "{} of 40", received());
-        drop((device, port));
-        receiver.join().unwrap()
-    });
-    assert!(end.is_err(), "a device that is gone is not the end of a file: {end:?}");
-    assert_eq!(received(), 40);
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn any_file_name_will_do_and_a_failure_names_the_file_that_it_is_about() {
@@ -400,11 +362,4 @@ fn any_file_name_will_do_and_a_failure_names_the_file_that_it_is_about() {
         let errors = String::from_utf8(out.stderr).unwrap();
         assert!(out.status.code() == Some(code) && errors.starts_with(said), "{errors}");
     }
-}
-
-#[test]
-fn a_port_that_is_not_there_is_a_failure_that_says_so() {
-    let out = tracebuf(&["receive", "/dev/no-such-port", "-o", "/dev/null"]).output().unwrap();
-    assert_eq!(out.status.code(), Some(1));
-    assert!(String::from_utf8(out.stderr).unwrap().contains("/dev/no-such-port"));
 }

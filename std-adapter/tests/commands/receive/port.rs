@@ -1,0 +1,103 @@
+//! From a serial port. A pseudo-terminal is what that is: opened by name, set to a speed, silent at times, gone at
+//! last.
+
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use serialport::{SerialPort, TTYPort};
+use tracebuf::proto::TracePackets;
+use tracebuf_std::receive::ReceiveReport;
+
+use super::{FIRST, LAST, WHOLE, content, frame, line, packet};
+use crate::trace::scratch;
+use crate::tracebuf;
+
+/// Whole packets in the trace so far.
+fn received(output: &Path) -> Vec<Vec<u8>> {
+    let trace = std::fs::read(output).unwrap_or_default();
+    TracePackets::new(&trace).flatten().map(<[u8]>::to_vec).collect()
+}
+
+fn wait_until(seconds: u64, what: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !what() && start.elapsed() < Duration::from_secs(seconds) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    what()
+}
+
+#[test]
+fn a_port_is_received_until_the_device_is_gone_and_all_is_in_the_file_when_it_is_silent() {
+    let output = scratch("receive/port.pftrace");
+    let (mut device, port) = TTYPort::pair().unwrap();
+    let name = port.name().unwrap();
+    let (stop, listening) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (end, told) = std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let mut told = ReceiveReport::default();
+            let end = tracebuf_std::receive::receive(&name, 9600, &output, &stop, |report| {
+                told = *report;
+                listening.store(true, Relaxed);
+            });
+            (end, told)
+        });
+        // What is sent before the port is open may be thrown away.
+        assert!(wait_until(30, || listening.load(Relaxed)));
+        let mut frames = line(40);
+        // Behind the last packet, and with it, the beginning of one that never ends.
+        let number = frames.len() as u16 + 1;
+        frames.last_mut().unwrap().extend(frame(FIRST, number, &[]));
+        for frame in frames {
+            device.write_all(&frame).unwrap();
+        }
+        assert!(wait_until(30, || received(&output).len() == 40), "{} of 40", received(&output).len());
+        drop((device, port));
+        receiver.join().unwrap()
+    });
+    assert!(end.is_err(), "a device that is gone is not the end of a file: {end:?}");
+    assert_eq!(received(&output).len(), 40);
+    assert_eq!((told.packets, told.packets_incomplete), (40, 1), "{told}");
+}
+
+#[test]
+fn the_command_tells_what_was_lost_and_then_that_the_device_is_gone() {
+    let output = scratch("receive/unplugged.pftrace");
+    let _ = std::fs::remove_file(&output);
+    let (mut device, port) = TTYPort::pair().unwrap();
+    let name = port.name().unwrap();
+    // SAFETY: the descriptor is open. The command must not have it too, or the device would never be gone.
+    assert_eq!(unsafe { libc::fcntl(device.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
+    let command = tracebuf(&["receive", &name, "-o"])
+        .arg(&output)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // What is sent before the port is open may be thrown away.
+    let arrives = |number: &u16| {
+        device.write_all(&frame(WHOLE, *number, &packet(0))).unwrap();
+        wait_until(1, || !received(&output).is_empty())
+    };
+    let number = (1..30).find(arrives).expect("a packet");
+    let after_a_gap = [frame(LAST, number + 3, &packet(1)), frame(WHOLE, number + 4, &packet(3))].concat();
+    device.write_all(&after_a_gap).unwrap();
+    let sent = content(&packet(3));
+    assert!(wait_until(30, || received(&output).iter().any(|packet| packet.starts_with(&sent))));
+    drop((device, port));
+    let out = command.wait_with_output().unwrap();
+    let (report, error) = (crate::text(&out.stdout), crate::text(&out.stderr));
+    assert!(report.contains(" 2 lost") && report.ends_with(", 1 packets incomplete\n"), "{report}");
+    assert!(error.starts_with(&format!("error receiving from {name}: ")), "{error}");
+    assert_eq!(out.status.code(), Some(1));
+}
+
+#[test]
+fn a_port_that_is_not_there_is_a_failure_that_says_so() {
+    let out = tracebuf(&["receive", "/dev/no-such-port", "-o", "/dev/null"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert!(crate::text(&out.stderr).contains("/dev/no-such-port"));
+}

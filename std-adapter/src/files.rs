@@ -7,26 +7,49 @@ use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
+/// What a gzipped file may unpack to in memory: more than any trace that is worth looking at. A file can become a
+/// thousand times as large.
+const UNPACKED_MAX: u64 = if cfg!(target_pointer_width = "64") { 4 << 30 } else { 1 << 30 };
+
 /// Opens a file, plain or gzipped; - is standard input. A gzipped one is known by its first two bytes, so that standard
 /// input may be one too.
 pub(crate) fn open_any(path: &Path) -> io::Result<Box<dyn BufRead>> {
-    let mut plain: Box<dyn BufRead> = if path == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(BufReader::with_capacity(1 << 16, File::open(path)?))
-    };
-    // Nothing else starts so: 0x1F is no blank, no comment and no name of a script, and an image would have two
-    // chunks of its first page being read at once.
-    if plain.fill_buf()?.starts_with(&[0x1F, 0x8B]) {
+    let mut plain = open_plain(path)?;
+    if is_gzipped(&mut plain)? {
         return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(plain))));
     }
     Ok(plain)
 }
 
-/// All of such a file.
+fn open_plain(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    Ok(Box::new(BufReader::with_capacity(1 << 16, File::open(path)?)))
+}
+
+/// Nothing else starts so: 0x1F is no blank, no comment and no name of a script, and an image would have two chunks of
+/// its first page being read at once.
+fn is_gzipped(file: &mut impl BufRead) -> io::Result<bool> {
+    Ok(file.fill_buf()?.starts_with(&[0x1F, 0x8B]))
+}
+
+/// All of such a file, of a gzipped one at most [`UNPACKED_MAX`].
 pub(crate) fn read_any(path: &Path) -> io::Result<Vec<u8>> {
+    read_all(open_plain(path)?, UNPACKED_MAX)
+}
+
+fn read_all(mut file: impl BufRead, unpacked_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_any(path)?.read_to_end(&mut bytes).map(|_| bytes)
+    if !is_gzipped(&mut file)? {
+        return file.read_to_end(&mut bytes).map(|_| bytes);
+    }
+    MultiGzDecoder::new(file).take(unpacked_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > unpacked_max {
+        let why = format!("it unpacks to more than {unpacked_max} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
 }
 
 /// Refuses to write into the file that is read, by whatever name: it would be emptied before it is read.
@@ -37,4 +60,25 @@ pub(crate) fn check_is_other(output: &Path, input: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the file that is read"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::{Compression, bufread::GzEncoder};
+
+    #[test]
+    fn a_gzipped_file_unpacks_to_so_much_and_no_more() {
+        let plain = [7; 1000];
+        let mut packed = Vec::new();
+        GzEncoder::new(&plain[..], Compression::best()).read_to_end(&mut packed).unwrap();
+        assert_eq!(read_all(&packed[..], 1000).unwrap(), plain);
+        let error = read_all(&packed[..], 999).unwrap_err();
+        assert_eq!(error.to_string(), "it unpacks to more than 999 bytes");
+        // Two files in a row are one.
+        let error = read_all(&[&packed[..], &packed].concat()[..], 1999).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        // What is not packed is as large as it is.
+        assert_eq!(read_all(&plain[..], 999).unwrap(), plain);
+    }
 }

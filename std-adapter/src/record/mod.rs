@@ -132,7 +132,7 @@ pub fn record(
     let session = builder.start()?;
     let recorder = session.recorder();
     let writer = recorder.packets().ok_or(SessionError::Stopped)?;
-    let mut sampler = Sampler::new(Tracks::new(writer, options.ring / 8))
+    let mut sampler = Sampler::new(Tracks::new(writer, options.ring))
         .map_err(|error| SessionError::io("reading /proc/stat", error))?;
 
     let start = Instant::now();

@@ -21,51 +21,47 @@ pub(super) enum Kind {
     PerSecond,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum What {
     Group,
     Process(u32),
     Counter(Kind),
 }
 
-#[derive(Clone, Debug)]
 struct Entry {
-    uuid: u64,
-    parent: Option<u64>,
+    parent: Option<TrackId>,
     name: String,
     what: What,
+    /// The period that it was described in last.
+    described: Option<u64>,
 }
 
-/// A track of the recording: where it is in the list.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct TrackId(usize);
+/// A track of the recording, by its number in the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct TrackId(u64);
 
-/// Writes counters, and describes their tracks before their first value and again every so often.
+/// For how many periods a track without values is kept. With the one of its last values and the one in which it is
+/// forgotten they are fewer than the eight of a ring: its last description comes before any of those is overwritten.
+const KEPT: u64 = 4;
+
+/// Writes counters, and describes a track before its first value of each period.
 ///
 /// A ring that overwrites its oldest takes descriptions with it; what is left must be readable.
 pub(super) struct Tracks {
     writer: PacketWriter,
-    entries: Vec<Entry>,
-    named: HashMap<(Option<u64>, String), TrackId>,
-    /// How many entries are described.
-    described: usize,
+    /// Those with values of late: of processes that come and go there is no end.
+    entries: HashMap<TrackId, Entry>,
+    period: u64,
+    /// Bytes of this period, more or less.
     written: u64,
-    describe_every: u64,
+    bytes_a_period: u64,
     events: u64,
 }
 
 impl Tracks {
-    /// Describes again after every `describe_every` bytes.
-    pub(super) fn new(writer: PacketWriter, describe_every: u64) -> Self {
-        Self {
-            writer,
-            entries: Vec::new(),
-            named: HashMap::new(),
-            described: 0,
-            written: 0,
-            describe_every,
-            events: 0,
-        }
+    /// For a ring of so many bytes.
+    pub(super) fn new(writer: PacketWriter, ring: u64) -> Self {
+        Self { writer, entries: HashMap::new(), period: 0, written: 0, bytes_a_period: ring / 8, events: 0 }
     }
 
     /// Values written.
@@ -80,55 +76,45 @@ impl Tracks {
 
     /// A heading, with other tracks under it.
     pub(super) fn group(&mut self, name: &str) -> TrackId {
-        self.find(None, name, Track::custom(name), What::Group)
+        self.find(Track::custom(name), None, name, What::Group)
     }
 
     /// A process. Of a pid used again it is the same track under a new name.
     pub(super) fn process(&mut self, pid: u32, name: &str) -> TrackId {
-        let track = Track::process(pid, name);
-        let key = format!("{pid} {name}");
-        let id = self.find(None, &key, track, What::Process(pid));
-        if let Some(entry) = self.entries.get_mut(id.0) {
-            name.clone_into(&mut entry.name);
-        }
-        id
+        self.find(Track::process(pid, name), None, name, What::Process(pid))
     }
 
     /// A counter under a group or a process.
     pub(super) fn counter(&mut self, parent: TrackId, name: &str, kind: Kind) -> TrackId {
-        let parent = self.entries.get(parent.0).map(|entry| entry.uuid);
         // The name under the parent's number: a track of its own for each parent.
-        let key = format!("{} {name}", parent.unwrap_or(0));
-        self.find(parent, name, Track::counter(&key, Unit::Unspecified), What::Counter(kind))
+        let key = format!("{} {name}", parent.0);
+        self.find(Track::counter(&key, Unit::Unspecified), Some(parent), name, What::Counter(kind))
     }
 
-    fn find(&mut self, parent: Option<u64>, name: &str, track: Track<'_>, what: What) -> TrackId {
-        if let Some(id) = self.named.get(&(parent, name.to_owned())) {
-            return *id;
+    fn find(&mut self, track: Track<'_>, parent: Option<TrackId>, name: &str, what: What) -> TrackId {
+        let id = TrackId(track.uuid());
+        let new = || Entry { parent, name: name.to_owned(), what, described: None };
+        let entry = self.entries.entry(id).or_insert_with(new);
+        if entry.name != name {
+            name.clone_into(&mut entry.name);
+            entry.described = None;
         }
-        let id = TrackId(self.entries.len());
-        self.entries.push(Entry { uuid: track.uuid(), parent, name: name.to_owned(), what });
-        self.named.insert((parent, name.to_owned()), id);
         id
     }
 
     /// A counter's value from `time` on, in nanoseconds of boot time.
     pub(super) fn value(&mut self, counter: TrackId, time: u64, value: f64) {
-        if self.written >= self.describe_every {
-            self.written = 0;
-            self.described = 0;
+        let Some(&Entry { parent, what: What::Counter(kind), .. }) = self.entries.get(&counter) else {
+            return;
+        };
+        for track in parent.into_iter().chain([counter]) {
+            self.describe_once(track);
         }
-        while let Some(entry) = self.entries.get(self.described) {
-            self.writer.packet(|packet| describe(entry, &mut packet.message(trace_packet::TRACK_DESCRIPTOR)));
-            self.described += 1;
-            self.written += 64;
-        }
-        let Some(Entry { uuid, what: What::Counter(kind), .. }) = self.entries.get(counter.0) else { return };
         self.writer.packet(|packet| {
             packet.varint(trace_packet::TIMESTAMP, time);
             let mut event = packet.message(trace_packet::TRACK_EVENT);
             event.varint(track_event::TYPE, track_event_type::COUNTER);
-            event.varint(track_event::TRACK_UUID, *uuid);
+            event.varint(track_event::TRACK_UUID, counter.0);
             match kind {
                 Kind::Percent | Kind::BytesPerSecond | Kind::PerSecond => {
                     event.double(track_event::DOUBLE_COUNTER_VALUE, value);
@@ -141,13 +127,40 @@ impl Tracks {
         });
         self.written += 40;
         self.events += 1;
+        // Only now: a track that was just found is not forgotten before its value.
+        if self.written >= self.bytes_a_period {
+            self.next_period();
+        }
+    }
+
+    /// Describes a track unless that was done in this period.
+    fn describe_once(&mut self, track: TrackId) {
+        let Some(entry) = self.entries.get_mut(&track) else { return };
+        if entry.described.replace(self.period) != Some(self.period) {
+            describe(&mut self.writer, track, entry);
+            self.written += 64;
+        }
+    }
+
+    /// Tracks without values of late are described a last time, behind all their values, and forgotten.
+    fn next_period(&mut self) {
+        (self.period, self.written) = (self.period + 1, 0);
+        let is_over = |entry: &Entry| entry.described.is_some_and(|period| period + KEPT < self.period);
+        for (track, entry) in self.entries.extract_if(|_, entry| is_over(entry)) {
+            describe(&mut self.writer, track, &entry);
+            self.written += 64;
+        }
     }
 }
 
-fn describe(entry: &Entry, descriptor: &mut Message<'_, '_>) {
-    descriptor.varint(track_descriptor::UUID, entry.uuid);
+fn describe(writer: &mut PacketWriter, track: TrackId, entry: &Entry) {
+    writer.packet(|packet| fill(track, entry, &mut packet.message(trace_packet::TRACK_DESCRIPTOR)));
+}
+
+fn fill(track: TrackId, entry: &Entry, descriptor: &mut Message<'_, '_>) {
+    descriptor.varint(track_descriptor::UUID, track.0);
     if let Some(parent) = entry.parent {
-        descriptor.varint(track_descriptor::PARENT_UUID, parent);
+        descriptor.varint(track_descriptor::PARENT_UUID, parent.0);
     }
     match entry.what {
         What::Group => descriptor.string(track_descriptor::NAME, &entry.name),
@@ -167,5 +180,86 @@ fn describe(entry: &Entry, descriptor: &mut Message<'_, '_>) {
                 Kind::PerSecond => counter.string(counter_descriptor::UNIT_NAME, "1/s"),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    use tracebuf::producer::Exhaustion;
+    use tracebuf::proto::{TracePackets, varint};
+
+    use super::*;
+    use crate::session::Session;
+
+    const RING: u64 = 64 << 10;
+
+    fn start() -> (Session, Tracks) {
+        let session = Session::builder().ring(RING).exhaustion(Exhaustion::Stall).start().expect("a session");
+        let writer = session.recorder().packets().expect("a writer");
+        (session, Tracks::new(writer, RING))
+    }
+
+    #[test]
+    fn values_of_more_tracks_than_a_period_has_room_for_are_described_once_each() {
+        let (session, mut tracks) = start();
+        for time in 0..20 {
+            for number in 0..400 {
+                let group = tracks.group(&format!("group {}", number / 50));
+                let counter = tracks.counter(group, &format!("counter {number}"), Kind::Count);
+                tracks.value(counter, time, 1.0);
+            }
+        }
+        // A value, the description before it, the last one of a track, and some of the groups.
+        let (packets, values) = (tracks.writer.stats().packets, tracks.events());
+        assert!(packets * 10 < values * 32, "{packets} packets for {values} values");
+        drop((tracks, session));
+    }
+
+    #[test]
+    fn a_process_is_described_again_under_a_new_name_and_its_counters_are_not() {
+        let (session, mut tracks) = start();
+        for name in ["sh", "sh", "ls"] {
+            let process = tracks.process(7, name);
+            let counter = tracks.counter(process, "memory", Kind::Bytes);
+            tracks.value(counter, 0, 1.0);
+        }
+        assert_eq!(tracks.writer.stats().packets, 3 + 2 + 1);
+        drop((tracks, session));
+    }
+
+    #[test]
+    fn tracks_that_end_are_forgotten_and_described_as_long_as_values_of_theirs_are_left() {
+        let (session, mut tracks) = start();
+        let mut counters = Vec::new();
+        for time in 0..200 {
+            // Each of them has ten values.
+            for pid in 4 * time..4 * time + 40 {
+                let process = tracks.process(pid, "process");
+                let counter = tracks.counter(process, "memory", Kind::Bytes);
+                tracks.value(counter, time.into(), 1.0);
+                counters.push(counter);
+            }
+        }
+        assert!(tracks.entries.len() < 200, "{} tracks", tracks.entries.len());
+        drop(tracks);
+        session.flush(Duration::from_secs(5)).expect("a flush");
+        let mut trace = Vec::new();
+        session.snapshot().expect("a snapshot").write(&mut trace).expect("memory");
+        let packets = TracePackets::new(&trace).map(|packet| packet.expect("a packet"));
+        // A tag and a number of 49 bits, which is nowhere by chance.
+        let parts: HashSet<&[u8]> = packets.flat_map(|packet| packet.windows(8)).collect();
+        let is_there = |field: u32, track: &TrackId| {
+            let mut part = [(field << 3) as u8; 8];
+            assert_eq!(varint::encode(track.0, &mut part[1..]), Some(7));
+            parts.contains(&part[..])
+        };
+        counters.sort_by_key(|track| track.0);
+        counters.dedup();
+        let left: Vec<_> = counters.iter().filter(|track| is_there(track_event::TRACK_UUID, track)).collect();
+        assert!(left.len() > 40 && left.len() < counters.len() / 2, "{} of {}", left.len(), counters.len());
+        assert!(left.iter().all(|track| is_there(track_descriptor::UUID, track)));
     }
 }

@@ -71,6 +71,8 @@ pub struct SequenceLosses {
     pub after_loss: u64,
     /// For each bit of [`DataLoss`], packets that name it; one can name several.
     pub causes: [u64; 16],
+    /// Packets that follow a loss and name none of [`DataLoss::CAUSES`].
+    pub unnamed: u64,
 }
 
 /// What a trace says of its own losses. `Display` is what the command prints.
@@ -174,7 +176,10 @@ fn advice(cause: DataLoss) -> &'static str {
         DataLoss::SHARED_MEMORY_FULL => {
             "shared memory was full: give it more bytes, drain it more often, or let writers stall"
         }
-        _ => "no cause is named",
+        // Not every version of Perfetto names causes.
+        _ => {
+            "whoever lost them did not say why: look at the line if it was received, or at the program that traced"
+        }
     }
 }
 
@@ -220,6 +225,8 @@ impl TraceReport {
         for (bit, count) in losses.causes.iter_mut().enumerate() {
             *count += loss >> bit & 1;
         }
+        let named = DataLoss::CAUSES.iter().any(|(cause, _)| loss & u64::from(cause.bits()) != 0);
+        losses.unnamed += u64::from(loss != 0 && !named);
         sequence
     }
 
@@ -228,6 +235,30 @@ impl TraceReport {
         self.rest > 0
             || self.sequences.values().any(|sequence| sequence.after_loss > 0)
             || self.statistics.as_ref().is_none_or(|counted| !counted.is_empty())
+    }
+
+    /// The losses of one cause, if there are any.
+    fn fmt_losses(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        name: &str,
+        advice: &str,
+        count: impl Fn(&SequenceLosses) -> u64,
+    ) -> fmt::Result {
+        let total: u64 = self.sequences.values().map(&count).sum();
+        if total == 0 {
+            return Ok(());
+        }
+        writeln!(f, "{name}: before {total} packets\n  {advice}")?;
+        for (id, sequence) in self.sequences.iter().filter(|(_, sequence)| count(sequence) > 0) {
+            let (lost, all) = (count(sequence), sequence.packets);
+            write!(f, "  sequence {id}")?;
+            if let Some(pid) = sequence.pid {
+                write!(f, ", process {pid}")?;
+            }
+            writeln!(f, ": {lost} of its {all} packets")?;
+        }
+        Ok(())
     }
 }
 
@@ -276,20 +307,9 @@ impl fmt::Display for TraceReport {
         for (cause, name) in DataLoss::CAUSES {
             let bit = cause.bits().trailing_zeros() as usize;
             let count = |sequence: &SequenceLosses| sequence.causes.get(bit).copied().unwrap_or(0);
-            let total: u64 = self.sequences.values().map(count).sum();
-            if total == 0 {
-                continue;
-            }
-            writeln!(f, "{name}: before {total} packets\n  {}", advice(cause))?;
-            for (id, sequence) in self.sequences.iter().filter(|(_, sequence)| count(sequence) > 0) {
-                let (lost, all) = (count(sequence), sequence.packets);
-                write!(f, "  sequence {id}")?;
-                if let Some(pid) = sequence.pid {
-                    write!(f, ", process {pid}")?;
-                }
-                writeln!(f, ": {lost} of its {all} packets")?;
-            }
+            self.fmt_losses(f, name, advice(cause), count)?;
         }
+        self.fmt_losses(f, "no cause named", advice(DataLoss::ANY), |sequence| sequence.unnamed)?;
         match &self.statistics {
             None => write!(f, "no statistics: the trace was not completed, so its end may be missing"),
             Some(counted) => {
@@ -332,6 +352,23 @@ mod tests {
             let text = TraceReport::of(&trace).to_string();
             assert!(text.contains(&format!("{name}: before 1 packets")), "{text}");
             assert!(text.contains(advice(cause)) && !text.contains("no cause"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_loss_that_names_no_cause_is_listed_too() {
+        // Without any bit but that of every loss, with one that is no cause (512), and with both a cause and that.
+        for (loss, unnamed) in [([0x81, 0], 1), ([0x80, 4], 1), ([0xC0, 4], 0), ([0x80, 0], 0)] {
+            // sequence 2; statistics with an empty buffer
+            let field = [0x50, 2, 0xD0, 0x02, loss[0], loss[1]];
+            let trace = [packet(&[0x50, 2]), packet(&field), packet(&[0x50, 1, 0x9A, 0x02, 0])].concat();
+            let report = TraceReport::of(&trace);
+            assert_eq!(report.sequences[&2].unnamed, unnamed, "{loss:?}");
+            let block = format!(
+                "\nno cause named: before 1 packets\n  {}\n  sequence 2: 1 of its 2 packets\nwhat else",
+                advice(DataLoss::ANY)
+            );
+            assert_eq!(report.to_string().contains(&block), unnamed > 0, "{report}");
         }
     }
 

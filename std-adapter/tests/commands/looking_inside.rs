@@ -42,6 +42,25 @@ fn a_trace_of_a_lapped_ring_names_the_cause_and_what_to_do() {
 }
 
 #[test]
+fn what_a_line_lost_is_listed_though_nobody_named_a_cause() {
+    let [input, trace] = ["line.bin", "line.pftrace"].map(|name| scratch(&format!("looking_inside/{name}")));
+    let [input, trace] = [&input, &trace].map(|path| path.to_str().expect("a path"));
+    let mut frames = crate::receive::line(12);
+    frames.remove(2);
+    std::fs::write(input, frames.concat()).expect("a file");
+    assert!(command(&["receive", input, "-o", trace]).status.success());
+    let (stats, inspect) = (command(&["stats", trace]), command(&["inspect", trace]));
+    assert_eq!((stats.status.code(), inspect.status.code()), (Some(3), Some(0)));
+    for said in [text(&stats.stdout), text(&inspect.stdout)] {
+        assert!(said.contains("no cause named: before 3 packets\n  whoever lost them"), "{said}");
+        // All three sequences miss something.
+        for sequence in 2..5 {
+            assert!(said.contains(&format!("\n  sequence {sequence}: 1 of its ")), "{said}");
+        }
+    }
+}
+
+#[test]
 fn what_is_no_trace_is_an_error() {
     for path in ["/no such file", env!("CARGO_BIN_EXE_tracebuf")] {
         let output = command(&["stats", path]);

@@ -31,7 +31,7 @@ fn frame(flags: u8, number: u16, piece: &[u8]) -> Vec<u8> {
 }
 
 /// The frames of packets `0..count`, in pieces of 64 bytes.
-fn line(count: u32) -> Vec<Vec<u8>> {
+pub(super) fn line(count: u32) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for packet in (0..count).map(packet) {
         let pieces: Vec<_> = packet.chunks(64).collect();

@@ -43,8 +43,11 @@ fn recover(arguments: &Recover) -> Result<(), String> {
         std::fs::read(path).map_err(|error| format!("error opening {}: {error}", path.display()))
     };
     let output = &arguments.output;
-    check_is_other(output, &arguments.dump)
-        .map_err(|error| format!("error writing {}: {error}", output.display()))?;
+    // Not the trace of `with`, which may be the one that is written.
+    for input in [&arguments.dump].into_iter().chain(&arguments.program).chain(&arguments.after) {
+        check_is_other(output, input)
+            .map_err(|error| format!("error writing {}: {error}", output.display()))?;
+    }
     let file = read(&arguments.dump)?;
     if let (None, None, Ok(survivor)) = (arguments.address, &arguments.symbol, Survivor::parse(&file)) {
         return survive(arguments, survivor);

@@ -6,10 +6,13 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use object::Endianness;
+
+use crate::recover::{self, elf};
 use crate::trace::scratch;
 use crate::{text, tracebuf as command};
 use tracebuf::proto::TracePackets;
-use tracebuf_std::session::Session;
+use tracebuf_std::session::{BufferConfig, Session};
 
 fn name(path: &Path) -> &str {
     path.to_str().expect("a name")
@@ -136,20 +139,29 @@ fn the_target_of_a_link_is_replaced_or_made_and_the_link_stays() {
 #[test]
 fn the_file_that_is_read_is_not_written_into_by_any_name() {
     let (input, link, other) = (fresh("input"), fresh("input-link"), fresh("input-other-name"));
-    let contents = [&b"new 4096 ring\n"[..], FRAMES].concat();
+    let (region, dump) = (fresh("input-region"), fresh("input-dump"));
+    // A program, and frames behind it.
+    let contents = [elf(Endianness::Little, false, 0xF0, &[0; 64], "TRACE"), FRAMES.to_vec()].concat();
     fs::write(&input, &contents).expect("a file");
+    fs::write(&dump, [vec![0xEE; 0x100], recover::region()].concat()).expect("a file");
+    let in_file = BufferConfig::ring(64 << 10).in_file(&region);
+    Session::builder().buffer(in_file).start().expect("a session").stop().expect("its end");
+    let (region, dump) = (name(&region), name(&dump));
     symlink(&input, &link).expect("a link");
     fs::hard_link(&input, &other).expect("another name");
     for output in [&input, &link, &other].map(|path| name(path)) {
         let read = name(&input);
-        for arguments in [
-            ["replay", read, "--pftrace", output],
-            ["replay", "-", "--pftrace", output],
-            ["receive", read, "-o", output],
-            ["recover", read, "-o", output],
-        ] {
+        let commands: [&[&str]; 6] = [
+            &["replay", read, "--pftrace", output],
+            &["replay", "-", "--pftrace", output],
+            &["receive", read, "-o", output],
+            &["recover", read, "-o", output],
+            &["recover", region, "--after", read, "-o", output],
+            &["recover", dump, "--symbol", "TRACE", "--program", read, "-o", output],
+        ];
+        for arguments in commands {
             let stdin = File::open(&input).expect("a file");
-            let said = command(&arguments).stdin(stdin).output().expect("the command");
+            let said = command(arguments).stdin(stdin).output().expect("the command");
             assert_eq!(said.status.code(), Some(1), "{arguments:?}");
             let refused = text(&said.stderr).contains(&format!("{output}: it is the file that is read"));
             assert!(refused, "{arguments:?}: {}", text(&said.stderr));

@@ -15,7 +15,7 @@ use crate::tracebuf;
 /// A packet with a timestamp of 5.
 const PACKET: &[u8] = &[2, 0x40, 5];
 
-fn region() -> Vec<u8> {
+pub(super) fn region() -> Vec<u8> {
     let config = Config::new(FillPolicy::RingBuffer).sequences(4).crc(true);
     let mut buffer = TraceBuffer::new(vec![0u8; 1024], config).expect("room");
     for chunk_id in 0..3 {
@@ -148,7 +148,7 @@ fn segments(segments: &[ProgramHeader], memory: &[u8]) -> Vec<u8> {
 }
 
 /// An ELF core of one piece of memory at `address`, with `symbol` for a variable there.
-fn elf(endian: Endianness, is_64: bool, address: u64, memory: &[u8], symbol: &str) -> Vec<u8> {
+pub(super) fn elf(endian: Endianness, is_64: bool, address: u64, memory: &[u8], symbol: &str) -> Vec<u8> {
     elf_with(1, endian, is_64, address, memory, symbol)
 }
 

@@ -10,7 +10,7 @@ use tracebuf_std::trace_stats::TraceReport;
 
 use crate::files::read_any;
 use crate::record::{bytes, interval};
-use crate::terminal::print_and_exit;
+use crate::terminal::{print_and_exit, tell};
 
 /// What `tracebuf stats` is given.
 #[derive(Args)]
@@ -25,13 +25,13 @@ pub(crate) fn stats(arguments: &Stats) -> ExitCode {
         Ok(trace) => {
             let report = TraceReport::of(&trace);
             if report.packets == 0 && report.rest > 0 {
-                eprintln!("error {} is no trace", arguments.trace.display());
+                tell!("error {} is no trace", arguments.trace.display());
                 return ExitCode::FAILURE;
             }
             print_and_exit(&report, ExitCode::from(if report.has_losses() { 3 } else { 0 }))
         }
         Err(error) => {
-            eprintln!("error reading {}: {error}", arguments.trace.display());
+            tell!("error reading {}: {error}", arguments.trace.display());
             ExitCode::FAILURE
         }
     }

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use files::{check_is_other, open_any, read_any};
-use terminal::UntilClosed;
+use terminal::{UntilClosed, tell};
 use tracebuf::producer::{Exhaustion, Layout, MemoryError, SharedMemory, atomic_words};
 use tracebuf_std::demo::Options;
 use tracebuf_std::pftrace::TraceFile;
@@ -149,25 +149,25 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(Failure::Replay(error)) => {
-            eprintln!("{error}");
+            tell!("{error}");
             let malformed = matches!(error, ReplayError::Line { .. });
             ExitCode::from(if malformed { 2 } else { 1 })
         }
         Err(Failure::Open(path, error)) => {
-            eprintln!("error opening {}: {error}", path.display());
+            tell!("error opening {}: {error}", path.display());
             ExitCode::FAILURE
         }
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(Failure::Output(error)) => {
-            eprintln!("error writing: {error}");
+            tell!("error writing: {error}");
             ExitCode::FAILURE
         }
         Err(Failure::Memory(error)) => {
-            eprintln!("no such shared memory: {error}");
+            tell!("no such shared memory: {error}");
             ExitCode::FAILURE
         }
         Err(Failure::Demo(error)) => {
-            eprintln!("error: {error}");
+            tell!("error: {error}");
             ExitCode::FAILURE
         }
         Err(Failure::Disagreement) => ExitCode::FAILURE,
@@ -198,7 +198,7 @@ fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
         replay = replay.with_trace(trace.map_err(|error| open(path, error))?);
     }
     let summary = replay.run(reader).map_err(Failure::Replay)?;
-    eprintln!("{summary}");
+    tell!("{summary}");
     Ok(())
 }
 

@@ -7,13 +7,23 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// Prints a line on standard error. Who reads it may be gone, or its disk full: that keeps no command from its work,
+/// and there is nobody to be told.
+macro_rules! tell {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+pub(crate) use tell;
+
 /// Prints what a command has to say at its end, and ends it with `code`, or as a failure if that cannot be printed. Who
 /// reads the output may have seen enough: that is no failure.
 pub(crate) fn print_and_exit(text: &impl Display, code: ExitCode) -> ExitCode {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("error writing: {error}");
+            tell!("error writing: {error}");
             ExitCode::FAILURE
         }
         _ => code,
@@ -75,8 +85,7 @@ impl ProgressLine {
     pub(crate) fn show(&self, progress: &impl Display) {
         if self.seen {
             // The rest of a longer line before is erased.
-            eprint!("\r{progress}\x1b[K");
-            let _ = io::stderr().flush();
+            let _ = write!(io::stderr(), "\r{progress}\x1b[K");
         }
     }
 }
@@ -84,7 +93,7 @@ impl ProgressLine {
 impl Drop for ProgressLine {
     fn drop(&mut self) {
         if self.seen {
-            eprintln!();
+            tell!();
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::files::{check_is_other, read_any};
+use crate::terminal::tell;
 use tracebuf_std::inspect::Inspection;
 
 #[derive(clap::Args)]
@@ -57,7 +58,7 @@ pub(crate) fn run(arguments: &Inspect) -> ExitCode {
     match inspect(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("{message}");
+            tell!("{message}");
             ExitCode::FAILURE
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::files::check_is_other;
-use crate::terminal::{ProgressLine, print_and_exit, stop_on_signals};
+use crate::terminal::{ProgressLine, print_and_exit, stop_on_signals, tell};
 use clap::Args;
 use tracebuf_std::receive::{ReceiveReport, receive};
 
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
     // A device that is unplugged is an error; what came until then, and what was lost, is worth knowing all the same.
     let code = report.map_or(code, |report| print_and_exit(&report, code));
     if let Err(error) = result {
-        eprintln!("error {error}");
+        tell!("error {error}");
     }
     code
 }

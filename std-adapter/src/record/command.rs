@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::terminal::{ProgressLine, print_and_exit, stop_on_signals};
+use crate::terminal::{ProgressLine, print_and_exit, stop_on_signals, tell};
 use clap::Args;
 use tracebuf_std::record::{RecordOptions, record};
 
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Record) -> ExitCode {
     match result {
         Ok(report) => print_and_exit(&report, ExitCode::from(u8::from(!report.is_whole()))),
         Err(error) => {
-            eprintln!("error {error}");
+            tell!("error {error}");
             ExitCode::FAILURE
         }
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::files::check_is_other;
+use crate::terminal::tell;
 use tracebuf_std::recover::{Dump, Place, Survivor};
 
 #[derive(clap::Args)]
@@ -68,12 +69,12 @@ fn recover(arguments: &Recover) -> Result<(), String> {
         (None, None) => Place::Anywhere,
     };
     let found = dump.find(place).map_err(|error| error.to_string())?;
-    eprintln!("buffer at {:#x}: {}", found.address, found.salvage);
+    tell!("buffer at {:#x}: {}", found.address, found.salvage);
     let (packets, refused) =
         found.write(output).map_err(|error| format!("error writing {}: {error}", output.display()))?;
-    eprintln!("{packets} packets in {}", output.display());
+    tell!("{packets} packets in {}", output.display());
     if refused > 0 {
-        eprintln!("not in the trace file, malformed or forged: {refused} packets");
+        tell!("not in the trace file, malformed or forged: {refused} packets");
     }
     Ok(())
 }
@@ -81,7 +82,7 @@ fn recover(arguments: &Recover) -> Result<(), String> {
 /// The file of a buffer.
 fn survive(arguments: &Recover, survivor: Survivor) -> Result<(), String> {
     let Recover { output, after, with, .. } = arguments;
-    eprintln!("buffer in a file: {}", survivor.salvage());
+    tell!("buffer in a file: {}", survivor.salvage());
     let survivor = match after.as_ref().or(with.as_ref()) {
         Some(trace) => {
             survivor.after(trace).map_err(|error| format!("error opening {}: {error}", trace.display()))?
@@ -93,9 +94,9 @@ fn survive(arguments: &Recover, survivor: Survivor) -> Result<(), String> {
         None => survivor.write(output),
     };
     let written = written.map_err(|error| format!("error writing {}: {error}", output.display()))?;
-    eprintln!("{} packets in {}", written.packets, output.display());
+    tell!("{} packets in {}", written.packets, output.display());
     if written.invalid_packets > 0 {
-        eprintln!("not in the trace file, malformed or forged: {} packets", written.invalid_packets);
+        tell!("not in the trace file, malformed or forged: {} packets", written.invalid_packets);
     }
     Ok(())
 }
@@ -104,7 +105,7 @@ pub(crate) fn run(arguments: &Recover) -> ExitCode {
     match recover(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("{message}");
+            tell!("{message}");
             ExitCode::FAILURE
         }
     }

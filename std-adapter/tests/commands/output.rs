@@ -2,11 +2,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use object::Endianness;
+use serialport::{SerialPort, TTYPort};
 
 use crate::recover::{self, elf};
 use crate::trace::scratch;
@@ -90,6 +93,67 @@ fn a_replay_s_trace_file_is_whole_also_when_nobody_reads_what_is_printed() {
     assert!(traces[0].len() > 20_000 * 5 && traces[0] == traces[1]);
 }
 
+/// How a command ends when nobody reads what it says on standard error.
+fn end_unread(arguments: &[&str], stdout: Stdio) -> Option<i32> {
+    command(arguments).stdout(stdout).stderr(closed()).status().expect("the command").code()
+}
+
+#[test]
+fn commands_do_their_work_also_when_nobody_reads_what_they_say_about_it() {
+    let [script, dump, region, trace] =
+        ["script", "dump", "region", "trace"].map(|name| fresh(&format!("unread-{name}")));
+    fs::write(&script, "new 4096 ring\ncopy 1 1 0 1 0 1 0 0 024003\nread\n").expect("a file");
+    fs::write(&dump, recover::region()).expect("a file");
+    make_region(&region);
+    let [script, dump, region, out] = [&script, &dump, &region, &trace].map(|path| name(path));
+    for arguments in [
+        &["recover", dump, "-o", out][..],
+        &["recover", region, "-o", out],
+        &["replay", script, "--pftrace", out],
+    ] {
+        let _ = fs::remove_file(&trace);
+        assert_eq!(end_unread(arguments, closed()), Some(0), "{arguments:?}");
+        let trace = fs::read(&trace).expect("a trace");
+        assert!(!trace.is_empty() && TracePackets::new(&trace).all(|packet| packet.is_ok()), "{arguments:?}");
+    }
+}
+
+#[test]
+fn commands_that_fail_say_so_by_their_end_when_nobody_reads_why() {
+    let none = "/no such file";
+    for arguments in [
+        &["stats", none][..],
+        &["inspect", none],
+        &["replay", none],
+        &["smb", "dump", none, "4096"],
+        &["receive", none, "-o", "/dev/null"],
+        &["recover", none, "-o", "/dev/null"],
+        &["record", "-o", "/no such folder/trace"],
+    ] {
+        assert_eq!(end_unread(arguments, Stdio::null()), Some(1), "{arguments:?}");
+    }
+    for arguments in printing("unread") {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let full = OpenOptions::new().write(true).open("/dev/full").expect("a device");
+        assert_eq!(end_unread(&arguments, full.into()), Some(1), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_terminal_that_goes_away_ends_no_recording() {
+    let trace = fresh("no-terminal");
+    let (window, terminal) = TTYPort::pair().expect("a terminal");
+    // SAFETY: the number is that of an open file. The command is not to have it too, or it would stay open.
+    assert_eq!(unsafe { libc::fcntl(window.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
+    let stderr = OpenOptions::new().write(true).open(terminal.name().expect("a name")).expect("a terminal");
+    let mut recording = command(&["record", "--duration", "1200ms", "-o", name(&trace)]);
+    let mut recording = recording.stdout(Stdio::null()).stderr(stderr).spawn().expect("the command");
+    std::thread::sleep(Duration::from_millis(300));
+    drop((window, terminal));
+    assert_eq!(recording.wait().expect("its end").code(), Some(0));
+    assert!(TracePackets::new(&fs::read(&trace).expect("a trace")).all(|packet| packet.is_ok()));
+}
+
 /// What `record` says after writing there.
 fn record_into(path: &Path) -> Output {
     let output = command(&["record", "--duration", "50ms", "-o", name(path)]).output().expect("the command");
@@ -102,6 +166,12 @@ fn fresh(name: &str) -> PathBuf {
     let path = scratch(&format!("output/{name}"));
     let _ = fs::remove_file(&path);
     path
+}
+
+/// A session's buffer in a file.
+fn make_region(path: &Path) {
+    let in_file = BufferConfig::ring(64 << 10).in_file(path);
+    Session::builder().buffer(in_file).start().expect("a session").stop().expect("its end");
 }
 
 #[test]
@@ -144,8 +214,7 @@ fn the_file_that_is_read_is_not_written_into_by_any_name() {
     let contents = [elf(Endianness::Little, false, 0xF0, &[0; 64], "TRACE"), FRAMES.to_vec()].concat();
     fs::write(&input, &contents).expect("a file");
     fs::write(&dump, [vec![0xEE; 0x100], recover::region()].concat()).expect("a file");
-    let in_file = BufferConfig::ring(64 << 10).in_file(&region);
-    Session::builder().buffer(in_file).start().expect("a session").stop().expect("its end");
+    make_region(&region);
     let (region, dump) = (name(&region), name(&dump));
     symlink(&input, &link).expect("a link");
     fs::hard_link(&input, &other).expect("another name");

@@ -113,7 +113,8 @@ const OF_BUFFER: [(u32, &str, &str); 5] = [
     (
         buffer_stats::CHUNKS_DISCARDED,
         "chunks_discarded",
-        "the buffer keeps the beginning and was full, or chunks came after they had been read: give it more bytes",
+        "the buffer keeps the beginning and was full, or chunks came after they had been read: give it more bytes; \
+         or there were more writers than it has places for, or malformed chunks",
     ),
     (
         buffer_stats::TRACE_WRITER_PACKET_LOSS,

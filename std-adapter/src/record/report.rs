@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::RecordOptions;
+use crate::pftrace::as_told;
 use crate::session::{Summary, Written};
 
 /// How a recording is doing. Its `Display` is the progress line.
@@ -141,7 +142,10 @@ impl RecordReport {
         }
         let others = [
             ("packets given up by their writer", sum(|buffer| buffer.trace_writer_packet_loss)),
-            ("chunks not taken", sum(|buffer| buffer.chunks_discarded) + self.summary.chunks_discarded),
+            (
+                "chunks not taken",
+                sum(|buffer| as_told(buffer).chunks_discarded) + self.summary.chunks_discarded,
+            ),
             ("chunks malformed", sum(|buffer| buffer.abi_violations)),
             ("packets malformed", self.summary.invalid_packets),
         ];

@@ -13,7 +13,7 @@ use super::clock::{ClockReading, SessionClock};
 use super::drain::{Core, Task, Waker};
 use super::error::SessionError;
 use super::export::Piece;
-use super::in_process::{CHUNK, InProcess, MAX_SHARED_MEMORY, ProducerCell, Switch};
+use super::in_process::{CHUNK, InProcess, MAX_SHARED_MEMORY, ProducerCell, Switch, WRITERS};
 use super::long_trace::{LongTrace, Recording, open};
 use super::recorder::Shared;
 use super::snapshot::{Spare, prepare};
@@ -293,8 +293,9 @@ const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
 /// Buffers from this size on are in large pages.
 const LARGE: usize = 16 << 20;
 
-/// Sequences in a buffer's table, with their histograms: 56 KiB.
-const SEQUENCES: u16 = 256;
+/// Sequences in a buffer's table, with their histograms: 224 KiB. Each writer of this process is one, and all may write
+/// to one buffer: of a sequence too many everything would be refused.
+const SEQUENCES: u16 = WRITERS as u16;
 
 fn config(buffer: &BufferConfig) -> Config {
     Config::new(buffer.policy).sequences(SEQUENCES).histograms(true)

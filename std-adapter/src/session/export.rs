@@ -8,6 +8,7 @@ use tracebuf::proto::{Message, SequenceId, TrustedFields, WriteError};
 use tracebuf::service::{EndpointStats, Exported, TraceExporter, sequence_id, writer_stats};
 
 use super::clock::ClockReading;
+use crate::pftrace::as_told;
 
 /// How flushes went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,7 +105,8 @@ impl Piece {
         buffers: &[BufferReport],
         at: Option<u64>,
     ) -> io::Result<()> {
-        let stats: Vec<_> = buffers.iter().map(|b| trace_stats::BufferStats::from(&b.stats)).collect();
+        let stats: Vec<_> =
+            buffers.iter().map(|b| trace_stats::BufferStats::from(&as_told(&b.stats))).collect();
         let writers: Vec<WriterStats> = buffers
             .iter()
             .zip(0u32..)
@@ -133,5 +135,22 @@ impl Piece {
             ..TraceStats::default()
         };
         self.service(&TraceStatsPacket { timestamp: at, stats: stats.with_writers(writers) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace_stats::TraceReport;
+
+    #[test]
+    fn chunks_that_a_buffer_refused_are_told_as_discarded() {
+        let mut stats = BufferStats::default();
+        (stats.chunks_discarded, stats.chunks_refused) = (1, 2);
+        let (mut piece, report) = (Piece::default(), BufferReport { stats, sequences: Vec::new() });
+        piece.stats(&Totals::default(), &[report], None).expect("memory");
+        let counted = TraceReport::of(&piece.bytes).statistics.expect("statistics");
+        let said: Vec<_> = counted.iter().map(|told| (told.name, told.buffer, told.value)).collect();
+        assert_eq!(said, [("chunks_discarded", Some(0), 3)]);
     }
 }

@@ -1,8 +1,8 @@
 //! The flight recorder: what happened last, in a file, when something goes wrong.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -173,11 +173,8 @@ impl FlightRecorder {
         }
         let due = Instant::now() + after.min(FOR_EVER);
         let request = Request { reason: reason.to_owned(), due, from };
-        let full = match &self.requests {
-            Some(requests) => matches!(requests.try_send(request), Err(TrySendError::Full(_))),
-            None => false,
-        };
-        if full {
+        // Full; or the thread is gone, and then nobody takes this out of what waits either.
+        if self.requests.as_ref().is_some_and(|requests| requests.try_send(request).is_err()) {
             let mut state = self.inner.state();
             state.status.merged += 1;
             state.waiting.retain(|waiting| waiting != reason);
@@ -285,10 +282,13 @@ impl Inner {
 
     /// A snapshot that nobody waits for.
     fn report(&self, reason: &str, from: Option<u64>) {
-        match self.snapshot(reason, from) {
-            Ok(path) => eprintln!("tracebuf: {reason}: the trace is in {}", path.display()),
-            Err(error) => eprintln!("tracebuf: {reason}: no trace: {error}"),
-        }
+        let (result, mut stderr) = (self.snapshot(reason, from), io::stderr());
+        // What standard error does not take is lost, and no more: a panic of the macro for this would abort the
+        // program in a panic's hook, and end a thread that is to watch on or to end the program.
+        let _ = match result {
+            Ok(path) => writeln!(stderr, "tracebuf: {reason}: the trace is in {}", path.display()),
+            Err(error) => writeln!(stderr, "tracebuf: {reason}: no trace: {error}"),
+        };
     }
 
     fn snapshot(&self, reason: &str, from: Option<u64>) -> Result<PathBuf, SessionError> {

@@ -72,6 +72,26 @@ fn a_recorder_outlives_its_session_in_a_child_without_harm() {
 }
 
 #[test]
+fn a_child_may_drop_what_was_its_parent_s_when_it_has_a_session_and_a_recorder_of_its_own() {
+    let folder = folder("fork-own");
+    let recorders = || {
+        let (session, recorder) = recorder(&folder);
+        recorder.on_signals(&[libc::SIGUSR2]).expect("a handler");
+        (session, recorder)
+    };
+    let mut parents = Some(recorders());
+    let child = fork(|| {
+        let (session, recorder) = recorders();
+        drop(parents.take());
+        session.recorder().instant("child");
+        let path = recorder.snapshot("own").expect("a snapshot");
+        drop(recorder);
+        session.stop().is_ok() && Trace::read(&path).contains("child")
+    });
+    assert_eq!(status_of(child), 0);
+}
+
+#[test]
 fn a_signal_that_ends_the_program_after_a_snapshot_ends_a_child_at_once() {
     let folder = folder("fork-signal");
     let (_session, recorder) = recorder(&folder);

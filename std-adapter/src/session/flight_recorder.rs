@@ -254,8 +254,11 @@ impl Drop for FlightRecorder {
     /// Waits for triggers whose time has not come, without waiting for their time.
     fn drop(&mut self) {
         if !self.inner.is_here() {
-            // The threads are not in this process; one of them may have had the channel's lock.
-            std::mem::forget(self.requests.take());
+            // The threads are not in this process. One of them may have had the channel's lock; and their handles, as
+            // that of the session's thread, may be those of threads that are.
+            std::mem::forget((self.requests.take(), self.worker.take()));
+            #[cfg(unix)]
+            std::mem::forget(std::mem::take(&mut self.signals));
             return;
         }
         self.requests = None;

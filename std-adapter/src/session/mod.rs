@@ -269,6 +269,12 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        if !self.shared.switch.is_here() {
+            // The thread is not in this process. To drop its handle would be to detach it, and the system may have
+            // given its place, by which it goes, to a thread of this process.
+            std::mem::forget(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+            return;
+        }
         // Who wants to hear of errors calls `stop`.
         let _ = self.stop();
     }

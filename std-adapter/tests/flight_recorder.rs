@@ -102,6 +102,17 @@ fn a_storm_of_signals_leaves_whole_traces_of_the_number_to_keep() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_number_that_is_no_signal_is_an_error_as_is_one_that_cannot_be_caught() {
+    let (session, folder) = (session(), folder("no signal"));
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
+    for signal in [i32::MIN, -1, 0, 65, 127, 128, 200, i32::MAX, libc::SIGKILL, libc::SIGSEGV] {
+        assert!(recorder.on_signals(&[signal]).is_err(), "{signal}");
+        assert!(recorder.before_ending_on(&[libc::SIGUSR1, signal]).is_err(), "{signal}");
+    }
+}
+
 #[test]
 fn a_trigger_s_trace_shows_what_came_before_and_after_it() {
     let (session, folder) = (session(), folder("trigger"));

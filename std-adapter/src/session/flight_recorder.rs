@@ -226,8 +226,10 @@ impl FlightRecorder {
 
     #[cfg(unix)]
     fn watch(&self, signals: &[i32], then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+        // With others `signal-hook` panics; below 128 what is no signal is an error of the system's.
         let forbidden = signal_hook::consts::FORBIDDEN;
-        if let Some(signal) = signals.iter().find(|signal| forbidden.contains(signal)) {
+        let can_be = |signal: &i32| (1..128).contains(signal) && !forbidden.contains(signal);
+        if let Some(signal) = signals.iter().find(|signal| !can_be(signal)) {
             let message = format!("signal {signal} cannot be caught");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }

@@ -42,9 +42,13 @@ fn status_of(child: i32) -> i32 {
 fn assert_ended_by(child: i32, signal: i32) {
     // SAFETY: the child has not been waited for.
     unsafe { libc::kill(child, signal) };
+    assert_eq!(end_of(child), Some(signal));
+}
+
+/// The signal that ended a child, if it was one.
+fn end_of(child: i32) -> Option<i32> {
     let status = status_of(child);
-    let by = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
-    assert_eq!(by, Some(signal), "status {status}");
+    libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
 }
 
 fn sleep() -> bool {
@@ -109,4 +113,71 @@ fn a_signal_that_ends_the_program_after_a_snapshot_ends_a_child_at_once() {
     assert_ended_by(child, libc::SIGTERM);
     Trace::read(&folder.join("signal-15-0.pftrace")).assert_ends_with_stats();
     assert_eq!(recorder.status().written, 0);
+}
+
+#[test]
+fn a_signal_ends_the_program_at_once_when_the_last_recorder_that_watched_it_is_gone() {
+    let folder = folder("fork-gone");
+    let trace = |number: u32| folder.join(format!("signal-15-{number}.pftrace"));
+    let child = fork(|| {
+        let ((_session, recorder), (_other_session, other)) = (recorder(&folder), recorder(&folder));
+        recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+        other.on_signals(&[libc::SIGTERM]).expect("a handler");
+        drop(recorder);
+        // SAFETY: this process has a handler for it, and a recorder with which it goes on.
+        unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+        wait_for(&trace(0));
+        drop(other);
+        std::fs::write(folder.join("ready"), "").expect("a file");
+        sleep()
+    });
+    wait_for(&folder.join("ready"));
+    assert_ended_by(child, libc::SIGTERM);
+    assert!(!trace(1).exists());
+}
+
+#[test]
+fn a_signal_that_comes_just_before_its_recorder_is_gone_is_not_lost() {
+    let folder = folder("fork-last");
+    for _ in 0..20 {
+        let child = fork(|| {
+            let (_session, recorder) = recorder(&folder);
+            recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+            // SAFETY: this process has a handler for it.
+            unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+            drop(recorder);
+            false
+        });
+        assert_eq!(end_of(child), Some(libc::SIGTERM));
+    }
+}
+
+#[test]
+fn a_recorder_made_after_another_is_gone_watches_the_same_signal() {
+    let folder = folder("fork-again");
+    let child = fork(|| {
+        let (session, recorder) = recorder(&folder);
+        recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+        drop(recorder);
+        let again = FlightRecorder::new(&session, &folder).expect("a recorder");
+        again.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+        std::fs::write(folder.join("ready"), "").expect("a file");
+        sleep()
+    });
+    wait_for(&folder.join("ready"));
+    assert_ended_by(child, libc::SIGTERM);
+    Trace::read(&folder.join("signal-15-0.pftrace")).assert_ends_with_stats();
+}
+
+#[test]
+fn a_signal_ends_the_program_at_once_if_it_could_not_be_watched_with_others() {
+    let folder = folder("fork-error");
+    let child = fork(|| {
+        let (_session, recorder) = recorder(&folder);
+        recorder.before_ending_on(&[libc::SIGTERM, 127]).expect_err("the second is none");
+        std::fs::write(folder.join("ready"), "").expect("a file");
+        sleep()
+    });
+    wait_for(&folder.join("ready"));
+    assert_ended_by(child, libc::SIGTERM);
 }

@@ -46,7 +46,15 @@ pub struct FlightRecorder {
     requests: Option<SyncSender<Request>>,
     worker: Option<JoinHandle<()>>,
     #[cfg(unix)]
-    signals: Mutex<Vec<(signal_hook::iterator::Handle, JoinHandle<()>)>>,
+    signals: Mutex<Vec<Watching>>,
+}
+
+/// A thread that waits for signals.
+#[cfg(unix)]
+struct Watching {
+    watch: fork::Watch,
+    handle: signal_hook::iterator::Handle,
+    thread: JoinHandle<()>,
 }
 
 /// What a flight recorder has done.
@@ -197,7 +205,8 @@ impl FlightRecorder {
     /// From now on, each of these signals writes a snapshot `signal-NUMBER`, and the program goes on. Signals
     /// that come while one is written count as one.
     ///
-    /// In a child after a fork, where the thread for it is not, nothing happens on them.
+    /// In a child after a fork, where the thread for it is not, nothing happens on them; nor when this recorder is
+    /// gone, unless another one watches them.
     ///
     /// Not for those of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS): nothing can be trusted then.
     ///
@@ -205,44 +214,42 @@ impl FlightRecorder {
     /// A signal that cannot be caught, or no thread.
     #[cfg(unix)]
     pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
-        self.watch(signals, |_| ())
+        self.watch(fork::Watch::of(signals)?, |_| ())
     }
 
     /// The same for signals that end the program: when the snapshot is written, they do what they do by default.
     ///
-    /// In a child after a fork they do that at once, unless a recorder of its own watches them; also where the child
-    /// has handlers of the crate `signal-hook` for them.
+    /// In a child after a fork, and when this recorder is gone, they do that at once, unless another recorder of the
+    /// process watches them; also where it has handlers of the crate `signal-hook` for them.
     ///
     /// # Errors
     /// A signal that cannot be caught, or no thread.
     #[cfg(unix)]
     pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
-        self.watch(signals, |signal| {
+        let watched = self.watch(fork::Watch::of(signals)?, |signal| {
             // It is one that was caught, so it can be done.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
-        })?;
-        signals.iter().try_for_each(|signal| fork::default_in_children(*signal))
+        });
+        // After an error too: what has a handler by then would be ignored.
+        let ends = signals.iter().try_for_each(|signal| fork::default_unless_watched(*signal));
+        watched.and(ends)
     }
 
     #[cfg(unix)]
-    fn watch(&self, signals: &[i32], then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
-        // With others `signal-hook` panics; below 128 what is no signal is an error of the system's.
-        let forbidden = signal_hook::consts::FORBIDDEN;
-        let can_be = |signal: &i32| (1..128).contains(signal) && !forbidden.contains(signal);
-        if let Some(signal) = signals.iter().find(|signal| !can_be(signal)) {
-            let message = format!("signal {signal} cannot be caught");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
-        signals.iter().for_each(|signal| fork::watches(*signal));
-        let mut signals = signal_hook::iterator::Signals::new(signals)?;
+    fn watch(&self, watch: fork::Watch, then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+        let mut signals = signal_hook::iterator::Signals::new(watch.signals())?;
         let (handle, inner) = (signals.handle(), self.inner.clone());
         let thread = thread::Builder::new().name("tracebuf-signals".into()).spawn(move || {
-            for signal in signals.forever() {
+            let act = |signal| {
                 inner.report(&format!("signal-{signal}"), None);
                 then(signal);
-            }
+            };
+            signals.forever().for_each(act);
+            // Those that came last, before the end was seen.
+            signals.pending().for_each(act);
         })?;
-        self.signals.lock().unwrap_or_else(PoisonError::into_inner).push((handle, thread));
+        let watching = Watching { watch, handle, thread };
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner).push(watching);
         Ok(())
     }
 
@@ -265,7 +272,10 @@ impl Drop for FlightRecorder {
         }
         self.requests = None;
         #[cfg(unix)]
-        for (handle, thread) in self.signals.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for watching in self.signals.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let Watching { watch, handle, thread } = watching;
+            // First: what comes from here on does what it does by default. The thread still sees what came before.
+            drop(watch);
             handle.close();
             let _ = thread.join();
         }

@@ -11,8 +11,12 @@ use std::io;
 #[cfg(unix)]
 use std::process::id;
 use std::sync::Once;
+#[cfg(unix)]
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+#[cfg(unix)]
+use signal_hook::consts::FORBIDDEN;
 #[cfg(unix)]
 use signal_hook::low_level;
 
@@ -43,29 +47,65 @@ pub(crate) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// For each signal, the process that has a thread for it.
+/// For each signal, how many watch it in which process: that one's id is the upper half.
 #[cfg(unix)]
-static WATCHERS: [AtomicU32; 65] = [const { AtomicU32::new(0) }; 65];
+static WATCHERS: [AtomicU64; 65] = [const { AtomicU64::new(0) }; 65];
 
 #[cfg(unix)]
-fn watcher(signal: i32) -> Option<&'static AtomicU32> {
+fn watchers(signal: i32) -> Option<&'static AtomicU64> {
     WATCHERS.get(usize::try_from(signal).ok()?)
 }
 
-/// This process is going to have a thread for a signal.
+/// How many are in this process. What a child has of its parent is none.
 #[cfg(unix)]
-pub(crate) fn watches(signal: i32) {
-    if let Some(watcher) = watcher(signal) {
-        watcher.store(id(), Ordering::Relaxed);
+fn count_here(watchers: u64) -> u32 {
+    if watchers >> 32 == u64::from(id()) { watchers as u32 } else { 0 }
+}
+
+/// This process has, or is going to have, a thread for some signals; until it is dropped.
+#[cfg(unix)]
+pub(crate) struct Watch(Vec<i32>);
+
+#[cfg(unix)]
+impl Watch {
+    pub(crate) fn of(signals: &[i32]) -> io::Result<Self> {
+        // With others `signal-hook` panics; below 128 what is no signal is an error of the system's.
+        let can_be = |signal: &i32| (1..128).contains(signal) && !FORBIDDEN.contains(signal);
+        if let Some(signal) = signals.iter().find(|signal| !can_be(signal)) {
+            let message = format!("signal {signal} cannot be caught");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let watch = Self(signals.to_owned());
+        watch.count(|count| count + 1);
+        Ok(watch)
+    }
+
+    pub(crate) fn signals(&self) -> &[i32] {
+        &self.0
+    }
+
+    fn count(&self, next: impl Fn(u32) -> u32) {
+        let next = |watchers| Some(u64::from(id()) << 32 | u64::from(next(count_here(watchers))));
+        for watchers in self.0.iter().filter_map(|signal| watchers(*signal)) {
+            let _ = watchers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        }
     }
 }
 
-/// Has a signal that this process watches do what it does by default in children, which have its handler and not its
-/// thread; unless they watch it themselves. For the rest of the program: its handler is never taken away either.
 #[cfg(unix)]
-pub(crate) fn default_in_children(signal: i32) -> io::Result<()> {
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.count(|count| count.saturating_sub(1));
+    }
+}
+
+/// Has a signal do what it does by default where none of this process watches it: in children, which have the handler
+/// and not the thread, and when the last that watched it is gone. For the rest of the program: the handler itself is
+/// never taken away, and without this it would do nothing.
+#[cfg(unix)]
+pub(crate) fn default_unless_watched(signal: i32) -> io::Result<()> {
     let in_handler = move || {
-        if watcher(signal).is_some_and(|watcher| watcher.load(Ordering::Relaxed) != id()) {
+        if watchers(signal).is_some_and(|watchers| count_here(watchers.load(Ordering::Relaxed)) == 0) {
             // Of one that is unknown to it, it does nothing.
             let _ = low_level::emulate_default_handler(signal);
         }

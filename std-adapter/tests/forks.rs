@@ -4,13 +4,14 @@
 #[path = "support/trace.rs"]
 mod trace;
 
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use trace::{Trace, folder, wait_for};
-use tracebuf_std::session::{FlightRecorder, Session, SessionError};
+use tracebuf_std::session::{BufferConfig, FlightRecorder, Session, SessionError};
 
 fn recorder(folder: &Path) -> (Arc<Session>, FlightRecorder) {
     let session = Arc::new(Session::builder().ring(1 << 20).start().expect("a session"));
@@ -180,4 +181,63 @@ fn a_signal_ends_the_program_at_once_if_it_could_not_be_watched_with_others() {
     });
     wait_for(&folder.join("ready"));
     assert_ended_by(child, libc::SIGTERM);
+}
+
+/// A session with a buffer in a file.
+fn in_file(region: &Path) -> Result<Session, SessionError> {
+    Session::builder().buffer(BufferConfig::ring(1 << 16).in_file(region)).start()
+}
+
+#[test]
+fn a_file_is_free_when_its_session_is_gone_though_a_child_lives_on() {
+    let region = folder("fork-file").join("x.region");
+    let session = in_file(&region).expect("a session");
+    let child = fork(sleep);
+    let meanwhile = in_file(&region).err().map(|error| error.to_string());
+    drop(session);
+    let next = in_file(&region).map(drop);
+    assert_ended_by(child, libc::SIGKILL);
+    assert!(meanwhile.is_some_and(|error| error.contains("another session is using it")));
+    next.expect("it is free");
+}
+
+#[test]
+fn a_file_is_free_when_its_session_s_process_was_killed_though_a_child_of_that_lives_on() {
+    let folder = folder("fork-kill");
+    let region = folder.join("x.region");
+    let master = fork(|| {
+        let _session = in_file(&region).expect("a session");
+        let worker = fork(sleep);
+        std::fs::write(folder.join("worker"), worker.to_string()).expect("a file");
+        std::fs::write(folder.join("ready"), "").expect("a file");
+        sleep()
+    });
+    wait_for(&folder.join("ready"));
+    assert_ended_by(master, libc::SIGKILL);
+    let next = in_file(&region).map(drop);
+    let worker = std::fs::read_to_string(folder.join("worker")).expect("a number");
+    // SAFETY: the worker sleeps.
+    let lived = unsafe { libc::kill(worker.parse().expect("a number"), libc::SIGKILL) };
+    assert_eq!(lived, 0, "the worker lived on");
+    next.expect("it is free");
+}
+
+#[test]
+fn in_a_child_no_file_is_closed_but_those_that_keep_its_parent_s_locked() {
+    let folder = folder("fork-left");
+    // Some of them have the numbers that files of locks had: of one that is gone, and in the child of its parent's.
+    let open = || (0..16).map(|_| File::open(&folder).expect("a folder")).collect::<Vec<_>>();
+    drop(in_file(&folder.join("gone.region")).expect("a session"));
+    let before = open();
+    let mut stopped = in_file(&folder.join("x.region")).expect("a session").stop().ok();
+    assert!(stopped.is_some());
+    let child = fork(|| {
+        let are_open = |files: &[File]| files.iter().all(|file| file.metadata().is_ok());
+        let before = are_open(&before);
+        let after = open();
+        drop(stopped.take());
+        before && are_open(&after)
+    });
+    assert_eq!(status_of(child), 0);
+    assert!(in_file(&folder.join("x.region")).is_err(), "and the parent has the lock still");
 }

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use memmap2::{MmapMut, MmapOptions};
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::session::undo::Undo;
 
+use super::lock::{Lock, lock};
 use super::{
     ABOUT, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, PAGE, Places, SLOT, SLOTS,
     VERSION, WORD,
@@ -21,7 +22,7 @@ use super::{
 /// The first page of the file, for as long as anybody needs it; with it the file stays locked.
 pub(super) struct Control {
     page: MmapMut,
-    _file: File,
+    _lock: Lock,
 }
 
 impl Control {
@@ -144,7 +145,9 @@ pub(crate) fn create(
     let previous = keep_previous(path)?;
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
     let undo = Undo::new(path, previous);
-    lock(&file)?;
+    let lock = Lock::new(&file, path)?;
+    // Dropped before the lock: what was there is put back while nobody else can have the file.
+    let undo = undo;
     let limit = (region / 4).clamp(256 << 10, 16 << 20);
     let (halves, slots, slot) =
         if beside_long_trace { (2, SLOTS as u64, limit + (1 << 20)) } else { (1, 0, 0) };
@@ -170,7 +173,7 @@ pub(crate) fn create(
     let clocks = clocks.get(..CLOCKS_MAX).unwrap_or(clocks);
     page[CLOCKS..CLOCKS + 8].copy_from_slice(&(clocks.len() as u64).to_le_bytes());
     page[CLOCKS + 8..CLOCKS + 8 + clocks.len()].copy_from_slice(clocks);
-    let control = Arc::new(Control { page, _file: file });
+    let control = Arc::new(Control { page, _lock: lock });
     let numbers = [(8, VERSION), (HALF, region), (HALVES, halves), (COUNT, slots), (SLOT, slot), (WORD, 0)];
     numbers.iter().for_each(|(at, value)| control.set(*at, *value));
     control.word(0).store(u64::from_ne_bytes(*MAGIC), Ordering::SeqCst);
@@ -184,12 +187,6 @@ pub(crate) fn create(
     }
     let outbox = Outbox { control: control.clone(), turn, free, limit: limit as usize, count: 0 };
     Ok((memory.keeping(control), Some(outbox), undo))
-}
-
-/// One session a file.
-fn lock(file: &File) -> io::Result<()> {
-    flock(file, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another session is using it"))
 }
 
 /// Makes room for a new file, and says where the one that was there lies.

@@ -56,11 +56,13 @@
 //! | 256 | 8 + 512 | length and bytes of a packet with the clocks at the start |
 
 mod control;
+mod lock;
 mod memory;
 
 pub use memory::BufferMemory;
 
 pub(crate) use control::{Outbox, Slot, create};
+pub(crate) use lock::close_locks_of_parent;
 
 /// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"TRACEMAP";

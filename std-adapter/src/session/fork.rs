@@ -3,7 +3,8 @@
 //! A child has neither the drain thread nor a lock's other owner: whatever it did with its parent's session
 //! would wait for ever or write into memory that nobody reads. So every fork counts a number up, in the child
 //! alone, by a handler of `pthread_atfork`, and a session works only while the number is the one it began
-//! with. Reading it is one load. A child made by the bare system call, past the C library, is not noticed.
+//! with. Reading it is one load. The handler also closes the files by which the parent has locks, for a child
+//! would have them too. A child made by the bare system call, past the C library, is not noticed.
 #![allow(unsafe_code)]
 
 #[cfg(unix)]
@@ -20,6 +21,9 @@ use signal_hook::consts::FORBIDDEN;
 #[cfg(unix)]
 use signal_hook::low_level;
 
+#[cfg(unix)]
+use crate::region_file::close_locks_of_parent;
+
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Begins to count, if nobody has.
@@ -29,8 +33,8 @@ pub(crate) fn watch() {
         #[cfg(unix)]
         {
             // SAFETY: the handler is a function of the program, so it is there as long as the process; all it
-            // does is one atomic addition, which POSIX allows between fork and exec. Without memory for the
-            // handler there is an error, and forks go unnoticed.
+            // does is atomic operations and closing files, which POSIX allows between fork and exec. Without memory
+            // for the handler there is an error, and forks go unnoticed.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         }
     });
@@ -39,6 +43,7 @@ pub(crate) fn watch() {
 #[cfg(unix)]
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    close_locks_of_parent();
 }
 
 /// Forks between the first process that watched and this one.

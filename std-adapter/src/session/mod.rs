@@ -39,8 +39,9 @@
 //! # Forks
 //! In a child the parent's session is off: recorders record nothing, calls return
 //! [`SessionError::Forked`], dropping the session does nothing. A handler of `pthread_atfork` sees to it. The
-//! child may start a session of its own. The same holds for a flight recorder; signals on which it writes a last
-//! snapshot end a child at once, unless the child has a recorder for them.
+//! child may start a session of its own; the files of the parent's are free when that has ended, whatever its children
+//! do. The same holds for a flight recorder; signals on which it writes a last snapshot end a child at once, unless
+//! the child has a recorder for them.
 
 mod builder;
 mod clock;

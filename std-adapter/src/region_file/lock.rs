@@ -1,0 +1,89 @@
+//! A file's lock, which a process has and its children have not.
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::session::fork;
+
+/// Keeps a file locked until it is dropped or its process ends, whatever children that has.
+///
+/// The system's lock is that of an open file, which children after a fork have too, and so has what is mapped from it:
+/// the last of them would keep it. So the file is opened once more for the lock alone, and that is closed in children.
+pub(super) struct Lock {
+    /// Always there, but while it is dropped.
+    file: Option<File>,
+    /// Of the process that has it.
+    forks: u32,
+}
+
+const NONE: i32 = -1;
+
+/// The open files of locks. Children keep those of more locks than there are places for.
+static FILES: [AtomicI32; 256] = [const { AtomicI32::new(NONE) }; 256];
+
+/// Puts a number in the place of another, if there is one.
+fn replace(old: i32, new: i32) {
+    let exchange =
+        |place: &AtomicI32| place.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    let _ = FILES.iter().any(exchange);
+}
+
+/// In a child after a fork, where nothing but what POSIX allows in signal handlers may be done.
+pub(crate) fn close_locks_of_parent() {
+    for place in &FILES {
+        let number = place.swap(NONE, Ordering::Relaxed);
+        if number != NONE {
+            // SAFETY: `close` may be called here. The file is that of a lock, which does not use it in a child, nor
+            // closes it.
+            unsafe { libc::close(number) };
+        }
+    }
+}
+
+impl Lock {
+    /// Locks a file that was opened at this path.
+    pub(super) fn new(file: &File, path: &Path) -> io::Result<Self> {
+        fork::watch();
+        let forks = fork::forks();
+        let own = OpenOptions::new().read(true).write(true).open(path)?;
+        let inode = |file: &File| file.metadata().map(|about| (about.dev(), about.ino()));
+        if inode(&own)? != inode(file)? {
+            return Err(in_use());
+        }
+        // First, for a child that came in between would keep the lock.
+        replace(NONE, own.as_raw_fd());
+        let locked = lock(&own);
+        let this = Self { file: Some(own), forks };
+        locked.map(|()| this)
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let Some(file) = self.file.take() else { return };
+        if fork::forks() != self.forks {
+            // It is closed already, and another file may have its number.
+            let _ = file.into_raw_fd();
+            return;
+        }
+        // First, for a child that comes before it is closed would keep the lock.
+        let _ = flock(&file, FlockOperation::Unlock);
+        replace(file.as_raw_fd(), NONE);
+    }
+}
+
+/// One session a file.
+pub(super) fn lock(file: &File) -> io::Result<()> {
+    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| in_use())
+}
+
+fn in_use() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, "another session is using it")
+}

@@ -77,18 +77,11 @@ impl TraceFile {
                     writer_stats(writer, id, 0)
                 })
                 .collect();
-            self.exporter.stats(&as_told(stats), writers).map_err(into_io)?;
+            self.exporter.stats(stats, writers).map_err(into_io)?;
         }
         self.exporter.file().flush().map_err(into_io)?;
         Ok(self.exporter.invalid_packets())
     }
-}
-
-/// A buffer's counters as a trace tells them: it has none for chunks refused, which are as lost as those discarded.
-pub(crate) fn as_told(stats: &BufferStats) -> BufferStats {
-    let mut told = *stats;
-    told.chunks_discarded = stats.chunks_discarded.saturating_add(stats.chunks_refused);
-    told
 }
 
 fn sequence_of(

@@ -63,7 +63,7 @@ impl State<'_> {
         } else if tokens.valid == old {
             // No new bytes; but a scraped chunk may be complete now, and how it ends is known better.
             if stored.has(Flags::INCOMPLETE) {
-                flags = flags - Flags::END_MARKS | marks;
+                flags = (flags - Flags::END_MARKS) | marks;
                 flags.set(Flags::INCOMPLETE, !offer.header.complete);
             } else {
                 marks = Flags::empty();

@@ -199,7 +199,8 @@ impl From<&BufferStats> for trace_stats::BufferStats {
             padding_bytes_written: stats.padding_bytes_written,
             padding_bytes_cleared: stats.padding_bytes_cleared,
             chunks_read: stats.chunks_read,
-            chunks_discarded: stats.chunks_discarded,
+            // The format has no counter for those refused, which are as lost.
+            chunks_discarded: stats.chunks_discarded.saturating_add(stats.chunks_refused),
             trace_writer_packet_loss: stats.trace_writer_packet_loss,
             chunks_relocated: stats.chunks_relocated,
         }
@@ -276,15 +277,18 @@ mod tests {
         for chunk_id in 0..3 {
             commit(&mut buffer, chunk_id, &[2, 0x18, 0]); // trusted_uid = 0
         }
+        commit(&mut buffer, 3, &[&[0x86, 0x27][..], &[0; 4998]].concat());
         let mut file = vec![0u8; 4096];
         let mut exporter = TraceExporter::new(&mut file[..]);
         assert_eq!(exporter.invalid_packets(), 0);
         assert_eq!(exporter.drain(&mut buffer.read(), sequence_id), Ok(0));
         assert_eq!(exporter.invalid_packets(), 3);
+        commit(&mut buffer, 0, &[2, 0x40, 1]);
         let written = exporter.stats(&buffer.stats(), []).unwrap();
 
         let buffers = [trace_stats::BufferStats::from(&buffer.stats())];
         assert_eq!((buffers[0].chunks_written, buffers[0].chunks_read), (3, 3));
+        assert_eq!(buffers[0].chunks_discarded, 2, "one came late, one was refused");
         let stats = TraceStats { buffers: &buffers, invalid_packets: 3, ..TraceStats::default() };
         let packet = TraceStatsPacket { timestamp: None, stats: stats.with_writers([]) };
         let mut expected = vec![0u8; 4096];

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::RecordOptions;
-use crate::pftrace::as_told;
 use crate::session::{Summary, Written};
 
 /// How a recording is doing. Its `Display` is the progress line.
@@ -144,7 +143,7 @@ impl RecordReport {
             ("packets given up by their writer", sum(|buffer| buffer.trace_writer_packet_loss)),
             (
                 "chunks not taken",
-                sum(|buffer| as_told(buffer).chunks_discarded) + self.summary.chunks_discarded,
+                sum(|buffer| buffer.chunks_discarded + buffer.chunks_refused) + self.summary.chunks_discarded,
             ),
             ("chunks malformed", sum(|buffer| buffer.abi_violations)),
             ("packets malformed", self.summary.invalid_packets),

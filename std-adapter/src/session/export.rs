@@ -8,7 +8,6 @@ use tracebuf::proto::{Message, SequenceId, TrustedFields, WriteError};
 use tracebuf::service::{EndpointStats, Exported, TraceExporter, sequence_id, writer_stats};
 
 use super::clock::ClockReading;
-use crate::pftrace::as_told;
 
 /// How flushes went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,8 +104,7 @@ impl Piece {
         buffers: &[BufferReport],
         at: Option<u64>,
     ) -> io::Result<()> {
-        let stats: Vec<_> =
-            buffers.iter().map(|b| trace_stats::BufferStats::from(&as_told(&b.stats))).collect();
+        let stats: Vec<_> = buffers.iter().map(|b| trace_stats::BufferStats::from(&b.stats)).collect();
         let writers: Vec<WriterStats> = buffers
             .iter()
             .zip(0u32..)

@@ -1,13 +1,14 @@
 //! Long traces: the buffers are read every period and appended to a file.
 
 mod output;
+mod status;
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ use crate::region_file::Outbox;
 use output::{Message, Output, empty};
 
 pub(super) use output::open;
+pub use status::LongTraceStatus;
+pub(crate) use status::Progress;
 
 /// When what was written has to be on the disk itself, not only with the system.
 ///
@@ -104,46 +107,6 @@ impl LongTrace {
     pub fn sync(mut self, sync: SyncPolicy) -> Self {
         self.sync = sync;
         self
-    }
-}
-
-/// How a long trace is doing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LongTraceStatus {
-    /// Bytes of whole packets in the file.
-    pub bytes: u64,
-    /// Why writing does not get on now, or did not at the end.
-    pub error: Option<String>,
-    /// Bytes that were given up when the session stopped and could not be written. Those of a buffer in a file stay
-    /// there, to be recovered.
-    pub bytes_given_up: u64,
-    /// The file has reached its largest size.
-    pub full: bool,
-}
-
-/// [`LongTraceStatus`], shared by the drain thread, the file's thread and whoever asks.
-#[derive(Default)]
-pub(crate) struct Progress {
-    bytes: AtomicU64,
-    given_up: AtomicU64,
-    full: AtomicBool,
-    finishing: AtomicBool,
-    error: Mutex<Option<String>>,
-}
-
-impl Progress {
-    pub(crate) fn status(&self) -> LongTraceStatus {
-        LongTraceStatus {
-            bytes: self.bytes.load(Ordering::Relaxed),
-            error: self.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            bytes_given_up: self.given_up.load(Ordering::Relaxed),
-            full: self.full.load(Ordering::Relaxed),
-        }
-    }
-
-    fn set_error(&self, error: Option<String>) {
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 }
 

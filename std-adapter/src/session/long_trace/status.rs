@@ -1,0 +1,44 @@
+//! What a long trace tells of itself.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// How a long trace is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LongTraceStatus {
+    /// Bytes of whole packets in the file.
+    pub bytes: u64,
+    /// Why writing does not get on now, or did not at the end.
+    pub error: Option<String>,
+    /// Bytes that were given up when the session stopped and could not be written. Those of a buffer in a file stay
+    /// there, to be recovered.
+    pub bytes_given_up: u64,
+    /// The file has reached its largest size.
+    pub full: bool,
+}
+
+/// [`LongTraceStatus`], shared by the drain thread, the file's thread and whoever asks.
+#[derive(Default)]
+pub(crate) struct Progress {
+    pub(super) bytes: AtomicU64,
+    pub(super) given_up: AtomicU64,
+    pub(super) full: AtomicBool,
+    pub(super) finishing: AtomicBool,
+    error: Mutex<Option<String>>,
+}
+
+impl Progress {
+    pub(crate) fn status(&self) -> LongTraceStatus {
+        LongTraceStatus {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            error: self.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            bytes_given_up: self.given_up.load(Ordering::Relaxed),
+            full: self.full.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn set_error(&self, error: Option<String>) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+}

@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use trace::{Trace, folder, scratch};
+use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Track, Unit};
+use tracebuf_std::recover::Survivor;
 use tracebuf_std::session::{BufferConfig, LongTrace, LongTraceStatus, Session};
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
@@ -106,6 +108,64 @@ fn disk_full_for_a_while_beside_a_buffer_in_a_file() {
     let region = scratch("hostile.region");
     let _ = std::fs::remove_file(&region);
     full_for_a_while(BufferConfig::ring(16 << 20).in_file(region));
+}
+
+#[test]
+fn what_a_full_disk_does_not_take_at_the_end_is_told_and_leaves_no_hole() {
+    for test in ["disk_full_at_the_end", "disk_full_at_the_end_beside_a_buffer_in_a_file"] {
+        let output = in_child(test, &scratch(&format!("{test}.pftrace")));
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("no hole"), "{test}: {said} {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Records some pieces, of which none or one has room, and stops. How many values were recorded.
+fn full_at_the_end(path: &Path, buffer: BufferConfig, room: libc::rlim_t) -> u64 {
+    let trace = LongTrace::to(path).period(Duration::MAX);
+    let builder = Session::builder().buffer(buffer).exhaustion(Exhaustion::Stall).long_trace(trace);
+    let (session, mut recorded) = (builder.start().expect("a session"), 0);
+    while session.summary().expect("a summary").buffers[0].bytes_written < 3 << 20 {
+        (recorded..recorded + 1000).for_each(|value| session.recorder().count(&COUNTER, value));
+        recorded += 1000;
+    }
+    limit_files_to(room);
+    let stopped = session.stop().expect("a stop");
+    limit_files_to(libc::RLIM_INFINITY);
+    let (status, file) = (stopped.long_trace.expect("a status"), stopped.file.expect("a file"));
+    assert!(status.error.is_some() && status.bytes_given_up > 1 << 20, "{status:?}");
+    let trace = Trace::read(path);
+    assert_eq!((file.packets, file.bytes), (trace.packets().count() as u64, trace.bytes.len() as u64));
+    assert_eq!(trace.bytes.is_empty(), room < 1 << 20);
+    let values = trace.counters().into_values().next().unwrap_or_default();
+    assert_eq!(values, (0..values.len() as u64).collect::<Vec<u64>>());
+    recorded as u64
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn disk_full_at_the_end() {
+    let Ok(path) = std::env::var("TRACEBUF_CHILD_TRACE") else { return };
+    for room in [500_000, 1_500_000] {
+        full_at_the_end(path.as_ref(), BufferConfig::ring(16 << 20), room);
+    }
+    println!("no hole");
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn disk_full_at_the_end_beside_a_buffer_in_a_file() {
+    let Ok(path) = std::env::var("TRACEBUF_CHILD_TRACE") else { return };
+    let (region, both) = (scratch("at the end.region"), scratch("at the end.pftrace"));
+    for room in [500_000, 1_500_000] {
+        let _ = std::fs::remove_file(&region);
+        // A quarter of it, a mebibyte, is read at once.
+        let recorded = full_at_the_end(path.as_ref(), BufferConfig::ring(4 << 20).in_file(&region), room);
+        let survivor = Survivor::open(&region).and_then(|survivor| survivor.after(path.as_ref()));
+        survivor.expect("the buffer").write_with(path.as_ref(), &both).expect("a file");
+        let values = Trace::read(&both).counters().into_values().next().expect("a counter");
+        assert_eq!(values, (0..recorded).collect::<Vec<u64>>(), "room for {room}");
+    }
+    println!("no hole");
 }
 
 #[test]

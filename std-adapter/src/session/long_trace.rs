@@ -275,7 +275,7 @@ impl Recording {
         let Some(sender) = &self.sender else { return Step::Done };
         if fits {
             self.piece.bytes.clear();
-            let _ = sender.send(Message::Slot(slot));
+            let _ = sender.send(Message::Slot(slot, std::mem::take(&mut self.piece.packets)));
             self.handed_over += len;
             return Step::Piece;
         }
@@ -311,8 +311,9 @@ impl Recording {
         if spare == Err(TryRecvError::Empty) {
             return false;
         }
-        let bytes = std::mem::replace(&mut self.piece.bytes, spare.unwrap_or_default());
-        let sent = self.sender.as_ref().is_some_and(|sender| sender.send(Message::Piece(bytes)).is_ok());
+        let empty = Piece { bytes: spare.unwrap_or_default(), packets: 0 };
+        let piece = std::mem::replace(&mut self.piece, empty);
+        let sent = self.sender.as_ref().is_some_and(|sender| sender.send(Message::Piece(piece)).is_ok());
         if !sent {
             // The file's thread is gone.
             self.progress.given_up.fetch_add(len, Ordering::Relaxed);
@@ -340,9 +341,8 @@ impl Recording {
         self.ended = true;
         let reports: Vec<_> = core.buffers.iter().map(Readable::report).collect();
         let _ = self.piece.stats(&core.totals(), &reports, Some(ClockReading::now().boottime));
-        let bytes = std::mem::take(&mut self.piece.bytes);
         if let Some(sender) = &self.sender {
-            let _ = sender.send(Message::Piece(bytes));
+            let _ = sender.send(Message::Piece(std::mem::take(&mut self.piece)));
         }
     }
 
@@ -368,7 +368,7 @@ impl Recording {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        self.piece.packets
+        self.progress.packets.load(Ordering::Relaxed)
     }
 }
 

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use super::Progress;
 use crate::region_file::Slot;
+use crate::session::export::Piece;
 use crate::session::undo::Undo;
 
 pub(super) enum Message {
-    Piece(Vec<u8>),
-    /// Of a buffer in a file: it stays there until it is in this one.
-    Slot(Slot),
+    Piece(Piece),
+    /// Of a buffer in a file: it stays there until it is in this one. With the number of its packets.
+    Slot(Slot, u64),
     Sync,
 }
 
@@ -26,6 +27,8 @@ pub(super) struct Output {
     file: File,
     /// Bytes of whole packets.
     good: u64,
+    /// Something was given up. What came behind it would make a hole that nobody sees.
+    gave_up: bool,
     /// Takes back the memory of each piece. Given to the system it would be asked for again, page by page.
     written: Sender<Vec<u8>>,
 }
@@ -47,21 +50,23 @@ pub(super) fn empty(file: &File) -> io::Result<()> {
 
 impl Output {
     pub(super) fn new(file: File, written: Sender<Vec<u8>>) -> Self {
-        Self { file, good: 0, written }
+        Self { file, good: 0, gave_up: false, written }
     }
 
     pub(super) fn run(&mut self, messages: &Receiver<Message>, progress: &Progress) {
         for message in messages {
             match message {
-                Message::Piece(mut bytes) => {
-                    self.write(&bytes, progress);
-                    bytes.clear();
+                Message::Piece(mut piece) => {
+                    self.write(&piece.bytes, piece.packets, progress);
+                    piece.bytes.clear();
                     // Without anybody to take it, no more pieces come.
-                    let _ = self.written.send(bytes);
+                    let _ = self.written.send(piece.bytes);
                 }
-                Message::Slot(slot) => {
-                    slot.goes_to(self.good);
-                    match self.write(slot.bytes(), progress) {
+                Message::Slot(slot, packets) => {
+                    if !self.gave_up {
+                        slot.goes_to(self.good);
+                    }
+                    match self.write(slot.bytes(), packets, progress) {
                         true => slot.written(),
                         false => slot.give_up(),
                     }
@@ -76,27 +81,29 @@ impl Output {
     }
 
     /// Writes all, or at the end of the session perhaps nothing: false.
-    fn write(&mut self, bytes: &[u8], progress: &Progress) -> bool {
-        loop {
+    fn write(&mut self, bytes: &[u8], packets: u64, progress: &Progress) -> bool {
+        while !self.gave_up {
             let last_try = progress.finishing.load(Ordering::Relaxed);
             match self.file.write_all(bytes) {
                 Ok(()) => {
                     self.good += bytes.len() as u64;
                     progress.bytes.store(self.good, Ordering::Relaxed);
+                    progress.packets.fetch_add(packets, Ordering::Relaxed);
                     progress.set_error(self.is_removed().then(|| "the file was removed".to_owned()));
                     return true;
                 }
                 Err(error) => {
                     progress.set_error(Some(error.to_string()));
                     self.cut();
-                    if last_try {
-                        progress.given_up.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                        return false;
+                    self.gave_up = last_try;
+                    if !last_try {
+                        thread::sleep(RETRY);
                     }
-                    thread::sleep(RETRY);
                 }
             }
         }
+        progress.given_up.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        false
     }
 
     /// Takes back what was written of a piece that did not go in whole.

@@ -11,8 +11,9 @@ pub struct LongTraceStatus {
     pub bytes: u64,
     /// Why writing does not get on now, or did not at the end.
     pub error: Option<String>,
-    /// Bytes that were given up when the session stopped and could not be written. Those of a buffer in a file stay
-    /// there, to be recovered.
+    /// Bytes that were given up when the session stopped and could not be written: from the first that did not go in
+    /// on all, the statistics at the end too, so that the file has no hole. Those of a buffer in a file stay there, to
+    /// be recovered.
     pub bytes_given_up: u64,
     /// The file has reached its largest size.
     pub full: bool,
@@ -22,6 +23,8 @@ pub struct LongTraceStatus {
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(super) bytes: AtomicU64,
+    /// Packets in the file.
+    pub(super) packets: AtomicU64,
     pub(super) given_up: AtomicU64,
     pub(super) full: AtomicBool,
     pub(super) finishing: AtomicBool,

@@ -6,11 +6,15 @@ mod trace;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use trace::{Trace, scratch};
+use tracebuf::buffer::{Chunk, ChunkHeader};
 use tracebuf::producer::track_event::{Track, Unit};
-use tracebuf_std::session::{LongTrace, LongTraceStatus, Session};
+use tracebuf::service::EndpointStats;
+use tracebuf_std::session::{CentralBuffer, LongTrace, LongTraceStatus, Session, Transport};
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
@@ -57,6 +61,93 @@ fn a_period_that_never_ends_leaves_all_to_the_end() {
     assert_eq!(Trace::read_cut(&path).bytes.len(), 0);
     session.stop().expect("a stop");
     assert!(Trace::read(&path).contains("only"));
+}
+
+/// A producer that always has more, or never answers.
+#[derive(Clone, Default)]
+struct Other {
+    more: Arc<AtomicBool>,
+    silent: Arc<AtomicBool>,
+    asked: Arc<AtomicBool>,
+    chunk_id: u32,
+}
+
+impl Transport for Other {
+    fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
+        let mut count = 0;
+        while self.more.load(Ordering::Relaxed) && count < 2048 {
+            // A packet of a thousand bytes, with its time in it many times.
+            let payload = [&[0xE8, 0x07][..], &[0x40, 1].repeat(500)].concat();
+            let header = ChunkHeader {
+                producer_id: 2,
+                writer_id: 1,
+                chunk_id: self.chunk_id,
+                fragments: 1,
+                complete: true,
+                ..ChunkHeader::default()
+            };
+            buffers[0].copy_chunk_untrusted(&Chunk { header, payload: &payload });
+            self.chunk_id += 1;
+            count += 1;
+        }
+        count
+    }
+
+    fn ask_flush(&mut self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    fn is_flushed(&self) -> bool {
+        !self.silent.load(Ordering::Relaxed)
+    }
+
+    fn scrape(&mut self, _: &mut [CentralBuffer]) {}
+
+    fn stats(&self) -> EndpointStats {
+        EndpointStats::default()
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_producer_that_brings_as_much_as_is_read_keeps_nobody_waiting() {
+    let trace = quick("/dev/null".as_ref());
+    let session = Session::builder().ring(16 << 20).long_trace(trace).start().expect("a session");
+    let other = Other::default();
+    other.more.store(true, Ordering::Relaxed);
+    session.attach(other.clone()).expect("an answer");
+    let status = wait_for(&session, |status| status.bytes > 8 << 20);
+    let summary = session.summary();
+    // Else a session that reads without end would do so for ever.
+    other.more.store(false, Ordering::Relaxed);
+    let summary = summary.expect("an answer");
+    assert!(summary.buffers[0].bytes_read > status.bytes / 2 && summary.invalid_packets == 0);
+    session.stop().expect("a stop");
+}
+
+#[test]
+fn a_producer_that_does_not_answer_keeps_nobody_waiting() {
+    let path = scratch("silent.pftrace");
+    let period = Duration::from_secs(7);
+    let session = Session::builder().long_trace(LongTrace::to(&path).period(period)).start();
+    let session = session.expect("a session");
+    let other = Other::default();
+    other.silent.store(true, Ordering::Relaxed);
+    session.attach(other.clone()).expect("an answer");
+    session.recorder().instant("x");
+    while !other.asked.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let asked = Instant::now();
+    session.summary().expect("an answer");
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    // It has 5 seconds, and not a period, which may be an hour.
+    wait_for(&session, |status| status.bytes > 0);
+    assert!(asked.elapsed() < Duration::from_millis(6500), "{:?}", asked.elapsed());
+    assert!(session.summary().expect("an answer").flushes.failed == 1);
+    other.silent.store(false, Ordering::Relaxed);
+    session.stop().expect("a stop");
+    assert!(Trace::read(&path).contains("x"));
 }
 
 /// How many times to kill; 300 by `TRACEBUF_KILLS=300`.

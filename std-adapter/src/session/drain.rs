@@ -107,7 +107,8 @@ impl Core {
                 }
                 None => IDLE,
             };
-            if !self.stopped {
+            // With more to do at once it does not even give up its processor, which others might keep for milliseconds.
+            if !self.stopped && !wait.is_zero() {
                 thread::park_timeout(wait.min(IDLE));
             }
         }
@@ -132,19 +133,33 @@ impl Core {
     /// Gets everything that was written until now into the buffers; false if a producer did not answer in
     /// time, and was only scraped.
     pub(crate) fn flush(&mut self, deadline: Instant) -> bool {
-        self.flushes.requested += 1;
+        self.ask_flush();
+        while !self.is_flushed() && Instant::now() < deadline {
+            thread::park_timeout(Duration::from_millis(1));
+            self.drain();
+        }
+        self.end_flush(deadline)
+    }
+
+    /// Asks producers to send what they have.
+    pub(crate) fn ask_flush(&mut self) {
         for transport in &mut self.transports {
             transport.ask_flush();
         }
         self.drain();
-        while !self.transports.iter().all(|transport| transport.is_flushed()) && Instant::now() < deadline {
-            thread::park_timeout(Duration::from_millis(1));
-            self.drain();
-        }
+    }
+
+    /// Whether all of it has come.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.transports.iter().all(|transport| transport.is_flushed())
+    }
+
+    /// Gets what has not come; false if that is of a producer that did not answer in time.
+    pub(crate) fn end_flush(&mut self, deadline: Instant) -> bool {
         for transport in &mut self.transports {
             transport.scrape(&mut self.buffers);
         }
-        let all = self.transports.iter().all(|transport| transport.is_flushed()) && Instant::now() < deadline;
+        let all = self.is_flushed() && Instant::now() < deadline;
         self.flushes.count(all);
         all
     }

@@ -24,6 +24,7 @@ pub struct Flushes {
 
 impl Flushes {
     pub(crate) fn count(&mut self, succeeded: bool) {
+        self.requested += 1;
         *(if succeeded { &mut self.succeeded } else { &mut self.failed }) += 1;
         self.last = Some(succeeded);
     }

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use tracebuf::proto::TracePackets;
 
-use super::FOR_EVER;
 use super::clock::ClockReading;
 use super::drain::Core;
 use super::export::Piece;
 use super::in_process::Switch;
 use super::snapshot::{PIECE, Readable};
+use super::{FOR_EVER, PATIENCE};
 use crate::region_file::Outbox;
 use output::{Message, Output, empty};
 
@@ -64,8 +64,8 @@ pub enum SyncPolicy {
 ///
 /// What is in the file is a trace up to its last whole packet, at any moment; what was not yet written when
 /// the process dies is lost, a period and what the disk is behind, unless the buffer is
-/// [in a file](super::BufferConfig::in_file) too: [`region_file`](crate::region_file). Memory is bounded: while the file takes
-/// nothing (a full disk, a slow one), packets stay in the ring; what is overwritten there is reported in
+/// [in a file](super::BufferConfig::in_file) too: [`region_file`](crate::region_file). Memory is bounded: while the
+/// file takes nothing (a full disk, a slow one), packets stay in the ring; what is overwritten there is reported in
 /// the trace as any loss is. Writing is tried again every 100 ms, and the error is in
 /// [`LongTraceStatus`] meanwhile.
 #[derive(Clone, Debug)]
@@ -124,6 +124,8 @@ pub(crate) struct Recording {
     max_file_size: u64,
     sync: SyncPolicy,
     next: Instant,
+    /// Until when producers have time to send what is to be in this period.
+    flushing: Option<Instant>,
     /// The buffer that is being read, in the midst of a period's work.
     at: Option<usize>,
     piece: Piece,
@@ -143,8 +145,8 @@ enum Step {
     Busy,
 }
 
-/// How long to wait for a file that is behind.
-const BEHIND: Duration = Duration::from_millis(1);
+/// How long to wait before looking again at a file that is behind, or for a producer's answer.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// Pieces on their way or being written: with the one being filled, 9 MiB at most. Where producers keep all cores
 /// busy the file's thread may have to wait for some milliseconds.
@@ -183,6 +185,7 @@ impl Recording {
             max_file_size: trace.max_file_size,
             sync: trace.sync,
             next: Instant::now() + trace.period,
+            flushing: None,
             at: None,
             piece,
             handed_over: 0,
@@ -191,40 +194,56 @@ impl Recording {
         })
     }
 
-    /// Does what is due, and says when to come again.
+    /// Does what is due, and says when to come again. Never more than a piece at once, nor by waiting: shared memory
+    /// must not fill up meanwhile, and others ask for things.
     pub(crate) fn work(&mut self, core: &mut Core) -> Duration {
-        let now = Instant::now();
         if self.ended {
             return self.period;
         }
-        if self.at.is_none() {
-            if now < self.next {
-                return self.next - now;
-            }
-            // Late by more than a period: that one is left out.
-            self.next = (self.next + self.period).max(now);
-            core.flush(now + self.period);
-            let _ = self.piece.clocks(&ClockReading::now());
-            self.at = Some(0);
+        if self.at.is_none()
+            && let Some(wait) = self.begin(core)
+        {
+            return wait;
         }
-        loop {
-            match self.read_on(core, false) {
-                Step::Done => break,
-                Step::Busy => return BEHIND,
-                Step::Piece if !self.hand_over(core, false) => return BEHIND,
-                Step::Piece if self.ended => return self.period,
-                // Reading a large ring takes a while; shared memory must not fill up meanwhile.
-                Step::Piece => core.drain(),
-            }
+        match self.read_on(core, false) {
+            Step::Done => {}
+            Step::Busy => return MOMENT,
+            Step::Piece if !self.hand_over(core, false) => return MOMENT,
+            Step::Piece if self.ended => return self.period,
+            Step::Piece => return Duration::ZERO,
         }
         if !self.hand_over(core, false) {
-            return BEHIND;
+            return MOMENT;
         }
         self.at = None;
         if self.sync == SyncPolicy::EveryPeriod {
             let _ = self.sender.as_ref().map(|sender| sender.send(Message::Sync));
         }
         self.next.saturating_duration_since(Instant::now())
+    }
+
+    /// Begins a period's work, with a flush; says how long to wait if it is not yet time, or not all has come.
+    fn begin(&mut self, core: &mut Core) -> Option<Duration> {
+        let now = Instant::now();
+        let deadline = match self.flushing {
+            Some(deadline) => deadline,
+            None if now < self.next => return Some(self.next - now),
+            None => {
+                // Late by more than a period: that one is left out.
+                self.next = (self.next + self.period).max(now);
+                core.ask_flush();
+                now + self.period.min(PATIENCE)
+            }
+        };
+        self.flushing = Some(deadline);
+        if !core.is_flushed() && now < deadline {
+            return Some(MOMENT);
+        }
+        self.flushing = None;
+        core.end_flush(deadline);
+        let _ = self.piece.clocks(&ClockReading::now());
+        self.at = Some(0);
+        None
     }
 
     /// Fills the piece, or a slot.

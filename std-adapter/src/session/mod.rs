@@ -122,7 +122,7 @@ pub struct Summary {
     pub long_trace: Option<LongTraceStatus>,
 }
 
-/// How long `snapshot` and `stop` give producers to send what they have.
+/// How long `snapshot`, `stop` and long traces give producers to send what they have.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// For ever, to a process: clocks can count no further than some such time, so that more is as much.

@@ -92,16 +92,21 @@ struct Places {
 
 impl Places {
     fn half_at(&self, half: u64) -> u64 {
-        PAGE.saturating_add(self.half.next_multiple_of(PAGE).saturating_mul(half))
+        PAGE.saturating_add(whole_pages(self.half).saturating_mul(half))
     }
 
     fn slot_at(&self, slot: u64) -> u64 {
-        self.half_at(self.halves).saturating_add(self.slot.next_multiple_of(PAGE).saturating_mul(slot))
+        self.half_at(self.halves).saturating_add(whole_pages(self.slot).saturating_mul(slot))
     }
 
     fn end(&self) -> u64 {
         self.slot_at(self.slots)
     }
+}
+
+/// In a damaged header any number may be.
+fn whole_pages(len: u64) -> u64 {
+    len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX)
 }
 
 /// What a file of this kind holds, as it was found.

@@ -7,7 +7,7 @@ use object::Endianness;
 use object::elf::{EM_NONE, ET_CORE, PF_R, PT_LOAD, STB_GLOBAL, STT_OBJECT};
 use object::write::elf::{FileHeader, ProgramHeader, SectionIndex, Sym, Writer};
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-use tracebuf_std::recover::{Dump, Place};
+use tracebuf_std::recover::{Dump, Place, Survivor};
 
 use crate::trace::scratch;
 use crate::tracebuf;
@@ -288,5 +288,16 @@ fn a_core_cut_off_or_damaged_anywhere_is_an_answer() {
         let mut damaged = core.clone();
         damaged[at] ^= 0xFF;
         let _ = Dump::parse(&damaged).map(|dump| dump.find(Place::Anywhere).is_ok());
+    }
+}
+
+#[test]
+fn a_buffer_s_file_with_any_size_in_its_header_is_an_error() {
+    // Bytes of a half, halves, slots, bytes of a slot, which of them count.
+    for sizes in [[u64::MAX, 1, 0, 0, 0], [0, 1, 1, u64::MAX, 2]] {
+        let header = [&[1][..], &sizes].concat().into_iter().flat_map(u64::to_le_bytes);
+        let file: Vec<u8> = b"TRACEMAP".iter().copied().chain(header).chain([0; 8192]).collect();
+        assert!(Survivor::parse(&file).is_err());
+        assert!(Dump::parse(&file).is_ok_and(|dump| dump.find(Place::Anywhere).is_err()));
     }
 }

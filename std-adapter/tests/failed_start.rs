@@ -53,10 +53,34 @@ fn a_buffer_s_file_is_as_it_was_and_the_one_before_it_too_if_the_rest_fails() {
         let builder = || Session::builder().buffer(ring(&region));
         assert_fails(builder().shared_memory(100), "shared memory");
         assert_fails(builder().long_trace(LongTrace::to(folder.join("none/x"))), "none/x");
+        assert_fails(builder().buffer(ring(&folder.join("none/x"))), "none/x");
         assert!(holds(&region, "second crash") && holds(&previous, "first crash"));
     }
     leave(&region, "third crash");
     assert!(holds(&region, "third crash") && holds(&previous, "second crash"));
+    assert_eq!(names(&folder), ["x.region", "x.region.previous"], "and the first crash is gone");
+}
+
+#[test]
+fn what_a_killed_start_left_keeps_no_other_from_starting_and_takes_no_crash_s_place() {
+    let folder = folder("killed start");
+    let (region, previous) = (folder.join("x.region"), folder.join("x.region.previous"));
+    leave(&region, "first crash");
+    leave(&region, "second crash");
+    for len in [0, 64 << 10] {
+        std::fs::write(&region, vec![0; len]).expect("a file");
+        leave(&region, "a new one");
+        assert!(holds(&region, "a new one") && holds(&previous, "first crash"), "after {len} zeros");
+    }
+    // Killed when it had moved the one before, and not yet the last.
+    std::fs::rename(&previous, folder.join("x.region.previous.previous")).expect("a crash");
+    assert_fails(Session::builder().buffer(ring(&region)).buffer(ring(&folder.join("none/x"))), "none/x");
+    assert!(holds(&region, "a new one") && holds(&previous, "first crash"));
+    let mut somebody_s = vec![0; 64 << 10];
+    somebody_s.push(1);
+    std::fs::write(&region, &somebody_s).expect("a file");
+    assert_fails(Session::builder().buffer(ring(&region)), "no session made");
+    assert_eq!(std::fs::read(&region).expect("it is there"), somebody_s);
 }
 
 #[test]

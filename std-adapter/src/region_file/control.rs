@@ -1,8 +1,9 @@
 //! The file, its parts, and the word that says which of them count.
 #![allow(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -133,7 +134,8 @@ impl Slot {
 }
 
 /// Makes the file, with room on the disk for all of it, and memory for a buffer in it. What an earlier process
-/// left there is kept beside it, as `PATH.previous`; dropping the [`Undo`] puts it back.
+/// left there is kept beside it, as `PATH.previous`, and what was there until [`Undo::forget`] is called; dropping
+/// the [`Undo`] puts both back.
 ///
 /// `beside_long_trace`: with a second half, and slots.
 pub(crate) fn create(
@@ -142,12 +144,22 @@ pub(crate) fn create(
     beside_long_trace: bool,
     clocks: &[u8],
 ) -> io::Result<(BufferMemory, Option<Outbox>, Undo)> {
-    let previous = keep_previous(path)?;
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-    let undo = Undo::new(path, previous);
+    let moved = keep_previous(path)?;
+    let file = match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            // Unless another start was faster: the name is that one's then.
+            if error.kind() != io::ErrorKind::AlreadyExists && !moved.is_empty() {
+                drop(Undo::new(path, moved));
+            }
+            return Err(error);
+        }
+    };
     let lock = Lock::new(&file, path)?;
+    // Only now is it certain whose the name is.
+    check_is_at(&file, path)?;
     // Dropped before the lock: what was there is put back while nobody else can have the file.
-    let undo = undo;
+    let undo = Undo::new(path, moved);
     let limit = (region / 4).clamp(256 << 10, 16 << 20);
     let (halves, slots, slot) =
         if beside_long_trace { (2, SLOTS as u64, limit + (1 << 20)) } else { (1, 0, 0) };
@@ -189,25 +201,62 @@ pub(crate) fn create(
     Ok((memory.keeping(control), Some(outbox), undo))
 }
 
-/// Makes room for a new file, and says where the one that was there lies.
-fn keep_previous(path: &Path) -> io::Result<Option<PathBuf>> {
+/// Refuses a file that another start moved or removed before it was locked.
+fn check_is_at(file: &File, path: &Path) -> io::Result<()> {
+    let (locked, there) = (file.metadata()?, fs::metadata(path).ok());
+    if there.is_some_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())) {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, "another session has just taken it"))
+}
+
+/// Makes room for a new file, and says where the one that was there lies, and where the previous one does.
+fn keep_previous(path: &Path) -> io::Result<Vec<PathBuf>> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is there and no file"));
     }
-    let mut start = [0; 8];
-    if io::Read::read(&mut &file, &mut start)? == 8 && start != *MAGIC {
-        let message = "there is a file of that name which no session made";
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
-    }
     lock(&file)?;
-    let previous = previous(path);
-    std::fs::rename(path, &previous)?;
-    Ok(Some(previous))
+    check_is_at(&file, path)?;
+    let mut start = [0; MAGIC.len()];
+    // Of a shorter one the rest stays zero.
+    file.read_at(&mut start, 0)?;
+    if start != *MAGIC {
+        if !is_blank(&file)? {
+            let message = "there is a file of that name which no session made";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+        }
+        fs::remove_file(path)?;
+        return Ok(Vec::new());
+    }
+    let before = previous(path);
+    let before_that = previous(&before);
+    match fs::rename(&before, &before_that) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    if let Err(error) = fs::rename(path, &before) {
+        let _ = fs::rename(&before_that, &before);
+        return Err(error);
+    }
+    Ok(vec![before, before_that])
+}
+
+/// Whether it holds nothing: its start was killed, or the power failed, before the first page was written.
+fn is_blank(file: &File) -> io::Result<bool> {
+    let mut bytes = BufReader::with_capacity(1 << 16, file);
+    loop {
+        let part = bytes.fill_buf()?;
+        if part.is_empty() || part.iter().any(|byte| *byte != 0) {
+            return Ok(part.is_empty());
+        }
+        let len = part.len();
+        bytes.consume(len);
+    }
 }
 
 /// Where what an earlier process left is kept.

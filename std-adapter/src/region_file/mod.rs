@@ -40,6 +40,11 @@
 //! Cost: the file has twice the buffer, and half a buffer and some mebibytes for the slots; each period, and
 //! every quarter of the buffer read, copies what is used of the buffer.
 //!
+//! # At the next start
+//! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,
+//! which is removed once the session has started; if it does not start, both are put back. So during a start there
+//! has to be room for three. A file of zeros, which a start left that was killed, holds nothing and is replaced.
+//!
 //! # Layout
 //! Little-endian. A page of 4 KiB, then the halves and the slots, each from the next multiple of 4 KiB on.
 //!

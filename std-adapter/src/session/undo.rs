@@ -3,34 +3,39 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Takes a new file back when it is dropped, unless the file is to stay.
+/// Takes a new file back when it is dropped, unless the file is to stay: the name of the file, then those that what was
+/// there before was moved to, each from the one before it.
 #[must_use]
-pub(crate) struct Undo(Option<New>);
-
-struct New {
-    path: PathBuf,
-    /// Where what was there before lies now.
-    previous: Option<PathBuf>,
-}
+pub(crate) struct Undo(Vec<PathBuf>);
 
 impl Undo {
-    pub(crate) fn new(path: &Path, previous: Option<PathBuf>) -> Self {
-        Self(Some(New { path: path.to_owned(), previous }))
+    /// `moved`: where what was there lies now, then where what had been in that place does.
+    pub(crate) fn new(path: &Path, moved: Vec<PathBuf>) -> Self {
+        let mut names = vec![path.to_owned()];
+        names.extend(moved);
+        Self(names)
     }
 
-    /// The file stays.
+    /// The file stays, and the last of what was moved goes: it was kept for this one's sake only.
     pub(crate) fn forget(mut self) {
-        self.0 = None;
+        if let [_, .., last] = &self.0[..] {
+            // There may be none. One that cannot be removed does no harm.
+            let _ = fs::remove_file(last);
+        }
+        self.0.clear();
     }
 }
 
 impl Drop for Undo {
     fn drop(&mut self) {
-        let Some(New { path, previous }) = &self.0 else { return };
         // The start has failed already, and says why; what cannot be put back either lies where it was moved to.
-        let _ = match previous {
-            Some(previous) => fs::rename(previous, path),
-            None => fs::remove_file(path),
-        };
+        if let [path] = &self.0[..] {
+            let _ = fs::remove_file(path);
+        }
+        for names in self.0.windows(2) {
+            if let [to, from] = names {
+                let _ = fs::rename(from, to);
+            }
+        }
     }
 }

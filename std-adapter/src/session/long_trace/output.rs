@@ -36,7 +36,7 @@ pub(super) struct Output {
 /// Opens the file of a long trace, or makes it. What is in it stays there until [`empty`] is called.
 pub(crate) fn open(path: &Path) -> io::Result<(File, Option<Undo>)> {
     match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(file) => Ok((file, Some(Undo::new(path, None)))),
+        Ok(file) => Ok((file, Some(Undo::new(path, Vec::new())))),
         // It is there, or this says why it cannot be.
         Err(_) => Ok((OpenOptions::new().write(true).create(true).truncate(false).open(path)?, None)),
     }

@@ -230,6 +230,23 @@ fn a_snapshot_that_cannot_be_written_is_an_error_and_leaves_nothing_behind() {
     assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 1);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_trace_that_could_not_be_written_at_the_end_can_be_written_elsewhere() {
+    let session = Session::builder().start().expect("a session");
+    session.recorder().instant("hello");
+    let mut stopped = session.stop().expect("a stop");
+    for _ in 0..2 {
+        let error = stopped.write_to("/dev/full".as_ref()).expect_err("a full disk").to_string();
+        assert!(error.contains("No space left"), "{error}");
+    }
+    let path = scratch("elsewhere.pftrace");
+    stopped.write_to(&path).expect("a file");
+    assert!(Trace::read(&path).contains("hello"));
+    stopped.write_to(&path).expect("a file");
+    assert!(!Trace::read(&path).contains("hello"), "a second time there is nothing left");
+}
+
 #[test]
 fn events_are_at_their_time_of_day() {
     let session = Session::builder().start().expect("a session");

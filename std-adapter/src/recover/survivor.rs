@@ -124,7 +124,7 @@ impl Survivor {
             }
         }
         let buffer = &self.found.buffer;
-        let report = BufferReport { stats: buffer.stats(), sequences: buffer.sequences().collect() };
+        let report = BufferReport::new(buffer.stats(), buffer.sequences());
         let totals = Totals { invalid_packets: written.invalid_packets, ..Totals::default() };
         let mut piece = Piece::default();
         piece.stats(&totals, &[report], None)?;

@@ -42,8 +42,14 @@ pub(crate) struct Totals {
 
 /// One buffer's part of the statistics.
 pub(crate) struct BufferReport {
-    pub(crate) stats: BufferStats,
-    pub(crate) sequences: Vec<SequenceInfo>,
+    stats: BufferStats,
+    sequences: Vec<SequenceInfo>,
+}
+
+impl BufferReport {
+    pub(crate) fn new(stats: BufferStats, sequences: impl Iterator<Item = SequenceInfo>) -> Self {
+        Self { stats, sequences: sequences.collect() }
+    }
 }
 
 /// Packets one after the other, in memory: a piece of a trace that ends with a whole packet.

@@ -18,7 +18,7 @@ use super::clock::ClockReading;
 use super::drain::Core;
 use super::export::Piece;
 use super::in_process::Switch;
-use super::snapshot::{PIECE, Readable};
+use super::snapshot::PIECE;
 use super::{FOR_EVER, PATIENCE};
 use crate::region_file::Outbox;
 use output::{Message, Output, empty};
@@ -358,8 +358,7 @@ impl Recording {
 
     fn end(&mut self, core: &mut Core) {
         self.ended = true;
-        let reports: Vec<_> = core.buffers.iter().map(Readable::report).collect();
-        let _ = self.piece.stats(&core.totals(), &reports, Some(ClockReading::now().boottime));
+        let _ = self.piece.stats(&core.totals(), &core.reports(), Some(ClockReading::now().boottime));
         if let Some(sender) = &self.sender {
             let _ = sender.send(Message::Piece(std::mem::take(&mut self.piece)));
         }

@@ -80,11 +80,10 @@ pub use recorder::{PacketWriter, Recorder, Slice, ThreadTracer};
 pub use snapshot::{Snapshot, Written};
 pub use transport::{CentralBuffer, Transport};
 
-use clock::ClockReading;
 use drain::{Core, Task};
 use long_trace::Progress;
 use recorder::Shared;
-use snapshot::{Spare, write_atomically, write_trace};
+use snapshot::Spare;
 
 /// A running session. See [the module](self).
 ///
@@ -237,7 +236,7 @@ impl Session {
             let bytes = recording.progress.status().bytes;
             file = Some(Written { packets, bytes, invalid_packets: recording.invalid_packets });
         }
-        Ok(Stopped { core, file, long_trace: self.long_trace() })
+        Ok(Stopped { core, spare: self.spare.clone(), file, long_trace: self.long_trace() })
     }
 
     /// Has the drain thread do something, and waits for what it says.
@@ -296,6 +295,7 @@ impl Drop for Session {
 /// ```
 pub struct Stopped {
     core: Core,
+    spare: Spare,
     /// Packets and bytes of the long trace, if there was one.
     pub file: Option<Written>,
     /// How the long trace ended.
@@ -304,16 +304,18 @@ pub struct Stopped {
 
 impl Stopped {
     /// Writes what nobody has read yet as a whole trace, in a file that appears when it is complete. As
-    /// [`Snapshot::write_to`], without a copy of the buffers; a second call finds them empty.
+    /// [`Snapshot::write_to`], of a copy of the buffers as that is; when it is written they are empty.
     ///
     /// # Errors
-    /// What the file system says.
+    /// No memory for the copy, or what the file system says. All is there still, to be written elsewhere.
     pub fn write_to(&mut self, path: &Path) -> std::io::Result<Written> {
-        let totals = self.core.totals();
-        let buffers = &mut self.core.buffers;
-        let written =
-            write_atomically(path, |file| write_trace(buffers, totals, &ClockReading::now(), None, file))?;
+        let written = Snapshot::take(&mut self.core, &self.spare)?.write_to(path)?;
         self.core.invalid_packets += written.invalid_packets;
+        // Not before it is written: else who tries again would miss what was read until the failure.
+        for buffer in &mut self.core.buffers {
+            let mut reader = buffer.read();
+            while reader.next_packet().is_some() {}
+        }
         Ok(written)
     }
 

@@ -187,16 +187,23 @@ impl Drop for Snapshot {
     }
 }
 
-/// A name in the same folder that nobody else uses.
-fn beside(path: &Path) -> io::Result<PathBuf> {
+/// Makes a file in the same folder, by a name that nobody else uses.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.display()))
     })?;
-    let mut other = std::ffi::OsString::from(".");
-    other.push(name);
-    other.push(format!(".{}-{}.part", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
-    Ok(path.with_file_name(other))
+    loop {
+        let mut other = std::ffi::OsString::from(".");
+        other.push(name);
+        other.push(format!(".{}-{}.part", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+        let part = path.with_file_name(other);
+        match File::create_new(&part) {
+            // Of a process of the same number that was killed: in a container each has the same.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            file => return Ok((part, file?)),
+        }
+    }
 }
 
 /// Whether there is something that can only be written into: a device, a pipe.
@@ -224,8 +231,7 @@ pub(crate) fn write_atomically<T>(
         return write(&mut OpenOptions::new().write(true).open(path)?);
     }
     let path = &followed(path)?;
-    let part = beside(path)?;
-    let mut file = File::create_new(&part)?;
+    let (part, mut file) = create_beside(path)?;
     let result = write(&mut file).and_then(|value| {
         file.sync_all()?;
         fs::rename(&part, path)?;
@@ -251,9 +257,8 @@ pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
         // Opening it would wait for the reader of a pipe.
         return Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?);
     }
-    let part = beside(&followed(path)?)?;
-    File::create_new(&part)?;
-    fs::remove_file(&part)
+    let (part, _) = create_beside(&followed(path)?)?;
+    fs::remove_file(part)
 }
 
 #[cfg(test)]
@@ -261,7 +266,24 @@ mod tests {
     use std::sync::PoisonError;
     use std::time::Duration;
 
+    use super::check_writable;
     use crate::session::Session;
+
+    #[test]
+    fn parts_that_a_killed_process_of_the_same_number_left_are_in_nobody_s_way() {
+        let folder = std::env::temp_dir().join(format!("tracebuf-parts-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        for count in 0..64 {
+            let part = format!(".x.pftrace.{}-{count}.part", std::process::id());
+            std::fs::write(folder.join(part), "half a trace").expect("a file");
+        }
+        let path = folder.join("x.pftrace");
+        check_writable(&path).expect("a place for a file");
+        let session = Session::builder().start().expect("a session");
+        session.snapshot().expect("a snapshot").write_to(&path).expect("a file");
+        assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 65);
+        std::fs::remove_dir_all(&folder).expect("it is there");
+    }
 
     /// Where the memory for snapshots lies.
     fn spare(session: &Session) -> Vec<(*const u8, usize)> {

@@ -118,18 +118,16 @@ impl State<'_> {
     #[cfg_attr(target_os = "none", inline(always))]
     fn evict<O: OverwriteObserver>(&mut self, slot: u16, chunk_id: u32, observer: &mut O) -> Option<()> {
         while let Some(first) = self.first_up_to(slot, chunk_id)? {
-            // What nobody kept may come again, and its rest must be there then.
-            if let Some(behind) = self.drop_first(first, observer)? {
-                self.consume_chain(slot, behind)?;
-            }
+            let passed = self.drop_first(first, observer)?;
+            self.consume_chain(slot, passed)?;
         }
         Some(())
     }
 
-    /// Drops the first chunk of a sequence. Gives how many chunks behind it are part of the packet at its end, if the
-    /// observer kept that.
+    /// Drops the first chunk of a sequence. Gives how many chunks behind it the packet at its end goes on in, if that is
+    /// over: the observer kept it, or it is empty. What nobody kept may come again, and its rest must be there then.
     #[cfg_attr(target_os = "none", inline(never))]
-    fn drop_first<O: OverwriteObserver>(&mut self, first: u32, observer: &mut O) -> Option<Option<u32>> {
+    fn drop_first<O: OverwriteObserver>(&mut self, first: u32, observer: &mut O) -> Option<u32> {
         let mut chunk = self.ring.front(first)?.stored_at(first);
         self.arrive(&chunk);
         let Dropped { mut lost, begin } =
@@ -138,7 +136,7 @@ impl State<'_> {
             } else {
                 self.drop_unseen(&chunk)?
             };
-        let mut behind = None;
+        let mut passed = 0;
         if let Some(start) = begin {
             let mut located = Located::default();
             let end = self.gather(&chunk, start, true, &mut located)?;
@@ -148,14 +146,18 @@ impl State<'_> {
                     entry.open_broken_here();
                 }
                 lost = true;
-            } else if located.size > 0 {
+            } else if located.size == 0 {
+                passed = located.chunks;
+            } else {
                 let end = chunk.valid.get();
                 lost = !self.show(&mut chunk, end, located, lost, observer)?;
-                behind = (!lost).then_some(located.chunks);
+                if !lost {
+                    passed = located.chunks;
+                }
             }
         }
         self.erase_unread(&chunk, lost)?;
-        Some(behind)
+        Some(passed)
     }
 
     /// Counts what is in a chunk of which nothing was read, from what its commit noted down.

@@ -45,6 +45,18 @@ fn a_chunk_older_than_its_sequence_that_finds_no_room_is_told_also_where_full_bu
 }
 
 #[test]
+fn an_empty_packet_whose_beginning_is_evicted_is_no_loss() {
+    let mut b = Bench::ring(256);
+    b.commit(Sent::new(0, &[packet(b"")]).flags(NEXT));
+    b.commit(Sent::new(1, &[packet(b""), packet(b"next")]).flags(PREV));
+    b.commit(Sent::new(0, &[packet(&[9; 170])]).writer(2));
+    // Only the first has to go for this one.
+    b.commit(Sent::new(1, &[packet(b"x")]).writer(2));
+    assert_eq!(b.stats().chunks_overwritten, 1);
+    assert_eq!(b.read_of(1), whole(&[b"next"]));
+}
+
+#[test]
 fn the_same_bytes_again_change_nothing_and_count_nothing_whatever_they_declare() {
     let mut b = Bench::ring(256);
     b.commit(Sent::new(0, &[packet(b"one")]));

@@ -139,13 +139,14 @@ impl Model {
             self.chunks.get_mut(&first).expect("stored").broken += u64::from(by.erases());
             (Step::Passed, false)
         };
-        // What nobody kept may come again, and its rest must be there then.
-        let passed = if by.erases() && !kept { 1 } else { links.len() };
-        for (handle, fragment) in links.into_iter().take(passed) {
+        // What nobody kept may come again, and its rest must be there then; not that of a packet without content.
+        let is_empty = links.iter().all(|(_, fragment)| fragment.is_none_or(|f| f.start == f.end));
+        let passes = !by.erases() || kept || is_empty && end == ChainEnd::Complete;
+        for (handle, fragment) in links.into_iter().take(if passes { usize::MAX } else { 1 }) {
             let chunk = self.chunks.get_mut(&handle).expect("stored");
             let end = fragment.map_or(chunk.payload.len(), |f| f.end);
-            // What an observer kept was read.
-            let by = if kept && handle != first { &Consumer::Reader } else { &*by };
+            // What an observer kept was read, and so was what is empty.
+            let by = if handle != first { &Consumer::Reader } else { &*by };
             chunk.unread |= by.erases() && !kept && !chunk.payload.is_empty();
             let read = chunk.seen.unwrap_or(chunk.read);
             self.touch(s, handle);

@@ -125,6 +125,25 @@ fn a_producer_that_brings_as_much_as_is_read_keeps_nobody_waiting() {
     session.stop().expect("a stop");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_buffer_that_is_filled_as_fast_as_it_is_read_keeps_no_other_waiting() {
+    let session = Session::builder().ring(16 << 20).ring(1 << 20).data_source("rare", 1);
+    let session = session.long_trace(quick("/dev/null".as_ref())).start().expect("a session");
+    let other = Other::default();
+    other.more.store(true, Ordering::Relaxed);
+    session.attach(other.clone()).expect("an answer");
+    wait_for(&session, |status| status.bytes > 8 << 20);
+    session.recorder_of("rare").expect("a source").instant("rare");
+    let is_read = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        session.summary().is_ok_and(|summary| summary.buffers[1].chunks_read > 0)
+    });
+    other.more.store(false, Ordering::Relaxed);
+    assert!(is_read);
+    session.stop().expect("a stop");
+}
+
 #[test]
 fn a_producer_that_does_not_answer_keeps_nobody_waiting() {
     let path = scratch("silent.pftrace");

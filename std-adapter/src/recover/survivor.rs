@@ -124,7 +124,7 @@ impl Survivor {
             }
         }
         let buffer = &self.found.buffer;
-        let report = BufferReport::new(buffer.stats(), buffer.sequences());
+        let report = BufferReport { stats: buffer.stats(), sequences: buffer.sequences().collect() };
         let totals = Totals { invalid_packets: written.invalid_packets, ..Totals::default() };
         let mut piece = Piece::default();
         piece.stats(&totals, &[report], None)?;

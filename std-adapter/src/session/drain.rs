@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tracebuf::service::EndpointStats;
 
 use super::clock::SessionClock;
-use super::export::{BufferReport, Flushes, Totals};
+use super::export::{Flushes, Totals};
 use super::long_trace::Recording;
 use super::transport::{CentralBuffer, Transport};
 
@@ -162,12 +162,6 @@ impl Core {
         let all = self.is_flushed() && Instant::now() < deadline;
         self.flushes.count(all);
         all
-    }
-
-    /// What is counted of each buffer.
-    pub(crate) fn reports(&self) -> Vec<BufferReport> {
-        let report = |buffer: &CentralBuffer| BufferReport::new(buffer.stats(), buffer.sequences());
-        self.buffers.iter().map(report).collect()
     }
 
     /// What is counted over the whole session.

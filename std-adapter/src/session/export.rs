@@ -42,14 +42,8 @@ pub(crate) struct Totals {
 
 /// One buffer's part of the statistics.
 pub(crate) struct BufferReport {
-    stats: BufferStats,
-    sequences: Vec<SequenceInfo>,
-}
-
-impl BufferReport {
-    pub(crate) fn new(stats: BufferStats, sequences: impl Iterator<Item = SequenceInfo>) -> Self {
-        Self { stats, sequences: sequences.collect() }
-    }
+    pub(crate) stats: BufferStats,
+    pub(crate) sequences: Vec<SequenceInfo>,
 }
 
 /// Packets one after the other, in memory: a piece of a trace that ends with a whole packet.

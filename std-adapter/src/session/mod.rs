@@ -80,10 +80,11 @@ pub use recorder::{PacketWriter, Recorder, Slice, ThreadTracer};
 pub use snapshot::{Snapshot, Written};
 pub use transport::{CentralBuffer, Transport};
 
+use clock::ClockReading;
 use drain::{Core, Task};
 use long_trace::Progress;
 use recorder::Shared;
-use snapshot::Spare;
+use snapshot::{Spare, write_atomically, write_trace};
 
 /// A running session. See [the module](self).
 ///
@@ -236,7 +237,7 @@ impl Session {
             let bytes = recording.progress.status().bytes;
             file = Some(Written { packets, bytes, invalid_packets: recording.invalid_packets });
         }
-        Ok(Stopped { core, spare: self.spare.clone(), file, long_trace: self.long_trace() })
+        Ok(Stopped { core, is_cut: false, file, long_trace: self.long_trace() })
     }
 
     /// Has the drain thread do something, and waits for what it says.
@@ -295,7 +296,8 @@ impl Drop for Session {
 /// ```
 pub struct Stopped {
     core: Core,
-    spare: Spare,
+    /// Some of it was read for a file that could not be completed.
+    is_cut: bool,
     /// Packets and bytes of the long trace, if there was one.
     pub file: Option<Written>,
     /// How the long trace ended.
@@ -304,18 +306,24 @@ pub struct Stopped {
 
 impl Stopped {
     /// Writes what nobody has read yet as a whole trace, in a file that appears when it is complete. As
-    /// [`Snapshot::write_to`], of a copy of the buffers as that is; when it is written they are empty.
+    /// [`Snapshot::write_to`], without a copy of the buffers; a second call finds them empty. Who wants to be able to
+    /// try again elsewhere takes a snapshot before the session stops.
     ///
     /// # Errors
-    /// No memory for the copy, or what the file system says. All is there still, to be written elsewhere.
+    /// What the file system says; from then on, unless the file could not even be made, that a part is missing.
     pub fn write_to(&mut self, path: &Path) -> std::io::Result<Written> {
-        let written = Snapshot::take(&mut self.core, &self.spare)?.write_to(path)?;
-        self.core.invalid_packets += written.invalid_packets;
-        // Not before it is written: else who tries again would miss what was read until the failure.
-        for buffer in &mut self.core.buffers {
-            let mut reader = buffer.read();
-            while reader.next_packet().is_some() {}
+        if self.is_cut {
+            return Err(std::io::Error::other(
+                "a part of it was read for a file that could not be completed",
+            ));
         }
+        let (totals, Self { core, is_cut, .. }) = (self.core.totals(), &mut *self);
+        let written = write_atomically(path, |file| {
+            *is_cut = true;
+            write_trace(&mut core.buffers, totals, &ClockReading::now(), None, file)
+        })?;
+        self.is_cut = false;
+        self.core.invalid_packets += written.invalid_packets;
         Ok(written)
     }
 

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer};
+use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader};
 
 use super::clock::ClockReading;
 use super::drain::Core;
 use super::export::{BufferReport, Piece, Totals};
+use super::transport::CentralBuffer;
 use super::trim::Trim;
 use crate::memory::PagedMemory;
 
@@ -133,46 +134,81 @@ impl Snapshot {
     /// # Errors
     /// The output's.
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
-        let mut written = Written::default();
-        let mut piece = Piece::default();
-        let mut trim = self.from.map(Trim::new);
-        piece.clocks(&self.clocks)?;
-        if trim.is_some() {
-            // The service's own are not for trimming.
+        write_trace(&mut self.buffers, self.totals, &self.clocks, self.from, output)
+    }
+}
+
+/// A buffer to make a trace of.
+pub(crate) trait Readable {
+    fn read(&mut self) -> Reader<'_>;
+    fn report(&self) -> BufferReport;
+}
+
+impl Readable for CentralBuffer {
+    fn read(&mut self) -> Reader<'_> {
+        CentralBuffer::read(self)
+    }
+
+    fn report(&self) -> BufferReport {
+        BufferReport { stats: self.stats(), sequences: self.sequences().collect() }
+    }
+}
+
+impl Readable for ReadOnlyTraceBuffer<PagedMemory> {
+    fn read(&mut self) -> Reader<'_> {
+        ReadOnlyTraceBuffer::read(self)
+    }
+
+    fn report(&self) -> BufferReport {
+        BufferReport { stats: self.stats(), sequences: self.sequences().collect() }
+    }
+}
+
+/// Clocks, the packets of all buffers, statistics.
+pub(crate) fn write_trace<B: Readable>(
+    buffers: &mut [B],
+    mut totals: Totals,
+    clocks: &ClockReading,
+    from: Option<u64>,
+    output: &mut impl Write,
+) -> io::Result<Written> {
+    let mut written = Written::default();
+    let mut piece = Piece::default();
+    let mut trim = from.map(Trim::new);
+    piece.clocks(clocks)?;
+    if trim.is_some() {
+        // The service's own are not for trimming.
+        written.bytes += piece.bytes.len() as u64;
+        output.write_all(&piece.bytes)?;
+        piece.bytes.clear();
+    }
+    for buffer in &mut *buffers {
+        let mut reader = buffer.read();
+        loop {
+            let before = piece.packets;
+            let (exhausted, refused) = piece.read(&mut reader, PIECE)?;
+            written.invalid_packets += refused;
+            if let Some(trim) = &mut trim {
+                let mut kept = Vec::with_capacity(piece.bytes.len());
+                piece.packets = before + trim.apply(&piece.bytes, &mut kept);
+                piece.bytes = kept;
+            }
             written.bytes += piece.bytes.len() as u64;
             output.write_all(&piece.bytes)?;
             piece.bytes.clear();
-        }
-        for buffer in &mut self.buffers {
-            let mut reader = buffer.read();
-            loop {
-                let before = piece.packets;
-                let (exhausted, refused) = piece.read(&mut reader, PIECE)?;
-                written.invalid_packets += refused;
-                if let Some(trim) = &mut trim {
-                    let mut kept = Vec::with_capacity(piece.bytes.len());
-                    piece.packets = before + trim.apply(&piece.bytes, &mut kept);
-                    piece.bytes = kept;
-                }
-                written.bytes += piece.bytes.len() as u64;
-                output.write_all(&piece.bytes)?;
-                piece.bytes.clear();
-                if exhausted {
-                    break;
-                }
+            if exhausted {
+                break;
             }
         }
-        let reports: Vec<_> =
-            self.buffers.iter().map(|buffer| BufferReport::new(buffer.stats(), buffer.sequences())).collect();
-        let mut totals = self.totals;
-        totals.invalid_packets += written.invalid_packets;
-        piece.stats(&totals, &reports, Some(self.clocks.boottime))?;
-        output.write_all(&piece.bytes)?;
-        written.bytes += piece.bytes.len() as u64;
-        written.packets = piece.packets;
-        output.flush()?;
-        Ok(written)
     }
+    let reports: Vec<_> = buffers.iter().map(Readable::report).collect();
+    totals.invalid_packets += written.invalid_packets;
+    piece.stats(&totals, &reports, Some(clocks.boottime))?;
+    output.write_all(&piece.bytes)?;
+    written.bytes += piece.bytes.len() as u64;
+    written.packets = piece.packets;
+    output.flush()?;
+    Ok(written)
 }
 
 impl Drop for Snapshot {

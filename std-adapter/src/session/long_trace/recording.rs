@@ -1,0 +1,319 @@
+//! A period's work: what the drain thread reads, and hands over to the file's.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tracebuf::proto::TracePackets;
+
+use super::output::{Message, Output, empty};
+use super::turns::Turns;
+use super::{LongTrace, Progress, SyncPolicy};
+use crate::region_file::Outbox;
+use crate::session::clock::ClockReading;
+use crate::session::drain::Core;
+use crate::session::export::Piece;
+use crate::session::in_process::Switch;
+use crate::session::snapshot::{PIECE, Readable};
+use crate::session::{FOR_EVER, PATIENCE};
+
+/// The drain thread's part: reads, and hands pieces over.
+pub(crate) struct Recording {
+    sender: Option<Sender<Message>>,
+    /// Memory of pieces that were written, for those to come: without any left, too many are on their way.
+    spare: Receiver<Vec<u8>>,
+    /// For each buffer that lies in a file, the way from there.
+    outboxes: Vec<Option<Outbox>>,
+    thread: Option<JoinHandle<()>>,
+    pub(crate) progress: Arc<Progress>,
+    switch: Arc<Switch>,
+    period: Duration,
+    max_file_size: u64,
+    sync: SyncPolicy,
+    next: Instant,
+    /// Until when producers have time to send what is to be in this period.
+    flushing: Option<Instant>,
+    /// In the midst of a period's work.
+    turns: Option<Turns>,
+    piece: Piece,
+    handed_over: u64,
+    pub(crate) invalid_packets: u64,
+    ended: bool,
+}
+
+/// How reading gets on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// There is something to hand over, or it was.
+    Piece,
+    /// There is nothing more to read for now.
+    Done,
+    /// The file is behind.
+    Busy,
+}
+
+/// How long to wait before looking again at a file that is behind, or for a producer's answer.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// Pieces on their way or being written: with the one being filled, 9 MiB at most. Where producers keep all cores
+/// busy the file's thread may have to wait for some milliseconds.
+const PIECES: usize = 8;
+
+impl Recording {
+    /// Starts the file's thread and, when all else is there, empties the file.
+    pub(crate) fn start(
+        trace: &LongTrace,
+        file: File,
+        switch: Arc<Switch>,
+        outboxes: Vec<Option<Outbox>>,
+    ) -> io::Result<Self> {
+        let (written, spare) = channel();
+        for _ in 0..PIECES {
+            let _ = written.send(Vec::new());
+        }
+        let mut output = Output::new(file.try_clone()?, written);
+        let progress = Arc::new(Progress::default());
+        let (sender, receiver) = channel();
+        let shared = progress.clone();
+        let thread = thread::Builder::new()
+            .name("tracebuf-file".into())
+            .spawn(move || output.run(&receiver, &shared))?;
+        let mut piece = Piece::default();
+        piece.clocks(&ClockReading::now())?;
+        empty(&file)?;
+        Ok(Self {
+            sender: Some(sender),
+            spare,
+            outboxes,
+            thread: Some(thread),
+            progress,
+            switch,
+            period: trace.period,
+            max_file_size: trace.max_file_size,
+            sync: trace.sync,
+            next: Instant::now() + trace.period,
+            flushing: None,
+            turns: None,
+            piece,
+            handed_over: 0,
+            invalid_packets: 0,
+            ended: false,
+        })
+    }
+
+    /// Does what is due, and says when to come again. Never more than a piece at once, nor by waiting: shared memory
+    /// must not fill up meanwhile, and others ask for things.
+    pub(crate) fn work(&mut self, core: &mut Core) -> Duration {
+        if self.ended {
+            return self.period;
+        }
+        if self.turns.is_none()
+            && let Some(wait) = self.begin(core)
+        {
+            return wait;
+        }
+        match self.read_on(core, false) {
+            Step::Done => {}
+            Step::Busy => return MOMENT,
+            Step::Piece if !self.hand_over(core, false) => return MOMENT,
+            Step::Piece if self.ended => return self.period,
+            Step::Piece => return Duration::ZERO,
+        }
+        if !self.hand_over(core, false) {
+            return MOMENT;
+        }
+        self.turns = None;
+        if self.sync == SyncPolicy::EveryPeriod {
+            let _ = self.sender.as_ref().map(|sender| sender.send(Message::Sync));
+        }
+        self.next.saturating_duration_since(Instant::now())
+    }
+
+    /// Begins a period's work, with a flush; says how long to wait if it is not yet time, or not all has come.
+    fn begin(&mut self, core: &mut Core) -> Option<Duration> {
+        let now = Instant::now();
+        let deadline = match self.flushing {
+            Some(deadline) => deadline,
+            None if now < self.next => return Some(self.next - now),
+            None => {
+                // Late by more than a period: that one is left out.
+                self.next = (self.next + self.period).max(now);
+                core.ask_flush();
+                now + self.period.min(PATIENCE)
+            }
+        };
+        self.flushing = Some(deadline);
+        if !core.is_flushed() && now < deadline {
+            return Some(MOMENT);
+        }
+        self.flushing = None;
+        core.end_flush(deadline);
+        let _ = self.piece.clocks(&ClockReading::now());
+        self.turns = Some(Turns::new(core.buffers.len(), self.period));
+        None
+    }
+
+    /// Fills the piece, or a slot.
+    fn read_on(&mut self, core: &mut Core, wait: bool) -> Step {
+        while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
+            if self.piece.bytes.len() >= PIECE {
+                return Step::Piece;
+            }
+            if self.outboxes.get(at).is_some_and(Option::is_some) {
+                return self.read_into_slot(core, at, wait);
+            }
+            let Some(buffer) = core.buffers.get_mut(at) else { break };
+            let read = self.piece.read(&mut buffer.read(), PIECE);
+            self.count(core, read);
+        }
+        Step::Done
+    }
+
+    fn count(&mut self, core: &mut Core, read: io::Result<(bool, u64)>) {
+        let (exhausted, refused) = read.unwrap_or((true, 0));
+        core.invalid_packets += refused;
+        self.invalid_packets += refused;
+        self.end_turn(exhausted);
+    }
+
+    fn end_turn(&mut self, exhausted: bool) {
+        if let Some(turns) = &mut self.turns {
+            turns.end(exhausted);
+        }
+    }
+
+    /// Reads from a buffer in a file, so that at any instant a packet is in the buffer or in the slot.
+    fn read_into_slot(&mut self, core: &mut Core, at: usize, wait: bool) -> Step {
+        let outbox = self.outboxes.get_mut(at).and_then(Option::as_mut);
+        let (Some(buffer), Some(outbox)) = (core.buffers.get_mut(at), outbox) else { return Step::Done };
+        let Some(mut slot) = outbox.slot(wait) else {
+            if wait {
+                // The file takes nothing more: what is in the buffer stays there.
+                self.end_turn(true);
+                return Step::Piece;
+            }
+            return Step::Busy;
+        };
+        outbox.turn();
+        let read = self.piece.read(&mut buffer.read(), outbox.limit);
+        self.count(core, read);
+        let (len, room) = (self.piece.bytes.len() as u64, self.room(core));
+        let fits = len <= room && slot.fill(&self.piece.bytes);
+        if let Some(outbox) = self.outboxes.get_mut(at).and_then(Option::as_mut) {
+            outbox.publish(fits.then_some(&slot));
+        }
+        let Some(sender) = &self.sender else { return Step::Done };
+        if fits {
+            self.piece.bytes.clear();
+            let _ = sender.send(Message::Slot(slot, std::mem::take(&mut self.piece.packets)));
+            self.handed_over += len;
+            return Step::Piece;
+        }
+        slot.give_back();
+        if len > room {
+            self.cut_and_end(core, room);
+        }
+        // Too large a packet, which goes as those of other buffers do.
+        Step::Piece
+    }
+
+    /// Bytes that the file may still take.
+    fn room(&self, core: &Core) -> u64 {
+        self.max_file_size.saturating_sub(self.handed_over).saturating_sub(reserve(core))
+    }
+
+    /// Gives the piece to the file's thread; false if that is busy.
+    fn hand_over(&mut self, core: &mut Core, wait: bool) -> bool {
+        if self.piece.bytes.is_empty() {
+            return true;
+        }
+        let room = self.room(core);
+        let len = self.piece.bytes.len() as u64;
+        if len > room {
+            self.cut_and_end(core, room);
+            return true;
+        }
+        let spare = if wait {
+            self.spare.recv().map_err(|_| TryRecvError::Disconnected)
+        } else {
+            self.spare.try_recv()
+        };
+        if spare == Err(TryRecvError::Empty) {
+            return false;
+        }
+        let empty = Piece { bytes: spare.unwrap_or_default(), packets: 0 };
+        let piece = std::mem::replace(&mut self.piece, empty);
+        let sent = self.sender.as_ref().is_some_and(|sender| sender.send(Message::Piece(piece)).is_ok());
+        if !sent {
+            // The file's thread is gone.
+            self.progress.given_up.fetch_add(len, Ordering::Relaxed);
+        }
+        self.handed_over += len;
+        true
+    }
+
+    /// The file is full: what fits, the statistics, and no more.
+    fn cut_and_end(&mut self, core: &mut Core, room: u64) {
+        let mut packets = TracePackets::new(&self.piece.bytes);
+        let mut end = 0;
+        while packets.next().is_some_and(|packet| packet.is_ok()) && packets.offset() as u64 <= room {
+            end = packets.offset();
+        }
+        let beyond = TracePackets::new(self.piece.bytes.get(end..).unwrap_or_default()).count();
+        self.piece.packets = self.piece.packets.saturating_sub(beyond as u64);
+        self.piece.bytes.truncate(end);
+        self.progress.full.store(true, Ordering::Relaxed);
+        self.switch.off();
+        self.end(core);
+    }
+
+    fn end(&mut self, core: &mut Core) {
+        self.ended = true;
+        let reports: Vec<_> = core.buffers.iter().map(Readable::report).collect();
+        let _ = self.piece.stats(&core.totals(), &reports, Some(ClockReading::now().boottime));
+        if let Some(sender) = &self.sender {
+            let _ = sender.send(Message::Piece(std::mem::take(&mut self.piece)));
+        }
+    }
+
+    /// Writes all there is, and the statistics, and waits for the file. Packets in it.
+    pub(crate) fn finish(&mut self, core: &mut Core) -> u64 {
+        self.progress.finishing.store(true, Ordering::Relaxed);
+        if !self.ended {
+            self.turns = Some(Turns::new(core.buffers.len(), FOR_EVER));
+            while !self.ended && self.read_on(core, true) == Step::Piece {
+                self.hand_over(core, true);
+            }
+            if !self.ended {
+                self.hand_over(core, true);
+            }
+            if !self.ended {
+                self.end(core);
+            }
+        }
+        if self.sync != SyncPolicy::Never {
+            let _ = self.sender.as_ref().map(|sender| sender.send(Message::Sync));
+        }
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.progress.packets.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.sender = None;
+    }
+}
+
+/// Room for the statistics: some 250 bytes a buffer, up to 300 a writer.
+fn reserve(core: &Core) -> u64 {
+    let writers: usize = core.buffers.iter().map(|buffer| buffer.sequences().count()).sum();
+    1024 + 300 * (core.buffers.len() + writers) as u64
+}

@@ -9,6 +9,7 @@ use std::time::Duration;
 use trace::{Trace, scratch};
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::session::{BufferConfig, Session, SessionError};
+use tracebuf_std::trace_stats::TraceReport;
 
 #[test]
 fn events_of_many_threads_are_all_in_the_trace_with_their_threads_names() {
@@ -251,6 +252,35 @@ fn a_trace_of_which_a_part_went_into_a_file_that_was_not_completed_is_not_told_t
     stopped.write_to("/nonexistent/trace.pftrace".as_ref()).expect_err("no folder");
     stopped.write_to(&path).expect("a file");
     assert!(Trace::read(&path).contains("hello"));
+}
+
+#[test]
+fn what_a_thread_drops_is_counted_also_if_it_never_writes_again() {
+    // Two chunks, which two threads keep.
+    let session = Session::builder().shared_memory(4096).start().expect("a session");
+    let recorder = session.recorder();
+    let (recorded, ended) = (Barrier::new(3), Barrier::new(3));
+    let mut stopped = std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                recorder.instant("before");
+                recorded.wait();
+                ended.wait();
+            });
+        }
+        recorded.wait();
+        let lost = scope.spawn(|| (0..1000).for_each(|_| recorder.instant("lost")));
+        lost.join().expect("a thread");
+        let stopped = session.stop().expect("a stop");
+        ended.wait();
+        stopped
+    });
+    assert_eq!(stopped.summary().buffers[0].trace_writer_packet_loss, 1000);
+    let path = scratch("dropped at the end.pftrace");
+    stopped.write_to(&path).expect("a file");
+    let report = TraceReport::of(&std::fs::read(&path).expect("a file"));
+    assert!(!Trace::read(&path).contains("lost"));
+    assert!(report.to_string().contains("trace_writer_packet_loss of buffer 0 is 1000"), "{report}");
 }
 
 #[test]

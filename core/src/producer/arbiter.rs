@@ -351,6 +351,11 @@ impl<'a> Producer<'a> {
         self.writers.get(usize::from(writer_id).wrapping_sub(1))
     }
 
+    /// A writer without a chunk has given a packet up.
+    pub(crate) fn tell_of_drop(&self, writer_id: u16) {
+        self.sink.packet_dropped(writer_id, self.slot(writer_id).map_or(0, WriterSlot::target));
+    }
+
     /// A writer ends, all its chunks completed. Its id returns when they are sent.
     pub(crate) fn return_writer(&self, writer_id: u16, next_chunk: u32, has_lost: bool) {
         if let Some(slot) = self.slot(writer_id) {

@@ -43,9 +43,8 @@ pub struct CommitRequest<'r> {
 /// The way to the service: a function call, a queue, a socket. Implemented by the user.
 ///
 /// Called through a shared reference, from any thread or interrupt that has a writer. [`commit`](Self::commit) and
-/// [`unregister_writer`](Self::unregister_writer) are called by one at a time, and never within each other;
-/// [`register_writer`](Self::register_writer) and [`stall`](Self::stall) at any time, also while another thread is in
-/// one of those, or by an interrupt that interrupts it.
+/// [`unregister_writer`](Self::unregister_writer) are called by one at a time, and never within each other; the others
+/// at any time, also while another thread is in one of those, or by an interrupt that interrupts it.
 ///
 /// None of them may panic and be unwound: the chunks and patches of that request and those behind it are not sent
 /// again, and the writer that sent it has lost the packet that it was in. Other writers go on.
@@ -68,6 +67,10 @@ pub trait CommitSink {
 
     /// A writer ended; its chunks have all been sent. Called by whoever has sent the last of them.
     fn unregister_writer(&self, _writer_id: u16) {}
+
+    /// A packet was given up when the writer had no chunk, so that nothing in shared memory tells of it. The writer's
+    /// next packet will; if there is none, this was the only word of it.
+    fn packet_dropped(&self, _writer_id: u16, _target: u16) {}
 
     /// Shared memory is full and a writer stalls: let the service run for about `micros` microseconds.
     ///

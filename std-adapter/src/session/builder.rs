@@ -17,6 +17,7 @@ use super::in_process::{CHUNK, InProcess, MAX_SHARED_MEMORY, ProducerCell, Switc
 use super::long_trace::{LongTrace, Recording, open};
 use super::recorder::Shared;
 use super::snapshot::{Spare, prepare};
+use super::transport::BUFFERS_MAX;
 use super::undo::Undo;
 use super::{CentralBuffer, Session};
 use crate::memory::PagedMemory;
@@ -234,7 +235,8 @@ impl SessionBuilder {
     fn check(&self) -> Result<(), SessionError> {
         let count = self.buffers.len();
         let no_buffer = self.sources.iter().any(|(_, buffer)| usize::from(*buffer) >= count);
-        if count > 32 || no_buffer || self.buffers.iter().any(|buffer| region_size(buffer).is_none()) {
+        if count > BUFFERS_MAX || no_buffer || self.buffers.iter().any(|buffer| region_size(buffer).is_none())
+        {
             return Err(SessionError::Buffers);
         }
         if self.buffers.iter().any(|buffer| buffer.bytes < SMALLEST) {

@@ -8,12 +8,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use tracebuf::buffer::BufferStats;
 use tracebuf::service::EndpointStats;
 
 use super::clock::SessionClock;
 use super::export::{Flushes, Totals};
 use super::long_trace::Recording;
-use super::transport::{CentralBuffer, Transport};
+use super::transport::{BUFFERS_MAX, CentralBuffer, Transport};
 
 /// Wakes a session's drain thread. Cheap to clone; from any thread.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +49,7 @@ pub(crate) struct Core {
     transports: Vec<Box<dyn Transport>>,
     /// Of producers that are gone.
     past: EndpointStats,
+    past_dropped: Dropped,
     seen: u64,
     pub(crate) flushes: Flushes,
     pub(crate) long_trace: Option<Recording>,
@@ -69,6 +71,7 @@ impl Core {
             buffers,
             transports: Vec::new(),
             past: EndpointStats::default(),
+            past_dropped: Dropped::default(),
             seen: 0,
             flushes: Flushes::default(),
             long_trace,
@@ -117,7 +120,7 @@ impl Core {
 
     /// Carries out what producers have asked for so far.
     pub(crate) fn drain(&mut self) {
-        let (buffers, past) = (&mut self.buffers[..], &mut self.past);
+        let (buffers, past, past_dropped) = (&mut self.buffers[..], &mut self.past, &mut self.past_dropped);
         self.transports.retain_mut(|transport| {
             transport.drain(buffers);
             let connected = transport.is_connected();
@@ -125,6 +128,7 @@ impl Core {
                 // Its last packets are not lost.
                 transport.scrape(buffers);
                 *past = sum(*past, transport.stats());
+                past_dropped.add(transport.as_ref());
             }
             connected
         });
@@ -167,13 +171,35 @@ impl Core {
     /// What is counted over the whole session.
     pub(crate) fn totals(&self) -> Totals {
         let endpoints = self.transports.iter().fold(self.past, |all, transport| sum(all, transport.stats()));
+        let mut dropped = self.past_dropped;
+        self.transports.iter().for_each(|transport| dropped.add(transport.as_ref()));
         Totals {
+            dropped,
             producers_connected: u32::try_from(self.transports.len()).unwrap_or(u32::MAX),
             producers_seen: self.seen,
             endpoints,
             invalid_packets: self.invalid_packets,
             flushes: self.flushes,
         }
+    }
+}
+
+/// Packets for each buffer that writers gave up, and of which nothing in the buffer tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dropped([u64; BUFFERS_MAX]);
+
+impl Dropped {
+    fn add(&mut self, transport: &dyn Transport) {
+        for (buffer, count) in self.0.iter_mut().enumerate() {
+            *count += transport.packets_dropped(buffer);
+        }
+    }
+
+    /// A buffer's counters with them.
+    pub(crate) fn told(&self, buffer: usize, stats: &BufferStats) -> BufferStats {
+        let mut told = *stats;
+        told.trace_writer_packet_loss += self.0.get(buffer).copied().unwrap_or(0);
+        told
     }
 }
 

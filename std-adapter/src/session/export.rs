@@ -8,6 +8,7 @@ use tracebuf::proto::{Message, SequenceId, TrustedFields, WriteError};
 use tracebuf::service::{EndpointStats, Exported, TraceExporter, sequence_id, writer_stats};
 
 use super::clock::ClockReading;
+use super::drain::Dropped;
 
 /// How flushes went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,7 @@ pub(crate) struct Totals {
     pub(crate) producers_connected: u32,
     pub(crate) producers_seen: u64,
     pub(crate) endpoints: EndpointStats,
+    pub(crate) dropped: Dropped,
     pub(crate) invalid_packets: u64,
     pub(crate) flushes: Flushes,
 }
@@ -105,7 +107,8 @@ impl Piece {
         buffers: &[BufferReport],
         at: Option<u64>,
     ) -> io::Result<()> {
-        let stats: Vec<_> = buffers.iter().map(|b| trace_stats::BufferStats::from(&b.stats)).collect();
+        let told = buffers.iter().enumerate().map(|(at, buffer)| totals.dropped.told(at, &buffer.stats));
+        let stats: Vec<_> = told.map(|stats| trace_stats::BufferStats::from(&stats)).collect();
         let writers: Vec<WriterStats> = buffers
             .iter()
             .zip(0u32..)

@@ -1,6 +1,6 @@
 //! The transport of this process's own threads: shared memory on the heap, requests in a queue.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 
 use super::drain::Waker;
 use super::fork;
-use super::transport::{CentralBuffer, Transport};
+use super::transport::{BUFFERS_MAX, CentralBuffer, Transport};
 
 /// Threads that can write at a time, each to one buffer.
 pub(crate) const WRITERS: usize = 1024;
@@ -71,9 +71,16 @@ pub(crate) struct Queue {
     requests: Mutex<Vec<Request>>,
     waker: Waker,
     switch: Arc<Switch>,
+    /// Packets for each buffer that threads gave up, and of which nothing in shared memory tells.
+    dropped: [AtomicU64; BUFFERS_MAX],
 }
 
 impl Queue {
+    fn new(waker: Waker, switch: Arc<Switch>) -> Self {
+        let dropped = [const { AtomicU64::new(0) }; BUFFERS_MAX];
+        Self { requests: Mutex::new(Vec::new()), waker, switch, dropped }
+    }
+
     fn push(&self, requests: impl Iterator<Item = Request>) {
         // In a child the lock may be held by a thread that is not there. After the end nobody takes requests.
         if self.switch.is_here() {
@@ -107,6 +114,12 @@ impl CommitSink for Queue {
 
     fn unregister_writer(&self, writer_id: u16) {
         self.push(std::iter::once(Request::Unregister(writer_id)));
+    }
+
+    fn packet_dropped(&self, _writer_id: u16, target: u16) {
+        if let Some(dropped) = self.dropped.get(usize::from(target)) {
+            dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn stall(&self, _step: u32, micros: u32) -> bool {
@@ -153,13 +166,19 @@ impl ProducerCell {
         process_name: String,
     ) -> Result<Self, MemoryError> {
         let words = (0..bytes / 4).map(|_| AtomicU32::new(0)).collect();
-        let queue = Queue { requests: Mutex::new(Vec::new()), waker, switch };
+        let queue = Queue::new(waker, switch);
         let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
         ProducerCell::try_new(home, |home| {
             let memory = SharedMemory::new(&home.words, PAGE)?;
             let producer = Producer::new(memory, LAYOUT, &home.storage, &home.queue)?;
             Ok(Attached { producer, process: Track::process(std::process::id(), &home.process_name) })
         })
+    }
+
+    /// A thread that has no writer for a buffer has recorded something.
+    #[cold]
+    pub(crate) fn drop_packet(&self, target: u16) {
+        self.borrow_owner().queue.packet_dropped(0, target);
     }
 }
 
@@ -248,5 +267,10 @@ impl Transport for InProcess {
 
     fn stats(&self) -> EndpointStats {
         self.endpoint.borrow_dependent().stats()
+    }
+
+    fn packets_dropped(&self, buffer: usize) -> u64 {
+        let dropped = &self.endpoint.borrow_owner().borrow_owner().queue.dropped;
+        dropped.get(buffer).map_or(0, |dropped| dropped.load(Ordering::Relaxed))
     }
 }

@@ -122,7 +122,11 @@ impl Recorder {
             return None;
         }
         // Not there any more while the thread's locals are being destroyed.
-        let tracer = TRACERS.try_with(|tracers| self.find(tracers)).ok().flatten()?;
+        let tracer = TRACERS.try_with(|tracers| self.find(tracers)).ok().flatten();
+        let Some(tracer) = tracer else {
+            self.shared.producer.drop_packet(self.target);
+            return None;
+        };
         Some(tracer.with_dependent(|_, tracer| f(tracer)))
     }
 

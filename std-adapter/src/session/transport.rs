@@ -5,6 +5,9 @@ use tracebuf::service::EndpointStats;
 
 use crate::region_file::BufferMemory;
 
+/// Buffers of a session, at most.
+pub(crate) const BUFFERS_MAX: usize = 32;
+
 /// A central buffer of a session.
 pub type CentralBuffer = TraceBuffer<BufferMemory>;
 
@@ -49,6 +52,12 @@ pub trait Transport: Send {
 
     /// What happened before the buffers.
     fn stats(&self) -> EndpointStats;
+
+    /// Packets for the buffer of this number that were given up without a word of it in shared memory; see
+    /// [`CommitSink::packet_dropped`](tracebuf::producer::CommitSink::packet_dropped).
+    fn packets_dropped(&self, _buffer: usize) -> u64 {
+        0
+    }
 
     /// False once the producer is gone: it is scraped a last time, and forgotten.
     fn is_connected(&self) -> bool {

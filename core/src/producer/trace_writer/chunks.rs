@@ -99,6 +99,9 @@ impl TraceWriter<'_> {
             self.patches.set_all();
             self.has_ready_patches = true;
         }
+        if self.chunk == NONE {
+            return self.producer.tell_of_drop(self.id);
+        }
         self.cursor.fill_size(self.fragment, ABORTED);
         self.complete_current();
     }

@@ -248,3 +248,25 @@ fn handles_of_spans_that_are_cloned_and_dropped_anywhere_leave_nothing_open() {
     };
     both("handles", false, work, |trace| assert_eq!(story(trace), "+shared +shared - - +shared -"));
 }
+
+/// A value that fails to format.
+struct Failing;
+
+impl std::fmt::Debug for Failing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("as far as this")?;
+        Err(std::fmt::Error)
+    }
+}
+
+#[test]
+fn a_value_that_fails_to_format_is_recorded_as_far_as_it_went() {
+    let work = |_: &Dispatch| {
+        let span = tracing::info_span!("span", value = ?Failing);
+        span.in_scope(|| tracing::info!(value = ?Failing, "event"));
+    };
+    both("failing", false, work, |trace| {
+        assert_eq!(story(trace), "+span !event -");
+        assert_eq!(trace.bytes.windows(14).filter(|window| window == b"as far as this").count(), 2);
+    });
+}

@@ -70,8 +70,15 @@ impl Visit for KeptFields {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.keep(field, Kept::Text(format!("{value:?}")));
+        let mut text = String::new();
+        format(value, &mut text);
+        self.keep(field, Kept::Text(text));
     }
+}
+
+/// A text that fails to format ends where it failed.
+fn format(value: &dyn Debug, text: &mut String) {
+    let _ = write!(text, "{value:?}");
 }
 
 /// The fields of an event, formatted before it is written: what formats a value may itself trace.
@@ -108,8 +115,7 @@ impl Visit for EventFields {
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == "message" {
-            // A text that fails to format ends where it failed.
-            let _ = write!(self.message, "{value:?}");
+            format(value, &mut self.message);
         } else {
             self.rest.record_debug(field, value);
         }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use trace::{Field, Trace, fields, message, number, scratch};
 use tracebuf_std::session::{BufferConfig, Recorder, Session};
 use tracebuf_std::tracing_layer::{TraceLayer, TraceSubscriber};
-use tracing::{Dispatch, Level};
+use tracing::field::Empty;
+use tracing::{Dispatch, Level, Span};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 
@@ -55,6 +56,16 @@ fn story(trace: &Trace) -> String {
     story.join(" ")
 }
 
+const ANNOTATION: u32 = 4;
+
+/// How many fields of a number each event of a type has.
+fn counts(trace: &Trace, kind: u64, wanted: u32) -> Vec<usize> {
+    let is = |field: &Field<'_>| matches!(field, Field::Number(n, _) | Field::Bytes(n, _) if *n == wanted);
+    let events = trace.packets().filter_map(|packet| message(packet, 11));
+    let of_kind = events.filter(|event| number(event, 9) == Some(kind));
+    of_kind.map(|event| fields(event).iter().filter(|field| is(field)).count()).collect()
+}
+
 #[test]
 fn spans_are_slices_and_events_are_instants_named_by_their_messages() {
     let work = |_: &Dispatch| {
@@ -76,7 +87,7 @@ fn spans_are_slices_and_events_are_instants_named_by_their_messages() {
 #[test]
 fn fields_are_annotations_also_those_recorded_later() {
     let work = |_: &Dispatch| {
-        let span = tracing::info_span!("request", path = "/index", size = 7u64, late = tracing::field::Empty);
+        let span = tracing::info_span!("request", path = "/index", size = 7u64, late = Empty);
         span.in_scope(|| tracing::info!(answer = ?Some(42), "event"));
         span.record("late", -5);
         span.in_scope(|| ());
@@ -85,12 +96,7 @@ fn fields_are_annotations_also_those_recorded_later() {
         for text in ["path", "/index", "size", "answer", "Some(42)", "late"] {
             assert!(trace.contains(text), "{text}");
         }
-        let annotations = |packet: &[u8]| {
-            let event = message(packet, 11)?;
-            (number(event, 9) == Some(1))
-                .then(|| fields(event).iter().filter(|field| matches!(field, Field::Bytes(4, _))).count())
-        };
-        assert_eq!(trace.packets().filter_map(annotations).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(counts(trace, 1, ANNOTATION), [2, 3]);
     });
 }
 
@@ -269,4 +275,24 @@ fn a_value_that_fails_to_format_is_recorded_as_far_as_it_went() {
         assert_eq!(story(trace), "+span !event -");
         assert_eq!(trace.bytes.windows(14).filter(|window| window == b"as far as this").count(), 2);
     });
+}
+
+/// A value whose formatting records another.
+struct Recording(Span);
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.record("inner", 2);
+        f.write_str("one")
+    }
+}
+
+#[test]
+fn of_fields_recorded_at_the_same_time_none_is_lost() {
+    let work = |_: &Dispatch| {
+        let span = tracing::info_span!("span", outer = Empty, inner = Empty);
+        span.record("outer", tracing::field::debug(Recording(span.clone())));
+        span.in_scope(|| ());
+    };
+    both("at-once", false, work, |trace| assert_eq!(counts(trace, 1, ANNOTATION), [2]));
 }

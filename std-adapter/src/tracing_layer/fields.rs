@@ -13,7 +13,7 @@ pub(super) fn category(level: &Level) -> &'static str {
 }
 
 /// A value kept until a slice begins.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Kept {
     Bool(bool),
     Uint(u64),
@@ -23,14 +23,25 @@ enum Kept {
 }
 
 /// The fields of a span: those of its slices to come.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct KeptFields(Vec<(&'static str, Kept)>);
 
 impl KeptFields {
     fn keep(&mut self, field: &Field, value: Kept) {
-        match self.0.iter_mut().find(|(name, _)| *name == field.name()) {
+        self.put(field.name(), value);
+    }
+
+    fn put(&mut self, name: &'static str, value: Kept) {
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
             Some((_, kept)) => *kept = value,
-            None => self.0.push((field.name(), value)),
+            None => self.0.push((name, value)),
+        }
+    }
+
+    /// Takes over what was recorded later.
+    pub(super) fn merge(&mut self, later: Self) {
+        for (name, value) in later.0 {
+            self.put(name, value);
         }
     }
 

@@ -35,10 +35,10 @@ impl SpanData {
     }
 
     pub(super) fn record(&self, values: &tracing_core::span::Record<'_>) {
-        // Formatted without the lock: what formats a value may itself trace.
-        let mut fields = self.fields().clone();
+        // Formatted without the lock: what formats a value may itself trace, and record into this span.
+        let mut fields = KeptFields::default();
         values.record(&mut fields);
-        *self.fields() = fields;
+        self.fields().merge(fields);
     }
 
     /// This span's slices are where a flow of another span goes.

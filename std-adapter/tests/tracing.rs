@@ -57,6 +57,7 @@ fn story(trace: &Trace) -> String {
 }
 
 const ANNOTATION: u32 = 4;
+const FLOW: u32 = 47;
 
 /// How many fields of a number each event of a type has.
 fn counts(trace: &Trace, kind: u64, wanted: u32) -> Vec<usize> {
@@ -116,21 +117,29 @@ fn spans_exited_out_of_order_end_their_own_slices() {
 
 #[test]
 fn spans_exited_out_of_order_end_their_own_slices_in_each_of_two_sessions() {
-    let sessions = [(); 2].map(|()| Session::builder().start().expect("a session"));
-    let [first, second] = sessions.each_ref().map(|session| TraceLayer::new(session.recorder()));
-    let subscriber = tracing_subscriber::registry().with(first).with(second);
-    tracing::subscriber::with_default(subscriber, || {
-        let _outer = tracing::info_span!("outer").entered();
-        let x = tracing::info_span!("x").entered();
-        let y = tracing::info_span!("y").entered();
-        drop(x);
-        drop(y);
-        tracing::info!("after");
-    });
-    for (session, name) in sessions.iter().zip(["two-first.pftrace", "two-second.pftrace"]) {
-        let path = scratch(name);
-        session.stop().expect("a stop").write_to(&path).expect("a file");
-        assert_eq!(story(&Trace::read(&path)), "+outer +x +y - - +y - !after -", "{name}");
+    for flows in [false, true] {
+        let sessions = [(); 2].map(|()| Session::builder().start().expect("a session"));
+        let [first, second] =
+            sessions.each_ref().map(|session| TraceLayer::new(session.recorder()).flows(flows));
+        let subscriber = tracing_subscriber::registry().with(first).with(second);
+        tracing::subscriber::with_default(subscriber, || {
+            let _outer = tracing::info_span!("outer").entered();
+            let x = tracing::info_span!("x", n = 1, late = Empty);
+            x.record("late", 2);
+            let x = x.entered();
+            let y = tracing::info_span!("y").entered();
+            drop(x);
+            drop(y);
+            tracing::info!("after");
+        });
+        for (session, name) in sessions.iter().zip(["two-first.pftrace", "two-second.pftrace"]) {
+            let path = scratch(name);
+            session.stop().expect("a stop").write_to(&path).expect("a file");
+            let trace = Trace::read(&path);
+            assert_eq!(story(&trace), "+outer +x +y - - +y - !after -", "{name}");
+            assert_eq!(counts(&trace, 1, ANNOTATION), [0, 2, 0, 0], "{name}");
+            assert_eq!(counts(&trace, 1, FLOW), [usize::from(flows); 4], "{name}");
+        }
     }
 }
 

@@ -49,10 +49,21 @@ impl TraceLayer {
         self.flows = flows;
         self
     }
+
+    fn data_of<S: Subscriber + for<'l> LookupSpan<'l>>(
+        &self,
+        id: &Id,
+        context: &Context<'_, S>,
+    ) -> Option<Arc<SpanData>> {
+        let span = context.span(id)?;
+        let extensions = span.extensions();
+        let mut kept = extensions.get::<Kept>()?.0.iter();
+        kept.find(|(place, _)| *place == self.recorder.place()).map(|(_, data)| data.clone())
+    }
 }
 
-/// In a span's extensions.
-struct Kept(Arc<SpanData>);
+/// In a span's extensions, which all layers of a registry share: by the place where each records.
+struct Kept(Vec<(u64, Arc<SpanData>)>);
 
 impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
@@ -63,18 +74,23 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
         let mut fields = KeptFields::default();
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
-            span.extensions_mut().insert(Kept(Arc::new(SpanData::new(metadata, fields, self.flows))));
+            let data = (self.recorder.place(), Arc::new(SpanData::new(metadata, fields, self.flows)));
+            let mut extensions = span.extensions_mut();
+            match extensions.get_mut::<Kept>() {
+                Some(kept) => kept.0.push(data),
+                None => extensions.insert(Kept(vec![data])),
+            }
         }
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        if let Some(data) = data_of(id, &context) {
+        if let Some(data) = self.data_of(id, &context) {
             data.record(values);
         }
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, context: Context<'_, S>) {
-        if let (Some(span), Some(follows)) = (data_of(id, &context), data_of(follows, &context)) {
+        if let (Some(span), Some(follows)) = (self.data_of(id, &context), self.data_of(follows, &context)) {
             span.follow(&follows);
         }
     }
@@ -89,20 +105,12 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
         }
         let Some(span) = context.span(id) else { return };
         let metadata = span.metadata();
-        let data = if self.flows || !metadata.fields().is_empty() { data_of(id, &context) } else { None };
+        let data =
+            if self.flows || !metadata.fields().is_empty() { self.data_of(id, &context) } else { None };
         stack::enter(&self.recorder, id.into_u64(), metadata, data);
     }
 
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
         stack::exit(&self.recorder, id.into_u64());
     }
-}
-
-fn data_of<S: Subscriber + for<'l> LookupSpan<'l>>(
-    id: &Id,
-    context: &Context<'_, S>,
-) -> Option<Arc<SpanData>> {
-    let span = context.span(id)?;
-    let extensions = span.extensions();
-    extensions.get::<Kept>().map(|kept| kept.0.clone())
 }

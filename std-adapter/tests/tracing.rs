@@ -193,6 +193,19 @@ fn a_span_that_wanders_between_threads_is_a_slice_on_each_and_one_flow() {
 }
 
 #[test]
+fn of_a_span_s_slices_the_first_is_where_the_flow_of_one_that_it_follows_goes() {
+    let work = |_: &Dispatch| {
+        let span = tracing::info_span!("task");
+        span.in_scope(|| ());
+        let next = tracing::info_span!("next");
+        next.follows_from(&span);
+        next.in_scope(|| ());
+        next.in_scope(|| ());
+    };
+    both("follows", true, work, |trace| assert_eq!(counts(trace, 1, FLOW), [1, 2, 1]));
+}
+
+#[test]
 fn filters_keep_out_what_they_should() {
     let session = Session::builder().start().expect("a session");
     let talk = || {

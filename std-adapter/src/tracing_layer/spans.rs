@@ -14,8 +14,10 @@ use crate::session::fork::forks;
 pub(super) struct SpanData {
     pub(super) metadata: &'static Metadata<'static>,
     fields: Mutex<KeptFields>,
-    /// Flows of the span's slices: its own first.
-    flows: Mutex<Vec<u64>>,
+    /// The flow of the span's slices.
+    flow: Option<u64>,
+    /// Flows of other spans, that go to its next slice.
+    followed: Mutex<Vec<u64>>,
     /// Handles of the span; the layer has the registry count them.
     pub(super) references: AtomicUsize,
 }
@@ -25,11 +27,11 @@ impl SpanData {
         static FLOWS: AtomicU64 = AtomicU64::new(1);
         // Two processes' flows in one trace should not meet.
         let own = || FLOWS.fetch_add(1, Ordering::Relaxed) ^ u64::from(process()) << 40;
-        let flows = if flow { vec![own()] } else { Vec::new() };
         Self {
             metadata,
             fields: Mutex::new(fields),
-            flows: Mutex::new(flows),
+            flow: flow.then(own),
+            followed: Mutex::default(),
             references: AtomicUsize::new(1),
         }
     }
@@ -41,10 +43,9 @@ impl SpanData {
         self.fields().merge(fields);
     }
 
-    /// This span's slices are where a flow of another span goes.
+    /// This span's next slice is where the flow of another span goes. Not each: what lives long may follow many.
     pub(super) fn follow(&self, other: &Self) {
-        let from = other.flows().first().copied();
-        self.flows().extend(from);
+        self.followed().extend(other.flow);
     }
 
     pub(super) fn annotate<'x, 'e, 'w, 'a>(
@@ -52,8 +53,8 @@ impl SpanData {
         event: &'x mut Event<'e, 'w, 'a>,
     ) -> &'x mut Event<'e, 'w, 'a> {
         self.fields().annotate(event);
-        for flow in &*self.flows() {
-            event.flow(*flow);
+        for flow in self.flow.into_iter().chain(self.followed().drain(..)) {
+            event.flow(flow);
         }
         event
     }
@@ -62,8 +63,8 @@ impl SpanData {
         self.fields.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn flows(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
+    fn followed(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,6 +3,7 @@
 #[path = "support/trace.rs"]
 mod trace;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use trace::{Field, Trace, fields, message, number, scratch};
@@ -317,4 +318,33 @@ fn of_fields_recorded_at_the_same_time_none_is_lost() {
         span.in_scope(|| ());
     };
     both("at-once", false, work, |trace| assert_eq!(counts(trace, 1, ANNOTATION), [2]));
+}
+
+/// Is entered when its thread ends.
+struct EnteredLast(Span);
+
+impl Drop for EnteredLast {
+    fn drop(&mut self) {
+        self.0.in_scope(|| ());
+    }
+}
+
+#[test]
+fn a_span_entered_while_its_thread_s_locals_are_destroyed_leaves_nothing_open() {
+    thread_local!(static LAST: RefCell<Option<EnteredLast>> = const { RefCell::new(None) });
+    let session = Session::builder().start().expect("a session");
+    let dispatch = Dispatch::new(TraceSubscriber::new(session.recorder()));
+    let work = move || {
+        tracing::dispatcher::with_default(&dispatch, || {
+            // What is made last is destroyed first: what remembers entered spans, then this one, then the writer.
+            tracing::info!("writer");
+            LAST.set(Some(EnteredLast(tracing::info_span!("last"))));
+            tracing::info_span!("first").in_scope(|| ());
+        });
+    };
+    std::thread::spawn(work).join().expect("a thread");
+    let path = scratch("last.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    let trace = Trace::read(&path);
+    assert_eq!(trace.events(1), trace.events(2), "{}", story(&trace));
 }

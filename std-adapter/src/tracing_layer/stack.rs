@@ -37,22 +37,29 @@ pub(super) fn enter(
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
 ) {
-    if begin(recorder, metadata, data.as_deref()) {
-        remember(Entered { id, place: recorder.place(), metadata, data });
-    }
+    enter_by(|| {
+        let begun = begin(recorder, metadata, data.as_deref());
+        begun.then(|| Entered { id, place: recorder.place(), metadata, data })
+    });
 }
 
 /// The same of a span that has nothing but its metadata.
 #[inline(always)]
 pub(super) fn enter_plain(recorder: &Recorder, id: u64, metadata: &'static Metadata<'static>) {
-    if begin_plain(recorder, metadata) {
-        remember(Entered { id, place: recorder.place(), metadata, data: None });
-    }
+    enter_by(|| {
+        let begun = begin_plain(recorder, metadata);
+        begun.then(|| Entered { id, place: recorder.place(), metadata, data: None })
+    });
 }
 
+/// At the end of a thread, when the stack is gone, nothing begins: nobody would end it.
 #[inline(always)]
-fn remember(entered: Entered) {
-    let _ = STACK.try_with(|stack| stack.borrow_mut().push(entered));
+fn enter_by(begin: impl FnOnce() -> Option<Entered>) {
+    let _ = STACK.try_with(|stack| {
+        if let Some(entered) = begin() {
+            stack.borrow_mut().push(entered);
+        }
+    });
 }
 
 /// Ends the slice of a span.

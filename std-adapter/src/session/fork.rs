@@ -119,3 +119,25 @@ pub(crate) fn default_unless_watched(signal: i32) -> io::Result<()> {
     // what emulates the default. Nothing here allocates, locks or panics.
     unsafe { low_level::register(signal, in_handler) }.map(|_| ())
 }
+
+#[cfg(all(test, unix))]
+pub(crate) mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// Whether this was true in a child, which has 10 s for it.
+    pub(crate) fn in_child(work: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child does what the test says, and ends without unwinding.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: by default its signal ends the process.
+            unsafe { libc::alarm(10) };
+            let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or(false);
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(i32::from(!done)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for a child of this process.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        status == 0
+    }
+}

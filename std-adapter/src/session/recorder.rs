@@ -104,6 +104,13 @@ impl Recorder {
         self.switch.is_on()
     }
 
+    /// Whether this is the session's process.
+    #[cfg(feature = "tracing")]
+    #[inline]
+    pub(crate) fn is_here(&self) -> bool {
+        self.switch.is_here()
+    }
+
     /// A number of session and buffer: different where events go elsewhere.
     #[cfg(feature = "tracing")]
     #[inline(always)]

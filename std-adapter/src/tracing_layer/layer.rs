@@ -84,13 +84,17 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        if let Some(data) = self.data_of(id, &context) {
+        if self.recorder.is_on()
+            && let Some(data) = self.data_of(id, &context)
+        {
             data.record(values);
         }
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, context: Context<'_, S>) {
-        if let (Some(span), Some(follows)) = (self.data_of(id, &context), self.data_of(follows, &context)) {
+        if self.recorder.is_on()
+            && let (Some(span), Some(follows)) = (self.data_of(id, &context), self.data_of(follows, &context))
+        {
             span.follow(&follows);
         }
     }

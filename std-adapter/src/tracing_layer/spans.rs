@@ -83,6 +83,8 @@ fn process() -> u32 {
 const SHARDS: usize = 16;
 
 /// The spans of a subscriber that have something to keep, by their ids.
+///
+/// In a child after a fork nothing here is asked for: a thread that is not there may hold a lock.
 pub(super) struct Spans {
     next: AtomicU64,
     shards: [Mutex<HashMap<u64, Arc<SpanData>>>; SHARDS],
@@ -91,12 +93,14 @@ pub(super) struct Spans {
 impl Spans {
     /// Ids of these begin here: those below are places in the table of callsites.
     pub(super) const FIRST: u64 = 1 << 32;
+    /// The id of all that are made while nothing is recorded.
+    pub(super) const NONE: u64 = Self::FIRST - 1;
 
     pub(super) fn new() -> Self {
         Self { next: AtomicU64::new(Self::FIRST), shards: Default::default() }
     }
 
-    fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, Arc<SpanData>>> {
+    pub(super) fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, Arc<SpanData>>> {
         let shard = &self.shards[id as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,7 @@
 //! The subscriber of its own.
 
+use std::sync::Arc;
+
 use tracing_core::span::{Attributes, Current, Id, Record};
 use tracing_core::{Event, Interest, Level, LevelFilter, Metadata, Subscriber};
 use tracing_subscriber::filter::Targets;
@@ -65,17 +67,25 @@ impl TraceSubscriber {
     #[inline(never)]
     fn keep(&self, span: &Attributes<'_>) -> Id {
         let mut fields = KeptFields::default();
-        if self.recorder.is_on() {
-            span.record(&mut fields);
-        }
+        span.record(&mut fields);
         Id::from_u64(self.spans.insert(SpanData::new(span.metadata(), fields, self.flows)))
     }
 
     #[inline(never)]
-    fn enter_kept(&self, id: u64) {
-        if let Some(data) = self.spans.get(id) {
-            stack::enter(&self.recorder, id, data.metadata, Some(data));
+    fn enter_kept(&self, id: &Id) {
+        if let Some(data) = self.kept(id) {
+            stack::enter(&self.recorder, id.into_u64(), data.metadata, Some(data));
         }
+    }
+
+    /// What is kept of a span, if anything is recorded.
+    fn kept(&self, id: &Id) -> Option<Arc<SpanData>> {
+        if self.recorder.is_on() { self.spans.get(id.into_u64()) } else { None }
+    }
+
+    /// Whether handles of a span are counted. When the session is over they still are: the last gives the memory back.
+    fn is_counted(&self, id: &Id) -> bool {
+        id.into_u64() >= Spans::FIRST && self.recorder.is_here()
     }
 
     fn lets_through(&self, metadata: &Metadata<'_>) -> bool {
@@ -98,6 +108,9 @@ impl Subscriber for TraceSubscriber {
 
     #[inline]
     fn new_span(&self, span: &Attributes<'_>) -> Id {
+        if !self.recorder.is_on() {
+            return Id::from_u64(Spans::NONE);
+        }
         let metadata = span.metadata();
         if !self.flows
             && metadata.fields().is_empty()
@@ -109,15 +122,13 @@ impl Subscriber for TraceSubscriber {
     }
 
     fn record(&self, span: &Id, values: &Record<'_>) {
-        if let Some(data) = self.spans.get(span.into_u64()) {
+        if let Some(data) = self.kept(span) {
             data.record(values);
         }
     }
 
     fn record_follows_from(&self, span: &Id, follows: &Id) {
-        if let (Some(span), Some(follows)) =
-            (self.spans.get(span.into_u64()), self.spans.get(follows.into_u64()))
-        {
+        if let (Some(span), Some(follows)) = (self.kept(span), self.kept(follows)) {
             span.follow(&follows);
         }
     }
@@ -134,7 +145,7 @@ impl Subscriber for TraceSubscriber {
                 stack::enter_plain(&self.recorder, id, metadata);
             }
         } else {
-            self.enter_kept(id);
+            self.enter_kept(span);
         }
     }
 
@@ -145,7 +156,7 @@ impl Subscriber for TraceSubscriber {
 
     #[inline]
     fn clone_span(&self, span: &Id) -> Id {
-        if span.into_u64() >= Spans::FIRST {
+        if self.is_counted(span) {
             self.spans.add_reference(span.into_u64());
         }
         span.clone()
@@ -153,7 +164,7 @@ impl Subscriber for TraceSubscriber {
 
     #[inline]
     fn try_close(&self, span: Id) -> bool {
-        span.into_u64() < Spans::FIRST || self.spans.drop_reference(span.into_u64())
+        !self.is_counted(&span) || self.spans.drop_reference(span.into_u64())
     }
 
     fn current_span(&self) -> Current {
@@ -161,5 +172,72 @@ impl Subscriber for TraceSubscriber {
             Some((id, metadata)) => Current::new(Id::from_u64(id), metadata),
             None => Current::none(),
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use tracing::{Dispatch, info_span};
+
+    use super::*;
+    use crate::session::Session;
+    use crate::session::fork::tests::in_child;
+
+    fn under(session: &Session, work: impl FnOnce(&TraceSubscriber)) {
+        let dispatch = Dispatch::new(TraceSubscriber::new(session.recorder()).flows(true));
+        let subscriber = dispatch.downcast_ref().expect("the subscriber");
+        tracing::dispatcher::with_default(&dispatch, || work(subscriber));
+    }
+
+    #[test]
+    fn in_a_child_no_span_waits_for_a_thread_that_is_not_there() {
+        let session = Session::builder().start().expect("a session");
+        under(&session, |subscriber| {
+            let use_all = |spans: &[tracing::Span]| {
+                for span in spans {
+                    span.record("field", 2);
+                    span.follows_from(&spans[0]);
+                    span.clone().in_scope(|| tracing::info!("within"));
+                }
+            };
+            // One for each lock, and more that are made in the child.
+            let spans = || (0..16).map(|_| info_span!("span", field = 1)).collect::<Vec<_>>();
+            let before = spans();
+            std::thread::scope(|scope| {
+                let (locked, told) = std::sync::mpsc::channel();
+                let (end, ended) = std::sync::mpsc::channel::<()>();
+                scope.spawn(move || {
+                    let _shard = subscriber.spans.shard(0);
+                    locked.send(()).expect("the test waits");
+                    let _ = ended.recv();
+                });
+                told.recv().expect("a lock");
+                let mut before = Some(before);
+                let done = in_child(|| {
+                    let after = spans();
+                    for spans in [before.take().unwrap_or_default(), after] {
+                        use_all(&spans);
+                    }
+                    true
+                });
+                drop(end);
+                assert!(done);
+            });
+        });
+    }
+
+    #[test]
+    fn spans_that_outlive_their_session_give_their_memory_back() {
+        let session = Session::builder().start().expect("a session");
+        under(&session, |subscriber| {
+            let span = info_span!("span", field = 1);
+            let id = span.id().expect("an id").into_u64();
+            let again = span.clone();
+            session.stop().expect("a stop");
+            drop(span);
+            assert!(subscriber.spans.get(id).is_some());
+            drop(again);
+            assert!(subscriber.spans.get(id).is_none());
+        });
     }
 }

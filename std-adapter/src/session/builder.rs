@@ -160,8 +160,9 @@ impl SessionBuilder {
     }
 
     /// Reads the processor's counter for the time of an event, some 10 ns instead of 20 to 30, where that is a
-    /// clock: on x86-64 Linux that uses it as its own. Elsewhere nothing changes. Times are within some
-    /// microseconds of the system's clock; starting takes 5 ms the first time.
+    /// clock: on x86-64 Linux that uses it as its own. Elsewhere nothing changes, nor in the children of a process
+    /// that has done so. Times are within some microseconds of the system's clock; starting takes 5 ms the first
+    /// time.
     #[must_use]
     pub fn fast_clock(mut self) -> Self {
         self.fast_clock = true;

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use tracebuf::producer::track_event::Clock;
 
 use super::clock::BootClock;
+use super::fork;
 
 /// A line through the clock, behind a sequence lock.
 pub(crate) struct TscClock {
@@ -105,9 +106,18 @@ const SKEW: u64 = 1 << 18;
 const ERROR: u64 = 1_000;
 
 impl TscClock {
-    /// The process's one; `None` where the counter does not run steadily. The first call takes 5 ms.
+    /// The process's one; `None` where the counter does not run steadily, and in a child of a process that has one: the
+    /// thread that was making or changing it when the process forked would be waited for. The first call takes 5 ms.
     pub(crate) fn get() -> Option<&'static Self> {
         static CLOCK: OnceLock<Option<TscClock>> = OnceLock::new();
+        // The forks before it was made, and one more; 0 until then.
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        fork::watch();
+        let here = u64::from(fork::forks()) + 1;
+        let _ = MADE.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed);
+        if MADE.load(Ordering::Relaxed) != here {
+            return None;
+        }
         CLOCK.get_or_init(|| is_steady().then(Self::calibrated)).as_ref()
     }
 
@@ -257,6 +267,24 @@ mod tests {
             let error = (0..5).map(|_| error().abs()).min().unwrap_or(0);
             assert!(error < 100_000, "{error} ns away");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_child_does_not_wait_for_the_thread_that_steered_its_parent_s_clock() {
+        use crate::session::Session;
+
+        let Some(clock) = TscClock::get() else { return };
+        let parents = Session::builder().fast_clock().start().expect("a session");
+        assert!(fork::tests::in_child(|| {
+            // As a fork in the midst of a change leaves them.
+            let _steering = clock.steering.try_lock();
+            clock.sequence.fetch_or(1, Ordering::Relaxed);
+            parents.now();
+            let session = Session::builder().fast_clock().start().expect("a session");
+            session.recorder().instant("child");
+            session.stop().is_ok()
+        }));
     }
 
     /// A clock that was compared for the last time at one second of boot time, at 2 ticks a nanosecond.

@@ -192,6 +192,26 @@ fn details_are_annotations_categories_and_flows_with_interned_keys() {
     assert_eq!(reader.seen.len(), 6);
 }
 
+#[test]
+fn a_slice_s_end_has_details_of_its_own() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    for track in [tracer.track(), tracer.on(&GPU)] {
+        track.begin("request");
+        track.end_with(|event| event.arg("status", 200));
+    }
+    tracer.flush();
+    let reader = read(model, 1);
+    assert_eq!(reader.seen.len(), 4);
+    for (pair, track) in reader.seen.chunks(2).zip([MAIN.uuid(), GPU.uuid()]) {
+        assert_eq!((pair[1].kind, pair[1].track, pair[1].name.as_str()), (2, track, ""));
+        let annotation = inside(&pair[1].rest, 4).expect("an annotation");
+        let key = int(&annotation, 1).expect("a key");
+        assert_eq!((reader.names[&(3, key)].as_str(), int(&annotation, 4)), ("status", Some(200)));
+        assert_eq!(pair[0].rest, []);
+    }
+}
+
 fn super_pointer() -> track_event::Value<'static> {
     track_event::Value::Pointer(0xDEAD)
 }

@@ -57,7 +57,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         guard
     }
 
-    /// Begins a slice that [`OnTrack::end`] ends.
+    /// Begins a slice that [`OnTrack::end`] or [`OnTrack::end_with`] ends.
     #[inline]
     pub fn begin(&self, name: &'a str) {
         self.tracer.plain(self.track, track_event_type::SLICE_BEGIN as u32, Some(name));
@@ -77,6 +77,23 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     #[inline]
     pub fn end(&self) {
         self.tracer.plain(self.track, track_event_type::SLICE_END as u32, None);
+    }
+
+    /// Ends the slice begun last, with details that were not known when it began.
+    ///
+    /// ```
+    /// # use tracebuf::producer::track_event::*;
+    /// # fn example(track: OnTrack<'_, '_, impl Clock>) {
+    /// track.begin("request");
+    /// let status = 200;
+    /// track.end_with(|event| event.arg("status", status));
+    /// # }
+    /// ```
+    pub fn end_with(
+        &self,
+        details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
+    ) {
+        self.event(track_event_type::SLICE_END, "", details);
     }
 
     /// Something that has no duration.

@@ -103,6 +103,31 @@ fn fields_are_annotations_also_those_recorded_later() {
 }
 
 #[test]
+fn fields_recorded_within_a_span_are_annotations_of_its_slice_s_end() {
+    let work = |_: &Dispatch| {
+        let span = tracing::info_span!("request", path = "/index", status = Empty);
+        span.in_scope(|| {
+            Span::current().record("status", 200);
+        });
+        span.in_scope(|| ());
+        let first = tracing::info_span!("first", value = Empty).entered();
+        let second = tracing::info_span!("second", value = Empty).entered();
+        first.record("value", 1);
+        second.record("value", 2);
+        // The second's slice ends with it, and begins again.
+        drop(first);
+        drop(second);
+    };
+    both("within", false, work, |trace| {
+        assert_eq!(counts(trace, 1, ANNOTATION), [1, 2, 0, 0, 1]);
+        let ends = trace.packets().filter_map(|packet| message(packet, 11));
+        let ends = ends.filter(|event| number(event, 9) == Some(2));
+        let values = ends.map(|end| number(message(end, ANNOTATION)?, 4)).collect::<Vec<_>>();
+        assert_eq!(values, [Some(200), None, Some(2), Some(1), None]);
+    });
+}
+
+#[test]
 fn spans_exited_out_of_order_end_their_own_slices() {
     let work = |_: &Dispatch| {
         let first = tracing::info_span!("first").entered();

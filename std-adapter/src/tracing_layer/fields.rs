@@ -22,31 +22,44 @@ enum Kept {
     Text(String),
 }
 
+#[derive(Debug)]
+struct KeptField {
+    name: &'static str,
+    value: Kept,
+    /// Which of the span's changes it came with; 0 for what it began with.
+    change: u64,
+}
+
 /// The fields of a span: those of its slices to come.
 #[derive(Debug, Default)]
-pub(super) struct KeptFields(Vec<(&'static str, Kept)>);
+pub(super) struct KeptFields(Vec<KeptField>);
 
 impl KeptFields {
     fn keep(&mut self, field: &Field, value: Kept) {
-        self.put(field.name(), value);
+        self.put(KeptField { name: field.name(), value, change: 0 });
     }
 
-    fn put(&mut self, name: &'static str, value: Kept) {
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, kept)) => *kept = value,
-            None => self.0.push((name, value)),
+    fn put(&mut self, field: KeptField) {
+        match self.0.iter_mut().find(|known| known.name == field.name) {
+            Some(known) => *known = field,
+            None => self.0.push(field),
         }
     }
 
-    /// Takes over what was recorded later.
-    pub(super) fn merge(&mut self, later: Self) {
-        for (name, value) in later.0 {
-            self.put(name, value);
+    /// Takes over what was recorded later, as a change of this number.
+    pub(super) fn merge(&mut self, later: Self, change: u64) {
+        for field in later.0 {
+            self.put(KeptField { change, ..field });
         }
     }
 
     pub(super) fn annotate(&self, event: &mut Event<'_, '_, '_>) {
-        for (name, value) in &self.0 {
+        self.annotate_since(0, event);
+    }
+
+    /// Those that came with this change or a later one.
+    pub(super) fn annotate_since(&self, change: u64, event: &mut Event<'_, '_, '_>) {
+        for KeptField { name, value, .. } in self.0.iter().filter(|field| field.change >= change) {
             let value = match value {
                 Kept::Bool(value) => Value::Bool(*value),
                 Kept::Uint(value) => Value::Uint(*value),

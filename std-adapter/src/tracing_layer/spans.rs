@@ -14,6 +14,8 @@ use crate::session::fork::forks;
 pub(super) struct SpanData {
     pub(super) metadata: &'static Metadata<'static>,
     fields: Mutex<KeptFields>,
+    /// How often fields were recorded since the span was made.
+    changes: AtomicU64,
     /// The flow of the span's slices.
     flow: Option<u64>,
     /// Flows of other spans, that go to its next slice.
@@ -30,6 +32,7 @@ impl SpanData {
         Self {
             metadata,
             fields: Mutex::new(fields),
+            changes: AtomicU64::new(0),
             flow: flow.then(own),
             followed: Mutex::default(),
             references: AtomicUsize::new(1),
@@ -38,9 +41,24 @@ impl SpanData {
 
     pub(super) fn record(&self, values: &tracing_core::span::Record<'_>) {
         // Formatted without the lock: what formats a value may itself trace, and record into this span.
-        let mut fields = KeptFields::default();
-        values.record(&mut fields);
-        self.fields().merge(fields);
+        let mut later = KeptFields::default();
+        values.record(&mut later);
+        let mut fields = self.fields();
+        fields.merge(later, self.changes.fetch_add(1, Ordering::Relaxed) + 1);
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// The fields recorded after so many changes.
+    pub(super) fn annotate_end<'x, 'e, 'w, 'a>(
+        &self,
+        seen: u64,
+        event: &'x mut Event<'e, 'w, 'a>,
+    ) -> &'x mut Event<'e, 'w, 'a> {
+        self.fields().annotate_since(seen + 1, event);
+        event
     }
 
     /// This span's next slice is where the flow of another span goes. Not each: what lives long may follow many.

@@ -16,12 +16,34 @@ struct Entered {
     place: u64,
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
+    /// The changes of its fields that are in the slice's begin.
+    seen: u64,
 }
 
 impl Entered {
     #[inline(always)]
     fn is(&self, id: u64, recorder: &Recorder) -> bool {
         self.id == id && self.place == recorder.place()
+    }
+
+    /// False when nothing is recorded, or this thread has no writer.
+    fn begin(&mut self, recorder: &Recorder) -> bool {
+        match &self.data {
+            None => begin_plain(recorder, self.metadata),
+            Some(data) => {
+                self.seen = data.changes();
+                begin_with(recorder, self.metadata.name(), category(self.metadata.level()), data)
+            }
+        }
+    }
+
+    /// Fields recorded since the begin go to the end: there may be no other slice.
+    #[inline(always)]
+    fn end(&self, recorder: &Recorder) {
+        match &self.data {
+            Some(data) if data.changes() != self.seen => end_with(recorder, data, self.seen),
+            _ => recorder.end(),
+        }
     }
 }
 
@@ -38,8 +60,8 @@ pub(super) fn enter(
     data: Option<Arc<SpanData>>,
 ) {
     enter_by(|| {
-        let begun = begin(recorder, metadata, data.as_deref());
-        begun.then(|| Entered { id, place: recorder.place(), metadata, data })
+        let mut entered = Entered { id, place: recorder.place(), metadata, data, seen: 0 };
+        entered.begin(recorder).then_some(entered)
     });
 }
 
@@ -48,7 +70,7 @@ pub(super) fn enter(
 pub(super) fn enter_plain(recorder: &Recorder, id: u64, metadata: &'static Metadata<'static>) {
     enter_by(|| {
         let begun = begin_plain(recorder, metadata);
-        begun.then(|| Entered { id, place: recorder.place(), metadata, data: None })
+        begun.then(|| Entered { id, place: recorder.place(), metadata, data: None, seen: 0 })
     });
 }
 
@@ -67,11 +89,12 @@ fn enter_by(begin: impl FnOnce() -> Option<Entered>) {
 pub(super) fn exit(recorder: &Recorder, id: u64) {
     let _ = STACK.try_with(|stack| {
         let mut stack = stack.borrow_mut();
-        if stack.last().is_some_and(|top| top.is(id, recorder)) {
-            recorder.end();
-            stack.pop();
-        } else {
-            exit_below(recorder, id, &mut stack);
+        match stack.last() {
+            Some(top) if top.is(id, recorder) => {
+                top.end(recorder);
+                stack.pop();
+            }
+            _ => exit_below(recorder, id, &mut stack),
         }
     });
 }
@@ -82,12 +105,11 @@ pub(super) fn exit(recorder: &Recorder, id: u64) {
 #[inline(never)]
 fn exit_below(recorder: &Recorder, id: u64, stack: &mut Vec<Entered>) {
     let Some(at) = stack.iter().rposition(|entered| entered.is(id, recorder)) else { return };
-    recorder.end();
+    let is_here = |entered: &Entered| entered.place == recorder.place();
+    stack.iter().skip(at).rev().filter(|entered| is_here(entered)).for_each(|entered| entered.end(recorder));
     stack.remove(at);
-    let above = stack.iter().skip(at).filter(|entered| entered.place == recorder.place());
-    above.clone().for_each(|_| recorder.end());
-    for entered in above {
-        begin(recorder, entered.metadata, entered.data.as_deref());
+    for entered in stack.iter_mut().skip(at).filter(|entered| is_here(entered)) {
+        entered.begin(recorder);
     }
 }
 
@@ -98,14 +120,6 @@ pub(super) fn current(recorder: &Recorder) -> Option<(u64, &'static Metadata<'st
         stack.borrow().iter().rfind(of_place).map(|entered| (entered.id, entered.metadata))
     };
     STACK.try_with(innermost).ok().flatten()
-}
-
-/// False when nothing is recorded, or this thread has no writer.
-fn begin(recorder: &Recorder, metadata: &'static Metadata<'static>, data: Option<&SpanData>) -> bool {
-    match data {
-        None => begin_plain(recorder, metadata),
-        Some(data) => begin_with(recorder, metadata.name(), category(metadata.level()), data),
-    }
 }
 
 #[inline(always)]
@@ -122,6 +136,11 @@ fn begin_with(recorder: &Recorder, name: &'static str, category: &'static str, d
         std::mem::forget(slice);
     });
     begun.is_some()
+}
+
+#[inline(never)]
+fn end_with(recorder: &Recorder, data: &SpanData, seen: u64) {
+    recorder.with(|tracer| tracer.track().end_with(|event| data.annotate_end(seen, event)));
 }
 
 /// An instant, named by its message.

@@ -32,6 +32,7 @@ enum Call {
     },
     End {
         track: usize,
+        args: usize,
     },
     Count {
         track: usize,
@@ -63,7 +64,7 @@ fn calls() -> impl Strategy<Value = Call> {
         6 => (track.clone(), name.clone()).prop_map(|(track, name)| Call::Begin { track, name }),
         2 => (track.clone(), name.clone(), name.clone())
             .prop_map(|(track, name, category)| Call::BeginIn { track, name, category }),
-        6 => track.clone().prop_map(|track| Call::End { track }),
+        6 => (track.clone(), 0..3usize).prop_map(|(track, args)| Call::End { track, args }),
         3 => (track.clone(), value).prop_map(|(track, value)| Call::Count { track, value }),
         2 => (track, name, 0..4usize).prop_map(|(track, name, args)| Call::Details { track, name, args }),
         6 => later.prop_map(Call::Later),
@@ -74,6 +75,13 @@ fn calls() -> impl Strategy<Value = Call> {
         1 => Just(Call::Clear),
         1 => (0..3usize, any::<bool>()).prop_map(|(by_hand, is_open)| Call::Again { by_hand, is_open }),
     ]
+}
+
+fn with_args<'x, 'e, 'w>(
+    event: &'x mut Event<'e, 'w, 'static>,
+    args: usize,
+) -> &'x mut Event<'e, 'w, 'static> {
+    (0..args).fold(event, |event, i| event.arg(NAMES[i + 1], "a value of some length"))
 }
 
 type SmallTracer = Tracer<'static, Ticks, 4, 2>;
@@ -157,15 +165,16 @@ impl World {
                     on.begin_in(NAMES[name], NAMES[category])
                 });
             }
-            Call::End { track } => self.record((2, track, ""), vec![], 0, |on| on.end()),
+            Call::End { track, args: 0 } => self.record((2, track, ""), vec![], 0, |on| on.end()),
+            Call::End { track, args } => {
+                self.record((2, track, ""), vec![], args, |on| on.end_with(|event| with_args(event, args)));
+            }
             Call::Count { track, value } => {
                 self.record((4, track, ""), vec![(30, Value::Int(value as u64))], 1, |on| on.count(value));
             }
             Call::Details { track, name, args } => {
                 self.record((3, track, NAMES[name]), vec![], args, |on| {
-                    on.instant_with(NAMES[name], |event| {
-                        (0..args).fold(event, |event, i| event.arg(NAMES[i + 1], "a value of some length"))
-                    });
+                    on.instant_with(NAMES[name], |event| with_args(event, args));
                 });
             }
             Call::Later(ticks) => self.ticks.0.set(self.ticks.0.get() + ticks),

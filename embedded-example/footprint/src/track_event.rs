@@ -53,6 +53,7 @@ fn slices<'a>(input: &mut Input<'static>, on: OnTrack<'_, 'a, impl Clock>) {
     on.begin(input.text());
     on.begin_in(input.text(), input.text());
     on.end();
+    on.end_with(|event| details(input, event));
     on.instant(input.text());
     on.instant_with(input.text(), |event| details(input, event));
 }

@@ -32,10 +32,29 @@ impl Drop for Undo {
         if let [path] = &self.0[..] {
             let _ = fs::remove_file(path);
         }
-        for names in self.0.windows(2) {
-            if let [to, from] = names {
-                let _ = fs::rename(from, to);
-            }
-        }
+        // Where one of them fails, the next would take the place of what lies there still.
+        let _ = self.0.windows(2).try_for_each(|names| match names {
+            [to, from] => fs::rename(from, to),
+            _ => Ok(()),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_put_back_is_not_lost_for_what_was_there_before() {
+        let folder = std::env::temp_dir().join(format!("tracebuf-undo-{}", std::process::id()));
+        let [name, newest, older] = ["x", "x.previous", "x.previous.previous"].map(|name| folder.join(name));
+        // Nothing can be put in the place of a folder.
+        fs::create_dir_all(&name).expect("a folder");
+        fs::write(&newest, "newest").expect("a file");
+        fs::write(&older, "older").expect("a file");
+        drop(Undo::new(&name, vec![newest.clone(), older.clone()]));
+        let left = [newest, older].map(|path| fs::read_to_string(path).ok());
+        fs::remove_dir_all(folder).expect("it is there");
+        assert_eq!(left, ["newest", "older"].map(|text| Some(text.to_owned())));
     }
 }

@@ -4,6 +4,8 @@
 mod trace;
 
 use std::path::Path;
+#[cfg(unix)]
+use std::process::Command;
 use std::time::Duration;
 
 use trace::{Trace, folder};
@@ -99,6 +101,43 @@ fn a_buffer_s_file_is_put_back_if_another_buffer_has_none() {
         "a buffer of the session",
     );
     assert!(holds(&region, "crash"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_buffer_s_file_is_as_it_was_if_no_more_files_can_be_opened() {
+    let folder = folder("failed lock");
+    let (region, previous) = (folder.join("x.region"), folder.join("x.region.previous"));
+    leave(&region, "first crash");
+    leave(&region, "second crash");
+    let child = Command::new("sh")
+        .args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["starts_with_few_open_files", "--exact", "--ignored", "--nocapture"])
+        .env("TRACEBUF_CHILD_REGION", &region)
+        .output()
+        .expect("a child");
+    assert!(child.status.success(), "{child:?}");
+    assert!(holds(&previous, "second crash"), "it started in the end");
+}
+
+#[cfg(unix)]
+#[test]
+#[ignore = "run with a limit by the test before it"]
+fn starts_with_few_open_files() {
+    let Ok(region) = std::env::var("TRACEBUF_CHILD_REGION") else { return };
+    let start = || Session::builder().buffer(ring(region.as_ref())).start().err().map(|why| why.to_string());
+    let contents = || [&region, &format!("{region}.previous")].map(|path| std::fs::read(path).expect("a file"));
+    let before = contents();
+    let mut files: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    // For none; for that of the buffer and not for its lock's.
+    for _ in 0..2 {
+        let error = start().expect("an error");
+        assert!(error.contains("open files"), "{error}");
+        files.pop();
+        assert!(contents() == before, "both are as they were");
+    }
+    assert_eq!(start(), None, "two are enough");
 }
 
 #[test]

@@ -155,9 +155,21 @@ pub(crate) fn create(
             return Err(error);
         }
     };
-    let lock = Lock::new(&file, path)?;
-    // Only now is it certain whose the name is.
-    check_is_at(&file, path)?;
+    // Only with both is it certain whose the name is.
+    let locked = Lock::new(&file, path).and_then(|lock| check_is_at(&file, path).map(|()| lock));
+    let lock = match locked {
+        Ok(lock) => lock,
+        Err(error) => {
+            // By the file that is open already: for one more there may be no place.
+            let is_busy = |result: io::Result<()>| {
+                result.is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+            };
+            if !is_busy(lock(&file)) && !is_busy(check_is_at(&file, path)) {
+                drop(Undo::new(path, moved));
+            }
+            return Err(error);
+        }
+    };
     // Dropped before the lock: what was there is put back while nobody else can have the file.
     let undo = Undo::new(path, moved);
     let limit = (region / 4).clamp(256 << 10, 16 << 20);

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::session::fork;
 
@@ -81,7 +82,11 @@ impl Drop for Lock {
 
 /// One session a file.
 pub(super) fn lock(file: &File) -> io::Result<()> {
-    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| in_use())
+    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+        Errno::WOULDBLOCK => in_use(),
+        // Not every file system has locks, nor always room for one more.
+        other => other.into(),
+    })
 }
 
 fn in_use() -> io::Error {

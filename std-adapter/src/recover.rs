@@ -137,6 +137,10 @@ impl Dump {
             let pieces = BTreeMap::from([(contents.start as u64, contents.region)]);
             return Ok(Self { pieces, symbols: BTreeMap::new() });
         }
+        if file.starts_with(region_file::BEGUN) {
+            // The buffer in it is one that nobody used.
+            return Ok(Self::default());
+        }
         match std::str::from_utf8(file) {
             Ok(text) if text.trim_start().starts_with(':') => Self::ihex(text),
             _ => Ok(Self { pieces: BTreeMap::from([(0, file.to_vec())]), symbols: BTreeMap::new() }),

@@ -4,12 +4,11 @@
 mod trace;
 
 use std::path::Path;
-#[cfg(unix)]
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trace::{Trace, folder};
-use tracebuf_std::recover::Survivor;
+use tracebuf_std::recover::{Dump, Place, Survivor};
 use tracebuf_std::session::{BufferConfig, LongTrace, Session, SessionBuilder};
 
 fn ring(path: &Path) -> BufferConfig {
@@ -69,10 +68,11 @@ fn what_a_killed_start_left_keeps_no_other_from_starting_and_takes_no_crash_s_pl
     let (region, previous) = (folder.join("x.region"), folder.join("x.region.previous"));
     leave(&region, "first crash");
     leave(&region, "second crash");
-    for len in [0, 64 << 10] {
-        std::fs::write(&region, vec![0; len]).expect("a file");
+    let begun = [b"TRACENEW".to_vec(), vec![0; 4096], b"clocks".to_vec()].concat();
+    for left in [vec![], vec![0; 64 << 10], begun] {
+        std::fs::write(&region, &left).expect("a file");
         leave(&region, "a new one");
-        assert!(holds(&region, "a new one") && holds(&previous, "first crash"), "after {len} zeros");
+        assert!(holds(&region, "a new one") && holds(&previous, "first crash"), "after {} bytes", left.len());
     }
     // Killed when it had moved the one before, and not yet the last.
     std::fs::rename(&previous, folder.join("x.region.previous.previous")).expect("a crash");
@@ -83,6 +83,63 @@ fn what_a_killed_start_left_keeps_no_other_from_starting_and_takes_no_crash_s_pl
     std::fs::write(&region, &somebody_s).expect("a file");
     assert_fails(Session::builder().buffer(ring(&region)), "no session made");
     assert_eq!(std::fs::read(&region).expect("it is there"), somebody_s);
+}
+
+#[test]
+fn a_start_that_is_killed_in_between_costs_no_crash_and_leaves_nothing() {
+    let folder = folder("killed between");
+    let (region, previous) = (folder.join("x.region"), folder.join("x.region.previous"));
+    let pipe = folder.join("pipe");
+    leave(&region, "first crash");
+    leave(&region, "second crash");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command").success());
+    let killed_start = |megabytes: usize| {
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["start_that_hangs", "--exact", "--ignored"])
+            .env("TRACEBUF_CHILD_FOLDER", &folder)
+            .env("TRACEBUF_CHILD_RING", (megabytes << 20).to_string())
+            .spawn()
+            .expect("a child");
+        // The file is the child's by its length; then the buffer in it is made, and the start goes on to the pipe.
+        let is_made = || {
+            let there = std::fs::read(&region).unwrap_or_default();
+            there.len() >> 20 == megabytes && there.get(4096..4100) == Some(b"TBUF")
+        };
+        let start = Instant::now();
+        while !is_made() {
+            assert!(start.elapsed() < Duration::from_secs(60), "it makes the file");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child.kill().expect("a kill");
+        child.wait().expect("its end");
+    };
+    for crash in ["second crash", "third crash"] {
+        for megabytes in [2, 3] {
+            killed_start(megabytes);
+            assert!(holds(&previous, crash));
+        }
+        let error = Survivor::open(&region).err().expect("an error").to_string();
+        assert!(error.contains("no file of a buffer"), "{error}");
+        let dump = Dump::parse(&std::fs::read(&region).expect("a file")).expect("bytes");
+        assert!(dump.find(Place::Anywhere).is_err(), "nor is there a buffer in it");
+        assert_fails(Session::builder().buffer(ring(&region)).buffer(ring(&folder.join("none/x"))), "none/x");
+        assert!(holds(&previous, crash));
+        leave(&region, "third crash");
+        assert!(holds(&region, "third crash") && holds(&previous, crash));
+        assert_eq!(names(&folder), ["pipe", "x.region", "x.region.previous"]);
+    }
+}
+
+#[test]
+#[ignore = "the process that the test before it kills"]
+fn start_that_hangs() {
+    let Ok(folder) = std::env::var("TRACEBUF_CHILD_FOLDER") else { return };
+    let folder = Path::new(&folder);
+    let ring_size = std::env::var("TRACEBUF_CHILD_RING").expect("bytes").parse().expect("a number");
+    let new = BufferConfig::ring(ring_size).in_file(folder.join("x.region"));
+    let builder = Session::builder().buffer(new);
+    // Nobody ever opens the other end.
+    let _ = builder.buffer(ring(&folder.join("pipe"))).start();
 }
 
 #[test]
@@ -103,7 +160,6 @@ fn a_buffer_s_file_is_put_back_if_another_buffer_has_none() {
     assert!(holds(&region, "crash"));
 }
 
-#[cfg(unix)]
 #[test]
 fn a_buffer_s_file_is_as_it_was_if_no_more_files_can_be_opened() {
     let folder = folder("failed lock");
@@ -121,13 +177,13 @@ fn a_buffer_s_file_is_as_it_was_if_no_more_files_can_be_opened() {
     assert!(holds(&previous, "second crash"), "it started in the end");
 }
 
-#[cfg(unix)]
 #[test]
 #[ignore = "run with a limit by the test before it"]
 fn starts_with_few_open_files() {
     let Ok(region) = std::env::var("TRACEBUF_CHILD_REGION") else { return };
     let start = || Session::builder().buffer(ring(region.as_ref())).start().err().map(|why| why.to_string());
-    let contents = || [&region, &format!("{region}.previous")].map(|path| std::fs::read(path).expect("a file"));
+    let previous = format!("{region}.previous");
+    let contents = || [&region, &previous].map(|path| std::fs::read(path).expect("a file"));
     let before = contents();
     let mut files: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     // For none; for that of the buffer and not for its lock's.

@@ -16,8 +16,8 @@ use crate::session::undo::Undo;
 
 use super::lock::{Lock, lock};
 use super::{
-    ABOUT, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, PAGE, Places, SLOT, SLOTS,
-    VERSION, WORD,
+    ABOUT, BEGUN, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, PAGE, Places, SLOT,
+    SLOTS, VERSION, WORD,
 };
 
 /// The first page of the file, for as long as anybody needs it; with it the file stays locked.
@@ -134,8 +134,8 @@ impl Slot {
 }
 
 /// Makes the file, with room on the disk for all of it, and memory for a buffer in it. What an earlier process
-/// left there is kept beside it, as `PATH.previous`, and what was there until [`Undo::forget`] is called; dropping
-/// the [`Undo`] puts both back.
+/// left there is kept beside it, as `PATH.previous`, and what was there until [`Undo::forget`] is called, from which on
+/// the file counts; dropping the [`Undo`] puts both back.
 ///
 /// `beside_long_trace`: with a second half, and slots.
 pub(crate) fn create(
@@ -176,6 +176,8 @@ pub(crate) fn create(
     let (halves, slots, slot) =
         if beside_long_trace { (2, SLOTS as u64, limit + (1 << 20)) } else { (1, 0, 0) };
     let places = Places { half: region, halves, slots, slot };
+    // Before everything else: killed from here on, the start has left a file that holds nothing.
+    file.write_all_at(BEGUN, 0)?;
     allocate(&file, places.end())?;
 
     let map = |at: u64, len: u64| -> io::Result<MmapMut> {
@@ -200,7 +202,12 @@ pub(crate) fn create(
     let control = Arc::new(Control { page, _lock: lock });
     let numbers = [(8, VERSION), (HALF, region), (HALVES, halves), (COUNT, slots), (SLOT, slot), (WORD, 0)];
     numbers.iter().for_each(|(at, value)| control.set(*at, *value));
-    control.word(0).store(u64::from_ne_bytes(*MAGIC), Ordering::SeqCst);
+    let (begun, kept_for_it) = (control.clone(), previous(&previous(path)));
+    let undo = undo.settling(move || {
+        begun.word(0).store(u64::from_ne_bytes(*MAGIC), Ordering::SeqCst);
+        // There may be none, or that of a start that was killed. One that cannot be removed does no harm.
+        let _ = fs::remove_file(kept_for_it);
+    });
     if !beside_long_trace {
         // The lock goes with the last that holds the page: nobody else does here.
         return Ok((memory.keeping(control), None, undo));
@@ -237,13 +244,13 @@ fn keep_previous(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut start = [0; MAGIC.len()];
     // Of a shorter one the rest stays zero.
     file.read_at(&mut start, 0)?;
-    if start != *MAGIC {
-        if !is_blank(&file)? {
-            let message = "there is a file of that name which no session made";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
-        }
+    if start == *BEGUN || (start != *MAGIC && is_blank(&file)?) {
         fs::remove_file(path)?;
         return Ok(Vec::new());
+    }
+    if start != *MAGIC {
+        let message = "there is a file of that name which no session made";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
     }
     let before = previous(path);
     let before_that = previous(&before);
@@ -258,7 +265,7 @@ fn keep_previous(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(vec![before, before_that])
 }
 
-/// Whether it holds nothing: its start was killed, or the power failed, before the first page was written.
+/// Whether it is all zeros: its start was killed, or the power failed, before the first page was written.
 fn is_blank(file: &File) -> io::Result<bool> {
     let mut bytes = BufReader::with_capacity(1 << 16, file);
     loop {
@@ -283,13 +290,13 @@ fn allocate(file: &File, len: u64) -> io::Result<()> {
     match fallocate(file, FallocateFlags::empty(), 0, len) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-            // Where the file system cannot, zeros do.
-            let mut left = len;
+            // Where the file system cannot, zeros do, behind what is there.
             let zeros = vec![0; 1 << 20];
-            while left > 0 {
-                let part = left.min(1 << 20);
-                io::Write::write_all(&mut &*file, zeros.get(..part as usize).unwrap_or_default())?;
-                left -= part;
+            let mut at = file.metadata()?.len();
+            while at < len {
+                let part = (len - at).min(1 << 20);
+                file.write_all_at(zeros.get(..part as usize).unwrap_or_default(), at)?;
+                at += part;
             }
             Ok(())
         }

@@ -43,14 +43,15 @@
 //! # At the next start
 //! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,
 //! which is removed once the session has started; if it does not start, both are put back. So during a start there
-//! has to be room for three. A file of zeros, which a start left that was killed, holds nothing and is replaced.
+//! has to be room for three. A file that a start left which was killed holds nothing and is replaced: it begins with
+//! `TRACENEW`, or has zeros only. What was there before that start is in `FILE.previous` then, and stays there.
 //!
 //! # Layout
 //! Little-endian. A page of 4 KiB, then the halves and the slots, each from the next multiple of 4 KiB on.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 8 | `TRACEMAP` |
+//! | 0 | 8 | `TRACEMAP`; `TRACENEW` until the session has started |
 //! | 8 | 8 | version, 1 |
 //! | 16 | 8 | bytes of a half |
 //! | 24 | 8 | halves: 1, or 2 with a long trace |
@@ -71,6 +72,8 @@ pub(crate) use lock::close_locks_of_parent;
 
 /// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"TRACEMAP";
+/// The same of a session that has not started yet.
+pub(crate) const BEGUN: &[u8; 8] = b"TRACENEW";
 const VERSION: u64 = 1;
 const PAGE: u64 = 4096;
 const SLOTS: usize = 2;

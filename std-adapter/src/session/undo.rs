@@ -3,37 +3,46 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Takes a new file back when it is dropped, unless the file is to stay: the name of the file, then those that what was
-/// there before was moved to, each from the one before it.
+/// Takes a new file back when it is dropped, unless the file is to stay.
 #[must_use]
-pub(crate) struct Undo(Vec<PathBuf>);
+pub(crate) struct Undo {
+    /// The name of the file, then those that what was there before was moved to, each from the one before it.
+    names: Vec<PathBuf>,
+    /// What is to be done when the file stays.
+    settle: Option<Box<dyn FnOnce()>>,
+}
 
 impl Undo {
     /// `moved`: where what was there lies now, then where what had been in that place does.
     pub(crate) fn new(path: &Path, moved: Vec<PathBuf>) -> Self {
         let mut names = vec![path.to_owned()];
         names.extend(moved);
-        Self(names)
+        Self { names, settle: None }
     }
 
-    /// The file stays, and the last of what was moved goes: it was kept for this one's sake only.
+    /// The same with something that is to be done when the file stays.
+    pub(crate) fn settling(mut self, settle: impl FnOnce() + 'static) -> Self {
+        self.settle = Some(Box::new(settle));
+        self
+    }
+
+    /// The file stays.
     pub(crate) fn forget(mut self) {
-        if let [_, .., last] = &self.0[..] {
-            // There may be none. One that cannot be removed does no harm.
-            let _ = fs::remove_file(last);
+        self.names.clear();
+        if let Some(settle) = self.settle.take() {
+            settle();
         }
-        self.0.clear();
     }
 }
 
 impl Drop for Undo {
     fn drop(&mut self) {
         // The start has failed already, and says why; what cannot be put back either lies where it was moved to.
-        if let [path] = &self.0[..] {
+        if let [path] = &self.names[..] {
             let _ = fs::remove_file(path);
         }
         // Where one of them fails, the next would take the place of what lies there still.
-        let _ = self.0.windows(2).try_for_each(|names| match names {
+        let _ = self.names.windows(2).try_for_each(|names| match names {
             [to, from] => fs::rename(from, to),
             _ => Ok(()),
         });

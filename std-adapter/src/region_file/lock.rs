@@ -58,7 +58,8 @@ impl Lock {
         if inode(&own)? != inode(file)? {
             return Err(in_use());
         }
-        // First, for a child that came in between would keep the lock.
+        // First, for a child that came in between would keep the lock. One that came since the file was opened does: it
+        // has the file, and does not know that it is to close it.
         replace(NONE, own.as_raw_fd());
         let locked = lock(&own);
         let this = Self { file: Some(own), forks };

@@ -7,8 +7,8 @@ mod trace;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
 use trace::{Trace, folder, wait_for};
 use tracebuf_std::session::{BufferConfig, FlightRecorder, Session, SessionError};
@@ -150,6 +150,37 @@ fn a_signal_that_comes_just_before_its_recorder_is_gone_is_not_lost() {
             false
         });
         assert_eq!(end_of(child), Some(libc::SIGTERM));
+    }
+}
+
+#[test]
+fn a_signal_that_comes_while_it_begins_to_be_watched_ends_the_program_or_is_in_a_snapshot() {
+    let folder = folder("fork-begin");
+    // Those that come first take their time.
+    let signals: Vec<i32> = (libc::SIGRTMIN()..=libc::SIGRTMAX()).chain([libc::SIGTERM]).collect();
+    for round in 0..100 {
+        let child = fork(|| {
+            let (_session, recorder) = recorder(&folder);
+            recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+            drop(recorder);
+            let (_other_session, again) = self::recorder(&folder);
+            let start = Arc::new(Barrier::new(2));
+            let thread = std::thread::spawn({
+                let start = start.clone();
+                move || {
+                    start.wait();
+                    let begin = Instant::now();
+                    while begin.elapsed() < Duration::from_micros(round * 5) {}
+                    // SAFETY: this process has a handler for it.
+                    unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+                }
+            });
+            start.wait();
+            again.before_ending_on(&signals).expect("handlers");
+            thread.join().expect("it was sent");
+            sleep()
+        });
+        assert_eq!(end_of(child), Some(libc::SIGTERM), "round {round}");
     }
 }
 

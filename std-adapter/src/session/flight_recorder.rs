@@ -214,7 +214,8 @@ impl FlightRecorder {
     /// A signal that cannot be caught, or no thread.
     #[cfg(unix)]
     pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
-        self.watch(fork::Watch::of(signals)?, |_| ())
+        fork::check_signals(signals)?;
+        self.watch(signals, |_| ())
     }
 
     /// The same for signals that end the program: when the snapshot is written, they do what they do by default.
@@ -226,7 +227,8 @@ impl FlightRecorder {
     /// A signal that cannot be caught, or no thread.
     #[cfg(unix)]
     pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
-        let watched = self.watch(fork::Watch::of(signals)?, |signal| {
+        fork::check_signals(signals)?;
+        let watched = self.watch(signals, |signal| {
             // It is one that was caught, so it can be done.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         });
@@ -236,17 +238,19 @@ impl FlightRecorder {
     }
 
     #[cfg(unix)]
-    fn watch(&self, watch: fork::Watch, then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
-        let mut signals = signal_hook::iterator::Signals::new(watch.signals())?;
-        let (handle, inner) = (signals.handle(), self.inner.clone());
+    fn watch(&self, signals: &[i32], then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+        let mut noted = signal_hook::iterator::Signals::new(signals)?;
+        // Not before: until then nobody notes them down, and they do what they do by default.
+        let watch = fork::Watch::of(signals);
+        let (handle, inner) = (noted.handle(), self.inner.clone());
         let thread = thread::Builder::new().name("tracebuf-signals".into()).spawn(move || {
             let act = |signal| {
                 inner.report(&format!("signal-{signal}"), None);
                 then(signal);
             };
-            signals.forever().for_each(act);
+            noted.forever().for_each(act);
             // Those that came last, before the end was seen.
-            signals.pending().for_each(act);
+            noted.pending().for_each(act);
         })?;
         let watching = Watching { watch, handle, thread };
         self.signals.lock().unwrap_or_else(PoisonError::into_inner).push(watching);

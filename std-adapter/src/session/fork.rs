@@ -67,26 +67,30 @@ fn count_here(watchers: u64) -> u32 {
     if watchers >> 32 == u64::from(id()) { watchers as u32 } else { 0 }
 }
 
-/// This process has, or is going to have, a thread for some signals; until it is dropped.
+/// An error if one of these signals cannot be caught.
+#[cfg(unix)]
+pub(crate) fn check_signals(signals: &[i32]) -> io::Result<()> {
+    // With others `signal-hook` panics; below 128 what is no signal is an error of the system's.
+    let can_be = |signal: &i32| (1..128).contains(signal) && !FORBIDDEN.contains(signal);
+    match signals.iter().find(|signal| !can_be(signal)) {
+        Some(signal) => {
+            let message = format!("signal {signal} cannot be caught");
+            Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// This process notes down some signals, and has, or is going to have, a thread for them; until it is dropped.
 #[cfg(unix)]
 pub(crate) struct Watch(Vec<i32>);
 
 #[cfg(unix)]
 impl Watch {
-    pub(crate) fn of(signals: &[i32]) -> io::Result<Self> {
-        // With others `signal-hook` panics; below 128 what is no signal is an error of the system's.
-        let can_be = |signal: &i32| (1..128).contains(signal) && !FORBIDDEN.contains(signal);
-        if let Some(signal) = signals.iter().find(|signal| !can_be(signal)) {
-            let message = format!("signal {signal} cannot be caught");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
+    pub(crate) fn of(signals: &[i32]) -> Self {
         let watch = Self(signals.to_owned());
         watch.count(|count| count + 1);
-        Ok(watch)
-    }
-
-    pub(crate) fn signals(&self) -> &[i32] {
-        &self.0
+        watch
     }
 
     fn count(&self, next: impl Fn(u32) -> u32) {

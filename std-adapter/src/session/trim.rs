@@ -1,8 +1,8 @@
 //! Leaves out of a trace what happened before a moment.
 //!
-//! Times of a thread's events are distances, names and tracks are told by number: so what is left out must leave its
-//! distance to the next event, and its names to all. Packets that begin a writer's state, describe tracks or hold
-//! names stay; a packet that holds names beside an event stays without the event.
+//! Times of a thread's events are distances, or those of a clock, as its state says; names and tracks are told by
+//! number: so what is left out must leave its distance to the next event, and its names to all. Only events are left
+//! out; a packet that holds names beside an event stays without the event.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,9 @@ use tracebuf::proto::{TracePackets, varint};
 /// A writer's time.
 #[derive(Clone, Copy, Default)]
 struct Sequence {
-    /// Its default clock, and nanoseconds of that clock's units; 0 before a state was seen.
-    clock: u64,
+    /// Its default clock, once a state was seen.
+    clock: Option<u64>,
+    /// Nanoseconds of that clock's units if its times are distances, else 0.
     unit: u64,
     /// Boot time of its last packet, in nanoseconds.
     now: u64,
@@ -111,7 +112,8 @@ impl<'a> Packet<'a> {
 impl Sequence {
     /// From the packet that begins a state.
     fn begin(packet: &Packet<'_>) -> Self {
-        let id = number(packet.defaults, trace_packet_defaults::TIMESTAMP_CLOCK_ID).unwrap_or(0);
+        let id = number(packet.defaults, trace_packet_defaults::TIMESTAMP_CLOCK_ID)
+            .unwrap_or(builtin_clock::BOOTTIME);
         let clocks = || fields(packet.snapshot).filter(|field| field.number == clock_snapshot::CLOCKS);
         let of = |id: u64| clocks().find(|field| number(field.content, clock::CLOCK_ID) == Some(id));
         let now = of(builtin_clock::BOOTTIME).and_then(|field| number(field.content, clock::TIMESTAMP));
@@ -119,9 +121,9 @@ impl Sequence {
         match (now, own) {
             (Some(now), Some(own)) => {
                 let unit = number(own.content, clock::UNIT_MULTIPLIER_NS).unwrap_or(1).max(1);
-                Self { clock: id, unit, now, owed: 0 }
+                Self { clock: Some(id), unit, now, owed: 0 }
             }
-            _ => Self::default(),
+            _ => Self { clock: Some(id), ..Self::default() },
         }
     }
 }
@@ -150,7 +152,8 @@ impl Trim {
         }
         let Some(time) = packet.time else { return put(out, bytes, None, false) };
         let needs_state = packet.flags & sequence_flags::NEEDS_INCREMENTAL_STATE != 0;
-        if sequence.unit > 0 && needs_state && packet.clock.is_none_or(|clock| clock == sequence.clock) {
+        let of_sequence = packet.clock.is_none() || packet.clock == sequence.clock;
+        if sequence.unit > 0 && needs_state && of_sequence {
             sequence.now = sequence.now.saturating_add(time.saturating_mul(sequence.unit));
             if sequence.now >= self.from || !packet.is_event {
                 let owed = std::mem::take(&mut sequence.owed);
@@ -159,12 +162,18 @@ impl Trim {
             sequence.owed = sequence.owed.saturating_add(time);
             return packet.has_names && put(out, bytes, None, true);
         }
-        if needs_state && packet.clock.is_none() {
+        let clock = match (packet.clock, sequence.clock) {
+            (Some(clock), _) => clock,
+            (None, Some(clock)) if needs_state => clock,
             // Its state is gone, and with it what its time counts from; it is older than the next state.
-            return false;
+            (None, None) if needs_state => return false,
+            (None, _) => builtin_clock::BOOTTIME,
+        };
+        let is_old = clock == builtin_clock::BOOTTIME && time < self.from;
+        if is_old && packet.is_event {
+            return packet.has_names && put(out, bytes, None, true);
         }
-        let boottime = packet.clock.is_none_or(|clock| clock == builtin_clock::BOOTTIME);
-        !(boottime && time < self.from) && put(out, bytes, None, false)
+        put(out, bytes, None, false)
     }
 }
 
@@ -180,7 +189,10 @@ fn put(out: &mut Vec<u8>, bytes: &[u8], time: Option<u64>, names_only: bool) -> 
                     put_varint(&mut changed, u64::from(trace_packet::TIMESTAMP) << 3);
                     put_varint(&mut changed, time);
                 }
-                (trace_packet::TIMESTAMP | trace_packet::TRACK_EVENT, None) => {}
+                (
+                    trace_packet::TIMESTAMP | trace_packet::TIMESTAMP_CLOCK_ID | trace_packet::TRACK_EVENT,
+                    None,
+                ) => {}
                 _ => changed.extend_from_slice(field.whole),
             }
         }
@@ -241,10 +253,35 @@ mod tests {
 
     #[test]
     fn packets_with_times_of_their_own_and_those_whose_state_is_gone_are_left_out_too() {
-        let old: &[u8] = &[0x40, 100, 0x50, 3];
+        let old: &[u8] = &[0x40, 100, 0x50, 3, 0x5A, 2, 0x48, 3];
         let timeless: &[u8] = &[0xE2, 0x03, 0, 0x50, 3];
-        let other_clock: &[u8] = &[0x40, 100, 0xD0, 0x03, 3, 0x50, 3];
+        let other_clock: &[u8] = &[0x40, 100, 0xD0, 0x03, 3, 0x50, 3, 0x5A, 2, 0x48, 3];
         let kept = trimmed(1000, &[&event(5, true), old, timeless, other_clock]);
         assert_eq!(kept, [timeless, other_clock]);
+    }
+
+    #[test]
+    fn times_that_are_no_distances_are_compared_as_they_are() {
+        let plain = STATE.get(..7).expect("time, flags and sequence");
+        let of_boot_time = [plain, &[0xDA, 0x03, 3, 0xD0, 0x03, 6]].concat();
+        let of_another = [plain, &[0xDA, 0x03, 3, 0xD0, 0x03, 3]].concat();
+        // At 2000 and 5.
+        let (new, old) = ([&[0x40, 0xD0, 0x0F][..], &event(0, true)[2..]].concat(), event(5, true));
+        let names = vec![0x68, 2, 0x50, 2, 0x62, 2, 0x12, 0];
+        for state in [plain, &of_boot_time] {
+            assert_eq!(trimmed(1000, &[state, &old, &new]), [state, &names, &new]);
+        }
+        // Of another clock nobody knows what is old.
+        assert_eq!(trimmed(1000, &[&of_another, &old, &new]), [&of_another, &old, &new].map(Vec::as_slice));
+    }
+
+    #[test]
+    fn an_old_event_that_names_its_clock_leaves_its_names_and_a_track_stays_whatever_its_time() {
+        let boot_time = [0xD0, 0x03, 6];
+        let (old, named) =
+            ([&event(5, false)[..], &boot_time].concat(), [&event(5, true)[..], &boot_time].concat());
+        let track = [0x40, 5, 0x68, 2, 0x50, 2, 0xD0, 0x03, 6, 0xE2, 0x03, 2, 0x08, 1];
+        let names = vec![0x68, 2, 0x50, 2, 0x62, 2, 0x12, 0];
+        assert_eq!(trimmed(1000, &[STATE, &old, &named, &track]), [STATE, &names, &track]);
     }
 }

@@ -116,6 +116,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// policy must be as it was: another size of the table, for example, makes a new region. The [`Salvage`] is `None`
     /// if it is new.
     ///
+    /// From here on the policy is that of `config`. What has stopped goes on as a ring, in place of the oldest; a ring
+    /// that has overwritten something is full, and takes nothing more if it is to stop.
+    ///
     /// # Errors
     /// [`RegionError`] if there is no room for a new region.
     pub fn attach_or_new(mut memory: M, config: Config) -> Result<(Self, Option<Salvage>), RegionError> {
@@ -126,6 +129,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         if let Some(layout) = found
             && let Ok(salvage) = salvage(&layout, memory.as_mut(), true)
         {
+            if let Some(state) = layout.state(memory.as_mut()) {
+                state.header.set_policy(config.policy);
+            }
             return Ok((Self::from_parts(memory, layout), Some(salvage)));
         }
         Ok((Self::new(memory, config)?, None))

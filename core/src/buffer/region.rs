@@ -104,6 +104,19 @@ impl Header {
         self.ring_size.get()
     }
 
+    /// Changes what a full buffer does. A ring that has lapped is full: with nothing more to be overwritten it takes
+    /// nothing more.
+    pub(super) fn set_policy(&mut self, policy: FillPolicy) {
+        let discard = policy == FillPolicy::Discard;
+        let mut mode = self.mode();
+        if mode.contains(Mode::DISCARD) != discard {
+            mode.set(Mode::DISCARD, discard);
+            mode.set(Mode::SEALED, discard && self.write.get() < self.used.get());
+            self.set_mode(mode);
+            self.check.set(self.checksum());
+        }
+    }
+
     fn checksum(&self) -> u32 {
         const_assert_eq!(offset_of!(Header, mode), 24);
         let words: &[Le32; HEADER / 4] = transmute_ref!(self);

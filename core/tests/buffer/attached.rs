@@ -1,7 +1,10 @@
 //! What is read from a region that was found.
 
 use crate::bench::{Bench, NEXT, PREV, Read, Sent, packet, small_table, whole};
-use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, ReadOnlyTraceBuffer, Reader, Salvage, TraceBuffer};
+use std::ops::Range;
+use tracebuf::buffer::{
+    ChunkFlags, Commit, Config, DataLoss, FillPolicy, ReadOnlyTraceBuffer, Reader, Salvage, TraceBuffer,
+};
 
 const PATCHES: ChunkFlags = ChunkFlags::NEEDS_PATCHING;
 
@@ -30,6 +33,44 @@ fn ended(commits: &[Sent]) -> (Salvage, Vec<Read>) {
     });
     assert_eq!(plain, checked);
     plain
+}
+
+#[test]
+fn at_the_next_start_a_full_buffer_does_what_the_new_policy_says() {
+    let (stops, goes_on) = (FillPolicy::Discard, FillPolicy::RingBuffer);
+    let config = |policy| Config::new(policy).sequences(4);
+    let chunk = |id: u8| Sent::new(id.into(), &[packet(&[id; 200])]);
+    let commit = |b: &mut Bench, ids: Range<u8>| ids.map(|id| b.commit(chunk(id))).collect::<Vec<_>>();
+    let numbers = |b: &mut Bench| b.read().iter().map(|(bytes, _)| bytes[0]).collect::<Vec<_>>();
+    let next_start = |mut b: Bench, policy| {
+        let (buffer, salvage) = TraceBuffer::attach_or_new(b.buffer.into_memory(), config(policy)).unwrap();
+        assert!(salvage.is_some_and(|salvage| salvage.is_clean() && salvage.chunks_kept == 4));
+        assert_eq!(buffer.policy(), policy);
+        b.buffer = buffer;
+        b
+    };
+    let (written, discarded) = ([Commit::Written; 2], [Commit::Discarded; 2]);
+
+    // Of 1024 bytes four chunks take 912.
+    let mut b = Bench::new(config(stops), 1024);
+    assert_eq!(commit(&mut b, 0..6)[4..], discarded);
+    b = next_start(b, goes_on);
+    assert_eq!(commit(&mut b, 4..6), written);
+    b = next_start(b, goes_on);
+    assert_eq!(commit(&mut b, 6..8), written);
+    // What has lapped is full.
+    b = next_start(b, stops);
+    assert_eq!(commit(&mut b, 8..10), discarded);
+    b = next_start(b, stops);
+    assert_eq!(commit(&mut b, 8..10), discarded);
+    assert_eq!(numbers(&mut b), [4, 5, 6, 7]);
+
+    // What has not has room still.
+    let mut b = Bench::new(config(goes_on), 1024);
+    commit(&mut b, 0..4);
+    b = next_start(b, stops);
+    assert_eq!(commit(&mut b, 4..6), discarded);
+    assert_eq!(numbers(&mut b), [0, 1, 2, 3]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::support::driver::Real;
 use crate::support::ops::{Keep, Op};
 use crate::support::rng::Rng;
 use crate::support::writers::{self, Truth};
-use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, TraceBuffer};
+use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, Salvage, TraceBuffer};
 
 type Packets = Vec<((u16, u16), Vec<u8>)>;
 
@@ -85,8 +85,10 @@ fn look(memory: Vec<u8>) -> Option<Packets> {
     let Ok((mut buffer, salvage)) = attached else {
         assert_eq!(copy, memory, "what is no region is left alone");
         // A part of a region can still be read.
-        if let Ok((mut part, _)) = ReadOnlyTraceBuffer::attach(&mut copy[..]) {
-            let _ = packets(&mut part.read(), memory.len());
+        for attach in [ReadOnlyTraceBuffer::attach, ReadOnlyTraceBuffer::attach_ended] {
+            if let Ok((mut part, _)) = attach(memory.clone()) {
+                let _ = packets(&mut part.read(), memory.len());
+            }
         }
         return None;
     };
@@ -95,9 +97,26 @@ fn look(memory: Vec<u8>) -> Option<Packets> {
     // What attaching has put right is right.
     let (mut again, twice) = bounded(memory.len(), 0, || TraceBuffer::attach(copy)).expect("a region");
     assert_eq!((twice.chunks_kept, twice.malformed, twice.unfinished), (salvage.chunks_kept, 0, 0));
-    let packets = bounded(2 * memory.len(), 0, || packets(&mut again.read(), memory.len()));
+    let mut found = bounded(2 * memory.len(), 0, || packets(&mut again.read(), memory.len()));
     record(&mut again);
-    Some(packets)
+    found.extend(look_at_end(memory, &salvage));
+    Some(found)
+}
+
+/// The same of a program that has ended, beside what was kept of one that has not.
+fn look_at_end(memory: Vec<u8>, living: &Salvage) -> Packets {
+    let size = memory.len();
+    let attached = bounded(8 * size, 0, || ReadOnlyTraceBuffer::attach_ended(memory));
+    let (ended, salvage) = attached.expect("the same region");
+    // Some of them without their end.
+    assert_eq!(salvage.chunks_kept, living.chunks_kept);
+    assert_eq!(salvage.chunks_dropped(), living.chunks_dropped());
+    let (mut again, twice) = TraceBuffer::attach(ended.into_memory()).expect("a region");
+    again.check().expect("a sound buffer");
+    assert_eq!((twice.chunks_kept, twice.malformed, twice.unfinished), (salvage.chunks_kept, 0, 0));
+    let found = bounded(2 * size, 0, || packets(&mut again.read(), size));
+    record(&mut again);
+    found
 }
 
 fn packets(reader: &mut tracebuf::buffer::Reader<'_>, most: usize) -> Packets {

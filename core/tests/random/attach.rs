@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 
 use crate::support::cases::{check_with, count, first_seed};
-use crate::support::driver::{Real, short};
+use crate::support::driver::{Real, short, take};
 use crate::support::hostile;
+use crate::support::model::Packet;
 use crate::support::ops::{Op, Setup};
-use tracebuf::buffer::TraceBuffer;
+use tracebuf::buffer::{ReadOnlyTraceBuffer, TraceBuffer};
 
 /// Attaches after every fifth operation. Everything that can be read, with its losses, must be as it was.
 fn run(setup: &Setup, ops: &[Op]) -> Result<(), String> {
@@ -38,7 +39,40 @@ fn attach(mut real: Real) -> Result<Real, String> {
     if !salvage.is_clean() {
         return Err(format!("salvage: {salvage}"));
     }
-    if found == expected { Ok(real) } else { Err(format!("packets:\n  {expected:?}\n  {found:?}")) }
+    if found != expected {
+        return Err(format!("packets:\n  {expected:?}\n  {found:?}"));
+    }
+    let memory = real.buffer.into_memory();
+    attach_ended(memory.clone(), salvage.chunks_kept, &found)?;
+    real.buffer = TraceBuffer::attach(memory).expect("a region").0;
+    Ok(real)
+}
+
+/// When nothing comes any more, all that could be read can be, and what waited is out of the way for good.
+fn attach_ended(memory: Vec<u8>, chunks: u32, living: &[Packet]) -> Result<(), String> {
+    let (ended, salvage) = ReadOnlyTraceBuffer::attach_ended(memory).expect("a region");
+    let dropped = u64::from(salvage.chunks_dropped()) + salvage.bytes_unreadable;
+    if dropped > 0 || salvage.chunks_reverted > 0 || salvage.chunks_kept != chunks {
+        return Err(format!("salvage at the end: {salvage}"));
+    }
+    let (ended, again) = ReadOnlyTraceBuffer::attach_ended(ended.into_memory()).expect("a region");
+    let (mut ended, living_again) = TraceBuffer::attach(ended.into_memory()).expect("a region");
+    if !again.is_clean() || !living_again.is_clean() {
+        return Err(format!("after the end: {again}, {living_again}"));
+    }
+    ended.check().map_err(|why| format!("check at the end: {why}"))?;
+    let found = take(ended.read(), None).0;
+    let of = |packets: &[Packet], key| -> Vec<Vec<u8>> {
+        let of_it = packets.iter().filter(|packet| (packet.producer, packet.writer) == key);
+        of_it.map(|packet| packet.slices.concat()).collect()
+    };
+    for key in living.iter().map(|packet| (packet.producer, packet.writer)) {
+        let (before, after) = (of(living, key), of(&found, key));
+        if !after.starts_with(&before) {
+            return Err(format!("at the end, of {key:?}:\n  {before:?}\n  {after:?}"));
+        }
+    }
+    Ok(())
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn convert(packet: &tracebuf::buffer::Packet<'_>) -> Packet {
     }
 }
 
-fn take(mut reader: Reader<'_>, limit: Option<usize>) -> (Vec<Packet>, bool) {
+pub fn take(mut reader: Reader<'_>, limit: Option<usize>) -> (Vec<Packet>, bool) {
     let mut packets = Vec::new();
     while limit != Some(packets.len()) {
         let Some(packet) = reader.next_packet() else { return (packets, true) };

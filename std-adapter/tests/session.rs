@@ -237,9 +237,9 @@ fn a_trace_of_which_a_part_went_into_a_file_that_was_not_completed_is_not_told_t
     let session = Session::builder().start().expect("a session");
     session.recorder().instant("hello");
     let mut stopped = session.stop().expect("a stop");
-    let (path, mut error) = (scratch("elsewhere.pftrace"), |path: &std::path::Path| {
-        stopped.write_to(path).expect_err("no file").to_string()
-    });
+    let path = scratch("elsewhere.pftrace");
+    let _ = std::fs::remove_file(&path);
+    let mut error = |path: &std::path::Path| stopped.write_to(path).expect_err("no file").to_string();
     // Nothing was read for this one.
     assert!(error("/nonexistent/trace.pftrace".as_ref()).contains("No such file"));
     assert!(error("/dev/full".as_ref()).contains("No space left"));

@@ -117,7 +117,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// if it is new.
     ///
     /// From here on the policy is that of `config`. What has stopped goes on as a ring, in place of the oldest; a ring
-    /// that has overwritten something is full, and takes nothing more if it is to stop.
+    /// that has overwritten something is full, and takes nothing more if it is to stop. A reset just while the policy
+    /// changes, between two stores, costs the region.
     ///
     /// # Errors
     /// [`RegionError`] if there is no room for a new region.

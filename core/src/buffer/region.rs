@@ -46,7 +46,7 @@ bitflags::bitflags! {
         const LAP = 4;
         /// Chunks carry checksums.
         const CRC = 8;
-        /// What never changes.
+        /// What changes but with the policy, when a region is taken over.
         const FIXED = Self::DISCARD.bits() | Self::CRC.bits();
     }
 }

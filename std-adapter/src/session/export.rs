@@ -13,7 +13,7 @@ use super::drain::Dropped;
 /// How flushes went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushes {
-    /// Flushes asked for.
+    /// Flushes asked for that have ended.
     pub requested: u64,
     /// Flushes in which every producer answered in time.
     pub succeeded: u64,

@@ -307,8 +307,9 @@ pub struct Stopped {
 
 impl Stopped {
     /// Writes what nobody has read yet as a whole trace, in a file that appears when it is complete. As
-    /// [`Snapshot::write_to`], without a copy of the buffers; a second call finds them empty. Who wants to be able to
-    /// try again elsewhere takes a snapshot before the session stops.
+    /// [`Snapshot::write_to`], without a copy of the buffers; a second call finds them empty. What was read of a buffer
+    /// in a file is not there to be recovered any more. Who wants to be able to try again elsewhere, or to lose nothing
+    /// if the process is killed meanwhile, takes a snapshot before the session stops.
     ///
     /// # Errors
     /// What the file system says; from then on, unless the file could not even be made, that a part is missing.

@@ -163,7 +163,11 @@ impl Recording {
             if self.piece.bytes.len() >= PIECE {
                 return Step::Piece;
             }
-            if self.outboxes.get(at).is_some_and(Option::is_some) {
+            if let Some(Some(outbox)) = self.outboxes.get(at) {
+                if self.piece.bytes.len() > outbox.limit {
+                    // There is no room for more in a slot: that would be a turn in which nothing is read.
+                    return Step::Piece;
+                }
                 return self.read_into_slot(core, at, wait);
             }
             let Some(buffer) = core.buffers.get_mut(at) else { break };

@@ -343,8 +343,11 @@ impl<'a> Producer<'a> {
     }
 
     fn target_of(&self, chunk: u32) -> u16 {
-        let writer = cursor::load(self.words(chunk), 1) as u16;
-        self.slot(writer).map_or(0, WriterSlot::target)
+        self.target_of_writer(cursor::load(self.words(chunk), 1) as u16)
+    }
+
+    fn target_of_writer(&self, writer_id: u16) -> u16 {
+        self.slot(writer_id).map_or(0, WriterSlot::target)
     }
 
     fn slot(&self, writer_id: u16) -> Option<&'a WriterSlot> {
@@ -353,7 +356,7 @@ impl<'a> Producer<'a> {
 
     /// A writer without a chunk has given a packet up.
     pub(crate) fn tell_of_drop(&self, writer_id: u16) {
-        self.sink.packet_dropped(writer_id, self.slot(writer_id).map_or(0, WriterSlot::target));
+        self.sink.packet_dropped(writer_id, self.target_of_writer(writer_id));
     }
 
     /// A writer ends, all its chunks completed. Its id returns when they are sent.

@@ -195,11 +195,15 @@ impl Dropped {
         }
     }
 
-    /// A buffer's counters with them.
-    pub(crate) fn told(&self, buffer: usize, stats: &BufferStats) -> BufferStats {
-        let mut told = *stats;
-        told.trace_writer_packet_loss += self.0.get(buffer).copied().unwrap_or(0);
-        told
+    /// The counters of all buffers with them.
+    pub(crate) fn told(
+        &self,
+        buffers: impl Iterator<Item = BufferStats>,
+    ) -> impl Iterator<Item = BufferStats> {
+        buffers.zip(self.0).map(|(mut stats, dropped)| {
+            stats.trace_writer_packet_loss += dropped;
+            stats
+        })
     }
 }
 

@@ -107,7 +107,7 @@ impl Piece {
         buffers: &[BufferReport],
         at: Option<u64>,
     ) -> io::Result<()> {
-        let told = buffers.iter().enumerate().map(|(at, buffer)| totals.dropped.told(at, &buffer.stats));
+        let told = totals.dropped.told(buffers.iter().map(|buffer| buffer.stats));
         let stats: Vec<_> = told.map(|stats| trace_stats::BufferStats::from(&stats)).collect();
         let writers: Vec<WriterStats> = buffers
             .iter()

@@ -338,12 +338,7 @@ impl Stopped {
 fn summary_of(core: &Core) -> Summary {
     let totals = core.totals();
     Summary {
-        buffers: core
-            .buffers
-            .iter()
-            .enumerate()
-            .map(|(at, buffer)| totals.dropped.told(at, &buffer.stats()))
-            .collect(),
+        buffers: totals.dropped.told(core.buffers.iter().map(CentralBuffer::stats)).collect(),
         sequences: core.buffers.iter().flat_map(CentralBuffer::sequences).collect(),
         flushes: totals.flushes,
         chunks_discarded: totals.endpoints.chunks_discarded,

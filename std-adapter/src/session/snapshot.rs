@@ -104,13 +104,13 @@ impl Snapshot {
 
     /// The buffers' counters at the moment of the copy.
     pub fn buffers(&self) -> impl Iterator<Item = BufferStats> {
-        self.buffers.iter().enumerate().map(|(at, buffer)| self.totals.dropped.told(at, &buffer.stats()))
+        self.totals.dropped.told(self.buffers.iter().map(ReadOnlyTraceBuffer::stats))
     }
 
     /// Leaves out events from before this boot time, in nanoseconds, as [`Session::now`](super::Session::now) has it.
     ///
-    /// Names, tracks and packets of other kinds stay, whatever their time. A slice that began earlier has only its end then, as at the oldest
-    /// end of a ring.
+    /// Names, tracks and packets of other kinds stay, whatever their time. A slice that began earlier has only its end
+    /// then, as at the oldest end of a ring.
     #[must_use]
     pub fn from(mut self, time: u64) -> Self {
         self.from = Some(time);

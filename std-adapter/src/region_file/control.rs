@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::session::undo::Undo;
 
-use super::lock::{Lock, lock};
+use super::lock::{Lock, is_same, lock};
 use super::{
     ABOUT, BEGUN, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, PAGE, Places, SLOT,
     SLOTS, VERSION, WORD,
@@ -223,7 +223,7 @@ pub(crate) fn create(
 /// Refuses a file that another start moved or removed before it was locked.
 fn check_is_at(file: &File, path: &Path) -> io::Result<()> {
     let (locked, there) = (file.metadata()?, fs::metadata(path).ok());
-    if there.is_some_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())) {
+    if there.is_some_and(|there| is_same(&there, &locked)) {
         return Ok(());
     }
     Err(io::Error::new(io::ErrorKind::ResourceBusy, "another session has just taken it"))

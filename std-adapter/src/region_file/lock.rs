@@ -1,7 +1,7 @@
 //! A file's lock, which a process has and its children have not.
 #![allow(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::MetadataExt;
@@ -54,8 +54,7 @@ impl Lock {
         fork::watch();
         let forks = fork::forks();
         let own = OpenOptions::new().read(true).write(true).open(path)?;
-        let inode = |file: &File| file.metadata().map(|about| (about.dev(), about.ino()));
-        if inode(&own)? != inode(file)? {
+        if !is_same(&own.metadata()?, &file.metadata()?) {
             return Err(in_use());
         }
         // First, for a child that came in between would keep the lock. One that came since the file was opened does: it
@@ -88,6 +87,11 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
         // Not every file system has locks, nor always room for one more.
         other => other.into(),
     })
+}
+
+/// Whether it is the same file, by whatever name.
+pub(super) fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 fn in_use() -> io::Error {

@@ -9,7 +9,7 @@ use tracebuf_std::size::Sizing;
 use tracebuf_std::trace_stats::TraceReport;
 
 use crate::files::read_any;
-use crate::record::{bytes, interval};
+use crate::record::{bytes, interval, number_and_unit};
 use crate::terminal::{print_and_exit, tell};
 
 /// What `tracebuf stats` is given.
@@ -85,9 +85,8 @@ fn rate(text: &str) -> Result<u64, String> {
     let decimal = [("kb", 1e3), ("mb", 1e6), ("gb", 1e9)];
     match decimal.iter().find_map(|(unit, factor)| Some((lower.strip_suffix(unit)?, factor))) {
         Some((number, factor)) => {
-            // Neither a sign nor a name: `parse` takes "-1", "inf" and "nan" too.
-            let number = Some(number.trim()).filter(|n| n.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
-            let number: f64 = number.and_then(|n| n.parse().ok()).ok_or(format!("'{text}' is no rate"))?;
+            let number = number_and_unit(number.trim()).ok().filter(|(_, rest)| rest.is_empty());
+            let (number, _) = number.ok_or(format!("'{text}' is no rate"))?;
             Ok((number * factor) as u64)
         }
         None => bytes(text),

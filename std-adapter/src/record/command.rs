@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Record) -> ExitCode {
     }
 }
 
-fn number_and_unit(text: &str) -> Result<(f64, String), String> {
+pub(crate) fn number_and_unit(text: &str) -> Result<(f64, String), String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let number = number.parse().map_err(|_| format!("'{text}' does not begin with a number"))?;

@@ -3,7 +3,7 @@
 #[path = "support/trace.rs"]
 mod trace;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,15 @@ fn leave(path: &Path, event: &'static str) {
     let session = Session::builder().buffer(ring(path)).start().expect("a session");
     session.recorder().instant(event);
     session.flush(Duration::from_secs(5)).expect("a flush");
+}
+
+/// A folder with what two sessions left: what the second did, and what the first did.
+fn two_crashes(name: &str) -> (PathBuf, PathBuf, PathBuf) {
+    let folder = folder(name);
+    let (region, previous) = (folder.join("x.region"), folder.join("x.region.previous"));
+    leave(&region, "first crash");
+    leave(&region, "second crash");
+    (folder, region, previous)
 }
 
 fn holds(path: &Path, event: &str) -> bool {
@@ -46,10 +55,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn a_buffer_s_file_is_as_it_was_and_the_one_before_it_too_if_the_rest_fails() {
-    let folder = folder("failed rest");
-    let (region, previous) = (folder.join("x.region"), folder.join("x.region.previous"));
-    leave(&region, "first crash");
-    leave(&region, "second crash");
+    let (folder, region, previous) = two_crashes("failed rest");
     for _ in 0..3 {
         let builder = || Session::builder().buffer(ring(&region));
         assert_fails(builder().shared_memory(100), "shared memory");
@@ -64,10 +70,7 @@ fn a_buffer_s_file_is_as_it_was_and_the_one_before_it_too_if_the_rest_fails() {
 
 #[test]
 fn what_a_killed_start_left_keeps_no_other_from_starting_and_takes_no_crash_s_place() {
-    let folder = folder("killed start");
-    let (region, previous) = (folder.join("x.region"), folder.join("x.region.previous"));
-    leave(&region, "first crash");
-    leave(&region, "second crash");
+    let (folder, region, previous) = two_crashes("killed start");
     let begun = [b"TRACENEW".to_vec(), vec![0; 4096], b"clocks".to_vec()].concat();
     for left in [vec![], vec![0; 64 << 10], begun] {
         std::fs::write(&region, &left).expect("a file");
@@ -87,11 +90,8 @@ fn what_a_killed_start_left_keeps_no_other_from_starting_and_takes_no_crash_s_pl
 
 #[test]
 fn a_start_that_is_killed_in_between_costs_no_crash_and_leaves_nothing() {
-    let folder = folder("killed between");
-    let (region, previous) = (folder.join("x.region"), folder.join("x.region.previous"));
+    let (folder, region, previous) = two_crashes("killed between");
     let pipe = folder.join("pipe");
-    leave(&region, "first crash");
-    leave(&region, "second crash");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command").success());
     let killed_start = |megabytes: usize| {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
@@ -162,10 +162,7 @@ fn a_buffer_s_file_is_put_back_if_another_buffer_has_none() {
 
 #[test]
 fn a_buffer_s_file_is_as_it_was_if_no_more_files_can_be_opened() {
-    let folder = folder("failed lock");
-    let (region, previous) = (folder.join("x.region"), folder.join("x.region.previous"));
-    leave(&region, "first crash");
-    leave(&region, "second crash");
+    let (_, region, previous) = two_crashes("failed lock");
     let child = Command::new("sh")
         .args(["-c", "ulimit -n 64; exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().expect("this program"))

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -13,7 +12,7 @@ use serialport::{SerialPort, TTYPort};
 
 use crate::recover::{self, elf};
 use crate::trace::scratch;
-use crate::{text, tracebuf as command};
+use crate::{keep_from_commands, text, tracebuf as command};
 use tracebuf::proto::TracePackets;
 use tracebuf_std::session::{BufferConfig, Session};
 
@@ -143,8 +142,7 @@ fn commands_that_fail_say_so_by_their_end_when_nobody_reads_why() {
 fn a_terminal_that_goes_away_ends_no_recording() {
     let trace = fresh("no-terminal");
     let (window, terminal) = TTYPort::pair().expect("a terminal");
-    // SAFETY: the number is that of an open file. The command is not to have it too, or it would stay open.
-    assert_eq!(unsafe { libc::fcntl(window.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
+    keep_from_commands(&window);
     let stderr = OpenOptions::new().write(true).open(terminal.name().expect("a name")).expect("a terminal");
     let mut recording = command(&["record", "--duration", "1200ms", "-o", name(&trace)]);
     let mut recording = recording.stdout(Stdio::null()).stderr(stderr).spawn().expect("the command");

@@ -2,7 +2,6 @@
 //! last.
 
 use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,7 +13,7 @@ use tracebuf_std::receive::ReceiveReport;
 
 use super::{FIRST, LAST, WHOLE, content, frame, line, packet};
 use crate::trace::scratch;
-use crate::tracebuf;
+use crate::{keep_from_commands, tracebuf};
 
 /// Whole packets in the trace so far.
 fn received(output: &Path) -> Vec<Vec<u8>> {
@@ -69,8 +68,7 @@ fn the_command_tells_what_was_lost_and_then_that_the_device_is_gone() {
     let _ = std::fs::remove_file(&output);
     let (mut device, port) = TTYPort::pair().unwrap();
     let name = port.name().unwrap();
-    // SAFETY: the descriptor is open. The command must not have it too, or the device would never be gone.
-    assert_eq!(unsafe { libc::fcntl(device.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
+    keep_from_commands(&device);
     let command = tracebuf(&["receive", &name, "-o"])
         .arg(&output)
         .stdout(Stdio::piped())

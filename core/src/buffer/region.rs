@@ -77,7 +77,8 @@ pub(super) struct Header {
     pub(super) latest_empty: Le16,
     /// Read sessions begun; never 0 after the first.
     pub(super) generation: Le16,
-    /// Checksum of what never changes: all up to `chunk_header_size`, and the fixed part of `mode`.
+    /// Checksum of what is as it was made, or as `attach_or_new` was asked for: all up to `chunk_header_size`, and the
+    /// fixed part of `mode`.
     check: Le32,
     /// Bytes that the write cursor has moved in all.
     pub(super) position: Le64,

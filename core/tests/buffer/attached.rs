@@ -204,3 +204,19 @@ fn the_loss_of_all_chunks_of_a_sequence_is_told_with_the_next_packet() {
     b.commit(Sent::new(1, &[packet(b"one")]));
     assert_eq!(b.read(), [(b"one".to_vec(), DataLoss::ANY | DataLoss::READ_GAP)]);
 }
+
+#[test]
+fn a_chunk_turned_away_before_all_others_of_its_sequence_is_told_also_where_these_came_in_another_order() {
+    let told = |from: u32, second: u32| {
+        let mut b = Bench::discard(256);
+        b.commit(Sent::new(from, &[packet(b"one")]));
+        b.commit(Sent::new(second, &[packet(b"other")]));
+        assert_eq!(b.commit(Sent::new(0, &[packet(&[0; 230])])), Commit::Discarded);
+        let (mut found, salvage) = TraceBuffer::attach(b.buffer.into_memory()).unwrap();
+        assert!(salvage.is_clean());
+        all(found.read()).iter().map(|(_, loss)| *loss).collect::<Vec<_>>()
+    };
+    let lost = DataLoss::ANY | DataLoss::OVERWRITE;
+    assert_eq!(told(1, 2), [lost, DataLoss::empty()]);
+    assert_eq!(told(2, 1), [lost, DataLoss::empty()]);
+}

@@ -147,7 +147,9 @@ impl State<'_> {
         match place {
             Place::Last if !first => self.ring.set_read(at, 0),
             Place::After(_) => self.ring.set_read(at, 0),
-            Place::Last | Place::First => {}
+            Place::Last => {}
+            // In the same place, but not on offer: a chunk that was is still to be told of.
+            Place::First => place = Place::ErasedLast,
             _ => return Err(Cause::OutOfOrder),
         }
         let links = self.link(slot, at, place).ok_or(Cause::OutOfOrder)?;

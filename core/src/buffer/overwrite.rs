@@ -36,6 +36,10 @@ pub trait OverwriteObserver {
     fn packet(&mut self, packet: &Packet<'_>) -> bool;
 }
 
+/// Chunks behind an evicted one that its last packet may go on in and that stay, should it be committed again. Of a longer
+/// packet all goes, or a writer could have its chunks looked at by any number of commits.
+pub(super) const LOOKED_AT_AGAIN: u32 = 16;
+
 /// Nobody looks.
 pub(super) struct Unobserved;
 
@@ -117,17 +121,24 @@ impl State<'_> {
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
     fn evict<O: OverwriteObserver>(&mut self, slot: u16, chunk_id: u32, observer: &mut O) -> Option<()> {
-        while let Some(first) = self.first_up_to(slot, chunk_id)? {
-            let passed = self.drop_first(first, observer)?;
+        let mut until = chunk_id;
+        while let Some(first) = self.first_up_to(slot, until)? {
+            let passed = self.drop_first(first, &mut until, observer)?;
             self.consume_chain(slot, passed)?;
         }
         Some(())
     }
 
     /// Drops the first chunk of a sequence. Gives how many chunks behind it the packet at its end goes on in, if that is
-    /// over: the observer kept it, or it is empty. What nobody kept may come again, and its rest must be there then.
+    /// over: the observer kept it, or it is empty. What nobody kept may come again, and its rest must be there then; of
+    /// much, all but the last goes too, by moving the chunk id up to which chunks are dropped.
     #[cfg_attr(target_os = "none", inline(never))]
-    fn drop_first<O: OverwriteObserver>(&mut self, first: u32, observer: &mut O) -> Option<u32> {
+    fn drop_first<O: OverwriteObserver>(
+        &mut self,
+        first: u32,
+        until: &mut u32,
+        observer: &mut O,
+    ) -> Option<u32> {
         let mut chunk = self.ring.front(first)?.stored_at(first);
         self.arrive(&chunk);
         let Dropped { mut lost, begin } =
@@ -154,6 +165,10 @@ impl State<'_> {
                 if !lost {
                     passed = located.chunks;
                 }
+            }
+            let chunk_id = chunk.chunk_id.get();
+            if located.chunks > LOOKED_AT_AGAIN.max(until.wrapping_sub(chunk_id)) && passed == 0 {
+                *until = chunk_id.wrapping_add(located.chunks - 1);
             }
         }
         self.erase_unread(&chunk, lost)?;

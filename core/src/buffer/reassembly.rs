@@ -54,7 +54,6 @@ impl State<'_> {
         *located = Located { chunk: chunk.offset, start, first_size: size, chunks: 0, size: u32::from(size) };
         let mut patched = !chunk.has(Flags::NEEDS_PATCHING);
         let mut along = ChunkSeqIterator::new(chunk, self.sequence(chunk.slot.get())?.last());
-        let mut stepped = 1;
         let end = loop {
             if !patched && !forced {
                 break ChainEnd::Open;
@@ -64,7 +63,7 @@ impl State<'_> {
                 break ChainEnd::Gap;
             }
             if chunk.is_empty() {
-                stepped += 1;
+                located.chunks += 1;
                 continue;
             }
             let valid = chunk.valid.get();
@@ -82,9 +81,8 @@ impl State<'_> {
             let ends = frag.end() != valid || !chunk.has(Flags::CONTINUES_ON_NEXT);
             // Reading waits also for the patches of what follows in the chunk that the packet ends in.
             patched &= !chunk.has(Flags::NEEDS_PATCHING) || (ends && forced);
-            located.chunks += stepped;
+            located.chunks += 1;
             located.size = located.size.saturating_add(u32::from(frag.size));
-            stepped = 1;
             if ends {
                 break if patched { ChainEnd::Whole } else { ChainEnd::Open };
             }

@@ -185,7 +185,7 @@ fn what_is_overwritten_costs_as_often_as_it_was_written() {
     for ring in SIZES {
         let mut buffer = buffer(ring);
         let (mut steps, mut commits) = (0, 0);
-        // Long packets, whose chunks go with their beginning, in an order that is not the ring's.
+        // Long packets, in an order that is not the ring's.
         while buffer.stats().write_wrap_count < 3 {
             let (chunk_id, within) = (commits ^ 3, (commits ^ 3) % 16);
             let flags = match within {
@@ -197,6 +197,48 @@ fn what_is_overwritten_costs_as_often_as_it_was_written() {
             commits += 1;
         }
         assert!(steps <= 40 * u64::from(commits), "{steps} steps for {commits} commits");
+    }
+}
+
+/// The beginning of a packet that goes on in so many chunks, or has so many without fragments behind it, comes back as
+/// often as another writer's chunks evict it: steps of a hundred commits, and how often it came back.
+fn beginnings_that_come_back(ring: u32, behind: u32, is_rest: bool) -> (u64, u32) {
+    let mut buffer = buffer(ring);
+    let other = |chunk_id| ChunkHeader { writer_id: 2, ..header(chunk_id, 1, ChunkFlags::empty()) };
+    let begin = |chunk_id| header(chunk_id, 1, CONTINUES);
+    commit(&mut buffer, begin(0), &[1, 9]);
+    let chunks = ring / 56;
+    for chunk_id in 0..chunks {
+        // Two of 28 bytes, or one of 24 and one of 32.
+        let (fragments, flags, payload, others): (_, _, &[u8], &[u8]) = match is_rest {
+            true => (1, CONTINUES | CONTINUED, &[1, 9], &[1, 9]),
+            false => (0, ChunkFlags::empty(), &[], &[7, 1, 2, 3, 4, 5, 6, 7]),
+        };
+        commit(&mut buffer, other(2 * chunk_id), others);
+        let header =
+            if chunk_id < behind { header(chunk_id + 1, fragments, flags) } else { other(2 * chunk_id + 1) };
+        commit(&mut buffer, header, payload);
+    }
+    let (mut steps, mut came_back) = (0, 0);
+    for chunk_id in 0..50.min(behind - 2) {
+        steps += commit(&mut buffer, other(2 * (chunks + chunk_id)), &[1, 9]).1;
+        let (outcome, again) = commit(&mut buffer, begin(chunk_id), &[1, 9]);
+        steps += again;
+        came_back += u32::from(outcome == Commit::Written);
+    }
+    (steps, came_back)
+}
+
+#[test]
+fn a_beginning_that_comes_back_has_what_is_behind_it_looked_at_a_bounded_number_of_times() {
+    for is_rest in [true, false] {
+        for ring in SIZES {
+            let chunks = ring / 56;
+            let (steps, came_back) = beginnings_that_come_back(chunks * 56, 12.min(chunks), is_rest);
+            assert!(came_back > 5 && steps <= 300, "{steps} steps, {came_back} of a short one came back");
+            let (steps, _) = beginnings_that_come_back(chunks * 56, chunks, is_rest);
+            assert!(steps <= 1_000, "{steps} steps with a ring of {ring}");
+        }
     }
 }
 

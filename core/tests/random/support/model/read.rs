@@ -33,6 +33,9 @@ impl Consumer<'_> {
     }
 }
 
+/// Of a packet that goes on in more chunks all go with its beginning.
+const LOOKED_AT_AGAIN: usize = 16;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ChainEnd {
     Complete,
@@ -140,6 +143,7 @@ impl Model {
             (Step::Passed, false)
         };
         // What nobody kept may come again, and its rest must be there then; not that of a packet without content.
+        let behind = links.len() - 1;
         let is_empty = links.iter().all(|(_, fragment)| fragment.is_none_or(|f| f.start == f.end));
         let passes = !by.erases() || kept || is_empty && end == ChainEnd::Complete;
         for (handle, fragment) in links.into_iter().take(if passes { usize::MAX } else { 1 }) {
@@ -156,6 +160,14 @@ impl Model {
                 self.sequences[s].last.as_mut().expect("just erased").read = read;
             }
         }
+        if !passes && behind > LOOKED_AT_AGAIN {
+            for _ in 1..behind {
+                let next = self.sequences[s].chunks[0];
+                while self.chunks.contains_key(&next) {
+                    self.step(s, by);
+                }
+            }
+        }
         step
     }
 
@@ -168,8 +180,6 @@ impl Model {
             return (links, ChainEnd::NotYet);
         }
         let mut id = chunk.id;
-        // Empty chunks are only gone past when a fragment behind them is gathered.
-        let mut empty: Vec<Link> = Vec::new();
         for handle in self.sequences[s].chunks.iter().skip(1) {
             let next = &self.chunks[handle];
             if next.id != id.wrapping_add(1) {
@@ -177,7 +187,7 @@ impl Model {
             }
             id = next.id;
             if next.declared_empty() {
-                empty.push((*handle, None));
+                links.push((*handle, None));
                 continue;
             }
             match next.fragment_at(0) {
@@ -192,7 +202,6 @@ impl Model {
                     Kind::Continue | Kind::End => {
                         // The part to patch is the last one of the chunk: never an end.
                         unpatched |= f.kind == Kind::Continue && next.flags & NEEDS_PATCHING != 0;
-                        links.append(&mut empty);
                         links.push((*handle, Some(f)));
                         if f.kind == Kind::End {
                             // Nobody can wait for the patches: the packet goes as it is, to nobody.

@@ -94,9 +94,11 @@ impl Scale {
         Scale { factor, last: 0, fraction: 0 }
     }
 
-    /// The time of a tick, but never before the last one's; the distances to come begin here.
+    /// The time of a tick, but not a little before the last one's; the distances to come begin here.
     pub(super) fn start(&mut self, ticks: u64) -> u64 {
-        let ticks = ticks.max(self.last);
+        // More than 2³² ticks back: that one was read wrong, and all others would wait for it.
+        let is_back = self.last.wrapping_sub(ticks) >> 32 == 0;
+        let ticks = if is_back { self.last } else { ticks };
         let units = u128::from(ticks) * u128::from(self.factor);
         self.last = ticks;
         self.fraction = units as u32;
@@ -205,6 +207,14 @@ mod tests {
         scale.start(1000);
         let deltas = [1010, 1005, 1012].map(|now| scale.delta(now));
         assert_eq!(deltas, [Some(10), Some(0), Some(2)]);
+        assert_eq!([900, 1012, 1013].map(|now| scale.start(now)), [1012, 1012, 1013]);
+    }
+
+    #[test]
+    fn a_time_that_was_read_wrong_does_not_hold_up_those_after_it_for_ever() {
+        let mut scale = Scale::new(1 << 32);
+        assert_eq!([1000, 1 << 40, 3000].map(|now| scale.start(now)), [1000, 1 << 40, 3000]);
+        assert_eq!(scale.delta(3001), Some(1));
     }
 
     #[test]

@@ -250,6 +250,11 @@ impl<'a> Producer<'a> {
         unsent >= (self.chunks - self.chunks / 2) as i32
     }
 
+    /// Whether there are completed chunks to send.
+    pub(crate) fn has_completed(&self) -> bool {
+        self.newest.load(Ordering::Relaxed) != NONE
+    }
+
     /// Sends completed chunks and ready patches. When somebody else is sending, they do it.
     pub(crate) fn send(&self) {
         // Release: whoever sends sees what was put on the list before.

@@ -20,7 +20,8 @@ pub enum Exhaustion {
     ///
     /// Needs more chunks than there are writers; with a single chunk a longer packet is dropped.
     Stall,
-    /// Waits [`TraceWriter::STALL_STEPS`] steps, in all about 28 s, then drops until there is a free chunk.
+    /// Waits [`TraceWriter::STALL_STEPS`] steps, in all about 28 s, then drops until there is a free chunk. Not for
+    /// interrupts.
     StallThenDrop,
 }
 
@@ -209,12 +210,14 @@ impl<'a> TraceWriter<'a> {
         self.next_chunk
     }
 
-    pub(crate) fn begin(&mut self) {
+    /// Opens a packet. False: it is given up, and what is written into it goes nowhere.
+    pub(crate) fn begin(&mut self) -> bool {
         self.finish();
         self.counts.packets = self.counts.packets.wrapping_add(1);
         self.is_open = true;
         if self.chunk == NONE && !self.take_chunk(HeaderFlags::empty()) {
-            return self.abandon();
+            self.abandon();
+            return false;
         }
         self.begin_fragment(0);
         if self.news & FIRST != 0 {
@@ -225,6 +228,7 @@ impl<'a> TraceWriter<'a> {
             // previous_packet_dropped: 1 | 256, shared memory full
             self.cursor.put(0x0281_02D0, 4);
         }
+        true
     }
 
     /// Writes a packet of `len` bytes (at most 127), its size the first of them, for a writer that has nothing else to

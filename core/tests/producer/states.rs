@@ -175,3 +175,34 @@ fn a_tracer_begins_with_a_state_whatever_its_writer_has_written_before() {
         assert_eq!(model.packets(1).len(), 5 + usize::from(is_open));
     }
 }
+
+#[test]
+fn a_state_that_was_not_written_is_not_counted() {
+    let (model, _, writer) = setup(Pace::Absent(0), 4096);
+    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    (0..if cfg!(miri) { 400 } else { 2000 }).for_each(|_| tracer.track().slice("work", || {}));
+    model.drain();
+    tracer.track().instant("after");
+    tracer.flush();
+    model.drain();
+    let (stats, reader) = (tracer.stats(), read(model, 1));
+    assert!(stats.writer.dropped > 100 && stats.skipped > 100);
+    assert_eq!((stats.states as usize, reader.states), (2, 2));
+}
+
+#[test]
+fn with_a_state_in_each_chunk_one_that_leaves_no_room_for_events_is_not_written_twice() {
+    // A state takes some 80 bytes, so that the smallest chunk holds it and no event behind it.
+    for page in [128, 192, 256] {
+        let memory = memory(64 * 1024, page);
+        let model = Model::new(memory, Pace::Prompt);
+        let producer = producer(memory, Layout::One, model);
+        let writer = producer.writer(40, Exhaustion::Drop).unwrap();
+        let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG.state_every(0));
+        (0..50).for_each(|_| tracer.track().slice("work", || {}));
+        tracer.flush();
+        let (stats, reader) = (tracer.stats(), read(model, 1));
+        assert_eq!((reader.undecodable, reader.seen.len()), (0, 100));
+        assert!(stats.states <= 101, "{} states of 100 events in chunks of {page} bytes", stats.states);
+    }
+}

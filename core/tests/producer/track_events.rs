@@ -92,15 +92,16 @@ fn a_slice_begin_with_a_known_name_takes_at_most_14_bytes() {
     let ticks = Ticks::default();
     let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
     tracer.track().slice("work", || {});
-    for ns in [100, 16_383, 2_000_000] {
+    let times = [100, 16_383, 2_000_000, (1 << 28) - 1];
+    for ns in times {
         ticks.0.set(ticks.0.get() + ns);
         tracer.track().slice("work", || ticks.0.set(ticks.0.get() + ns));
     }
     tracer.flush();
     // One byte of size beside the packet.
     let sizes: Vec<_> = model.packets(1).iter().flatten().map(|p| p.len() + 1).collect();
-    assert_eq!(sizes[sizes.len() - 6..], [11, 9, 12, 10, 13, 11]);
-    assert_eq!(read(model, 1).seen.last().unwrap().time, 2 * (100 + 16_383 + 2_000_000));
+    assert_eq!(sizes[sizes.len() - 8..], [11, 9, 12, 10, 13, 11, 14, 12]);
+    assert_eq!(read(model, 1).seen.last().unwrap().time, 2 * times.iter().sum::<u64>());
 }
 
 #[test]

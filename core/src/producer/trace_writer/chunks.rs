@@ -156,7 +156,12 @@ impl TraceWriter<'_> {
                 return false;
             }
             // What is complete goes first: only then can the service free it.
+            let is_sent = self.producer.has_completed();
             self.send();
+            if !is_sent && self.patience == 0 {
+                // Nor has it freed any: a second look would find what the first one found.
+                return false;
+            }
             step = step.wrapping_add(1);
         };
         let words = self.producer.words(chunk);

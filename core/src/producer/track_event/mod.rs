@@ -2,7 +2,8 @@
 //!
 //! A [`Tracer`] turns what one thread (or interrupt priority) does into packets of its
 //! [`TraceWriter`](super::TraceWriter). A slice that begins with a name seen before takes 11 to 13 bytes of
-//! shared memory, one that ends 9 to 11.
+//! shared memory, one that ends 9 to 11, where the event before it was less than 2²¹ units of time ago (2 ms, if
+//! they are nanoseconds); one more up to 2²⁸ units (0.27 s), and two up to 2³².
 //!
 //! ```
 //! use tracebuf::producer::*;
@@ -40,10 +41,11 @@
 //! Names, categories and annotation keys that live as long as the tracer are written once and then told by
 //! number. The numbers are part of the *incremental state*, with the clock and the tracks' descriptions:
 //! it starts anew, names and all, after a packet that the writer dropped, when
-//! [`Producer::clear_incremental_state`](super::Producer::clear_incremental_state) was called, and when the
+//! [`Producer::clear_incremental_state`](super::Producer::clear_incremental_state) was called, when nothing
+//! happened for 2³² units of time or ticks of the clock (4 s of nanoseconds), and when the
 //! producer has written [`TracerConfig::state_every`] bytes since: a ring that overwrites its oldest must
 //! still hold the state of what it holds. What a thread that hangs wrote last comes into the ring late: for that,
-//! let each chunk have its state.
+//! let each chunk have its state. A state takes some 80 bytes, and what it describes.
 
 mod clock;
 mod event;

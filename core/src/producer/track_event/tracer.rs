@@ -143,7 +143,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         Some(self.inner.try_borrow_mut().ok()?.writer.flush())
     }
 
-    /// Counts of packets and events.
+    /// Counts of packets and events; zeros inside an event's details.
     pub fn stats(&self) -> TracerStats {
         self.inner.try_borrow().map_or_else(
             |_| TracerStats::default(),
@@ -249,7 +249,6 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         (self.generation, self.chunks) = self.writer.producer().progress();
         self.names.clear();
         self.described.clear();
-        self.states = self.states.wrapping_add(1);
         let now = self.scale.start(ticks);
         let (unit, id) = (u64::from(self.unit_ns), u64::from(self.clock_id));
         let values = [now.wrapping_mul(unit), id, now, unit];
@@ -257,19 +256,23 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
             // Begun further on in a chunk, the state could end in the next.
             self.chunks = self.writer.end_chunk();
         }
-        self.writer.begin();
-        for (field, what) in STATE {
-            match (field, values.get(usize::from(what ^ VALUE))) {
-                (0, _) => self.writer.close_innermost(),
-                (field, Some(value)) => self.writer.number(u32::from(*field), *value),
-                (field, None) if *what == u8::MAX => self.writer.open(u32::from(*field)),
-                (field, None) => self.writer.number(u32::from(*field), u64::from(*what)),
+        // Where there is no chunk, each event comes here: in vain, and soon.
+        if self.writer.begin() {
+            for (field, what) in STATE {
+                match (field, values.get(usize::from(what ^ VALUE))) {
+                    (0, _) => self.writer.close_innermost(),
+                    (field, Some(value)) => self.writer.number(u32::from(*field), *value),
+                    (field, None) if *what == u8::MAX => self.writer.open(u32::from(*field)),
+                    (field, None) => self.writer.number(u32::from(*field), u64::from(*what)),
+                }
             }
+            self.track.write_id(track_event_defaults::TRACK_UUID, &mut self.writer);
         }
-        self.track.write_id(track_event_defaults::TRACK_UUID, &mut self.writer);
         self.writer.finish();
         let track = self.track;
-        self.is_told(Some(track))
+        let is_told = self.is_told(Some(track));
+        self.states = self.states.wrapping_add(is_told.into());
+        is_told
     }
 
     /// Describes the track and those above it, if the current state has not. False: that, or the state before it, was
@@ -308,10 +311,11 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         kind: u32,
         name: Option<&'a str>,
     ) -> Option<OpenEvent<'_, 'a, C, N, T>> {
+        let was_known = track.is_none_or(|track| self.knows(track));
         if !self.is_told(track) {
             return None;
         }
-        if self.lifetime == 0 && !self.is_beside_state() {
+        if self.lifetime == 0 && !was_known && !self.is_beside_state() {
             // The track's description has gone on into the next chunk.
             if !self.start_state(self.scale.last()) || !self.is_told(track) {
                 return None;

@@ -24,7 +24,7 @@ impl TracerConfig {
     /// For a clock of `frequency` ticks a second. Times to the nanosecond, on the trace's boot time clock;
     /// the state starts anew every 4 MiB, a quarter of a ring of 16.
     ///
-    /// Make it a constant: the divisions are in it.
+    /// Make it a constant: the divisions are in it. With a frequency of 0 all times are 0.
     pub const fn new(frequency: u64) -> Self {
         let clock_id = builtin_clock::BOOTTIME as u32;
         TracerConfig { frequency, factor: 0, unit_ns: 1, clock_id, state_bytes: 4 << 20 }.unit_ns(1)
@@ -55,15 +55,18 @@ impl TracerConfig {
         TracerConfig { clock_id, ..self }
     }
 
-    /// The state starts anew when the producer has written so many bytes: a quarter of the ring, or less.
+    /// The state starts anew when the producer has written so many bytes of shared memory: a quarter of the ring, or
+    /// less. In the ring each chunk has 16 bytes more.
     ///
     /// What was written before the oldest state that the ring still holds cannot be decoded. When several
     /// producers share the ring, divide by their number.
     ///
     /// A thread that hangs keeps its last chunk, which a scrape finds when others may have overwritten the ring,
     /// and the state in it, many times. With 0 each chunk begins with a state, so that these last events, the ones
-    /// that tell why, can be decoded however late: some 80 bytes a chunk, and the names that it uses. An event whose
-    /// details do not fit the rest of a chunk still lies in two, and the second holds no more than that.
+    /// that tell why, can be decoded however late: some 80 bytes a chunk, and the names that it uses. So a chunk must have
+    /// room for that, the descriptions of its tracks, and 40 bytes more. An event whose details do not fit the rest of a
+    /// chunk still lies in two, and the second holds no more than that: where details are long, chunks many times as
+    /// long as they are waste less.
     pub const fn state_every(self, bytes: u32) -> Self {
         TracerConfig { state_bytes: bytes, ..self }
     }
@@ -75,7 +78,7 @@ impl TracerConfig {
 pub struct TracerStats {
     /// Packets of the writer: events, states and track descriptions.
     pub writer: crate::producer::WriterStats,
-    /// Times that the incremental state was started.
+    /// Times that the incremental state was written.
     pub states: u32,
     /// Events not written because the state could not be, or inside the writing of another one.
     pub skipped: u64,

@@ -65,12 +65,20 @@ fn at_the_next_start_a_full_buffer_does_what_the_new_policy_says() {
     assert_eq!(commit(&mut b, 8..10), discarded);
     assert_eq!(numbers(&mut b), [4, 5, 6, 7]);
 
+    // So it is wherever it will go on.
+    let mut b = Bench::new(config(goes_on), 1024);
+    commit(&mut b, 0..5);
+    b = next_start(b, stops);
+    assert_eq!(commit(&mut b, 5..7), discarded);
+    assert_eq!(numbers(&mut b), [1, 2, 3, 4]);
+
     // What has not has room still.
     let mut b = Bench::new(config(goes_on), 1024);
     commit(&mut b, 0..4);
     b = next_start(b, stops);
-    assert_eq!(commit(&mut b, 4..6), discarded);
-    assert_eq!(numbers(&mut b), [0, 1, 2, 3]);
+    assert_eq!(b.commit(Sent::new(4, &[packet(&[4; 80])])), Commit::Written);
+    assert_eq!(commit(&mut b, 5..7), discarded);
+    assert_eq!(numbers(&mut b), [0, 1, 2, 3, 4]);
 }
 
 #[test]

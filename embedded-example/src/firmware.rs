@@ -227,7 +227,7 @@ fn send_before(ring: &mut TraceBuffer<&'static mut [u8]>) {
     // Without a host that takes it, it stays in the ring and comes with the rest.
     let Ok(file) = HostFile::create(c"before.pftrace") else { return };
     let mut sender = Sender::raw(file);
-    if sender.finish(ring).is_err() {
+    if sender.finish_ring(ring).is_err() {
         sender.abandon(ring);
     }
 }
@@ -317,7 +317,7 @@ fn run(
     log!(track, "{} steps, {} samples, sums {} and {}", steps, samples, powers, temperatures);
     tracer.flush();
     recorder.scrape();
-    sender.finish(recorder.buffer()).map_err(drop)
+    sender.finish(&mut recorder).map_err(drop)
 }
 
 /// Ends the run in QEMU.

@@ -15,7 +15,7 @@ use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 
 mod inbox;
 
-pub use inbox::{Inbox, Request};
+pub use inbox::{Inbox, Losses, Request};
 
 /// Writers at a time: one for each priority that traces.
 pub const WRITERS: usize = 4;
@@ -162,6 +162,11 @@ impl<'a> Recorder<'a> {
     pub fn scrape(&mut self) {
         self.drain();
         self.endpoint.scrape(&mut self.buffers);
+    }
+
+    /// What was lost before the ring. [`Sender::finish`](crate::send::Sender::finish) sends it with the ring's counters.
+    pub fn losses(&self) -> Losses {
+        self.inbox.losses()
     }
 
     /// The ring.

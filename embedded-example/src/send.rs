@@ -21,6 +21,7 @@
 
 use crate::export::Export;
 use crate::frame::{FIRST, FRAME, LAST, PAYLOAD, encode};
+use crate::recorder::{Losses, Recorder};
 use core::iter::once;
 use heapless::Deque;
 use tracebuf::buffer::{DataLoss, Lease, LeaseExpired, Packet, ReadOnlyTraceBuffer, TraceBuffer};
@@ -259,12 +260,33 @@ impl<E: Export> Sender<E> {
     ///
     /// # Errors
     /// The line's. What was read is kept for the next call. If there is to be none: [`abandon`](Self::abandon).
-    pub fn finish<M: AsRef<[u8]> + AsMut<[u8]>>(
+    pub fn finish(&mut self, recorder: &mut Recorder<'_>) -> Result<(), E::Error> {
+        let losses = recorder.losses();
+        self.finish_with(recorder.buffer(), losses)
+    }
+
+    /// The same of a ring without a recorder, such as one that a start before this one has left.
+    ///
+    /// # Errors
+    /// The line's, as of [`finish`](Self::finish).
+    pub fn finish_ring<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &mut TraceBuffer<M>,
     ) -> Result<(), E::Error> {
+        self.finish_with(buffer, Losses::default())
+    }
+
+    fn finish_with<M: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        buffer: &mut TraceBuffer<M>,
+        losses: Losses,
+    ) -> Result<(), E::Error> {
         while self.poll(buffer)? != Progress::Idle {}
-        let buffers = [BufferStats::from(&buffer.stats())];
+        let mut counters = BufferStats::from(&buffer.stats());
+        counters.trace_writer_packet_loss =
+            counters.trace_writer_packet_loss.saturating_add(losses.packets.into());
+        counters.patches_failed = counters.patches_failed.saturating_add(losses.patches.into());
+        let buffers = [counters];
         let stats =
             TraceStats { buffers: &buffers, invalid_packets: self.invalid.into(), ..Default::default() };
         // Twenty counters of the buffer and nine of the service, of at most 12 bytes each.

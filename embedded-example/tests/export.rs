@@ -76,7 +76,7 @@ fn a_blocking_line_gets_the_trace_file_as_it_is() {
     (0..3).for_each(|id| commit(&mut buffer, id, 100));
     let mut file = [0; 1024];
     let mut sender = Sender::raw(Blocking(&mut file[..]));
-    sender.finish(&mut buffer).unwrap();
+    sender.finish_ring(&mut buffer).unwrap();
     assert_eq!(sender.packets(), 3);
     let end = file.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     let packets: Vec<_> = TracePackets::new(&file[..end]).map(|packet| packet.unwrap().len()).collect();
@@ -261,7 +261,7 @@ fn packets_that_were_read_and_not_sent_before_an_error_are_told_by_the_next_one(
         let mut buffer = buffer(4096);
         (0..count).for_each(|id| commit(&mut buffer, id, 100));
         let mut broken = Sender::raw(Breaks { room, sent: Vec::new() });
-        if broken.finish(&mut buffer).is_ok() {
+        if broken.finish_ring(&mut buffer).is_ok() {
             continue;
         }
         let sent = TracePackets::new(&broken.exporter().sent).filter(|packet| packet.is_ok()).count() as u32;

@@ -1,7 +1,13 @@
 //! The inbox between writers and drain, when a lot is in it at once.
 
-use tracebuf::producer::{ChunkState, Exhaustion, Message, Producer, ProducerStorage};
-use tracebuf_firmware::recorder::{Inbox, Recorder};
+use tracebuf::producer::{
+    ChunkState, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Message, Patch, Producer,
+    ProducerStorage,
+};
+use tracebuf_firmware::export::Blocking;
+use tracebuf_firmware::recorder::{Inbox, Recorder, Request};
+use tracebuf_firmware::send::Sender;
+use tracebuf_std::trace_stats::TraceReport;
 
 /// A string in so many messages, each the only thing in the one around it.
 fn nested(message: &mut Message<'_, '_>, levels: usize, text: &str) {
@@ -49,4 +55,86 @@ fn chunks_are_free_after_the_drain_however_many_patches_there_were() {
             assert_eq!(read, whole, "{levels} levels");
         }
     }
+}
+
+/// Counters of losses at the end of a trace, by name.
+fn losses(recorder: &mut Recorder<'_>) -> Vec<(&'static str, u64)> {
+    let mut file = vec![0; 64 * 1024];
+    let mut sender = Sender::raw(Blocking(&mut file[..]));
+    sender.finish(recorder).unwrap();
+    let unused = sender.exporter().0.len();
+    let report = TraceReport::of(&file[..64 * 1024 - unused]);
+    report.statistics.unwrap().iter().map(|counted| (counted.name, counted.value)).collect()
+}
+
+#[test]
+fn packets_given_up_without_a_chunk_are_in_the_statistics() {
+    let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 64 * 1024 / 8]);
+    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    // The drain does not get its turn.
+    for n in 0..1_000 {
+        writer.packet().varint(8, n);
+    }
+    let dropped = writer.stats().dropped;
+    assert!(dropped > 100);
+    recorder.drain();
+    assert_eq!(u64::from(recorder.losses().packets), dropped);
+    assert_eq!(losses(&mut recorder), [("trace_writer_packet_loss", dropped)]);
+}
+
+/// A patch of a chunk, as a producer asks for it.
+fn patch(inbox: &Inbox, writer_id: u16, chunk_id: u32, offset: u16, has_more: bool) {
+    let patches = &[Patch { chunk_id, offset, data: [0; 4] }];
+    let chunks_to_patch = &[ChunkToPatch { writer_id, target: 0, chunk_id, patches, has_more }];
+    inbox.commit(&CommitRequest { chunks_to_patch, ..CommitRequest::default() });
+}
+
+/// The patches that are in the inbox: writer, chunk, whether more are to come.
+fn patches(inbox: &Inbox) -> Vec<(u16, u32, bool)> {
+    let patch = |request| match request {
+        Request::Patch { writer_id, patch, has_more, .. } => Some((writer_id, patch.chunk_id, has_more)),
+        _ => None,
+    };
+    std::iter::from_fn(|| inbox.take()).filter_map(patch).collect()
+}
+
+#[test]
+fn a_chunk_of_which_a_patch_was_lost_is_never_said_to_be_complete() {
+    let inbox = Inbox::new();
+    let mut room = 0;
+    while inbox.losses().patches == 0 {
+        patch(&inbox, 1, 0, 8, true);
+        room += 1;
+    }
+    assert_eq!(patches(&inbox).len(), room - 1);
+    // Two patches of each of these chunks, the first of which is lost.
+    for _ in 1..room {
+        patch(&inbox, 2, 0, 8, false);
+    }
+    for (writer, chunk) in [(1, u32::MAX), (1, 3), (3, 7)] {
+        patch(&inbox, writer, chunk, 8, true);
+    }
+    assert_eq!(inbox.losses().patches, 4);
+    assert_eq!(patches(&inbox).len(), room - 1);
+    let last = [(1, u32::MAX), (1, 3), (3, 7), (1, 4), (2, 7), (3, 6), (4, 7)];
+    last.iter().for_each(|(writer, chunk)| patch(&inbox, *writer, *chunk, 16, false));
+    let has_more = [true, true, true, false, false, false, false];
+    assert!(patches(&inbox).into_iter().eq(last.iter().zip(has_more).map(|(at, more)| (at.0, at.1, more))));
+}
+
+#[test]
+fn patches_that_are_lost_are_in_the_statistics() {
+    let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 64 * 1024 / 8]);
+    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    while inbox.losses().patches == 0 {
+        let dropped = writer.stats().dropped;
+        nested(&mut writer.packet(), 10, &"x".repeat(300));
+        assert_eq!(writer.stats().dropped, dropped);
+    }
+    writer.flush();
+    recorder.drain();
+    let lost = inbox.losses().patches.into();
+    assert!(losses(&mut recorder).contains(&("patches_failed", lost)));
 }

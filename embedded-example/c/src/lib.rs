@@ -245,7 +245,7 @@ pub extern "C" fn tracebuf_export(write: Option<Write>, context: *mut c_void) ->
         // The next export is a file of its own: what is recorded from now on needs names, clock and tracks there.
         made.producer.clear_incremental_state();
         let mut sender = Sender::raw(Callers(write, context));
-        match sender.finish(recorder.buffer()) {
+        match sender.finish(recorder) {
             Ok(()) => OK,
             Err(()) => {
                 sender.abandon(recorder.buffer());

@@ -147,7 +147,7 @@ mod image {
         }
         tracer.flush();
         recorder.scrape();
-        let sent = HostFile::create(c"embassy.pftrace").map(|f| Sender::raw(f).finish(recorder.buffer()));
+        let sent = HostFile::create(c"embassy.pftrace").map(|f| Sender::raw(f).finish(&mut recorder));
         end(matches!(sent, Ok(Ok(()))))
     }
 

@@ -1,9 +1,10 @@
 //! What writers tell the drain, each in its own time.
 
+use super::WRITERS;
 use core::cell::RefCell;
 use critical_section::Mutex;
 use heapless::Deque;
-use tracebuf::producer::{ChunkToMove, CommitRequest, CommitSink, Patch};
+use tracebuf::producer::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Patch};
 
 /// What writers have completed and the drain has yet to see to.
 ///
@@ -21,6 +22,9 @@ struct Requests {
     /// A chunk is in here once at most, so all have room: one whose move is lost is never free again.
     moves: Deque<ChunkToMove, { Inbox::CHUNKS }>,
     patches: Deque<Request, { Inbox::PATCHES }>,
+    /// Of each writer the chunks that will never have all of their patches.
+    broken: [Option<Chunks>; WRITERS],
+    losses: Losses,
 }
 
 /// One thing that a writer asks for.
@@ -41,6 +45,54 @@ pub enum Request {
     },
 }
 
+/// What was lost before the ring, so that nothing in it tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Packets that writers gave up when they had no chunk.
+    pub packets: u32,
+    /// Patches for which the inbox had no room: their chunks stay incomplete.
+    pub patches: u32,
+}
+
+/// Some chunks of a writer, from the oldest to the newest.
+#[derive(Clone, Copy)]
+struct Chunks {
+    first: u32,
+    last: u32,
+}
+
+impl Chunks {
+    fn contains(&self, chunk_id: u32) -> bool {
+        chunk_id.wrapping_sub(self.first) <= self.last.wrapping_sub(self.first)
+    }
+
+    /// With this one too, and those between.
+    fn with(self, chunk_id: u32) -> Self {
+        if self.contains(chunk_id) {
+            self
+        } else if (chunk_id.wrapping_sub(self.last) as i32) > 0 {
+            Chunks { last: chunk_id, ..self }
+        } else {
+            Chunks { first: chunk_id, ..self }
+        }
+    }
+}
+
+impl Requests {
+    fn push_patch(&mut self, of: &ChunkToPatch<'_>, patch: Patch, has_more: bool) {
+        let mut nobody = None;
+        let broken = self.broken.get_mut(usize::from(of.writer_id).wrapping_sub(1)).unwrap_or(&mut nobody);
+        // A patch that comes after one that was lost must not complete the chunk.
+        let has_more = has_more || broken.is_some_and(|chunks| chunks.contains(patch.chunk_id));
+        let request = Request::Patch { writer_id: of.writer_id, target: of.target, patch, has_more };
+        if self.patches.push_back(request).is_err() {
+            let this = Chunks { first: patch.chunk_id, last: patch.chunk_id };
+            *broken = Some(broken.map_or(this, |chunks| chunks.with(patch.chunk_id)));
+            self.losses.patches = self.losses.patches.saturating_add(1);
+        }
+    }
+}
+
 impl Inbox {
     /// The most chunks that shared memory may have.
     pub const CHUNKS: usize = 32;
@@ -51,7 +103,12 @@ impl Inbox {
 
     /// An empty one.
     pub const fn new() -> Self {
-        let requests = Requests { moves: Deque::new(), patches: Deque::new() };
+        let requests = Requests {
+            moves: Deque::new(),
+            patches: Deque::new(),
+            broken: [None; WRITERS],
+            losses: Losses { packets: 0, patches: 0 },
+        };
         Inbox { requests: Mutex::new(RefCell::new(requests)) }
     }
 
@@ -65,6 +122,11 @@ impl Inbox {
         self.with(|requests| {
             requests.moves.pop_front().map(Request::Move).or_else(|| requests.patches.pop_front())
         })
+    }
+
+    /// What was lost since the start.
+    pub fn losses(&self) -> Losses {
+        self.with(|requests| requests.losses)
     }
 }
 
@@ -83,15 +145,12 @@ impl CommitSink for Inbox {
         for chunk in request.chunks_to_patch {
             let last = chunk.patches.len().saturating_sub(1);
             for (i, patch) in chunk.patches.iter().enumerate() {
-                let request = Request::Patch {
-                    writer_id: chunk.writer_id,
-                    target: chunk.target,
-                    patch: *patch,
-                    has_more: chunk.has_more || i < last,
-                };
-                // Full: see PATCHES.
-                let _ = self.with(|requests| requests.patches.push_back(request));
+                self.with(|requests| requests.push_patch(chunk, *patch, chunk.has_more || i < last));
             }
         }
+    }
+
+    fn packet_dropped(&self, _writer_id: u16, _target: u16) {
+        self.with(|requests| requests.losses.packets = requests.losses.packets.saturating_add(1));
     }
 }

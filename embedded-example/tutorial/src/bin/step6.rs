@@ -72,7 +72,7 @@ impl Export for TraceFile {
 
 fn send(recorder: &mut Recorder<'static>) -> io::Result<()> {
     recorder.scrape();
-    Sender::raw(TraceFile(File::create(c"my-firmware.pftrace")?)).finish(recorder.buffer())
+    Sender::raw(TraceFile(File::create(c"my-firmware.pftrace")?)).finish(recorder)
 }
 
 #[entry]

@@ -131,8 +131,7 @@ mod image {
 
     /// Makes room for what is measured next.
     fn drain(recorder: &mut Recorder<'static>, producer: &Producer<'static>) {
-        producer.commit();
-        recorder.drain();
+        recorder.drain(producer);
     }
 
     #[inline(never)]
@@ -225,10 +224,10 @@ mod image {
             producer.commit();
             *at = meter.count(|| {
                 if let Some(request) = recorder.next_request() {
-                    recorder.carry_out(request);
+                    recorder.carry_out(request, producer);
                 }
             });
-            recorder.drain();
+            recorder.drain(producer);
         }
         counts.sort_unstable();
         sheet.line("drain_of_a_chunk", counts.get(10).copied().unwrap_or(0), 3_000, "instructions");
@@ -238,7 +237,7 @@ mod image {
         }
         tracer.flush();
         producer.commit();
-        sheet.line("high_water_drain", stack(|| recorder.drain()), 1_024, "bytes");
+        sheet.line("high_water_drain", stack(|| recorder.drain(producer)), 1_024, "bytes");
     }
 
     /// What a writer that completes a chunk tells the drain; interrupts are masked for about half of it.

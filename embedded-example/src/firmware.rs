@@ -297,8 +297,7 @@ fn run(
                 tracer.flush();
             }
         }
-        producer.commit();
-        recorder.drain();
+        recorder.drain(producer);
         if let Ok(Some(mut snapshot)) = trigger.poll(recorder.buffer(), &mut snapshot_memory) {
             log!(track, "snapshot");
             send_snapshot(&mut snapshot)?;
@@ -316,7 +315,7 @@ fn run(
     let (powers, temperatures) = (POWER_SUM.load(Relaxed), TEMPERATURE_SUM.load(Relaxed));
     log!(track, "{} steps, {} samples, sums {} and {}", steps, samples, powers, temperatures);
     tracer.flush();
-    recorder.scrape();
+    recorder.scrape(producer);
     sender.finish(&mut recorder).map_err(drop)
 }
 

@@ -26,7 +26,7 @@
 //! let mut writer = producer.writer(0, Exhaustion::Drop).expect("one of four");
 //! writer.packet().varint(8, 1); // an event
 //! writer.flush();
-//! recorder.drain();
+//! recorder.drain(&producer);
 //! assert!(recorder.buffer().read().next_packet().is_some());
 //! ```
 #![cfg_attr(target_os = "none", no_std)]

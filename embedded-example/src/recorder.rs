@@ -125,10 +125,11 @@ impl<'a> Recorder<'a> {
         Ok((producer, Recorder { endpoint, inbox, buffers: [ring] }))
     }
 
-    /// Moves what writers have completed into the ring.
-    pub fn drain(&mut self) {
+    /// Moves what the writers of `producer` have completed into the ring, and acknowledges their flushes.
+    pub fn drain(&mut self, producer: &Producer<'_>) {
+        producer.commit();
         while let Some(request) = self.next_request() {
-            self.carry_out(request);
+            self.carry_out(request, producer);
         }
     }
 
@@ -138,7 +139,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Does it.
-    pub fn carry_out(&mut self, request: Request) {
+    pub fn carry_out(&mut self, request: Request, producer: &Producer<'_>) {
         match request {
             Request::Move(chunk) => {
                 let chunks_to_move = &[chunk];
@@ -150,6 +151,7 @@ impl<'a> Recorder<'a> {
                 let chunks_to_patch = &[ChunkToPatch { writer_id, target, chunk_id, patches, has_more }];
                 self.ask(&CommitRequest { chunks_to_patch, ..CommitRequest::default() });
             }
+            Request::Flush(number) => producer.flushed(number),
         }
     }
 
@@ -159,8 +161,8 @@ impl<'a> Recorder<'a> {
 
     /// Also copies finished packets of chunks that are still being written: for the last export, or when
     /// something went wrong.
-    pub fn scrape(&mut self) {
-        self.drain();
+    pub fn scrape(&mut self, producer: &Producer<'_>) {
+        self.drain(producer);
         self.endpoint.scrape(&mut self.buffers);
     }
 

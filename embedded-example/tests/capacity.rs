@@ -105,10 +105,9 @@ fn hold(kib: usize, until: u64) -> (u64, u32, u64) {
                 main.flush();
             }
         }
-        producer.commit();
-        recorder.drain();
+        recorder.drain(&producer);
     }
-    recorder.scrape();
+    recorder.scrape(&producer);
     let ring = recorder.buffer().stats().buffer_size;
     let mut reader = recorder.buffer().read();
     let mut clocks = [None; 4];

@@ -40,8 +40,7 @@ fn record((producer, mut recorder): Started<'_>, count: usize) {
             writer.packet().bytes(1, format!("{w}:{n}").as_bytes());
         }
         if n % 16 == 7 {
-            producer.commit();
-            recorder.drain();
+            recorder.drain(&producer);
         }
     }
     // A reset: no destructor runs.
@@ -109,8 +108,7 @@ fn what_was_said_before_a_packet_that_was_cut_short_is_found() {
         let mut message = packet.message(2);
         message.bytes(1, &[7; 600]);
         if drained {
-            producer.commit();
-            recorder.drain();
+            recorder.drain(&producer);
         }
         std::mem::forget(message);
         std::mem::forget(packet);

@@ -43,7 +43,7 @@ fn chunks_are_free_after_the_drain_however_many_patches_there_were() {
             }
             whole -= 1;
             writer.flush();
-            recorder.drain();
+            recorder.drain(&producer);
             assert_eq!(free(&producer), all, "{levels} levels, round {round}");
         }
         if levels <= 2 {
@@ -78,7 +78,7 @@ fn packets_given_up_without_a_chunk_are_in_the_statistics() {
     }
     let dropped = writer.stats().dropped;
     assert!(dropped > 100);
-    recorder.drain();
+    recorder.drain(&producer);
     assert_eq!(u64::from(recorder.losses().packets), dropped);
     assert_eq!(losses(&mut recorder), [("trace_writer_packet_loss", dropped)]);
 }
@@ -134,7 +134,32 @@ fn patches_that_are_lost_are_in_the_statistics() {
         assert_eq!(writer.stats().dropped, dropped);
     }
     writer.flush();
-    recorder.drain();
+    recorder.drain(&producer);
     let lost = inbox.losses().patches.into();
     assert!(losses(&mut recorder).contains(&("patches_failed", lost)));
+}
+
+#[test]
+fn a_flush_is_acknowledged_when_the_drain_has_done_what_came_before_it() {
+    let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 8 * 1024 / 8]);
+    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    for round in 0..3 {
+        writer.packet().varint(8, round);
+        let flush = writer.flush();
+        assert!(!producer.is_flushed(flush));
+        recorder.drain(&producer);
+        assert!(producer.is_flushed(flush));
+    }
+}
+
+#[test]
+fn a_writer_that_would_wait_drops_packets_as_nobody_drains_meanwhile() {
+    let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 8 * 1024 / 8]);
+    let (producer, _recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let mut writer = producer.writer(0, Exhaustion::Stall).unwrap();
+    for n in 0..1_000 {
+        writer.packet().varint(8, n);
+    }
+    assert!(writer.stats().dropped > 0);
 }

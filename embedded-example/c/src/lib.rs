@@ -215,8 +215,7 @@ pub extern "C" fn tracebuf_count(
 pub extern "C" fn tracebuf_drain() {
     // Before `tracebuf_init` there is nothing to do; within an export the next drain will do it.
     let _ = DRAIN.with(|made, recorder| {
-        made.producer.commit();
-        recorder.drain();
+        recorder.drain(&made.producer);
     });
 }
 
@@ -240,8 +239,7 @@ impl Export for Callers {
 pub extern "C" fn tracebuf_export(write: Option<Write>, context: *mut c_void) -> i32 {
     let exported = DRAIN.with(|made, recorder| {
         let Some(write) = write else { return WRITE };
-        made.producer.commit();
-        recorder.scrape();
+        recorder.scrape(&made.producer);
         // The next export is a file of its own: what is recorded from now on needs names, clock and tracks there.
         made.producer.clear_incremental_state();
         let mut sender = Sender::raw(Callers(write, context));

@@ -144,7 +144,7 @@ mod image {
             talker.talk();
             producer.commit();
             while let Some(request) = recorder.next_request() {
-                if !carry_out(&mut recorder, &watch, log, request) {
+                if !carry_out(&mut recorder, producer, &watch, log, request) {
                     end();
                 }
             }
@@ -175,6 +175,7 @@ mod image {
     /// What the drain does, and says so. A complete chunk changes no more, so the log holds what is committed.
     fn carry_out(
         recorder: &mut Recorder<'static>,
+        producer: &Producer<'static>,
         watch: &Consumer<'static>,
         log: &mut Log,
         request: Request,
@@ -206,8 +207,12 @@ mod image {
                 fragments: patch.offset,
                 data: &patch.data,
             },
+            Request::Flush(_) => {
+                recorder.carry_out(request, producer);
+                return true;
+            }
         };
-        log.note(&operation, || recorder.carry_out(request))
+        log.note(&operation, || recorder.carry_out(request, producer))
     }
 
     /// Copies a chunk that is still being written into the ring, where its commit will find it.

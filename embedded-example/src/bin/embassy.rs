@@ -142,11 +142,10 @@ mod image {
     ) {
         while critical_section::with(|cs| DONE.borrow(cs).get()) < 2 {
             WORK.next().await;
-            producer.commit();
-            recorder.drain();
+            recorder.drain(producer);
         }
         tracer.flush();
-        recorder.scrape();
+        recorder.scrape(producer);
         let sent = HostFile::create(c"embassy.pftrace").map(|f| Sender::raw(f).finish(&mut recorder));
         end(matches!(sent, Ok(Ok(()))))
     }

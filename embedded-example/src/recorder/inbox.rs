@@ -24,6 +24,8 @@ struct Requests {
     patches: Deque<Request, { Inbox::PATCHES }>,
     /// Of each writer the chunks that will never have all of their patches.
     broken: [Option<Chunks>; WRITERS],
+    /// The newest flush that was asked for.
+    flush: Option<u32>,
     losses: Losses,
 }
 
@@ -43,6 +45,8 @@ pub enum Request {
         /// Whether the chunk has to wait for others.
         has_more: bool,
     },
+    /// To say that all before it is done.
+    Flush(u32),
 }
 
 /// What was lost before the ring, so that nothing in it tells.
@@ -107,6 +111,7 @@ impl Inbox {
             moves: Deque::new(),
             patches: Deque::new(),
             broken: [None; WRITERS],
+            flush: None,
             losses: Losses { packets: 0, patches: 0 },
         };
         Inbox { requests: Mutex::new(RefCell::new(requests)) }
@@ -117,10 +122,14 @@ impl Inbox {
         critical_section::with(|cs| work(&mut self.requests.borrow_ref_mut(cs)))
     }
 
-    /// Takes the oldest request out, with interrupts masked. Moves come first: a patch is sent after its chunk.
+    /// Takes the oldest request out, with interrupts masked. Moves come first: a patch is sent after its chunk. A flush
+    /// comes when there is nothing else.
     pub fn take(&self) -> Option<Request> {
         self.with(|requests| {
-            requests.moves.pop_front().map(Request::Move).or_else(|| requests.patches.pop_front())
+            let first = requests.moves.pop_front().map(Request::Move);
+            first
+                .or_else(|| requests.patches.pop_front())
+                .or_else(|| requests.flush.take().map(Request::Flush))
         })
     }
 
@@ -148,9 +157,17 @@ impl CommitSink for Inbox {
                 self.with(|requests| requests.push_patch(chunk, *patch, chunk.has_more || i < last));
             }
         }
+        if request.flush != 0 {
+            self.with(|requests| requests.flush = Some(request.flush));
+        }
     }
 
     fn packet_dropped(&self, _writer_id: u16, _target: u16) {
         self.with(|requests| requests.losses.packets = requests.losses.packets.saturating_add(1));
+    }
+
+    /// Whoever writes has interrupted the drain, or is the one that drains: waiting would be in vain.
+    fn stall(&self, _step: u32, _micros: u32) -> bool {
+        false
     }
 }

@@ -27,8 +27,7 @@ fn main() -> ! {
 
     loop {
         work();
-        producer.commit();
-        recorder.drain();
+        recorder.drain(producer);
     }
 }
 

@@ -55,8 +55,7 @@ fn main() -> ! {
 
     loop {
         work();
-        producer.commit();
-        recorder.drain();
+        recorder.drain(producer);
     }
 }
 

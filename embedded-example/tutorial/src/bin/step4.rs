@@ -59,8 +59,7 @@ fn main() -> ! {
         tracer.track().slice("work", work);
         tracer.on(&LEVEL).count(level);
         level += 1;
-        producer.commit();
-        recorder.drain();
+        recorder.drain(producer);
     }
 }
 

@@ -70,8 +70,8 @@ impl Export for TraceFile {
     }
 }
 
-fn send(recorder: &mut Recorder<'static>) -> io::Result<()> {
-    recorder.scrape();
+fn send(recorder: &mut Recorder<'static>, producer: &Producer<'static>) -> io::Result<()> {
+    recorder.scrape(producer);
     Sender::raw(TraceFile(File::create(c"my-firmware.pftrace")?)).finish(recorder)
 }
 
@@ -101,11 +101,10 @@ fn main() -> ! {
     for level in 0..100 {
         tracer.track().slice("work", work);
         tracer.on(&LEVEL).count(level);
-        producer.commit();
-        recorder.drain();
+        recorder.drain(producer);
     }
     tracer.flush();
-    process::exit(i32::from(send(&mut recorder).is_err()))
+    process::exit(i32::from(send(&mut recorder, producer).is_err()))
 }
 
 /// What the firmware is for.

@@ -78,8 +78,16 @@ void tracebuf_count(tracebuf_writer *writer, tracebuf_counter *counter, int64_t 
 void tracebuf_drain(void);
 
 /*
- * Sends all that the ring holds and was not sent before, as a trace file, waiting for the line; recording goes on. At
- * the priority of tracebuf_drain. What is recorded after it can be read without this file.
+ * Events that were dropped since tracebuf_init because shared memory was full: tracebuf_drain came too seldom. At any
+ * priority. Those of which a part was written already are counted in the trace only, where these are too.
+ */
+uint32_t tracebuf_dropped(void);
+
+/*
+ * Sends all that the ring holds and was not sent before, as a trace file, waiting for the line. At the priority of
+ * tracebuf_drain. Recording goes on, and what is recorded is drained after each packet; from writers that are faster
+ * than the line it takes no more than fills the ring once, and while it sends the rest nothing is drained. What is
+ * recorded after it can be read without this file; an interrupt just at its end may be there without its name.
  *
  * After TRACEBUF_WRITE the file may end with half a packet. Some packets that were read for it are lost, which the next
  * export tells.

@@ -25,6 +25,7 @@ use crate::recorder::{Losses, Recorder};
 use core::iter::once;
 use heapless::Deque;
 use tracebuf::buffer::{DataLoss, Lease, LeaseExpired, Packet, ReadOnlyTraceBuffer, TraceBuffer};
+use tracebuf::producer::Producer;
 use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
 use tracebuf::proto::{
     Encoder, Message, PacketValidator, SequenceId, TrustedFields, TrustedSuffix, WireType, fields, tag,
@@ -254,6 +255,26 @@ impl<E: Export> Sender<E> {
             len
         };
         next
+    }
+
+    /// Waits until what is in the ring was sent, with the drain getting its turn after each piece: recording goes on
+    /// without loss. To be followed by [`finish`](Self::finish), which sends what has come since, and does not drain.
+    ///
+    /// Writers that are faster than the line do not keep it for ever: it ends as well when they have filled the ring
+    /// once more.
+    ///
+    /// # Errors
+    /// The line's, as of [`finish`](Self::finish).
+    pub fn catch_up(&mut self, recorder: &mut Recorder<'_>, producer: &Producer<'_>) -> Result<(), E::Error> {
+        let start = recorder.buffer().stats().bytes_written;
+        loop {
+            recorder.drain(producer);
+            let stats = recorder.buffer().stats();
+            let is_lapped = stats.bytes_written.saturating_sub(start) >= stats.buffer_size;
+            if self.poll(recorder.buffer())? == Progress::Idle || is_lapped {
+                return Ok(());
+            }
+        }
     }
 
     /// Waits until all that is in the ring was sent, and a packet after it by which readers find losses.

@@ -1,10 +1,11 @@
 //! The inbox between writers and drain, when a lot is in it at once.
 
+use std::convert::Infallible;
 use tracebuf::producer::{
     ChunkState, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Message, Patch, Producer,
     ProducerStorage,
 };
-use tracebuf_firmware::export::Blocking;
+use tracebuf_firmware::export::{Blocking, Export};
 use tracebuf_firmware::recorder::{Inbox, Recorder, Request};
 use tracebuf_firmware::send::Sender;
 use tracebuf_std::trace_stats::TraceReport;
@@ -162,4 +163,41 @@ fn a_writer_that_would_wait_drops_packets_as_nobody_drains_meanwhile() {
         writer.packet().varint(8, n);
     }
     assert!(writer.stats().dropped > 0);
+}
+
+/// A line; something happens whenever it takes bytes.
+struct Meanwhile<F>(F);
+
+impl<F: FnMut()> Export for Meanwhile<F> {
+    type Error = Infallible;
+
+    fn offer(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
+        (self.0)();
+        Ok(bytes.len())
+    }
+}
+
+#[test]
+fn recording_goes_on_while_the_ring_is_sent_and_writers_faster_than_the_line_do_not_keep_it() {
+    for (every, packets) in [(2, 1), (1, 10)] {
+        let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 64 * 1024 / 8]);
+        let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+        let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+        for n in 0..5_000 {
+            writer.packet().varint(8, n);
+            recorder.drain(&producer);
+        }
+        let mut offers = 0;
+        let line = Meanwhile(|| {
+            offers += 1;
+            for n in 0..if offers % every == 0 { packets } else { 0 } {
+                writer.packet().varint(8, n);
+            }
+        });
+        let mut sender = Sender::raw(line);
+        sender.catch_up(&mut recorder, &producer).unwrap();
+        assert!(packets > 1 || sender.packets() > 9_000, "shared memory has no room for so many");
+        drop(sender);
+        assert_eq!(writer.stats().dropped, 0);
+    }
 }

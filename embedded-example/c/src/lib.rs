@@ -219,6 +219,12 @@ pub extern "C" fn tracebuf_drain() {
     });
 }
 
+/// Events dropped so far: see `tracebuf.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tracebuf_dropped() -> u32 {
+    INBOX.losses().packets
+}
+
 type Write = extern "C" fn(context: *mut c_void, bytes: *const u8, size: usize) -> i32;
 
 /// The caller's way out.
@@ -239,13 +245,21 @@ impl Export for Callers {
 pub extern "C" fn tracebuf_export(write: Option<Write>, context: *mut c_void) -> i32 {
     let exported = DRAIN.with(|made, recorder| {
         let Some(write) = write else { return WRITE };
-        recorder.scrape(&made.producer);
-        // The next export is a file of its own: what is recorded from now on needs names, clock and tracks there.
-        made.producer.clear_incremental_state();
         let mut sender = Sender::raw(Callers(write, context));
-        match sender.finish(recorder) {
+        let sent = sender.catch_up(recorder, &made.producer).and_then(|()| {
+            // The next export is a file of its own: what is recorded from now on needs names, clock and tracks there.
+            // Asked for before the copy, so that writers that have no event until then tell them in their next one;
+            // and again behind it, for those that have told them meanwhile, in this file.
+            made.producer.clear_incremental_state();
+            recorder.scrape(&made.producer);
+            made.producer.clear_incremental_state();
+            sender.finish(recorder)
+        });
+        match sent {
             Ok(()) => OK,
             Err(()) => {
+                // Some may be lost with this file.
+                made.producer.clear_incremental_state();
                 sender.abandon(recorder.buffer());
                 WRITE
             }

@@ -67,6 +67,16 @@ static int32_t write_file(void *context, const uint8_t *bytes, size_t size)
     return (int32_t)size - host(5, parameters); /* returns how many were not written */
 }
 
+/* A line so slow that there are ticks meanwhile. */
+static int32_t write_slowly(void *context, const uint8_t *bytes, size_t size)
+{
+    static uint32_t calls;
+    (void)context, (void)bytes;
+    if (++calls % 4 == 0)
+        systick();
+    return (int32_t)size;
+}
+
 static int32_t write_nothing(void *context, const uint8_t *bytes, size_t size)
 {
     (void)context, (void)bytes, (void)size;
@@ -128,6 +138,13 @@ static void run(void)
     tracebuf_instant(main_loop, "later");
     systick();
     if (export_to(second, sizeof second - 1) != TRACEBUF_OK)
+        end(0);
+    /* Recording goes on while an export waits, longer than shared memory has room for. */
+    for (int32_t step = 0; step < 10 * STEPS; step++) {
+        tracebuf_count(main_loop, squares, step);
+        tracebuf_drain();
+    }
+    if (tracebuf_export(write_slowly, NULL) != TRACEBUF_OK || tracebuf_dropped() != 0)
         end(0);
     tracebuf_instant(main_loop, "lost");
     end(tracebuf_export(write_nothing, NULL) == TRACEBUF_WRITE && tick_count > 10);

@@ -204,6 +204,10 @@ mod image {
         measure("counter", 400, "counter_with_chunk_change", 3_000, count);
         drain(recorder, producer);
         sheet.line("high_water_slice_begin", stack(|| begin(tracer)), 512, "bytes");
+        // Nobody drains, so that shared memory is full and each event is given up.
+        (0..1_000).for_each(|_| begin(tracer));
+        sheet.line("event_dropped", meter.count(|| begin(tracer)), 5_000, "instructions");
+        drain(recorder, producer);
     }
 
     /// A chunk from shared memory into the ring, with what the drain does for it.

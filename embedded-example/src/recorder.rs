@@ -23,8 +23,12 @@ pub const WRITERS: usize = 4;
 const SEQUENCES: usize = 2 * WRITERS;
 /// How the ring is laid out.
 pub const CONFIG: Config = Config::new(FillPolicy::RingBuffer).sequences(SEQUENCES as u16);
-/// Bytes of a chunk of shared memory; each writer holds one, and two while a packet spans them.
-const CHUNK: u32 = 128;
+/// Bytes of a chunk of shared memory with its header; each writer holds one, and two while a packet spans them.
+const CHUNK: usize = 120;
+/// Four chunks and their states. When all chunks are taken each event looks at all pages, so these are few.
+const PAGE: usize = 8 + 4 * CHUNK;
+/// One chunk, for regions so small that a page more or less would be a lot.
+const SMALL_PAGE: usize = 8 + CHUNK;
 
 /// The drain and the ring.
 pub struct Recorder<'a> {
@@ -83,8 +87,7 @@ impl<'a> Recorder<'a> {
         if let Some(salvage) = found {
             let last = parts.number.get();
             if let Some(last) = last {
-                let memory = SharedMemory::new(atomic_words(words(parts.shared)), CHUNK)
-                    .map_err(RecorderError::SharedMemory)?;
+                let (memory, _) = shared_memory(parts.shared)?;
                 Consumer::new(memory).reclaim();
                 let mut rings = [ring];
                 endpoint(memory, last).scrape(&mut rings);
@@ -117,10 +120,8 @@ impl<'a> Recorder<'a> {
         // nothing; and the number changes when nothing is left that could be taken for this start's.
         shared.fill(0);
         place.restart(number);
-        let memory =
-            SharedMemory::new(atomic_words(words(shared)), CHUNK).map_err(RecorderError::SharedMemory)?;
-        let producer =
-            Producer::new(memory, Layout::One, storage, inbox).map_err(RecorderError::SharedMemory)?;
+        let (memory, layout) = shared_memory(shared)?;
+        let producer = Producer::new(memory, layout, storage, inbox).map_err(RecorderError::SharedMemory)?;
         let endpoint = endpoint(memory, number);
         Ok((producer, Recorder { endpoint, inbox, buffers: [ring] }))
     }
@@ -178,6 +179,23 @@ impl<'a> Recorder<'a> {
     }
 }
 
+/// Bytes of shared memory that come nearest to these.
+const fn shared_size(bytes: usize) -> usize {
+    if bytes < 2 * PAGE {
+        return bytes / SMALL_PAGE * SMALL_PAGE;
+    }
+    let (pages, most) = ((bytes + PAGE / 2) / PAGE, Inbox::CHUNKS / 4);
+    if pages < most { pages * PAGE } else { most * PAGE }
+}
+
+/// Shared memory of such a size.
+fn shared_memory(part: &mut [u64]) -> Result<(SharedMemory<'_>, Layout), RecorderError> {
+    let (layout, page) =
+        if size_of_val(part) < 2 * PAGE { (Layout::One, SMALL_PAGE) } else { (Layout::Four, PAGE) };
+    let memory = SharedMemory::new(atomic_words(words(part)), page as u32);
+    memory.map(|memory| (memory, layout)).map_err(RecorderError::SharedMemory)
+}
+
 /// The service's end of this start's writers, or of those of one before.
 fn endpoint(memory: SharedMemory<'_>, start: u16) -> ProducerEndpoint<'_, WRITERS> {
     let identity = ProducerIdentity { producer_id: start, uid: 0, pid: -1 };
@@ -198,8 +216,7 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn of(region: &'a mut [u64]) -> Result<Self, RecorderError> {
-        let most = Inbox::CHUNKS * CHUNK as usize / size_of::<u64>();
-        let shared = (region.len() / 4).min(most);
+        let shared = shared_size(size_of_val(region) / 4) / size_of::<u64>();
         let too_small = RecorderError::SharedMemory(MemoryError::PageCount);
         let (number, rest) = region.split_first_mut().ok_or(too_small)?;
         let (shared, ring) = rest.split_at_mut_checked(shared).ok_or(too_small)?;

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use tracebuf::producer::{
-    ChunkState, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Message, Patch, Producer,
+    ChunkState, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Message, Page, Patch, Producer,
     ProducerStorage,
 };
 use tracebuf_firmware::export::{Blocking, Export};
@@ -22,7 +22,10 @@ fn nested(message: &mut Message<'_, '_>, levels: usize, text: &str) {
 /// Chunks of shared memory that nobody holds.
 fn free(producer: &Producer<'_>) -> usize {
     let pages = producer.memory().all_pages();
-    pages.filter(|page| page.bitmap().state(0) == ChunkState::Free).count()
+    let chunks = 0..producer.layout().chunks();
+    let free =
+        |page: Page<'_>| chunks.clone().filter(|at| page.bitmap().state(*at) == ChunkState::Free).count();
+    pages.map(free).sum()
 }
 
 #[test]

@@ -50,7 +50,7 @@ typedef int32_t (*tracebuf_write)(void *context, const uint8_t *bytes, size_t si
 enum {
     TRACEBUF_OK = 0,
     TRACEBUF_FOUND = 1,      /* what was recorded before a reset is in the region, to be exported */
-    TRACEBUF_TOO_SMALL = -1, /* the region: about 1 KiB is the least; or it or the clock is NULL */
+    TRACEBUF_TOO_SMALL = -1, /* the region: 1.2 KiB is the least; or it or the clock is NULL */
     TRACEBUF_TWICE = -2,     /* called before */
     TRACEBUF_NOT_YET = -3,   /* tracebuf_init was not called */
     TRACEBUF_WRITE = -4,     /* the function that writes said so, or is NULL */

@@ -27,6 +27,9 @@ pub const CONFIG: Config = Config::new(FillPolicy::RingBuffer).sequences(SEQUENC
 const CHUNK: usize = 120;
 /// Four chunks and their states. When all chunks are taken each event looks at all pages, so these are few.
 const PAGE: usize = 8 + 4 * CHUNK;
+/// Room in the ring for two chunks that are full, with the 24 bytes that it keeps of each: with less than one it would
+/// take nothing.
+const LEAST_RING: u32 = 2 * (24 + CHUNK as u32 - 8);
 /// One chunk, for regions so small that a page more or less would be a lot.
 const SMALL_PAGE: usize = 8 + CHUNK;
 
@@ -50,7 +53,7 @@ impl<'a> Recorder<'a> {
     /// Lays a region out, whatever is in it: a start number, shared memory (a quarter, up to 4 KiB), the ring.
     ///
     /// # Errors
-    /// [`RecorderError`] below about 1 KiB.
+    /// [`RecorderError`] below 1176 bytes.
     pub fn new(
         region: &'a mut [u64],
         storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,
@@ -73,7 +76,7 @@ impl<'a> Recorder<'a> {
     /// between, the ring starts empty after `before`.
     ///
     /// # Errors
-    /// [`RecorderError`] below about 1 KiB.
+    /// [`RecorderError`] below 1176 bytes.
     pub fn attach_or_new(
         region: &'a mut [u64],
         storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,
@@ -220,6 +223,10 @@ impl<'a> Parts<'a> {
         let too_small = RecorderError::SharedMemory(MemoryError::PageCount);
         let (number, rest) = region.split_first_mut().ok_or(too_small)?;
         let (shared, ring) = rest.split_at_mut_checked(shared).ok_or(too_small)?;
+        let needed = CONFIG.region_size(LEAST_RING) as usize;
+        if size_of_val(ring) < needed {
+            return Err(RecorderError::Ring(RegionError::TooSmall { needed }));
+        }
         Ok(Parts { number: StartNumber(number), shared, ring })
     }
 }

@@ -153,9 +153,18 @@ fn flipped_bits_cost_packets_but_never_a_panic_nor_the_recording() {
 }
 
 #[test]
-fn a_region_that_is_too_small_is_refused() {
-    for size in 0..840 / 8 {
-        assert!(start(&mut vec![0; size]).0.is_err(), "{size}");
+fn a_region_is_refused_or_holds_a_full_chunk() {
+    for size in (0..4096).step_by(8) {
+        let mut region = vec![0; size / 8];
+        let started = start(&mut region).0;
+        assert_eq!(started.is_ok(), size >= 1176, "{size} bytes");
+        let Ok((producer, mut recorder)) = started else { continue };
+        let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+        for n in 10..20 {
+            writer.packet().bytes(1, format!("0:{n:0>100}").as_bytes());
+            writer.flush();
+            recorder.drain(&producer);
+        }
+        assert_eq!(of_writer(&strings(recorder.buffer()), 1, 0).last(), Some(&19), "{size} bytes");
     }
-    assert!(start(&mut [0; 1024 / 8]).0.is_ok());
 }

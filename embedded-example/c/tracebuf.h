@@ -49,7 +49,7 @@ typedef int32_t (*tracebuf_write)(void *context, const uint8_t *bytes, size_t si
 
 enum {
     TRACEBUF_OK = 0,
-    TRACEBUF_FOUND = 1,      /* what was recorded before a reset is in the region, to be exported */
+    TRACEBUF_FOUND = 1,      /* what was recorded before a reset is in the region: export it at once */
     TRACEBUF_TOO_SMALL = -1, /* the region: 1.2 KiB is the least; or it or the clock is NULL */
     TRACEBUF_TWICE = -2,     /* called before */
     TRACEBUF_NOT_YET = -3,   /* tracebuf_init was not called */
@@ -59,7 +59,8 @@ enum {
 
 /*
  * Starts the recorder over a region of memory, once. With memory that start-up code does not clear, what a start
- * before this one recorded is found again, stays readable, and is overwritten by and by.
+ * before this one recorded is found again, stays readable, and is overwritten by and by. Its times are not this start's,
+ * and its timelines have the same names: export it into a file of its own, before there is anything to record.
  */
 int32_t tracebuf_init(void *region, size_t size, uint64_t ticks_per_second, tracebuf_clock clock);
 

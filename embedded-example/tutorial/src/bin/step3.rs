@@ -42,8 +42,11 @@ fn tracer(producer: &'static Producer<'static>, track: &'static Track<'static>) 
 fn main() -> ! {
     // SAFETY: this runs once in a start.
     let region = unsafe { TRACE.take() };
-    let started = Recorder::attach_or_new(region, &STORAGE, &INBOX, |_ring, _salvage| {
-        // A reset: what was recorded before it can be sent from `_ring` here.
+    let started = Recorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
+        // A reset. What was recorded before it can be sent from `ring` here, into a file of its own: its times are not
+        // this start's. What is not read here stays and comes with what this start records.
+        let mut before = ring.read();
+        while before.next_packet().is_some() {}
     });
     let Ok((producer, mut recorder)) = started else { panic!("the region is too small") };
     let producer: &'static Producer<'static> = PRODUCER.init(producer);

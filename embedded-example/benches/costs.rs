@@ -25,8 +25,10 @@ mod image {
     use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
     use tracebuf::producer::{ChunkToMove, CommitRequest, CommitSink, Exhaustion, Producer, ProducerStorage};
     use tracebuf_firmware::board;
+    use tracebuf_firmware::export::Blocking;
     use tracebuf_firmware::recorder::{self, Inbox, Recorder, WRITERS};
     use tracebuf_firmware::region::bytes;
+    use tracebuf_firmware::send::Sender;
 
     static REGION: ConstStaticCell<[u64; 2048]> = ConstStaticCell::new([0; 2048]);
     static RING: ConstStaticCell<[u64; 256]> = ConstStaticCell::new([0; 256]);
@@ -301,7 +303,10 @@ mod image {
         sheet.line("ram_ring_control_block", control as u32, 64, "bytes");
         sheet.line("ram_tracer", size_of::<SmallTracer>() as u32, 1_000, "bytes");
         sheet.line("ram_writers", size_of_val(&STORAGE) as u32, 1_000, "bytes");
-        sheet.line("ram_inbox", size_of_val(&INBOX) as u32, 1_000, "bytes");
+        sheet.line("ram_producer", size_of::<Producer<'static>>() as u32, 200, "bytes");
+        sheet.line("ram_recorder", size_of::<Recorder<'static>>() as u32, 200, "bytes");
+        sheet.line("ram_sender", size_of::<Sender<Blocking<board::Uart>>>() as u32, 1_000, "bytes");
+        sheet.line("ram_inbox", size_of_val(&INBOX) as u32, 500, "bytes");
     }
 
     fn finish(over: bool) -> ! {

@@ -59,8 +59,8 @@ enum {
 
 /*
  * Starts the recorder over a region of memory, once. With memory that start-up code does not clear, what a start
- * before this one recorded is found again, stays readable, and is overwritten by and by. Its times are not this start's,
- * and its timelines have the same names: export it into a file of its own, before there is anything to record.
+ * before this one recorded is found again, stays readable, and is overwritten by and by. Its times are not this
+ * start's, and its timelines have the same names: export it into a file of its own, before anything is recorded.
  */
 int32_t tracebuf_init(void *region, size_t size, uint64_t ticks_per_second, tracebuf_clock clock);
 

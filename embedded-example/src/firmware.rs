@@ -24,7 +24,7 @@ use tracebuf_firmware::tracks::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
 use tracebuf_firmware::trigger::{High, Trigger};
 use tracebuf_firmware::workload::{Controller, Oven, Program, Sensor as Probe};
 
-/// All of the tracing's memory: shared memory and ring. The micro:bit has 16 KiB in all.
+/// Shared memory and ring, most of the tracing's memory. The micro:bit has 16 KiB in all.
 const TRACE_BYTES: usize = if cfg!(board = "microbit") { 6 } else { 8 } * 1024;
 
 /// Where start-up code leaves it alone: a start after a reset finds what was recorded before.
@@ -205,7 +205,7 @@ fn main() -> ! {
     end(sent.is_ok() && asked_for)
 }
 
-/// How long the trace goes on after an alarm: half of the ring.
+/// Bytes that the trace goes on after an alarm: a good third of the ring.
 const AFTER_ALARM: u32 = 2_000;
 
 /// Sends what the ring held around the alarm.

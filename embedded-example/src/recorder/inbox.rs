@@ -4,7 +4,11 @@ use super::WRITERS;
 use core::cell::RefCell;
 use critical_section::Mutex;
 use heapless::Deque;
-use tracebuf::producer::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Patch};
+use tracebuf::producer::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Patch, ProducerStorage};
+
+/// Whether writers can ask for patches: the feature `patches` of `tracebuf`, with which they have more to remember than
+/// three words each.
+const PATCHES: bool = size_of::<ProducerStorage<0, 1>>() > 12;
 
 /// What writers have completed and the drain has yet to see to.
 ///
@@ -23,7 +27,7 @@ struct Requests {
     moves: Deque<ChunkToMove, { Inbox::CHUNKS }>,
     patches: Deque<Request, { Inbox::PATCHES }>,
     /// Of each writer the chunks that will never have all of their patches.
-    broken: [Option<Chunks>; WRITERS],
+    broken: [Option<Chunks>; Inbox::PATCHERS],
     /// The newest flush that was asked for.
     flush: Option<u32>,
     losses: Losses,
@@ -102,15 +106,17 @@ impl Inbox {
     pub const CHUNKS: usize = 32;
     /// Room for patches: a packet of three chunks needs about two. Of packets that are nested deeply, some may
     /// not fit. Then the chunk stays incomplete, and readers of its writer wait until the ring laps over it; the
-    /// next packet says so.
-    const PATCHES: usize = 24;
+    /// next packet says so. When nobody asks for patches, the least that there can be.
+    const PATCHES: usize = if PATCHES { 24 } else { 1 };
+    /// Writers that ask for them.
+    const PATCHERS: usize = if PATCHES { WRITERS } else { 0 };
 
     /// An empty one.
     pub const fn new() -> Self {
         let requests = Requests {
             moves: Deque::new(),
             patches: Deque::new(),
-            broken: [None; WRITERS],
+            broken: [None; Inbox::PATCHERS],
             flush: None,
             losses: Losses { packets: 0, patches: 0 },
         };

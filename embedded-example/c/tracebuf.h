@@ -15,8 +15,8 @@
  * Link libtracebuf_c.a (`cargo build --release -p tracebuf-c --target thumbv7em-none-eabihf`).
  *
  * Each priority (main loop, each interrupt) has a writer of its own and calls nothing with another's. Names are
- * string literals: their memory must stay as it is. Nothing here waits or allocates; nothing fails that
- * a program would have to react to: what does not fit is dropped and counted in the trace.
+ * string literals: their memory must stay as it is. Nothing here allocates, and only an export waits; nothing fails
+ * that a program would have to react to: what does not fit is dropped and counted in the trace.
  */
 #ifndef TRACEBUF_H
 #define TRACEBUF_H

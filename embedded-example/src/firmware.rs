@@ -30,8 +30,8 @@ const TRACE_BYTES: usize = if cfg!(board = "microbit") { 6 } else { 8 } * 1024;
 /// Where start-up code leaves it alone: a start after a reset finds what was recorded before.
 #[unsafe(link_section = ".uninit.TRACE")]
 static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
-/// For the ring as it was around an alarm, which is less than the region. Of the 16 KiB of the micro:bit, the stack needs
-/// what is left.
+/// For the ring as it was around an alarm, which is less than the region. Of the 16 KiB of the micro:bit, the stack
+/// needs what is left.
 static SNAPSHOT: Region<{ if cfg!(board = "microbit") { 0 } else { TRACE_BYTES / 8 } }> = Region::zeroed();
 static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
 static INBOX: Inbox = Inbox::new();

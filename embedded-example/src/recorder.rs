@@ -27,11 +27,11 @@ pub const CONFIG: Config = Config::new(FillPolicy::RingBuffer).sequences(SEQUENC
 const CHUNK: usize = 120;
 /// Four chunks and their states. When all chunks are taken each event looks at all pages, so these are few.
 const PAGE: usize = 8 + 4 * CHUNK;
+/// One chunk, for regions so small that a page more or less would be a lot.
+const SMALL_PAGE: usize = 8 + CHUNK;
 /// Room in the ring for two chunks that are full, with the 24 bytes that it keeps of each: with less than one it would
 /// take nothing.
 const LEAST_RING: u32 = 2 * (24 + CHUNK as u32 - 8);
-/// One chunk, for regions so small that a page more or less would be a lot.
-const SMALL_PAGE: usize = 8 + CHUNK;
 
 /// The drain and the ring.
 pub struct Recorder<'a> {
@@ -170,7 +170,8 @@ impl<'a> Recorder<'a> {
         self.endpoint.scrape(&mut self.buffers);
     }
 
-    /// What was lost before the ring. [`Sender::finish`](crate::send::Sender::finish) sends it with the ring's counters.
+    /// What was lost before the ring. [`Sender::finish`](crate::send::Sender::finish) sends it with the ring's
+    /// counters.
     pub fn losses(&self) -> Losses {
         self.inbox.losses()
     }

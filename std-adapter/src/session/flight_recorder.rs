@@ -1,5 +1,9 @@
 //! The flight recorder: what happened last, in a file, when something goes wrong.
 
+mod status;
+#[cfg(all(test, unix))]
+mod tests;
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -8,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::{FOR_EVER, Session, SessionError, Written, fork};
+pub use status::FlightStatus;
 
 /// Writes snapshots of a session's rings: on request, on a panic, on signals, on triggers.
 ///
@@ -55,23 +60,6 @@ struct Watching {
     watch: fork::Watch,
     handle: signal_hook::iterator::Handle,
     thread: JoinHandle<()>,
-}
-
-/// What a flight recorder has done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FlightStatus {
-    /// Snapshots written.
-    pub written: u64,
-    /// Snapshots that could not be written.
-    pub failed: u64,
-    /// Triggers that came while one of the same reason, or 16 others, were waiting for their time: they share
-    /// its snapshot, or have none.
-    pub merged: u64,
-    /// Why the last snapshot that failed did.
-    pub error: Option<String>,
-    /// How long the drain thread stood still for the last snapshot.
-    pub stall: Duration,
 }
 
 struct Inner {
@@ -134,7 +122,9 @@ impl FlightRecorder {
     /// How many files of each reason to keep: 8 unless said otherwise, at least 1.
     #[must_use]
     pub fn keep(self, files: u32) -> Self {
-        self.inner.state().keep = files.max(1);
+        if self.inner.is_here() {
+            self.inner.state().keep = files.max(1);
+        }
         self
     }
 
@@ -190,7 +180,8 @@ impl FlightRecorder {
     }
 
     /// From now on, a panic of any thread writes a snapshot `panic`, after the hook that was there has said its
-    /// own. For the rest of the program; once this recorder is gone the hook does nothing more.
+    /// own. For the rest of the program; once this recorder is gone the hook does nothing more, nor in a child after a
+    /// fork.
     pub fn on_panic(&self) {
         let inner = Arc::downgrade(&self.inner);
         let before = std::panic::take_hook();
@@ -211,7 +202,7 @@ impl FlightRecorder {
     /// Not for those of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS): nothing can be trusted then.
     ///
     /// # Errors
-    /// A signal that cannot be caught, or no thread.
+    /// A signal that cannot be caught, no thread, or a child after a fork.
     #[cfg(unix)]
     pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
         fork::check_signals(signals)?;
@@ -224,7 +215,7 @@ impl FlightRecorder {
     /// process watches them; also where it has handlers of the crate `signal-hook` for them.
     ///
     /// # Errors
-    /// A signal that cannot be caught, or no thread.
+    /// A signal that cannot be caught, no thread, or a child after a fork.
     #[cfg(unix)]
     pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
         fork::check_signals(signals)?;
@@ -239,6 +230,9 @@ impl FlightRecorder {
 
     #[cfg(unix)]
     fn watch(&self, signals: &[i32], then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+        if !self.inner.is_here() {
+            return Err(io::Error::other(SessionError::Forked));
+        }
         let mut noted = signal_hook::iterator::Signals::new(signals)?;
         // Not before: until then nobody notes them down, and they do what they do by default.
         let watch = fork::Watch::of(signals);
@@ -257,9 +251,9 @@ impl FlightRecorder {
         Ok(())
     }
 
-    /// What was done so far.
+    /// What was done so far; in a child after a fork, nothing.
     pub fn status(&self) -> FlightStatus {
-        self.inner.state().status.clone()
+        if self.inner.is_here() { self.inner.state().status.clone() } else { FlightStatus::default() }
     }
 }
 
@@ -295,12 +289,17 @@ impl Inner {
         fork::forks() == self.forks
     }
 
+    /// For this process only: in a child, the lock may be that of a thread which is not there.
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A snapshot that nobody waits for.
     fn report(&self, reason: &str, from: Option<u64>) {
+        if !self.is_here() {
+            // The lock of standard error, too, may be that of a thread which is not there.
+            return;
+        }
         let (result, mut stderr) = (self.snapshot(reason, from), io::stderr());
         // What standard error does not take is lost, and no more: a panic of the macro for this would abort the
         // program in a panic's hook, and end a thread that is to watch on or to end the program.
@@ -311,6 +310,9 @@ impl Inner {
     }
 
     fn snapshot(&self, reason: &str, from: Option<u64>) -> Result<PathBuf, SessionError> {
+        if !self.is_here() {
+            return Err(SessionError::Forked);
+        }
         let result = self.try_snapshot(reason, from);
         let mut state = self.state();
         match result {
@@ -332,9 +334,6 @@ impl Inner {
         reason: &str,
         from: Option<u64>,
     ) -> Result<(PathBuf, Duration, Written), SessionError> {
-        if !self.is_here() {
-            return Err(SessionError::Forked);
-        }
         let session = self.session.upgrade().ok_or(SessionError::Stopped)?;
         let path = self.folder.join(format!("{reason}-{}.pftrace", self.number(reason)));
         let snapshot = session.snapshot()?;

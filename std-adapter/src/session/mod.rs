@@ -196,9 +196,10 @@ impl Session {
         self.waker.clone()
     }
 
-    /// How the long trace is doing; `None` if there is none.
+    /// How the long trace is doing; `None` if there is none, and in a child after a fork.
     pub fn long_trace(&self) -> Option<LongTraceStatus> {
-        self.progress.as_ref().map(|progress| progress.status())
+        // In a child, a thread of the parent's may have had the status's lock.
+        self.progress.as_ref().filter(|_| self.shared.switch.is_here()).map(|progress| progress.status())
     }
 
     /// What happened so far.
@@ -206,9 +207,8 @@ impl Session {
     /// # Errors
     /// The session does not answer.
     pub fn summary(&self) -> Result<Summary, SessionError> {
-        let status = self.long_trace();
         let summary = self.ask(Instant::now() + PATIENCE, |core| summary_of(core))?;
-        Ok(Summary { long_trace: status, ..summary })
+        Ok(Summary { long_trace: self.long_trace(), ..summary })
     }
 
     /// Ends recording, flushes, completes the long trace. The buffers are still there to be written.

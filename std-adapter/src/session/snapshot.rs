@@ -12,6 +12,7 @@ use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader};
 use super::clock::ClockReading;
 use super::drain::Core;
 use super::export::{BufferReport, Piece, Totals};
+use super::fork;
 use super::transport::CentralBuffer;
 use super::trim::Trim;
 use crate::memory::PagedMemory;
@@ -69,6 +70,8 @@ pub struct Snapshot {
     clocks: ClockReading,
     stall: Duration,
     spare: Spare,
+    /// Of the process that took it.
+    forks: u32,
     from: Option<u64>,
 }
 
@@ -93,7 +96,7 @@ impl Snapshot {
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
         let stall = start.elapsed();
         let (totals, clocks, spare) = (core.totals(), ClockReading::now(), spare.clone());
-        Ok(Self { buffers, totals, clocks, stall, spare, from: None })
+        Ok(Self { buffers, totals, clocks, stall, spare, forks: fork::forks(), from: None })
     }
 
     /// How long the drain thread took for the copy. Threads that record were stalled only if they filled
@@ -213,6 +216,10 @@ pub(crate) fn write_trace<B: Readable>(
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
+        if fork::forks() != self.forks {
+            // A thread of the parent's may have had the lock; and no snapshot is taken here that could use the memory.
+            return;
+        }
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let count = self.buffers.len();
         spare.extend(self.buffers.drain(..).map(ReadOnlyTraceBuffer::into_memory));
@@ -304,6 +311,8 @@ mod tests {
 
     use super::check_writable;
     use crate::session::Session;
+    #[cfg(unix)]
+    use crate::session::fork::tests::in_child;
 
     #[test]
     fn parts_that_a_killed_process_of_the_same_number_left_are_in_nobody_s_way() {
@@ -344,6 +353,19 @@ mod tests {
             drop(session.snapshot().expect("a snapshot"));
             assert_eq!(spare(&session), prepared);
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_child_drops_its_parent_s_snapshot_though_a_thread_had_the_lock_of_the_memory() {
+        let session = Session::builder().ring(64 << 10).start().expect("a session");
+        let mut snapshot = Some(session.snapshot().expect("a snapshot"));
+        let held = session.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(in_child(|| {
+            drop(snapshot.take());
+            true
+        }));
+        drop(held);
     }
 
     #[test]

@@ -45,3 +45,22 @@ impl Progress {
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::session::fork::tests::in_child;
+    use crate::session::{LongTrace, Session, SessionError};
+
+    #[test]
+    fn a_child_does_not_wait_for_the_thread_that_had_the_status_s_lock() {
+        let session = Session::builder().long_trace(LongTrace::to("/dev/null")).start().expect("a session");
+        let progress = session.progress.clone().expect("a long trace");
+        let held = progress.error.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(in_child(|| {
+            session.long_trace().is_none() && matches!(session.summary(), Err(SessionError::Forked))
+        }));
+        drop(held);
+        assert!(session.long_trace().is_some());
+    }
+}

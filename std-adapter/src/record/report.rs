@@ -139,8 +139,10 @@ impl RecordReport {
                 losses.push(format!("the end: {} could not be written: {error}", Bytes(given_up)));
             }
         }
+        // Those of the values are told above; the buffer's counter has them too.
+        let packets_of_others = sum(|buffer| buffer.trace_writer_packet_loss).saturating_sub(self.dropped);
         let others = [
-            ("packets given up by their writer", sum(|buffer| buffer.trace_writer_packet_loss)),
+            ("packets given up by their writer", packets_of_others),
             (
                 "chunks not taken",
                 sum(|buffer| buffer.chunks_discarded + buffer.chunks_refused) + self.summary.chunks_discarded,
@@ -221,6 +223,21 @@ mod tests {
         let report = report(4 << 20, Summary { long_trace, ..Summary::default() });
         assert!(!report.is_whole());
         assert_eq!(report.losses(), ["perhaps the file, or its end: cannot sync: I/O error"]);
+    }
+
+    #[test]
+    fn a_lost_packet_is_told_once() {
+        let mut stats = BufferStats::default();
+        // Of values two, and one of the looks at /proc.
+        stats.trace_writer_packet_loss = 3;
+        let summary = Summary { buffers: vec![stats], ..Summary::default() };
+        let losses = |dropped| RecordReport { dropped, ..report(4 << 20, summary.clone()) }.losses();
+        let values = |count: u64| format!("{count} packets, for the drain thread did not get to run in time");
+        assert_eq!(losses(2), [values(2), "1 packets given up by their writer".into()]);
+        assert_eq!(losses(3), [values(3)]);
+        // The buffer may not have taken the chunk that tells of one.
+        assert_eq!(losses(4), [values(4)]);
+        assert_eq!(losses(0), ["3 packets given up by their writer"]);
     }
 
     #[test]

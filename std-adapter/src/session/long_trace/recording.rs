@@ -151,7 +151,7 @@ impl Recording {
             return Some(MOMENT);
         }
         self.flushing = None;
-        core.end_flush(deadline);
+        core.end_flush();
         let _ = self.piece.clocks(&ClockReading::now());
         self.turns = Some(Turns::new(core.buffers.len(), self.period));
         None

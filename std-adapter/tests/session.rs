@@ -3,12 +3,14 @@
 #[path = "support/trace.rs"]
 mod trace;
 
-use std::sync::Barrier;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use trace::{Trace, scratch};
 use tracebuf::producer::track_event::{Track, Unit};
-use tracebuf_std::session::{BufferConfig, Session, SessionError};
+use tracebuf::service::EndpointStats;
+use tracebuf_std::session::{BufferConfig, CentralBuffer, LongTrace, Session, SessionError, Transport};
 use tracebuf_std::trace_stats::TraceReport;
 
 #[test]
@@ -167,6 +169,54 @@ fn after_the_stop_nothing_is_recorded_and_another_session_can_start() {
     let path = scratch("second.pftrace");
     second.stop().expect("a stop").write_to(&path).expect("a file");
     assert_eq!(Trace::read(&path).events(3), 1);
+}
+
+/// A producer that has its session, which it tries to stop, and goes when nobody else has it; or stays to the end.
+struct Holder(Option<Arc<Session>>, Sender<Option<SessionError>>);
+
+impl Transport for Holder {
+    fn drain(&mut self, _: &mut [CentralBuffer]) -> usize {
+        let stopped = self.0.as_ref().map(|session| session.stop().err());
+        stopped.map_or(0, |error| usize::from(self.1.send(error).is_ok()))
+    }
+
+    fn ask_flush(&mut self) {}
+
+    fn is_flushed(&self) -> bool {
+        true
+    }
+
+    fn scrape(&mut self, _: &mut [CentralBuffer]) {}
+
+    fn stats(&self) -> EndpointStats {
+        EndpointStats::default()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.0.as_ref().is_none_or(|session| Arc::strong_count(session) > 1)
+    }
+}
+
+#[test]
+fn the_session_s_own_thread_does_not_wait_for_itself() {
+    let path = scratch("own thread.pftrace");
+    let session = Session::builder().long_trace(LongTrace::to(&path)).start().expect("a session");
+    let (session, (tell, told), (end, ended)) = (Arc::new(session), channel(), channel());
+    session.attach(Holder(Some(session.clone()), tell)).expect("an answer");
+    session.attach(Holder(None, end)).expect("an answer");
+    let (recorder, waker) = (session.recorder(), session.waker());
+    recorder.instant("hello");
+    waker.wake();
+    assert!(matches!(told.recv(), Ok(Some(SessionError::Stopped))));
+    drop(session);
+    waker.wake();
+    // What the thread had goes with it.
+    let end = ended.recv_timeout(Duration::from_secs(10));
+    assert!(matches!(end, Err(RecvTimeoutError::Disconnected)));
+    assert!(!recorder.is_on());
+    let trace = Trace::read(&path);
+    assert!(trace.contains("hello"));
+    trace.assert_ends_with_stats();
 }
 
 #[test]

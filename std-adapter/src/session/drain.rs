@@ -15,6 +15,7 @@ use super::clock::SessionClock;
 use super::export::{Flushes, Totals};
 use super::long_trace::Recording;
 use super::transport::{BUFFERS_MAX, CentralBuffer, Transport};
+use super::{PATIENCE, Written};
 
 /// Wakes a session's drain thread. Cheap to clone; from any thread.
 #[derive(Clone, Debug, Default)]
@@ -98,8 +99,12 @@ impl Core {
                 match tasks.try_recv() {
                     Ok(task) => task(&mut self),
                     Err(TryRecvError::Empty) => break,
-                    // Nobody is left who could ask for anything.
-                    Err(TryRecvError::Disconnected) => return self,
+                    Err(TryRecvError::Disconnected) => {
+                        // The last that had the session was a transport: nobody is left who could ask for an end.
+                        self.flush(Instant::now() + PATIENCE);
+                        self.finish();
+                        return self;
+                    }
                 }
             }
             let wait = match self.long_trace.take() {
@@ -167,6 +172,14 @@ impl Core {
         }
         self.flushes.count(all);
         all
+    }
+
+    /// Completes the long trace, if there is one.
+    pub(crate) fn finish(&mut self) -> Option<Written> {
+        let mut recording = self.long_trace.take()?;
+        let packets = recording.finish(self);
+        let bytes = recording.progress.status().bytes;
+        Some(Written { packets, bytes, invalid_packets: recording.invalid_packets })
     }
 
     /// What is counted over the whole session.

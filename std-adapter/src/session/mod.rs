@@ -89,7 +89,7 @@ use snapshot::{Spare, write_atomically, write_trace};
 /// A running session. See [the module](self).
 ///
 /// Calls may come from any thread, through `&Session` or an `Arc` of it. Dropping it stops it; a long trace is
-/// completed then, and what is in the buffers is gone.
+/// completed then (where a [`Transport`] drops it, soon after), and what is in the buffers is gone.
 pub struct Session {
     shared: Arc<Shared>,
     sources: Vec<(String, u16)>,
@@ -214,12 +214,16 @@ impl Session {
     /// Ends recording, flushes, completes the long trace. The buffers are still there to be written.
     ///
     /// # Errors
-    /// The session was stopped before, or this is a child after a fork. That the long trace could not be written
-    /// whole is said by [`Stopped::long_trace`].
+    /// The session was stopped before, this is a child after a fork, or the session's own thread, which calls a
+    /// [`Transport`]. That the long trace could not be written whole is said by [`Stopped::long_trace`].
     pub fn stop(&self) -> Result<Stopped, SessionError> {
         if !self.shared.switch.is_here() {
             // The thread is not in this process; waiting for it would be for ever.
             return Err(SessionError::Forked);
+        }
+        if self.waker.is_current() {
+            // It would wait for itself.
+            return Err(SessionError::Stopped);
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = thread.ok_or(SessionError::Stopped)?;
@@ -232,12 +236,7 @@ impl Session {
         let _ = self.tasks.send(stop);
         self.waker.wake();
         let mut core = thread.join().ok().flatten().ok_or(SessionError::Stopped)?;
-        let mut file = None;
-        if let Some(mut recording) = core.long_trace.take() {
-            let packets = recording.finish(&mut core);
-            let bytes = recording.progress.status().bytes;
-            file = Some(Written { packets, bytes, invalid_packets: recording.invalid_packets });
-        }
+        let file = core.finish();
         Ok(Stopped { core, is_cut: false, file, long_trace: self.long_trace() })
     }
 
@@ -275,6 +274,11 @@ impl Drop for Session {
             // The thread is not in this process. To drop its handle would be to detach it, and the system may have
             // given its place, by which it goes, to a thread of this process.
             std::mem::forget(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+            return;
+        }
+        if self.waker.is_current() {
+            // A transport had the last of it. The thread finds that nobody can ask for anything more, and ends.
+            self.shared.switch.off();
             return;
         }
         // Who wants to hear of errors calls `stop`.

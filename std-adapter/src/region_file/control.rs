@@ -148,10 +148,7 @@ pub(crate) fn create(
     let file = match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
         Ok(file) => file,
         Err(error) => {
-            // Unless another start was faster: the name is that one's then.
-            if error.kind() != io::ErrorKind::AlreadyExists && !moved.is_empty() {
-                drop(Undo::new(path, moved));
-            }
+            Undo::new(path, moved).without_replacing();
             return Err(error);
         }
     };

@@ -42,9 +42,10 @@
 //!
 //! # At the next start
 //! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,
-//! which is removed once the session has started; if it does not start, both are put back. So during a start there
-//! has to be room for three. A file that a start left which was killed holds nothing and is replaced: it begins with
-//! `TRACENEW`, or has zeros only. What was there before that start is in `FILE.previous` then, and stays there.
+//! which is removed once the session has started; if it does not start, both are put back, but not in the place of a
+//! file that another start has made meanwhile. So during a start there has to be room for three. A file that a start
+//! left which was killed holds nothing and is replaced: it begins with `TRACENEW`, or has zeros only. What was there
+//! before that start is in `FILE.previous` then, and stays there.
 //!
 //! # Layout
 //! Little-endian. A page of 4 KiB, then the halves and the slots, each from the next multiple of 4 KiB on.

@@ -1,6 +1,7 @@
 //! Files that a start has made, which go again if the session does not start.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Takes a new file back when it is dropped, unless the file is to stay.
@@ -26,6 +27,12 @@ impl Undo {
         self
     }
 
+    /// Puts back what was there, into free places only: a file that was not even made may be another's by now, who has
+    /// its lock. What cannot be put back stays where it was moved to.
+    pub(crate) fn without_replacing(mut self) {
+        put_back(&std::mem::take(&mut self.names), rename_to_free);
+    }
+
     /// The file stays.
     pub(crate) fn forget(mut self) {
         self.names.clear();
@@ -41,11 +48,29 @@ impl Drop for Undo {
         if let [path] = &self.names[..] {
             let _ = fs::remove_file(path);
         }
-        // Where one of them fails, the next would take the place of what lies there still.
-        let _ = self.names.windows(2).try_for_each(|names| match names {
-            [to, from] => fs::rename(from, to),
-            _ => Ok(()),
-        });
+        put_back(&self.names, |from, to| fs::rename(from, to));
+    }
+}
+
+fn put_back(names: &[PathBuf], rename: impl Fn(&Path, &Path) -> io::Result<()>) {
+    // Where one of them fails, the next would take the place of what lies there still.
+    let _ = names.windows(2).try_for_each(|names| match names {
+        [to, from] => rename(from, to),
+        _ => Ok(()),
+    });
+}
+
+/// Renames a file if nothing lies at `to`; a file system that cannot tell renames nothing.
+fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        fs::hard_link(from, to)?;
+        fs::remove_file(from)
     }
 }
 
@@ -65,5 +90,27 @@ mod tests {
         let left = [newest, older].map(|path| fs::read_to_string(path).ok());
         fs::remove_dir_all(folder).expect("it is there");
         assert_eq!(left, ["newest", "older"].map(|text| Some(text.to_owned())));
+    }
+
+    #[test]
+    fn without_replacing_nothing_takes_the_place_of_another_s_file() {
+        let folder = std::env::temp_dir().join(format!("tracebuf-undo-free-{}", std::process::id()));
+        let [name, newest, older] = ["x", "x.previous", "x.previous.previous"].map(|name| folder.join(name));
+        fs::create_dir_all(&folder).expect("a folder");
+        let all = [(&name, "another's"), (&newest, "newest"), (&older, "older")];
+        all.iter().for_each(|(path, text)| fs::write(path, text).expect("a file"));
+        let undo = || Undo::new(&name, vec![newest.clone(), older.clone()]).without_replacing();
+        let contents = || [&name, &newest, &older].map(|path| fs::read_to_string(path).unwrap_or_default());
+        undo();
+        let beside_another = contents();
+        fs::remove_file(&name).expect("it is there");
+        undo();
+        let when_it_is_gone = contents();
+        Undo::new(&name, Vec::new()).without_replacing();
+        let when_nothing_was_there = contents();
+        fs::remove_dir_all(folder).expect("it is there");
+        assert_eq!(beside_another, ["another's", "newest", "older"]);
+        assert_eq!(when_it_is_gone, ["newest", "older", ""]);
+        assert_eq!(when_nothing_was_there, when_it_is_gone);
     }
 }

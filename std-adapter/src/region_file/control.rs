@@ -158,10 +158,11 @@ pub(crate) fn create(
         Ok(lock) => lock,
         Err(error) => {
             // By the file that is open already: for one more there may be no place.
-            let is_busy = |result: io::Result<()>| {
-                result.is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
-            };
-            if !is_busy(lock(&file)) && !is_busy(check_is_at(&file, path)) {
+            let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+            let held = lock(&file);
+            let is_other_s = held.as_ref().err().is_some_and(is_busy)
+                || check_is_at(&file, path).as_ref().err().is_some_and(is_busy);
+            if !is_other_s {
                 drop(Undo::new(path, moved));
             }
             return Err(error);
@@ -236,7 +237,7 @@ fn keep_previous(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is there and no file"));
     }
-    lock(&file)?;
+    let _held = lock(&file)?;
     check_is_at(&file, path)?;
     let mut start = [0; MAGIC.len()];
     // Of a shorter one the rest stays zero.

@@ -60,7 +60,7 @@ impl Lock {
         // First, for a child that came in between would keep the lock. One that came since the file was opened does: it
         // has the file, and does not know that it is to close it.
         replace(NONE, own.as_raw_fd());
-        let locked = lock(&own);
+        let locked = try_lock(&own);
         let this = Self { file: Some(own), forks };
         locked.map(|()| this)
     }
@@ -80,8 +80,23 @@ impl Drop for Lock {
     }
 }
 
+/// Keeps a file locked for a moment, by one that has other uses.
+#[must_use]
+pub(super) struct Held<'f>(&'f File);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // Left to the closing of the file, a child that came meanwhile would keep the lock.
+        let _ = flock(self.0, FlockOperation::Unlock);
+    }
+}
+
+pub(super) fn lock(file: &File) -> io::Result<Held<'_>> {
+    try_lock(file).map(|()| Held(file))
+}
+
 /// One session a file.
-pub(super) fn lock(file: &File) -> io::Result<()> {
+fn try_lock(file: &File) -> io::Result<()> {
     flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
         Errno::WOULDBLOCK => in_use(),
         // Not every file system has locks, nor always room for one more.
@@ -96,4 +111,25 @@ pub(super) fn is_same(one: &Metadata, other: &Metadata) -> bool {
 
 fn in_use() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "another session is using it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_locked_for_a_moment_is_free_though_a_child_of_that_moment_lives_on() {
+        let path = std::env::temp_dir().join(format!("tracebuf-lock-{}", std::process::id()));
+        let file = File::create(&path).expect("a file");
+        let other = File::open(&path).expect("a file");
+        std::fs::remove_file(path).expect("it is there");
+        let held = lock(&file).expect("it is free");
+        // What a child has of it is the same open file.
+        let child_s = file.try_clone().expect("a file");
+        assert!(lock(&other).is_err());
+        drop(held);
+        drop(file);
+        assert!(lock(&other).is_ok());
+        drop(child_s);
+    }
 }

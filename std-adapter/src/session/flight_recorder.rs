@@ -39,7 +39,9 @@ pub use status::FlightStatus;
 ///
 /// The rings keep their last bytes for ever; a snapshot copies them while recording goes on. A file
 /// `REASON-N.pftrace` appears in the folder when it is complete; `N` counts up and starts again at the number
-/// of files to keep, so that a storm of signals or a trigger in a loop cannot fill the disk.
+/// of files to keep, so that a storm of signals or a trigger in a loop cannot fill the disk. Who starts a program again
+/// and again that may be killed meanwhile removes the parts that it leaves: see
+/// [`Snapshot::write_to`](super::Snapshot::write_to).
 ///
 /// If threads may hang, let the ring have [`self_contained_chunks`](super::BufferConfig::self_contained_chunks): what
 /// such a thread did last is in the snapshot in any case, and can be read so.

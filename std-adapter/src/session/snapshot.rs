@@ -123,8 +123,9 @@ impl Snapshot {
     /// Writes a whole trace, statistics at its end, into a file that appears at `path` when it is complete.
     ///
     /// It is written beside `path` under another name, synced to the disk and renamed: a file of that name is
-    /// replaced whole or stays as it is. On an error nothing is left behind. Where `path` is a link, that is done to
-    /// its target; a device or a pipe is written into.
+    /// replaced whole or stays as it is. On an error nothing is left behind; a process that is killed meanwhile leaves
+    /// the part that it had written, as `.NAME.PID-N.part`, which nobody removes. Where `path` is a link, all that is
+    /// done to its target; a device or a pipe is written into.
     ///
     /// # Errors
     /// What the file system says.

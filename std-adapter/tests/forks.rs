@@ -138,6 +138,27 @@ fn a_signal_ends_the_program_at_once_when_the_last_recorder_that_watched_it_is_g
 }
 
 #[test]
+fn however_many_recorders_there_were_a_signal_does_once_what_it_does_by_default() {
+    let folder = folder("fork-many");
+    let child = fork(|| {
+        for _ in 0..3 {
+            let (_session, recorder) = recorder(&folder);
+            recorder.before_ending_on(&[libc::SIGTSTP]).expect("a handler");
+        }
+        // SAFETY: by default it stops the process.
+        unsafe { libc::raise(libc::SIGTSTP) == 0 }
+    });
+    let (mut status, mut stops) = (0, 0);
+    // SAFETY: waits for a child of this process.
+    while unsafe { libc::waitpid(child, &mut status, libc::WUNTRACED) } == child && libc::WIFSTOPPED(status) {
+        stops += 1;
+        // SAFETY: it goes on.
+        unsafe { libc::kill(child, libc::SIGCONT) };
+    }
+    assert_eq!((status, stops), (0, 1));
+}
+
+#[test]
 fn a_signal_that_comes_just_before_its_recorder_is_gone_is_not_lost() {
     let folder = folder("fork-last");
     for _ in 0..20 {

@@ -8,9 +8,13 @@
 #![allow(unsafe_code)]
 
 #[cfg(unix)]
+use std::collections::BTreeMap;
+#[cfg(unix)]
 use std::io;
 #[cfg(unix)]
 use std::process::id;
+#[cfg(unix)]
+use std::sync::Mutex;
 use std::sync::Once;
 #[cfg(unix)]
 use std::sync::atomic::AtomicU64;
@@ -19,7 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[cfg(unix)]
 use signal_hook::consts::FORBIDDEN;
 #[cfg(unix)]
-use signal_hook::low_level;
+use signal_hook::{SigId, low_level};
 
 #[cfg(unix)]
 use crate::region_file::close_locks_of_parent;
@@ -108,11 +112,19 @@ impl Drop for Watch {
     }
 }
 
+/// For each signal the handler that was made last by the function below.
+#[cfg(unix)]
+static ENDS: Mutex<BTreeMap<i32, SigId>> = Mutex::new(BTreeMap::new());
+
 /// Has a signal do what it does by default where none of this process watches it: in children, which have the handler
-/// and not the thread, and when the last that watched it is gone. For the rest of the program: the handler itself is
+/// and not the thread, and when the last that watched it is gone. For the rest of the program: the system's handler is
 /// never taken away, and without this it would do nothing.
+///
+/// To be called when a recorder's own handler is there: what that notes down too late for its thread is found here.
 #[cfg(unix)]
 pub(crate) fn default_unless_watched(signal: i32) -> io::Result<()> {
+    // Not waited for: in a child, a thread of the parent's may have had it. What is made then stays.
+    let ends = ENDS.try_lock();
     let in_handler = move || {
         if watchers(signal).is_some_and(|watchers| count_here(watchers.load(Ordering::Relaxed)) == 0) {
             // Of one that is unknown to it, it does nothing.
@@ -121,7 +133,12 @@ pub(crate) fn default_unless_watched(signal: i32) -> io::Result<()> {
     };
     // SAFETY: signal handlers may load an atomic and ask for the process's id, and by its documentation may call
     // what emulates the default. Nothing here allocates, locks or panics.
-    unsafe { low_level::register(signal, in_handler) }.map(|_| ())
+    let this = unsafe { low_level::register(signal, in_handler) }?;
+    if let Some(before) = ends.ok().and_then(|mut ends| ends.insert(signal, this)) {
+        // This one, which comes after those of all recorders, does for both.
+        low_level::unregister(before);
+    }
+    Ok(())
 }
 
 #[cfg(all(test, unix))]

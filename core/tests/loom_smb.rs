@@ -19,7 +19,13 @@ impl CommitSink for Sent {
 struct World {
     producer: &'static Producer<'static>,
     sent: &'static Sent,
-    consumer: Mutex<Consumer<'static>>,
+    service: Mutex<Service>,
+}
+
+/// The consumer, and what it has drained: a writer's id and a chunk's.
+struct Service {
+    consumer: Consumer<'static>,
+    drained: Vec<(u16, u32)>,
 }
 
 fn leak<T>(value: T) -> &'static T {
@@ -33,7 +39,8 @@ fn world(layout: Layout, pages: usize) -> Arc<World> {
     let sent: &'static Sent = leak(Sent(Mutex::new(Vec::new())));
     let storage: &'static ProducerStorage<4, 2> = leak(ProducerStorage::new());
     let producer = leak(Producer::new(memory, layout, storage, sent).unwrap());
-    Arc::new(World { producer, sent, consumer: Mutex::new(Consumer::new(memory)) })
+    let service = Service { consumer: Consumer::new(memory), drained: Vec::new() };
+    Arc::new(World { producer, sent, service: Mutex::new(service) })
 }
 
 /// All fragments that may be looked at are those that the writer wrote: 0x2A by writer 1, 0x2B by writer 2.
@@ -59,18 +66,23 @@ fn check(header: ChunkHeader, complete: bool, fill: impl Fn(usize, &mut [u8])) -
 
 impl World {
     fn drain(&self) -> usize {
-        let mut consumer = self.consumer.lock().unwrap();
+        let Service { consumer, drained } = &mut *self.service.lock().unwrap();
         let sent = std::mem::take(&mut *self.sent.0.lock().unwrap());
         let mut packets = 0;
         for ChunkToMove { page, chunk, .. } in sent {
             let chunk = consumer.take(page, chunk).expect("what is sent is complete");
+            drained.push((chunk.header().writer_id, chunk.header().chunk_id));
             packets += check(chunk.header(), true, |offset, to| chunk.fill(offset, to));
         }
         packets
     }
 
+    /// Nothing that was drained is shown again, also when its place is another chunk's by now.
     fn scrape(&self) {
-        self.consumer.lock().unwrap().scrape::<2>(|chunk| {
+        let Service { consumer, drained } = &mut *self.service.lock().unwrap();
+        consumer.scrape::<2>(|chunk| {
+            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header();
+            assert!(!drained.contains(&(writer_id, chunk_id)), "chunk {chunk_id} of {writer_id} again");
             check(chunk.header(), chunk.is_complete(), |offset, to| chunk.fill(offset, to));
         });
     }
@@ -137,6 +149,26 @@ fn a_chunk_drained_and_used_again_is_never_taken_for_the_old_one() {
         std::mem::forget(writer);
         let read = service.join().unwrap() + world.drain();
         assert_eq!(read as u64 + stats.dropped, stats.packets);
+    });
+}
+
+/// The service comes by while the writer takes the place, and has not said yet what it writes there.
+#[test]
+fn a_place_that_is_used_again_does_not_show_what_was_drained_from_it() {
+    model(3, || {
+        let world = world(Layout::One, 1);
+        let mut writer = world.producer.writer(0, Exhaustion::Drop).unwrap();
+        write(&mut writer, 1);
+        writer.flush();
+        assert_eq!(world.drain(), 1);
+        let service = {
+            let world = world.clone();
+            thread::spawn(move || world.scrape())
+        };
+        write(&mut writer, 2);
+        write(&mut writer, 1);
+        std::mem::forget(writer);
+        service.join().unwrap();
     });
 }
 

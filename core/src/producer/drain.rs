@@ -181,6 +181,30 @@ pub(super) mod tests {
         assert_eq!(memory.page(0).unwrap().bitmap().state(0), ChunkState::Free);
     }
 
+    #[test]
+    fn a_chunk_that_was_read_is_free_and_both_words_of_its_header_are_zero() {
+        use crate::producer::page::Division;
+
+        let mut memory = [0u32; 2 * 16];
+        let memory =
+            SharedMemory::new(atomic_words_in(zerocopy::IntoBytes::as_mut_bytes(&mut memory)), 128).unwrap();
+        let (storage, silent) = (ProducerStorage::<2, 1>::new(), Silent);
+        let producer = Producer::new(memory, Layout::Two, &storage, &silent).unwrap();
+        let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+        for value in 0..2 {
+            writer.packet().varint(8, value);
+            writer.flush();
+        }
+        let mut consumer = Consumer::new(memory);
+        for chunk in 0..2 {
+            // The second's id is not 0 before.
+            assert_eq!(consumer.take(0, chunk).unwrap().header().chunk_id, chunk);
+            let words = memory.chunk(0, chunk, &Division::new(Layout::Two, 128));
+            assert_eq!([0, 1].map(|index| words[index].load(Ordering::Relaxed)), [0, 0], "chunk {chunk}");
+            assert_eq!(memory.page(0).unwrap().bitmap().state(chunk), ChunkState::Free);
+        }
+    }
+
     /// For Miri and sanitizers too: three threads that share nothing but the memory.
     #[test]
     fn writers_a_drain_and_a_scrape_run_side_by_side() {

@@ -376,3 +376,6 @@ impl<'a> Producer<'a> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

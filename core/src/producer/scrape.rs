@@ -233,20 +233,37 @@ mod tests {
     }
 
     #[test]
+    fn after_the_last_id_comes_0_and_what_is_older_is_still_shown_first() {
+        let ids = [u32::MAX - 1, u32::MAX, 0, 1];
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 3, 0, 1], [1, 3, 0, 2]] {
+            let mut memory = [0u32; 4 * 16];
+            let (memory, _) = pages(&mut memory, &order.map(|index| ids[index]));
+            let mut shown = std::vec::Vec::new();
+            Consumer::new(memory).scrape::<1>(|chunk| shown.push(chunk.header().chunk_id));
+            assert_eq!(shown, ids, "{order:?}");
+        }
+    }
+
+    #[test]
     fn walks_put_16_chunks_in_order_and_without_them_each_comes_once_where_it_lies() {
         const CHUNKS: u32 = 40;
-        let swapped: [u32; CHUNKS as usize] = core::array::from_fn(|page| page as u32 ^ 1);
-        let mut memory = [0u32; 16 * CHUNKS as usize];
-        let (memory, _) = pages(&mut memory, &swapped);
-        let consumer = Consumer::new(memory);
-        for walks in 0..5 {
-            let mut spans = seen::<1>(consumer.visible());
-            begin_with_oldest(&mut spans, consumer.visible());
-            let mut shown = std::vec::Vec::new();
-            consumer.show(&mut spans, walks, &mut |chunk| shown.push(chunk.header().chunk_id));
-            let in_order = (16 * walks).min(CHUNKS);
-            let expected = (0..CHUNKS).map(|id| if id < in_order { id } else { id ^ 1 });
-            assert_eq!(shown, expected.collect::<std::vec::Vec<_>>(), "{walks} walks");
+        // The last id of all is the last that one walk puts in order, or none of them.
+        for first in [0, u32::MAX - 15] {
+            let swapped: [u32; CHUNKS as usize] =
+                core::array::from_fn(|page| first.wrapping_add(page as u32 ^ 1));
+            let mut memory = [0u32; 16 * CHUNKS as usize];
+            let (memory, _) = pages(&mut memory, &swapped);
+            let consumer = Consumer::new(memory);
+            for walks in 0..5 {
+                let mut spans = seen::<1>(consumer.visible());
+                begin_with_oldest(&mut spans, consumer.visible());
+                let mut shown = std::vec::Vec::new();
+                consumer.show(&mut spans, walks, &mut |chunk| shown.push(chunk.header().chunk_id));
+                let in_order = (16 * walks).min(CHUNKS);
+                let place = |index| if index < in_order { index } else { index ^ 1 };
+                let expected = (0..CHUNKS).map(|index| first.wrapping_add(place(index)));
+                assert_eq!(shown, expected.collect::<std::vec::Vec<_>>(), "{walks} walks from {first}");
+            }
         }
     }
 

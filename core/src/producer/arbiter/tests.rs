@@ -1,0 +1,202 @@
+//! Numbers that start again at 0 after 2³²: chunk ids, flushes, and the counts of what is sent.
+
+use super::*;
+use crate::buffer::{Config, FillPolicy, TraceBuffer};
+use crate::producer::patch_list::PATCHES;
+use crate::producer::{Consumer, Packet, atomic_words};
+use crate::proto::varint;
+use crate::service::{ProducerEndpoint, ProducerIdentity};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{vec, vec::Vec};
+
+/// Carries out at once what it is asked; or leaves everything in shared memory, for a scrape.
+struct Service<'m> {
+    endpoint: ProducerEndpoint<'m, 1>,
+    buffers: [TraceBuffer<Vec<u8>>; 1],
+    is_away: bool,
+    moved: usize,
+    flushes: Vec<u32>,
+}
+
+struct Sink<'m>(Mutex<Service<'m>>);
+
+impl<'m> Sink<'m> {
+    fn service(&self) -> MutexGuard<'_, Service<'m>> {
+        // A failing assertion must not make the writers' drops panic too.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CommitSink for Sink<'_> {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        let service = &mut *self.service();
+        service.moved += request.chunks_to_move.len();
+        service.flushes.extend((request.flush != 0).then_some(request.flush));
+        if !service.is_away {
+            service.endpoint.carry_out(request, &mut service.buffers);
+        }
+    }
+}
+
+struct World<'a, 'm> {
+    producer: &'a Producer<'a>,
+    storage: &'a ProducerStorage<16, 1>,
+    sink: &'a Sink<'m>,
+}
+
+/// Pages of one chunk of 64 bytes; the only writer's ids begin with this one.
+fn with_world(pages: usize, first_chunk: u32, test: impl FnOnce(&World<'_, '_>)) {
+    let (mut words, storage) = (vec![0; pages * 18], ProducerStorage::new());
+    let memory = SharedMemory::new(atomic_words(&mut words), 72).unwrap();
+    let identity = ProducerIdentity { producer_id: 1, uid: 2, pid: 3 };
+    let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
+    assert!(endpoint.allow(0) && endpoint.register_writer(1, 0));
+    let buffer = TraceBuffer::new(vec![0; 8192], Config::new(FillPolicy::RingBuffer)).unwrap();
+    let service = Service { endpoint, buffers: [buffer], is_away: false, moved: 0, flushes: Vec::new() };
+    let sink = Sink(Mutex::new(service));
+    // As the writer before has left it, which has written that many.
+    storage.writers[0].next_chunk.store(first_chunk, Ordering::Relaxed);
+    let producer = Producer::new(memory, Layout::One, &storage, &sink).unwrap();
+    test(&World { producer: &producer, storage: &storage, sink: &sink });
+}
+
+impl<'a, 'm> World<'a, 'm> {
+    fn writer(&self) -> TraceWriter<'a> {
+        self.producer.writer(0, Exhaustion::Drop).unwrap()
+    }
+
+    fn service(&self) -> MutexGuard<'a, Service<'m>> {
+        self.sink.service()
+    }
+
+    fn scrape(&self) -> u64 {
+        let service = &mut *self.service();
+        service.endpoint.scrape(&mut service.buffers)
+    }
+
+    /// Reads what there is, of packets that lack nothing, in order.
+    fn read(&self) -> Vec<(u8, usize)> {
+        let service = &mut *self.service();
+        let mut reader = service.buffers[0].read();
+        let mut packets = Vec::new();
+        while let Some(packet) = reader.next_packet() {
+            assert!(packet.loss().is_empty(), "{:?} before packet {}", packet.loss(), packets.len());
+            let mut bytes = vec![0; packet.len()];
+            packet.copy_to(&mut bytes).unwrap();
+            packets.push(parse(&bytes));
+        }
+        packets
+    }
+}
+
+/// A message whose size is written before it ends, with so many bytes of one value in it.
+fn write(mut packet: Packet<'_, '_>, value: u8, len: usize) {
+    packet.message(900).bytes(1, &vec![value; len]);
+}
+
+/// The value and the length of what [`write`] wrote.
+fn parse(bytes: &[u8]) -> (u8, usize) {
+    // That it is the first is said before.
+    let bytes = bytes.strip_prefix(&[0xB8, 0x05, 1]).unwrap_or(bytes);
+    let bytes = bytes.strip_prefix(&[0xA2, 0x38]).expect("the message's tag");
+    let (size, field) = varint::decode(bytes).unwrap();
+    let bytes = &bytes[field..];
+    assert_eq!(size, bytes.len() as u64);
+    let (len, field) = varint::decode(&bytes[1..]).unwrap();
+    let (bytes, value) = (&bytes[1 + field..], bytes[1 + field]);
+    assert_eq!((bytes[0], len), (value, bytes.len() as u64));
+    assert!(bytes.iter().all(|byte| *byte == value));
+    (value, bytes.len())
+}
+
+#[test]
+fn packets_of_any_length_pass_the_last_chunk_id_and_none_is_missed() {
+    // Without patches a message may begin no further back than in the chunk before.
+    let longest = if PATCHES { 300 } else { 40 };
+    for before in (0..10).step_by(if cfg!(miri) { 4 } else { 1 }) {
+        with_world(16, u32::MAX - before, |world| {
+            let mut writer = world.writer();
+            let packets = [(1, 10), (2, longest / 4), (3, longest), (4, 40), (5, longest), (6, 10)];
+            for (value, len) in packets {
+                write(writer.packet(), value, len);
+            }
+            writer.flush();
+            assert_eq!(writer.stats().dropped, 0);
+            assert_eq!(world.read(), packets, "{before} ids before the last");
+            let chunks = writer.stats().chunks as u32;
+            drop(writer);
+            // The next writer goes on behind.
+            let next = world.storage.writers[0].next_chunk.load(Ordering::Relaxed);
+            assert_eq!(next, (u32::MAX - before).wrapping_add(chunks));
+            let mut writer = world.writer();
+            write(writer.packet(), 7, 10);
+            writer.flush();
+            assert_eq!(world.read(), [(7, 10)]);
+            assert_eq!(world.service().buffers[0].stats().chunks_written, u64::from(chunks) + 1);
+        });
+    }
+}
+
+#[test]
+fn a_scrape_shows_chunks_in_order_over_the_last_chunk_id_wherever_they_lie() {
+    for before in 0..6 {
+        with_world(4, u32::MAX - before, |world| {
+            let mut writer = world.writer();
+            // The first two are drained: the last two come to lie before the others.
+            for value in 1..7 {
+                world.service().is_away = value > 2;
+                write(writer.packet(), value, 30);
+                if value < 6 {
+                    writer.flush();
+                }
+            }
+            assert_eq!(world.scrape(), 4, "three complete, and one that is being written");
+            let expected: [_; 6] = core::array::from_fn(|index| (index as u8 + 1, 30));
+            assert_eq!(world.read(), expected, "{before} ids before the last");
+            // Nothing new: what has been read does not come again.
+            world.scrape();
+            assert_eq!(world.read(), []);
+            core::mem::forget(writer);
+        });
+    }
+}
+
+#[test]
+fn flushes_are_done_in_order_over_the_last_number() {
+    with_world(4, 0, |world| {
+        let producer = world.producer;
+        // After very many flushes, all done. Their numbers are odd.
+        producer.next_flush.store(u32::MAX - 2, Ordering::Relaxed);
+        producer.flush_sent.store(u32::MAX - 2, Ordering::Relaxed);
+        producer.flush_done.store(u32::MAX - 4, Ordering::Relaxed);
+        let mut writer = world.writer();
+        let flushes = [(); 4].map(|()| writer.flush());
+        assert_eq!(flushes, [u32::MAX - 2, u32::MAX, 1, 3]);
+        assert_eq!(world.service().flushes, flushes);
+        assert!(flushes.iter().all(|flush| !producer.is_flushed(*flush)));
+        for (done, flush) in flushes.into_iter().enumerate() {
+            producer.flushed(flush);
+            // The word of an earlier one comes late, and changes nothing.
+            producer.flushed(flushes[0]);
+            let said = flushes.map(|flush| producer.is_flushed(flush));
+            assert_eq!(said, core::array::from_fn(|index| index <= done));
+        }
+    });
+}
+
+#[test]
+fn half_of_the_memory_is_sent_over_the_last_of_the_counts() {
+    for before in 0..3 {
+        with_world(4, 0, |world| {
+            world.producer.completed.store(u32::MAX - before, Ordering::Relaxed);
+            world.producer.taken.store(u32::MAX - before, Ordering::Relaxed);
+            let mut writer = world.writer();
+            for chunks in 1..7 {
+                // Fills a chunk but for a few bytes.
+                write(writer.packet(), 1, 40);
+                assert_eq!(writer.stats().chunks, chunks);
+                assert_eq!(world.service().moved as u64, chunks / 2 * 2, "{before} before the last");
+            }
+        });
+    }
+}

@@ -6,6 +6,7 @@ mod any_calls;
 mod commit;
 mod endpoint;
 mod event_reader;
+mod full_list;
 mod inside_events;
 mod layout;
 mod long_events;

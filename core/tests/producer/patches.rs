@@ -108,7 +108,7 @@ fn a_packet_given_up_in_the_middle_is_marked_and_nothing_waits_for_its_patches()
     check(packets[1].as_ref().unwrap(), 1, 10);
 }
 
-/// With the feature there is always room for them: the list holds all levels of nesting.
+/// With the feature it is given up only when the list of patches is full: see `full_list`.
 #[cfg(not(feature = "patches"))]
 #[test]
 fn without_patches_a_packet_is_given_up_when_it_needs_a_third_chunk_with_a_message_of_the_first_open() {

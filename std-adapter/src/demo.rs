@@ -22,6 +22,7 @@ pub use report::{Report, WriterReport};
 use crate::PagedMemory;
 use crate::file_error::about;
 use crate::pftrace::TraceFile;
+use crate::trace_stats::TraceReport;
 use service::{Queue, Service};
 use std::fs;
 use std::io;
@@ -32,7 +33,7 @@ use std::time::{Instant, SystemTime};
 use tracebuf::buffer::{Config, DataLoss, FillPolicy, TraceBuffer};
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track};
 use tracebuf::producer::{Exhaustion, Layout, Producer, ProducerStorage, SharedMemory, atomic_words};
-use tracebuf::proto::{PacketValidator, TracePackets};
+use tracebuf::proto::PacketValidator;
 
 /// Threads that work, and writers.
 pub const THREADS: usize = 8;
@@ -164,17 +165,22 @@ pub fn run(options: &Options) -> io::Result<Report> {
             report.add_work(&result);
         }
         report.add_service(&service);
-        write_trace(service, file, &mut report).map_err(writing)?;
+        write_trace(service, queue.packets_dropped(), file, &mut report).map_err(writing)?;
         io::Result::Ok(report)
     })?;
     let file = fs::read(&options.out)?;
     report.file_bytes = file.len() as u64;
-    report.file_packets = TracePackets::new(&file[..]).filter(Result::is_ok).count() as u64;
+    report.add_file(&TraceReport::of(&file));
     Ok(report)
 }
 
-/// Reads the ring into the file, which ends with the buffer's counters.
-fn write_trace(mut service: Service<'_>, mut file: TraceFile, report: &mut Report) -> io::Result<()> {
+/// Reads the ring into the file, which ends with the buffer's counters, and in them the packets that it never saw.
+fn write_trace(
+    mut service: Service<'_>,
+    dropped: u64,
+    mut file: TraceFile,
+    report: &mut Report,
+) -> io::Result<()> {
     let buffer = service.buffer();
     let mut reader = buffer.read();
     while let Some(packet) = reader.next_packet() {
@@ -184,8 +190,10 @@ fn write_trace(mut service: Service<'_>, mut file: TraceFile, report: &mut Repor
         file.write_packet(&packet)?;
     }
     let sequences: Vec<_> = buffer.sequences().collect();
-    report.add_buffer(&buffer.stats(), &sequences);
-    report.invalid = file.finish(Some((&buffer.stats(), &sequences)))?;
+    let mut stats = buffer.stats();
+    stats.trace_writer_packet_loss += dropped;
+    report.add_buffer(&stats, &sequences);
+    report.invalid = file.finish(Some((&stats, &sequences)))?;
     Ok(())
 }
 
@@ -194,4 +202,40 @@ fn thread_id(index: usize) -> u32 {
     let link = fs::read_link("/proc/thread-self").ok();
     let id = link.as_deref().and_then(|link| link.file_name()?.to_str()?.parse().ok());
     id.unwrap_or(std::process::id().wrapping_add(1 + index as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracebuf::producer::track_event::TracerStats;
+
+    #[test]
+    fn packets_given_up_without_a_chunk_are_in_the_files_counters_too() {
+        let mut words = vec![0u32; 1024];
+        let memory = SharedMemory::new(atomic_words(&mut words), PAGE).unwrap();
+        let (storage, queue) = (ProducerStorage::<CHUNKS, THREADS>::new(), Queue::new());
+        let producer = Producer::new(memory, Layout::Four, &storage, &queue).unwrap();
+        let config = Config::new(FillPolicy::RingBuffer);
+        let ring = PagedMemory::new(config.region_size(64 << 10) as usize).unwrap();
+        let mut service = Service::new(memory, TraceBuffer::new(ring, config).unwrap());
+        let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+        // No service comes before all is full: the first one given up ends its chunk, the others have none.
+        (0..100).for_each(|_| writer.packet().bytes(1, &[7; 300]));
+        let stats = TracerStats { writer: writer.stats(), ..TracerStats::default() };
+        let mut report = Report::default();
+        report.add_writer("worker", writer.id(), &stats);
+        drop(writer);
+        service.run(&queue, &producer, &AtomicBool::new(true));
+        let path = std::env::temp_dir().join(format!("tracebuf demo {}.pftrace", std::process::id()));
+        write_trace(service, queue.packets_dropped(), TraceFile::create(&path).unwrap(), &mut report)
+            .unwrap();
+        report.add_file(&TraceReport::of(&fs::read(&path).unwrap()));
+        fs::remove_file(path).unwrap();
+        let dropped = stats.writer.dropped;
+        assert!(dropped > 50 && queue.packets_dropped() == dropped - 1, "{stats:?}");
+        assert_eq!(report.file_dropped, dropped);
+        assert!(report.agrees(), "{report}");
+        report.file_dropped -= 1;
+        assert!(!report.agrees());
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::service::Service;
 use super::work::Outcome;
+use crate::trace_stats::TraceReport;
 use std::fmt;
 use tracebuf::buffer::{BufferStats, DataLoss, SequenceInfo};
 use tracebuf::producer::track_event::TracerStats;
@@ -26,7 +27,7 @@ pub struct WriterReport {
     pub broken: u64,
     /// Chunks that were malformed: none, with our own writers.
     pub malformed: u64,
-    /// Times that the names were written anew.
+    /// Times that the writer began to write the names anew; of some the packets may be among the dropped ones.
     pub states: u32,
     /// Events that were not written at all, because the state before them could not be.
     pub skipped: u64,
@@ -62,6 +63,8 @@ pub struct Report {
     pub buffer: BufferStats,
     /// Packets in the file: those read, and the counters.
     pub file_packets: u64,
+    /// Packets that writers gave up, as the counters in the file have them.
+    pub file_dropped: u64,
     /// The file's size.
     pub file_bytes: u64,
 }
@@ -112,6 +115,13 @@ impl Report {
         }
     }
 
+    pub(super) fn add_file(&mut self, file: &TraceReport) {
+        self.file_packets = file.packets;
+        let dropped =
+            file.statistics.iter().flatten().filter(|counted| counted.name == "trace_writer_packet_loss");
+        self.file_dropped = dropped.map(|counted| counted.value).sum();
+    }
+
     /// The threads' numbers, added up.
     pub fn total(&self) -> WriterReport {
         let mut total = WriterReport { name: "all".into(), ..WriterReport::default() };
@@ -128,7 +138,8 @@ impl Report {
         total
     }
 
-    /// Whether every packet is accounted for, writer by writer, and the file holds what was read.
+    /// Whether every packet is accounted for, writer by writer, and the file holds what was read and the number of those
+    /// given up.
     pub fn agrees(&self) -> bool {
         self.writers.iter().all(WriterReport::agrees)
             && self.invalid == 0
@@ -136,6 +147,7 @@ impl Report {
             && self.endpoint.chunks_missing == 0
             && self.buffer.abi_violations == 0
             && self.file_packets == self.total().read + 1
+            && self.file_dropped == self.total().dropped
     }
 }
 

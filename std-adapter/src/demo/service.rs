@@ -2,7 +2,7 @@
 
 use crate::PagedMemory;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -24,11 +24,13 @@ enum Request {
 pub(super) struct Queue {
     requests: Mutex<VecDeque<Request>>,
     filled: Condvar,
+    /// Packets given up of which nothing in shared memory tells.
+    dropped: AtomicU64,
 }
 
 impl Queue {
     pub(super) fn new() -> Self {
-        Queue { requests: Mutex::new(VecDeque::new()), filled: Condvar::new() }
+        Queue { requests: Mutex::new(VecDeque::new()), filled: Condvar::new(), dropped: AtomicU64::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Request>> {
@@ -45,6 +47,11 @@ impl Queue {
         let waiting = self.filled.wait_timeout_while(self.lock(), TICK, |requests| requests.is_empty());
         let (mut requests, _) = waiting.unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *requests)
+    }
+
+    /// Packets that writers gave up when they had no chunk: the buffer, which counts the others, has not seen them.
+    pub(super) fn packets_dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 }
 
@@ -70,6 +77,10 @@ impl CommitSink for Queue {
 
     fn unregister_writer(&self, writer_id: u16) {
         self.push(Request::Unregister(writer_id));
+    }
+
+    fn packet_dropped(&self, _writer_id: u16, _target: u16) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     fn stall(&self, _step: u32, micros: u32) -> bool {

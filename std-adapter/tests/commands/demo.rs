@@ -56,6 +56,7 @@ fn what_a_small_ring_overwrites_is_accounted_for() {
 fn what_writers_drop_is_accounted_for() {
     let (text, _) = demo("drop", &["--numbers", "400000", "--when-full", "drop"]);
     assert_eq!(numbers(&text, "all")[3..5], [0, 0], "{text}");
+    assert!(text.ends_with("the numbers agree\n"), "{text}");
 }
 
 #[test]

@@ -102,7 +102,10 @@ fn dump_chunk(chunk: &ChunkView<'_>, page_offset: u32, out: &mut impl Write) -> 
     }
     writeln!(out)?;
     let used = matches!(chunk.state(), ChunkState::BeingWritten | ChunkState::Complete);
+    // Of a free chunk nothing is right that is not zero.
+    let undefined = !header.flags.difference(HeaderFlags::all()).is_empty();
     let wrong = [
+        (undefined && chunk.state() != ChunkState::Free, "undefined flags are set"),
         (chunk.state() == ChunkState::Complete && header.writer_id == 0, "invalid writer_id 0"),
         (
             chunk.state() == ChunkState::Free && header != Default::default(),

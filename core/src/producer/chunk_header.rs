@@ -1,7 +1,8 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// Flags of a chunk, bits 10–15 of the header's `packets` half-word.
+    /// Flags of a chunk, bits 10–15 of the header's `packets` half-word. The others of the six that a header has are
+    /// kept too, for who looks at one; nobody heeds them.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct HeaderFlags: u8 {
         /// The first fragment continues a packet of the previous chunk.
@@ -34,7 +35,7 @@ pub struct ChunkHeader {
     pub writer_id: u16,
     /// Fragments started, 0 to [`ChunkHeader::MAX_FRAGMENTS`].
     pub fragments: u16,
-    /// Continuation and patching. Bits the ABI does not define are dropped.
+    /// Continuation and patching, and of the field's six bits also those that the ABI does not define.
     pub flags: HeaderFlags,
 }
 
@@ -53,7 +54,7 @@ impl ChunkHeader {
             chunk_id,
             writer_id: (second & 0xFFFF) as u16,
             fragments: packets & Self::MAX_FRAGMENTS,
-            flags: HeaderFlags::from_bits_truncate((packets >> 10) as u8),
+            flags: HeaderFlags::from_bits_retain((packets >> 10) as u8),
         }
     }
 
@@ -62,5 +63,27 @@ impl ChunkHeader {
     pub const fn to_words(self) -> [u32; 2] {
         let packets = (self.fragments & Self::MAX_FRAGMENTS) as u32 | (self.flags.bits() as u32) << 10;
         [self.chunk_id, self.writer_id as u32 | packets << 16]
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bit_of_both_words_comes_back() {
+        for bit in 0..32 {
+            for words in [[1 << bit, 0], [0, 1 << bit], [!0, !(1 << bit)]] {
+                assert_eq!(ChunkHeader::from_words(words).to_words(), words);
+            }
+        }
+    }
+
+    #[test]
+    fn flags_that_the_abi_does_not_define_are_told_from_those_that_it_does() {
+        let header = ChunkHeader::from_words([0, 0xFC00_0000]);
+        assert_eq!((header.fragments, header.flags.bits()), (0, 63));
+        assert_eq!(header.flags.difference(HeaderFlags::all()).bits(), 63 - 7);
+        assert_ne!(ChunkHeader::from_words([0, 0x2000_0000]), ChunkHeader::default());
     }
 }

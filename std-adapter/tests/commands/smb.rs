@@ -163,3 +163,34 @@ fn an_image_of_our_own_writer_has_nothing_wrong_in_any_layout() {
         assert!(!text.contains("MALFORMED"));
     }
 }
+
+/// A page of one complete chunk, with a packet of two bytes.
+fn one_chunk(flags: u16) -> Vec<u8> {
+    let mut image = vec![0; 4096];
+    let words =
+        [1 << 28 | 3, 0, 7, 1 | u32::from(1 | flags << 10) << 16, u32::from_le_bytes([2, 0x40, 5, 0])];
+    for (to, word) in image.chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    image
+}
+
+#[test]
+fn flags_that_are_none_are_shown_and_told_of() {
+    let defined = dump(&one_chunk(1), 4096);
+    assert!(
+        defined.contains(" flags=1 first-continues\n") && defined.ends_with(" 0 anomalies\n"),
+        "{defined}"
+    );
+    for flags in [8, 16, 32, 8 | 1, 63] {
+        let text = dump(&one_chunk(flags), 4096);
+        assert_eq!(
+            text.matches(&format!(" flags={flags}")).count(),
+            2,
+            "the chunk and what a scrape takes: {text}"
+        );
+        assert!(text.contains("\n! undefined flags are set\n") && text.ends_with(" 1 anomalies\n"), "{text}");
+        // What is defined reads as it would without.
+        assert_eq!(text.contains("first-continues"), flags & 1 != 0, "{text}");
+    }
+}

@@ -206,8 +206,9 @@ fn dump(file: &Path, page_size: u32) -> Result<(), Failure> {
     let bytes = read_any(file).map_err(|error| Failure::Open(file.to_owned(), error))?;
     let mut words = smb::words(&bytes);
     let memory = SharedMemory::new(atomic_words(&mut words), page_size).map_err(Failure::Memory)?;
+    let rest = bytes.len().saturating_sub(memory.size());
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    smb::dump(memory, &mut out).and_then(|()| out.flush()).map_err(Failure::Output)
+    smb::dump_with_rest(memory, rest, &mut out).and_then(|()| out.flush()).map_err(Failure::Output)
 }
 
 fn sample(out: &Path, size: usize, page_size: u32, layout: u32) -> Result<(), Failure> {

@@ -27,6 +27,11 @@ pub fn words(bytes: &[u8]) -> Vec<u32> {
 /// Lines that begin with `!` tell what the layout does not allow; their number is the second one of the last
 /// line. Content is shown up to its first 24 bytes. Fails only when `out` does.
 pub fn dump(memory: SharedMemory<'_>, out: &mut impl Write) -> io::Result<()> {
+    dump_with_rest(memory, 0, out)
+}
+
+/// The same of an image that has so many bytes more, too few for a page: of them it only says that they are there.
+pub fn dump_with_rest(memory: SharedMemory<'_>, rest: usize, out: &mut impl Write) -> io::Result<()> {
     let (size, page_size, pages) = (memory.size(), memory.page_size(), memory.pages());
     writeln!(out, "smb size={size} page_size={page_size} pages={pages}")?;
     let mut scrapable = Vec::new();
@@ -41,6 +46,10 @@ pub fn dump(memory: SharedMemory<'_>, out: &mut impl Write) -> io::Result<()> {
                 scrapable.push((chunk.header(), u8::from(complete)));
             }
         }
+    }
+    if rest > 0 {
+        writeln!(out, "! {rest} bytes behind the last page are too few for another")?;
+        anomalies += 1;
     }
     for (header, complete) in &scrapable {
         let (writer, id, packets) = (header.writer_id, header.chunk_id, header.fragments);

@@ -107,7 +107,7 @@ enum Smb {
     Sample {
         /// The file to write.
         out: PathBuf,
-        /// Bytes of the image.
+        /// Bytes of the image; it has 114688 chunks at most.
         size: usize,
         /// Bytes of a page, a multiple of 4 from 64 to 65536.
         page_size: u32,
@@ -179,7 +179,7 @@ enum Failure {
     Open(PathBuf, io::Error),
     Replay(ReplayError),
     Output(io::Error),
-    Memory(MemoryError),
+    Memory(smb::SampleError),
     Demo(io::Error),
     /// The demonstration's report says which numbers.
     Disagreement,
@@ -205,14 +205,15 @@ fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
 fn dump(file: &Path, page_size: u32) -> Result<(), Failure> {
     let bytes = read_any(file).map_err(|error| Failure::Open(file.to_owned(), error))?;
     let mut words = smb::words(&bytes);
-    let memory = SharedMemory::new(atomic_words(&mut words), page_size).map_err(Failure::Memory)?;
+    let memory = SharedMemory::new(atomic_words(&mut words), page_size);
+    let memory = memory.map_err(|error| Failure::Memory(error.into()))?;
     let rest = bytes.len().saturating_sub(memory.size());
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     smb::dump_with_rest(memory, rest, &mut out).and_then(|()| out.flush()).map_err(Failure::Output)
 }
 
 fn sample(out: &Path, size: usize, page_size: u32, layout: u32) -> Result<(), Failure> {
-    let layout = Layout::from_bits(layout).ok_or(Failure::Memory(MemoryError::ChunkSize))?;
+    let layout = Layout::from_bits(layout).ok_or(Failure::Memory(MemoryError::ChunkSize.into()))?;
     let image = smb::sample(size, page_size, layout).map_err(Failure::Memory)?;
     fs::write(out, image).map_err(|error| Failure::Open(out.to_owned(), error))
 }

@@ -13,7 +13,7 @@
 
 mod sample;
 
-pub use sample::sample;
+pub use sample::{SampleError, sample};
 use std::io::{self, Write};
 use tracebuf::producer::{ChunkState, ChunkView, Fragment, FragmentKind, HeaderFlags, Page, SharedMemory};
 

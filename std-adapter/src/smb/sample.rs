@@ -1,5 +1,6 @@
 //! A shared memory image made by our own writer, for others to read.
 
+use std::fmt;
 use tracebuf::producer::*;
 
 /// Sends nothing: what is written stays where it is.
@@ -9,8 +10,42 @@ impl CommitSink for Silent {
     fn commit(&self, _: &CommitRequest<'_>) {}
 }
 
-/// Chunks that an image can have.
-const CHUNKS: usize = 65_536;
+/// Chunks that an image can have: those of the largest shared memory that Perfetto's service takes, 32 MiB in pages of
+/// 4 KiB, divided as finely as can be.
+const CHUNKS: usize = (32 << 20) / 4096 * 14;
+
+/// Why there is no such image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SampleError {
+    /// No such shared memory.
+    Memory(MemoryError),
+    /// It would have more than 114,688 chunks.
+    Chunks,
+}
+
+impl From<MemoryError> for SampleError {
+    fn from(error: MemoryError) -> Self {
+        match error {
+            // What is called too little there is here what an image may have.
+            MemoryError::Storage => SampleError::Chunks,
+            error => SampleError::Memory(error),
+        }
+    }
+}
+
+impl fmt::Display for SampleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SampleError::Memory(error) => error.fmt(f),
+            SampleError::Chunks => {
+                write!(f, "a sample has {CHUNKS} chunks at most: take fewer or larger ones")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SampleError {}
 
 /// An image of `size` bytes as two writers leave it in the middle of their work.
 ///
@@ -19,22 +54,23 @@ const CHUNKS: usize = 65_536;
 /// last packet of each writer is not finished. What `size` has beyond whole pages stays zero.
 ///
 /// # Errors
-/// If there is no such shared memory: see [`MemoryError`].
+/// If there is no such shared memory: see [`MemoryError`]. If it would have more than 114,688 chunks, as many as 32 MiB
+/// have in pages of 4 KiB with 14 chunks each.
 ///
 /// ```
 /// use tracebuf::producer::Layout;
 ///
 /// let image = tracebuf_std::smb::sample(65_536, 4096, Layout::Four)?;
 /// assert_eq!(image.len(), 65_536);
-/// # Ok::<(), tracebuf::producer::MemoryError>(())
+/// # Ok::<(), tracebuf_std::smb::SampleError>(())
 /// ```
-pub fn sample(size: usize, page_size: u32, layout: Layout) -> Result<Vec<u8>, MemoryError> {
+pub fn sample(size: usize, page_size: u32, layout: Layout) -> Result<Vec<u8>, SampleError> {
     // Memory for more than an image can have is not even asked for.
     if !(SharedMemory::MIN_PAGE..=SharedMemory::MAX_PAGE).contains(&page_size) {
-        return Err(MemoryError::PageSize);
+        return Err(MemoryError::PageSize.into());
     }
     if size / page_size as usize > SharedMemory::MAX_PAGES {
-        return Err(MemoryError::PageCount);
+        return Err(MemoryError::PageCount.into());
     }
     let mut words = vec![0u32; size / 4];
     let memory = SharedMemory::new(atomic_words(&mut words), page_size)?;
@@ -45,7 +81,7 @@ pub fn sample(size: usize, page_size: u32, layout: Layout) -> Result<Vec<u8>, Me
     let largest = u32::try_from(memory.size() / 16).unwrap_or(u32::MAX);
     let mut state = 1u32;
     let mut number = 0u64;
-    while used(memory) < enough {
+    while !are_used(memory, &writers, enough) {
         for writer in &mut writers {
             number += 1;
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -93,7 +129,11 @@ fn nested(payload: &mut Message<'_, '_>, text: &str, depth: u32) {
     }
 }
 
-fn used(memory: SharedMemory<'_>) -> u64 {
+/// Whether so many chunks are not free. To look at all of them each time would take minutes for a large image.
+fn are_used(memory: SharedMemory<'_>, writers: &[TraceWriter<'_>], enough: u64) -> bool {
+    // Nobody takes them. Beside the completed ones a writer has two at most: the current one, and one held back.
+    let completed: u64 = writers.iter().map(|writer| writer.stats().chunks).sum();
     let chunks = memory.all_pages().flat_map(|page| page.chunks());
-    chunks.filter(|chunk| chunk.state() != ChunkState::Free).count() as u64
+    let used = chunks.filter(|chunk| chunk.state() != ChunkState::Free);
+    completed + 2 * writers.len() as u64 >= enough && used.count() as u64 >= enough
 }

@@ -212,3 +212,23 @@ fn what_is_behind_the_last_page_is_told_of() {
     }
     fs::remove_file(file).unwrap();
 }
+
+#[test]
+fn samples_are_as_large_as_perfettos_shared_memory_and_larger_ones_are_refused_by_name() {
+    for (page_size, layout) in [(4096, Layout::Fourteen), (32768, Layout::One)] {
+        let image = tracebuf_std::smb::sample(32 << 20, page_size, layout).unwrap();
+        let mut words = tracebuf_std::smb::words(&image);
+        let memory = SharedMemory::new(atomic_words(&mut words), page_size).unwrap();
+        let used = |page: Page<'_>| page.chunks().filter(|chunk| chunk.state() != ChunkState::Free).count();
+        let used: usize = memory.all_pages().map(used).sum();
+        let enough = memory.chunks(layout) as usize * 3 / 4;
+        assert!((enough..enough + 16).contains(&used), "{used} used of {enough}");
+    }
+    let size = (32 << 20).to_string();
+    let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", &size, "512", "5"]);
+    assert_eq!(status, Some(1));
+    assert_eq!(
+        errors,
+        "no such shared memory: a sample has 114688 chunks at most: take fewer or larger ones\n"
+    );
+}

@@ -87,6 +87,10 @@ impl<'a> Producer<'a> {
         ///
         /// Any sink that many threads may call does; on a single core `Sync` can be promised for one that
         /// tolerates interrupts.
+        ///
+        /// # Errors
+        /// [`MemoryError::ChunkSize`]: pages divided so have chunks smaller than [`SharedMemory::MIN_CHUNK`].
+        /// [`MemoryError::Storage`]: `CHUNKS` is less than [`SharedMemory::chunks`] of this layout.
         pub const fn new<const CHUNKS: usize, const WRITERS: usize>(
             memory: SharedMemory<'a>,
             layout: Layout,

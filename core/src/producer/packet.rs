@@ -95,6 +95,9 @@ impl<'w, 'a> Message<'w, 'a> {
 
     /// A string made by formatting, without a buffer of its own.
     ///
+    /// While it is formatted it takes one of the [`TraceWriter::MAX_NESTING`] levels, as a message does: with none left
+    /// the packet is given up.
+    ///
     /// ```
     /// # fn example(message: &mut tracebuf::producer::Message<'_, '_>) {
     /// message.formatted(6, format_args!("{:?}", [1, 2, 3]));
@@ -107,6 +110,9 @@ impl<'w, 'a> Message<'w, 'a> {
     }
 
     /// A nested message.
+    ///
+    /// Until it ends it takes one of [`TraceWriter::MAX_NESTING`] levels. With none left the whole packet is given up, and
+    /// counted in [`WriterStats::over_limit`](super::WriterStats::over_limit).
     pub fn message(&mut self, field: u32) -> Message<'_, 'a> {
         let depth = self.depth + 1;
         self.here().open(field);

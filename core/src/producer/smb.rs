@@ -62,6 +62,11 @@ impl<'a> SharedMemory<'a> {
     pub const MIN_CHUNK: u32 = 32;
 
     /// A buffer over `words`, in pages of `page_size` bytes. What does not fill a page is left unused.
+    ///
+    /// # Errors
+    /// [`MemoryError::PageSize`]: the size is not a multiple of 4 between [`MIN_PAGE`](Self::MIN_PAGE) and
+    /// [`MAX_PAGE`](Self::MAX_PAGE). [`MemoryError::PageCount`]: there are no words for a page, or for more than
+    /// [`MAX_PAGES`](Self::MAX_PAGES).
     pub const fn new(words: &'a [AtomicU32], page_size: u32) -> Result<Self, MemoryError> {
         if page_size < Self::MIN_PAGE || page_size > Self::MAX_PAGE || !page_size.is_multiple_of(4) {
             return Err(MemoryError::PageSize);

@@ -363,3 +363,19 @@ fn all_kinds_of_fields_are_read_back_by_an_independent_decoder() {
     ];
     assert_eq!(all[10..], rest);
 }
+
+#[test]
+fn text_that_is_formatted_takes_a_level_as_a_message_does() {
+    fn nest(message: &mut Message<'_, '_>, depth: usize) {
+        if depth == 0 {
+            message.formatted(6, format_args!("x"));
+        } else {
+            nest(&mut message.message(5), depth - 1);
+        }
+    }
+    let (_, mut writer) = only_writer(8, 256, Pace::Prompt, Exhaustion::Drop);
+    nest(&mut writer.packet(), TraceWriter::MAX_NESTING - 1);
+    assert_eq!(writer.stats().dropped, 0);
+    nest(&mut writer.packet(), TraceWriter::MAX_NESTING);
+    assert_eq!((writer.stats().dropped, writer.stats().over_limit), (1, 1));
+}

@@ -117,7 +117,7 @@ impl Field {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(loom), feature = "patches"))]
 mod tests {
     use super::*;
 

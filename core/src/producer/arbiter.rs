@@ -267,12 +267,10 @@ impl<'a> Producer<'a> {
         }
         let guard = Sending(&self.asked);
         let mut asked = 1;
-        loop {
+        while asked != 0 {
             self.send_once();
-            match self.asked.compare_exchange(asked, 0, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => break,
-                Err(now) => asked = now,
-            }
+            // What was asked for since is left.
+            asked = self.asked.fetch_sub(asked, Ordering::AcqRel).wrapping_sub(asked);
         }
         core::mem::forget(guard);
     }

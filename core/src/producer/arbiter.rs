@@ -132,8 +132,8 @@ impl<'a> Producer<'a> {
     /// on, and a buffer that misses some of them takes them for lost. Cost: two looks at each id at most.
     pub fn writer(&'a self, target: u16, exhaustion: Exhaustion) -> Option<TraceWriter<'a>> {
         let slots = || self.writers.iter().zip(1u16..);
-        let suiting = slots().find(|(slot, _)| slot.suits(target) && slot.take());
-        let (slot, id) = suiting.or_else(|| slots().find(|(slot, _)| slot.take()))?;
+        let take = |any: bool| slots().find(|(slot, _)| (any || slot.suits(target)) && slot.take());
+        let (slot, id) = take(false).or_else(|| take(true))?;
         // Only the writer of an id writes this.
         let has_lost = slot.target.load(Ordering::Relaxed) >= WriterSlot::LOST;
         slot.target.store(u32::from(target), Ordering::Relaxed);

@@ -139,7 +139,7 @@ impl<'a> Producer<'a> {
         slot.target.store(u32::from(target), Ordering::Relaxed);
         self.sink.register_writer(id, target);
         let first_chunk = slot.next_chunk.load(Ordering::Relaxed);
-        Some(TraceWriter::new(self, &slot.patches, id, exhaustion, first_chunk, has_lost))
+        Some(TraceWriter::new(self, slot, id, exhaustion, first_chunk, has_lost))
     }
 
     /// The shared memory.
@@ -350,32 +350,8 @@ impl<'a> Producer<'a> {
     }
 
     fn target_of(&self, chunk: u32) -> u16 {
-        self.target_of_writer(cursor::load(self.words(chunk), 1) as u16)
-    }
-
-    fn target_of_writer(&self, writer_id: u16) -> u16 {
-        self.slot(writer_id).map_or(0, WriterSlot::target)
-    }
-
-    fn slot(&self, writer_id: u16) -> Option<&'a WriterSlot> {
-        self.writers.get(usize::from(writer_id).wrapping_sub(1))
-    }
-
-    /// A writer without a chunk has given a packet up.
-    pub(crate) fn tell_of_drop(&self, writer_id: u16) {
-        self.sink.packet_dropped(writer_id, self.target_of_writer(writer_id));
-    }
-
-    /// A writer ends, all its chunks completed. Its id returns when they are sent.
-    pub(crate) fn return_writer(&self, writer_id: u16, next_chunk: u32, has_lost: bool) {
-        if let Some(slot) = self.slot(writer_id) {
-            if has_lost {
-                slot.target.store(WriterSlot::LOST | u32::from(slot.target()), Ordering::Relaxed);
-            }
-            slot.next_chunk.store(next_chunk, Ordering::Relaxed);
-            slot.state.store(WriterSlot::ENDED, Ordering::Release);
-            self.send();
-        }
+        let writer_id = cursor::load(self.words(chunk), 1) as u16;
+        self.writers.get(usize::from(writer_id).wrapping_sub(1)).map_or(0, WriterSlot::target)
     }
 }
 

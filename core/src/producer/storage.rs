@@ -62,6 +62,15 @@ impl WriterSlot {
         self.next_chunk.load(Ordering::Relaxed) == 0 || self.target() == target
     }
 
+    /// Its writer ends, all its chunks completed. The id returns when they are sent.
+    pub(crate) fn end(&self, next_chunk: u32, has_lost: bool) {
+        if has_lost {
+            self.target.store(Self::LOST | u32::from(self.target()), Ordering::Relaxed);
+        }
+        self.next_chunk.store(next_chunk, Ordering::Relaxed);
+        self.state.store(Self::ENDED, Ordering::Release);
+    }
+
     /// The central buffer that the writer writes to.
     pub(crate) fn target(&self) -> u16 {
         self.target.load(Ordering::Relaxed) as u16

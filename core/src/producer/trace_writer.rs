@@ -2,7 +2,7 @@ use super::arbiter::{NONE, Producer};
 use super::chunk_header::{ChunkHeader, HeaderFlags};
 use super::cursor::Cursor;
 use super::packet::Packet;
-use super::patch_list::PatchList;
+use super::storage::WriterSlot;
 use heapless::Vec;
 
 mod chunks;
@@ -79,9 +79,9 @@ pub struct TraceWriter<'a> {
     /// The next chunk's id: the current one's is one less, that of the one held back two.
     next_chunk: u32,
     counts: Counts,
-    /// Size fields in chunks that were given away.
-    patches: &'a PatchList,
-    /// How many of the open messages have, or have had, a place in that list.
+    /// What outlives the writer: its id, and the size fields in chunks that were given away.
+    slot: &'a WriterSlot,
+    /// How many of the open messages have, or have had, a place in its list of patches.
     promised: usize,
     levels: Vec<Level, { TraceWriter::MAX_NESTING }>,
 }
@@ -131,7 +131,7 @@ impl<'a> TraceWriter<'a> {
 
     pub(crate) fn new(
         producer: &'a Producer<'a>,
-        patches: &'a PatchList,
+        slot: &'a WriterSlot,
         id: u16,
         exhaustion: Exhaustion,
         next_chunk: u32,
@@ -143,7 +143,7 @@ impl<'a> TraceWriter<'a> {
             chunk: NONE,
             held: NONE,
             levels: Vec::new(),
-            patches,
+            slot,
             promised: 0,
             counts: Counts::default(),
             next_chunk,
@@ -327,6 +327,7 @@ impl<'a> TraceWriter<'a> {
 impl Drop for TraceWriter<'_> {
     fn drop(&mut self) {
         self.flush();
-        self.producer.return_writer(self.id, self.next_chunk, self.news & LOST != 0);
+        self.slot.end(self.next_chunk, self.news & LOST != 0);
+        self.producer.send();
     }
 }

@@ -61,7 +61,7 @@ impl TraceWriter<'_> {
         while self.is_in_held(self.promised + 1)
             && let Some(level) = self.levels.get(self.promised)
         {
-            if !self.patches.wait_for(level.chunk_id, level.in_payload()) {
+            if !self.slot.patches.wait_for(level.chunk_id, level.in_payload()) {
                 return false;
             }
             self.promised += 1;
@@ -96,11 +96,11 @@ impl TraceWriter<'_> {
         self.levels.clear();
         self.promised = 0;
         if PATCHES {
-            self.patches.set_all();
+            self.slot.patches.set_all();
             self.has_ready_patches = true;
         }
         if self.chunk == NONE {
-            return self.producer.tell_of_drop(self.id);
+            return self.producer.sink().packet_dropped(self.id, self.slot.target());
         }
         self.cursor.fill_size(self.fragment, ABORTED);
         self.complete_current();

@@ -112,7 +112,7 @@ impl TraceWriter<'_> {
             1 => fill_size(self.producer.words(self.held), level.offset.into(), size),
             _ => {
                 let data = redundant_varint(size).to_le_bytes();
-                self.has_ready_patches |= self.patches.set(level.chunk_id, level.in_payload(), data);
+                self.has_ready_patches |= self.slot.patches.set(level.chunk_id, level.in_payload(), data);
             }
         }
     }

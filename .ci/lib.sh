@@ -65,6 +65,15 @@ part() {
     fi
 }
 
+# install_packages NAME...: Debian's, as root or by sudo.
+install_packages() {
+    local sudo=
+    [ "$(id -u)" -eq 0 ] || sudo=sudo
+    echo "installing the packages $*"
+    $sudo apt-get update -q
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
+}
+
 # Ends the run with a table of what each part took, for the README; the last line is 'N passed, N failed'.
 finish() {
     local name

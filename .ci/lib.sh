@@ -1,5 +1,5 @@
 # The parts of a check run: each is timed, shown as it goes, counted, and never stops the others.
-# Sourced by .ci/test, .ci/run, .ci/soak and .ci/miri.
+# Sourced by .ci/test, .ci/run, .ci/soak, .ci/miri and others.
 
 export CARGO_TERM_COLOR=never
 # A fresh clone builds everything once: incremental data and debug information would only cost time.
@@ -72,6 +72,22 @@ install_packages() {
     echo "installing the packages $*"
     $sudo apt-get update -q
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
+}
+
+# in_qemu PROGRAM ARGUMENTS...: runs a program of embedded-example as `cargo run` does with these, for two minutes at
+# most.  Building it, before, may take as long as it takes.
+in_qemu() {
+    local argument building=() program=$1
+    shift
+    for argument; do
+        [ "$argument" != -- ] || break
+        building+=("$argument")
+    done
+    (
+        cd embedded-example
+        cargo build --locked --release --bin "$program" "${building[@]}"
+        timeout 120 cargo run --locked --release --bin "$program" "$@"
+    )
 }
 
 # Ends the run with a table of what each part took, for the README; the last line is 'N passed, N failed'.

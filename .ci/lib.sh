@@ -15,25 +15,27 @@ minutes=()
 
 say() { printf '\n=== %s\n' "$*"; }
 
-# Prints how many tests passed and failed by the closing lines of test runners in a log: a plain
-# 'N passed, N failed' says all; otherwise nextest's and libtest's are added up.
+# Prints how many tests passed and failed by the closing lines of test runners in a log, and how many lines there were:
+# a plain 'N passed, N failed' says all; otherwise nextest's and libtest's are added up.
 tests_in() {
     awk '
         /^[0-9]+ passed, [0-9]+ failed$/ { plain = 1; plain_passed = $1; plain_failed = $3 }
         /tests? run: / || /^test result: / {
+            runs++
             for (i = 2; i <= NF; i++) {
                 if ($i ~ /^passed/) p += $(i - 1)
                 if ($i ~ /^failed/ || $i ~ /^timed/) f += $(i - 1)
             }
         }
-        END { if (plain) print plain_passed, plain_failed; else print p + 0, f + 0 }
+        END { if (plain) print plain_passed, plain_failed, 1; else print p + 0, f + 0, runs + 0 }
     ' "$1"
 }
 
 # part NAME COMMAND...: runs the command (or function), prints time and result, counts its tests, or one
-# when it runs none.  A part that fails without a failed test counts as one failure.
+# when it runs no test runner.  A part that fails without a failed test counts as one failure, and so does a runner
+# with no test to run: its names are no longer those that are asked for.
 part() {
-    local name=$1 log status start seconds tests_passed tests_failed
+    local name=$1 log status start seconds tests_passed tests_failed runs
     shift
     log=$(mktemp)
     say "$name"
@@ -48,8 +50,12 @@ part() {
     set -e
     seconds=$((SECONDS - start))
     minutes+=("| $name | $(awk -v s="$seconds" 'BEGIN { printf "%.1f", s / 60 }') |")
-    read -r tests_passed tests_failed < <(tests_in "$log")
+    read -r tests_passed tests_failed runs < <(tests_in "$log")
     rm -f "$log"
+    if [ "$status" -eq 0 ] && [ "$runs" -gt 0 ] && [ $((tests_passed + tests_failed)) -eq 0 ]; then
+        echo "no test was run"
+        status=1
+    fi
     if [ "$status" -ne 0 ]; then
         failed_parts+=("$name")
         [ "$tests_failed" -gt 0 ] || tests_failed=1

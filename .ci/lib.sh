@@ -5,6 +5,8 @@ export CARGO_TERM_COLOR=never
 # A fresh clone builds everything once: incremental data and debug information would only cost time.
 export CARGO_INCREMENTAL=0
 export CARGO_PROFILE_DEV_DEBUG=none
+# What is built is looked for in target/ below the sources, and must be what was built now.
+unset CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
 
 readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive"
 

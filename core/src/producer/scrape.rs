@@ -248,7 +248,7 @@ mod tests {
     fn walks_put_16_chunks_in_order_and_without_them_each_comes_once_where_it_lies() {
         const CHUNKS: u32 = 40;
         // The last id of all is the last that one walk puts in order, or none of them.
-        for first in [0, u32::MAX - 15] {
+        for first in [u32::MAX - 15, 0].into_iter().take(if cfg!(miri) { 1 } else { 2 }) {
             let swapped: [u32; CHUNKS as usize] =
                 core::array::from_fn(|page| first.wrapping_add(page as u32 ^ 1));
             let mut memory = [0u32; 16 * CHUNKS as usize];

@@ -112,3 +112,34 @@ fn a_packet_without_messages_needs_no_room_in_it() {
     let (numbers, stats) = write_beside_a_request(7, 0);
     assert_eq!((numbers, stats.dropped), ((0..=7).collect(), 0));
 }
+
+/// Messages in each other, each with so many bytes, and the innermost with others.
+fn within(message: &mut Message<'_, '_>, depth: usize, bytes: usize, innermost: usize) {
+    if depth == 0 {
+        message.bytes(1, &vec![7; innermost]);
+        return;
+    }
+    if bytes > 0 {
+        message.bytes(1, &vec![7; bytes]);
+    }
+    within(&mut message.message(5), depth - 1, bytes, innermost);
+}
+
+#[test]
+fn messages_that_have_ended_make_room_for_others_of_the_same_packet() {
+    for more in 0..48 {
+        // Of two chunks, each is sent as soon as it is complete.
+        let memory = memory(2 * 64, 64);
+        let model = Model::new(memory, Pace::Prompt);
+        let producer = producer(memory, Layout::One, model);
+        let mut writer = producer.writer(40, Exhaustion::Drop).unwrap();
+        let mut packet = writer.packet();
+        // Each in a chunk of its own; and all in the chunk in which these end, if it has room for them.
+        within(&mut packet, 9, 40, 90 + more);
+        within(&mut packet, 8, 0, 130);
+        drop(packet);
+        writer.flush();
+        assert_eq!((writer.stats().dropped, writer.stats().packets), (0, 1), "{more} bytes more");
+        assert!(model.packets(writer.id()).iter().all(Option::is_some));
+    }
+}

@@ -27,7 +27,7 @@ pub struct WriterReport {
     pub broken: u64,
     /// Chunks that were malformed: none, with our own writers.
     pub malformed: u64,
-    /// Times that the writer began to write the names anew; of some the packets may be among the dropped ones.
+    /// Times that the names were written anew.
     pub states: u32,
     /// Events that were not written at all, because the state before them could not be.
     pub skipped: u64,

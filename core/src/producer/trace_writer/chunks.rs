@@ -155,11 +155,11 @@ impl TraceWriter<'_> {
             if step > 0 && (vain || !self.waits(step - 1)) {
                 return false;
             }
-            // What is complete goes first: only then can the service free it.
-            let is_sent = self.producer.has_completed();
+            // What is complete goes first: only then can the service free it, and patches leave their list.
+            let is_sent = PATCHES && self.has_ready_patches || self.producer.has_completed();
             self.send();
             if !is_sent && self.patience == 0 {
-                // Nor has it freed any: a second look would find what the first one found.
+                // A second look would find what the first one found.
                 return false;
             }
             step = step.wrapping_add(1);

@@ -269,10 +269,9 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
             self.track.write_id(track_event_defaults::TRACK_UUID, &mut self.writer);
         }
         self.writer.finish();
+        self.states = self.states.wrapping_add((!self.writer.is_interrupted()).into());
         let track = self.track;
-        let is_told = self.is_told(Some(track));
-        self.states = self.states.wrapping_add(is_told.into());
-        is_told
+        self.is_told(Some(track))
     }
 
     /// Describes the track and those above it, if the current state has not. False: that, or the state before it, was

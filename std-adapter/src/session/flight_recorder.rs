@@ -221,6 +221,10 @@ impl FlightRecorder {
     #[cfg(unix)]
     pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
         fork::check_signals(signals)?;
+        if !self.inner.is_here() {
+            // Nothing changes here, and a thread of the parent's may have had the locks of handlers.
+            return Err(io::Error::other(SessionError::Forked));
+        }
         let watched = self.watch(signals, |signal| {
             // It is one that was caught, so it can be done.
             let _ = signal_hook::low_level::emulate_default_handler(signal);

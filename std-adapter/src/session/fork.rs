@@ -123,7 +123,8 @@ static ENDS: Mutex<BTreeMap<i32, SigId>> = Mutex::new(BTreeMap::new());
 /// To be called when a recorder's own handler is there: what that notes down too late for its thread is found here.
 #[cfg(unix)]
 pub(crate) fn default_unless_watched(signal: i32) -> io::Result<()> {
-    // Not waited for: in a child, a thread of the parent's may have had it. What is made then stays.
+    // Not waited for: in a child, a thread of the parent's may have had it. What is made then, or by two threads at
+    // once, stays.
     let ends = ENDS.try_lock();
     let in_handler = move || {
         if watchers(signal).is_some_and(|watchers| count_here(watchers.load(Ordering::Relaxed)) == 0) {

@@ -155,7 +155,7 @@ impl Session {
     /// the drain thread did not.
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
-        // The thread reports its own lateness; this waits a little longer to hear it.
+        // At the deadline the thread looks who has not answered; this waits a little longer to hear it.
         let all = self.ask(deadline + Duration::from_millis(100), move |core| core.flush(deadline))?;
         if all { Ok(()) } else { Err(SessionError::Timeout) }
     }

@@ -37,7 +37,7 @@ pub trait OverwriteObserver {
 }
 
 /// Chunks behind an evicted one that its last packet may go on in and that stay, should it be committed again. Of a longer
-/// packet all goes, or a writer could have its chunks looked at by any number of commits.
+/// packet all but the last goes, or a writer could have its chunks looked at by any number of commits.
 pub(super) const LOOKED_AT_AGAIN: u32 = 16;
 
 /// Nobody looks.

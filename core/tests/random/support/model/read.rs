@@ -33,7 +33,7 @@ impl Consumer<'_> {
     }
 }
 
-/// Of a packet that goes on in more chunks all go with its beginning.
+/// Of a packet that goes on in more chunks all but the last go with its beginning.
 const LOOKED_AT_AGAIN: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -31,13 +31,6 @@
 //! ```
 #![cfg_attr(target_os = "none", no_std)]
 
-#[cfg(all(target_os = "none", not(target_has_atomic = "32")))]
-portable_atomic::cfg_no_atomic_cas! {
-    compile_error!(
-        "there is no compare-and-swap: depend on portable-atomic with `unsafe-assume-single-core` or `critical-section`"
-    );
-}
-
 #[cfg(all(target_os = "none", feature = "board"))]
 pub mod board;
 pub mod crash_log;

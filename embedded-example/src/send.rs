@@ -257,8 +257,8 @@ impl<E: Export> Sender<E> {
         next
     }
 
-    /// Waits until what is in the ring was sent, with the drain getting its turn after each piece: recording goes on
-    /// without loss. To be followed by [`finish`](Self::finish), which sends what has come since, and does not drain.
+    /// Waits until what is in the ring was sent, with the drain getting its turn after each piece, or without frames
+    /// each packet: recording goes on without loss while shared memory lasts that long. To be followed by [`finish`](Self::finish), which sends what has come since, and does not drain.
     ///
     /// Writers that are faster than the line do not keep it for ever: it ends as well when they have filled the ring
     /// once more.
@@ -282,6 +282,8 @@ impl<E: Export> Sender<E> {
     /// # Errors
     /// The line's. What was read is kept for the next call. If there is to be none: [`abandon`](Self::abandon).
     pub fn finish(&mut self, recorder: &mut Recorder<'_>) -> Result<(), E::Error> {
+        while self.poll(recorder.buffer())? != Progress::Idle {}
+        // What was lost while the line was waited for, too.
         let losses = recorder.losses();
         self.finish_with(recorder.buffer(), losses)
     }

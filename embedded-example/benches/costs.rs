@@ -131,11 +131,6 @@ mod image {
         tracer.on(&LEVEL).count(black_box(1234));
     }
 
-    /// Makes room for what is measured next.
-    fn drain(recorder: &mut Recorder<'static>, producer: &Producer<'static>) {
-        recorder.drain(producer);
-    }
-
     #[inline(never)]
     fn commit(ring: &mut TraceBuffer<&'static mut [u8]>, chunk_id: u32, payload: &[u8]) {
         let header = ChunkHeader {
@@ -193,7 +188,7 @@ mod image {
                 let mut counts: [u32; 101] = [0; 101];
                 for at in &mut counts {
                     *at = meter.count(|| call(tracer));
-                    drain(recorder, producer);
+                    recorder.drain(producer);
                 }
                 counts.sort_unstable();
                 (counts.get(50).copied().unwrap_or(0), counts.last().copied().unwrap_or(0))
@@ -204,12 +199,12 @@ mod image {
         measure("slice_begin", 200, "slice_begin_with_chunk_change", 2_000, begin);
         measure("slice_end", 200, "slice_end_with_chunk_change", 2_000, end);
         measure("counter", 400, "counter_with_chunk_change", 3_000, count);
-        drain(recorder, producer);
+        recorder.drain(producer);
         sheet.line("high_water_slice_begin", stack(|| begin(tracer)), 512, "bytes");
         // Nobody drains, so that shared memory is full and each event is given up.
         (0..1_000).for_each(|_| begin(tracer));
         sheet.line("event_dropped", meter.count(|| begin(tracer)), 1_000, "instructions");
-        drain(recorder, producer);
+        recorder.drain(producer);
     }
 
     /// A chunk from shared memory into the ring, with what the drain does for it.

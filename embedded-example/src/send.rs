@@ -258,7 +258,8 @@ impl<E: Export> Sender<E> {
     }
 
     /// Waits until what is in the ring was sent, with the drain getting its turn after each piece, or without frames
-    /// each packet: recording goes on without loss while shared memory lasts that long. To be followed by [`finish`](Self::finish), which sends what has come since, and does not drain.
+    /// each packet: recording goes on without loss while shared memory lasts that long. To be followed by
+    /// [`finish`](Self::finish), which sends what has come since, and does not drain.
     ///
     /// Writers that are faster than the line do not keep it for ever: it ends as well when they have filled the ring
     /// once more.
@@ -282,10 +283,10 @@ impl<E: Export> Sender<E> {
     /// # Errors
     /// The line's. What was read is kept for the next call. If there is to be none: [`abandon`](Self::abandon).
     pub fn finish(&mut self, recorder: &mut Recorder<'_>) -> Result<(), E::Error> {
-        while self.poll(recorder.buffer())? != Progress::Idle {}
+        self.send_all(recorder.buffer())?;
         // What was lost while the line was waited for, too.
         let losses = recorder.losses();
-        self.finish_with(recorder.buffer(), losses)
+        self.send_counters(recorder.buffer(), losses)
     }
 
     /// The same of a ring without a recorder, such as one that a start before this one has left.
@@ -296,15 +297,23 @@ impl<E: Export> Sender<E> {
         &mut self,
         buffer: &mut TraceBuffer<M>,
     ) -> Result<(), E::Error> {
-        self.finish_with(buffer, Losses::default())
+        self.send_all(buffer)?;
+        self.send_counters(buffer, Losses::default())
     }
 
-    fn finish_with<M: AsRef<[u8]> + AsMut<[u8]>>(
+    fn send_all<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &mut TraceBuffer<M>,
-        losses: Losses,
     ) -> Result<(), E::Error> {
         while self.poll(buffer)? != Progress::Idle {}
+        Ok(())
+    }
+
+    fn send_counters<M: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        buffer: &TraceBuffer<M>,
+        losses: Losses,
+    ) -> Result<(), E::Error> {
         let mut counters = BufferStats::from(&buffer.stats());
         counters.trace_writer_packet_loss =
             counters.trace_writer_packet_loss.saturating_add(losses.packets.into());

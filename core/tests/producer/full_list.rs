@@ -23,19 +23,24 @@ impl CommitSink for Busy {
             for n in 0..self.packets {
                 let mut packet = writer.packet();
                 packet.varint(8, n as u64);
-                nest(&mut packet, self.depth);
+                // Most of a chunk each.
+                nest(&mut packet, self.depth, 40, 40);
             }
             *self.back.lock().unwrap() = Some(writer);
         }
     }
 }
 
-/// Messages in each other, each with most of a chunk.
-fn nest(message: &mut Message<'_, '_>, depth: usize) {
-    message.bytes(1, &[7; 40]);
-    if depth > 0 {
-        nest(&mut message.message(5), depth - 1);
+/// Messages in each other, each with so many bytes, and the innermost with others.
+fn nest(message: &mut Message<'_, '_>, depth: usize, bytes: usize, innermost: usize) {
+    if depth == 0 {
+        message.bytes(1, &vec![7; innermost]);
+        return;
     }
+    if bytes > 0 {
+        message.bytes(1, &vec![7; bytes]);
+    }
+    nest(&mut message.message(5), depth - 1, bytes, innermost);
 }
 
 /// How many messages are in each other here; each has its bytes.
@@ -64,7 +69,7 @@ fn write_beside_a_request(packets: usize, levels: usize) -> (Vec<u64>, WriterSta
     let stats = second.stats();
     let mut packet = second.packet();
     packet.varint(8, packets as u64);
-    nest(&mut packet, levels);
+    nest(&mut packet, levels, 40, 40);
     drop(packet);
     second.flush();
     assert_eq!(
@@ -113,18 +118,6 @@ fn a_packet_without_messages_needs_no_room_in_it() {
     assert_eq!((numbers, stats.dropped), ((0..=7).collect(), 0));
 }
 
-/// Messages in each other, each with so many bytes, and the innermost with others.
-fn within(message: &mut Message<'_, '_>, depth: usize, bytes: usize, innermost: usize) {
-    if depth == 0 {
-        message.bytes(1, &vec![7; innermost]);
-        return;
-    }
-    if bytes > 0 {
-        message.bytes(1, &vec![7; bytes]);
-    }
-    within(&mut message.message(5), depth - 1, bytes, innermost);
-}
-
 #[test]
 fn messages_that_have_ended_make_room_for_others_of_the_same_packet() {
     for more in 0..48 {
@@ -135,8 +128,8 @@ fn messages_that_have_ended_make_room_for_others_of_the_same_packet() {
         let mut writer = producer.writer(40, Exhaustion::Drop).unwrap();
         let mut packet = writer.packet();
         // Each in a chunk of its own; and all in the chunk in which these end, if it has room for them.
-        within(&mut packet, 9, 40, 90 + more);
-        within(&mut packet, 8, 0, 130);
+        nest(&mut packet, 9, 40, 90 + more);
+        nest(&mut packet, 8, 0, 130);
         drop(packet);
         writer.flush();
         assert_eq!((writer.stats().dropped, writer.stats().packets), (0, 1), "{more} bytes more");

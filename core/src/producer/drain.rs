@@ -133,7 +133,7 @@ pub(crate) fn copy_out(words: &[AtomicU32], offset: usize, to: &mut [u8]) {
 #[cfg(all(test, not(loom)))]
 pub(super) mod tests {
     use super::*;
-    use crate::producer::words::atomic_words_in;
+    use crate::producer::words::{atomic_words, atomic_words_in};
     use crate::producer::{CommitRequest, CommitSink, Exhaustion, Layout, Producer, ProducerStorage};
 
     pub(in crate::producer) struct Silent;
@@ -166,8 +166,7 @@ pub(super) mod tests {
     #[test]
     fn a_chunk_that_was_being_freed_in_a_crash_is_free() {
         let mut memory = [0u32; 2 * 16];
-        let memory =
-            SharedMemory::new(atomic_words_in(zerocopy::IntoBytes::as_mut_bytes(&mut memory)), 64).unwrap();
+        let memory = SharedMemory::new(atomic_words(&mut memory), 64).unwrap();
         let (storage, silent) = (ProducerStorage::<3, 1>::new(), Silent);
         let producer = Producer::new(memory, Layout::One, &storage, &silent).unwrap();
         let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
@@ -186,8 +185,7 @@ pub(super) mod tests {
         use crate::producer::page::Division;
 
         let mut memory = [0u32; 2 * 16];
-        let memory =
-            SharedMemory::new(atomic_words_in(zerocopy::IntoBytes::as_mut_bytes(&mut memory)), 128).unwrap();
+        let memory = SharedMemory::new(atomic_words(&mut memory), 128).unwrap();
         let (storage, silent) = (ProducerStorage::<2, 1>::new(), Silent);
         let producer = Producer::new(memory, Layout::Two, &storage, &silent).unwrap();
         let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();

@@ -292,8 +292,7 @@ mod tests {
         use crate::producer::*;
 
         let mut memory = [0u32; 3 * 16];
-        let memory =
-            SharedMemory::new(atomic_words_in(zerocopy::IntoBytes::as_mut_bytes(&mut memory)), 64).unwrap();
+        let memory = SharedMemory::new(atomic_words(&mut memory), 64).unwrap();
         let storage = ProducerStorage::<3, 1>::new();
         let producer = Producer::new(memory, Layout::One, &storage, &Silent).unwrap();
         let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();

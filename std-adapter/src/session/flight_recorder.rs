@@ -207,7 +207,7 @@ impl FlightRecorder {
     /// A signal that cannot be caught, no thread, or a child after a fork.
     #[cfg(unix)]
     pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
-        fork::check_signals(signals)?;
+        self.check_signals(signals)?;
         self.watch(signals, |_| ())
     }
 
@@ -220,11 +220,7 @@ impl FlightRecorder {
     /// A signal that cannot be caught, no thread, or a child after a fork.
     #[cfg(unix)]
     pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
-        fork::check_signals(signals)?;
-        if !self.inner.is_here() {
-            // Nothing changes here, and a thread of the parent's may have had the locks of handlers.
-            return Err(io::Error::other(SessionError::Forked));
-        }
+        self.check_signals(signals)?;
         let watched = self.watch(signals, |signal| {
             // It is one that was caught, so it can be done.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
@@ -235,10 +231,14 @@ impl FlightRecorder {
     }
 
     #[cfg(unix)]
+    fn check_signals(&self, signals: &[i32]) -> io::Result<()> {
+        fork::check_signals(signals)?;
+        // In a child nothing changes, and a thread of the parent's may have had the locks of handlers.
+        if self.inner.is_here() { Ok(()) } else { Err(io::Error::other(SessionError::Forked)) }
+    }
+
+    #[cfg(unix)]
     fn watch(&self, signals: &[i32], then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
-        if !self.inner.is_here() {
-            return Err(io::Error::other(SessionError::Forked));
-        }
         let mut noted = signal_hook::iterator::Signals::new(signals)?;
         // Not before: until then nobody notes them down, and they do what they do by default.
         let watch = fork::Watch::of(signals);

@@ -36,8 +36,8 @@ pub trait OverwriteObserver {
     fn packet(&mut self, packet: &Packet<'_>) -> bool;
 }
 
-/// Chunks behind an evicted one that its last packet may go on in and that stay, should it be committed again. Of a longer
-/// packet all but the last goes, or a writer could have its chunks looked at by any number of commits.
+/// Chunks behind an evicted one that its last packet may go on in and that stay, should it be committed again. Of a
+/// longer packet all but the last goes, or a writer could have its chunks looked at by any number of commits.
 pub(super) const LOOKED_AT_AGAIN: u32 = 16;
 
 /// Nobody looks.
@@ -129,9 +129,9 @@ impl State<'_> {
         Some(())
     }
 
-    /// Drops the first chunk of a sequence. Gives how many chunks behind it the packet at its end goes on in, if that is
-    /// over: the observer kept it, or it is empty. What nobody kept may come again, and its rest must be there then; of
-    /// much, all but the last goes too, by moving the chunk id up to which chunks are dropped.
+    /// Drops the first chunk of a sequence. Gives how many chunks behind it the packet at its end goes on in, if that
+    /// is over: the observer kept it, or it is empty. What nobody kept may come again, and its rest must be there then;
+    /// of much, all but the last goes too, by moving the chunk id up to which chunks are dropped.
     #[cfg_attr(target_os = "none", inline(never))]
     fn drop_first<O: OverwriteObserver>(
         &mut self,

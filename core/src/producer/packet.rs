@@ -111,8 +111,8 @@ impl<'w, 'a> Message<'w, 'a> {
 
     /// A nested message.
     ///
-    /// Until it ends it takes one of [`TraceWriter::MAX_NESTING`] levels. With none left the whole packet is given up, and
-    /// counted in [`WriterStats::over_limit`](super::WriterStats::over_limit).
+    /// Until it ends it takes one of [`TraceWriter::MAX_NESTING`] levels. With none left the whole packet is given up,
+    /// and counted in [`WriterStats::over_limit`](super::WriterStats::over_limit).
     pub fn message(&mut self, field: u32) -> Message<'_, 'a> {
         let depth = self.depth + 1;
         self.here().open(field);

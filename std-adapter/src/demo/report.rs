@@ -138,8 +138,8 @@ impl Report {
         total
     }
 
-    /// Whether every packet is accounted for, writer by writer, and the file holds what was read and the number of those
-    /// given up.
+    /// Whether every packet is accounted for, writer by writer, and the file holds what was read and the number of
+    /// those given up.
     pub fn agrees(&self) -> bool {
         self.writers.iter().all(WriterReport::agrees)
             && self.invalid == 0

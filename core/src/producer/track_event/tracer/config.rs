@@ -63,10 +63,10 @@ impl TracerConfig {
     ///
     /// A thread that hangs keeps its last chunk, which a scrape finds when others may have overwritten the ring,
     /// and the state in it, many times. With 0 each chunk begins with a state, so that these last events, the ones
-    /// that tell why, can be decoded however late: some 80 bytes a chunk, and the names that it uses. So a chunk must have
-    /// room for that, the descriptions of its tracks, and 40 bytes more. An event whose details do not fit the rest of a
-    /// chunk still lies in two, and the second holds no more than that: where details are long, chunks many times as
-    /// long as they are waste less.
+    /// that tell why, can be decoded however late: some 80 bytes a chunk, and the names that it uses. So a chunk must
+    /// have room for that, the descriptions of its tracks, and 40 bytes more. An event whose details do not fit the
+    /// rest of a chunk still lies in two, and the second holds no more than that: where details are long, chunks many
+    /// times as long as they are waste less.
     pub const fn state_every(self, bytes: u32) -> Self {
         TracerConfig { state_bytes: bytes, ..self }
     }

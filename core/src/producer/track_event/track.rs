@@ -1,13 +1,16 @@
 use crate::producer::TraceWriter;
 use crate::producer::cursor::redundant_varint;
 use crate::proto::fields::{
-    counter_descriptor, process_descriptor, thread_descriptor, trace_packet, track_descriptor,
+    counter_descriptor, counter_unit, process_descriptor, thread_descriptor, trace_packet, track_descriptor,
 };
 use crate::proto::varint;
 
 /// A timeline: a process, a thread, a counter, or one of your own.
 ///
-/// Its id is made of what it says, so that two writers that describe the same track mean the same one.
+/// Its id is made of what it is and of its parent's, so that two writers that describe the same track mean the same
+/// one: of a process's and a thread's numbers, of the name of another. A counter's unit is not part of it, nor is the
+/// name of a process or a thread. So two counters of one name and without a parent are one, whichever process they are
+/// of.
 ///
 /// ```
 /// use tracebuf::producer::track_event::{Track, Unit};
@@ -67,17 +70,18 @@ impl Head {
     const fn with_name(message: u32, numbers: &[(u32, u32)], field: u32, name: &str) -> Self {
         let inside = Head::numbers(numbers).tag(field, LENGTH).varint(name.len() as u32);
         let head = Head::EMPTY.tag(message, LENGTH).varint(inside.len as u32 + name.len() as u32);
-        Head { is_named: false, ..head.append(&inside) }
+        Head { is_named: false, ..head.bytes(inside.used()) }
     }
 
-    /// A message of these numbers, if any, and after it the name.
-    const fn before_name(message: u32, numbers: &[(u32, u32)], name: &str) -> Self {
-        let inside = Head::numbers(numbers);
-        let head = match numbers {
-            [] => inside,
-            _ => Head::EMPTY.tag(message, LENGTH).varint(inside.len as u32).append(&inside),
-        };
-        head.tag(track_descriptor::NAME, LENGTH).varint(name.len() as u32)
+    /// A message of these fields and after it the name.
+    const fn before_name(message: u32, inside: &Head, name: &str) -> Self {
+        let head = Head::EMPTY.tag(message, LENGTH).varint(inside.len as u32).bytes(inside.used());
+        head.of_name(name)
+    }
+
+    /// The same with the tag and the length of the name.
+    const fn of_name(self, name: &str) -> Self {
+        self.tag(track_descriptor::NAME, LENGTH).varint(name.len() as u32)
     }
 
     const fn numbers(mut numbers: &[(u32, u32)]) -> Self {
@@ -101,8 +105,7 @@ impl Head {
         self.byte(value as u8)
     }
 
-    const fn append(mut self, other: &Head) -> Self {
-        let mut rest = other.used();
+    const fn bytes(mut self, mut rest: &[u8]) -> Self {
         while let [byte, later @ ..] = rest {
             self = self.byte(*byte);
             rest = later;
@@ -131,7 +134,7 @@ const LENGTH: u32 = 2;
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Anything else.
+    /// Nothing in particular.
     Unspecified,
     /// Nanoseconds.
     Nanoseconds,
@@ -139,6 +142,48 @@ pub enum Unit {
     Count,
     /// Bytes.
     Bytes,
+    /// What this says, in up to [`Unit::MAX_LEN`] bytes: the rest of a longer text is left out.
+    ///
+    /// ```
+    /// use tracebuf::producer::track_event::{Track, Unit};
+    ///
+    /// static TEMPERATURE: Track<'static> = Track::counter("oven", Unit::Named("°C"));
+    /// ```
+    Named(&'static str),
+}
+
+impl Unit {
+    /// Bytes of UTF-8 of a unit by its name, 14: what a counter's description has room for beside two tags and lengths,
+    /// and those of the counter's own name.
+    pub const MAX_LEN: usize = Head::SIZE - (2 + 2 + 1 + 5);
+
+    /// The field that says so.
+    const fn head(self) -> Head {
+        let number = match self {
+            Unit::Unspecified => 0,
+            Unit::Nanoseconds => counter_unit::TIME_NS as u32,
+            Unit::Count => counter_unit::COUNT as u32,
+            Unit::Bytes => counter_unit::SIZE_BYTES as u32,
+            Unit::Named(name) => {
+                let name = beginning(name, Self::MAX_LEN);
+                let head = Head::EMPTY.tag(counter_descriptor::UNIT_NAME, LENGTH);
+                return head.varint(name.len() as u32).bytes(name);
+            }
+        };
+        Head::numbers(&[(counter_descriptor::UNIT, number)])
+    }
+}
+
+/// As many whole characters as lie in so many bytes.
+const fn beginning(text: &str, most: usize) -> &[u8] {
+    let mut len = most;
+    while len < text.len() && !text.is_char_boundary(len) {
+        len -= 1;
+    }
+    match text.as_bytes().split_at_checked(len) {
+        Some((beginning, _)) => beginning,
+        None => text.as_bytes(),
+    }
 }
 
 /// FNV-1a over bytes.
@@ -172,13 +217,12 @@ impl<'a> Track<'a> {
 
     /// A track by its name.
     pub const fn custom(name: &'a str) -> Self {
-        Self::new(hash(hash(SEED, b"u"), name.as_bytes()), name, Head::before_name(0, &[], name))
+        Self::new(hash(hash(SEED, b"u"), name.as_bytes()), name, Head::EMPTY.of_name(name))
     }
 
     /// A counter by its name.
     pub const fn counter(name: &'a str, unit: Unit) -> Self {
-        let numbers = [(counter_descriptor::UNIT, unit as u32)];
-        let head = Head::before_name(track_descriptor::COUNTER, &numbers, name);
+        let head = Head::before_name(track_descriptor::COUNTER, &unit.head(), name);
         Self::new(hash(hash(SEED, b"c"), name.as_bytes()), name, head)
     }
 
@@ -236,6 +280,31 @@ impl<'a> Track<'a> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_by_name_is_told_as_far_as_it_fits() {
+        // A name of 2²⁸ bytes and more has a length of five; the longest of the other lengths are tried.
+        let names = ["".into(), "n".repeat(127), "n".repeat(128), "n".repeat(1 << 14)];
+        for (unit, told) in [
+            ("", ""),
+            ("°C", "°C"),
+            ("fourteen bytes", "fourteen bytes"),
+            ("fifteen bytes: ", "fifteen bytes:"),
+            ("thirteen, and€", "thirteen, and"),
+            ("µµµµµµµµ", "µµµµµµµ"),
+        ] {
+            assert!(told.len() <= Unit::MAX_LEN && unit.len() <= 16);
+            for name in &names {
+                let track = Track::counter(name, Unit::Named(unit));
+                let (len, told_len) = (told.len() as u8, told.len() as u8 + 2);
+                let fields = [&[8 << 3 | 2, told_len, 6 << 3 | 2, len][..], told.as_bytes(), &[2 << 3 | 2]];
+                let (head, name_len) = track.head.used().split_at(fields.concat().len());
+                assert_eq!(head, fields.concat());
+                assert_eq!(varint::decode(name_len), Some((name.len() as u64, name_len.len())));
+            }
+        }
+        assert_eq!(Head::SIZE - Unit::MAX_LEN, 4 + 1 + 5);
+    }
 
     #[test]
     fn ids_are_varints_of_seven_bytes() {

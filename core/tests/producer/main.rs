@@ -12,6 +12,7 @@ mod layout;
 mod long_events;
 mod model;
 mod patches;
+mod slices;
 mod states;
 mod track_events;
 mod writer;

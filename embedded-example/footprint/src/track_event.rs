@@ -31,9 +31,8 @@ pub(crate) fn all(input: &mut Input<'static>, writer: TraceWriter<'_>) {
         0 => Unit::Bytes,
         1 => Unit::Count,
         2 => Unit::Nanoseconds,
-        _ => Unit::Unspecified,
+        _ => Unit::Named(input.text()),
     };
-    debug(unit);
     black_box(Track::counter(input.text(), unit).uuid());
     let tracer: Tracer<'_, _> = Tracer::new(writer, now, &THREAD, config);
     while input.bool() {
@@ -48,13 +47,19 @@ pub(crate) fn all(input: &mut Input<'static>, writer: TraceWriter<'_>) {
 
 fn slices<'a>(input: &mut Input<'static>, on: OnTrack<'_, 'a, impl Clock>) {
     black_box(on.slice(input.text(), || black_box(1)));
+    black_box(on.slice_in(input.text(), input.text(), || black_box(1)));
+    let (name, number) = (input.text(), input.u32());
+    black_box(on.slice_with(name, |event| details(input, event), || black_box(number)));
     drop(on.enter(input.text()));
+    drop(on.enter_in(input.text(), input.text()));
     drop(on.enter_with(input.text(), |event| details(input, event)));
     on.begin(input.text());
     on.begin_in(input.text(), input.text());
+    on.begin_with(input.text(), |event| details(input, event));
     on.end();
     on.end_with(|event| details(input, event));
     on.instant(input.text());
+    on.instant_in(input.text(), input.text());
     on.instant_with(input.text(), |event| details(input, event));
 }
 
@@ -68,6 +73,9 @@ fn details<'x, 'e, 'w, 'a>(
         2 => Value::from(input.bool()),
         _ => Value::from(input.text()),
     };
-    let event = event.arg(input.text(), value).arg(input.text(), Value::Pointer(input.u64()));
+    let event = event
+        .arg_fmt(input.text(), format_args!("{}", input.u32()))
+        .arg(input.text(), value)
+        .arg(input.text(), Value::Pointer(input.u64()));
     event.category(input.text()).flow(input.u64()).end_flow(input.u64()).name(input.text())
 }

@@ -131,9 +131,7 @@ fn begin_plain(recorder: &Recorder, metadata: &'static Metadata<'static>) -> boo
 #[inline(never)]
 fn begin_with(recorder: &Recorder, name: &'static str, category: &'static str, data: &SpanData) -> bool {
     let begun = recorder.with(|tracer| {
-        let slice = tracer.track().enter_with(name, |event| data.annotate(event.category(category)));
-        // It is ended by the exit of the span.
-        std::mem::forget(slice);
+        tracer.track().begin_with(name, |event| data.annotate(event.category(category)));
     });
     begun.is_some()
 }

@@ -1,12 +1,13 @@
 use super::names::{Kind, Names};
 use crate::producer::Message;
 use crate::proto::fields::{debug_annotation, track_event};
+use core::fmt;
 
 /// Details of an event while it is being written.
 ///
 /// ```
 /// # use tracebuf::producer::track_event::*;
-/// # fn example(track: OnTrack<'_, '_, impl Clock>) {
+/// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
 /// track.instant_with("request", |event| {
 ///     event.category("net").arg("bytes", 1500).arg("peer", "10.0.0.1").flow(17)
 /// });
@@ -73,19 +74,49 @@ impl<'a> Event<'_, '_, 'a> {
         self
     }
 
-    /// A name that does not live as long as the tracer, written as it is, for an event begun without one.
+    /// An annotation whose text is formatted into the event, as it is written.
+    ///
+    /// ```
+    /// # use tracebuf::producer::track_event::*;
+    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
+    /// let (x, y) = (3, 4);
+    /// track.instant_with("moved", |event| event.arg_fmt("to", format_args!("{x}, {y}")));
+    /// # }
+    /// ```
+    ///
+    /// If formatting fails, what there is of the text stays. If it traces on the same tracer, those events are skipped
+    /// ([`TracerStats`](super::TracerStats)).
+    pub fn arg_fmt(&mut self, key: &'a str, text: fmt::Arguments<'_>) -> &mut Self {
+        self.annotation(key).formatted(debug_annotation::STRING_VALUE, text);
+        self
+    }
+
+    /// A name that does not live as long as the tracer, written as it is, for an event begun without one: with "".
+    ///
+    /// ```
+    /// # use tracebuf::producer::track_event::*;
+    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>, file: String) {
+    /// let _slice = track.enter_with("", |event| event.name(&file));
+    /// # }
+    /// ```
     pub fn name(&mut self, name: &str) -> &mut Self {
         self.message.string(track_event::NAME, name);
         self
     }
 
-    fn annotate(&mut self, key: &'a str, value: Value<'_>) {
+    /// An annotation without its value.
+    fn annotation(&mut self, key: &'a str) -> Message<'_, 'a> {
         let iid = self.names.intern(Kind::Annotation, key);
         let mut annotation = self.message.message(track_event::DEBUG_ANNOTATIONS);
         match iid {
             Some(iid) => annotation.varint(debug_annotation::NAME_IID, u64::from(iid)),
             None => annotation.string(debug_annotation::NAME, key),
         }
+        annotation
+    }
+
+    fn annotate(&mut self, key: &'a str, value: Value<'_>) {
+        let mut annotation = self.annotation(key);
         match value {
             Value::Bool(value) => annotation.bool(debug_annotation::BOOL_VALUE, value),
             Value::Uint(value) => annotation.varint(debug_annotation::UINT_VALUE, value),

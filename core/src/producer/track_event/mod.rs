@@ -1,15 +1,16 @@
 //! Track events: slices, instants and counters on the timelines of a trace.
 //!
 //! A [`Tracer`] turns what one thread (or interrupt priority) does into packets of its
-//! [`TraceWriter`](super::TraceWriter). A slice that begins with a name seen before takes 11 to 13 bytes of
-//! shared memory, one that ends 9 to 11, where the event before it was less than 2²¹ units of time ago (2 ms, if
-//! they are nanoseconds); one more up to 2²⁸ units (0.27 s), and two up to 2³².
+//! [`TraceWriter`](super::TraceWriter). A slice on the tracer's own track that begins with a name seen before takes 11
+//! to 13 bytes of shared memory, one that ends 9 to 11, where the event before it was less than 2²¹ units of time ago
+//! (2 ms, if they are nanoseconds); one more up to 2²⁸ units (0.27 s), and two up to 2³². A category takes two more,
+//! another track eight.
 //!
 //! ```
 //! use tracebuf::producer::*;
 //! use tracebuf::producer::track_event::*;
 //!
-//! fn decode(track: OnTrack<'_, '_, impl Clock>) {
+//! fn decode<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
 //!     track.slice("decode", || {
 //!         track.slice("parse", || { /* … */ });
 //!         let _huffman = track.enter_with("huffman", |event| event.arg("bits", 12).flow(7));
@@ -30,6 +31,7 @@
 //! # let writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
 //! let start = std::time::Instant::now();
 //! let clock = move || start.elapsed().as_nanos() as u64;
+//! // The type says how many names and tracks it knows at a time: as many as by default.
 //! let tracer: Tracer<'_, _> = Tracer::new(writer, clock, &MAIN, TracerConfig::new(1_000_000_000));
 //! decode(tracer.track());
 //! tracer.on(&QUEUE).count(3);
@@ -39,8 +41,8 @@
 //!
 //! # Names
 //! Names, categories and annotation keys that live as long as the tracer are written once and then told by
-//! number. The numbers are part of the *incremental state*, with the clock and the tracks' descriptions:
-//! it starts anew, names and all, after a packet that the writer dropped, when
+//! number. They are known by where they lie: the same text elsewhere is another name. The numbers are part of the
+//! *incremental state*, with the clock and the tracks' descriptions: it starts anew, names and all, after a packet that the writer dropped, when
 //! [`Producer::clear_incremental_state`](super::Producer::clear_incremental_state) was called, when nothing
 //! happened for 2³² units of time or ticks of the clock (4 s of nanoseconds), and when the
 //! producer has written [`TracerConfig::state_every`] bytes since: a ring that overwrites its oldest must

@@ -24,6 +24,9 @@ impl TracerConfig {
     /// For a clock of `frequency` ticks a second. Times to the nanosecond, on the trace's boot time clock;
     /// the state starts anew every 4 MiB, a quarter of a ring of 16.
     ///
+    /// **For a smaller ring say [`TracerConfig::state_every`]**: of one that has overwritten all its states nothing can
+    /// be decoded.
+    ///
     /// Make it a constant: the divisions are in it. With a frequency of 0 all times are 0.
     pub const fn new(frequency: u64) -> Self {
         let clock_id = builtin_clock::BOOTTIME as u32;
@@ -56,7 +59,8 @@ impl TracerConfig {
     }
 
     /// The state starts anew when the producer has written so many bytes of shared memory: a quarter of the ring, or
-    /// less. In the ring each chunk has 16 bytes more.
+    /// less. In the ring each chunk has 16 bytes more. All of the producer's chunks count, whole: also those that
+    /// flushes send when there is little in them.
     ///
     /// What was written before the oldest state that the ring still holds cannot be decoded. When several
     /// producers share the ring, divide by their number.

@@ -5,6 +5,21 @@ use crate::producer::{Message, TraceWriter};
 use crate::proto::fields::{track_event, track_event_type};
 
 /// A tracer's events on one track.
+///
+/// A slice is a call of [`slice`](Self::slice), a guard by [`enter`](Self::enter), or a pair of
+/// [`begin`](Self::begin) and [`end`](Self::end). Each of the three, and an [`instant`](Self::instant), may have a
+/// category (`_in`, as quick as without on the tracer's own track), or any details (`_with`). With details an empty
+/// name is left out, for [`Event::name`] to give one that does not live as long as the tracer.
+///
+/// ```
+/// # use tracebuf::producer::track_event::*;
+/// // Of a tracer of any clock and size; `OnTrack<'_, '_, impl Clock>` is that of one of the default sizes.
+/// fn receive<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>, packet: &[u8]) {
+///     let _slice = track.enter_in("receive", "net");
+///     track.slice_with("check", |event| event.arg("bytes", packet.len()), || { /* … */ });
+///     track.instant("acknowledged");
+/// }
+/// ```
 pub struct OnTrack<'t, 'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
     pub(super) tracer: &'t Tracer<'a, C, NAMES, TRACKS>,
     pub(super) track: Option<&'a Track<'a>>,
@@ -18,7 +33,11 @@ impl<C, const N: usize, const T: usize> Clone for OnTrack<'_, '_, C, N, T> {
 
 impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
 
-/// Ends its slice when dropped.
+/// Ends a slice when dropped: the one begun last on its track, as [`OnTrack::end`] does.
+///
+/// So drop guards in the reverse order of their making, and hold none where another task may go on on the same track,
+/// as across an `.await`. If the beginning was dropped because shared memory was full, the end is written all the
+/// same, and ends the slice around it: the next packet's `previous_packet_dropped` tells.
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRACKS: usize = 8> {
     on: OnTrack<'t, 'a, C, NAMES, TRACKS>,
@@ -38,10 +57,35 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         body()
     }
 
+    /// A slice of a category, as long as `body` runs.
+    #[inline]
+    pub fn slice_in<R>(&self, name: &'a str, category: &'a str, body: impl FnOnce() -> R) -> R {
+        let _slice = self.enter_in(name, category);
+        body()
+    }
+
+    /// A slice with details, as long as `body` runs.
+    pub fn slice_with<R>(
+        &self,
+        name: &'a str,
+        details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
+        body: impl FnOnce() -> R,
+    ) -> R {
+        let _slice = self.enter_with(name, details);
+        body()
+    }
+
     /// A slice that ends with the guard.
     #[inline]
     pub fn enter(&self, name: &'a str) -> SliceGuard<'t, 'a, C, N, T> {
         self.begin(name);
+        SliceGuard { on: *self }
+    }
+
+    /// A slice of a category, that ends with the guard.
+    #[inline]
+    pub fn enter_in(&self, name: &'a str, category: &'a str) -> SliceGuard<'t, 'a, C, N, T> {
+        self.begin_in(name, category);
         SliceGuard { on: *self }
     }
 
@@ -53,7 +97,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     ) -> SliceGuard<'t, 'a, C, N, T> {
         // Before the details: when they panic, the slice has begun and must end.
         let guard = SliceGuard { on: *self };
-        self.event(track_event_type::SLICE_BEGIN, name, details);
+        self.begin_with(name, details);
         guard
     }
 
@@ -63,14 +107,19 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         self.tracer.plain(self.track, track_event_type::SLICE_BEGIN as u32, Some(name));
     }
 
-    /// Begins a slice of a category; as quick as one without, on the tracer's own track.
+    /// Begins a slice of a category.
     #[inline]
     pub fn begin_in(&self, name: &'a str, category: &'a str) {
-        let kind = track_event_type::SLICE_BEGIN;
-        match self.track {
-            None => self.tracer.with(|inner| inner.plain_in(kind as u32, name, category)),
-            Some(_) => self.event(kind, name, |event| event.category(category)),
-        }
+        self.plain_in(track_event_type::SLICE_BEGIN, name, category);
+    }
+
+    /// Begins a slice with details. When they panic it has begun all the same.
+    pub fn begin_with(
+        &self,
+        name: &'a str,
+        details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
+    ) {
+        self.event(track_event_type::SLICE_BEGIN, name, details);
     }
 
     /// Ends the slice begun last.
@@ -83,7 +132,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     ///
     /// ```
     /// # use tracebuf::producer::track_event::*;
-    /// # fn example(track: OnTrack<'_, '_, impl Clock>) {
+    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
     /// track.begin("request");
     /// let status = 200;
     /// track.end_with(|event| event.arg("status", status));
@@ -100,6 +149,12 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     #[inline]
     pub fn instant(&self, name: &'a str) {
         self.tracer.plain(self.track, track_event_type::INSTANT as u32, Some(name));
+    }
+
+    /// Something that has no duration, of a category.
+    #[inline]
+    pub fn instant_in(&self, name: &'a str, category: &'a str) {
+        self.plain_in(track_event_type::INSTANT, name, category);
     }
 
     /// Something that has no duration, with details.
@@ -121,6 +176,14 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         self.full(track_event_type::COUNTER, None, |writer, _| {
             Message::at(writer, 1).double(track_event::DOUBLE_COUNTER_VALUE, value);
         });
+    }
+
+    #[inline]
+    fn plain_in(&self, kind: u64, name: &'a str, category: &'a str) {
+        match self.track {
+            None => self.tracer.with(|inner| inner.plain_in(kind as u32, name, category)),
+            Some(_) => self.event(kind, name, |event| event.category(category)),
+        }
     }
 
     /// `name` is left out when empty: the details may have another.

@@ -50,12 +50,23 @@ pub struct CommitRequest<'r> {
 /// again, and the writer that sent it has lost the packet that it was in. Other writers go on.
 ///
 /// ```
-/// use tracebuf::producer::{CommitRequest, CommitSink};
+/// use std::sync::mpsc::Sender;
+/// use tracebuf::producer::{ChunkToMove, CommitRequest, CommitSink};
 ///
-/// /// Sends nothing: the service finds the chunks by scraping.
-/// struct Silent;
-/// impl CommitSink for Silent {
-///     fn commit(&self, _: &CommitRequest<'_>) {}
+/// /// What the service's thread gets: chunks to take and free, the number of a flush to acknowledge behind them.
+/// struct Work {
+///     chunks: Vec<ChunkToMove>,
+///     flush: u32,
+/// }
+///
+/// struct Queue(Sender<Work>);
+///
+/// impl CommitSink for Queue {
+///     fn commit(&self, request: &CommitRequest<'_>) {
+///         let work = Work { chunks: request.chunks_to_move.to_vec(), flush: request.flush };
+///         // Without a service there is nobody to tell. Chunks to patch would go the same way.
+///         let _ = self.0.send(work);
+///     }
 /// }
 /// ```
 pub trait CommitSink {
@@ -75,8 +86,9 @@ pub trait CommitSink {
     /// Shared memory is full and a writer stalls: let the service run for about `micros` microseconds.
     ///
     /// `step` counts the calls for one chunk, from 0; `micros` is 0 at first, then 1, 3, 6, … up to 100 ms.
-    /// Returning false gives the packet up at once. The default spins, which suits a service on another
-    /// core; threads sleep, a microcontroller runs its drain task.
+    /// Returning false gives the packet up at once. The default returns after one hint to the processor that it
+    /// spins, whatever `micros` is: that suits [`Exhaustion::Stall`](super::Exhaustion::Stall) and a service on
+    /// another core. Threads sleep, a microcontroller runs its drain task.
     fn stall(&self, _step: u32, _micros: u32) -> bool {
         core::hint::spin_loop();
         true

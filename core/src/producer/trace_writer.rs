@@ -20,8 +20,9 @@ pub enum Exhaustion {
     ///
     /// Needs more chunks than there are writers; with a single chunk a longer packet is dropped.
     Stall,
-    /// Waits [`TraceWriter::STALL_STEPS`] steps, in all about 28 s, then drops until there is a free chunk. Not for
-    /// interrupts.
+    /// Waits [`TraceWriter::STALL_STEPS`] steps, then drops until there is a free chunk. These are about 28 s if
+    /// [`CommitSink::stall`](super::CommitSink::stall) waits as long as it is asked to, which its default does not.
+    /// Not for interrupts.
     StallThenDrop,
 }
 

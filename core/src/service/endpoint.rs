@@ -89,8 +89,9 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         }
     }
 
-    /// A writer starts, and will write to `target`. False, and its chunks are taken only when they are
-    /// committed, not by scraping, if that is no buffer of the producer or there are too many writers.
+    /// A writer starts, and will write to `target`. False, and an earlier registration of the same writer is gone, if
+    /// that is no buffer of the producer, and then its chunks are discarded; or if there are too many writers, and then
+    /// its chunks are taken when they are committed, and not by scraping.
     pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
         self.unregister_writer(writer_id);
         may_write_to(self.allowed, target) && self.writers.push((writer_id, target)).is_ok()
@@ -122,8 +123,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// packets of chunks still being written, and chunks complete but not sent. They stay where they are, and
     /// their commit will come. Returns how many were offered to a buffer.
     ///
-    /// For flushes, and for producers that have disappeared. Do not read between parts of it: chunks come in
-    /// the order of their addresses.
+    /// For flushes, and for producers that have disappeared. Chunks come in the order of their addresses, but none
+    /// before those of its writer that are older.
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
         let (writers, identity) = (&self.writers, self.identity);
         let mut scraped = 0;

@@ -101,13 +101,15 @@ fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_sta
     static OTHER: Track<'static> = Track::custom("another track").within(&MAIN);
     let step = if cfg!(miri) { 13 } else { 1 };
     for n in (0..140).step_by(step) {
-        for what in 0..4 {
+        for what in 0..5 {
             let memory = memory(64 * 1024, 1024);
             let model = Model::new(memory, Pace::Prompt);
             let producer = producer(memory, Layout::One, model);
             let (writer, ticks) = (producer.writer(40, Exhaustion::Drop).unwrap(), Ticks::default());
             let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG.state_every(0));
             (0..n).for_each(|_| tracer.track().instant("tick"));
+            // So that chunks end at each byte of what comes.
+            tracer.track().instant_with("tock", |event| event.arg("", &"elevenbytes"[n % 12..]));
             let kind = match what {
                 // The time since the last event has too many bits.
                 0 => {
@@ -124,8 +126,15 @@ fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_sta
                     tracer.on(&OTHER).count(i64::MIN);
                     4
                 }
-                _ => {
+                3 => {
                     tracer.on(&OTHER).measure(0.5);
+                    4
+                }
+                // The longest event without details, beside the description of its track.
+                _ => {
+                    tracer.on(&OTHER).count(1);
+                    ticks.0.set(u32::MAX.into());
+                    tracer.on(&OTHER).count(i64::MIN);
                     4
                 }
             };
@@ -141,19 +150,55 @@ fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_sta
 
 #[test]
 fn a_clock_that_goes_backwards_stands_still_also_where_a_state_begins() {
-    let (model, producer, writer) = setup(Pace::Prompt, 65536);
+    let now = 1 << 40;
+    for back in [1, 5, 1 << 31, (1 << 32) - 1] {
+        let (model, producer, writer) = setup(Pace::Prompt, 65536);
+        let ticks = Ticks::default();
+        let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+        for time in [now - 10, now] {
+            ticks.0.set(time);
+            tracer.track().instant("before");
+        }
+        producer.clear_incremental_state();
+        ticks.0.set(now - back);
+        tracer.track().instant("after");
+        tracer.flush();
+        let times: Vec<_> = read(model, 1).seen.iter().map(|seen| seen.time).collect();
+        assert_eq!(times, [now - 10, now, now], "back by {back}");
+    }
+}
+
+#[test]
+fn a_time_read_wrong_once_does_not_hold_up_those_after_it() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
     let ticks = Ticks::default();
     let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
-    for time in [1000, 1010] {
+    // Back by 2³² it stands still, by more it was read wrong.
+    let (wrong, little) = (1 << 40, (1 << 40) - (1 << 32));
+    for time in [1000, wrong, 3000, 3001, wrong, little, wrong, little - 1, little] {
         ticks.0.set(time);
-        tracer.track().instant("before");
+        tracer.track().instant("now");
     }
-    producer.clear_incremental_state();
-    ticks.0.set(1005);
-    tracer.track().instant("after");
     tracer.flush();
     let times: Vec<_> = read(model, 1).seen.iter().map(|seen| seen.time).collect();
-    assert_eq!(times, [1000, 1010, 1010]);
+    assert_eq!(times, [1000, wrong, 3000, 3001, wrong, wrong, wrong, little - 1, little]);
+}
+
+#[test]
+fn threads_within_each_other_in_a_ring_are_described_so_far_and_no_further() {
+    static RING: [Track<'static>; 3] = [
+        Track::thread(1, 1, "first").within(&RING[1]),
+        Track::thread(1, 2, "second").within(&RING[2]),
+        Track::thread(1, 3, "third").within(&RING[0]),
+    ];
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    // Described tracks are forgotten before the ring is closed.
+    let tracer: Tracer<'_, _, 64, 2> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    tracer.on(&RING[0]).instant("on a ring");
+    tracer.flush();
+    let reader = read(model, 1);
+    assert_eq!((reader.seen.len(), reader.seen[0].track), (1, RING[0].uuid()));
+    assert!(RING.iter().all(|track| reader.tracks.contains_key(&track.uuid())));
 }
 
 #[test]

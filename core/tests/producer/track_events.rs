@@ -186,6 +186,9 @@ fn details_are_annotations_categories_and_flows_with_interned_keys() {
         let category = int(&half[0].rest, 3).unwrap();
         assert_eq!(reader.names[&(1, category)], "net");
         assert_eq!(half[1].name, "request 5");
+        let args: Vec<_> = half[1].rest.iter().filter(|(n, _)| *n == 4).map(|(_, v)| v.inside()).collect();
+        assert_eq!(args[0], [(1, Value::Int(key("delta"))), (4, Value::Int(u64::MAX))]);
+        assert_eq!(args[1], [(1, Value::Int(key("at"))), (7, Value::Int(0xDEAD))]);
         let rest: Vec<_> = half[1].rest.iter().filter(|(n, _)| *n != 4).cloned().collect();
         assert_eq!(rest, [(47, Value::Fixed(9)), (48, Value::Fixed(10))]);
         assert_eq!(half[2].kind, 2);
@@ -338,6 +341,7 @@ fn a_step_of_no_nanoseconds_is_one_nanosecond() {
     assert_eq!(none, one);
     // 2³² ÷ 1.5 is 2,863,311,530.7.
     assert!(said(TracerConfig::new(1_500_000_000)).contains("factor: 2863311531"));
+    assert!(said(CONFIG).contains("state_bytes: 4194304"));
 }
 
 #[test]

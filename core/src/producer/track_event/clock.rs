@@ -111,15 +111,18 @@ impl Scale {
     }
 
     /// Units since the last call, without the fraction of a unit, which is kept for the next; a clock that went
-    /// backwards stands still. `None`, and no change, when there are 2³² or more, or as many ticks: start anew.
+    /// backwards stands still. `None`, and no change, when there are 2³² or more, or as many ticks, either way: start
+    /// anew.
     #[inline]
     pub(super) fn delta(&mut self, ticks: u64) -> Option<u32> {
         let elapsed = ticks.wrapping_sub(self.last);
-        if (elapsed as i64) < 0 {
-            return Some(0);
+        match (elapsed >> 32) as u32 {
+            0 => {}
+            u32::MAX => return Some(0),
+            _ => return None,
         }
         // By halves: 128 bits are several multiplications on a small machine, these are two.
-        let elapsed = u64::from(u32::try_from(elapsed).ok()?);
+        let elapsed = elapsed & 0xFFFF_FFFF;
         let fractions = elapsed * (self.factor & 0xFFFF_FFFF) + u64::from(self.fraction);
         let units = (elapsed * (self.factor >> 32)).wrapping_add(fractions >> 32);
         let units = u32::try_from(units).ok()?;

@@ -28,7 +28,7 @@ use small_event::SmallEvent;
 /// a slice's begin or end is 11 ns, on a busy machine up to 30 (`--bench budgets`).
 #[repr(C)]
 pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
-    reentered: Cell<u32>,
+    reentered: Cell<usize>,
     inner: RefCell<Inner<'a, C, NAMES, TRACKS>>,
 }
 
@@ -43,7 +43,7 @@ struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
     lifetime: u32,
     scale: Scale,
     states: u32,
-    skipped: u32,
+    skipped: usize,
     track: &'a Track<'a>,
     unit_ns: u32,
     clock_id: u32,
@@ -148,7 +148,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         self.inner.try_borrow().map_or_else(
             |_| TracerStats::default(),
             |inner| {
-                let skipped = u64::from(inner.skipped) + u64::from(self.reentered.get());
+                let skipped = inner.skipped as u64 + self.reentered.get() as u64;
                 TracerStats { writer: inner.writer.stats(), states: inner.states, skipped }
             },
         )
@@ -278,10 +278,13 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     /// lost, and the event with it.
     #[inline(never)]
     fn is_told(&mut self, mut next: Option<&'a Track<'a>>) -> bool {
+        let mut depth = 0;
         while let Some(track) = next
+            && depth < Track::MAX_DEPTH
             && !self.writer.is_interrupted()
             && !self.knows(track)
         {
+            depth += 1;
             if self.described.push(track).is_err() {
                 // Any will do: it is described again when it is used.
                 self.described.clear();

@@ -199,6 +199,9 @@ const fn hash(mut hash: u64, bytes: &[u8]) -> u64 {
 const SEED: u64 = 0xCBF2_9CE4_8422_2325;
 
 impl<'a> Track<'a> {
+    /// Tracks within each other that are described with an event: threads' tracks can be within each other in a ring.
+    pub(super) const MAX_DEPTH: u32 = 32;
+
     /// A process by its id.
     pub const fn process(pid: u32, name: &'a str) -> Self {
         let uuid = hash(hash(SEED, b"p"), &pid.to_le_bytes());
@@ -227,7 +230,7 @@ impl<'a> Track<'a> {
     }
 
     /// The same under a parent, which is described with it. The id is another, but for processes and threads,
-    /// which have but one.
+    /// which have but one. Of tracks above each other 32 are described.
     pub const fn within(self, parent: &'a Track<'a>) -> Self {
         let id = if self.head.is_named {
             Id::new(hash(self.uuid(), &parent.uuid().to_le_bytes()))

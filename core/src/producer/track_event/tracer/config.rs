@@ -82,8 +82,9 @@ impl TracerConfig {
 pub struct TracerStats {
     /// Packets of the writer: events, states and track descriptions.
     pub writer: crate::producer::WriterStats,
-    /// Times that the incremental state was written.
+    /// Times that the incremental state was written, modulo 2³².
     pub states: u32,
-    /// Events not written because the state could not be, or inside the writing of another one.
+    /// Events not written because the state could not be, or inside the writing of another one; each of the two on
+    /// targets of 32 bits modulo 2³².
     pub skipped: u64,
 }

@@ -54,8 +54,8 @@ pub struct Producer<'a> {
     hint: AtomicU32,
     /// The newest completed chunk that is not sent; each links to the one before it.
     newest: AtomicU32,
-    /// How often somebody has asked to send since nobody was sending.
-    asked: AtomicU32,
+    /// [`IDLE`], [`SENDING`] or [`AGAIN`].
+    sending: AtomicU32,
     /// The next flush's number, always odd; the same when the last flush was sent.
     next_flush: AtomicU32,
     flush_sent: AtomicU32,
@@ -72,18 +72,26 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// Chunks in one request; larger batches are sent in parts. They lie on the stack.
 const BATCH: usize = if size_of::<usize>() < 8 { 4 } else { 16 };
 
+/// Nobody sends.
+const IDLE: u32 = 0;
+/// Somebody sends.
+const SENDING: u32 = 1;
+/// Somebody was asked to, since they have last begun.
+const AGAIN: u32 = SENDING + 1;
+
 /// Leaves the sending state also when the sink panics: the other writers must not be mute for that.
 struct Sending<'s>(&'s AtomicU32);
 
 impl Drop for Sending<'_> {
     fn drop(&mut self) {
-        self.0.store(0, Ordering::Release);
+        self.0.store(IDLE, Ordering::Release);
     }
 }
 
 impl<'a> Producer<'a> {
     const_fn! {
-        /// A producer that divides the pages of `memory` as `layout` says. It can be a `static`.
+        /// A producer that divides the pages of `memory` as `layout` says. It can be a `static`. Memory and storage are
+        /// its own for as long as it lives: no other producer writes there.
         ///
         /// Any sink that many threads may call does; on a single core `Sync` can be promised for one that
         /// tolerates interrupts.
@@ -114,7 +122,7 @@ impl<'a> Producer<'a> {
                 sink,
                 hint: AtomicU32::new(0),
                 newest: AtomicU32::new(NONE),
-                asked: AtomicU32::new(0),
+                sending: AtomicU32::new(IDLE),
                 next_flush: AtomicU32::new(1),
                 flush_sent: AtomicU32::new(1),
                 flush_done: AtomicU32::new(0),
@@ -135,7 +143,7 @@ impl<'a> Producer<'a> {
         let take = |any: bool| slots().find(|(slot, _)| (any || slot.suits(target)) && slot.take());
         let (slot, id) = take(false).or_else(|| take(true))?;
         // Only the writer of an id writes this.
-        let has_lost = slot.target.load(Ordering::Relaxed) >= WriterSlot::LOST;
+        let has_lost = slot.target.load(Ordering::Relaxed) == WriterSlot::LOST | u32::from(target);
         slot.target.store(u32::from(target), Ordering::Relaxed);
         self.sink.register_writer(id, target);
         let first_chunk = slot.next_chunk.load(Ordering::Relaxed);
@@ -262,15 +270,13 @@ impl<'a> Producer<'a> {
     /// Sends completed chunks and ready patches. When somebody else is sending, they do it.
     pub(crate) fn send(&self) {
         // Release: whoever sends sees what was put on the list before.
-        if self.asked.fetch_add(1, Ordering::AcqRel) != 0 {
+        if self.sending.swap(AGAIN, Ordering::AcqRel) != IDLE {
             return;
         }
-        let guard = Sending(&self.asked);
-        let mut asked = 1;
-        while asked != 0 {
+        let guard = Sending(&self.sending);
+        // From `AGAIN` to `SENDING`, and from there to `IDLE`, unless somebody has asked meanwhile.
+        while self.sending.fetch_sub(1, Ordering::AcqRel) == AGAIN {
             self.send_once();
-            // What was asked for since is left.
-            asked = self.asked.fetch_sub(asked, Ordering::AcqRel).wrapping_sub(asked);
         }
         core::mem::forget(guard);
     }
@@ -312,12 +318,12 @@ impl<'a> Producer<'a> {
 
     #[inline(never)]
     fn send_chunks(&self) {
-        let mut next = self.take_completed();
-        while next != NONE {
+        let (mut next, mut left) = self.take_completed();
+        while left != 0 {
             let mut moves: Vec<ChunkToMove, BATCH> = Vec::new();
-            while !moves.is_full()
-                && let Some(link) = self.link(next)
-            {
+            while !moves.is_full() && left != 0 {
+                left -= 1;
+                let Some(link) = self.link(next) else { break };
                 let (page, chunk, target) = (next >> 4, next & 15, self.target_of(next));
                 let _ = moves.push(ChunkToMove { page, chunk, target });
                 // Once sent, the chunk is the service's and its link may be used again.
@@ -327,9 +333,10 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// Takes the list of completed chunks: the oldest one, each linked to the next.
-    fn take_completed(&self) -> u32 {
-        let mut oldest = NONE;
+    /// Takes the list of completed chunks: the oldest one, each linked to the next, and how many they are. The list has
+    /// no end when a service took a chunk that nobody had sent, and the chunk was completed again.
+    fn take_completed(&self) -> (u32, u32) {
+        let (mut oldest, mut count) = (NONE, 0_u32);
         let mut newer = self.newest.swap(NONE, Ordering::Acquire);
         // Newest first, as a stack has it; turn the links round.
         while let Some(link) = self.link(newer) {
@@ -337,10 +344,11 @@ impl<'a> Producer<'a> {
             link.store(oldest, Ordering::Relaxed);
             oldest = newer;
             newer = older;
-            // One at a time sends.
-            self.taken.store(self.taken.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            count = count.wrapping_add(1);
         }
-        oldest
+        // One at a time sends.
+        self.taken.store(self.taken.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+        (oldest, count)
     }
 
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]

@@ -46,7 +46,8 @@ impl<'a> Consumer<'a> {
         self.memory
     }
 
-    /// Takes a complete chunk to read it; `None` when there is no such chunk or it is not complete.
+    /// Takes a complete chunk to read it; `None` when there is no such chunk or it is not complete. It is one that a
+    /// request has named: of a chunk taken before that, the request comes all the same, perhaps more than once.
     pub fn take(&mut self, page: u32, chunk: u32) -> Option<ReadChunk<'_>> {
         let page = self.memory.page(page)?;
         let place = page.place(page.bitmap().layout()?, chunk)?;

@@ -32,7 +32,10 @@ impl<'w, 'a> Packet<'w, 'a> {
 
 impl Drop for Packet<'_, '_> {
     fn drop(&mut self) {
-        self.message.writer.finish();
+        // Another writer's message may have been swapped into this: that ends as messages do, its packet goes on.
+        if self.message.depth == 0 {
+            self.message.writer.finish();
+        }
     }
 }
 

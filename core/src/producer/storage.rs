@@ -2,10 +2,10 @@ use super::patch_list::PatchList;
 use super::sync::{AtomicU32, Ordering, const_fn};
 
 /// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk, 204 a writer, 12 without
-/// the feature `patches`.
+/// the feature `patches`. Of one producer at a time: two at once would lose each other's chunks.
 ///
 /// `CHUNKS` is at least [`SharedMemory::chunks`](super::SharedMemory::chunks) of the layout in use; `WRITERS`,
-/// at most 65,535, is how many writers there can be at a time.
+/// at most 65,534, is how many writers there can be at a time.
 ///
 /// ```
 /// use tracebuf::producer::ProducerStorage;
@@ -82,7 +82,7 @@ impl<const CHUNKS: usize, const WRITERS: usize> ProducerStorage<CHUNKS, WRITERS>
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         const {
-            assert!(WRITERS >= 1 && WRITERS <= 65_535, "writer ids are 1 to 65535");
+            assert!(WRITERS >= 1 && WRITERS <= 65_534, "writer ids are 1 to 65534");
         }
         ProducerStorage {
             links: [const { AtomicU32::new(0) }; CHUNKS],

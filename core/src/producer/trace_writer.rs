@@ -30,7 +30,8 @@ pub enum Exhaustion {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct WriterStats {
-    /// Packets begun; empty ones do not count, as no reader sees them. The dropped ones are among them.
+    /// Packets begun; empty ones do not count, as no reader sees them, unless there was no chunk to begin them in. The
+    /// dropped ones are among them.
     pub packets: u64,
     /// Packets given up.
     pub dropped: u64,
@@ -183,7 +184,7 @@ impl<'a> TraceWriter<'a> {
     /// Begins a packet; it ends when the handle is dropped.
     ///
     /// When there is no free chunk and the policy does not wait, what is written into the packet is
-    /// discarded and the packet counted as dropped.
+    /// discarded and the packet counted as dropped, also if nothing is written.
     pub fn packet(&mut self) -> Packet<'_, 'a> {
         self.begin();
         Packet::new(self)

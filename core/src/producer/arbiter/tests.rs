@@ -1,4 +1,5 @@
-//! Numbers that start again at 0 after 2³²: chunk ids, flushes, and the counts of what is sent.
+//! Numbers that start again at 0 after 2³²: chunk ids, flushes, and the counts of what is sent. And who is kept at
+//! sending.
 
 use super::*;
 use crate::buffer::{Config, FillPolicy, TraceBuffer};
@@ -6,7 +7,8 @@ use crate::producer::patch_list::PATCHES;
 use crate::producer::{Consumer, Packet, atomic_words};
 use crate::proto::varint;
 use crate::service::{ProducerEndpoint, ProducerIdentity};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::boxed::Box;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{vec, vec::Vec};
 
 /// Carries out at once what it is asked; or leaves everything in shared memory, for a scrape.
@@ -199,4 +201,46 @@ fn half_of_the_memory_is_sent_over_the_last_of_the_counts() {
             }
         });
     }
+}
+
+/// While it carries out a request, a packet of another writer is given up.
+struct Meanwhile {
+    producer: OnceLock<&'static Producer<'static>>,
+    given_up: Mutex<Option<TraceWriter<'static>>>,
+}
+
+impl CommitSink for Meanwhile {
+    fn commit(&self, _: &CommitRequest<'_>) {
+        let Some(mut writer) = self.given_up.lock().unwrap().take() else { return };
+        let producer = self.producer.get().unwrap();
+        let state = || producer.sending.load(Ordering::Relaxed);
+        assert_eq!(state(), SENDING);
+        write(writer.packet(), 1, 100);
+        assert_eq!((writer.stats().packets, writer.stats().dropped), (1, 1));
+        assert_eq!(state(), SENDING, "nothing is there to be sent once more");
+        // Its end is, and a flush.
+        drop(writer);
+        assert_eq!(state(), AGAIN);
+    }
+}
+
+#[test]
+fn a_packet_given_up_for_want_of_a_chunk_keeps_nobody_at_sending() {
+    let sink: &'static Meanwhile =
+        Box::leak(Box::new(Meanwhile { producer: OnceLock::new(), given_up: Mutex::new(None) }));
+    let storage = Box::leak(Box::new(ProducerStorage::<4, 5>::new()));
+    let memory = SharedMemory::new(atomic_words(vec![0; 4 * 18].leak()), 72).unwrap();
+    let producer: &'static Producer<'static> =
+        Box::leak(Box::new(Producer::new(memory, Layout::One, storage, sink).unwrap()));
+    sink.producer.set(producer).ok().unwrap();
+    let mut writers = [(); 5].map(|()| producer.writer(0, Exhaustion::Drop));
+    *sink.given_up.lock().unwrap() = writers[4].take();
+    let [Some(first), rest @ ..] = &mut writers else { panic!("five writers") };
+    // One chunk is complete and waits; the others are being written.
+    write(first.packet(), 1, 40);
+    rest.iter_mut().flatten().for_each(|writer| write(writer.packet(), 2, 2));
+    assert!(producer.acquire().is_none() && producer.has_completed());
+    producer.commit();
+    assert!(sink.given_up.lock().unwrap().is_none());
+    assert_eq!(producer.sending.load(Ordering::Relaxed), IDLE);
 }

@@ -94,8 +94,7 @@ impl TraceWriter<'_> {
         self.news |= LOST;
         self.release_held();
         self.levels.clear();
-        self.promised = 0;
-        if PATCHES {
+        if PATCHES && core::mem::take(&mut self.promised) > 0 {
             self.slot.patches.set_all();
             self.has_ready_patches = true;
         }
@@ -155,11 +154,12 @@ impl TraceWriter<'_> {
             if step > 0 && (vain || !self.waits(step - 1)) {
                 return false;
             }
-            // What is complete goes first: only then can the service free it, and patches leave their list.
-            let is_sent = PATCHES && self.has_ready_patches || self.producer.has_completed();
-            self.send();
-            if !is_sent && self.patience == 0 {
-                // A second look would find what the first one found.
+            if PATCHES && self.has_ready_patches || self.producer.has_completed() {
+                // What is complete goes first: only then can the service free it, and patches leave their list.
+                self.send();
+            } else if self.patience == 0 {
+                // A second look would find what the first one found. Asking whoever sends to do it once more, for
+                // nothing, could keep them at it for as long as events are given up.
                 return false;
             }
             step = step.wrapping_add(1);

@@ -1,6 +1,7 @@
 //! Fields and messages of the open packet, over as many chunks as it takes.
 
 use super::{Level, TraceWriter};
+use crate::producer::arbiter::NONE;
 #[cfg(not(target_pointer_width = "64"))]
 use crate::producer::cursor::word_of;
 use crate::producer::cursor::{fill_size, redundant_varint};
@@ -108,8 +109,9 @@ impl TraceWriter<'_> {
         match self.age(level.chunk_id) {
             0 if size < 128 => self.cursor.compact(level.offset.into(), size),
             0 => self.cursor.fill_size(level.offset.into(), size),
-            // The chunk before the current one is held back as long as a size in it is open.
-            1 => fill_size(self.producer.words(self.held), level.offset.into(), size),
+            // The chunk before the current one is held back as long as a size in it is open, unless a sink panicked
+            // when that chunk was completed.
+            1 if self.held != NONE => fill_size(self.producer.words(self.held), level.offset.into(), size),
             _ => {
                 let data = redundant_varint(size).to_le_bytes();
                 self.has_ready_patches |= self.slot.patches.set(level.chunk_id, level.in_payload(), data);

@@ -1,0 +1,162 @@
+//! Who sends, how often, and that they end.
+
+use crate::model::*;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tracebuf::producer::*;
+
+/// The requests: chunks to move, patches and the flush of each.
+#[derive(Default)]
+struct Requests(Mutex<Vec<(usize, usize, u32)>>);
+
+impl CommitSink for Requests {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        let mut requests = self.0.lock().unwrap();
+        assert!(requests.len() < 1000, "there is no end of them");
+        requests.push((request.chunks_to_move.len(), request.chunks_to_patch.len(), request.flush));
+    }
+}
+
+impl Requests {
+    fn take(&self) -> Vec<(usize, usize, u32)> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// A packet that fills a chunk in a page of 64 bytes, and needs no other.
+fn fill(writer: &mut TraceWriter<'_>) {
+    writer.packet().bytes(1, &[7; 34]);
+}
+
+fn requests(chunks: usize) -> (&'static Requests, &'static Producer<'static>) {
+    let sink: &'static Requests = Box::leak(Box::default());
+    (sink, producer(memory(64 * chunks, 64), Layout::One, sink))
+}
+
+#[test]
+fn what_was_asked_for_is_asked_for_once() {
+    let (sink, producer) = requests(8);
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    writer.packet().varint(8, 1);
+    assert_eq!(sink.take(), []);
+    let flush = writer.flush();
+    assert_eq!(sink.take(), [(1, 0, 0), (0, 0, flush)]);
+    // Nothing is there to be sent, and no flush again.
+    producer.commit();
+    assert_eq!(sink.take(), []);
+    writer.packet().varint(8, 2);
+    let next = writer.flush();
+    assert!(next > flush);
+    assert_eq!(sink.take(), [(1, 0, 0), (0, 0, next)]);
+}
+
+#[cfg(feature = "patches")]
+#[test]
+fn patches_are_sent_at_the_end_of_their_packet_and_not_with_later_ones() {
+    let (sink, producer) = requests(16);
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    writer.packet().message(5).bytes(1, &[7; 150]);
+    let sent = sink.take();
+    assert_eq!(sent.iter().map(|(_, patches, _)| patches).sum::<usize>(), 1);
+    // Another writer's chunk waits; it would go with the first that has something to send.
+    let mut other = producer.writer(0, Exhaustion::Drop).unwrap();
+    fill(&mut other);
+    writer.packet().varint(8, 1);
+    assert_eq!(sink.take(), []);
+}
+
+#[cfg(feature = "patches")]
+#[test]
+fn nothing_waits_for_the_patches_of_a_packet_given_up() {
+    let (model, mut writer) = only_writer(8, 56, Pace::Absent(0), Exhaustion::Drop);
+    {
+        let mut packet = writer.packet();
+        // Over more chunks than there are.
+        packet.message(5).bytes(1, &[7; 1000]);
+    }
+    assert_eq!(writer.stats().dropped, 1);
+    // Without a word of the writer's to come.
+    model.drain();
+    for ((_, id), chunk) in &model.state().chunks {
+        assert!(!chunk.header.flags.contains(HeaderFlags::NEEDS_PATCHING), "chunk {id}");
+    }
+    assert_eq!(model.packets(1), [None]);
+}
+
+/// Fails as often as it is told to.
+#[derive(Default)]
+struct Failing {
+    fails: AtomicU32,
+    patches: AtomicU32,
+}
+
+impl CommitSink for Failing {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        self.patches.fetch_add(request.chunks_to_patch.len() as u32, Ordering::Relaxed);
+        let left = self.fails.load(Ordering::Relaxed);
+        if left > 0 {
+            self.fails.store(left - 1, Ordering::Relaxed);
+            panic!("on purpose");
+        }
+    }
+}
+
+#[cfg(feature = "patches")]
+#[test]
+fn a_sink_that_panics_leaves_no_patch_waiting_for_ever() {
+    let sink: &'static Failing = Box::leak(Box::default());
+    let memory = memory(64 * 16, 64);
+    let producer = producer(memory, Layout::One, sink);
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    // Nobody knows of the chunks whose request failed but a service that looks for them.
+    let reclaim = || {
+        let mut consumer = Consumer::new(memory);
+        for page in 0..16 {
+            drop(consumer.take(page, 0));
+        }
+    };
+    // More often than the list of patches is long.
+    for n in 0..20 {
+        // Eight chunks are half of them: the first that this packet gives away is to be sent.
+        let mut other = producer.writer(0, Exhaustion::Drop).unwrap();
+        (0..7).for_each(|_| fill(&mut other));
+        sink.fails.store(1, Ordering::Relaxed);
+        let packet = || writer.packet().message(5).bytes(1, &[7; 150]);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(packet));
+        assert!(result.is_err(), "packet {n}");
+        assert_eq!(sink.fails.load(Ordering::Relaxed), 0);
+        drop(other);
+        writer.flush();
+        reclaim();
+    }
+    let (dropped, patches) = (writer.stats().dropped, sink.patches.load(Ordering::Relaxed));
+    writer.packet().message(5).bytes(1, &[7; 150]);
+    writer.flush();
+    assert_eq!(writer.stats().dropped, dropped);
+    assert_eq!(sink.patches.load(Ordering::Relaxed), patches + 1);
+}
+
+#[test]
+fn a_chunk_that_a_service_takes_before_it_is_sent_makes_no_endless_request() {
+    // The chunks in the order that they are completed in; the service takes each at once.
+    for (chunks, order) in
+        [(4, &[0, 0, 0][..]), (4, &[0, 1, 0]), (64, &[0, 1, 0, 2]), (64, &[0, 1, 2, 1, 0, 2, 2])]
+    {
+        let (sink, producer) = requests(chunks);
+        let memory = producer.memory();
+        let mut consumer = Consumer::new(memory);
+        let mut writers = [(); 8].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
+        for chunk in order {
+            // The page where a chunk was found last comes first.
+            let before = writers.iter_mut().take(*chunk).map(|writer| writer.packet().varint(8, 1)).count();
+            assert_eq!(before, *chunk);
+            let mut last = producer.writer(0, Exhaustion::Drop);
+            let writer = last.as_mut().unwrap_or(&mut writers[7]);
+            fill(writer);
+            (0..chunks as u32).for_each(|page| drop(consumer.take(page, 0)));
+        }
+        producer.commit();
+        let sent: usize = sink.take().iter().map(|(moves, ..)| moves).sum();
+        assert!(sent <= 2 * order.len(), "{sent} chunks were sent");
+    }
+}

@@ -15,6 +15,8 @@
 //! All goes through a [`Session`], as the events of any program do. The looks at `/proc` are slices in the trace
 //! themselves, so that what recording costs is seen beside what it shows.
 
+#[cfg(test)]
+mod machine;
 mod proc;
 mod report;
 mod sampler;

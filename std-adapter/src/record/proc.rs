@@ -169,7 +169,11 @@ pub(super) struct Proc {
 
 impl Proc {
     pub(super) fn new() -> Self {
-        Self { root: "/proc".into(), disks: "/sys/block".into() }
+        Self::at("/proc", "/sys/block")
+    }
+
+    pub(super) fn at(root: impl Into<PathBuf>, disks: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), disks: disks.into() }
     }
 
     /// A file's text; what is no UTF-8, as names of processes may be, is replaced.
@@ -180,7 +184,9 @@ impl Proc {
     /// Whether a block device is a disk: hardware or its virtual likeness, not a partition, loop or RAM disk.
     pub(super) fn is_disk(&self, name: &str) -> bool {
         let made_up = ["loop", "ram", "zram", "dm-", "md", "sr", "fd"];
-        !made_up.iter().any(|prefix| name.starts_with(prefix)) && self.disks.join(name).exists()
+        // A folder's name has no slash: "cciss/c0d0" is "cciss!c0d0" there.
+        let folder = name.replace('/', "!");
+        !made_up.iter().any(|prefix| name.starts_with(prefix)) && self.disks.join(folder).exists()
     }
 
     /// All processes. One that ends meanwhile is left out.
@@ -198,6 +204,7 @@ impl Proc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::machine::Machine;
 
     #[test]
     fn cores_that_are_off_are_left_out_and_short_lines_of_old_kernels_are_read() {
@@ -227,6 +234,16 @@ mod tests {
             disks.into_iter().collect::<Vec<_>>(),
             [("sda".into(), Moved { input: 51_200, output: 102_400 })]
         );
+    }
+
+    #[test]
+    fn disks_are_told_by_their_folders_whatever_is_in_their_names() {
+        let machine = Machine::new("disks");
+        for disk in ["sda", "cciss!c0d0", "loop0"] {
+            machine.disk(disk);
+        }
+        let disks = ["sda", "sda1", "cciss/c0d0", "cciss/c0d0p1", "loop0"];
+        assert_eq!(disks.map(|disk| machine.proc().is_disk(disk)), [true, false, true, false, false]);
     }
 
     #[test]

@@ -108,9 +108,22 @@ impl RecordReport {
     }
 
     /// A ring that may do, if there is a larger one.
-    fn larger_ring(&self) -> String {
-        let larger = self.ring.checked_mul(4).filter(|larger| RecordOptions::RING.contains(larger));
-        larger.map_or_else(String::new, |larger| format!("--ring {} or ", Bytes(larger)))
+    fn larger_ring(&self) -> Option<String> {
+        let larger = self.ring.checked_mul(4).filter(|larger| RecordOptions::RING.contains(larger))?;
+        // Whole units: rounded when it is shown, it could be larger than a ring can be.
+        let unit = UNITS.iter().map(|(unit, _)| *unit).find(|unit| larger >= *unit)?;
+        Some(format!("--ring {}", Bytes(larger / unit * unit)))
+    }
+
+    /// What had to make room in the ring, and what to do about it.
+    fn overwritten(&self, chunks: u64, bytes: u64) -> String {
+        let (lost, larger) = (format!("{chunks} chunks ({})", Bytes(bytes)), self.larger_ring());
+        if self.summary.long_trace.is_none() {
+            let larger = larger.map_or_else(String::new, |larger| format!("{larger} or "));
+            return format!("the beginning: {lost} had to make room; record with {larger}--long");
+        }
+        let larger = larger.map_or_else(String::new, |larger| format!("; record with {larger}"));
+        format!("in between: {lost} had to make room before they were in the file{larger}")
     }
 
     /// What was lost, and what to do about it, a line each.
@@ -121,11 +134,7 @@ impl RecordReport {
         };
         let overwritten = sum(|buffer| buffer.chunks_overwritten);
         if overwritten > 0 {
-            losses.push(format!(
-                "the beginning: {overwritten} chunks ({}) had to make room; record with {}--long",
-                Bytes(sum(|buffer| buffer.bytes_overwritten)),
-                self.larger_ring(),
-            ));
+            losses.push(self.overwritten(overwritten, sum(|buffer| buffer.bytes_overwritten)));
         }
         if self.dropped > 0 {
             losses.push(format!("{} packets, for the drain thread did not get to run in time", self.dropped));
@@ -181,13 +190,14 @@ impl fmt::Display for RecordReport {
     }
 }
 
+const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+
 /// A size for people, which the command line reads back.
 pub(super) struct Bytes(pub(super) u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        match units.iter().find(|(unit, _)| self.0 >= *unit) {
+        match UNITS.iter().find(|(unit, _)| self.0 >= *unit) {
             Some((unit, name)) if self.0.is_multiple_of(*unit) => write!(f, "{}{name}", self.0 / unit),
             Some((unit, name)) => write!(f, "{:.1}{name}", self.0 as f64 / *unit as f64),
             None => write!(f, "{}B", self.0),
@@ -248,5 +258,19 @@ mod tests {
             let losses = report(ring, Summary { buffers: vec![stats], ..Summary::default() }).losses();
             assert!(losses[0].ends_with(with), "{losses:?}");
         }
+        // Four times as much is less than 4 GiB, and would be 4.0 GiB if it were rounded.
+        let losses = report(1023 << 20, Summary { buffers: vec![stats], ..Summary::default() }).losses();
+        assert!(losses[0].ends_with("with --ring 3GiB or --long"), "{losses:?}");
+    }
+
+    #[test]
+    fn what_a_long_trace_lost_lies_in_between_and_only_a_larger_ring_helps() {
+        let mut stats = BufferStats::default();
+        (stats.chunks_overwritten, stats.bytes_overwritten) = (2, 4096);
+        let long_trace = Some(LongTraceStatus::default());
+        let summary = Summary { buffers: vec![stats], long_trace, ..Summary::default() };
+        let lost = "in between: 2 chunks (4KiB) had to make room before they were in the file";
+        assert_eq!(report(4096, summary.clone()).losses(), [format!("{lost}; record with --ring 16KiB")]);
+        assert_eq!(report(1 << 30, summary).losses(), [lost]);
     }
 }

@@ -1,9 +1,17 @@
-//! A machine of files, for tests.
+//! A machine of files, for tests, and what a recording says of it.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use tracebuf::producer::Exhaustion;
+use tracebuf::proto::fields::{process_descriptor, trace_packet, track_descriptor, track_event};
+use tracebuf::proto::{TracePackets, varint};
 
 use super::proc::Proc;
+use super::tracks::Tracks;
+use crate::session::Session;
 
 /// Folders that say what `/proc` and `/sys/block` would; gone when dropped.
 pub(super) struct Machine {
@@ -25,6 +33,32 @@ impl Machine {
         Proc::at(self.folder.join("proc"), self.folder.join("block"))
     }
 
+    /// Has a file of `/proc` say this.
+    pub(super) fn says(&self, file: &str, text: &str) {
+        self.has_no(file);
+        fs::write(self.folder.join("proc").join(file), text).expect("a file");
+    }
+
+    /// Takes a file or a folder out of `/proc`.
+    pub(super) fn has_no(&self, file: &str) {
+        let path = self.folder.join("proc").join(file);
+        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    }
+
+    /// Has a file of `/proc` that is there and cannot be read.
+    pub(super) fn cannot_say(&self, file: &str) {
+        self.has_no(file);
+        // A folder, which root cannot read as a file either.
+        fs::create_dir(self.folder.join("proc").join(file)).expect("a folder");
+    }
+
+    /// A process, with so many ticks of CPU time, that started at a tick. It has a page of memory.
+    pub(super) fn process(&self, pid: u32, name: &str, ticks: u64, started: u64) {
+        let _ = fs::create_dir(self.folder.join("proc").join(pid.to_string()));
+        let text = format!("{pid} ({name}) S 1 2 3 0 -1 4 5 6 7 8 {ticks} 0 0 0 20 0 1 0 {started} 9 1");
+        self.says(&format!("{pid}/stat"), &text);
+    }
+
     pub(super) fn disk(&self, name: &str) {
         fs::create_dir(self.folder.join("block").join(name)).expect("a folder");
     }
@@ -33,5 +67,93 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A session that nothing is lost in.
+pub(super) struct Recording(Session);
+
+impl Recording {
+    pub(super) fn start() -> (Self, Tracks) {
+        const RING: u64 = 4 << 20;
+        let session = Session::builder().ring(RING).exhaustion(Exhaustion::Stall).start().expect("a session");
+        let writer = session.recorder().packets().expect("a writer");
+        (Self(session), Tracks::new(writer, RING))
+    }
+
+    /// The times and values of each counter, by its name under that of its parent: "Memory/used", "7 sh/memory". The
+    /// tracks that wrote them were dropped.
+    pub(super) fn values(&self) -> BTreeMap<String, Vec<(u64, f64)>> {
+        self.0.flush(Duration::from_secs(5)).expect("a flush");
+        let mut trace = Vec::new();
+        self.0.snapshot().expect("a snapshot").write(&mut trace).expect("memory");
+        let packets = TracePackets::new(&trace).map(|packet| Fields::of(packet.expect("a packet")));
+        let packets: Vec<_> = packets.collect();
+
+        let descriptors = packets.iter().filter_map(|packet| packet.message(trace_packet::TRACK_DESCRIPTOR));
+        let tracks: HashMap<u64, _> = descriptors
+            .map(|track| (track.number(track_descriptor::UUID).expect("a number"), track))
+            .collect();
+        let name = |uuid: u64| -> String {
+            let track = tracks.get(&uuid).expect("a track that is described");
+            let Some(process) = track.message(track_descriptor::PROCESS) else {
+                return track.text(track_descriptor::NAME);
+            };
+            let pid = process.number(process_descriptor::PID).expect("a pid");
+            format!("{pid} {}", process.text(process_descriptor::PROCESS_NAME))
+        };
+        let mut values = BTreeMap::<_, Vec<_>>::new();
+        for packet in &packets {
+            let Some(event) = packet.message(trace_packet::TRACK_EVENT) else { continue };
+            let whole = event.number(track_event::COUNTER_VALUE).map(|value| value as f64);
+            let value = whole.or(event.number(track_event::DOUBLE_COUNTER_VALUE).map(f64::from_bits));
+            let (Some(value), Some(uuid)) = (value, event.number(track_event::TRACK_UUID)) else { continue };
+            let parent = tracks.get(&uuid).and_then(|track| track.number(track_descriptor::PARENT_UUID));
+            let counter = format!("{}/{}", name(parent.expect("a parent")), name(uuid));
+            let time = packet.number(trace_packet::TIMESTAMP).expect("a time");
+            values.entry(counter).or_default().push((time, value));
+        }
+        values
+    }
+}
+
+/// A message's fields: numbers, and bytes of what has some.
+struct Fields<'a>(Vec<(u32, u64, &'a [u8])>);
+
+impl<'a> Fields<'a> {
+    fn of(mut rest: &'a [u8]) -> Self {
+        let mut fields = Vec::new();
+        while !rest.is_empty() {
+            let (tag, len) = varint::read(rest).expect("a tag");
+            let after = &rest[len..];
+            let (value, content, len) = match tag & 7 {
+                0 => varint::read(after).map(|(value, len)| (value, &[][..], len)).expect("a number"),
+                1 => (u64::from_le_bytes(after[..8].try_into().expect("eight bytes")), &[][..], 8),
+                2 => {
+                    let (size, len) = varint::read(after).expect("a size");
+                    (0, &after[len..len + size as usize], len + size as usize)
+                }
+                other => panic!("wire type {other}"),
+            };
+            fields.push(((tag >> 3) as u32, value, content));
+            rest = &after[len..];
+        }
+        Self(fields)
+    }
+
+    fn find(&self, field: u32) -> Option<(u64, &'a [u8])> {
+        self.0.iter().find(|(number, ..)| *number == field).map(|(_, value, content)| (*value, *content))
+    }
+
+    fn number(&self, field: u32) -> Option<u64> {
+        self.find(field).map(|(value, _)| value)
+    }
+
+    fn message(&self, field: u32) -> Option<Fields<'a>> {
+        self.find(field).map(|(_, content)| Fields::of(content))
+    }
+
+    fn text(&self, field: u32) -> String {
+        self.find(field).map(|(_, content)| String::from_utf8_lossy(content).into_owned()).expect("a text")
     }
 }

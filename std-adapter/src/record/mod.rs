@@ -18,6 +18,7 @@
 #[cfg(test)]
 mod machine;
 mod proc;
+mod processes;
 mod report;
 mod sampler;
 mod tracks;

@@ -1,8 +1,10 @@
 //! What the kernel says in `/proc`, as numbers. Parsing is apart from reading, so that it can be tested anywhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 /// Time that a core has spent, in ticks, since the machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,16 +191,29 @@ impl Proc {
         !made_up.iter().any(|prefix| name.starts_with(prefix)) && self.disks.join(folder).exists()
     }
 
-    /// All processes. One that ends meanwhile is left out.
-    pub(super) fn processes(&self) -> io::Result<Vec<Process>> {
-        let entries = std::fs::read_dir(&self.root)?;
-        let pid = |entry: io::Result<std::fs::DirEntry>| {
-            let name = entry.ok()?.file_name().into_string().ok()?;
-            name.bytes().all(|byte| byte.is_ascii_digit()).then_some(name)
-        };
-        let stat = |pid: String| Process::parse(&self.read(Path::new(&pid).join("stat")).ok()?);
-        Ok(entries.filter_map(pid).filter_map(stat).collect())
+    /// All processes, and the numbers of those that are there and could not be read. One that ends meanwhile is left
+    /// out.
+    pub(super) fn processes(&self) -> io::Result<(Vec<Process>, HashSet<u32>)> {
+        let (mut processes, mut unread) = (Vec::new(), HashSet::new());
+        for entry in std::fs::read_dir(&self.root)? {
+            // Without the rest of the folder, all processes there would seem to have ended.
+            let name = entry?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            match self.read(Path::new(&name).join("stat")).map(|text| Process::parse(&text)) {
+                Ok(Some(process)) => processes.push(process),
+                Err(error) if has_ended(&error) => {}
+                Ok(None) | Err(_) => {
+                    unread.insert(pid);
+                }
+            }
+        }
+        Ok((processes, unread))
     }
+}
+
+/// Whether a process could not be read because there is none: its file has gone, or has nothing behind it any more.
+fn has_ended(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
 
 #[cfg(test)]

@@ -1,39 +1,27 @@
 //! One look at the machine after the other: what `/proc` says becomes values of counters.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
 use tracebuf::producer::track_event::Clock;
 
-use super::proc::{
-    CpuTimes, Moved, Proc, Process, Stat, parse_diskstats, parse_loadavg, parse_meminfo, parse_net,
-};
+use super::proc::{CpuTimes, Moved, Proc, Stat, parse_diskstats, parse_loadavg, parse_meminfo, parse_net};
+use super::processes::Processes;
 use super::tracks::{Kind, Tracks};
 use crate::session::BootClock;
 
-/// Processes that join the followed ones at each look, by their CPU time since the one before.
-const TOP: usize = 10;
-/// Processes followed in all; those that have ended make room.
-const FOLLOWED: usize = 64;
 /// The least time between two looks at all processes.
 const PROCESS_PERIOD: Duration = Duration::from_millis(500);
 /// That look may take one part of so many of the time.
 const PROCESS_SHARE: u32 = 20;
 
-/// Who a process is: pids are used again.
-type Identity = (u32, u64);
-
 pub(super) struct Sampler {
     proc: Proc,
     tracks: Tracks,
-    ticks_per_second: f64,
-    page_size: u64,
     last: Option<Last>,
-    processes: Option<Processes>,
+    processes: Processes,
     next_processes: Instant,
-    followed: HashMap<Identity, String>,
-    followed_ever: u64,
     /// What is not to be had on this machine.
     missing: Vec<&'static str>,
 }
@@ -46,11 +34,6 @@ struct Last {
     interfaces: BTreeMap<String, Moved>,
 }
 
-struct Processes {
-    time: u64,
-    ticks: HashMap<Identity, u64>,
-}
-
 impl Sampler {
     /// # Errors
     /// There is no `/proc/stat`.
@@ -60,13 +43,9 @@ impl Sampler {
         Ok(Self {
             proc,
             tracks,
-            ticks_per_second: rustix::param::clock_ticks_per_second().max(1) as f64,
-            page_size: rustix::param::page_size() as u64,
             last: None,
-            processes: None,
+            processes: Processes::new(),
             next_processes: Instant::now(),
-            followed: HashMap::new(),
-            followed_ever: 0,
             missing: Vec::new(),
         })
     }
@@ -77,7 +56,7 @@ impl Sampler {
 
     /// Cores that are on, and processes that were followed.
     pub(super) fn seen(&self) -> (usize, u64) {
-        (self.last.as_ref().map_or(0, |last| last.stat.cores.len()), self.followed_ever)
+        (self.last.as_ref().map_or(0, |last| last.stat.cores.len()), self.processes.followed_ever())
     }
 
     pub(super) fn missing(&self) -> &[&'static str] {
@@ -112,7 +91,7 @@ impl Sampler {
         self.last = Some(Last { time, stat, disks, interfaces });
         let start = Instant::now();
         if start >= self.next_processes {
-            self.look_at_processes();
+            self.processes.look(BootClock.now(), &self.proc, &mut self.tracks);
             self.next_processes = start + PROCESS_PERIOD.max(start.elapsed() * PROCESS_SHARE);
         }
     }
@@ -202,50 +181,5 @@ impl Sampler {
                 self.tracks.value(counter, time, now.saturating_sub(before) as f64 / seconds);
             }
         }
-    }
-
-    fn look_at_processes(&mut self) {
-        let time = BootClock.now();
-        let Ok(processes) = self.proc.processes() else { return };
-        let identity = |process: &Process| (process.pid, process.started);
-        if let Some(last) = self.processes.take() {
-            let seconds = (time.saturating_sub(last.time) as f64 / 1e9).max(1e-6);
-            // One that is new has used all its time since.
-            let used = |process: &Process| {
-                process.ticks.saturating_sub(last.ticks.get(&identity(process)).copied().unwrap_or(0))
-            };
-            let alive: HashMap<Identity, &Process> = processes.iter().map(|p| (identity(p), p)).collect();
-            let gone: Vec<_> =
-                self.followed.extract_if(|identity, _| !alive.contains_key(identity)).collect();
-            for ((pid, _), name) in gone {
-                self.process_values(time, pid, &name, 0.0, 0);
-            }
-            let mut top: Vec<&Process> = processes.iter().filter(|process| used(process) > 0).collect();
-            top.sort_by_key(|process| std::cmp::Reverse(used(process)));
-            for process in top.into_iter().take(TOP) {
-                if self.followed.len() < FOLLOWED && !self.followed.contains_key(&identity(process)) {
-                    self.followed.insert(identity(process), process.name.clone());
-                    self.followed_ever += 1;
-                }
-            }
-            for process in &processes {
-                let Some(name) = self.followed.get_mut(&identity(process)) else { continue };
-                // A process takes another name when it runs another program.
-                name.clone_from(&process.name);
-                let percent = 100.0 * used(process) as f64 / self.ticks_per_second / seconds;
-                let memory = process.pages.saturating_mul(self.page_size);
-                self.process_values(time, process.pid, &process.name, percent, memory);
-            }
-        }
-        let ticks = processes.iter().map(|process| (identity(process), process.ticks)).collect();
-        self.processes = Some(Processes { time, ticks });
-    }
-
-    fn process_values(&mut self, time: u64, pid: u32, name: &str, percent: f64, memory: u64) {
-        let process = self.tracks.process(pid, name);
-        let cpu = self.tracks.counter(process, "CPU (100% is one core)", Kind::Percent);
-        self.tracks.value(cpu, time, percent);
-        let resident = self.tracks.counter(process, "memory", Kind::Bytes);
-        self.tracks.value(resident, time, memory as f64);
     }
 }

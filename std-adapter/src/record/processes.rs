@@ -1,0 +1,294 @@
+//! The busiest processes: which of them are followed, and what they use.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+use super::proc::{Proc, Process};
+use super::tracks::{Kind, Tracks};
+
+/// Processes that join the followed ones at each look, by their CPU time since the one before.
+const TOP: usize = 10;
+/// Processes followed in all; those that have ended make room, then the one that does least.
+const FOLLOWED: usize = 64;
+
+/// Who a process is: pids are used again.
+type Identity = (u32, u64);
+
+pub(super) struct Processes {
+    ticks_per_second: f64,
+    page_size: u64,
+    /// When all of them were looked at.
+    last: Option<u64>,
+    known: HashMap<Identity, Known>,
+    followed: HashMap<Identity, String>,
+    followed_ever: u64,
+}
+
+/// A process as it was when it was last read.
+struct Known {
+    time: u64,
+    ticks: u64,
+    /// It is one of [`Processes::followed_ever`].
+    was_followed: bool,
+}
+
+/// A process, and what it has used since it was last read.
+struct Use<'a> {
+    process: &'a Process,
+    ticks: u64,
+    since: u64,
+}
+
+impl Process {
+    fn identity(&self) -> Identity {
+        (self.pid, self.started)
+    }
+}
+
+impl Processes {
+    pub(super) fn new() -> Self {
+        Self {
+            ticks_per_second: rustix::param::clock_ticks_per_second().max(1) as f64,
+            page_size: rustix::param::page_size() as u64,
+            last: None,
+            known: HashMap::new(),
+            followed: HashMap::new(),
+            followed_ever: 0,
+        }
+    }
+
+    /// How many were among the busiest at a time.
+    pub(super) fn followed_ever(&self) -> u64 {
+        self.followed_ever
+    }
+
+    /// Looks at all of them; the first time only for what the next look is compared with.
+    pub(super) fn look(&mut self, time: u64, proc: &Proc, tracks: &mut Tracks) {
+        let Ok((processes, unread)) = proc.processes() else { return };
+        let last = self.last.replace(time);
+        let used = |process| {
+            let (ticks, since) = self.used(process, last)?;
+            Some(Use { process, ticks, since })
+        };
+        let uses: Vec<Use<'_>> = processes.iter().filter_map(used).collect();
+
+        let alive: HashSet<Identity> = processes.iter().map(Process::identity).collect();
+        let is_gone = |who: &Identity| !alive.contains(who) && !unread.contains(&who.0);
+        let gone: Vec<_> = self.followed.extract_if(|who, _| is_gone(who)).collect();
+        for ((pid, _), name) in gone {
+            write(tracks, time, pid, &name, 0.0, 0);
+        }
+        let mut top: Vec<&Use<'_>> = uses.iter().filter(|used| used.ticks > 0).collect();
+        top.sort_by_key(|used| Reverse(used.ticks));
+        for candidate in top.into_iter().take(TOP) {
+            self.follow(candidate, &uses, time, tracks);
+        }
+        for Use { process, ticks, since } in &uses {
+            let Some(name) = self.followed.get_mut(&process.identity()) else { continue };
+            // A process takes another name when it runs another program.
+            name.clone_from(&process.name);
+            let seconds = (time.saturating_sub(*since) as f64 / 1e9).max(1e-6);
+            let percent = 100.0 * *ticks as f64 / self.ticks_per_second / seconds;
+            let memory = process.pages.saturating_mul(self.page_size);
+            write(tracks, time, process.pid, &process.name, percent, memory);
+        }
+
+        let before = std::mem::take(&mut self.known);
+        for process in &processes {
+            let who = process.identity();
+            let was_followed =
+                self.followed.contains_key(&who) || before.get(&who).is_some_and(|known| known.was_followed);
+            self.known.insert(who, Known { time, ticks: process.ticks, was_followed });
+        }
+        // Of those that could not be read now, what was read before.
+        self.known.extend(before.into_iter().filter(|(who, _)| unread.contains(&who.0)));
+    }
+
+    /// Ticks that a process has used, and since when. `None` if that is not known: it is older than the last look, which
+    /// could not read it.
+    fn used(&self, process: &Process, last: Option<u64>) -> Option<(u64, u64)> {
+        if let Some(known) = self.known.get(&process.identity()) {
+            return Some((process.ticks.saturating_sub(known.ticks), known.time));
+        }
+        // It started within this tick.
+        let started = process.started.saturating_add(1) as f64 / self.ticks_per_second * 1e9;
+        last.filter(|last| started > *last as f64).map(|last| (process.ticks, last))
+    }
+
+    /// Follows one more, in place of the one that does least if they are too many.
+    fn follow(&mut self, candidate: &Use<'_>, uses: &[Use<'_>], time: u64, tracks: &mut Tracks) {
+        let who = candidate.process.identity();
+        if self.followed.contains_key(&who) {
+            return;
+        }
+        if self.followed.len() >= FOLLOWED {
+            let followed = uses.iter().filter(|used| self.followed.contains_key(&used.process.identity()));
+            let least = followed.min_by_key(|used| used.ticks);
+            let Some(least) = least.filter(|least| least.ticks < candidate.ticks) else { return };
+            self.followed.remove(&least.process.identity());
+            // Its last values would seem to be those of all the time that follows.
+            write(tracks, time, least.process.pid, &least.process.name, 0.0, 0);
+        }
+        self.followed.insert(who, candidate.process.name.clone());
+        if !self.known.get(&who).is_some_and(|known| known.was_followed) {
+            self.followed_ever += 1;
+        }
+    }
+}
+
+fn write(tracks: &mut Tracks, time: u64, pid: u32, name: &str, percent: f64, memory: u64) {
+    let process = tracks.process(pid, name);
+    let cpu = tracks.counter(process, "CPU (100% is one core)", Kind::Percent);
+    tracks.value(cpu, time, percent);
+    let resident = tracks.counter(process, "memory", Kind::Bytes);
+    tracks.value(resident, time, memory as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::record::machine::{Machine, Recording};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Looks at the processes of a machine of files, at times of the test's choice.
+    struct Looks {
+        machine: Machine,
+        recording: Recording,
+        tracks: Tracks,
+        processes: Processes,
+        ticks_per_second: u64,
+    }
+
+    impl Looks {
+        fn new(test: &str) -> Self {
+            let (recording, tracks) = Recording::start();
+            let processes = Processes::new();
+            let ticks_per_second = processes.ticks_per_second as u64;
+            Self { machine: Machine::new(test), recording, tracks, processes, ticks_per_second }
+        }
+
+        /// A process that has used so many percent of a second, and started at a second.
+        fn process(&self, pid: u32, percent: u64, started: u64) {
+            let ticks = percent * self.ticks_per_second / 100;
+            self.machine.process(pid, "sh", ticks, started * self.ticks_per_second);
+        }
+
+        /// A look at this second.
+        fn at(&mut self, second: u64) {
+            self.processes.look(second * SECOND, &self.machine.proc(), &mut self.tracks);
+        }
+
+        fn end(self) -> Values {
+            drop(self.tracks);
+            Values(self.recording.values())
+        }
+    }
+
+    struct Values(BTreeMap<String, Vec<(u64, f64)>>);
+
+    impl Values {
+        /// What of a process was recorded: seconds and percent.
+        fn cpu(&self, pid: u32) -> Vec<(u64, u64)> {
+            let values = self.0.get(&format!("{pid} sh/CPU (100% is one core)"));
+            let values = values.into_iter().flatten();
+            values.map(|(time, percent)| (time / SECOND, percent.round() as u64)).collect()
+        }
+
+        /// Whether a process had memory, at each look.
+        fn memory(&self, pid: u32) -> Vec<bool> {
+            let values = self.0.get(&format!("{pid} sh/memory"));
+            values.into_iter().flatten().map(|(_, bytes)| *bytes > 0.0).collect()
+        }
+    }
+
+    #[test]
+    fn a_busy_process_takes_the_place_of_the_one_that_does_least() {
+        let mut looks = Looks::new("full");
+        let all = 1..=FOLLOWED as u32;
+        all.clone().chain([100, 101]).for_each(|pid| looks.process(pid, 0, 0));
+        looks.at(1);
+        // Ten become busy at a time, until as many are followed as can be.
+        let mut second = 1;
+        for ten in all.clone().collect::<Vec<_>>().chunks(TOP) {
+            ten.iter().for_each(|pid| looks.process(*pid, 50, 0));
+            second += 1;
+            looks.at(second);
+        }
+        // All of them do something now, except for one.
+        all.clone().filter(|pid| *pid != 7).for_each(|pid| looks.process(pid, 60, 0));
+        looks.process(100, 70, 0);
+        looks.at(10);
+        assert_eq!((looks.processes.followed.len(), looks.processes.followed_ever()), (FOLLOWED, 65));
+        // One that does no more than any of them does not take their place, and one that comes back is not counted again.
+        all.clone().filter(|pid| *pid != 7).for_each(|pid| looks.process(pid, 70, 0));
+        looks.process(100, 80, 0);
+        looks.process(101, 10, 0);
+        looks.at(11);
+        assert_eq!(looks.processes.followed_ever(), 65);
+        looks.process(7, 90, 0);
+        looks.at(12);
+        assert_eq!((looks.processes.followed.len(), looks.processes.followed_ever()), (FOLLOWED, 65));
+        let values = looks.end();
+        assert_eq!(values.cpu(100)[..2], [(10, 35), (11, 10)]);
+        assert_eq!(values.cpu(101), []);
+        assert_eq!(values.cpu(7)[..2], [(2, 50), (3, 0)]);
+        assert_eq!(values.cpu(7)[7..], [(10, 0), (12, 40)]);
+        let memory = values.memory(7);
+        assert_eq!(memory.iter().position(|has| !has), Some(memory.len() - 2), "{memory:?}");
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_has_no_values_and_goes_on_when_it_can() {
+        let mut looks = Looks::new("unread");
+        looks.process(1, 7_200_000, 0);
+        looks.at(1000);
+        looks.process(1, 7_200_040, 0);
+        looks.at(1001);
+        looks.machine.cannot_say("1/stat");
+        looks.at(1002);
+        looks.process(1, 7_200_100, 0);
+        looks.at(1003);
+        assert_eq!(looks.processes.followed_ever(), 1);
+        looks.machine.has_no("1");
+        looks.at(1004);
+        assert_eq!(looks.end().cpu(1), [(1001, 40), (1003, 30), (1004, 0)]);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_read_is_no_end_of_any_process() {
+        let mut looks = Looks::new("folder");
+        looks.process(1, 0, 0);
+        looks.at(1);
+        looks.process(1, 50, 0);
+        looks.at(2);
+        let nowhere = Proc::at("/no such folder", "/no such folder");
+        looks.processes.look(3 * SECOND, &nowhere, &mut looks.tracks);
+        looks.process(1, 70, 0);
+        looks.at(4);
+        assert_eq!(looks.end().cpu(1), [(2, 50), (4, 10)]);
+    }
+
+    #[test]
+    fn of_one_that_is_new_all_its_time_counts_only_if_it_started_since() {
+        let mut looks = Looks::new("new");
+        looks.machine.process(3, "sh", 0, 0);
+        looks.machine.cannot_say("3/stat");
+        looks.at(1000);
+        looks.process(1, 30, 1000);
+        // It was there, and could not be read.
+        looks.process(3, 7_200_000, 5);
+        looks.at(1001);
+        looks.process(1, 50, 1000);
+        looks.process(3, 7_200_010, 5);
+        looks.at(1002);
+        // The number of one that has ended.
+        looks.process(1, 40, 1002);
+        looks.at(1003);
+        let values = looks.end();
+        assert_eq!(values.cpu(1), [(1001, 30), (1002, 20), (1003, 0), (1003, 40)]);
+        assert_eq!(values.cpu(3), [(1002, 10), (1003, 0)]);
+    }
+}

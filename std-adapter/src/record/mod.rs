@@ -34,6 +34,7 @@ pub use report::{RecordProgress, RecordReport};
 
 use crate::session::snapshot::check_writable;
 use crate::session::{LongTrace, Session, SessionError, Written};
+use proc::Proc;
 use sampler::Sampler;
 use tracks::Tracks;
 
@@ -126,6 +127,8 @@ pub fn record(
     let output = &options.output;
     let writing = |error| SessionError::io(format!("writing {}", output.display()), error);
     check_ring(options.ring)?;
+    let proc = Proc::new();
+    proc.read("stat").map_err(|error| SessionError::io("reading /proc/stat", error))?;
     let mut builder = Session::builder().ring(options.ring).process_name("tracebuf record");
     if options.long {
         builder = builder.long_trace(LongTrace::to(output).period(Duration::from_secs(1)));
@@ -135,15 +138,14 @@ pub fn record(
     let session = builder.start()?;
     let recorder = session.recorder();
     let writer = recorder.packets().ok_or(SessionError::Stopped)?;
-    let mut sampler = Sampler::new(Tracks::new(writer, options.ring))
-        .map_err(|error| SessionError::io("reading /proc/stat", error))?;
+    let mut sampler = Sampler::new(proc, Tracks::new(writer, options.ring));
 
     let start = Instant::now();
     let (mut next_look, mut next_word) = (start, start);
     loop {
         {
             let _look = recorder.slice("look at /proc");
-            sampler.sample();
+            sampler.look();
         }
         next_look = (next_look + options.interval).max(Instant::now());
         while Instant::now() < next_look && !is_over(options, start, stop) {
@@ -159,11 +161,11 @@ pub fn record(
         }
     }
     // What happened since the last look.
-    sampler.sample();
+    sampler.last_look();
     let last = progress_of(options, start, &session, &sampler)?;
     progress(&last);
     let (cores, processes) = sampler.seen();
-    let missing = sampler.missing().iter().map(|file| format!("/proc/{file}")).collect();
+    let missing = sampler.missing().map(|file| format!("/proc/{file}")).collect();
     let dropped = sampler.tracks().dropped();
 
     let mut stopped = session.stop()?;

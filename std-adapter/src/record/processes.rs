@@ -10,6 +10,8 @@ use super::tracks::{Kind, Tracks};
 const TOP: usize = 10;
 /// Processes followed in all; those that have ended make room, then the one that does least.
 const FOLLOWED: usize = 64;
+/// Nanoseconds between two looks of which both count, if the second is the last: a tick of 10 ms is a tenth of them.
+const NEAR: u64 = 100_000_000;
 
 /// Who a process is: pids are used again.
 type Identity = (u32, u64);
@@ -104,8 +106,17 @@ impl Processes {
         self.known.extend(before.into_iter().filter(|(who, _)| unread.contains(&who.0)));
     }
 
-    /// Ticks that a process has used, and since when. `None` if that is not known: it is older than the last look, which
-    /// could not read it.
+    /// The look that ends a recording. It is left out just after one that had values: over next to no time a tick more
+    /// or less would be a peak.
+    pub(super) fn last_look(&mut self, time: u64, proc: &Proc, tracks: &mut Tracks) {
+        let is_near = self.last.is_some_and(|last| time.saturating_sub(last) < NEAR);
+        if self.followed.is_empty() || !is_near {
+            self.look(time, proc, tracks);
+        }
+    }
+
+    /// Ticks that a process has used, and since when. `None` if that is not known: it is older than the last look,
+    /// which could not read it.
     fn used(&self, process: &Process, last: Option<u64>) -> Option<(u64, u64)> {
         if let Some(known) = self.known.get(&process.identity()) {
             return Some((process.ticks.saturating_sub(known.ticks), known.time));
@@ -222,7 +233,7 @@ mod tests {
         looks.process(100, 70, 0);
         looks.at(10);
         assert_eq!((looks.processes.followed.len(), looks.processes.followed_ever()), (FOLLOWED, 65));
-        // One that does no more than any of them does not take their place, and one that comes back is not counted again.
+        // One that does no more than the others takes no place of theirs; one that comes back is not counted again.
         all.clone().filter(|pid| *pid != 7).for_each(|pid| looks.process(pid, 70, 0));
         looks.process(100, 80, 0);
         looks.process(101, 10, 0);
@@ -290,5 +301,20 @@ mod tests {
         let values = looks.end();
         assert_eq!(values.cpu(1), [(1001, 30), (1002, 20), (1003, 0), (1003, 40)]);
         assert_eq!(values.cpu(3), [(1002, 10), (1003, 0)]);
+    }
+
+    #[test]
+    fn a_last_look_just_after_another_adds_no_peak() {
+        for (after, values) in [(NEAR, 2), (NEAR - 1, 1)] {
+            let mut looks = Looks::new("near");
+            looks.process(1, 0, 0);
+            looks.at(1);
+            looks.process(1, 10, 0);
+            looks.at(2);
+            looks.process(1, 11, 0);
+            let Looks { machine, tracks, processes, .. } = &mut looks;
+            processes.last_look(2 * SECOND + after, &machine.proc(), tracks);
+            assert_eq!(looks.end().cpu(1).len(), values);
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! One look at the machine after the other: what `/proc` says becomes values of counters.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::time::{Duration, Instant};
 
 use tracebuf::producer::track_event::Clock;
@@ -19,35 +18,39 @@ const PROCESS_SHARE: u32 = 20;
 pub(super) struct Sampler {
     proc: Proc,
     tracks: Tracks,
-    last: Option<Last>,
+    stat: Option<Said<Stat>>,
+    disks: Option<Said<BTreeMap<String, Moved>>>,
+    interfaces: Option<Said<BTreeMap<String, Moved>>>,
     processes: Processes,
     next_processes: Instant,
-    /// What is not to be had on this machine.
-    missing: Vec<&'static str>,
+    /// The files that were asked for, and whether they could ever be read.
+    files: BTreeMap<&'static str, bool>,
 }
 
-/// What rates are counted from.
-struct Last {
+/// What a file said when it could last be read: what rates are counted from.
+struct Said<T> {
     time: u64,
-    stat: Stat,
-    disks: BTreeMap<String, Moved>,
-    interfaces: BTreeMap<String, Moved>,
+    what: T,
+}
+
+impl<T> Said<T> {
+    fn seconds_since(&self, before: &Self) -> f64 {
+        (self.time.saturating_sub(before.time) as f64 / 1e9).max(1e-6)
+    }
 }
 
 impl Sampler {
-    /// # Errors
-    /// There is no `/proc/stat`.
-    pub(super) fn new(tracks: Tracks) -> io::Result<Self> {
-        let proc = Proc::new();
-        proc.read("stat")?;
-        Ok(Self {
+    pub(super) fn new(proc: Proc, tracks: Tracks) -> Self {
+        Self {
             proc,
             tracks,
-            last: None,
+            stat: None,
+            disks: None,
+            interfaces: None,
             processes: Processes::new(),
             next_processes: Instant::now(),
-            missing: Vec::new(),
-        })
+            files: BTreeMap::new(),
+        }
     }
 
     pub(super) fn tracks(&self) -> &Tracks {
@@ -56,39 +59,24 @@ impl Sampler {
 
     /// Cores that are on, and processes that were followed.
     pub(super) fn seen(&self) -> (usize, u64) {
-        (self.last.as_ref().map_or(0, |last| last.stat.cores.len()), self.processes.followed_ever())
+        (self.stat.as_ref().map_or(0, |stat| stat.what.cores.len()), self.processes.followed_ever())
     }
 
-    pub(super) fn missing(&self) -> &[&'static str] {
-        &self.missing
+    /// What is not to be had on this machine.
+    pub(super) fn missing(&self) -> impl Iterator<Item = &'static str> {
+        self.files.iter().filter(|(_, was_read)| !**was_read).map(|(file, _)| *file)
     }
 
-    fn read(&mut self, file: &'static str) -> String {
-        self.proc.read(file).unwrap_or_else(|_| {
-            if !self.missing.contains(&file) {
-                self.missing.push(file);
-            }
-            String::new()
-        })
+    fn read(&mut self, file: &'static str) -> Option<String> {
+        let text = self.proc.read(file).ok();
+        *self.files.entry(file).or_default() |= text.is_some();
+        text
     }
 
-    /// Looks once at everything; the first time only for what the next is compared with.
-    pub(super) fn sample(&mut self) {
-        let time = BootClock.now();
-        let stat = Stat::parse(&self.read("stat"));
-        let disks = parse_diskstats(&self.read("diskstats"), |name| self.proc.is_disk(name));
-        let interfaces = parse_net(&self.read("net/dev"));
-        let (memory, load) = (self.read("meminfo"), self.read("loadavg"));
-        self.memory(time, &parse_meminfo(&memory));
-        self.load(time, &stat, parse_loadavg(&load));
-        if let Some(last) = self.last.take() {
-            let seconds = (time.saturating_sub(last.time) as f64 / 1e9).max(1e-6);
-            self.cpus(time, &stat, &last.stat);
-            self.rates(time, seconds, &stat, &last.stat);
-            self.moved("Disk", ["read", "written"], time, seconds, &disks, &last.disks);
-            self.moved("Network", ["received", "sent"], time, seconds, &interfaces, &last.interfaces);
-        }
-        self.last = Some(Last { time, stat, disks, interfaces });
+    /// Looks at everything, and at the processes when it is time; the first time only for what the next look is
+    /// compared with.
+    pub(super) fn look(&mut self) {
+        self.look_at_machine(BootClock.now());
         let start = Instant::now();
         if start >= self.next_processes {
             self.processes.look(BootClock.now(), &self.proc, &mut self.tracks);
@@ -96,10 +84,48 @@ impl Sampler {
         }
     }
 
-    fn cpus(&mut self, time: u64, stat: &Stat, last: &Stat) {
+    /// What happened since the last look: the processes' part too.
+    pub(super) fn last_look(&mut self) {
+        self.look_at_machine(BootClock.now());
+        self.processes.last_look(BootClock.now(), &self.proc, &mut self.tracks);
+    }
+
+    /// A file that cannot be read has no values for now. What it said before stays, for the next look that can read it.
+    fn look_at_machine(&mut self, time: u64) {
+        let stat = self.read("stat").map(|text| Said { time, what: Stat::parse(&text) });
+        let disks = self.read("diskstats");
+        let disks = disks.map(|text| parse_diskstats(&text, |name| self.proc.is_disk(name)));
+        let interfaces = self.read("net/dev").map(|text| parse_net(&text));
+        let [memory, load] = ["meminfo", "loadavg"].map(|file| self.read(file).unwrap_or_default());
+        self.memory(time, &parse_meminfo(&memory));
+        self.load(time, stat.as_ref().map(|stat| &stat.what), parse_loadavg(&load));
+        if let Some(now) = stat {
+            if let Some(before) = self.stat.take() {
+                self.cpus(time, &now.what, &before.what);
+                self.rates(&now, &before);
+            }
+            self.stat = Some(now);
+        }
+        if let Some(now) = disks.map(|what| Said { time, what }) {
+            if let Some(before) = self.disks.take() {
+                self.moved("Disk", ["read", "written"], &now, &before);
+            }
+            self.disks = Some(now);
+        }
+        if let Some(now) = interfaces.map(|what| Said { time, what }) {
+            if let Some(before) = self.interfaces.take() {
+                self.moved("Network", ["received", "sent"], &now, &before);
+            }
+            self.interfaces = Some(now);
+        }
+    }
+
+    fn cpus(&mut self, time: u64, now: &Stat, before: &Stat) {
         let group = self.tracks.group("CPU");
-        let percent = |part: u64, all: &CpuTimes| 100.0 * part as f64 / all.total().max(1) as f64;
-        let all = stat.all.since(&last.all);
+        // Nothing if no tick fell between the two looks: that is neither busy nor idle.
+        let percent =
+            |part: u64, all: &CpuTimes| (all.total() > 0).then(|| 100.0 * part as f64 / all.total() as f64);
+        let all = now.all.since(&before.all);
         let parts = [
             ("user", all.user),
             ("system", all.system),
@@ -107,14 +133,19 @@ impl Sampler {
             ("stolen", all.steal),
         ];
         for (name, part) in parts {
+            let Some(percent) = percent(part, &all) else { continue };
             let counter = self.tracks.counter(group, &format!("all cores, {name}"), Kind::Percent);
-            self.tracks.value(counter, time, percent(part, &all));
+            self.tracks.value(counter, time, percent);
         }
-        for (core, times) in &stat.cores {
-            let Some(before) = last.cores.get(core) else { continue };
-            let times = times.since(before);
+        for (core, before) in &before.cores {
+            let busy = match now.cores.get(core).map(|now| now.since(before)) {
+                Some(times) => percent(times.total() - times.idle - times.iowait, &times),
+                // It was turned off: its last value is not that of all the time that follows.
+                None => Some(0.0),
+            };
+            let Some(busy) = busy else { continue };
             let counter = self.tracks.counter(group, &format!("core {core} busy"), Kind::Percent);
-            self.tracks.value(counter, time, percent(times.total() - times.idle - times.iowait, &times));
+            self.tracks.value(counter, time, busy);
         }
     }
 
@@ -136,22 +167,25 @@ impl Sampler {
         }
     }
 
-    fn load(&mut self, time: u64, stat: &Stat, load: Option<(f64, u64)>) {
+    fn load(&mut self, time: u64, stat: Option<&Stat>, load: Option<(f64, u64)>) {
         let group = self.tracks.group("Load");
         let load = load.map(|(load, threads)| [("load of a minute", load), ("threads", threads as f64)]);
-        let now = [("running threads", stat.running as f64), ("blocked threads", stat.blocked as f64)];
-        for (name, value) in load.into_iter().flatten().chain(now) {
+        let now = stat
+            .map(|stat| [("running threads", stat.running as f64), ("blocked threads", stat.blocked as f64)]);
+        for (name, value) in load.into_iter().chain(now).flatten() {
             let counter = self.tracks.counter(group, name, Kind::Count);
             self.tracks.value(counter, time, value);
         }
     }
 
-    fn rates(&mut self, time: u64, seconds: f64, stat: &Stat, last: &Stat) {
+    fn rates(&mut self, now: &Said<Stat>, before: &Said<Stat>) {
         let group = self.tracks.group("Scheduling");
+        let seconds = now.seconds_since(before);
+        let (time, now, before) = (now.time, &now.what, &before.what);
         let rates = [
-            ("context switches", stat.context_switches, last.context_switches),
-            ("interrupts", stat.interrupts, last.interrupts),
-            ("forks", stat.forks, last.forks),
+            ("context switches", now.context_switches, before.context_switches),
+            ("interrupts", now.interrupts, before.interrupts),
+            ("forks", now.forks, before.forks),
         ];
         for (name, now, before) in rates {
             let counter = self.tracks.counter(group, name, Kind::PerSecond);
@@ -163,13 +197,13 @@ impl Sampler {
         &mut self,
         group: &str,
         [input, output]: [&str; 2],
-        time: u64,
-        seconds: f64,
-        now: &BTreeMap<String, Moved>,
-        before: &BTreeMap<String, Moved>,
+        now: &Said<BTreeMap<String, Moved>>,
+        before: &Said<BTreeMap<String, Moved>>,
     ) {
-        for (name, now) in now {
-            let Some(before) = before.get(name) else { continue };
+        let (time, seconds) = (now.time, now.seconds_since(before));
+        for (name, before) in &before.what {
+            // One that is not there any more moves nothing: without that, its last values would seem to last.
+            let now = now.what.get(name).unwrap_or(before);
             if (now.input, now.output) == (0, 0) {
                 // Never used: not worth a track.
                 continue;
@@ -181,5 +215,125 @@ impl Sampler {
                 self.tracks.value(counter, time, now.saturating_sub(before) as f64 / seconds);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::machine::{Machine, Recording};
+
+    const SECOND: u64 = 1_000_000_000;
+    const SPENT: &str = "cpu  0 0 0 0\n";
+
+    /// Looks at a machine once a second, with a function that changes it before each look. Gives the recording.
+    fn look(machine: &Machine, changes: &[&dyn Fn()]) -> Values {
+        let (recording, tracks) = Recording::start();
+        let mut sampler = Sampler::new(machine.proc(), tracks);
+        for (second, change) in (1..).zip(changes) {
+            change();
+            sampler.look_at_machine(second * SECOND);
+        }
+        let missing = sampler.missing().collect();
+        drop(sampler);
+        Values { all: recording.values(), missing }
+    }
+
+    struct Values {
+        all: BTreeMap<String, Vec<(u64, f64)>>,
+        missing: Vec<&'static str>,
+    }
+
+    impl Values {
+        /// Seconds and values of a counter.
+        fn of(&self, counter: &str) -> Vec<(u64, u64)> {
+            let values = self.all.get(counter).into_iter().flatten();
+            values.map(|(time, value)| (time / SECOND, value.round() as u64)).collect()
+        }
+    }
+
+    #[test]
+    fn without_a_tick_between_two_looks_nothing_is_said_of_a_core() {
+        let machine = Machine::new("ticks");
+        let stat = |busy: u64, idle: u64| {
+            machine.says("stat", &format!("cpu  {busy} 0 0 {idle}\ncpu0 {busy} 0 0 {idle}\n"));
+        };
+        let values =
+            look(&machine, &[&|| stat(100, 100), &|| stat(103, 101), &|| stat(103, 101), &|| stat(103, 102)]);
+        for counter in ["CPU/core 0 busy", "CPU/all cores, user"] {
+            assert_eq!(values.of(counter), [(2, 75), (4, 0)], "{counter}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_read_once_leaves_out_a_look_and_nothing_else() {
+        let machine = Machine::new("hiccup");
+        let at = |second: u64| {
+            let stat = format!("cpu0 {0} 0 0 {0}\nctxt {1}\nprocs_running 2\n", 50 * second, 10 * second);
+            machine.says("stat", &stat);
+            machine.says("diskstats", &format!("8 0 sda 1 0 {} 0 1 0 0 0\n", 2 * second));
+            machine.says("net/dev", &format!("eth0: 0 0 0 0 0 0 0 0 {}\n", 30 * second));
+            machine.says("loadavg", "0.50 0.40 0.30 2/345 999\n");
+        };
+        machine.disk("sda");
+        let none = || ["stat", "diskstats", "net/dev"].iter().for_each(|file| machine.cannot_say(file));
+        let values = look(&machine, &[&|| at(100), &|| at(101), &none, &|| at(103), &|| at(104)]);
+        let same = |value| [(2, value), (4, value), (5, value)];
+        assert_eq!(values.of("CPU/core 0 busy"), same(50));
+        assert_eq!(values.of("Scheduling/context switches"), same(10));
+        assert_eq!(values.of("Disk/sda read"), same(1024));
+        assert_eq!(values.of("Network/eth0 sent"), same(30));
+        assert_eq!(values.of("Load/running threads"), [1, 2, 4, 5].map(|second| (second, 2)));
+        assert_eq!(values.of("Load/threads").len(), 5);
+        assert_eq!(values.missing, ["meminfo"]);
+    }
+
+    #[test]
+    fn what_is_not_there_any_more_does_nothing_from_then_on() {
+        let machine = Machine::new("gone");
+        ["sda", "sdb", "sdc"].iter().for_each(|disk| machine.disk(disk));
+        let both = |amount: u64| {
+            machine.says("stat", &format!("{SPENT}cpu0 {amount} 0 0 0\ncpu1 {amount} 0 0 0\n"));
+            let disks = ["sda", "sdb"].map(|disk| format!("8 0 {disk} 1 0 {amount} 0 1 0 0 0\n"));
+            machine.says("diskstats", &format!("{}8 0 sdc 0 0 0 0 0 0 0 0\n", disks.concat()));
+            machine.says(
+                "net/dev",
+                &format!("eth0: {amount} 0 0 0 0 0 0 0 1\neth1: {amount} 0 0 0 0 0 0 0 1\n"),
+            );
+        };
+        let one = |amount: u64| {
+            machine.says("stat", &format!("{SPENT}cpu0 {amount} 0 0 0\n"));
+            machine.says("diskstats", &format!("8 0 sda 1 0 {amount} 0 1 0 0 0\n"));
+            machine.says("net/dev", &format!("eth0: {amount} 0 0 0 0 0 0 0 1\n"));
+        };
+        let values = look(
+            &machine,
+            &[&|| both(1000), &|| both(1001), &|| one(1002), &|| one(1003), &|| both(1004), &|| both(1005)],
+        );
+        let stays = |value| [(2, value), (3, value), (4, value), (5, value), (6, value)];
+        let goes = |value| [(2, value), (3, 0), (6, value)];
+        assert_eq!(values.of("CPU/core 0 busy"), stays(100));
+        assert_eq!(values.of("CPU/core 1 busy"), goes(100));
+        assert_eq!(values.of("Disk/sda read"), stays(512));
+        assert_eq!(values.of("Disk/sdb read"), goes(512));
+        assert_eq!(values.of("Network/eth0 received"), stays(1));
+        assert_eq!(values.of("Network/eth1 received"), goes(1));
+        // Never used.
+        assert_eq!(values.of("Disk/sdc read"), []);
+    }
+
+    #[test]
+    fn the_last_look_is_at_processes_too() {
+        let machine = Machine::new("last");
+        machine.process(1, "sh", 0, 0);
+        let (recording, tracks) = Recording::start();
+        let mut sampler = Sampler::new(machine.proc(), tracks);
+        sampler.look();
+        machine.process(1, "sh", 50, 0);
+        // By itself it would not be time for another one.
+        sampler.last_look();
+        assert_eq!(sampler.seen().1, 1);
+        drop(sampler);
+        assert_eq!(recording.values()["1 sh/CPU (100% is one core)"].len(), 1);
     }
 }

@@ -59,6 +59,13 @@ impl Machine {
         self.says(&format!("{pid}/stat"), &text);
     }
 
+    /// A file beside all these.
+    pub(super) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.join(name);
+        fs::write(&path, text).expect("a file");
+        path
+    }
+
     pub(super) fn disk(&self, name: &str) {
         fs::create_dir(self.folder.join("block").join(name)).expect("a folder");
     }

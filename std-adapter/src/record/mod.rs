@@ -122,12 +122,21 @@ impl RecordOptions {
 pub fn record(
     options: &RecordOptions,
     stop: &AtomicBool,
+    progress: impl FnMut(&RecordProgress),
+) -> Result<RecordReport, SessionError> {
+    record_from(Proc::new(), options, stop, progress)
+}
+
+fn record_from(
+    proc: Proc,
+    options: &RecordOptions,
+    stop: &AtomicBool,
     mut progress: impl FnMut(&RecordProgress),
 ) -> Result<RecordReport, SessionError> {
     let output = &options.output;
     let writing = |error| SessionError::io(format!("writing {}", output.display()), error);
     check_ring(options.ring)?;
-    let proc = Proc::new();
+    // Before the session starts: it empties the file of a long trace.
     proc.read("stat").map_err(|error| SessionError::io("reading /proc/stat", error))?;
     let mut builder = Session::builder().ring(options.ring).process_name("tracebuf record");
     if options.long {
@@ -225,4 +234,22 @@ fn progress_of(
         chunks_overwritten: buffer.chunks_overwritten,
         dropped: sampler.tracks().dropped(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::machine::Machine;
+    use super::*;
+
+    #[test]
+    fn without_a_machine_to_look_at_an_older_trace_stays_as_it_is() {
+        let machine = Machine::new("nothing");
+        let older = machine.file("older.pftrace", "an older trace");
+        for options in [RecordOptions::new(&older), RecordOptions::new(&older).long()] {
+            let recorded = record_from(machine.proc(), &options, &AtomicBool::new(true), |_| ());
+            let error = recorded.expect_err("nothing to look at").to_string();
+            assert!(error.starts_with("reading /proc/stat: "), "{error}");
+            assert_eq!(std::fs::read_to_string(&older).expect("a file"), "an older trace");
+        }
+    }
 }

@@ -89,8 +89,9 @@ impl RecordOptions {
         self
     }
 
-    /// The time between two looks; at least 10 ms, at most a year. Processes are looked at every 500 ms at most, and
-    /// less often where that takes long.
+    /// The time between two looks; at least 10 ms, at most a year. Where a look takes more than half of it, the pause
+    /// behind it is as long as the look. Processes are looked at every 500 ms at most, and less often where that takes
+    /// long.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         // An `Instant` so long from now is one that the system has.
@@ -150,23 +151,22 @@ fn record_from(
     let mut sampler = Sampler::new(proc, Tracks::new(writer, options.ring));
 
     let start = Instant::now();
-    let (mut next_look, mut next_word) = (start, start);
-    loop {
-        {
-            let _look = recorder.slice("look at /proc");
-            sampler.look();
-        }
-        next_look = (next_look + options.interval).max(Instant::now());
-        while Instant::now() < next_look && !is_over(options, start, stop) {
-            let now = Instant::now();
-            if now >= next_word {
-                next_word = now + Duration::from_millis(500);
-                progress(&progress_of(options, start, &session, &sampler)?);
+    let look = |sampler: &mut Sampler| {
+        let _look = recorder.slice("look at /proc");
+        sampler.look();
+    };
+    // The first even if it is over already: the last one is compared with it.
+    look(&mut sampler);
+    let mut pace = Pace::new(options.interval, start, Instant::now());
+    while !is_over(options, start, stop) {
+        let now = Instant::now();
+        match pace.next(now) {
+            Step::Look => {
+                look(&mut sampler);
+                pace.looked(now, Instant::now());
             }
-            std::thread::sleep(next_look.saturating_duration_since(now).min(Duration::from_millis(20)));
-        }
-        if is_over(options, start, stop) {
-            break;
+            Step::Tell => progress(&progress_of(options, start, &session, &sampler)?),
+            Step::Wait(time) => std::thread::sleep(time),
         }
     }
     // What happened since the last look.
@@ -205,6 +205,46 @@ fn check_ring(bytes: u64) -> Result<(), SessionError> {
     Err(SessionError::io(format!("in the size of the ring, {}", Bytes(bytes)), error))
 }
 
+/// When to look, and when to tell how it goes.
+struct Pace {
+    interval: Duration,
+    next_look: Instant,
+    next_word: Instant,
+}
+
+/// What it is time for.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Look,
+    Tell,
+    Wait(Duration),
+}
+
+impl Pace {
+    /// From the end of the first look on.
+    fn new(interval: Duration, begun: Instant, now: Instant) -> Self {
+        let mut pace = Self { interval, next_look: begun, next_word: now };
+        pace.looked(begun, now);
+        pace
+    }
+
+    fn next(&mut self, now: Instant) -> Step {
+        // First, so that it is not forgotten however long looks take.
+        if now >= self.next_word {
+            self.next_word = now + Duration::from_millis(500);
+            return Step::Tell;
+        }
+        // Not longer than a stop may be noticed late.
+        let wait = self.next_look.saturating_duration_since(now).min(Duration::from_millis(20));
+        if wait.is_zero() { Step::Look } else { Step::Wait(wait) }
+    }
+
+    /// A look has ended. The next is as far away as this one took, at least, to leave the machine to others.
+    fn looked(&mut self, begun: Instant, now: Instant) {
+        self.next_look = (self.next_look + self.interval).max(now + (now - begun));
+    }
+}
+
 fn is_over(options: &RecordOptions, start: Instant, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed) || options.duration.is_some_and(|duration| start.elapsed() >= duration)
 }
@@ -240,6 +280,24 @@ fn progress_of(
 mod tests {
     use super::machine::Machine;
     use super::*;
+
+    #[test]
+    fn looks_that_take_longer_than_the_interval_leave_time_for_others_and_for_a_word() {
+        let start = Instant::now();
+        let at = |time: u64| start + Duration::from_millis(time);
+        let wait = |time: u64| Step::Wait(Duration::from_millis(time));
+        let mut pace = Pace::new(Duration::from_millis(10), start, at(40));
+        assert_eq!([40, 40, 65].map(|time| pace.next(at(time))), [Step::Tell, wait(20), wait(15)]);
+        assert_eq!(pace.next(at(80)), Step::Look);
+        pace.looked(at(80), at(600));
+        assert_eq!([600, 600, 1119].map(|time| pace.next(at(time))), [Step::Tell, wait(20), Step::Tell]);
+        assert_eq!([1119, 1120].map(|time| pace.next(at(time))), [wait(1), Step::Look]);
+        // Short ones come at even times.
+        pace.looked(at(1120), at(1121));
+        assert_eq!([1129, 1130, 1131].map(|time| pace.next(at(time))), [wait(1), Step::Look, Step::Look]);
+        pace.looked(at(1131), at(1132));
+        assert_eq!(pace.next(at(1139)), wait(1));
+    }
 
     #[test]
     fn without_a_machine_to_look_at_an_older_trace_stays_as_it_is() {

@@ -33,7 +33,7 @@ use report::Bytes;
 pub use report::{RecordProgress, RecordReport};
 
 use crate::session::snapshot::check_writable;
-use crate::session::{LongTrace, Session, SessionError, Written};
+use crate::session::{LongTrace, Session, SessionError, Summary, Written};
 use proc::Proc;
 use sampler::Sampler;
 use tracks::Tracks;
@@ -119,7 +119,8 @@ impl RecordOptions {
 ///
 /// # Errors
 /// No `/proc`, a ring too small or too large, a file that cannot be written (said before anything is recorded, where
-/// it can be known then), or whatever ends a session.
+/// it can be known then), or whatever ends a session. A long trace's file that takes nothing for a while does not: the
+/// progress tells of it, and [`RecordReport::is_whole`] whether it did at the end.
 pub fn record(
     options: &RecordOptions,
     stop: &AtomicBool,
@@ -165,17 +166,21 @@ fn record_from(
                 look(&mut sampler);
                 pace.looked(now, Instant::now());
             }
-            Step::Tell => progress(&progress_of(options, start, &session, &sampler)?),
+            Step::Tell => {
+                progress_of(options, start, session.summary(), sampler.tracks())?
+                    .iter()
+                    .for_each(&mut progress);
+            }
             Step::Wait(time) => std::thread::sleep(time),
         }
     }
     // What happened since the last look.
     sampler.last_look();
-    let last = progress_of(options, start, &session, &sampler)?;
-    progress(&last);
+    let elapsed = start.elapsed();
+    progress_of(options, start, session.summary(), sampler.tracks())?.iter().for_each(&mut progress);
     let (cores, processes) = sampler.seen();
     let missing = sampler.missing().map(|file| format!("/proc/{file}")).collect();
-    let dropped = sampler.tracks().dropped();
+    let (events, dropped) = (sampler.tracks().events(), sampler.tracks().dropped());
 
     let mut stopped = session.stop()?;
     let written = match stopped.file {
@@ -184,8 +189,8 @@ fn record_from(
     };
     Ok(RecordReport {
         output: output.clone(),
-        elapsed: last.elapsed,
-        events: last.events,
+        elapsed,
+        events,
         cores,
         processes,
         missing,
@@ -249,37 +254,52 @@ fn is_over(options: &RecordOptions, start: Instant, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed) || options.duration.is_some_and(|duration| start.elapsed() >= duration)
 }
 
+/// `None` if the session has no time to answer: that is a word less, not the end of the recording.
 fn progress_of(
     options: &RecordOptions,
     start: Instant,
-    session: &Session,
-    sampler: &Sampler,
-) -> Result<RecordProgress, SessionError> {
-    let summary = session.summary()?;
+    summary: Result<Summary, SessionError>,
+    tracks: &Tracks,
+) -> Result<Option<RecordProgress>, SessionError> {
+    let summary = match summary {
+        Err(SessionError::Timeout) => return Ok(None),
+        other => other?,
+    };
     let buffer = summary.buffers.first().copied().unwrap_or_default();
     let cleared = buffer.bytes_overwritten + buffer.bytes_read + buffer.padding_bytes_cleared;
     let held = (buffer.bytes_written + buffer.padding_bytes_written).saturating_sub(cleared);
     let file = summary.long_trace;
-    if let Some(error) = file.as_ref().and_then(|file| file.error.clone()) {
-        let what = format!("writing {}", options.output.display());
-        return Err(SessionError::io(what, io::Error::other(error)));
-    }
-    Ok(RecordProgress {
+    Ok(Some(RecordProgress {
         elapsed: start.elapsed(),
         duration: options.duration,
-        events: sampler.tracks().events(),
+        events: tracks.events(),
         ring_used: held,
         ring: buffer.buffer_size,
-        file: file.map(|file| Written { bytes: file.bytes, ..Written::default() }),
+        file: file.as_ref().map(|file| Written { bytes: file.bytes, ..Written::default() }),
+        file_error: file.and_then(|file| file.error),
         chunks_overwritten: buffer.chunks_overwritten,
-        dropped: sampler.tracks().dropped(),
-    })
+        dropped: tracks.dropped(),
+    }))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::machine::Machine;
+    use super::machine::{Machine, Recording};
     use super::*;
+    use crate::session::LongTraceStatus;
+
+    #[test]
+    fn a_session_or_a_file_that_is_busy_ends_no_recording() {
+        let (_recording, tracks) = Recording::start();
+        let options = RecordOptions::new("trace.pftrace").long();
+        let progress = |summary| progress_of(&options, Instant::now(), summary, &tracks);
+        assert!(matches!(progress(Err(SessionError::Timeout)), Ok(None)));
+        assert!(matches!(progress(Err(SessionError::Stopped)), Err(SessionError::Stopped)));
+        let status = LongTraceStatus { error: Some("No space left on device".into()), ..Default::default() };
+        let summary = Summary { long_trace: Some(status), ..Summary::default() };
+        let told = progress(Ok(summary)).expect("no error").expect("progress").to_string();
+        assert!(told.contains(" · 0B written, now nothing: No space left on device · "), "{told}");
+    }
 
     #[test]
     fn looks_that_take_longer_than_the_interval_leave_time_for_others_and_for_a_word() {

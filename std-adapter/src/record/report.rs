@@ -29,6 +29,8 @@ pub struct RecordProgress {
     pub ring: u64,
     /// What is in the file so far, when it is written while recording.
     pub file: Option<Written>,
+    /// Why that takes nothing just now. It is tried again, and the ring keeps what it can meanwhile.
+    pub file_error: Option<String>,
     /// Chunks that were overwritten before anybody read them.
     pub chunks_overwritten: u64,
     /// Packets that shared memory had no room for.
@@ -50,6 +52,9 @@ impl fmt::Display for RecordProgress {
                 let percent = 100.0 * self.ring_used as f64 / self.ring.max(1) as f64;
                 write!(f, " · ring {percent:.0}% of {}", Bytes(self.ring))?;
             }
+        }
+        if let Some(error) = &self.file_error {
+            write!(f, ", now nothing: {error}")?;
         }
         match (self.chunks_overwritten, self.dropped) {
             (0, 0) => f.write_str(" · nothing lost"),

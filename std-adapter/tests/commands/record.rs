@@ -109,6 +109,43 @@ fn a_disk_that_is_full_is_an_error() {
 }
 
 #[test]
+fn a_disk_that_stays_full_is_told_in_a_report_of_all_the_time() {
+    let mut command = command();
+    let output =
+        command.args(["--long", "--duration", "1600ms", "-o", "/dev/full"]).output().expect("the command");
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stdout);
+    assert!(said.contains(" s of this machine") && said.contains("lost: the end: "), "{said}");
+    assert!(said.contains("No space left"), "{said}");
+}
+
+#[test]
+fn a_file_that_takes_nothing_for_a_while_ends_no_recording() {
+    let path = scratch("record/full-for-a-while.pftrace");
+    // A soft limit that the shell's child has from its start. To go beyond it is an error, not a signal that ends it.
+    let limited = "trap '' XFSZ; ulimit -S -f 0; exec \"$0\" record --long --duration 2600ms -o \"$1\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", limited, env!("CARGO_BIN_EXE_tracebuf")]).arg(&path);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command");
+    // It writes after a second, and tells how it goes every half of one.
+    std::thread::sleep(Duration::from_millis(1800));
+    assert_eq!(std::fs::metadata(&path).expect("a file").len(), 0);
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let pid = child.id() as i32;
+    // SAFETY: the child was not waited for yet, so the number is its own; the limits are there for both calls.
+    let done = unsafe {
+        let read = libc::prlimit(pid, libc::RLIMIT_FSIZE, std::ptr::null(), &mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        [read, libc::prlimit(pid, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut())]
+    };
+    assert_eq!(done, [0, 0], "{}", std::io::Error::last_os_error());
+    let output = child.wait_with_output().expect("its end");
+    assert_success(&output);
+    assert!(text(&output.stdout).contains("lost: nothing"), "{}", text(&output.stdout));
+    Trace::read(&path).assert_ends_with_stats();
+}
+
+#[test]
 fn a_ring_that_holds_nothing_or_that_cannot_be_is_refused_before_anything_is_recorded() {
     let path = scratch("record/ring.pftrace");
     let _ = std::fs::remove_file(&path);

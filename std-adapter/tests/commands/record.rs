@@ -2,6 +2,9 @@
 
 use std::collections::HashSet;
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::text;
@@ -15,32 +18,79 @@ fn assert_success(output: &Output) {
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 
-/// Every event lies on a track that is described somewhere in the trace.
+/// Descriptions of tracks.
+fn descriptions(trace: &Trace) -> impl Iterator<Item = &[u8]> {
+    trace.packets().filter_map(|packet| message(packet, 60))
+}
+
+/// Every event lies on a track that is described somewhere in the trace, and so are those above it.
 fn assert_described(trace: &Trace) {
-    let described = trace.packets().filter_map(|packet| number(message(packet, 60)?, 1));
-    let described: HashSet<u64> = described.collect();
+    let described: HashSet<u64> = descriptions(trace).filter_map(|track| number(track, 1)).collect();
     let counters = trace.packets().filter_map(|packet| number(message(packet, 11)?, 11));
     let counters: HashSet<u64> = counters.collect();
     assert!(counters.len() > 10, "{counters:?}");
     assert!(counters.is_subset(&described), "{counters:?} {described:?}");
+    let parents: HashSet<u64> = descriptions(trace).filter_map(|track| number(track, 5)).collect();
+    assert!(parents.len() > 3 && parents.is_subset(&described), "{parents:?} {described:?}");
+}
+
+/// Keeps a core busy until it is dropped.
+struct Busy(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Busy {
+    fn new() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let until = stop.clone();
+        let work = move || while !until.load(Ordering::Relaxed) {};
+        Self(stop, Some(std::thread::spawn(work)))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        let _ = self.1.take().map(JoinHandle::join);
+    }
+}
+
+/// The names of counters of a process.
+fn counters_of(trace: &Trace, pid: u32) -> HashSet<&str> {
+    let is = |track: &&[u8]| message(track, 3).and_then(|process| number(process, 1)) == Some(pid.into());
+    let process = descriptions(trace).find(is).and_then(|track| number(track, 1));
+    let process = process.unwrap_or_else(|| panic!("process {pid} is described"));
+    let of_process = descriptions(trace).filter(|track| number(track, 5) == Some(process));
+    of_process.filter_map(|track| message(track, 2)).map(text).collect()
 }
 
 #[test]
 fn a_second_of_this_machine_shows_its_cores_its_memory_and_its_processes() {
     let path = scratch("record/second.pftrace");
+    let busy = Busy::new();
     let output = command().args(["--duration", "1200ms", "-o"]).arg(&path).output().expect("the command");
+    drop(busy);
     assert_success(&output);
     let said = text(&output.stdout);
     assert!(said.contains("lost: nothing") && said.contains("ui.perfetto.dev"), "{said}");
     let trace = Trace::read(&path);
-    for name in ["core 0 busy", "Memory", "context switches", "load of a minute", "look at /proc", "tracebuf"]
-    {
+    for name in ["core 0 busy", "Memory", "context switches", "load of a minute", "look at /proc"] {
         assert!(trace.contains(name), "{name}");
     }
+    let counters = ["CPU (100% is one core)", "memory"];
+    assert_eq!(counters_of(&trace, std::process::id()), HashSet::from(counters));
     assert!(trace.events(4) > 100);
     assert_described(&trace);
     assert_eq!(trace.losses(), 0);
     trace.assert_ends_with_stats();
+}
+
+#[test]
+fn the_shortest_recording_has_processes_too() {
+    let path = scratch("record/short.pftrace");
+    let busy = Busy::new();
+    let output = command().args(["--duration", "400ms", "-o"]).arg(&path).output().expect("the command");
+    drop(busy);
+    assert_success(&output);
+    assert!(counters_of(&Trace::read(&path), std::process::id()).contains("memory"));
 }
 
 #[test]

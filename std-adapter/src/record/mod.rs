@@ -152,18 +152,18 @@ fn record_from(
     let mut sampler = Sampler::new(proc, Tracks::new(writer, options.ring));
 
     let start = Instant::now();
-    let look = |sampler: &mut Sampler| {
+    let look = |sampler: &mut Sampler, how: fn(&mut Sampler)| {
         let _look = recorder.slice("look at /proc");
-        sampler.look();
+        how(sampler);
     };
     // The first even if it is over already: the last one is compared with it.
-    look(&mut sampler);
+    look(&mut sampler, Sampler::look);
     let mut pace = Pace::new(options.interval, start, Instant::now());
     while !is_over(options, start, stop) {
         let now = Instant::now();
         match pace.next(now) {
             Step::Look => {
-                look(&mut sampler);
+                look(&mut sampler, Sampler::look);
                 pace.looked(now, Instant::now());
             }
             Step::Tell => {
@@ -175,7 +175,7 @@ fn record_from(
         }
     }
     // What happened since the last look.
-    sampler.last_look();
+    look(&mut sampler, Sampler::last_look);
     let elapsed = start.elapsed();
     progress_of(options, start, session.summary(), sampler.tracks())?.iter().for_each(&mut progress);
     let (cores, processes) = sampler.seen();

@@ -145,7 +145,9 @@ fn an_interval_longer_than_any_recording_leaves_the_looks_at_its_ends() {
     let arguments = ["--interval", "10000000000000000000s", "--duration", "100ms", "-o"];
     let output = command().args(arguments).arg(&path).output().expect("the command");
     assert_success(&output);
-    assert!(Trace::read(&path).contains("core 0 busy"));
+    let trace = Trace::read(&path);
+    assert!(trace.contains("core 0 busy"));
+    assert_eq!(trace.events(1), 2, "each look is a slice");
 }
 
 #[test]

@@ -156,6 +156,11 @@ fn record_from(
         let _look = recorder.slice("look at /proc");
         how(sampler);
     };
+    let mut tell = |sampler: &Sampler| {
+        let told = progress_of(options, start, session.summary(), sampler.tracks())?;
+        told.iter().for_each(&mut progress);
+        Ok::<_, SessionError>(())
+    };
     // The first even if it is over already: the last one is compared with it.
     look(&mut sampler, Sampler::look);
     let mut pace = Pace::new(options.interval, start, Instant::now());
@@ -167,9 +172,8 @@ fn record_from(
                 pace.looked(now, Instant::now());
             }
             Step::Tell => {
-                progress_of(options, start, session.summary(), sampler.tracks())?
-                    .iter()
-                    .for_each(&mut progress);
+                tell(&sampler)?;
+                pace.told(Instant::now());
             }
             Step::Wait(time) => std::thread::sleep(time),
         }
@@ -177,7 +181,7 @@ fn record_from(
     // What happened since the last look.
     look(&mut sampler, Sampler::last_look);
     let elapsed = start.elapsed();
-    progress_of(options, start, session.summary(), sampler.tracks())?.iter().for_each(&mut progress);
+    tell(&sampler)?;
     let (cores, processes) = sampler.seen();
     let missing = sampler.missing().map(|file| format!("/proc/{file}")).collect();
     let (events, dropped) = (sampler.tracks().events(), sampler.tracks().dropped());
@@ -233,10 +237,9 @@ impl Pace {
         pace
     }
 
-    fn next(&mut self, now: Instant) -> Step {
+    fn next(&self, now: Instant) -> Step {
         // First, so that it is not forgotten however long looks take.
         if now >= self.next_word {
-            self.next_word = now + Duration::from_millis(500);
             return Step::Tell;
         }
         // Not longer than a stop may be noticed late.
@@ -244,9 +247,17 @@ impl Pace {
         if wait.is_zero() { Step::Look } else { Step::Wait(wait) }
     }
 
+    /// A word has been told, which may have taken long too: it is time for a look before the next.
+    fn told(&mut self, now: Instant) {
+        self.next_word = now + Duration::from_millis(500);
+    }
+
     /// A look has ended. The next is as far away as this one took, at least, to leave the machine to others.
     fn looked(&mut self, begun: Instant, now: Instant) {
-        self.next_look = (self.next_look + self.interval).max(now + (now - begun));
+        let due = self.next_look;
+        // One that came late by more than the interval is not followed by another to make up for it.
+        let due = if begun >= due + self.interval { begun } else { due };
+        self.next_look = (due + self.interval).max(now + (now - begun));
     }
 }
 
@@ -307,16 +318,21 @@ mod tests {
         let at = |time: u64| start + Duration::from_millis(time);
         let wait = |time: u64| Step::Wait(Duration::from_millis(time));
         let mut pace = Pace::new(Duration::from_millis(10), start, at(40));
-        assert_eq!([40, 40, 65].map(|time| pace.next(at(time))), [Step::Tell, wait(20), wait(15)]);
-        assert_eq!(pace.next(at(80)), Step::Look);
+        assert_eq!(pace.next(at(40)), Step::Tell);
+        pace.told(at(41));
+        assert_eq!([41, 65, 80].map(|time| pace.next(at(time))), [wait(20), wait(15), Step::Look]);
         pace.looked(at(80), at(600));
-        assert_eq!([600, 600, 1119].map(|time| pace.next(at(time))), [Step::Tell, wait(20), Step::Tell]);
-        assert_eq!([1119, 1120].map(|time| pace.next(at(time))), [wait(1), Step::Look]);
+        assert_eq!(pace.next(at(600)), Step::Tell);
+        pace.told(at(600));
+        assert_eq!([600, 1099, 1100].map(|time| pace.next(at(time))), [wait(20), wait(20), Step::Tell]);
+        // The session did not answer for a long time.
+        pace.told(at(6000));
+        assert_eq!(pace.next(at(6000)), Step::Look);
         // Short ones come at even times.
-        pace.looked(at(1120), at(1121));
-        assert_eq!([1129, 1130, 1131].map(|time| pace.next(at(time))), [wait(1), Step::Look, Step::Look]);
-        pace.looked(at(1131), at(1132));
-        assert_eq!(pace.next(at(1139)), wait(1));
+        pace.looked(at(6000), at(6001));
+        assert_eq!([6009, 6010].map(|time| pace.next(at(time))), [wait(1), Step::Look]);
+        pace.looked(at(6013), at(6014));
+        assert_eq!([6019, 6020].map(|time| pace.next(at(time))), [wait(1), Step::Look]);
     }
 
     #[test]

@@ -58,6 +58,7 @@ mod transport;
 mod trim;
 mod tsc;
 pub(crate) mod undo;
+mod whole_file;
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};

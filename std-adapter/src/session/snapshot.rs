@@ -1,9 +1,7 @@
 //! Copies of a session's buffers, and how they become files.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +13,7 @@ use super::export::{BufferReport, Piece, Totals};
 use super::fork;
 use super::transport::CentralBuffer;
 use super::trim::Trim;
+pub(crate) use super::whole_file::{check_writable, write_atomically};
 use crate::memory::PagedMemory;
 
 /// Bytes that go to a file at once.
@@ -123,12 +122,13 @@ impl Snapshot {
     /// Writes a whole trace, statistics at its end, into a file that appears at `path` when it is complete.
     ///
     /// It is written beside `path` under another name, synced to the disk and renamed: a file of that name is
-    /// replaced whole or stays as it is. On an error nothing is left behind; a process that is killed meanwhile leaves
-    /// the part that it had written, as `.NAME.PID-N.part`, which nobody removes. Where `path` is a link, all that is
-    /// done to its target; a device or a pipe is written into.
+    /// replaced whole or stays as it is. On an error nothing is left behind, unless the last step is what failed: then
+    /// the whole trace stays under the other name, `.NAME.PID-N.part`, which the error tells. A process that is killed
+    /// meanwhile leaves the part that it had written, which nobody removes. Where `path` is a link, all that is done to
+    /// its target; a device or a pipe is written into.
     ///
     /// # Errors
-    /// What the file system says.
+    /// What the file system says; or `path` names no file, as one that ends with `/`.
     pub fn write_to(self, path: &Path) -> io::Result<Written> {
         write_atomically(path, |file| self.write(file))
     }
@@ -231,105 +231,13 @@ impl Drop for Snapshot {
     }
 }
 
-/// Makes a file in the same folder, by a name that nobody else uses.
-fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let name = path.file_name().ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.display()))
-    })?;
-    loop {
-        let mut other = std::ffi::OsString::from(".");
-        other.push(name);
-        other.push(format!(".{}-{}.part", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
-        let part = path.with_file_name(other);
-        match File::create_new(&part) {
-            // Of a process of the same number that was killed: in a container each has the same.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            file => return Ok((part, file?)),
-        }
-    }
-}
-
-/// Whether there is something that can only be written into: a device, a pipe.
-fn is_special(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
-}
-
-/// Where the file lies, or is to lie, that links from `path` lead to.
-fn followed(path: &Path) -> io::Result<PathBuf> {
-    let mut path = path.to_owned();
-    // As many as Linux follows.
-    for _ in 0..40 {
-        let Ok(target) = fs::read_link(&path) else { return Ok(path) };
-        path.pop();
-        path.push(target);
-    }
-    Err(io::Error::other("too many links lead to each other"))
-}
-
-pub(crate) fn write_atomically<T>(
-    path: &Path,
-    write: impl FnOnce(&mut File) -> io::Result<T>,
-) -> io::Result<T> {
-    if is_special(path) {
-        return write(&mut OpenOptions::new().write(true).open(path)?);
-    }
-    let path = &followed(path)?;
-    let (part, mut file) = create_beside(path)?;
-    let result = write(&mut file).and_then(|value| {
-        file.sync_all()?;
-        fs::rename(&part, path)?;
-        Ok(value)
-    });
-    if result.is_err() {
-        // The error is what matters; that this fails too changes nothing.
-        let _ = fs::remove_file(&part);
-        return result;
-    }
-    // The name is on the disk when the folder is; a folder that cannot be opened keeps its name in memory.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    result
-}
-
-/// Finds out whether a file can appear at `path`, before what it is to hold is recorded.
-pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a folder of that name"));
-    }
-    if is_special(path) {
-        // Opening it would wait for the reader of a pipe.
-        return Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?);
-    }
-    let (part, _) = create_beside(&followed(path)?)?;
-    fs::remove_file(part)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::PoisonError;
     use std::time::Duration;
 
-    use super::check_writable;
     use crate::session::Session;
-    #[cfg(unix)]
     use crate::session::fork::tests::in_child;
-
-    #[test]
-    fn parts_that_a_killed_process_of_the_same_number_left_are_in_nobody_s_way() {
-        let folder = std::env::temp_dir().join(format!("tracebuf-parts-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        for count in 0..64 {
-            let part = format!(".x.pftrace.{}-{count}.part", std::process::id());
-            std::fs::write(folder.join(part), "half a trace").expect("a file");
-        }
-        let path = folder.join("x.pftrace");
-        check_writable(&path).expect("a place for a file");
-        let session = Session::builder().start().expect("a session");
-        session.snapshot().expect("a snapshot").write_to(&path).expect("a file");
-        assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 65);
-        std::fs::remove_dir_all(&folder).expect("it is there");
-    }
 
     /// Where the memory for snapshots lies.
     fn spare(session: &Session) -> Vec<(*const u8, usize)> {
@@ -356,7 +264,6 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_child_drops_its_parent_s_snapshot_though_a_thread_had_the_lock_of_the_memory() {
         let session = Session::builder().ring(64 << 10).start().expect("a session");

@@ -1,0 +1,163 @@
+//! Files that appear when they are complete.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Makes a file in the same folder, by a name that nobody else uses.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    // Of `out/` the last part is `out`, and a folder is what the system would look for.
+    let ends = |name: &&OsStr| path.as_os_str().as_bytes().ends_with(name.as_bytes());
+    let name = path.file_name().filter(ends).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.display()))
+    })?;
+    loop {
+        let mut other = OsString::from(".");
+        other.push(name);
+        other.push(format!(".{}-{}.part", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+        let part = path.with_file_name(other);
+        match File::create_new(&part) {
+            // Of a process of the same number that was killed: in a container each has the same.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            file => return Ok((part, file?)),
+        }
+    }
+}
+
+/// Whether there is something that can only be written into: a device, a pipe.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
+}
+
+/// Where the file lies, or is to lie, that links from `path` lead to.
+fn followed(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    // As many as Linux follows.
+    for _ in 0..40 {
+        let Ok(target) = fs::read_link(&path) else { return Ok(path) };
+        path.pop();
+        path.push(target);
+    }
+    Err(io::Error::other("too many links lead to each other"))
+}
+
+/// Has a file written that appears at `path` when it is complete; a device or a pipe is written into.
+pub(crate) fn write_atomically<T>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<T>,
+) -> io::Result<T> {
+    if is_special(path) {
+        return write(&mut OpenOptions::new().write(true).open(path)?);
+    }
+    let path = &followed(path)?;
+    let (part, mut file) = create_beside(path)?;
+    let value = write(&mut file).and_then(|value| file.sync_all().map(|()| value)).inspect_err(|_| {
+        // The error is what matters; that this fails too changes nothing.
+        let _ = fs::remove_file(&part);
+    })?;
+    // What it holds cannot be had again, and is whole.
+    fs::rename(&part, path).map_err(|error| {
+        let text = format!("{error}; all of it is in {}, which could not be renamed", part.display());
+        io::Error::new(error.kind(), text)
+    })?;
+    // The name is on the disk when the folder is; a folder that cannot be opened keeps its name in memory.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(value)
+}
+
+/// Finds out whether a file can appear at `path`, before what it is to hold is recorded.
+pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a folder of that name"));
+    }
+    if is_special(path) {
+        // Opening it would wait for the reader of a pipe.
+        return Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?);
+    }
+    let (part, _) = create_beside(&followed(path)?)?;
+    fs::remove_file(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::session::Session;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("tracebuf-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        folder
+    }
+
+    #[test]
+    fn parts_that_a_killed_process_of_the_same_number_left_are_in_nobody_s_way() {
+        let folder = folder("parts");
+        for count in 0..64 {
+            let part = format!(".x.pftrace.{}-{count}.part", std::process::id());
+            fs::write(folder.join(part), "half a trace").expect("a file");
+        }
+        let path = folder.join("x.pftrace");
+        check_writable(&path).expect("a place for a file");
+        let session = Session::builder().start().expect("a session");
+        session.snapshot().expect("a snapshot").write_to(&path).expect("a file");
+        assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 65);
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    #[test]
+    fn a_whole_file_that_cannot_have_its_name_stays_under_another_which_the_error_tells() {
+        let folder = folder("renamed");
+        let path = folder.join("out");
+        let error = write_atomically(&path, |file| {
+            // Whatever keeps the name from being taken: a mount on it, or somebody else's file in a folder like /tmp.
+            fs::create_dir(&path)?;
+            file.write_all(b"a recording")
+        });
+        let error = error.expect_err("a folder has the name");
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        let entries = fs::read_dir(&folder).expect("the folder").map(|entry| entry.expect("an entry").path());
+        let part = entries.filter(|entry| *entry != path).collect::<Vec<_>>();
+        assert_eq!(part.len(), 1, "{part:?}");
+        assert!(error.to_string().contains(&format!("all of it is in {},", part[0].display())), "{error}");
+        assert_eq!(fs::read(&part[0]).expect("a file"), b"a recording");
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    #[test]
+    fn of_a_file_that_could_not_be_written_nothing_stays() {
+        let folder = folder("unwritten");
+        let result = write_atomically(&folder.join("out"), |file| {
+            file.write_all(b"half a recording")?;
+            Err::<(), _>(io::Error::other("the disk is full"))
+        });
+        assert_eq!(result.expect_err("an error").to_string(), "the disk is full");
+        assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 0);
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    #[test]
+    fn a_path_that_can_only_be_a_folder_is_refused_before_anything_is_written() {
+        let folder = folder("slash");
+        fs::write(folder.join("file"), "there before").expect("a file");
+        std::os::unix::fs::symlink("nothing/", folder.join("link")).expect("a link");
+        for name in ["nothing/", "nothing//", "nothing/.", "file/", "link"] {
+            let path = folder.join(name);
+            let errors =
+                [check_writable(&path), write_atomically(&path, |_| panic!("nothing is to be written"))];
+            for error in errors.map(|result| result.expect_err(name)) {
+                assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
+                assert!(error.to_string().ends_with("names no file"), "{name}: {error}");
+            }
+        }
+        assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 2);
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
+}

@@ -5,7 +5,11 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
 
 /// Prints a line on standard error. Who reads it may be gone, or its disk full: that keeps no command from its work,
 /// and there is nobody to be told.
@@ -61,15 +65,48 @@ impl<W: Write> Write for UntilClosed<W> {
     }
 }
 
-/// Set by Ctrl-C or SIGTERM, to end cleanly; the second time, for one who is in a hurry, ends at once. Without
-/// handlers the command can still run to its end.
+/// Repeats of a signal within this time are the same request: `timeout` sends each to the process and then to its group.
+const SAME_REQUEST: Duration = Duration::from_millis(500);
+
+/// Set by Ctrl-C, by SIGTERM and when the terminal goes away, to end cleanly. Ctrl-C or SIGTERM again, later than
+/// [`SAME_REQUEST`], is from one who is in a hurry, and ends at once. Under `nohup` a terminal may go. Without handlers
+/// the command can still run to its end.
 pub(crate) fn stop_on_signals() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let _ = signal_hook::flag::register_conditional_default(signal, stop.clone());
-        let _ = signal_hook::flag::register(signal, stop.clone());
+    // Milliseconds from the start to the first request, and one; none yet.
+    let first = Arc::new(AtomicU64::new(0));
+    let start = Instant::now();
+    for signal in [SIGINT, SIGTERM] {
+        let (stop, first) = (stop.clone(), first.clone());
+        let in_handler = move || {
+            let now = start.elapsed().as_millis() as u64 + 1;
+            let before = first.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).err();
+            if before.is_some_and(|before| u128::from(now.saturating_sub(before)) > SAME_REQUEST.as_millis())
+            {
+                // It is one that was caught, so it can be done.
+                let _ = low_level::emulate_default_handler(signal);
+            }
+            stop.store(true, Ordering::Relaxed);
+        };
+        // SAFETY: signal handlers may read the clock and change atomics, and by its documentation may call what emulates
+        // the default. Nothing here allocates, locks or panics.
+        let _ = unsafe { low_level::register(signal, in_handler) };
+    }
+    // A terminal's end is told more than once, by the system and by the shell: nobody is in a hurry then.
+    if !is_ignored(SIGHUP) {
+        let _ = flag::register(SIGHUP, stop.clone());
     }
     stop
+}
+
+/// Whether who started this process has it ignore the signal.
+fn is_ignored(signal: i32) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the present one is told, into memory for one, in which zeros are one too.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
 }
 
 /// A line on standard error that is written over and over, if anybody sees it; ended when dropped.

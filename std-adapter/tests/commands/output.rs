@@ -3,9 +3,10 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use object::Endianness;
 use serialport::{SerialPort, TTYPort};
@@ -138,18 +139,152 @@ fn commands_that_fail_say_so_by_their_end_when_nobody_reads_why() {
     }
 }
 
-#[test]
-fn a_terminal_that_goes_away_ends_no_recording() {
-    let trace = fresh("no-terminal");
+/// A recording for so long, or until it is told to end, that says on `stderr` how it goes.
+fn recording(trace: &Path, duration: &str, stderr: Stdio) -> Command {
+    let mut recording = command(&["record", "--duration", duration, "-o", name(trace)]);
+    recording.stdout(Stdio::null()).stderr(stderr);
+    recording
+}
+
+fn assert_whole(trace: &Path) {
+    let trace = fs::read(trace).expect("a trace");
+    assert!(!trace.is_empty() && TracePackets::new(&trace).all(|packet| packet.is_ok()));
+}
+
+/// Starts a command with this disposition of SIGHUP, whatever that of the tests is: they may run under `nohup`.
+fn on_hang_up(command: &mut Command, disposition: libc::sighandler_t) -> Child {
+    let set = move || {
+        // SAFETY: sets one of the two dispositions that are no handlers.
+        unsafe { libc::signal(libc::SIGHUP, disposition) };
+        Ok(())
+    };
+    // SAFETY: between fork and exec signals may be set.
+    unsafe { command.pre_exec(set) }.spawn().expect("the command")
+}
+
+fn send(child: &Child, signal: i32) {
+    // SAFETY: the child was not waited for yet, so the number is its own.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+}
+
+/// How the command ends, for which it has half a minute.
+fn ended(child: &mut Child) -> ExitStatus {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("it is there") {
+            return status;
+        }
+        if start.elapsed() > Duration::from_secs(30) {
+            child.kill().expect("it is there");
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until the command has a handler for the signal.
+fn wait_until_caught(child: &Child, signal: i32) {
+    let start = Instant::now();
+    let is_caught = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it is there");
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask");
+        u64::from_str_radix(mask.trim(), 16).expect("a number") >> (signal - 1) & 1 == 1
+    };
+    while !is_caught() {
+        assert!(start.elapsed() < Duration::from_secs(10), "it catches {signal}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A terminal: what a window has of it, what a program has, and that opened by a program.
+fn terminal() -> (TTYPort, TTYPort, File) {
     let (window, terminal) = TTYPort::pair().expect("a terminal");
     keep_from_commands(&window);
-    let stderr = OpenOptions::new().write(true).open(terminal.name().expect("a name")).expect("a terminal");
-    let mut recording = command(&["record", "--duration", "1200ms", "-o", name(&trace)]);
-    let mut recording = recording.stdout(Stdio::null()).stderr(stderr).spawn().expect("the command");
+    // Not that of this process, if it has none.
+    let mut options = OpenOptions::new();
+    let opened = options.write(true).custom_flags(libc::O_NOCTTY).open(terminal.name().expect("a name"));
+    (window, terminal, opened.expect("a terminal"))
+}
+
+/// The terminal is where the recording says how it goes, and not the one that it was started from: no signal comes.
+#[test]
+fn a_terminal_that_nobody_can_be_told_on_any_more_ends_no_recording() {
+    let trace = fresh("no-terminal");
+    let (window, terminal, stderr) = terminal();
+    let mut recording = recording(&trace, "1200ms", stderr.into()).spawn().expect("the command");
     std::thread::sleep(Duration::from_millis(300));
     drop((window, terminal));
     assert_eq!(recording.wait().expect("its end").code(), Some(0));
-    assert!(TracePackets::new(&fs::read(&trace).expect("a trace")).all(|packet| packet.is_ok()));
+    assert_whole(&trace);
+}
+
+#[test]
+fn a_terminal_that_goes_away_ends_what_was_started_from_it_with_its_trace() {
+    let trace = fresh("hung-up");
+    let (window, terminal, stderr) = terminal();
+    let mut recording = recording(&trace, "60s", stderr.into());
+    let lead = || {
+        // SAFETY: makes standard error, which is a terminal, that of a session of this process.
+        match unsafe { libc::setsid() != -1 && libc::ioctl(libc::STDERR_FILENO, libc::TIOCSCTTY, 0) != -1 } {
+            true => Ok(()),
+            false => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between fork and exec both calls may be made.
+    unsafe { recording.pre_exec(lead) };
+    let mut recording = on_hang_up(&mut recording, libc::SIG_DFL);
+    wait_until_caught(&recording, libc::SIGHUP);
+    drop((window, terminal));
+    assert_eq!(ended(&mut recording).code(), Some(0));
+    assert_whole(&trace);
+}
+
+#[test]
+fn under_nohup_a_recording_goes_on_when_the_terminal_goes_away() {
+    let trace = fresh("nohup");
+    let start = Instant::now();
+    let mut recording = on_hang_up(&mut recording(&trace, "1200ms", Stdio::null()), libc::SIG_IGN);
+    wait_until_caught(&recording, libc::SIGTERM);
+    // The one for this signal would be the last.
+    std::thread::sleep(Duration::from_millis(100));
+    send(&recording, libc::SIGHUP);
+    assert_eq!(ended(&mut recording).code(), Some(0));
+    assert!(start.elapsed() >= Duration::from_millis(1200), "{:?}", start.elapsed());
+    assert_whole(&trace);
+}
+
+/// `timeout` sends its signal to the process and then to the group in which it is.
+#[test]
+fn a_request_to_end_that_comes_more_than_once_is_one() {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        let trace = fresh("twice");
+        let mut recording = on_hang_up(&mut recording(&trace, "60s", Stdio::null()), libc::SIG_DFL);
+        wait_until_caught(&recording, libc::SIGHUP);
+        for _ in 0..5 {
+            send(&recording, signal);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(ended(&mut recording).code(), Some(0), "{signal}");
+        assert_whole(&trace);
+    }
+}
+
+#[test]
+fn who_asks_again_after_a_while_ends_a_command_that_waits() {
+    let (frames, pipe) = (fresh("waiting-frames"), fresh("waiting-pipe"));
+    fs::write(&frames, FRAMES).expect("a file");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command").success());
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        // Nobody reads the pipe, so it cannot even be opened.
+        let mut waiting = command(&["receive", name(&frames), "-o", name(&pipe)]);
+        let mut waiting = waiting.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command");
+        wait_until_caught(&waiting, libc::SIGTERM);
+        send(&waiting, signal);
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(waiting.try_wait().expect("it is there").is_none(), "it was asked once");
+        send(&waiting, signal);
+        assert_eq!(ended(&mut waiting).signal(), Some(signal));
+    }
 }
 
 /// What `record` says after writing there.

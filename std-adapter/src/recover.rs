@@ -102,7 +102,7 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    fn copy_of(source: &[u8]) -> Self {
+    pub(crate) fn copy_of(source: &[u8]) -> Self {
         let mut bytes = vec![0; source.len() + 8];
         let start = bytes.as_ptr().align_offset(8).min(8);
         bytes[start..start + source.len()].copy_from_slice(source);
@@ -222,6 +222,12 @@ impl Dump {
         attach(address, bytes).map_err(RecoverError::Attach)
     }
 
+    /// The bytes of a region at an address where one was found.
+    pub(crate) fn region_at(&self, address: u64) -> Result<&[u8], RecoverError> {
+        let bytes = self.at(address).ok_or(RecoverError::NotInDump(address))?;
+        region(bytes).map_err(RecoverError::Attach)
+    }
+
     fn at(&self, address: u64) -> Option<&[u8]> {
         let (start, piece) = self.pieces.range(..=address).next_back()?;
         piece.get(usize::try_from(address - start).ok()?..).filter(|bytes| !bytes.is_empty())
@@ -281,7 +287,8 @@ fn region(bytes: &[u8]) -> Result<&[u8], AttachError> {
     }
 }
 
-fn ring_offset(header: &[u8]) -> u64 {
+/// Where the ring begins, as the region says.
+pub(crate) fn ring_offset(header: &[u8]) -> u64 {
     let word = header.get(8..).and_then(<[u8]>::first_chunk);
     word.map_or(0, |word| u32::from_le_bytes(*word).into())
 }

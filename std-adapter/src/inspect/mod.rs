@@ -20,20 +20,22 @@
 //! unread bytes, a small one bytes that were read and not yet freed (of a chunk that is read in part), `#`
 //! padding, `.` free, `?` unreadable, a blank was never written. The mark `>` is where the next chunk goes. A
 //! picture shows the same: chunk by chunk as long as there are at most 6,000 of them, else in cells.
+//!
+//! Unreadable is what makes no sense, up to where the next sound chunk is known to begin, and chunks that
+//! [`recover`](crate::recover) drops. Chunks that are kept are shown as they were found: one that was scraped, or waits
+//! for patches, says so, though what it waits for may never come.
 
 mod map;
+mod region;
 mod svg;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use tracebuf::buffer::{AttachError, BufferStats, RingContent, RingView, Salvage, SequenceInfo};
+use tracebuf::buffer::AttachError;
 
-use crate::recover::{Dump, Found, Place, RecoverError};
+use crate::recover::{Dump, Place, RecoverError};
 use crate::trace_stats::TraceReport;
-
-/// Bytes of a chunk before its payload.
-const CHUNK_HEADER: u64 = 24;
 
 /// What bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,110 +138,12 @@ impl Inspection {
         if report.packets > 0 && report.rest == 0 {
             return Ok(of_trace);
         }
-        match Dump::parse(bytes).and_then(|dump| dump.find(Place::Anywhere)) {
-            Ok(found) => Ok(Self::of_region(found)),
+        match Dump::parse(bytes).and_then(|dump| Self::of_dump(&dump, Place::Anywhere)) {
+            Ok(of_region) => Ok(of_region),
             // A trace that was cut short.
             Err(_) if report.packets > 0 => Ok(of_trace),
             Err(error) => Err(NothingFound(error)),
         }
-    }
-
-    /// Looks at a region that was found.
-    pub fn of_region(found: Found) -> Self {
-        let Found { address, salvage, buffer, .. } = found;
-        let (stats, infos): (_, Vec<SequenceInfo>) = (buffer.stats(), buffer.sequences().collect());
-        let memory = buffer.into_memory();
-        let view = RingView::find(memory.as_ref());
-        let mut this = Self {
-            title: format!("trace buffer at {address:#x}"),
-            size: stats.buffer_size,
-            used: 0,
-            write: None,
-            oldest_unread: None,
-            sequences: Vec::new(),
-            chunks: Vec::new(),
-            losses: losses_of(&stats, &infos, &salvage),
-            pieces: "chunks",
-            spans: Vec::new(),
-        };
-        let mut numbers = BTreeMap::new();
-        for info in &infos {
-            numbers.insert((info.producer_id, info.writer_id), 0);
-        }
-        // In the order of producers and writers.
-        numbers.values_mut().zip(0..).for_each(|(number, next)| *number = next);
-        this.sequences.resize_with(numbers.len(), SequenceLine::default);
-        for info in &infos {
-            let number = numbers.get(&(info.producer_id, info.writer_id)).copied().unwrap_or(0);
-            if let Some(line) = this.sequences.get_mut(number) {
-                (line.name, line.losses) = (name_of(info), losses_of_sequence(info));
-            }
-        }
-        if let Ok(view) = view {
-            this.look_at(&view, &numbers);
-        }
-        this
-    }
-
-    fn look_at(&mut self, view: &RingView<'_>, numbers: &BTreeMap<(u16, u16), usize>) {
-        (self.used, self.write) = (u64::from(view.used()), Some(u64::from(view.write_cursor())));
-        if view.is_sealed() {
-            self.losses.push("it was full and keeps the beginning: what came later is not in it".to_owned());
-        }
-        let mut oldest = 0;
-        for item in view.items() {
-            let (offset, len) = (u64::from(item.offset), u64::from(item.size));
-            let chunk = match item.content {
-                RingContent::Chunk(chunk) => chunk,
-                other => {
-                    let kind = match other {
-                        RingContent::Padding => Kind::Padding,
-                        RingContent::Free => Kind::Free,
-                        _ => Kind::Unreadable,
-                    };
-                    self.spans.push(Span { offset, len, kind, chunk: None });
-                    continue;
-                }
-            };
-            let number = numbers.get(&(chunk.producer_id, chunk.writer_id)).copied().unwrap_or(0);
-            let read = match chunk.read {
-                0 => 0,
-                read => (CHUNK_HEADER + u64::from(read)).min(len),
-            };
-            if let Some(line) = self.sequences.get_mut(number) {
-                line.pieces += 1;
-                line.bytes += len;
-                line.unread += len - read;
-            }
-            let mut id = Some(chunk.chunk_id);
-            if read > 0 {
-                self.spans.push(Span { offset, len: read, kind: Kind::Read(number), chunk: id.take() });
-            }
-            if len > read {
-                let kind = Kind::Unread(number);
-                self.spans.push(Span { offset: offset + read, len: len - read, kind, chunk: id });
-            }
-            if chunk.read < chunk.valid && item.age > oldest {
-                (oldest, self.oldest_unread) = (item.age, Some(offset));
-            }
-            let mut text = format!(
-                "at {offset}: chunk {} of producer {} writer {}, {} packets, {} bytes, {} read",
-                chunk.chunk_id, chunk.producer_id, chunk.writer_id, chunk.packets, chunk.valid, chunk.read
-            );
-            for (name, _) in chunk.flags.iter_names() {
-                text.push_str(", ");
-                text.push_str(&name.to_ascii_lowercase().replace('_', " "));
-            }
-            for (is, what) in [
-                (!chunk.complete, ", scraped"),
-                (chunk.truncated, ", truncated"),
-                (chunk.aborted, ", aborted"),
-            ] {
-                text.push_str(if is { what } else { "" });
-            }
-            self.chunks.push(ChunkLine { age: item.age, text });
-        }
-        self.chunks.sort_by_key(|chunk| std::cmp::Reverse(chunk.age));
     }
 
     /// Looks at a trace.
@@ -341,44 +245,4 @@ impl fmt::Display for Inspection {
         }
         self.losses.iter().try_for_each(|loss| writeln!(f, "{loss}"))
     }
-}
-
-fn name_of(info: &SequenceInfo) -> String {
-    let mut name = format!("producer {} writer {}", info.producer_id, info.writer_id);
-    if info.pid != -1 {
-        name.push_str(&format!(", process {}", info.pid));
-    }
-    name
-}
-
-fn losses_of_sequence(info: &SequenceInfo) -> String {
-    let counts = [
-        (info.packets_evicted, "packets overwritten"),
-        (info.packets_broken, "packets in pieces"),
-        (info.packets_malformed, "chunks malformed"),
-    ];
-    let said = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
-    said.collect::<Vec<_>>().join(", ")
-}
-
-fn losses_of(stats: &BufferStats, infos: &[SequenceInfo], salvage: &Salvage) -> Vec<String> {
-    let sum = |count: fn(&SequenceInfo) -> u64| infos.iter().map(count).sum::<u64>();
-    let counters = [
-        (stats.chunks_overwritten, "chunks were overwritten unread"),
-        (stats.chunks_discarded, "chunks came too late or did not fit"),
-        (stats.chunks_refused, "chunks were refused"),
-        (stats.abi_violations, "chunks broke the rules"),
-        (stats.patches_failed, "patches came too late"),
-        (stats.trace_writer_packet_loss, "packets were given up by their writers"),
-        // No counter of the buffer has what readers find.
-        (sum(|info| info.packets_broken), "packets could not be put together"),
-        (sum(|info| info.packets_malformed), "chunks were malformed"),
-    ];
-    let counted =
-        counters.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
-    let mut losses: Vec<String> = counted.collect();
-    if !salvage.is_clean() {
-        losses.push(format!("when it was found: {salvage}"));
-    }
-    losses
 }

@@ -5,7 +5,10 @@ use std::process::Output;
 
 use crate::trace::scratch;
 use crate::{gzipped, tracebuf};
-use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, Patch, TraceBuffer};
+use tracebuf::buffer::{
+    Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, Patch, RingContent, RingItem, RingView, TraceBuffer,
+};
+use tracebuf_std::recover::{Dump, Place};
 use tracebuf_std::session::Session;
 
 /// A lapped ring of so many bytes: three writers, the oldest chunks of one read in part.
@@ -111,13 +114,35 @@ fn a_large_ring_is_drawn_in_cells_that_a_browser_can_take() {
     assert!(svg.matches("<rect").count() > 1000);
 }
 
+/// Bytes of a kind, as the text says.
+fn bytes_of(text: &str, kind: &str) -> u64 {
+    let (_, rest) = text.split_once(&format!("{kind} ")).expect(kind);
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next().expect("a number");
+    digits.parse().expect("a number")
+}
+
+/// How often a sign is in the map, and how many bytes it stands for.
+fn signs(text: &str, sign: char) -> (u64, u64) {
+    let map = text.lines().skip_while(|line| !line.starts_with("each sign")).skip(1).take(32);
+    let count = map.map(|row| row.get(11..).unwrap_or_default().matches(sign).count() as u64).sum();
+    (count, bytes_of(text, "each sign stands for"))
+}
+
 #[test]
 fn a_damaged_region_says_so_and_shows_where() {
     let mut damaged = region(64 << 10, 500);
     let start = 256 + 4 * 48;
     damaged[start + 20_000..start + 30_000].fill(0xFF);
-    let (text, _) = of("damaged.region", &damaged, &[]);
+    let (text, svg) = of("damaged.region", &damaged, &[]);
     assert!(text.contains("when it was found: "), "{text}");
+    // A chunk begins where the damage does, so none is dropped, and all of it makes no sense.
+    let salvage = Dump::parse(&damaged).unwrap().find(Place::Anywhere).unwrap().salvage;
+    let unreadable = bytes_of(&text, "unreadable");
+    assert!(unreadable >= 10_000 && salvage.chunks_dropped() == 0, "{text}");
+    assert_eq!(unreadable, salvage.bytes_unreadable, "{text}");
+    let (count, cell) = signs(&text, '?');
+    assert!(unreadable.abs_diff(count * cell) <= 2 * cell, "{count} signs: {text}");
+    assert!(svg.contains("<title>unreadable"), "{svg}");
 }
 
 /// A chunk of one fragment, offered to the buffer.
@@ -138,6 +163,77 @@ fn offer(
         ..ChunkHeader::default()
     };
     buffer.copy_chunk_untrusted(&Chunk { header, payload });
+}
+
+/// A chunk whose first word is no longer that of an item.
+fn damage(memory: &mut [u8], offset: u32) {
+    let at = 256 + 4 * 48 + offset as usize;
+    memory[at..at + 4].copy_from_slice(&0x8000_0000u32.to_le_bytes());
+}
+
+fn items(memory: &[u8]) -> Vec<RingItem> {
+    RingView::find(memory).expect("a region").items().collect()
+}
+
+#[test]
+fn a_chunk_that_makes_no_sense_hides_none_that_another_points_to() {
+    let mut buffer = small_buffer();
+    for (writer_id, chunk_id) in [(1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 2)] {
+        offer(&mut buffer, writer_id, chunk_id, ChunkFlags::empty(), b"\x05whole");
+    }
+    let mut memory = buffer.into_memory();
+    let whole = items(&memory);
+    damage(&mut memory, whole[2].offset);
+    let (text, _) = of("one-chunk.region", &memory, &[]);
+    assert_eq!(bytes_of(&text, "unreadable"), u64::from(whole[2].size), "{text}");
+    assert_eq!(signs(&text, '?'), (u64::from(whole[2].size) / 4, 4), "{text}");
+    assert!(text.contains("writer 1: 2 chunks") && text.contains("writer 2: 3 chunks"), "{text}");
+}
+
+#[test]
+fn what_was_free_before_the_damage_is_free() {
+    let mut buffer = small_buffer();
+    offer(&mut buffer, 1, 0, ChunkFlags::empty(), b"\x05whole");
+    assert!(buffer.read().next_packet().is_some());
+    (0..3).for_each(|chunk_id| offer(&mut buffer, 2, chunk_id, ChunkFlags::empty(), b"\x05whole"));
+    let mut memory = buffer.into_memory();
+    let whole = items(&memory);
+    assert!(whole.len() == 4 && whole[0].content == RingContent::Free, "{whole:?}");
+    // Nothing before it points to the chunk behind it.
+    damage(&mut memory, whole[1].offset);
+    let (text, _) = of("behind-free.region", &memory, &[]);
+    assert_eq!(bytes_of(&text, "free"), u64::from(whole[0].size), "{text}");
+    assert_eq!(bytes_of(&text, "unreadable"), u64::from(whole[1].size + whole[2].size), "{text}");
+    assert!(text.contains("writer 2: 1 chunks"), "{text}");
+}
+
+#[test]
+fn a_chunk_that_recovery_drops_is_unreadable() {
+    let mut buffer = small_buffer();
+    (0..3).for_each(|chunk_id| offer(&mut buffer, 1, chunk_id, ChunkFlags::empty(), b"\x05whole"));
+    let mut memory = buffer.into_memory();
+    let whole = items(&memory);
+    // The size of its packet.
+    memory[256 + 4 * 48 + whole[1].offset as usize + 24] = 0x7F;
+    let (text, _) = of("dropped.region", &memory, &[]);
+    assert!(text.contains("1 chunks dropped as malformed"), "{text}");
+    assert_eq!(bytes_of(&text, "unreadable"), u64::from(whole[1].size), "{text}");
+}
+
+#[test]
+fn chunks_that_wait_for_more_are_shown_as_they_were_found() {
+    let mut buffer = small_buffer();
+    let scraped = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 2, ..ChunkHeader::default() };
+    buffer.copy_chunk_untrusted(&Chunk { header: scraped, payload: b"\x05whole\x05whole" });
+    offer(&mut buffer, 1, 1, ChunkFlags::empty(), b"\x05whole");
+    let waits = ChunkFlags::NEEDS_PATCHING | ChunkFlags::CONTINUES_ON_NEXT;
+    offer(&mut buffer, 2, 0, waits, b"\x85\x80\x80\x00begin");
+    let (text, _) = of("waiting.region", &buffer.into_memory(), &[]);
+    let line = |start: &str| text.lines().find(|line| line.contains(start)).expect(start);
+    assert!(line("chunk 0 of producer 1 writer 1").ends_with(", scraped"), "{text}");
+    let flags = ", continues on next, needs patching";
+    assert!(line("chunk 0 of producer 1 writer 2").ends_with(flags), "{text}");
+    assert!(text.contains("2 of them without their end"), "what recovery gives up: {text}");
 }
 
 /// Reads all of a buffer and looks at it: this is lost, and only this.

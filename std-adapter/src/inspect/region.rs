@@ -1,0 +1,207 @@
+//! A look at a region of a dump.
+
+use std::collections::BTreeMap;
+
+use tracebuf::buffer::{
+    BufferStats, ReadOnlyTraceBuffer, RingContent, RingItem, RingView, Salvage, SequenceInfo,
+};
+
+use super::{ChunkLine, Inspection, Kind, SequenceLine, Span};
+use crate::recover::{Aligned, Dump, Place, RecoverError, ring_offset};
+
+/// Bytes of a chunk before its payload.
+const CHUNK_HEADER: u64 = 24;
+
+/// Numbers of sequences, by producer and writer.
+type Numbers = BTreeMap<(u16, u16), usize>;
+
+/// A ring as it was found, beside what attaching made of it.
+struct Rings<'d> {
+    found: &'d [u8],
+    attached: &'d [u8],
+}
+
+impl Rings<'_> {
+    /// What a gap was before attaching.
+    fn before(&self, gap: &RingItem) -> Vec<Span> {
+        let (mut at, end) = (u64::from(gap.offset), u64::from(gap.offset) + u64::from(gap.size));
+        let span = |at, len, kind| Span { offset: at, len, kind, chunk: None };
+        if word(self.found, at) == word(self.attached, at) {
+            let kind = match gap.content {
+                RingContent::Padding => Kind::Padding,
+                RingContent::Free => Kind::Free,
+                _ => Kind::Unreadable,
+            };
+            return vec![span(at, end - at, kind)];
+        }
+        // It took the place of what was dropped, and of gaps before that.
+        let mut spans = Vec::new();
+        while at < end {
+            let (len, kind) = gap_of(word(self.found, at))
+                .filter(|(len, _)| at + len <= end)
+                .unwrap_or((end - at, Kind::Unreadable));
+            spans.push(span(at, len, kind));
+            at += len;
+        }
+        spans
+    }
+}
+
+fn word(ring: &[u8], at: u64) -> Option<u32> {
+    let bytes = ring.get(usize::try_from(at).ok()?..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*bytes))
+}
+
+/// A gap by its only word: the top bit, whether it is padding, its length in words.
+fn gap_of(word: Option<u32>) -> Option<(u64, Kind)> {
+    let word = word.filter(|word| word >> 31 == 1)?;
+    let kind = if word >> 30 & 1 == 1 { Kind::Padding } else { Kind::Free };
+    let len = u64::from(word & 0x3FFF_FFFF) * 4;
+    (len > 0).then_some((len, kind))
+}
+
+impl Inspection {
+    /// Looks at a region of a dump.
+    ///
+    /// # Errors
+    /// [`RecoverError`] says why there is none.
+    pub fn of_dump(dump: &Dump, place: Place) -> Result<Self, RecoverError> {
+        // What recovery says of it; but that gives up what waits for more.
+        let found = dump.find(place)?;
+        let (stats, infos): (_, Vec<SequenceInfo>) =
+            (found.buffer.stats(), found.buffer.sequences().collect());
+        let (address, salvage) = (found.address, found.salvage);
+        drop(found);
+        let region = dump.region_at(address)?;
+        let (buffer, _) =
+            ReadOnlyTraceBuffer::attach(Aligned::copy_of(region)).map_err(RecoverError::Attach)?;
+        let attached = buffer.into_memory();
+        let view = RingView::find(attached.as_ref()).map_err(RecoverError::Attach)?;
+        let rings = Rings { found: ring_of(region), attached: ring_of(attached.as_ref()) };
+        let mut this = Self {
+            title: format!("trace buffer at {address:#x}"),
+            size: stats.buffer_size,
+            used: 0,
+            write: None,
+            oldest_unread: None,
+            sequences: Vec::new(),
+            chunks: Vec::new(),
+            losses: losses_of(&stats, &infos, &salvage),
+            pieces: "chunks",
+            spans: Vec::new(),
+        };
+        let mut numbers: Numbers = infos.iter().map(|info| ((info.producer_id, info.writer_id), 0)).collect();
+        // In the order of producers and writers.
+        numbers.values_mut().zip(0..).for_each(|(number, next)| *number = next);
+        this.sequences.resize_with(numbers.len(), SequenceLine::default);
+        for info in &infos {
+            let number = numbers.get(&(info.producer_id, info.writer_id)).copied().unwrap_or(0);
+            if let Some(line) = this.sequences.get_mut(number) {
+                (line.name, line.losses) = (name_of(info), losses_of_sequence(info));
+            }
+        }
+        this.look_at(&view, &rings, &numbers);
+        Ok(this)
+    }
+
+    fn look_at(&mut self, view: &RingView<'_>, rings: &Rings<'_>, numbers: &Numbers) {
+        (self.used, self.write) = (u64::from(view.used()), Some(u64::from(view.write_cursor())));
+        if view.is_sealed() {
+            self.losses.push("it was full and keeps the beginning: what came later is not in it".to_owned());
+        }
+        let mut oldest = 0;
+        for item in view.items() {
+            let (offset, len) = (u64::from(item.offset), u64::from(item.size));
+            let RingContent::Chunk(chunk) = item.content else {
+                self.spans.extend(rings.before(&item));
+                continue;
+            };
+            let Some(&number) = numbers.get(&(chunk.producer_id, chunk.writer_id)) else {
+                self.spans.push(Span { offset, len, kind: Kind::Unreadable, chunk: None });
+                continue;
+            };
+            let read = match chunk.read {
+                0 => 0,
+                read => (CHUNK_HEADER + u64::from(read)).min(len),
+            };
+            if let Some(line) = self.sequences.get_mut(number) {
+                line.pieces += 1;
+                line.bytes += len;
+                line.unread += len - read;
+            }
+            let mut id = Some(chunk.chunk_id);
+            if read > 0 {
+                self.spans.push(Span { offset, len: read, kind: Kind::Read(number), chunk: id.take() });
+            }
+            if len > read {
+                let kind = Kind::Unread(number);
+                self.spans.push(Span { offset: offset + read, len: len - read, kind, chunk: id });
+            }
+            if chunk.read < chunk.valid && item.age > oldest {
+                (oldest, self.oldest_unread) = (item.age, Some(offset));
+            }
+            let mut text = format!(
+                "at {offset}: chunk {} of producer {} writer {}, {} packets, {} bytes, {} read",
+                chunk.chunk_id, chunk.producer_id, chunk.writer_id, chunk.packets, chunk.valid, chunk.read
+            );
+            for (name, _) in chunk.flags.iter_names() {
+                text.push_str(", ");
+                text.push_str(&name.to_ascii_lowercase().replace('_', " "));
+            }
+            for (is, what) in [
+                (!chunk.complete, ", scraped"),
+                (chunk.truncated, ", truncated"),
+                (chunk.aborted, ", aborted"),
+            ] {
+                text.push_str(if is { what } else { "" });
+            }
+            self.chunks.push(ChunkLine { age: item.age, text });
+        }
+        self.chunks.sort_by_key(|chunk| std::cmp::Reverse(chunk.age));
+    }
+}
+
+/// The ring of a region, which says itself where that begins.
+fn ring_of(region: &[u8]) -> &[u8] {
+    region.get(usize::try_from(ring_offset(region)).unwrap_or(usize::MAX)..).unwrap_or_default()
+}
+
+fn name_of(info: &SequenceInfo) -> String {
+    let mut name = format!("producer {} writer {}", info.producer_id, info.writer_id);
+    if info.pid != -1 {
+        name.push_str(&format!(", process {}", info.pid));
+    }
+    name
+}
+
+fn losses_of_sequence(info: &SequenceInfo) -> String {
+    let counts = [
+        (info.packets_evicted, "packets overwritten"),
+        (info.packets_broken, "packets in pieces"),
+        (info.packets_malformed, "chunks malformed"),
+    ];
+    let said = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    said.collect::<Vec<_>>().join(", ")
+}
+
+fn losses_of(stats: &BufferStats, infos: &[SequenceInfo], salvage: &Salvage) -> Vec<String> {
+    let sum = |count: fn(&SequenceInfo) -> u64| infos.iter().map(count).sum::<u64>();
+    let counters = [
+        (stats.chunks_overwritten, "chunks were overwritten unread"),
+        (stats.chunks_discarded, "chunks came too late or did not fit"),
+        (stats.chunks_refused, "chunks were refused"),
+        (stats.abi_violations, "chunks broke the rules"),
+        (stats.patches_failed, "patches came too late"),
+        (stats.trace_writer_packet_loss, "packets were given up by their writers"),
+        // No counter of the buffer has what readers find.
+        (sum(|info| info.packets_broken), "packets could not be put together"),
+        (sum(|info| info.packets_malformed), "chunks were malformed"),
+    ];
+    let counted =
+        counters.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let mut losses: Vec<String> = counted.collect();
+    if !salvage.is_clean() {
+        losses.push(format!("when it was found: {salvage}"));
+    }
+    losses
+}

@@ -14,11 +14,11 @@ const UNPACKED_MAX: u64 = if cfg!(target_pointer_width = "64") { 4 << 30 } else 
 /// Opens a file, plain or gzipped; - is standard input. A gzipped one is known by its first two bytes, so that standard
 /// input may be one too.
 pub(crate) fn open_any(path: &Path) -> io::Result<Box<dyn BufRead>> {
-    let mut plain = open_plain(path)?;
-    if is_gzipped(&mut plain)? {
-        return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(plain))));
+    let (is_gzipped, file) = looked_at(open_plain(path)?)?;
+    if is_gzipped {
+        return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(file))));
     }
-    Ok(plain)
+    Ok(Box::new(file))
 }
 
 fn open_plain(path: &Path) -> io::Result<Box<dyn BufRead>> {
@@ -28,10 +28,14 @@ fn open_plain(path: &Path) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::with_capacity(1 << 16, File::open(path)?)))
 }
 
+/// Whether a file is gzipped, and all of it. A pipe may give a byte at a time.
+///
 /// Nothing else starts so: 0x1F is no blank, no comment and no name of a script, and an image would have two chunks of
 /// its first page being read at once.
-fn is_gzipped(file: &mut impl BufRead) -> io::Result<bool> {
-    Ok(file.fill_buf()?.starts_with(&[0x1F, 0x8B]))
+fn looked_at<R: BufRead>(mut file: R) -> io::Result<(bool, impl BufRead)> {
+    let mut first = Vec::new();
+    file.by_ref().take(2).read_to_end(&mut first)?;
+    Ok((first == [0x1F, 0x8B], io::Cursor::new(first).chain(file)))
 }
 
 /// All of such a file, of a gzipped one at most [`UNPACKED_MAX`].
@@ -39,9 +43,10 @@ pub(crate) fn read_any(path: &Path) -> io::Result<Vec<u8>> {
     read_all(open_plain(path)?, UNPACKED_MAX)
 }
 
-fn read_all(mut file: impl BufRead, unpacked_max: u64) -> io::Result<Vec<u8>> {
+fn read_all(file: impl BufRead, unpacked_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if !is_gzipped(&mut file)? {
+    let (is_gzipped, mut file) = looked_at(file)?;
+    if !is_gzipped {
         return file.read_to_end(&mut bytes).map(|_| bytes);
     }
     MultiGzDecoder::new(file).take(unpacked_max + 1).read_to_end(&mut bytes)?;
@@ -80,5 +85,25 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         // What is not packed is as large as it is.
         assert_eq!(read_all(&plain[..], 999).unwrap(), plain);
+    }
+
+    #[test]
+    fn a_file_that_comes_a_byte_at_a_time_is_known_by_its_first_two() {
+        struct Slow<'b>(&'b [u8]);
+        impl Read for Slow<'_> {
+            fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+                let len = bytes.len().min(1);
+                self.0.read(&mut bytes[..len])
+            }
+        }
+        let plain = b"\x1Fplain".repeat(10);
+        let mut packed = Vec::new();
+        GzEncoder::new(&plain[..], Compression::best()).read_to_end(&mut packed).unwrap();
+        for bytes in [&plain, &packed] {
+            assert_eq!(read_all(BufReader::new(Slow(bytes)), 1000).unwrap(), plain);
+        }
+        for short in [&b""[..], b"\x1F", b"x"] {
+            assert_eq!(read_all(BufReader::new(Slow(short)), 1000).unwrap(), short);
+        }
     }
 }

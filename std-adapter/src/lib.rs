@@ -18,6 +18,7 @@
 #![deny(unsafe_code)]
 
 pub mod demo;
+mod fields;
 mod file_error;
 pub mod inspect;
 pub mod memory;

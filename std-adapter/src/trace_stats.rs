@@ -13,51 +13,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use tracebuf::buffer::DataLoss;
+use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::{buffer_stats, final_flush_outcome, trace_packet, trace_stats};
-use tracebuf::proto::{TracePackets, varint};
 
-/// A field's value.
-enum Value<'a> {
-    Number(u64),
-    Bytes(&'a [u8]),
-}
-
-/// The fields of a message, until its end or the first that is malformed.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn varint(&mut self) -> Option<u64> {
-        let (value, len) = varint::read(self.0).ok()?;
-        self.take(len)?;
-        Some(value)
-    }
-
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
-}
-
-impl<'a> Iterator for Fields<'a> {
-    type Item = (u32, Value<'a>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let tag = self.varint()?;
-        let number = u32::try_from(tag >> 3).ok()?;
-        let value = match tag & 7 {
-            0 => Value::Number(self.varint()?),
-            1 => Value::Number(u64::from_le_bytes(self.take(8)?.try_into().ok()?)),
-            2 => {
-                let len = usize::try_from(self.varint()?).ok()?;
-                Value::Bytes(self.take(len)?)
-            }
-            5 => Value::Number(u32::from_le_bytes(self.take(4)?.try_into().ok()?).into()),
-            _ => return None,
-        };
-        Some((number, value))
-    }
-}
+use crate::fields::{Field, Fields, Value};
 
 /// What one sequence lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -209,8 +168,8 @@ impl TraceReport {
 
     fn look_at(&mut self, packet: &[u8]) -> u64 {
         let (mut sequence, mut loss, mut pid) = (0, 0, None);
-        for (number, value) in Fields(packet) {
-            match (number, value) {
+        for field in Fields::of(packet) {
+            match (field.number, field.value) {
                 // Of a field that is there twice the last one counts.
                 (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Number(id)) => sequence = id,
                 (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Number(bits)) => loss = bits,
@@ -266,10 +225,10 @@ impl TraceReport {
 fn counted(stats: &[u8]) -> Vec<Counted> {
     let mut counted = Vec::new();
     let mut buffers = 0;
-    for (number, value) in Fields(stats) {
+    for Field { number, value, .. } in Fields::of(stats) {
         match value {
             Value::Bytes(buffer) if number == trace_stats::BUFFER_STATS => {
-                for (number, value) in Fields(buffer) {
+                for Field { number, value, .. } in Fields::of(buffer) {
                     let Value::Number(value) = value else { continue };
                     let known = OF_BUFFER.iter().find(|(known, ..)| *known == number && value > 0);
                     counted.extend(known.map(|(_, name, advice)| Counted {
@@ -289,7 +248,7 @@ fn counted(stats: &[u8]) -> Vec<Counted> {
                     counted.push(Counted { name: "final_flush_outcome", buffer: None, value, advice });
                 }
             }
-            Value::Bytes(_) => {}
+            _ => {}
         }
     }
     counted

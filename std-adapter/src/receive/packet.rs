@@ -1,6 +1,8 @@
 //! A received packet: whose it is, and what it says of losses.
 
-use tracebuf::proto::{WireType, fields, tag, varint};
+use tracebuf::proto::{WireType, fields, tag};
+
+use crate::fields::{Fields, Value, push, take};
 
 /// A packet of a trace file taken apart.
 pub(super) struct Parsed<'p> {
@@ -20,29 +22,20 @@ impl<'p> Parsed<'p> {
             return None;
         }
         let mut packet = Self { content, sequence_id: 0, dropped: 0 };
-        let mut rest = content;
-        while !rest.is_empty() {
-            let (tag, after) = take(rest)?;
-            let (number, mut value) = (u32::try_from(tag >> 3).ok()?, 0);
-            rest = match tag & 7 {
-                0 => {
-                    let (found, after) = take(after)?;
-                    value = found;
-                    after
+        let mut parts = Fields::of(content);
+        for field in parts.by_ref() {
+            match (field.number, field.value) {
+                (fields::trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Number(id)) => {
+                    packet.sequence_id = id
                 }
-                1 => after.get(8..)?,
-                2 => {
-                    let (length, after) = take(after)?;
-                    after.get(usize::try_from(length).ok()?..)?
+                (fields::trace_packet::PREVIOUS_PACKET_DROPPED, Value::Number(causes)) => {
+                    packet.dropped = causes
                 }
-                5 => after.get(4..)?,
-                _ => return None,
-            };
-            match number {
-                fields::trace_packet::TRUSTED_PACKET_SEQUENCE_ID => packet.sequence_id = value,
-                fields::trace_packet::PREVIOUS_PACKET_DROPPED => packet.dropped = value,
                 _ => {}
             }
+        }
+        if !parts.is_at_end() {
+            return None;
         }
         Some(packet)
     }
@@ -62,16 +55,4 @@ impl<'p> Parsed<'p> {
         bytes.append(&mut suffix);
         bytes
     }
-}
-
-/// A varint, and what follows it.
-fn take(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (value, size) = varint::decode(bytes)?;
-    Some((value, bytes.get(size..)?))
-}
-
-fn push(bytes: &mut Vec<u8>, value: u64) {
-    let mut room = [0; varint::MAX_LEN];
-    let size = varint::encode(value, &mut room).unwrap_or(0);
-    bytes.extend_from_slice(room.get(..size).unwrap_or_default());
 }

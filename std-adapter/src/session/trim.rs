@@ -6,10 +6,12 @@
 
 use std::collections::HashMap;
 
+use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::{
     builtin_clock, clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults,
 };
-use tracebuf::proto::{TracePackets, varint};
+
+use crate::fields::{Fields, Value, push};
 
 /// A writer's time.
 #[derive(Clone, Copy, Default)]
@@ -31,49 +33,13 @@ pub(crate) struct Trim {
     sequences: HashMap<u64, Sequence>,
 }
 
-/// One field, and the bytes that it takes, tag included.
-struct Field<'a> {
-    number: u32,
-    value: u64,
-    content: &'a [u8],
-    whole: &'a [u8],
-}
-
-fn fields(mut rest: &[u8]) -> impl Iterator<Item = Field<'_>> {
-    std::iter::from_fn(move || {
-        let (tag, tag_len) = varint::read(rest).ok()?;
-        let after = rest.get(tag_len..)?;
-        let (value, content, len) = match tag & 7 {
-            0 => {
-                let (value, len) = varint::read(after).ok()?;
-                (value, &[][..], len)
-            }
-            1 => (0, after.get(..8)?, 8),
-            2 => {
-                let (size, len) = varint::read(after).ok()?;
-                let content = after.get(len..)?.get(..usize::try_from(size).ok()?)?;
-                (0, content, len + content.len())
-            }
-            5 => (0, after.get(..4)?, 4),
-            _ => return None,
-        };
-        let (whole, next) = rest.split_at_checked(tag_len + len)?;
-        rest = next;
-        Some(Field { number: u32::try_from(tag >> 3).ok()?, value, content, whole })
-    })
-}
-
 /// The last number of a field; messages merge, numbers replace each other.
 fn number(message: &[u8], wanted: u32) -> Option<u64> {
-    fields(message).filter(|field| field.number == wanted).last().map(|field| field.value)
-}
-
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+    let numbers = Fields::of(message).filter_map(|field| match field.value {
+        Value::Number(value) if field.number == wanted => Some(value),
+        _ => None,
+    });
+    numbers.last()
 }
 
 /// What of a packet concerns its time.
@@ -92,16 +58,16 @@ struct Packet<'a> {
 impl<'a> Packet<'a> {
     fn of(bytes: &'a [u8]) -> Self {
         let mut packet = Self::default();
-        for field in fields(bytes) {
-            match field.number {
-                trace_packet::TIMESTAMP => packet.time = Some(field.value),
-                trace_packet::TIMESTAMP_CLOCK_ID => packet.clock = Some(field.value),
-                trace_packet::SEQUENCE_FLAGS => packet.flags = field.value,
-                trace_packet::TRUSTED_PACKET_SEQUENCE_ID => packet.sequence = field.value,
-                trace_packet::CLOCK_SNAPSHOT => packet.snapshot = field.content,
-                trace_packet::TRACE_PACKET_DEFAULTS => packet.defaults = field.content,
-                trace_packet::TRACK_EVENT => packet.is_event = true,
-                trace_packet::INTERNED_DATA => packet.has_names = true,
+        for field in Fields::of(bytes) {
+            match (field.number, field.value) {
+                (trace_packet::TIMESTAMP, Value::Number(time)) => packet.time = Some(time),
+                (trace_packet::TIMESTAMP_CLOCK_ID, Value::Number(clock)) => packet.clock = Some(clock),
+                (trace_packet::SEQUENCE_FLAGS, Value::Number(flags)) => packet.flags = flags,
+                (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Number(id)) => packet.sequence = id,
+                (trace_packet::CLOCK_SNAPSHOT, Value::Bytes(snapshot)) => packet.snapshot = snapshot,
+                (trace_packet::TRACE_PACKET_DEFAULTS, Value::Bytes(defaults)) => packet.defaults = defaults,
+                (trace_packet::TRACK_EVENT, _) => packet.is_event = true,
+                (trace_packet::INTERNED_DATA, _) => packet.has_names = true,
                 _ => {}
             }
         }
@@ -114,13 +80,18 @@ impl Sequence {
     fn begin(packet: &Packet<'_>) -> Self {
         let id = number(packet.defaults, trace_packet_defaults::TIMESTAMP_CLOCK_ID)
             .unwrap_or(builtin_clock::BOOTTIME);
-        let clocks = || fields(packet.snapshot).filter(|field| field.number == clock_snapshot::CLOCKS);
-        let of = |id: u64| clocks().find(|field| number(field.content, clock::CLOCK_ID) == Some(id));
-        let now = of(builtin_clock::BOOTTIME).and_then(|field| number(field.content, clock::TIMESTAMP));
-        let own = of(id).filter(|field| number(field.content, clock::IS_INCREMENTAL) == Some(1));
+        let clocks = || {
+            Fields::of(packet.snapshot).filter_map(|field| match field.value {
+                Value::Bytes(clock) if field.number == clock_snapshot::CLOCKS => Some(clock),
+                _ => None,
+            })
+        };
+        let of = |id: u64| clocks().find(|clock| number(clock, clock::CLOCK_ID) == Some(id));
+        let now = of(builtin_clock::BOOTTIME).and_then(|clock| number(clock, clock::TIMESTAMP));
+        let own = of(id).filter(|clock| number(clock, clock::IS_INCREMENTAL) == Some(1));
         match (now, own) {
             (Some(now), Some(own)) => {
-                let unit = number(own.content, clock::UNIT_MULTIPLIER_NS).unwrap_or(1).max(1);
+                let unit = number(own, clock::UNIT_MULTIPLIER_NS).unwrap_or(1).max(1);
                 Self { clock: Some(id), unit, now, owed: 0 }
             }
             _ => Self { clock: Some(id), ..Self::default() },
@@ -183,11 +154,11 @@ fn put(out: &mut Vec<u8>, bytes: &[u8], time: Option<u64>, names_only: bool) -> 
     let bytes = if time.is_none() && !names_only {
         bytes
     } else {
-        for field in fields(bytes) {
+        for field in Fields::of(bytes) {
             match (field.number, time) {
                 (trace_packet::TIMESTAMP, Some(time)) => {
-                    put_varint(&mut changed, u64::from(trace_packet::TIMESTAMP) << 3);
-                    put_varint(&mut changed, time);
+                    push(&mut changed, u64::from(trace_packet::TIMESTAMP) << 3);
+                    push(&mut changed, time);
                 }
                 (
                     trace_packet::TIMESTAMP | trace_packet::TIMESTAMP_CLOCK_ID | trace_packet::TRACK_EVENT,
@@ -199,7 +170,7 @@ fn put(out: &mut Vec<u8>, bytes: &[u8], time: Option<u64>, names_only: bool) -> 
         &changed
     };
     out.push(0x0A);
-    put_varint(out, bytes.len() as u64);
+    push(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
     true
 }

@@ -64,7 +64,6 @@ fn what_a_thread_did_before_it_hung_can_be_read_though_the_others_have_lapped_th
     assert_eq!(number(packets[0], 13), Some(3), "a state comes first");
 }
 
-#[cfg(unix)]
 #[test]
 fn a_storm_of_signals_leaves_whole_traces_of_the_number_to_keep() {
     let (session, folder) = (session(), folder("signals"));
@@ -102,7 +101,46 @@ fn a_storm_of_signals_leaves_whole_traces_of_the_number_to_keep() {
     }
 }
 
-#[cfg(unix)]
+#[test]
+fn the_newest_files_of_all_runs_are_kept_and_none_is_written_over() {
+    let folder = folder("runs");
+    let others =
+        ["panic-x.pftrace", "panic-01.pftrace", "panic-1-7.pftrace", "panic-9.txt", "others-5.pftrace"];
+    for name in others {
+        std::fs::write(folder.join(name), "somebody else's").expect("a file");
+    }
+    let names = || {
+        let entries = std::fs::read_dir(&folder).expect("the folder");
+        let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
+        let mut names: Vec<_> = names.filter(|name| !others.contains(&&name[..])).collect();
+        names.sort();
+        names
+    };
+    // Each time a program that panics once.
+    for run in 0..12 {
+        let session = session();
+        let recorder = FlightRecorder::new(&session, &folder).expect("a recorder").keep(3);
+        let path = recorder.snapshot("panic").expect("a snapshot");
+        assert_eq!(path, folder.join(format!("panic-{run}.pftrace")));
+        assert_eq!(recorder.snapshot("by hand").expect("a snapshot").exists(), path.exists());
+    }
+    let newest = [9, 10, 11].map(|run| [format!("by hand-{run}.pftrace"), format!("panic-{run}.pftrace")]);
+    let mut newest = newest.concat();
+    newest.sort();
+    assert_eq!(names(), newest);
+    // Fewer from now on; and two at once keep out of each other's way.
+    let session = session();
+    let recorders = [0, 1].map(|_| FlightRecorder::new(&session, &folder).expect("a recorder").keep(2));
+    let paths = recorders.each_ref().map(|recorder| recorder.snapshot("panic").expect("a snapshot"));
+    assert_eq!(paths, [12, 13].map(|number| folder.join(format!("panic-{number}.pftrace"))));
+    assert_eq!(names()[3..], ["panic-12.pftrace", "panic-13.pftrace"]);
+    for path in others.map(|name| folder.join(name)) {
+        assert_eq!(std::fs::read(&path).expect("it is there"), b"somebody else's");
+        // The others in the folder are traces.
+        std::fs::remove_file(path).expect("it is there");
+    }
+}
+
 #[test]
 fn a_number_that_is_no_signal_is_an_error_as_is_one_that_cannot_be_caught() {
     let (session, folder) = (session(), folder("no signal"));

@@ -1,7 +1,8 @@
 //! The flight recorder: what happened last, in a file, when something goes wrong.
 
+mod files;
 mod status;
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests;
 
 use std::io::{self, Write};
@@ -38,10 +39,11 @@ pub use status::FlightStatus;
 /// ```
 ///
 /// The rings keep their last bytes for ever; a snapshot copies them while recording goes on. A file
-/// `REASON-N.pftrace` appears in the folder when it is complete; `N` counts up and starts again at the number
-/// of files to keep, so that a storm of signals or a trigger in a loop cannot fill the disk. Who starts a program again
-/// and again that may be killed meanwhile removes the parts that it leaves: see
-/// [`Snapshot::write_to`](super::Snapshot::write_to).
+/// `REASON-N.pftrace` appears in the folder when it is complete. `N` goes on behind the largest that is there, also that
+/// of an earlier run, and with each new file the oldest go, so that neither a storm of signals nor a program that is
+/// started again after each panic can fill the disk. Processes that share a folder share that number of files, and two
+/// that write one of the same reason at the same moment may write the same. Who starts a program again and again that
+/// may be killed meanwhile removes the parts that it leaves: see [`Snapshot::write_to`](super::Snapshot::write_to).
 ///
 /// If threads may hang, let the ring have [`self_contained_chunks`](super::BufferConfig::self_contained_chunks): what
 /// such a thread did last is in the snapshot in any case, and can be read so.
@@ -52,12 +54,10 @@ pub struct FlightRecorder {
     inner: Arc<Inner>,
     requests: Option<SyncSender<Request>>,
     worker: Option<JoinHandle<()>>,
-    #[cfg(unix)]
     signals: Mutex<Vec<Watching>>,
 }
 
 /// A thread that waits for signals.
-#[cfg(unix)]
 struct Watching {
     watch: fork::Watch,
     handle: signal_hook::iterator::Handle,
@@ -76,8 +76,8 @@ struct Inner {
 struct State {
     status: FlightStatus,
     keep: u32,
-    /// Snapshots begun of each reason.
-    begun: Vec<(String, u32)>,
+    /// For each reason, the number of the next snapshot.
+    next: Vec<(String, u64)>,
     /// Reasons whose time is yet to come.
     waiting: Vec<String>,
 }
@@ -112,16 +112,10 @@ impl FlightRecorder {
         let works = inner.clone();
         let worker =
             thread::Builder::new().name("tracebuf-flight".into()).spawn(move || work(&works, &receiver))?;
-        Ok(Self {
-            inner,
-            requests: Some(requests),
-            worker: Some(worker),
-            #[cfg(unix)]
-            signals: Mutex::new(Vec::new()),
-        })
+        Ok(Self { inner, requests: Some(requests), worker: Some(worker), signals: Mutex::new(Vec::new()) })
     }
 
-    /// How many files of each reason to keep: 8 unless said otherwise, at least 1.
+    /// How many files of each reason to keep in the folder, whoever wrote them: 8 unless said otherwise, at least 1.
     #[must_use]
     pub fn keep(self, files: u32) -> Self {
         if self.inner.is_here() {
@@ -205,7 +199,6 @@ impl FlightRecorder {
     ///
     /// # Errors
     /// A signal that cannot be caught, no thread, or a child after a fork.
-    #[cfg(unix)]
     pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
         self.check_signals(signals)?;
         self.watch(signals, |_| ())
@@ -218,7 +211,6 @@ impl FlightRecorder {
     ///
     /// # Errors
     /// A signal that cannot be caught, no thread, or a child after a fork.
-    #[cfg(unix)]
     pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
         self.check_signals(signals)?;
         let watched = self.watch(signals, |signal| {
@@ -230,14 +222,12 @@ impl FlightRecorder {
         watched.and(ends)
     }
 
-    #[cfg(unix)]
     fn check_signals(&self, signals: &[i32]) -> io::Result<()> {
         fork::check_signals(signals)?;
         // In a child nothing changes, and a thread of the parent's may have had the locks of handlers.
         if self.inner.is_here() { Ok(()) } else { Err(io::Error::other(SessionError::Forked)) }
     }
 
-    #[cfg(unix)]
     fn watch(&self, signals: &[i32], then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
         let mut noted = signal_hook::iterator::Signals::new(signals)?;
         // Not before: until then nobody notes them down, and they do what they do by default.
@@ -270,12 +260,10 @@ impl Drop for FlightRecorder {
             // The threads are not in this process. One of them may have had the channel's lock; and their handles, as
             // that of the session's thread, may be those of threads that are.
             std::mem::forget((self.requests.take(), self.worker.take()));
-            #[cfg(unix)]
             std::mem::forget(std::mem::take(&mut self.signals));
             return;
         }
         self.requests = None;
-        #[cfg(unix)]
         for watching in self.signals.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let Watching { watch, handle, thread } = watching;
             // First: what comes from here on does what it does by default. The thread still sees what came before.
@@ -341,7 +329,8 @@ impl Inner {
         from: Option<u64>,
     ) -> Result<(PathBuf, Duration, Written), SessionError> {
         let session = self.session.upgrade().ok_or(SessionError::Stopped)?;
-        let path = self.folder.join(format!("{reason}-{}.pftrace", self.number(reason)));
+        let number = self.number(reason);
+        let path = files::path(&self.folder, reason, number);
         let snapshot = session.snapshot()?;
         let stall = snapshot.stall();
         let snapshot = match from {
@@ -351,20 +340,21 @@ impl Inner {
         let written = snapshot
             .write_to(&path)
             .map_err(|error| SessionError::io(format!("writing {}", path.display()), error))?;
+        let keep = self.state().keep;
+        files::remove_all_but(keep, &self.folder, reason, number);
         Ok((path, stall, written))
     }
 
-    /// The next number of a reason.
-    fn number(&self, reason: &str) -> u32 {
+    /// The next number of a reason: behind those in the folder, and those that threads are still writing.
+    fn number(&self, reason: &str) -> u64 {
         let mut state = self.state();
-        let keep = state.keep;
-        let at = state.begun.iter().position(|(name, _)| name == reason).unwrap_or_else(|| {
-            state.begun.push((reason.to_owned(), 0));
-            state.begun.len() - 1
-        });
-        let Some((_, count)) = state.begun.get_mut(at) else { return 0 };
-        let number = *count % keep;
-        *count = count.wrapping_add(1);
+        let behind = files::next(&self.folder, reason);
+        let Some((_, next)) = state.next.iter_mut().find(|(name, _)| name == reason) else {
+            state.next.push((reason.to_owned(), behind.saturating_add(1)));
+            return behind;
+        };
+        let number = behind.max(*next);
+        *next = number.saturating_add(1);
         number
     }
 }

@@ -1,0 +1,42 @@
+//! The files of a flight recorder: which numbers they have, and which of them go.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The file of a reason with this number.
+pub(super) fn path(folder: &Path, reason: &str, number: u64) -> PathBuf {
+    folder.join(format!("{reason}-{number}.pftrace"))
+}
+
+/// The number behind all that are there, of whatever run or process; of a folder that cannot be read, 0.
+pub(super) fn next(folder: &Path, reason: &str) -> u64 {
+    numbers(folder, reason).into_iter().max().map_or(0, |newest| newest.saturating_add(1))
+}
+
+/// Removes all but the newest. `written` stays whatever it is: somebody was told that it is there.
+pub(super) fn remove_all_but(keep: u32, folder: &Path, reason: &str, written: u64) {
+    let mut numbers = numbers(folder, reason);
+    numbers.sort_unstable_by_key(|number| std::cmp::Reverse(*number));
+    for number in numbers.into_iter().skip(keep as usize).filter(|number| *number != written) {
+        // One that cannot be removed is tried again with the next.
+        let _ = fs::remove_file(path(folder, reason, number));
+    }
+}
+
+fn numbers(folder: &Path, reason: &str) -> Vec<u64> {
+    // A reason may name a folder in it.
+    let first = path(folder, reason, 0);
+    let Some((folder, name)) = first.parent().zip(first.file_name().and_then(OsStr::to_str)) else {
+        return Vec::new();
+    };
+    let Some(start) = name.strip_suffix("0.pftrace") else { return Vec::new() };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let number = |entry: fs::DirEntry| {
+        let name = entry.file_name();
+        let number = name.to_str()?.strip_prefix(start)?.strip_suffix(".pftrace")?;
+        // Not +1 or 01, which are somebody else's.
+        number.parse().ok().filter(|parsed: &u64| parsed.to_string() == number)
+    };
+    entries.filter_map(number).collect()
+}

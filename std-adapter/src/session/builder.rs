@@ -283,7 +283,7 @@ impl SessionBuilder {
 /// Who this process is, to a trace.
 fn identity() -> ProducerIdentity {
     ProducerIdentity {
-        producer_id: 1,
+        producer_id: Session::OWN_PRODUCER_ID,
         uid: rustix::process::geteuid().as_raw(),
         pid: i32::try_from(std::process::id()).unwrap_or(-1),
     }

@@ -130,6 +130,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 impl Session {
+    /// The producer that this process's own threads are in the buffers: no [`Transport`]'s may have its number.
+    pub const OWN_PRODUCER_ID: u16 = 1;
+
     /// A session with one ring of 4 MiB, unless told otherwise.
     pub fn builder() -> SessionBuilder {
         SessionBuilder::new()
@@ -178,7 +181,7 @@ impl Session {
         taken.map_err(|error| SessionError::io("making a snapshot", error))
     }
 
-    /// Adds a producer that is elsewhere.
+    /// Adds a producer that is elsewhere, with a number that nobody else has: [`Transport`] says which are taken.
     ///
     /// # Errors
     /// The session does not answer.

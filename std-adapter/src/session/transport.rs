@@ -13,18 +13,31 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 
 /// The session's end of one producer, wherever the producer runs.
 ///
+/// A sequence is a pair of producer and writer, so each transport has a producer number of its own, whatever its process
+/// says of itself: not 0, and not [`OWN_PRODUCER_ID`](super::Session::OWN_PRODUCER_ID), 1, which is that of this
+/// process's threads. Chunks of two that share one would be taken for each other's. All producers together have the
+/// 1,024 sequences of each buffer; chunks of one more are refused, and counted.
+///
 /// All calls come from the session's drain thread, one at a time, and must not block. The threads of this
 /// process come by one of these, which every session has; a socket to another process is another one, given
 /// to [`Session::attach`](super::Session::attach).
 ///
 /// ```
+/// use tracebuf::buffer::{Chunk, ChunkHeader};
 /// use tracebuf::service::EndpointStats;
 /// use tracebuf_std::session::{CentralBuffer, Session, Transport};
 ///
-/// /// A producer that never says anything.
-/// struct Silent;
-/// impl Transport for Silent {
-///     fn drain(&mut self, _: &mut [CentralBuffer]) -> usize { 0 }
+/// /// A producer that says one thing.
+/// struct Once(bool);
+/// impl Transport for Once {
+///     fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
+///         if std::mem::replace(&mut self.0, true) {
+///             return 0;
+///         }
+///         let header = ChunkHeader { producer_id: 2, writer_id: 1, fragments: 1, complete: true, ..Default::default() };
+///         buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" }); // timestamp 5
+///         1
+///     }
 ///     fn ask_flush(&mut self) {}
 ///     fn is_flushed(&self) -> bool { true }
 ///     fn scrape(&mut self, _: &mut [CentralBuffer]) {}
@@ -32,7 +45,9 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// }
 ///
 /// let session = Session::builder().start()?;
-/// session.attach(Silent)?;
+/// session.attach(Once(false))?;
+/// session.flush(std::time::Duration::from_secs(1))?;
+/// assert_eq!(session.summary()?.sequences[0].producer_id, Session::OWN_PRODUCER_ID + 1);
 /// session.stop()?;
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```

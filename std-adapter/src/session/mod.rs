@@ -24,8 +24,9 @@
 //! # How it works
 //! Each thread has a writer that fills chunks of shared memory without a lock. Completed chunks are handed to
 //! the *drain thread*, which owns the central buffers, copies them in, and does everything else on request:
-//! flushes, snapshots, long traces. So recording threads never wait for a file or a snapshot; they drop
-//! packets, counted and reported, when shared memory is full.
+//! flushes, snapshots, long traces. So recording threads do not wait for a file or a snapshot; when shared memory is
+//! full they drop packets, counted and reported, or wait for the drain thread, if the session is built
+//! [with `Exhaustion::Stall`](SessionBuilder::exhaustion).
 //!
 //! # What a trace holds
 //! Clock snapshots (boot time, steady, time of day), by which events have the right time of day; the packets,
@@ -156,7 +157,8 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when a producer did not answer in time (what it had is scraped all the same), or
-    /// the drain thread did not.
+    /// the drain thread did not; [`SessionError::Stopped`] and [`SessionError::Forked`] as of
+    /// [`snapshot`](Self::snapshot).
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks who has not answered; this waits a little longer to hear it.
@@ -171,7 +173,9 @@ impl Session {
     /// the next snapshot; [`SessionBuilder::prepare_snapshots`] has it ready for the first.
     ///
     /// # Errors
-    /// No memory for the copies, or no answer in 5 s.
+    /// No memory for the copies; [`SessionError::Timeout`] when there is no answer in 10 s, of which producers have 5 to
+    /// send what they have; [`SessionError::Stopped`] when the session has ended or this is its own thread,
+    /// [`SessionError::Forked`] in a child after a fork.
     pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
         let taken = self.ask(deadline + PATIENCE, move |core| {
@@ -184,7 +188,8 @@ impl Session {
     /// Adds a producer that is elsewhere, with a number that nobody else has: [`Transport`] says which are taken.
     ///
     /// # Errors
-    /// The session does not answer.
+    /// [`SessionError::Timeout`] when the session does not answer in 5 s, [`SessionError::Stopped`] when it has ended
+    /// or this is its own thread, [`SessionError::Forked`] in a child after a fork.
     pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
         self.ask(Instant::now() + PATIENCE, move |core| core.attach(Box::new(transport)))
     }
@@ -209,7 +214,8 @@ impl Session {
     /// What happened so far.
     ///
     /// # Errors
-    /// The session does not answer.
+    /// [`SessionError::Timeout`] when the session does not answer in 5 s; [`SessionError::Stopped`] and
+    /// [`SessionError::Forked`] as of [`snapshot`](Self::snapshot).
     pub fn summary(&self) -> Result<Summary, SessionError> {
         let summary = self.ask(Instant::now() + PATIENCE, |core| summary_of(core))?;
         Ok(Summary { long_trace: self.long_trace(), ..summary })

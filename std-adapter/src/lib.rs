@@ -1,4 +1,4 @@
-//! tracebuf for programs with an operating system.
+//! tracebuf for programs with an operating system: a Unix. [`record`] needs Linux, whose `/proc` it reads.
 //!
 //! - [`session`]: tracing of this process: rings, long traces, snapshots, flight recorders.
 //! - `tracing_layer`, with the feature `tracing`: spans and events of the crate `tracing`.

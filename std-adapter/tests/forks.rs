@@ -1,5 +1,4 @@
 //! Flight recorders and what becomes of them in a child after a fork.
-#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;

@@ -108,7 +108,6 @@ impl Transport for Other {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn a_producer_that_brings_as_much_as_is_read_keeps_nobody_waiting() {
     let trace = quick("/dev/null".as_ref());
@@ -125,7 +124,6 @@ fn a_producer_that_brings_as_much_as_is_read_keeps_nobody_waiting() {
     session.stop().expect("a stop");
 }
 
-#[cfg(unix)]
 #[test]
 fn a_buffer_that_is_filled_as_fast_as_it_is_read_keeps_no_other_waiting() {
     let session = Session::builder().ring(16 << 20).ring(1 << 20).data_source("rare", 1);
@@ -275,7 +273,6 @@ fn a_full_disk_is_told_while_it_is_full_and_at_the_end() {
     assert!(status.error.is_some() && status.bytes_given_up > 0, "{status:?}");
 }
 
-#[cfg(unix)]
 #[test]
 fn a_removed_file_is_told() {
     let path = scratch("removed.pftrace");

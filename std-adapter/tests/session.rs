@@ -346,7 +346,6 @@ fn events_are_at_their_time_of_day() {
     assert!((ns(before)..=ns(after) + 1_000_000).contains(&u128::from(at)), "{at}");
 }
 
-#[cfg(unix)]
 #[test]
 fn in_a_child_after_a_fork_the_session_is_off() {
     let session = Session::builder().start().expect("a session");

@@ -11,7 +11,7 @@ use tracebuf_std::receive::{ReceiveReport, receive};
 /// What `tracebuf receive` is given.
 #[derive(Args)]
 pub(crate) struct Receive {
-    /// A serial port, such as /dev/ttyACM0 or COM3, or a file.
+    /// A serial port, such as /dev/ttyACM0, or a file.
     port: PathBuf,
     /// The trace file.
     #[arg(short, long)]

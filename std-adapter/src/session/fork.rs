@@ -7,25 +7,15 @@
 //! would have them too. A child made by the bare system call, past the C library, is not noticed.
 #![allow(unsafe_code)]
 
-#[cfg(unix)]
 use std::collections::BTreeMap;
-#[cfg(unix)]
 use std::io;
-#[cfg(unix)]
 use std::process::id;
-#[cfg(unix)]
-use std::sync::Mutex;
-use std::sync::Once;
-#[cfg(unix)]
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, Once};
 
-#[cfg(unix)]
 use signal_hook::consts::FORBIDDEN;
-#[cfg(unix)]
 use signal_hook::{SigId, low_level};
 
-#[cfg(unix)]
 use crate::region_file::close_locks_of_parent;
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -34,17 +24,13 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        #[cfg(unix)]
-        {
-            // SAFETY: the handler is a function of the program, so it is there as long as the process; all it
-            // does is atomic operations and closing files, which POSIX allows between fork and exec. Without memory
-            // for the handler there is an error, and forks go unnoticed.
-            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        }
+        // SAFETY: the handler is a function of the program, so it is there as long as the process; all it
+        // does is atomic operations and closing files, which POSIX allows between fork and exec. Without memory
+        // for the handler there is an error, and forks go unnoticed.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }
 
-#[cfg(unix)]
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     close_locks_of_parent();
@@ -57,22 +43,18 @@ pub(crate) fn forks() -> u32 {
 }
 
 /// For each signal, how many watch it in which process: that one's id is the upper half.
-#[cfg(unix)]
 static WATCHERS: [AtomicU64; 65] = [const { AtomicU64::new(0) }; 65];
 
-#[cfg(unix)]
 fn watchers(signal: i32) -> Option<&'static AtomicU64> {
     WATCHERS.get(usize::try_from(signal).ok()?)
 }
 
 /// How many are in this process. What a child has of its parent is none.
-#[cfg(unix)]
 fn count_here(watchers: u64) -> u32 {
     if watchers >> 32 == u64::from(id()) { watchers as u32 } else { 0 }
 }
 
 /// An error if one of these signals cannot be caught.
-#[cfg(unix)]
 pub(crate) fn check_signals(signals: &[i32]) -> io::Result<()> {
     // With others `signal-hook` panics; below 128 what is no signal is an error of the system's.
     let can_be = |signal: &i32| (1..128).contains(signal) && !FORBIDDEN.contains(signal);
@@ -86,10 +68,8 @@ pub(crate) fn check_signals(signals: &[i32]) -> io::Result<()> {
 }
 
 /// This process notes down some signals, and has, or is going to have, a thread for them; until it is dropped.
-#[cfg(unix)]
 pub(crate) struct Watch(Vec<i32>);
 
-#[cfg(unix)]
 impl Watch {
     pub(crate) fn of(signals: &[i32]) -> Self {
         let watch = Self(signals.to_owned());
@@ -105,7 +85,6 @@ impl Watch {
     }
 }
 
-#[cfg(unix)]
 impl Drop for Watch {
     fn drop(&mut self) {
         self.count(|count| count.saturating_sub(1));
@@ -113,7 +92,6 @@ impl Drop for Watch {
 }
 
 /// For each signal the handler that was made last by the function below.
-#[cfg(unix)]
 static ENDS: Mutex<BTreeMap<i32, SigId>> = Mutex::new(BTreeMap::new());
 
 /// Has a signal do what it does by default where none of this process watches it: in children, which have the handler
@@ -121,7 +99,6 @@ static ENDS: Mutex<BTreeMap<i32, SigId>> = Mutex::new(BTreeMap::new());
 /// never taken away, and without this it would do nothing.
 ///
 /// To be called when a recorder's own handler is there: what that notes down too late for its thread is found here.
-#[cfg(unix)]
 pub(crate) fn default_unless_watched(signal: i32) -> io::Result<()> {
     // Not waited for: in a child, a thread of the parent's may have had it. What is made then, or by two threads at
     // once, stays.
@@ -142,7 +119,7 @@ pub(crate) fn default_unless_watched(signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 pub(crate) mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -269,7 +269,6 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
     #[test]
     fn a_child_does_not_wait_for_the_thread_that_steered_its_parent_s_clock() {
         use crate::session::Session;

@@ -175,7 +175,7 @@ impl Subscriber for TraceSubscriber {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use tracing::{Dispatch, info_span};
 

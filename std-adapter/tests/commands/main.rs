@@ -28,7 +28,6 @@ fn tracebuf(arguments: &[&str]) -> Command {
 }
 
 /// A command that had one end of a terminal too would keep it open: nobody at the other end would see it go.
-#[cfg(unix)]
 fn keep_from_commands(end: &impl std::os::fd::AsRawFd) {
     // SAFETY: the number is that of an open file.
     assert_eq!(unsafe { libc::fcntl(end.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) }, 0);

@@ -1,6 +1,5 @@
 //! `tracebuf receive`: what a line did to the frames never reaches the trace, and is counted.
 
-#[cfg(unix)]
 mod port;
 
 use crc::{CRC_32_ISO_HDLC, Crc};

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
@@ -124,12 +125,6 @@ impl Output {
 
     /// Whether what is written will be gone when it is closed.
     fn is_removed(&self) -> bool {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt;
-            self.file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 0)
-        }
-        #[cfg(not(unix))]
-        false
+        self.file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 0)
     }
 }

@@ -46,7 +46,7 @@ impl Progress {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::session::fork::tests::in_child;

@@ -125,6 +125,13 @@ impl ProgressLine {
             let _ = write!(io::stderr(), "\r{progress}\x1b[K");
         }
     }
+
+    /// Tells what whoever does not see the line should know too, as in a log.
+    pub(crate) fn tell_unseen(&self, news: &impl Display) {
+        if !self.seen {
+            tell!("{news}");
+        }
+    }
 }
 
 impl Drop for ProgressLine {

@@ -11,7 +11,8 @@ use tracebuf_std::record::{RecordOptions, record};
 /// What `tracebuf record` is given.
 #[derive(Args)]
 pub(crate) struct Record {
-    /// How long to record: 10s, 500ms, 2m, 1h, or forever (until Ctrl-C).
+    /// How long to record: 10s, 500ms, 2m, 1h, or forever: until Ctrl-C, SIGTERM, or the end of the
+    /// terminal.
     #[arg(long, default_value = "10s", value_parser = length)]
     duration: Length,
     /// Time between two looks at the machine.
@@ -47,7 +48,14 @@ pub(crate) fn run(arguments: &Record) -> ExitCode {
         options = options.long();
     }
     let line = ProgressLine::new();
-    let result = record(&options, &stop, |progress| line.show(progress));
+    let mut is_failing = false;
+    let result = record(&options, &stop, |progress| {
+        line.show(progress);
+        let was_failing = std::mem::replace(&mut is_failing, progress.file_error.is_some());
+        if is_failing && !was_failing {
+            line.tell_unseen(progress);
+        }
+    });
     drop(line);
     match result {
         Ok(report) => print_and_exit(&report, ExitCode::from(u8::from(!report.is_whole()))),

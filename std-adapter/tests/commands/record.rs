@@ -169,6 +169,9 @@ fn a_disk_that_stays_full_is_told_in_a_report_of_all_the_time() {
     let said = text(&output.stdout);
     assert!(said.contains(" s of this machine") && said.contains("lost: the end: "), "{said}");
     assert!(said.contains("No space left"), "{said}");
+    // As soon as it is known, and once, where no line of progress is seen.
+    let told = text(&output.stderr);
+    assert_eq!((told.lines().count(), told.matches("now nothing: No space left").count()), (1, 1), "{told}");
 }
 
 #[test]

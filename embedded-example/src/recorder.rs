@@ -29,11 +29,14 @@ const CHUNK: usize = 120;
 const PAGE: usize = 8 + 4 * CHUNK;
 /// One chunk, for regions so small that a page more or less would be a lot.
 const SMALL_PAGE: usize = 8 + CHUNK;
-/// Room in the ring for two chunks that are full, with the 24 bytes that it keeps of each: with less than one it would
-/// take nothing.
-const LEAST_RING: u32 = 2 * (24 + CHUNK as u32 - 8);
+/// What a full chunk takes in the ring, with the 24 bytes that this keeps of each.
+const IN_RING: usize = 24 + CHUNK - 8;
+/// Room in the ring for two chunks that are full: with less than one it would take nothing.
+const LEAST_RING: u32 = 2 * IN_RING as u32;
 
 /// The drain and the ring.
+///
+/// There are [`WRITERS`] writers at a time, four: `Producer::writer` has no more than these.
 pub struct Recorder<'a> {
     endpoint: ProducerEndpoint<'a, WRITERS>,
     inbox: &'a Inbox,
@@ -181,6 +184,24 @@ impl<'a> Recorder<'a> {
         let [buffer] = &mut self.buffers;
         buffer
     }
+}
+
+/// What [`TracerConfig::state_every`](tracebuf::producer::track_event::TracerConfig::state_every) is to be given for a
+/// region of so many bytes: a quarter of its ring, but a chunk at least.
+///
+/// It is counted in chunks, which in the ring are somewhat larger.
+///
+/// ```
+/// use tracebuf::producer::track_event::TracerConfig;
+/// use tracebuf_firmware::recorder::quarter_of_ring;
+///
+/// const CONFIG: TracerConfig = TracerConfig::new(25_000_000).state_every(quarter_of_ring(8 * 1024));
+/// ```
+pub const fn quarter_of_ring(region: usize) -> u32 {
+    let other = size_of::<u64>() + shared_size(region / 4) + CONFIG.region_size(0) as usize;
+    let chunks = region.saturating_sub(other) / 4 / IN_RING;
+    let bytes = if chunks == 0 { CHUNK } else { chunks * CHUNK };
+    if bytes < u32::MAX as usize { bytes as u32 } else { u32::MAX }
 }
 
 /// Bytes of shared memory that come nearest to these.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig};
 use tracebuf::producer::{Exhaustion, ProducerStorage};
-use tracebuf_firmware::recorder::{Inbox, Recorder};
+use tracebuf_firmware::recorder::{Inbox, Recorder, quarter_of_ring};
 use tracebuf_firmware::tracks::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
 use tracebuf_firmware::workload::{Controller, Oven, Program, Sensor};
 
@@ -68,11 +68,11 @@ fn said(packet: &[u8]) -> Said {
 
 /// Runs the oven until `until` over a region, then says how large the ring is, how many events in it can be decoded,
 /// and how many milliseconds they span.
-fn hold(kib: usize, until: u64) -> (u64, u32, u64) {
+fn hold(bytes: usize, until: u64) -> (u64, u32, u64) {
     let (storage, inbox, micros) = (ProducerStorage::new(), Inbox::new(), AtomicU64::new(0));
-    let mut region = vec![0; kib * 1024 / 8];
+    let mut region = vec![0; bytes / 8];
     let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
-    let config = TracerConfig::new(1_000_000).unit_ns(1_000).state_every(kib as u32 * 1024 / 5);
+    let config = TracerConfig::new(1_000_000).unit_ns(1_000).state_every(quarter_of_ring(bytes));
     let [main, control, sensor] = [&MAIN, &CONTROL, &SENSOR].map(|track| -> Tracer<'_, _, 16, 4> {
         Tracer::new(producer.writer(0, Exhaustion::Drop).unwrap(), Micros(&micros), track, config)
     });
@@ -132,7 +132,7 @@ fn the_readme_says_what_regions_of_four_sizes_hold() {
     let mut missing = Vec::new();
     for kib in [4, 8, 16, 64] {
         // What is held depends on when states were written last: some moments.
-        let moments: Vec<_> = (0..10).map(|i| hold(kib, 10_000_000 + i * 77_000)).collect();
+        let moments: Vec<_> = (0..10).map(|i| hold(kib * 1024, 10_000_000 + i * 77_000)).collect();
         let ring = moments[0].0;
         let span = |values: &mut dyn Iterator<Item = u64>| {
             values.fold((u64::MAX, 0), |(least, most), value| (least.min(value), most.max(value)))
@@ -156,8 +156,8 @@ fn the_readme_says_what_regions_of_four_sizes_hold() {
 
 #[test]
 fn what_eight_kib_hold_after_a_thousand_laps_is_what_they_held_after_some() {
-    let (ring, events, millis) = hold(8, 180_000_000);
-    let (_, before, _) = hold(8, 20_000_000);
+    let (ring, events, millis) = hold(8 * 1024, 180_000_000);
+    let (_, before, _) = hold(8 * 1024, 20_000_000);
     assert_eq!(ring, 5592);
     assert!(events * 10 > before * 8 && millis > 50, "{events} events in {millis} ms, before {before}");
 }

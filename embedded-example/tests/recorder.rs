@@ -6,9 +6,26 @@ use tracebuf::producer::{
     ProducerStorage,
 };
 use tracebuf_firmware::export::{Blocking, Export};
-use tracebuf_firmware::recorder::{Inbox, Recorder, Request};
+use tracebuf_firmware::recorder::{Inbox, Recorder, Request, quarter_of_ring};
 use tracebuf_firmware::send::Sender;
 use tracebuf_std::trace_stats::TraceReport;
+
+/// Bytes of a chunk of shared memory, and of one in the ring.
+const CHUNK: u64 = 120;
+const IN_RING: u64 = 136;
+
+#[test]
+fn states_start_anew_each_quarter_of_the_ring() {
+    for size in (1176..128 * 1024).step_by(8) {
+        let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; size / 8]);
+        let (_, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+        let quarter = recorder.buffer().stats().buffer_size / 4;
+        let chunks = u64::from(quarter_of_ring(size)) / CHUNK;
+        assert!(chunks == 1 || chunks * IN_RING <= quarter, "{size} bytes");
+        assert!((chunks + 1) * IN_RING > quarter, "{size} bytes");
+    }
+    assert_eq!(quarter_of_ring(0), CHUNK as u32);
+}
 
 /// A string in so many messages, each the only thing in the one around it.
 fn nested(message: &mut Message<'_, '_>, levels: usize, text: &str) {

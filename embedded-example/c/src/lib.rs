@@ -12,7 +12,7 @@ use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
 use tracebuf_firmware::export::Export;
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, quarter_of_ring};
 use tracebuf_firmware::send::Sender;
 
 const COUNTERS: usize = 8;
@@ -124,9 +124,7 @@ pub unsafe extern "C" fn tracebuf_init(
     let Some(clock) = clock.filter(|_| !region.is_null()) else { return TOO_SMALL };
     // SAFETY: the caller's promise; any bytes are `u64` once aligned.
     let words = unsafe { core::slice::from_raw_parts_mut(region.cast::<u8>(), size).align_to_mut::<u64>().1 };
-    // A state takes some 300 bytes and starts anew each quarter of the ring, which is more than half of the region.
-    let state = u32::try_from(size / 7).unwrap_or(u32::MAX);
-    let config = TracerConfig::new(ticks_per_second).unit_ns(1_000).state_every(state);
+    let config = TracerConfig::new(ticks_per_second).unit_ns(1_000).state_every(quarter_of_ring(size));
     let mut found = OK;
     let started = Recorder::attach_or_new(words, &STORAGE, &INBOX, |_, _| found = FOUND);
     let Ok((producer, recorder)) = started else { return TOO_SMALL };

@@ -1,8 +1,8 @@
 //! The boards: two timers that interrupt, a clock, a UART. A few registers each, so that they stand for
 //! themselves; real firmware has a HAL.
 //!
-//! Every board has the same items: `interrupt`, `FREQUENCY`, `start`, `ticks`, `acknowledge_control`, `acknowledge_sensor`,
-//! `Uart` and `Lamp`.
+//! Every board has the same items: `interrupt`, `FREQUENCY`, `start`, `ticks`, `acknowledge_control`,
+//! `acknowledge_sensor`, `Uart` and `Lamp`.
 
 #[cfg(board = "microbit")]
 mod microbit;

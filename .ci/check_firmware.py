@@ -178,7 +178,8 @@ def check_embassy(path):
     expected = {"control/control": 1, "sensor/sensor": 1, "drain/drain": 1, "control/control/poll/step": 100}
     wrong = {name: begun[name] for name, count in expected.items() if begun[name] != count}
     polls = {task: begun["%s/%s/poll" % (task, task)] for task in ("control", "sensor", "drain")}
-    if wrong or polls["control"] != 101 or polls["sensor"] != 41 or polls["drain"] < 50:
+    # The drain is called for when half of shared memory is full, not at each step.
+    if wrong or polls["control"] != 101 or polls["sensor"] != 41 or not 5 <= polls["drain"] < 50:
         raise Bad("%s, polls %s" % (wrong, polls))
     if not 100 < begun["executor/idle"] < 250:
         raise Bad("idle %d times" % begun["executor/idle"])

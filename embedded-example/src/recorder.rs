@@ -2,8 +2,8 @@
 //!
 //! Writers run at any priority and never wait. What they complete is noted in the [`Inbox`]; the drain, at the
 //! lowest priority, moves it into the ring. In a program without tasks the drain is part of the main loop, as
-//! here, or the PendSV handler; under an RTOS it is the task of the lowest priority, woken from
-//! [`CommitSink::commit`](tracebuf::producer::CommitSink::commit).
+//! here, or the PendSV handler; under an RTOS it is the task of the lowest priority. [`Inbox::with_wake`] pends the
+//! one, or wakes the other.
 
 use crate::region::bytes;
 use tracebuf::buffer::{Config, FillPolicy, RegionError, Salvage, TraceBuffer};

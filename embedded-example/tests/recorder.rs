@@ -1,6 +1,7 @@
 //! The inbox between writers and drain, when a lot is in it at once.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tracebuf::producer::{
     ChunkState, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Message, Page, Patch, Producer,
     ProducerStorage,
@@ -172,6 +173,45 @@ fn a_flush_is_acknowledged_when_the_drain_has_done_what_came_before_it() {
         recorder.drain(&producer);
         assert!(producer.is_flushed(flush));
     }
+}
+
+/// How often the drain was called for, and what was in the inbox then.
+static WOKEN: AtomicU32 = AtomicU32::new(0);
+static MOVES: AtomicU32 = AtomicU32::new(0);
+static WAKING: Inbox = Inbox::with_wake(|| {
+    WOKEN.fetch_add(1, Relaxed);
+    MOVES.fetch_add(u32::from(matches!(WAKING.take(), Some(Request::Move(_)))), Relaxed);
+});
+
+#[test]
+fn the_drain_is_called_for_when_the_request_is_there() {
+    let (storage, mut region) = (ProducerStorage::new(), vec![0; 8 * 1024 / 8]);
+    let (producer, _recorder) = Recorder::new(&mut region, &storage, &WAKING).unwrap();
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    writer.packet().varint(8, 1);
+    assert_eq!(WOKEN.load(Relaxed), 0);
+    writer.flush();
+    // For the chunk and for the flush.
+    assert_eq!((WOKEN.load(Relaxed), MOVES.load(Relaxed)), (2, 1));
+}
+
+#[test]
+fn a_drain_that_only_comes_when_it_is_called_for_comes_in_time() {
+    static CALLED: AtomicU32 = AtomicU32::new(0);
+    let inbox = Inbox::with_wake(|| CALLED.store(1, Relaxed));
+    let (storage, mut region) = (ProducerStorage::new(), vec![0; 8 * 1024 / 8]);
+    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    let mut drains = 0;
+    for n in 0..10_000 {
+        writer.packet().varint(8, n);
+        if CALLED.swap(0, Relaxed) > 0 {
+            recorder.drain(&producer);
+            drains += 1;
+        }
+    }
+    assert_eq!(writer.stats().dropped, 0);
+    assert!((10..1_000).contains(&drains), "{drains} drains of some 400 chunks");
 }
 
 #[test]

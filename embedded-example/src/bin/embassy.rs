@@ -28,7 +28,7 @@ mod image {
     /// Enough to hold all of the run.
     static REGION: ConstStaticCell<[u64; 8 * 1024]> = ConstStaticCell::new([0; 8 * 1024]);
     static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
-    static INBOX: Inbox = Inbox::new();
+    static INBOX: Inbox = Inbox::with_wake(|| WORK.tick());
     static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
     static TRACER: StaticCell<TaskTracer> = StaticCell::new();
     static EXECUTOR: StaticCell<Executor> = StaticCell::new();
@@ -92,7 +92,7 @@ mod image {
 
     static CONTROL_TICKS: Ticks = Ticks::new();
     static SENSOR_TICKS: Ticks = Ticks::new();
-    /// When there is something to drain.
+    /// When there is something to drain, or all is done.
     static WORK: Ticks = Ticks::new();
     static DONE: Mutex<Cell<u32>> = Mutex::new(Cell::new(0));
 
@@ -119,7 +119,6 @@ mod image {
             CONTROL_TICKS.next().await;
             tracer.on(&CONTROL).slice("step", || cortex_m::asm::delay(500));
             tracer.on(&LEVEL).count(step * 3);
-            WORK.tick();
         }
         done();
     }

@@ -19,6 +19,7 @@ const PATCHES: bool = size_of::<ProducerStorage<0, 1>>() > 12;
 /// ```
 pub struct Inbox {
     requests: Mutex<RefCell<Requests>>,
+    wake: Option<fn()>,
 }
 
 /// Each with room of its own: however many patches there are, no move is lost.
@@ -111,8 +112,31 @@ impl Inbox {
     /// Writers that ask for them.
     const PATCHERS: usize = if PATCHES { WRITERS } else { 0 };
 
-    /// An empty one.
+    /// An empty one, for a drain that has its turn often enough without being called.
     pub const fn new() -> Self {
+        Self::empty(None)
+    }
+
+    /// An empty one that calls for the drain: `wake` is called whenever something was put into it. That is, above
+    /// all, when half of shared memory waits to be moved, and when a writer is flushed.
+    ///
+    /// It is called within an event or a flush, at any priority that traces, so it has to be short and must neither
+    /// wait, nor drain, nor trace: it pends an interrupt of the lowest priority, in which the drain runs, or gives the
+    /// semaphore that the drain's task takes. A drain that puts something in itself has one turn more than it needs.
+    ///
+    /// ```
+    /// use core::sync::atomic::{AtomicBool, Ordering};
+    /// use tracebuf_firmware::recorder::Inbox;
+    ///
+    /// // On a Cortex-M, with the drain in the PendSV handler: Inbox::with_wake(SCB::set_pendsv)
+    /// static DRAIN: AtomicBool = AtomicBool::new(false);
+    /// static INBOX: Inbox = Inbox::with_wake(|| DRAIN.store(true, Ordering::Release));
+    /// ```
+    pub const fn with_wake(wake: fn()) -> Self {
+        Self::empty(Some(wake))
+    }
+
+    const fn empty(wake: Option<fn()>) -> Self {
         let requests = Requests {
             moves: Deque::new(),
             patches: Deque::new(),
@@ -120,7 +144,7 @@ impl Inbox {
             flush: None,
             losses: Losses { packets: 0, patches: 0 },
         };
-        Inbox { requests: Mutex::new(RefCell::new(requests)) }
+        Inbox { requests: Mutex::new(RefCell::new(requests)), wake }
     }
 
     /// With interrupts masked.
@@ -165,6 +189,10 @@ impl CommitSink for Inbox {
         }
         if request.flush != 0 {
             self.with(|requests| requests.flush = Some(request.flush));
+        }
+        // With interrupts as they were: the drain, if it is of a higher priority than this writer, runs at once.
+        if let Some(wake) = self.wake {
+            wake();
         }
     }
 

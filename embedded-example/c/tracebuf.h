@@ -3,7 +3,8 @@
  *
  *     static _Alignas(8) uint8_t region[8192] __attribute__((section(".uninit")));
  *
- *     tracebuf_init(region, sizeof region, 25000000, read_clock);
+ *     if (tracebuf_init(region, sizeof region, 25000000, read_clock) == TRACEBUF_FOUND)
+ *         tracebuf_export(write_before, NULL);
  *     tracebuf_writer *main_loop = tracebuf_writer_new("main loop");
  *     for (;;) {
  *         tracebuf_slice_begin(main_loop, "step");
@@ -11,6 +12,9 @@
  *         tracebuf_slice_end(main_loop);
  *         tracebuf_drain();
  *     }
+ *
+ * The linker script needs an output section `.uninit (NOLOAD)` in RAM that start-up code does not clear: test/link.ld
+ * has one. Without NOLOAD the region is a part of the image, and what was recorded before a reset may be overwritten.
  *
  * Link libtracebuf_c.a (`cargo build --release -p tracebuf-c --target thumbv7em-none-eabihf`).
  *
@@ -74,6 +78,14 @@ void tracebuf_slice_begin(tracebuf_writer *writer, const char *name);
 void tracebuf_slice_end(tracebuf_writer *writer);
 void tracebuf_instant(tracebuf_writer *writer, const char *name);
 void tracebuf_count(tracebuf_writer *writer, tracebuf_counter *counter, int64_t value);
+
+/*
+ * Completes the chunk of shared memory that the writer is in, so that the next tracebuf_drain moves it. At the
+ * writer's priority, after rare things: otherwise they wait until the chunk is full, or for an export, and meanwhile
+ * the ring may overwrite the beginning of the last one, if that lies in the chunk before. Not after each event: a
+ * chunk counts as full however little is in it, and each so many of them names and clock are written anew.
+ */
+void tracebuf_flush(tracebuf_writer *writer);
 
 /* Moves what the writers have completed into the ring. At the lowest priority, often enough. */
 void tracebuf_drain(void);

@@ -208,6 +208,13 @@ pub extern "C" fn tracebuf_count(
     writer.0.on(&counter.0).count(value);
 }
 
+/// Completes the writer's chunk: see `tracebuf.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tracebuf_flush(writer: Option<&'static Writer>) {
+    let Some(writer) = writer else { return };
+    let _ = writer.0.flush();
+}
+
 /// Moves what is complete into the ring: see `tracebuf.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tracebuf_drain() {

@@ -115,6 +115,7 @@ static void run(void)
     SYSTICK_CONTROL = 7;
 
     tracebuf_instant(main_loop, "start");
+    tracebuf_flush(main_loop);
     for (int32_t step = 0; step < STEPS; step++) {
         tracebuf_slice_begin(main_loop, "step");
         tracebuf_slice_begin(main_loop, "compute");
@@ -129,6 +130,7 @@ static void run(void)
     /* Null is ignored everywhere. */
     tracebuf_slice_begin(NULL, "nowhere");
     tracebuf_count(main_loop, NULL, 1);
+    tracebuf_flush(NULL);
     tracebuf_instant(main_loop, "end");
 
     static const char first[] = "c.pftrace", second[] = "c-later.pftrace";
@@ -147,7 +149,18 @@ static void run(void)
     if (tracebuf_export(write_slowly, NULL) != TRACEBUF_OK || tracebuf_dropped() != 0)
         end(0);
     tracebuf_instant(main_loop, "lost");
-    end(tracebuf_export(write_nothing, NULL) == TRACEBUF_WRITE && tick_count > 10);
+    if (tracebuf_export(write_nothing, NULL) != TRACEBUF_WRITE)
+        end(0);
+    /* Each flush completes a chunk. There are 32, and no drain. */
+    for (int32_t step = 0; step < 40; step++)
+        tracebuf_instant(main_loop, "short");
+    if (tracebuf_dropped() != 0)
+        end(0);
+    for (int32_t step = 0; step < 40; step++) {
+        tracebuf_instant(main_loop, "short");
+        tracebuf_flush(main_loop);
+    }
+    end(tracebuf_dropped() != 0 && tick_count > 10);
 }
 
 extern uint32_t stack_top, data_start, data_end, data_load, bss_start, bss_end;

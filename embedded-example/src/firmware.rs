@@ -119,14 +119,16 @@ fn Control() {
     if TRACER.is_none() {
         start(TRACER, &CONTROL, 1);
     }
+    // Without a tracer the oven is controlled all the same.
+    let tracer = TRACER.as_ref();
     let (oven, controller) = LOOP.get_or_insert_with(|| (Oven::new(), Controller::default()));
-    let Some(tracer) = TRACER.as_ref() else { return };
-    let power = tracer.track().slice("control", || {
-        let power = controller.step(MEASURED.load(Relaxed), WANTED.load(Relaxed));
-        TRUE_TEMPERATURE.store(oven.step(power), Relaxed);
-        power
-    });
-    tracer.on(&POWER).count(power.into());
+    let slice = tracer.map(|tracer| tracer.track().enter("control"));
+    let power = controller.step(MEASURED.load(Relaxed), WANTED.load(Relaxed));
+    TRUE_TEMPERATURE.store(oven.step(power), Relaxed);
+    drop(slice);
+    if let Some(tracer) = tracer {
+        tracer.on(&POWER).count(power.into());
+    }
     add(&POWER_SUM, power);
     let steps = STEPS_DONE.load(Relaxed).wrapping_add(1);
     STEPS_DONE.store(steps, Relaxed);
@@ -136,15 +138,19 @@ fn Control() {
     }
     if crash == Mode::Alarm as u32 {
         if steps == FEW_STEPS {
-            tracer.track().instant("alarm");
+            if let Some(tracer) = tracer {
+                tracer.track().instant("alarm");
+            }
             let _ = board::Lamp::new().set_high();
         }
         return;
     }
     // In the middle of a slice, with nothing flushed.
-    let track = tracer.track();
-    track.begin("last words");
-    track.instant_with("crash ahead", |event| event.arg("steps", steps).arg("power", power));
+    if let Some(tracer) = tracer {
+        let track = tracer.track();
+        track.begin("last words");
+        track.instant_with("crash ahead", |event| event.arg("steps", steps).arg("power", power));
+    }
     if CRASH.load(Relaxed) == Mode::Panic as u32 {
         panic!("asked to");
     }
@@ -160,13 +166,15 @@ fn Sensor() {
     if TRACER.is_none() {
         start(TRACER, &SENSOR, 2);
     }
-    let Some(tracer) = TRACER.as_ref() else { return };
-    let measured = tracer.track().slice("sample", || {
-        let _filter = tracer.track().enter("filter");
-        PROBE.sample(TRUE_TEMPERATURE.load(Relaxed))
-    });
+    let tracer = TRACER.as_ref();
+    let sample = tracer.map(|tracer| tracer.track().enter("sample"));
+    let filter = tracer.map(|tracer| tracer.track().enter("filter"));
+    let measured = PROBE.sample(TRUE_TEMPERATURE.load(Relaxed));
+    drop((filter, sample));
     MEASURED.store(measured, Relaxed);
-    tracer.on(&TEMPERATURE).count(measured.into());
+    if let Some(tracer) = tracer {
+        tracer.on(&TEMPERATURE).count(measured.into());
+    }
     add(&TEMPERATURE_SUM, measured);
     SAMPLES.store(SAMPLES.load(Relaxed).wrapping_add(1), Relaxed);
 }
@@ -181,6 +189,7 @@ fn main() -> ! {
         found = Some(salvage);
         send_before(ring);
     });
+    // This firmware is there to be traced. Other firmware goes on without, as that of the tutorial does.
     let Ok((producer, recorder)) = attached else { end(false) };
     let producer = PRODUCER.init(producer);
     cortex_m::interrupt::free(|cs| SHARED.borrow(cs).set(Some(producer)));
@@ -189,9 +198,11 @@ fn main() -> ! {
         let (kept, dropped) = (salvage.chunks_kept, salvage.chunks_dropped());
         log!(tracer.track(), "restarted: {} chunks kept, {} dropped", kept, dropped);
     } else {
-        let quiet = matches!(mode, Mode::Send | Mode::Laps);
+        let quiet = matches!(mode, Mode::Send | Mode::Laps | Mode::Untraced);
         CRASH.store(if quiet { Mode::Record } else { mode } as u32, Relaxed);
     }
+    let taken = || [(); WRITERS].map(|()| producer.writer(0, Exhaustion::Drop));
+    let _others = (mode == Mode::Untraced).then(taken);
 
     start_interrupts();
     let steps = match mode {

@@ -16,6 +16,8 @@ pub enum Mode {
     Fault,
     /// The same as [`Mode::Record`], and to turn an alarm on, which freezes a snapshot.
     Alarm,
+    /// The same as [`Mode::Record`], with no writers left for the interrupts, which do their work without.
+    Untraced,
 }
 
 impl Mode {
@@ -29,6 +31,7 @@ impl Mode {
             Some(Ok("panic")) => Mode::Panic,
             Some(Ok("fault")) => Mode::Fault,
             Some(Ok("alarm")) => Mode::Alarm,
+            Some(Ok("untraced")) => Mode::Untraced,
             _ => Mode::Send,
         }
     }

@@ -15,8 +15,8 @@ static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::n
 static INBOX: Inbox = Inbox::new();
 static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
 
-#[entry]
-fn main() -> ! {
+/// What records. If the region is too small for it, the firmware does its work without.
+fn start() -> Option<(&'static Producer<'static>, Recorder<'static>)> {
     // SAFETY: this runs once in a start.
     let region = unsafe { TRACE.take() };
     let started = Recorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
@@ -25,12 +25,19 @@ fn main() -> ! {
         let mut before = ring.read();
         while before.next_packet().is_some() {}
     });
-    let Ok((producer, mut recorder)) = started else { panic!("the region is too small") };
-    let producer: &'static Producer<'static> = PRODUCER.init(producer);
+    let (producer, recorder) = started.ok()?;
+    Some((PRODUCER.init(producer), recorder))
+}
+
+#[entry]
+fn main() -> ! {
+    let mut recording = start();
 
     loop {
         work();
-        recorder.drain(producer);
+        if let Some((producer, recorder)) = &mut recording {
+            recorder.drain(producer);
+        }
     }
 }
 

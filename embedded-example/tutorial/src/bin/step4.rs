@@ -40,8 +40,8 @@ fn tracer(producer: &'static Producer<'static>, track: &'static Track<'static>) 
     Some(Tracer::new(producer.writer(0, Exhaustion::Drop)?, Timer, track, CONFIG))
 }
 
-#[entry]
-fn main() -> ! {
+/// What records. If the region is too small for it, the firmware does its work without.
+fn start() -> Option<(&'static Producer<'static>, Recorder<'static>)> {
     // SAFETY: this runs once in a start.
     let region = unsafe { TRACE.take() };
     let started = Recorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
@@ -50,20 +50,33 @@ fn main() -> ! {
         let mut before = ring.read();
         while before.next_packet().is_some() {}
     });
-    let Ok((producer, mut recorder)) = started else { panic!("the region is too small") };
-    let producer: &'static Producer<'static> = PRODUCER.init(producer);
+    let (producer, recorder) = started.ok()?;
+    Some((PRODUCER.init(producer), recorder))
+}
+
+#[entry]
+fn main() -> ! {
+    let mut recording = start();
 
     // SAFETY: this is the control register of the same timer: on, 32 bits.
     unsafe { (0x4000_2008 as *mut u32).write_volatile(0x82) };
-    let Some(tracer) = tracer(producer, &MAIN) else { panic!("more than four writers") };
-    tracer.track().instant("started");
+    let tracer = recording.as_ref().and_then(|(producer, _)| tracer(producer, &MAIN));
+    if let Some(tracer) = &tracer {
+        tracer.track().instant("started");
+    }
 
     let mut level = 0;
     loop {
-        tracer.track().slice("work", work);
-        tracer.on(&LEVEL).count(level);
+        let slice = tracer.as_ref().map(|tracer| tracer.track().enter("work"));
+        work();
+        drop(slice);
+        if let Some(tracer) = &tracer {
+            tracer.on(&LEVEL).count(level);
+        }
         level += 1;
-        recorder.drain(producer);
+        if let Some((producer, recorder)) = &mut recording {
+            recorder.drain(producer);
+        }
     }
 }
 

@@ -56,9 +56,9 @@ fn SysTick() {
         let producer = cortex_m::interrupt::free(|cs| SHARED.borrow(cs).get());
         *TRACER = producer.and_then(|producer| tracer(producer, &INTERRUPT));
     }
-    if let Some(tracer) = TRACER {
-        tracer.track().slice("tick", || cortex_m::asm::delay(100));
-    }
+    let _slice = TRACER.as_ref().map(|tracer| tracer.track().enter("tick"));
+    // What the interrupt is for, with or without a tracer.
+    cortex_m::asm::delay(100);
 }
 
 struct TraceFile(File);
@@ -76,8 +76,8 @@ fn send(recorder: &mut Recorder<'static>, producer: &Producer<'static>) -> io::R
     Sender::raw(TraceFile(File::create(c"my-firmware.pftrace")?)).finish(recorder)
 }
 
-#[entry]
-fn main() -> ! {
+/// What records. If the region is too small for it, the firmware does its work without.
+fn start() -> Option<(&'static Producer<'static>, Recorder<'static>)> {
     // SAFETY: this runs once in a start.
     let region = unsafe { TRACE.take() };
     let started = Recorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
@@ -86,15 +86,22 @@ fn main() -> ! {
         let mut before = ring.read();
         while before.next_packet().is_some() {}
     });
-    let Ok((producer, mut recorder)) = started else { panic!("the region is too small") };
-    let producer: &'static Producer<'static> = PRODUCER.init(producer);
+    let (producer, recorder) = started.ok()?;
+    Some((PRODUCER.init(producer), recorder))
+}
+
+#[entry]
+fn main() -> ! {
+    let mut recording = start();
 
     // SAFETY: this is the control register of the same timer: on, 32 bits.
     unsafe { (0x4000_2008 as *mut u32).write_volatile(0x82) };
-    let Some(tracer) = tracer(producer, &MAIN) else { panic!("more than four writers") };
-    tracer.track().instant("started");
+    let tracer = recording.as_ref().and_then(|(producer, _)| tracer(producer, &MAIN));
+    if let Some(tracer) = &tracer {
+        tracer.track().instant("started");
+    }
 
-    cortex_m::interrupt::free(|cs| SHARED.borrow(cs).set(Some(producer)));
+    cortex_m::interrupt::free(|cs| SHARED.borrow(cs).set(recording.as_ref().map(|(producer, _)| *producer)));
     if let Some(mut core) = cortex_m::Peripherals::take() {
         core.SYST.set_clock_source(SystClkSource::Core);
         core.SYST.set_reload(25_000); // a millisecond
@@ -103,12 +110,21 @@ fn main() -> ! {
     }
 
     for level in 0..100 {
-        tracer.track().slice("work", work);
-        tracer.on(&LEVEL).count(level);
-        recorder.drain(producer);
+        let slice = tracer.as_ref().map(|tracer| tracer.track().enter("work"));
+        work();
+        drop(slice);
+        if let Some(tracer) = &tracer {
+            tracer.on(&LEVEL).count(level);
+        }
+        if let Some((producer, recorder)) = &mut recording {
+            recorder.drain(producer);
+        }
     }
-    tracer.flush();
-    process::exit(i32::from(send(&mut recorder, producer).is_err()))
+    if let Some(tracer) = &tracer {
+        tracer.flush();
+    }
+    let sent = recording.as_mut().map(|(producer, recorder)| send(recorder, producer));
+    process::exit(i32::from(!matches!(sent, Some(Ok(())))))
 }
 
 /// What the firmware is for.

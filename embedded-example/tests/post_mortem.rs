@@ -1,11 +1,12 @@
 //! What a start leaves in its region, the next one finds: on the host, with memory that outlives both.
 
 use std::sync::LazyLock;
-use tracebuf::buffer::TraceBuffer;
+use tracebuf::buffer::Reader;
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
 use tracebuf_firmware::recorder::{Inbox, Recorder, RecorderError};
+use tracebuf_firmware::region::bytes;
+use tracebuf_std::recover::{Dump, Place};
 
-type Ring<'a> = TraceBuffer<&'a mut [u8]>;
 type Started<'a> = (Producer<'a>, Recorder<'a>);
 
 /// A start: RAM that start-up code clears is new, the region is not. What was found is returned.
@@ -14,14 +15,14 @@ fn start(region: &mut [u64]) -> (Result<Started<'_>, RecorderError>, Option<Vec<
     let mut found = None;
     let started = Recorder::attach_or_new(region, storage, inbox, |ring, salvage| {
         assert!(!salvage.to_string().is_empty());
-        found = Some(strings(ring));
+        found = Some(strings(ring.read()));
     });
     (started, found)
 }
 
 /// The strings of all packets, with their producer.
-fn strings(ring: &mut Ring<'_>) -> Vec<String> {
-    let (mut found, mut reader) = (Vec::new(), ring.read());
+fn strings(mut reader: Reader<'_>) -> Vec<String> {
+    let mut found = Vec::new();
     while let Some(packet) = reader.next_packet() {
         let bytes: Vec<u8> = packet.slices().flatten().copied().collect();
         // The string is what comes last: tag, length, bytes.
@@ -90,6 +91,19 @@ fn the_second_start_finds_all_that_was_said_also_what_had_not_left_shared_memory
     let found = start(&mut region).1.unwrap();
     assert!(of_writer(&found, 1, 0).is_empty(), "what was read is not found again");
     assert!(of_writer(&found, 2, 1).len() >= 29, "{found:?}");
+}
+
+#[test]
+fn recover_finds_what_the_drain_had_moved_and_a_recorder_over_the_same_dump_the_rest() {
+    let mut region = [0; 1024];
+    // The last drain is that after 56.
+    record(start(&mut region).0.unwrap(), 60);
+    let mut dump = region;
+    let mut found = Dump::parse(bytes(&mut dump)).unwrap().find(Place::Anywhere).unwrap();
+    let moved = of_writer(&strings(found.buffer.read()), 1, 0).len();
+    assert!((1..=56).contains(&moved), "{moved}");
+    let all = of_writer(&start(&mut dump).1.unwrap(), 1, 0).len();
+    assert!(all >= 59 && all > moved, "{moved} of {all}");
 }
 
 #[test]
@@ -165,6 +179,6 @@ fn a_region_is_refused_or_holds_a_full_chunk() {
             writer.flush();
             recorder.drain(&producer);
         }
-        assert_eq!(of_writer(&strings(recorder.buffer()), 1, 0).last(), Some(&19), "{size} bytes");
+        assert_eq!(of_writer(&strings(recorder.buffer().read()), 1, 0).last(), Some(&19), "{size} bytes");
     }
 }

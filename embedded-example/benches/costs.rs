@@ -37,6 +37,8 @@ mod image {
     static SPARE: Inbox = Inbox::new();
     static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
     static MAIN: Track<'static> = Track::thread(1, 1, "main");
+    static FIRMWARE: Track<'static> = Track::process(1, "firmware");
+    static INTERRUPT: Track<'static> = Track::thread(1, 2, "interrupt").within(&FIRMWARE);
     static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
     static CLOCK: Extended32 = Extended32::new();
 
@@ -47,6 +49,8 @@ mod image {
             CLOCK.extend(|| board::ticks(0))
         }
     }
+
+    const CONFIG: TracerConfig = TracerConfig::new(board::FREQUENCY).unit_ns(1_000);
 
     type SmallTracer = Tracer<'static, BoardClock, 16, 4>;
 
@@ -158,8 +162,7 @@ mod image {
         };
         let producer = PRODUCER.init(producer);
         let Some(writer) = producer.writer(0, Exhaustion::Drop) else { finish(true) };
-        let config = TracerConfig::new(board::FREQUENCY).unit_ns(1_000);
-        let tracer: SmallTracer = Tracer::new(writer, BoardClock, &MAIN, config);
+        let tracer: SmallTracer = Tracer::new(writer, BoardClock, &MAIN, CONFIG);
         let mut sheet = Sheet { over: false };
         let meter = Meter::new();
         // The state, and the names.
@@ -168,6 +171,7 @@ mod image {
         count(&tracer);
 
         writing(&mut sheet, &meter, &tracer, &mut recorder, producer);
+        rarely(&mut sheet, &meter, &mut recorder, producer);
         moving(&mut sheet, &meter, &tracer, &mut recorder, producer);
         telling(&mut sheet, &meter);
         buffer(&mut sheet, &meter);
@@ -207,7 +211,46 @@ mod image {
         recorder.drain(producer);
     }
 
-    /// A chunk from shared memory into the ring, with what the drain does for it.
+    /// What an interrupt must have time and stack for, though it does not happen often: the event that completes half
+    /// of shared memory and so tells the drain of all its chunks, and the one that starts the state anew, in as many
+    /// chunks as that takes: here for a track within another, and a name. The largest of the latter is both.
+    #[inline(never)]
+    fn rarely(
+        sheet: &mut Sheet,
+        meter: &Meter,
+        recorder: &mut Recorder<'static>,
+        producer: &'static Producer<'static>,
+    ) {
+        let Some(writer) = producer.writer(0, Exhaustion::Drop) else { finish(true) };
+        let tracer: SmallTracer = Tracer::new(writer, BoardClock, &INTERRUPT, CONFIG);
+        let new_state = || {
+            producer.clear_incremental_state();
+            begin(&tracer);
+        };
+        // So many that half of shared memory is completed, and that none is given up.
+        let (short, long) = (10 * (Inbox::CHUNKS / 2 + 1), Inbox::CHUNKS / 2 - 4);
+        let (mut sending, mut starting, mut deep) = (0, 0, 0);
+        let lost = recorder.losses().packets;
+        begin(&tracer);
+        for _ in 0..20 {
+            recorder.drain(producer);
+            for _ in 0..short {
+                sending = sending.max(meter.count(|| begin(&tracer)));
+            }
+            recorder.drain(producer);
+            for _ in 0..long {
+                starting = starting.max(meter.count(new_state));
+            }
+            recorder.drain(producer);
+            deep = deep.max(stack(|| (0..long).for_each(|_| new_state())));
+        }
+        sheet.over |= recorder.losses().packets != lost;
+        sheet.line("slice_begin_with_sending", sending, 4_000, "instructions");
+        sheet.line("slice_begin_with_new_state", starting, 20_000, "instructions");
+        sheet.line("high_water_new_state", deep, 700, "bytes");
+    }
+
+    /// A chunk from shared memory into the ring, which is full by now, with what the drain does for it.
     fn moving(
         sheet: &mut Sheet,
         meter: &Meter,

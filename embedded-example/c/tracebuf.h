@@ -54,7 +54,7 @@ typedef int32_t (*tracebuf_write)(void *context, const uint8_t *bytes, size_t si
 enum {
     TRACEBUF_OK = 0,
     TRACEBUF_FOUND = 1,      /* what was recorded before a reset is in the region: export it at once */
-    TRACEBUF_TOO_SMALL = -1, /* the region: 1.2 KiB is the least; or it or the clock is NULL */
+    TRACEBUF_TOO_SMALL = -1, /* the region is below 1.2 KiB; or it or the clock is NULL */
     TRACEBUF_TWICE = -2,     /* called before */
     TRACEBUF_NOT_YET = -3,   /* tracebuf_init was not called */
     TRACEBUF_WRITE = -4,     /* the function that writes said so, or is NULL */
@@ -62,9 +62,12 @@ enum {
 };
 
 /*
- * Starts the recorder over a region of memory, once. With memory that start-up code does not clear, what a start
- * before this one recorded is found again, stays readable, and is overwritten by and by. Its times are not this
- * start's, and its timelines have the same names: export it into a file of its own, before anything is recorded.
+ * Starts the recorder over a region of memory, once. The region may have 1.2 KiB, but some 4 KiB are needed for events
+ * to be decoded when older ones were overwritten: names and clock have to be in it too.
+ *
+ * With memory that start-up code does not clear, what a start before this one recorded is found again, stays
+ * readable, and is overwritten by and by. Its times are not this start's, and its timelines have the same names:
+ * export it into a file of its own, before anything is recorded.
  */
 int32_t tracebuf_init(void *region, size_t size, uint64_t ticks_per_second, tracebuf_clock clock);
 

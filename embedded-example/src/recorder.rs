@@ -56,7 +56,8 @@ impl<'a> Recorder<'a> {
     /// Lays a region out, whatever is in it: a start number, shared memory (a quarter, up to 4 KiB), the ring.
     ///
     /// # Errors
-    /// [`RecorderError`] below 1176 bytes.
+    /// [`RecorderError`] below 1176 bytes. That is where chunks fit; about 4 KiB are needed for events of a ring that
+    /// was lapped to be decoded, as names and clock have to be in it too.
     pub fn new(
         region: &'a mut [u64],
         storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,
@@ -79,7 +80,7 @@ impl<'a> Recorder<'a> {
     /// between, the ring starts empty after `before`.
     ///
     /// # Errors
-    /// [`RecorderError`] below 1176 bytes.
+    /// As [`Recorder::new`].
     pub fn attach_or_new(
         region: &'a mut [u64],
         storage: &'a ProducerStorage<{ Inbox::CHUNKS }, WRITERS>,

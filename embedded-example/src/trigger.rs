@@ -1,10 +1,11 @@
 //! A snapshot of the ring when something happens: so much before, so much after, while recording goes on.
 //!
 //! The condition is a pin, or a flag that a fault handler raises. When it is met the trigger waits until the
-//! ring has taken `after` bytes more (headers of chunks included), then copies the ring into memory of its own. So the snapshot holds the
-//! `after` bytes after the event, and before it what the rest of the ring holds. The copy is what the trigger costs
-//! ([`TraceBuffer::clone_size`] bytes, once); looking at the condition costs a read of the pin at each poll. What
-//! was read before is not in the copy: a trigger goes with a flight recorder, not with a trace that is sent all along.
+//! ring has taken `after` bytes more (headers of chunks included), then copies the ring into memory of its own. So
+//! the snapshot holds the `after` bytes after the event, and before it what the rest of the ring holds. The copy is
+//! what the trigger costs ([`TraceBuffer::clone_size`] bytes, once); looking at the condition costs a read of the pin
+//! at each poll. What was read before is not in the copy: a trigger goes with a flight recorder, not with a trace that
+//! is sent all along.
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};

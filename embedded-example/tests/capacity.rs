@@ -127,10 +127,10 @@ fn hold(bytes: usize, until: u64) -> (u64, u32, u64) {
 }
 
 #[test]
-fn the_readme_says_what_regions_of_four_sizes_hold() {
+fn the_readme_says_what_regions_of_five_sizes_hold() {
     let readme = include_str!("../README.md");
     let mut missing = Vec::new();
-    for kib in [4, 8, 16, 64] {
+    for kib in [2, 4, 8, 16, 64] {
         // What is held depends on when states were written last: some moments.
         let moments: Vec<_> = (0..10).map(|i| hold(kib * 1024, 10_000_000 + i * 77_000)).collect();
         let ring = moments[0].0;
@@ -160,4 +160,9 @@ fn what_eight_kib_hold_after_a_thousand_laps_is_what_they_held_after_some() {
     let (_, before, _) = hold(8 * 1024, 20_000_000);
     assert_eq!(ring, 5592);
     assert!(events * 10 > before * 8 && millis > 50, "{events} events in {millis} ms, before {before}");
+}
+
+#[test]
+fn of_the_least_region_nothing_can_be_decoded_after_a_lap() {
+    assert!((0..10).all(|i| hold(1176, 10_000_000 + i * 77_000).1 == 0));
 }

@@ -11,6 +11,7 @@ pub static CONTROL: Track<'static> = Track::thread(1, 2, "control interrupt").wi
 /// Those of the sensor's interrupt.
 pub static SENSOR: Track<'static> = Track::thread(1, 3, "sensor interrupt").within(&FIRMWARE);
 /// What the sensor measures, filtered.
-pub static TEMPERATURE: Track<'static> = Track::counter("temperature", Unit::Unspecified).within(&FIRMWARE);
+pub static TEMPERATURE: Track<'static> =
+    Track::counter("temperature", Unit::Named("0.01 °C")).within(&FIRMWARE);
 /// What the control loop heats with, 0 to 1000.
-pub static POWER: Track<'static> = Track::counter("power", Unit::Unspecified).within(&FIRMWARE);
+pub static POWER: Track<'static> = Track::counter("power", Unit::Named("‰")).within(&FIRMWARE);

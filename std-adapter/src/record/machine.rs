@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tracebuf::producer::Exhaustion;
+use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::{process_descriptor, trace_packet, track_descriptor, track_event};
-use tracebuf::proto::{TracePackets, varint};
 
 use super::proc::Proc;
 use super::tracks::Tracks;
+use crate::fields::{Field, Fields, Value};
 use crate::session::Session;
 
 /// Folders that say what `/proc` and `/sys/block` would; gone when dropped.
@@ -94,7 +95,7 @@ impl Recording {
         self.0.flush(Duration::from_secs(5)).expect("a flush");
         let mut trace = Vec::new();
         self.0.snapshot().expect("a snapshot").write(&mut trace).expect("memory");
-        let packets = TracePackets::new(&trace).map(|packet| Fields::of(packet.expect("a packet")));
+        let packets = TracePackets::new(&trace).map(|packet| Message::of(packet.expect("a packet")));
         let packets: Vec<_> = packets.collect();
 
         let descriptors = packets.iter().filter_map(|packet| packet.message(trace_packet::TRACK_DESCRIPTOR));
@@ -124,43 +125,40 @@ impl Recording {
     }
 }
 
-/// A message's fields: numbers, and bytes of what has some.
-struct Fields<'a>(Vec<(u32, u64, &'a [u8])>);
+/// A message's fields.
+struct Message<'m>(Vec<Field<'m>>);
 
-impl<'a> Fields<'a> {
-    fn of(mut rest: &'a [u8]) -> Self {
-        let mut fields = Vec::new();
-        while !rest.is_empty() {
-            let (tag, len) = varint::read(rest).expect("a tag");
-            let after = &rest[len..];
-            let (value, content, len) = match tag & 7 {
-                0 => varint::read(after).map(|(value, len)| (value, &[][..], len)).expect("a number"),
-                1 => (u64::from_le_bytes(after[..8].try_into().expect("eight bytes")), &[][..], 8),
-                2 => {
-                    let (size, len) = varint::read(after).expect("a size");
-                    (0, &after[len..len + size as usize], len + size as usize)
-                }
-                other => panic!("wire type {other}"),
-            };
-            fields.push(((tag >> 3) as u32, value, content));
-            rest = &after[len..];
-        }
-        Self(fields)
+impl<'m> Message<'m> {
+    fn of(bytes: &'m [u8]) -> Self {
+        let mut fields = Fields::of(bytes);
+        let message = Self(fields.by_ref().collect());
+        assert!(fields.is_at_end(), "a message is whole");
+        message
     }
 
-    fn find(&self, field: u32) -> Option<(u64, &'a [u8])> {
-        self.0.iter().find(|(number, ..)| *number == field).map(|(_, value, content)| (*value, *content))
+    fn find(&self, number: u32) -> Option<&Field<'m>> {
+        self.0.iter().find(|field| field.number == number)
     }
 
-    fn number(&self, field: u32) -> Option<u64> {
-        self.find(field).map(|(value, _)| value)
+    /// A number, or the bits of a `double`.
+    fn number(&self, number: u32) -> Option<u64> {
+        let field = self.find(number)?;
+        Some(match field.value {
+            Value::Number(number) => number,
+            _ => u64::from_le_bytes(*field.whole.last_chunk().expect("eight bytes")),
+        })
     }
 
-    fn message(&self, field: u32) -> Option<Fields<'a>> {
-        self.find(field).map(|(_, content)| Fields::of(content))
+    fn bytes(&self, number: u32) -> Option<&'m [u8]> {
+        let Value::Bytes(bytes) = self.find(number)?.value else { panic!("field {number} is a number") };
+        Some(bytes)
     }
 
-    fn text(&self, field: u32) -> String {
-        self.find(field).map(|(_, content)| String::from_utf8_lossy(content).into_owned()).expect("a text")
+    fn message(&self, number: u32) -> Option<Message<'m>> {
+        self.bytes(number).map(Message::of)
+    }
+
+    fn text(&self, number: u32) -> String {
+        self.bytes(number).map(|text| String::from_utf8_lossy(text).into_owned()).expect("a text")
     }
 }

@@ -8,9 +8,9 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What happened in a buffer since it was made: a copy of all its counters.
         ///
-        /// All in chunks, bytes or events since the buffer was made; 64 bits, never reset. Attaching corrects those that
-        /// do not agree with what the region holds. Names are those of
-        /// Perfetto's `TraceStats.BufferStats`; `chunks_unchanged` and `chunks_refused` are ours. At any time
+        /// All in chunks, bytes or events since the buffer was made; 64 bits, never reset. Attaching corrects those
+        /// that do not agree with what the region holds. Names are those of Perfetto's `TraceStats.BufferStats`;
+        /// `chunks_unchanged` and `chunks_refused` are ours. At any time
         ///
         /// - every chunk offered counts once: written, rewritten, relocated, unchanged, discarded or refused;
         /// - `bytes_written + padding_bytes_written` = bytes held in chunks and padding + `bytes_read` +

@@ -12,9 +12,9 @@ pub struct Packet<'w, 'a> {
 /// A message being written: the packet itself, or one nested in it. It ends when this is dropped.
 ///
 /// Fields are written in the order of the calls. A field number that is none (0, or 2²⁹ and more) gives the
-/// whole packet up. Fields of a packet that only the service may write, such as its ids, let the service drop the packet
-/// ([`TraceExporter`](crate::service::TraceExporter) counts it). Cost: a field of a few bytes is one or two stores of
-/// a word.
+/// whole packet up. A packet with fields that only the service may write, such as its ids, is dropped by the service
+/// ([`TraceExporter`](crate::service::TraceExporter) counts it). Cost: a field of a few bytes is one or two stores of a
+/// word.
 pub struct Message<'w, 'a> {
     writer: &'w mut TraceWriter<'a>,
     /// How many messages are open up to this one; those beyond were forgotten by their owners.

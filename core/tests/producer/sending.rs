@@ -135,28 +135,3 @@ fn a_sink_that_panics_leaves_no_patch_waiting_for_ever() {
     assert_eq!(writer.stats().dropped, dropped);
     assert_eq!(sink.patches.load(Ordering::Relaxed), patches + 1);
 }
-
-#[test]
-fn a_chunk_that_a_service_takes_before_it_is_sent_makes_no_endless_request() {
-    // The chunks in the order that they are completed in; the service takes each at once.
-    for (chunks, order) in
-        [(4, &[0, 0, 0][..]), (4, &[0, 1, 0]), (64, &[0, 1, 0, 2]), (64, &[0, 1, 2, 1, 0, 2, 2])]
-    {
-        let (sink, producer) = requests(chunks);
-        let memory = producer.memory();
-        let mut consumer = Consumer::new(memory);
-        let mut writers = [(); 8].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
-        for chunk in order {
-            // The page where a chunk was found last comes first.
-            let before = writers.iter_mut().take(*chunk).map(|writer| writer.packet().varint(8, 1)).count();
-            assert_eq!(before, *chunk);
-            let mut last = producer.writer(0, Exhaustion::Drop);
-            let writer = last.as_mut().unwrap_or(&mut writers[7]);
-            fill(writer);
-            (0..chunks as u32).for_each(|page| drop(consumer.take(page, 0)));
-        }
-        producer.commit();
-        let sent: usize = sink.take().iter().map(|(moves, ..)| moves).sum();
-        assert!(sent <= 2 * order.len(), "{sent} chunks were sent");
-    }
-}

@@ -106,6 +106,8 @@ fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_sta
             let model = Model::new(memory, Pace::Prompt);
             let producer = producer(memory, Layout::One, model);
             let (writer, ticks) = (producer.writer(40, Exhaustion::Drop).unwrap(), Ticks::default());
+            let start = 1 << 40;
+            ticks.0.set(start);
             let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG.state_every(0));
             (0..n).for_each(|_| tracer.track().instant("tick"));
             // So that chunks end at each byte of what comes.
@@ -113,7 +115,7 @@ fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_sta
             let kind = match what {
                 // The time since the last event has too many bits.
                 0 => {
-                    ticks.0.set(1 << 33);
+                    ticks.0.set(start + (1 << 33));
                     tracer.track().instant("last");
                     3
                 }
@@ -133,7 +135,7 @@ fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_sta
                 // The longest event without details, beside the description of its track.
                 _ => {
                     tracer.on(&OTHER).count(1);
-                    ticks.0.set(u32::MAX.into());
+                    ticks.0.set(start + u64::from(u32::MAX));
                     tracer.on(&OTHER).count(i64::MIN);
                     4
                 }
@@ -142,8 +144,12 @@ fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_sta
             let newest = *model.state().chunks.keys().last().unwrap();
             model.state().chunks.retain(|key, _| *key == newest);
             let reader = read(model, 1);
-            let last = reader.seen.last().map(|seen| seen.kind);
-            assert_eq!((reader.undecodable, last), (0, Some(kind)), "{n} ticks, then {what}");
+            let last = reader.seen.last().map(|seen| (seen.kind, seen.time));
+            assert_eq!(
+                (reader.undecodable, last),
+                (0, Some((kind, ticks.0.get()))),
+                "{n} ticks, then {what}"
+            );
         }
     }
 }
@@ -199,6 +205,17 @@ fn threads_within_each_other_in_a_ring_are_described_so_far_and_no_further() {
     let reader = read(model, 1);
     assert_eq!((reader.seen.len(), reader.seen[0].track), (1, RING[0].uuid()));
     assert!(RING.iter().all(|track| reader.tracks.contains_key(&track.uuid())));
+    // 32 of those above each other, beside the tracer's own and its process.
+    let names: Vec<&'static str> = (0..40).map(|n| &*format!("{n}").leak()).collect();
+    let mut deepest: &'static Track<'static> = &RING[0];
+    for name in &names {
+        deepest = Box::leak(Box::new(Track::custom(name).within(deepest)));
+    }
+    let before = reader.tracks.len();
+    tracer.on(deepest).instant("deep");
+    tracer.flush();
+    let reader = read(model, 1);
+    assert_eq!((reader.seen.len(), reader.tracks.len()), (2, before + 32));
 }
 
 #[test]

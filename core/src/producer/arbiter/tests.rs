@@ -244,3 +244,42 @@ fn a_packet_given_up_for_want_of_a_chunk_keeps_nobody_at_sending() {
     assert!(sink.given_up.lock().unwrap().is_none());
     assert_eq!(producer.sending.load(Ordering::Relaxed), IDLE);
 }
+
+/// How often each chunk was named; it is asked for no more than so often.
+struct Named(Mutex<Vec<u32>>);
+
+impl CommitSink for Named {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        let mut named = self.0.lock().unwrap();
+        named.extend(request.chunks_to_move.iter().map(|chunk| chunk.page));
+        assert!(named.len() < 100, "there is no end of them");
+    }
+}
+
+#[test]
+fn a_chunk_that_a_service_takes_before_it_is_sent_makes_no_endless_request() {
+    // In the order that they are completed in; the service takes each at once.
+    for order in
+        [&[0, 0, 0][..], &[0, 1, 0], &[0, 1, 0, 2], &[0, 1, 2, 1], &[0, 1, 2, 1, 0, 2, 2], &[3, 3, 1, 2]]
+    {
+        let (mut words, storage, sink) =
+            (vec![0; 64 * 18], ProducerStorage::<64, 1>::new(), Named(Mutex::default()));
+        let memory = SharedMemory::new(atomic_words(&mut words), 72).unwrap();
+        let producer = Producer::new(memory, Layout::One, &storage, &sink).unwrap();
+        let mut consumer = Consumer::new(memory);
+        for page in order {
+            producer.hint.store(*page, Ordering::Relaxed);
+            let chunk = producer.acquire().unwrap();
+            assert_eq!(chunk >> 4, *page);
+            assert!(!producer.complete(chunk, HeaderFlags::empty()));
+            assert!(consumer.take(*page, 0).is_some());
+        }
+        producer.commit();
+        let named = sink.0.lock().unwrap();
+        assert!(
+            named.len() <= 2 * order.len() && named.contains(order.last().unwrap()),
+            "{order:?}: {named:?}"
+        );
+        assert!(!producer.has_completed());
+    }
+}

@@ -96,7 +96,7 @@ impl Scale {
 
     /// The time of a tick, but not a little before the last one's; the distances to come begin here.
     pub(super) fn start(&mut self, ticks: u64) -> u64 {
-        // More than 2³² ticks back: that one was read wrong, and all others would wait for it.
+        // 2³² ticks back and more: that one was read wrong, and all others would wait for it.
         let is_back = self.last.wrapping_sub(ticks) >> 32 == 0;
         let ticks = if is_back { self.last } else { ticks };
         let units = u128::from(ticks) * u128::from(self.factor);
@@ -111,8 +111,8 @@ impl Scale {
     }
 
     /// Units since the last call, without the fraction of a unit, which is kept for the next; a clock that went
-    /// backwards stands still. `None`, and no change, when there are 2³² or more, or as many ticks, either way: start
-    /// anew.
+    /// backwards stands still. `None`, and no change, when there are 2³² or more, or as many ticks, or more than so many
+    /// backwards: start anew.
     #[inline]
     pub(super) fn delta(&mut self, ticks: u64) -> Option<u32> {
         let elapsed = ticks.wrapping_sub(self.last);

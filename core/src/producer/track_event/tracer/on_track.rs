@@ -37,8 +37,9 @@ impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
 ///
 /// So drop guards in the reverse order of their making, and hold none where another task may go on on the same track,
 /// as across an `.await`. If the beginning was dropped because shared memory was full, the end is written all the
-/// same, and ends the slice around it: the next packet's `previous_packet_dropped` tells. So it does when the guard was
-/// made inside another event's details, where no slice begins ([`TracerStats::skipped`](super::TracerStats::skipped) counts it), and is kept beyond.
+/// same, and ends the slice around it: the next packet's `previous_packet_dropped` tells. A guard that was made inside
+/// another event's details, where no slice begins and
+/// [`TracerStats::skipped`](crate::producer::track_event::TracerStats::skipped) counts it, ends one all the same too.
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRACKS: usize = 8> {
     on: OnTrack<'t, 'a, C, NAMES, TRACKS>,

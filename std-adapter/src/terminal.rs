@@ -3,11 +3,13 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::fs::FileType;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
@@ -22,16 +24,23 @@ macro_rules! tell {
 pub(crate) use tell;
 
 /// Prints what a command has to say at its end, and ends it with `code`, or as a failure if that cannot be printed. Who
-/// reads the output may have seen enough: that is no failure.
+/// reads the output may have seen enough, or their terminal may be gone: that is no failure.
 pub(crate) fn print_and_exit(text: &impl Display, code: ExitCode) -> ExitCode {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe && !is_gone(&out, &error) => {
             tell!("error writing: {error}");
             ExitCode::FAILURE
         }
         _ => code,
     }
+}
+
+/// Whether an output was a terminal that is gone. The system does not call it a terminal any more.
+fn is_gone(output: &impl AsFd, error: &io::Error) -> bool {
+    let is_device =
+        || rustix::fs::fstat(output).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_char_device());
+    error.raw_os_error() == Some(libc::EIO) && is_device()
 }
 
 /// An output until whoever reads it has seen enough, and nothing from then on: for a command that writes a file beside
@@ -69,8 +78,9 @@ impl<W: Write> Write for UntilClosed<W> {
 const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 /// Set by Ctrl-C, by SIGTERM and when the terminal goes away, to end cleanly. Ctrl-C or SIGTERM again, later than
-/// [`SAME_REQUEST`], is from one who is in a hurry, and ends at once. Under `nohup` a terminal may go. Without handlers
-/// the command can still run to its end.
+/// [`SAME_REQUEST`], is from one who is in a hurry, and ends at once; a command that waits for somebody to read the pipe
+/// that it writes into ends only so. Under `nohup` a terminal may go. Without handlers the command can still run to its
+/// end.
 pub(crate) fn stop_on_signals() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     // Milliseconds from the start to the first request, and one; none yet.

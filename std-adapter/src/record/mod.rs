@@ -310,7 +310,7 @@ mod tests {
         let status = LongTraceStatus { error: Some("No space left on device".into()), ..Default::default() };
         let summary = Summary { long_trace: Some(status), ..Summary::default() };
         let told = progress(Ok(summary)).expect("no error").expect("progress").to_string();
-        assert!(told.contains(" · 0B written, now nothing: No space left on device · "), "{told}");
+        assert!(told.contains(" · 0B written (No space left on device) · "), "{told}");
     }
 
     #[test]

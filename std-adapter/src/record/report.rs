@@ -29,7 +29,8 @@ pub struct RecordProgress {
     pub ring: u64,
     /// What is in the file so far, when it is written while recording.
     pub file: Option<Written>,
-    /// Why that takes nothing just now. It is tried again, and the ring keeps what it can meanwhile.
+    /// Why writing does not get on just now, or why what is written will not be there. Writing is tried again, and the
+    /// ring keeps what it can meanwhile.
     pub file_error: Option<String>,
     /// Chunks that were overwritten before anybody read them.
     pub chunks_overwritten: u64,
@@ -54,7 +55,7 @@ impl fmt::Display for RecordProgress {
             }
         }
         if let Some(error) = &self.file_error {
-            write!(f, ", now nothing: {error}")?;
+            write!(f, " ({error})")?;
         }
         match (self.chunks_overwritten, self.dropped) {
             (0, 0) => f.write_str(" · nothing lost"),

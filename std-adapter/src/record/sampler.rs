@@ -204,8 +204,8 @@ impl Sampler {
         for (name, before) in &before.what {
             // One that is not there any more moves nothing: without that, its last values would seem to last.
             let now = now.what.get(name).unwrap_or(before);
-            if (now.input, now.output) == (0, 0) {
-                // Never used: not worth a track.
+            if (now, before) == (&Moved::default(), &Moved::default()) {
+                // Never used: not worth a track. One that was made anew begins at 0 too.
                 continue;
             }
             let group = self.tracks.group(group);
@@ -298,13 +298,17 @@ mod tests {
             machine.says("diskstats", &format!("{}8 0 sdc 0 0 0 0 0 0 0 0\n", disks.concat()));
             machine.says(
                 "net/dev",
-                &format!("eth0: {amount} 0 0 0 0 0 0 0 1\neth1: {amount} 0 0 0 0 0 0 0 1\n"),
+                &format!(
+                    "eth0: {amount} 0 0 0 0 0 0 0 1\neth1: {amount} 0 0 0 0 0 0 0 1\n\
+                     tun0: {amount} 0 0 0 0 0 0 0 0\n"
+                ),
             );
         };
         let one = |amount: u64| {
             machine.says("stat", &format!("{SPENT}cpu0 {amount} 0 0 0\n"));
             machine.says("diskstats", &format!("8 0 sda 1 0 {amount} 0 1 0 0 0\n"));
-            machine.says("net/dev", &format!("eth0: {amount} 0 0 0 0 0 0 0 1\n"));
+            // One is the same by its name only.
+            machine.says("net/dev", &format!("eth0: {amount} 0 0 0 0 0 0 0 1\ntun0: 0 0 0 0 0 0 0 0 0\n"));
         };
         let values = look(
             &machine,
@@ -318,6 +322,7 @@ mod tests {
         assert_eq!(values.of("Disk/sdb read"), goes(512));
         assert_eq!(values.of("Network/eth0 received"), stays(1));
         assert_eq!(values.of("Network/eth1 received"), goes(1));
+        assert_eq!(values.of("Network/tun0 received"), [(2, 1), (3, 0), (5, 1004), (6, 1)]);
         // Never used.
         assert_eq!(values.of("Disk/sdc read"), []);
     }

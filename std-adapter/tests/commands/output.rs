@@ -222,7 +222,10 @@ fn a_terminal_that_nobody_can_be_told_on_any_more_ends_no_recording() {
 fn a_terminal_that_goes_away_ends_what_was_started_from_it_with_its_trace() {
     let trace = fresh("hung-up");
     let (window, terminal, stderr) = terminal();
+    // What it says at its end nobody can read any more.
+    let stdout = stderr.try_clone().expect("a terminal");
     let mut recording = recording(&trace, "60s", stderr.into());
+    recording.stdout(stdout);
     let lead = || {
         // SAFETY: makes standard error, which is a terminal, that of a session of this process.
         match unsafe { libc::setsid() != -1 && libc::ioctl(libc::STDERR_FILENO, libc::TIOCSCTTY, 0) != -1 } {

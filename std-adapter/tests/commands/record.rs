@@ -90,14 +90,18 @@ fn the_shortest_recording_has_processes_too() {
     let output = command().args(["--duration", "400ms", "-o"]).arg(&path).output().expect("the command");
     drop(busy);
     assert_success(&output);
-    assert!(counters_of(&Trace::read(&path), std::process::id()).contains("memory"));
+    // Which they are depends on who else was busy.
+    let trace = Trace::read(&path);
+    let processes = descriptions(&trace).filter_map(|track| number(message(track, 3)?, 1));
+    let mut counters = processes.map(|pid| counters_of(&trace, pid as u32));
+    assert!(counters.any(|counters| counters.contains("memory")));
 }
 
 #[test]
 fn what_a_small_ring_keeps_can_be_read_and_the_loss_is_told() {
     let path = scratch("record/small.pftrace");
     let output = command()
-        .args(["--duration", "2s", "--interval", "20ms", "--ring", "64KiB", "-o"])
+        .args(["--duration", "2s", "--interval", "20ms", "--ring", "32KiB", "-o"])
         .arg(&path)
         .output()
         .expect("the command");
@@ -171,7 +175,7 @@ fn a_disk_that_stays_full_is_told_in_a_report_of_all_the_time() {
     assert!(said.contains("No space left"), "{said}");
     // As soon as it is known, and once, where no line of progress is seen.
     let told = text(&output.stderr);
-    assert_eq!((told.lines().count(), told.matches("now nothing: No space left").count()), (1, 1), "{told}");
+    assert_eq!((told.lines().count(), told.matches("No space left").count()), (1, 1), "{told}");
 }
 
 #[test]

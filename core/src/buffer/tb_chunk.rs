@@ -23,6 +23,7 @@ pub(super) const PAYLOAD: u32 = 24;
 /// The largest payload, in bytes: sizes in shared memory have 16 bits.
 pub const MAX_PAYLOAD: usize = 65_535;
 
+// Of a gap's only word; `inspect/region.rs` of the std adapter reads it too.
 const GAP: u32 = 1 << 31;
 const COUNTED: u32 = 1 << 30;
 

@@ -9,7 +9,7 @@ use tracebuf::buffer::{
 use super::{ChunkLine, Inspection, Kind, SequenceLine, Span};
 use crate::recover::{Aligned, Dump, Place, RecoverError, ring_offset};
 
-/// Bytes of a chunk before its payload.
+/// Bytes of a chunk before its payload, as in `tb_chunk.rs` of the core.
 const CHUNK_HEADER: u64 = 24;
 
 /// Numbers of sequences, by producer and writer.
@@ -52,7 +52,8 @@ fn word(ring: &[u8], at: u64) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes))
 }
 
-/// A gap by its only word: the top bit, whether it is padding, its length in words.
+/// A gap by its only word, as `tb_chunk.rs` of the core writes it: the top bit, whether it is padding, its length in
+/// words.
 fn gap_of(word: Option<u32>) -> Option<(u64, Kind)> {
     let word = word.filter(|word| word >> 31 == 1)?;
     let kind = if word >> 30 & 1 == 1 { Kind::Padding } else { Kind::Free };

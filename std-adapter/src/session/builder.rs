@@ -138,7 +138,8 @@ impl SessionBuilder {
         self
     }
 
-    /// What a thread does when shared memory is full: drop, unless said otherwise.
+    /// What a thread does when shared memory is full: drop, unless said otherwise. The drain thread, on which a
+    /// [`Transport`](super::Transport) or a panic hook may record, always drops: it would wait for itself.
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
         self.exhaustion = exhaustion;
@@ -200,9 +201,10 @@ impl SessionBuilder {
         // It waits for what it is to own: files come last, for what they hold is gone when the session starts.
         let (owner, owned) = channel::<Core>();
         let (tasks, receiver) = channel::<Task>();
+        let in_thread = switch.clone();
         let thread = std::thread::Builder::new()
             .name("tracebuf-drain".into())
-            .spawn(move || owned.recv().ok().map(|core| core.run(&receiver)))
+            .spawn(move || owned.recv().ok().map(|core| core.run(&receiver, in_thread)))
             .map_err(|error| SessionError::io("starting the drain thread", error))?;
         waker.set(thread.thread().clone());
 

@@ -13,6 +13,7 @@ use tracebuf::service::EndpointStats;
 
 use super::clock::SessionClock;
 use super::export::{Flushes, Totals};
+use super::in_process::Switch;
 use super::long_trace::Recording;
 use super::transport::{BUFFERS_MAX, CentralBuffer, Transport};
 use super::{PATIENCE, Written};
@@ -59,6 +60,16 @@ pub(crate) struct Core {
     clock: SessionClock,
 }
 
+/// Turns recording off when the drain thread ends, also by a panic, of a transport perhaps: threads that stall would
+/// wait for it for ever.
+struct OffAtEnd(Arc<Switch>);
+
+impl Drop for OffAtEnd {
+    fn drop(&mut self) {
+        self.0.off();
+    }
+}
+
 /// How long the thread sleeps when nobody wakes it.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -91,7 +102,10 @@ impl Core {
         self.stopped = true;
     }
 
-    pub(crate) fn run(mut self, tasks: &Receiver<Task>) -> Self {
+    /// Does what is to be done until the session is stopped. Nobody records after that.
+    pub(crate) fn run(mut self, tasks: &Receiver<Task>, switch: Arc<Switch>) -> Self {
+        // Dropped before what this thread owns: a transport may wait for a thread that stalls.
+        let _off = OffAtEnd(switch);
         while !self.stopped {
             self.drain();
             self.clock.steer();

@@ -20,7 +20,8 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 ///
 /// All calls come from the session's drain thread, one at a time, and must not block. The threads of this
 /// process come by one of these, which every session has; a socket to another process is another one, given
-/// to [`Session::attach`](super::Session::attach).
+/// to [`Session::attach`](super::Session::attach). A panic ends the session: recorders record nothing from then on, and
+/// calls return [`SessionError::Stopped`](super::SessionError::Stopped).
 ///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader};

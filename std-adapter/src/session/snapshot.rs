@@ -111,8 +111,8 @@ impl Snapshot {
 
     /// Leaves out events from before this boot time, in nanoseconds, as [`Session::now`](super::Session::now) has it.
     ///
-    /// Names, tracks and packets of other kinds stay, whatever their time. A slice that began earlier has only its end
-    /// then, as at the oldest end of a ring.
+    /// Names, tracks, word of losses and packets of other kinds stay, whatever their time. A slice that began earlier
+    /// has only its end then, as at the oldest end of a ring.
     #[must_use]
     pub fn from(mut self, time: u64) -> Self {
         self.from = Some(time);

@@ -2,7 +2,8 @@
 //!
 //! Times of a thread's events are distances, or those of a clock, as its state says; names and tracks are told by
 //! number: so what is left out must leave its distance to the next event, and its names to all. Only events are left
-//! out; a packet that holds names beside an event stays without the event.
+//! out; a packet that holds names beside an event, or tells that something before it is lost, stays without the event:
+//! what comes after a loss is not to be read by the state from before it.
 
 use std::collections::HashMap;
 
@@ -53,6 +54,7 @@ struct Packet<'a> {
     defaults: &'a [u8],
     is_event: bool,
     has_names: bool,
+    is_after_loss: bool,
 }
 
 impl<'a> Packet<'a> {
@@ -68,10 +70,18 @@ impl<'a> Packet<'a> {
                 (trace_packet::TRACE_PACKET_DEFAULTS, Value::Bytes(defaults)) => packet.defaults = defaults,
                 (trace_packet::TRACK_EVENT, _) => packet.is_event = true,
                 (trace_packet::INTERNED_DATA, _) => packet.has_names = true,
+                (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Number(loss)) => {
+                    packet.is_after_loss = loss != 0;
+                }
                 _ => {}
             }
         }
         packet
+    }
+
+    /// Whether it tells of more than its event.
+    fn tells_more(&self) -> bool {
+        self.has_names || self.is_after_loss
     }
 }
 
@@ -131,27 +141,27 @@ impl Trim {
                 return put(out, bytes, (owed > 0).then(|| time.saturating_add(owed)), false);
             }
             sequence.owed = sequence.owed.saturating_add(time);
-            return packet.has_names && put(out, bytes, None, true);
+            return packet.tells_more() && put(out, bytes, None, true);
         }
         let clock = match (packet.clock, sequence.clock) {
             (Some(clock), _) => clock,
             (None, Some(clock)) if needs_state => clock,
             // Its state is gone, and with it what its time counts from; it is older than the next state.
-            (None, None) if needs_state => return false,
+            (None, None) if needs_state => return packet.is_after_loss && put(out, bytes, None, true),
             (None, _) => builtin_clock::BOOTTIME,
         };
         let is_old = clock == builtin_clock::BOOTTIME && time < self.from;
         if is_old && packet.is_event {
-            return packet.has_names && put(out, bytes, None, true);
+            return packet.tells_more() && put(out, bytes, None, true);
         }
         put(out, bytes, None, false)
     }
 }
 
 /// Appends a packet, with another time, or without time and event.
-fn put(out: &mut Vec<u8>, bytes: &[u8], time: Option<u64>, names_only: bool) -> bool {
+fn put(out: &mut Vec<u8>, bytes: &[u8], time: Option<u64>, without_event: bool) -> bool {
     let mut changed = Vec::new();
-    let bytes = if time.is_none() && !names_only {
+    let bytes = if time.is_none() && !without_event {
         bytes
     } else {
         for field in Fields::of(bytes) {
@@ -229,6 +239,23 @@ mod tests {
         let other_clock: &[u8] = &[0x40, 100, 0xD0, 0x03, 3, 0x50, 3, 0x5A, 2, 0x48, 3];
         let kept = trimmed(1000, &[&event(5, true), old, timeless, other_clock]);
         assert_eq!(kept, [timeless, other_clock]);
+    }
+
+    #[test]
+    fn a_loss_is_told_before_what_comes_after_it_also_if_the_event_that_told_is_left_out() {
+        let loss = [0xD0, 0x02, 0x81, 0x02];
+        let lossy = [&event(5, false)[..], &loss].concat();
+        let (told, new) = ([&[0x68, 2, 0x50, 2][..], &loss].concat(), event(100, false));
+        // At 1050 and 2050.
+        let owing = event(105, false);
+        assert_eq!(trimmed(1500, &[STATE, &lossy, &new]), [STATE, &told, &owing]);
+        // Of one whose state is gone.
+        assert_eq!(trimmed(1500, &[&lossy, STATE, &new]), [&told, STATE, &new]);
+        // Of an old event with a time of its own.
+        let old = [&[0x40, 100, 0x50, 3, 0x5A, 2, 0x48, 3][..], &loss].concat();
+        assert_eq!(trimmed(1500, &[&old]), [[&[0x50, 3][..], &loss].concat()]);
+        // A field that says that nothing is lost.
+        assert_eq!(trimmed(1500, &[&[0x40, 100, 0x50, 3, 0x5A, 2, 0x48, 3, 0xD0, 0x02, 0]]), [[0u8; 0]; 0]);
     }
 
     #[test]

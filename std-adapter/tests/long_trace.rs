@@ -14,7 +14,7 @@ use trace::{Trace, scratch};
 use tracebuf::buffer::{Chunk, ChunkHeader};
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf::service::EndpointStats;
-use tracebuf_std::session::{CentralBuffer, LongTrace, LongTraceStatus, Session, Transport};
+use tracebuf_std::session::{CentralBuffer, LongTrace, LongTraceStatus, PacketWriter, Session, Transport};
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
@@ -258,6 +258,50 @@ fn a_full_file_ends_with_its_statistics_and_the_session_records_no_more() {
     assert!((45_000..=50_000).contains(&trace.bytes.len()), "{}", trace.bytes.len());
     assert_eq!(stopped.file.expect("a file").packets, trace.packets().count() as u64);
     trace.assert_ends_with_stats();
+}
+
+#[test]
+fn more_writers_than_there_is_room_left_for_make_the_file_no_larger() {
+    let path = scratch("many writers.pftrace");
+    let session = Session::builder().shared_memory(4 << 20).long_trace(quick(&path).max_file_size(50_000));
+    let session = session.start().expect("a session");
+    let mut writers: Vec<_> = (0..900).map_while(|_| session.recorder().packets()).collect();
+    // for_testing.str
+    let write = |writer: &mut PacketWriter, len| {
+        writer.packet(|packet| packet.message(900).string(1, &"x".repeat(len)));
+    };
+    (0..30).for_each(|_| write(&mut writers[0], 1000));
+    wait_for(&session, |status| status.bytes > 30_000);
+    writers.iter_mut().for_each(|writer| write(writer, 1));
+    let stopped = session.stop().expect("a stop");
+    assert!(stopped.long_trace.as_ref().is_some_and(|status| status.full));
+    let trace = Trace::read(&path);
+    assert!((30_000..=50_000).contains(&trace.bytes.len()), "{}", trace.bytes.len());
+    assert_eq!(stopped.file.expect("a file").packets, trace.packets().count() as u64);
+    trace.assert_ends_with_stats();
+}
+
+#[test]
+fn a_file_may_be_too_small_for_anything() {
+    let path = scratch("too small");
+    for size in [0, 64, 400, 1000, 2000, 5000] {
+        let session = Session::builder().long_trace(quick(&path).max_file_size(size));
+        let session = session.start().expect("a session");
+        let recorder = session.recorder();
+        while recorder.is_on() {
+            (0..100).for_each(|_| recorder.instant("event"));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let stopped = session.stop().expect("a stop");
+        let trace = Trace::read(&path);
+        assert!(trace.bytes.len() as u64 <= size, "{} of {size}", trace.bytes.len());
+        assert!(stopped.long_trace.is_some_and(|status| status.full && status.bytes_given_up == 0));
+        assert_eq!(stopped.file.expect("a file").packets, trace.packets().count() as u64);
+        if size >= 400 {
+            trace.assert_ends_with_stats();
+        }
+    }
+    std::fs::remove_file(&path).expect("the file is there");
 }
 
 #[cfg(target_os = "linux")]

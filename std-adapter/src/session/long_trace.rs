@@ -83,7 +83,7 @@ impl LongTrace {
     }
 
     /// The file's size in bytes, at most. When the next packet does not fit, the trace ends there, with its
-    /// statistics, and the session records no more.
+    /// statistics as far as they fit, and the session records no more.
     #[must_use]
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.max_file_size = bytes;

@@ -16,7 +16,7 @@ use super::{LongTrace, Progress, SyncPolicy};
 use crate::region_file::Outbox;
 use crate::session::clock::ClockReading;
 use crate::session::drain::Core;
-use crate::session::export::Piece;
+use crate::session::export::{BufferReport, Piece};
 use crate::session::in_process::Switch;
 use crate::session::snapshot::{PIECE, Readable};
 use crate::session::{FOR_EVER, PATIENCE};
@@ -260,7 +260,7 @@ impl Recording {
         true
     }
 
-    /// The file is full: what fits, the statistics, and no more.
+    /// The file is full: what fits, the statistics if they do, and no more.
     fn cut_and_end(&mut self, core: &mut Core, room: u64) {
         let mut packets = TracePackets::new(&self.piece.bytes);
         let mut end = 0;
@@ -277,11 +277,31 @@ impl Recording {
 
     fn end(&mut self, core: &mut Core) {
         self.ended = true;
-        let reports: Vec<_> = core.buffers.iter().map(Readable::report).collect();
-        let _ = self.piece.stats(&core.totals(), &reports, Some(ClockReading::now().boottime));
+        let mut reports: Vec<_> = core.buffers.iter().map(Readable::report).collect();
+        if !self.stats(core, &reports) {
+            // More writers came than there was room left for. Losses are told without them.
+            self.progress.full.store(true, Ordering::Relaxed);
+            reports.iter_mut().for_each(|report| report.sequences.clear());
+            self.stats(core, &reports);
+        }
+        if self.piece.bytes.is_empty() {
+            return;
+        }
         if let Some(sender) = &self.sender {
             let _ = sender.send(Message::Piece(std::mem::take(&mut self.piece)));
         }
+    }
+
+    /// Adds the statistics, if the file still has room for them.
+    fn stats(&mut self, core: &Core, reports: &[BufferReport]) -> bool {
+        let (len, packets) = (self.piece.bytes.len(), self.piece.packets);
+        let _ = self.piece.stats(&core.totals(), reports, Some(ClockReading::now().boottime));
+        let fits = self.piece.bytes.len() as u64 <= self.max_file_size.saturating_sub(self.handed_over);
+        if !fits {
+            self.piece.bytes.truncate(len);
+            self.piece.packets = packets;
+        }
+        fits
     }
 
     /// Writes all there is, and the statistics, and waits for the file. Packets in it.

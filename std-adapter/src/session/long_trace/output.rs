@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The file's thread.
 pub(super) struct Output {
     file: File,
+    sync_data: fn(&File) -> io::Result<()>,
     /// Bytes of whole packets.
     good: u64,
     /// Something was given up. What came behind it would make a hole that nobody sees.
@@ -51,10 +52,10 @@ pub(super) fn empty(file: &File) -> io::Result<()> {
 
 impl Output {
     pub(super) fn new(file: File, written: Sender<Vec<u8>>) -> Self {
-        Self { file, good: 0, gave_up: false, written }
+        Self { file, sync_data: File::sync_data, good: 0, gave_up: false, written }
     }
 
-    pub(super) fn run(&mut self, messages: &Receiver<Message>, progress: &Progress) {
+    pub(super) fn run(&mut self, messages: impl IntoIterator<Item = Message>, progress: &Progress) {
         for message in messages {
             match message {
                 Message::Piece(mut piece) => {
@@ -74,7 +75,7 @@ impl Output {
                 }
                 Message::Sync => {
                     if let Err(error) = self.sync() {
-                        progress.set_error(Some(format!("cannot sync: {error}")));
+                        progress.set_sync_error(format!("cannot sync: {error}"));
                     }
                 }
             }
@@ -116,7 +117,7 @@ impl Output {
     }
 
     fn sync(&self) -> io::Result<()> {
-        match self.file.sync_data() {
+        match (self.sync_data)(&self.file) {
             // A pipe or a device: there is nothing to sync.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             other => other,
@@ -126,5 +127,30 @@ impl Output {
     /// Whether what is written will be gone when it is closed.
     fn is_removed(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_sync_that_failed_is_told_to_the_end_though_what_comes_after_it_succeeds() {
+        let file = OpenOptions::new().write(true).open("/dev/null").expect("a file");
+        let mut output = Output::new(file, channel().0);
+        // As a disk that fails once: the system tells of it once.
+        output.sync_data = |_| Err(io::Error::other("Input/output error"));
+        let progress = Progress::default();
+        let said = |output: &mut Output, message| {
+            output.run([message], &progress);
+            progress.status().error
+        };
+        let failed = Some("cannot sync: Input/output error".to_owned());
+        assert_eq!(said(&mut output, Message::Sync), failed);
+        output.sync_data = |_| Ok(());
+        assert_eq!(said(&mut output, Message::Piece(Piece::default())), failed);
+        assert_eq!(said(&mut output, Message::Sync), failed);
     }
 }

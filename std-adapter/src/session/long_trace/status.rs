@@ -1,7 +1,7 @@
 //! What a long trace tells of itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How a long trace is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,7 +9,8 @@ use std::sync::{Mutex, PoisonError};
 pub struct LongTraceStatus {
     /// Bytes of whole packets in the file.
     pub bytes: u64,
-    /// Why writing does not get on now, or did not at the end.
+    /// Why writing does not get on now, or did not at the end; if it does, why the file could not be synced once. That
+    /// is told to the end: what was written before it may not be on the disk, of which no later sync tells.
     pub error: Option<String>,
     /// Bytes that were given up when the session stopped and could not be written: from the first that did not go in
     /// on all, the statistics at the end too, so that the file has no hole. Those of a buffer in a file stay there, to
@@ -29,27 +30,46 @@ pub(crate) struct Progress {
     pub(super) given_up: AtomicU64,
     pub(super) full: AtomicBool,
     pub(super) finishing: AtomicBool,
-    error: Mutex<Option<String>>,
+    errors: Mutex<Errors>,
+}
+
+/// What has gone wrong.
+#[derive(Default)]
+struct Errors {
+    /// In the last write.
+    write: Option<String>,
+    /// In the first sync that failed.
+    sync: Option<String>,
 }
 
 impl Progress {
     pub(crate) fn status(&self) -> LongTraceStatus {
         LongTraceStatus {
             bytes: self.bytes.load(Ordering::Relaxed),
-            error: self.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            error: {
+                let errors = self.errors();
+                errors.write.as_ref().or(errors.sync.as_ref()).cloned()
+            },
             bytes_given_up: self.given_up.load(Ordering::Relaxed),
             full: self.full.load(Ordering::Relaxed),
         }
     }
 
+    fn errors(&self) -> MutexGuard<'_, Errors> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn set_error(&self, error: Option<String>) {
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        self.errors().write = error;
+    }
+
+    pub(super) fn set_sync_error(&self, error: String) {
+        self.errors().sync.get_or_insert(error);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::session::fork::tests::in_child;
     use crate::session::{LongTrace, Session, SessionError};
 
@@ -57,7 +77,7 @@ mod tests {
     fn a_child_does_not_wait_for_the_thread_that_had_the_status_s_lock() {
         let session = Session::builder().long_trace(LongTrace::to("/dev/null")).start().expect("a session");
         let progress = session.progress.clone().expect("a long trace");
-        let held = progress.error.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = progress.errors();
         assert!(in_child(|| {
             session.long_trace().is_none() && matches!(session.summary(), Err(SessionError::Forked))
         }));

@@ -49,7 +49,8 @@ pub struct Sender<E> {
     exporter: E,
     framed: bool,
     number: u16,
-    line: [u8; FRAME],
+    /// A zero, and behind it a frame or what goes out without one.
+    line: [u8; FRAME + 1],
     filled: usize,
     offered: usize,
     /// Read ahead, as beginning to read costs more than a packet.
@@ -100,7 +101,7 @@ impl<E: Export> Sender<E> {
             exporter,
             framed: false,
             number: 0,
-            line: [0; FRAME],
+            line: [0; FRAME + 1],
             filled: 0,
             offered: 0,
             leases: Deque::new(),
@@ -245,13 +246,16 @@ impl<E: Export> Sender<E> {
         }
         let piece = piece.get(..len).unwrap_or_default();
         let next = at + len;
-        self.offered = 0;
-        self.filled = if self.framed {
+        let [_, line @ ..] = &mut self.line;
+        self.offered = 1;
+        self.filled = 1 + if self.framed {
+            // The zero goes before the first frame: half a frame may be on the line, of a device that was reset.
+            self.offered = self.number.min(1).into();
             let flags = if at == 0 { FIRST } else { 0 } | if next >= total { LAST } else { 0 };
             self.number = self.number.wrapping_add(1);
-            encode(flags, self.number, piece, &mut self.line)
+            encode(flags, self.number, piece, line)
         } else {
-            self.line.iter_mut().zip(piece).for_each(|(to, from)| *to = *from);
+            line.iter_mut().zip(piece).for_each(|(to, from)| *to = *from);
             len
         };
         next

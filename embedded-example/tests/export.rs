@@ -8,6 +8,7 @@ use tracebuf::proto::TracePackets;
 use tracebuf_firmware::export::{Blocking, Export, NonBlocking, Spi};
 use tracebuf_firmware::frame::{FIRST, FRAME, LAST};
 use tracebuf_firmware::send::{Progress, Sender};
+use tracebuf_std::receive::Receiver;
 
 fn buffer(size: usize) -> TraceBuffer<Vec<u8>> {
     TraceBuffer::new(vec![0; size], Config::new(FillPolicy::RingBuffer).sequences(4)).unwrap()
@@ -105,6 +106,31 @@ fn a_line_that_is_not_ready_is_not_waited_for_and_nothing_is_lost() {
     assert_eq!(frames.iter().map(|frame| frame.0).collect::<Vec<_>>(), [FIRST, LAST].repeat(3));
     let file: Vec<u8> = frames.into_iter().flat_map(|frame| frame.2).collect();
     assert_eq!(TracePackets::new(&file).filter(|packet| packet.is_ok()).count(), 3);
+}
+
+/// Frames that arrive intact.
+fn intact(line: &[u8]) -> u64 {
+    let mut receiver = Receiver::new();
+    receiver.push(line, |_| Ok::<_, Infallible>(())).unwrap();
+    receiver.report().frames
+}
+
+#[test]
+fn after_a_reset_in_the_middle_of_a_frame_the_first_frame_arrives_whole() {
+    // What a device sends that has a reset when the line has taken so many bytes.
+    let until = |room| {
+        let mut buffer = buffer(2048);
+        (0..3).for_each(|id| commit(&mut buffer, id, 100));
+        let mut sender = Sender::framed(NonBlocking(Uart { room, sent: Vec::new() }));
+        while sender.poll(&mut buffer) == Ok(Progress::Sent) {}
+        std::mem::take(&mut sender.exporter().0.sent)
+    };
+    let after = until(10_000);
+    assert_eq!(intact(&after), 6);
+    for cut in 0..after.len() {
+        let before = intact(&[&until(cut)[..], &[0]].concat());
+        assert_eq!(intact(&[until(cut), after.clone()].concat()), before + 6, "{cut} bytes");
+    }
 }
 
 #[test]

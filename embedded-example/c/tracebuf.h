@@ -103,10 +103,11 @@ uint32_t tracebuf_dropped(void);
  * Sends all that the ring holds and was not sent before, as a trace file, waiting for the line. At the priority of
  * tracebuf_drain. Recording goes on, and what is recorded is drained after each packet; from writers that are faster
  * than the line it takes no more than fills the ring once, and while it sends the rest nothing is drained. What is
- * recorded after it can be read without this file; an interrupt just at its end may be there without its name.
+ * recorded after it can be read without this file; an interrupt just at its end may be there without its name. What was
+ * overwritten before the line took it is counted in the trace; TRACEBUF_OK is returned all the same.
  *
- * After TRACEBUF_WRITE the file may end with half a packet. Some packets that were read for it are lost, which the next
- * export tells.
+ * After TRACEBUF_WRITE the file may end with half a packet. Some packets that were read for it are lost, which those
+ * that their writers have in the next export tell.
  */
 int32_t tracebuf_export(tracebuf_write write, void *context);
 

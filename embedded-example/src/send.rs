@@ -129,7 +129,8 @@ impl<E: Export> Sender<E> {
         self.packets
     }
 
-    /// Packets that were overwritten while they were being sent, or abandoned.
+    /// Packets that were overwritten while they were being sent, or abandoned. In the counters at the end of a trace
+    /// they are `chunks_overwritten`, with those of the ring.
     pub const fn given_up(&self) -> u32 {
         self.given_up
     }
@@ -217,7 +218,9 @@ impl<E: Export> Sender<E> {
     }
 
     /// Gives up what was read and is not sent, for a sender that is not used any more after an error: the next
-    /// packets of the same sequences tell it. Without this they would seem to follow what was sent.
+    /// packets of the same sequences tell it. Without this they would seem to follow what was sent. A sequence that
+    /// has nothing more to say tells nothing, and another sender's counters do not have them: they are in
+    /// [`given_up`](Self::given_up).
     ///
     /// Half a packet may be on the line. In frames its receiver finds that out by itself; see [`raw`](Self::raw).
     pub fn abandon<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) {
@@ -322,6 +325,8 @@ impl<E: Export> Sender<E> {
         counters.trace_writer_packet_loss =
             counters.trace_writer_packet_loss.saturating_add(losses.packets.into());
         counters.patches_failed = counters.patches_failed.saturating_add(losses.patches.into());
+        // Consumed for the ring, so that overwriting them was no loss; and not every sequence has a packet to tell it.
+        counters.chunks_overwritten = counters.chunks_overwritten.saturating_add(self.given_up.into());
         let buffers = [counters];
         let stats =
             TraceStats { buffers: &buffers, invalid_packets: self.invalid.into(), ..Default::default() };

@@ -81,12 +81,13 @@ fn chunks_are_free_after_the_drain_however_many_patches_there_were() {
 
 /// Counters of losses at the end of a trace, by name.
 fn losses(recorder: &mut Recorder<'_>) -> Vec<(&'static str, u64)> {
-    let mut file = vec![0; 64 * 1024];
-    let mut sender = Sender::raw(Blocking(&mut file[..]));
+    let mut sender = Sender::raw(Blocking(Vec::new()));
     sender.finish(recorder).unwrap();
-    let unused = sender.exporter().0.len();
-    let report = TraceReport::of(&file[..64 * 1024 - unused]);
-    report.statistics.unwrap().iter().map(|counted| (counted.name, counted.value)).collect()
+    counted(&sender.exporter().0)
+}
+
+fn counted(file: &[u8]) -> Vec<(&'static str, u64)> {
+    TraceReport::of(file).statistics.unwrap().iter().map(|counted| (counted.name, counted.value)).collect()
 }
 
 #[test]
@@ -103,6 +104,28 @@ fn packets_given_up_without_a_chunk_are_in_the_statistics() {
     recorder.drain(&producer);
     assert_eq!(u64::from(recorder.losses().packets), dropped);
     assert_eq!(losses(&mut recorder), [("trace_writer_packet_loss", dropped)]);
+}
+
+#[test]
+fn packets_overwritten_when_they_were_read_and_not_sent_are_in_the_statistics() {
+    let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 8 * 1024 / 8]);
+    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let [mut silent, mut other] = [(); 2].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
+    // As many as are read ahead, in a chunk. This writer has no later packet that could tell.
+    (0..8).for_each(|_| silent.packet().string(1, "eleven byte"));
+    silent.flush();
+    recorder.drain(&producer);
+    let mut sender = Sender::raw(Blocking(Vec::new()));
+    sender.poll(recorder.buffer()).unwrap();
+    while recorder.buffer().stats().write_wrap_count == 0 {
+        other.packet().varint(8, 1);
+        other.flush();
+        recorder.drain(&producer);
+    }
+    assert_eq!(recorder.buffer().stats().chunks_overwritten, 0);
+    sender.finish(&mut recorder).unwrap();
+    assert_eq!(sender.given_up(), 7);
+    assert_eq!(counted(&sender.exporter().0), [("chunks_overwritten", 7)]);
 }
 
 /// A patch of a chunk, as a producer asks for it.

@@ -94,8 +94,8 @@ impl Around {
 impl<E: Export> Sender<E> {
     /// For a line that loses nothing: the trace file as it is.
     ///
-    /// After an error in the middle of a packet, half of it is in the file. Only this sender can go on there: what
-    /// another one sends belongs in a file of its own.
+    /// An error ends that file, perhaps in the middle of a packet, and what is sent behind it cannot be read. What
+    /// comes later belongs in a file of its own, from a sender of its own, after [`abandon`](Self::abandon).
     pub const fn raw(exporter: E) -> Self {
         Sender {
             exporter,
@@ -139,7 +139,8 @@ impl<E: Export> Sender<E> {
     /// it sends a packet and waits for the line, as nothing would tell a reader that a packet was given up.
     ///
     /// # Errors
-    /// The line's; the piece is kept for the next call. If there is to be none: [`abandon`](Self::abandon).
+    /// The line's. In frames the piece is kept for the next call. If there is to be none, as there must be none
+    /// without frames: [`abandon`](Self::abandon).
     pub fn poll<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &mut TraceBuffer<M>,
@@ -288,7 +289,7 @@ impl<E: Export> Sender<E> {
     /// Waits until all that is in the ring was sent, and a packet after it by which readers find losses.
     ///
     /// # Errors
-    /// The line's. What was read is kept for the next call. If there is to be none: [`abandon`](Self::abandon).
+    /// The line's, as of [`poll`](Self::poll): in frames the next call goes on where this one has ended.
     pub fn finish(&mut self, recorder: &mut Recorder<'_>) -> Result<(), E::Error> {
         self.send_all(recorder.buffer())?;
         // What was lost while the line was waited for, too.

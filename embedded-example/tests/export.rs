@@ -312,6 +312,32 @@ fn packets_that_were_read_and_not_sent_before_an_error_are_told_by_the_next_one(
 }
 
 #[test]
+fn in_frames_a_sender_goes_on_after_an_error() {
+    for room in 0.. {
+        let mut buffer = buffer(4096);
+        (0..5).for_each(|id| commit(&mut buffer, id, 100));
+        let mut sender = Sender::framed(Breaks { room, sent: Vec::new() });
+        if sender.finish_ring(&mut buffer).is_ok() {
+            assert!(room > 600);
+            break;
+        }
+        commit(&mut buffer, 5, 100);
+        sender.exporter().room = 10_000;
+        sender.finish_ring(&mut buffer).unwrap();
+        let (mut receiver, mut whole) = (Receiver::new(), 0);
+        // Those of the ring; the counters may come twice.
+        let pass = |packet: &[u8]| {
+            whole += usize::from(packet.windows(100).any(|bytes| bytes == [b'x'; 100]));
+            Ok::<_, Infallible>(())
+        };
+        receiver.push(&sender.exporter().sent, pass).unwrap();
+        let report = receiver.finish();
+        assert_eq!((whole, report.frames_corrupt, report.frames_lost), (6, 0, 0), "{room} bytes");
+        assert!(report.packets > 6 && report.packets_incomplete < 2, "{room} bytes: {report}");
+    }
+}
+
+#[test]
 fn an_abandoned_sender_has_nothing_left_to_send() {
     let mut buffer = buffer(2048);
     (0..3).for_each(|id| commit(&mut buffer, id, 100));

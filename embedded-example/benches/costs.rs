@@ -244,7 +244,7 @@ mod image {
             recorder.drain(producer);
             deep = deep.max(stack(|| (0..long).for_each(|_| new_state())));
         }
-        sheet.over |= recorder.losses().packets != lost;
+        sheet.line("events_lost_in_rarely", recorder.losses().packets.wrapping_sub(lost), 0, "events");
         sheet.line("slice_begin_with_sending", sending, 4_000, "instructions");
         sheet.line("slice_begin_with_new_state", starting, 20_000, "instructions");
         sheet.line("high_water_new_state", deep, 700, "bytes");

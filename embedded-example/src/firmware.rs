@@ -213,7 +213,9 @@ fn main() -> ! {
     let sent = run(producer, &tracer, recorder, mode, steps);
     drop(tracer);
     let asked_for = found.is_some() == matches!(mode, Mode::Panic | Mode::Fault);
-    end(sent.is_ok() && asked_for)
+    // Of the other interrupt the end of the steps says as much.
+    let sampled = SAMPLES.load(Relaxed) > 0;
+    end(sent.is_ok() && asked_for && sampled)
 }
 
 /// Bytes that the trace goes on after an alarm: a good third of the ring.

@@ -7,7 +7,7 @@ use tracebuf::producer::{
     ProducerStorage,
 };
 use tracebuf_firmware::export::{Blocking, Export};
-use tracebuf_firmware::recorder::{Inbox, Recorder, Request, quarter_of_ring};
+use tracebuf_firmware::recorder::{Inbox, Recorder, Request, WRITERS, quarter_of_ring};
 use tracebuf_firmware::send::Sender;
 use tracebuf_std::trace_stats::TraceReport;
 
@@ -235,6 +235,28 @@ fn a_drain_that_only_comes_when_it_is_called_for_comes_in_time() {
     }
     assert_eq!(writer.stats().dropped, 0);
     assert!((10..1_000).contains(&drains), "{drains} drains of some 400 chunks");
+}
+
+#[test]
+fn four_writers_need_three_kib_for_a_drain_that_only_comes_when_it_is_called_for() {
+    static CALLED: AtomicU32 = AtomicU32::new(0);
+    for size in (1176..=4096).step_by(8) {
+        let inbox = Inbox::with_wake(|| CALLED.store(1, Relaxed));
+        let (storage, mut region) = (ProducerStorage::new(), vec![0; size / 8]);
+        let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+        let mut writers = [(); WRITERS].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
+        let mut chance = 1u32;
+        for n in 0..2_000 {
+            chance = (u64::from(chance) * 48_271 % 0x7FFF_FFFF) as u32;
+            writers[chance as usize % WRITERS].packet().varint(8, n);
+            if CALLED.swap(0, Relaxed) > 0 {
+                recorder.drain(&producer);
+            }
+        }
+        let dropped: u64 = writers.iter().map(|writer| writer.stats().dropped).sum();
+        // As the README says.
+        assert_eq!(dropped == 0, size >= 3 * 1024, "{size} bytes: {dropped} dropped");
+    }
 }
 
 #[test]

@@ -94,6 +94,15 @@ void tracebuf_flush(tracebuf_writer *writer);
 void tracebuf_drain(void);
 
 /*
+ * What calls for tracebuf_drain, or NULL for nothing: `wake` is called, at any priority that traces, when half of
+ * shared memory waits to be moved, and when a writer is flushed. It must be short, and neither wait nor call anything
+ * of this: it pends the interrupt of the lowest priority that drains, such as PendSV, or gives the semaphore of the
+ * task that does. That is in time for four writers in a region of 3 KiB and more. In smaller ones, or without it, the
+ * drain has to come by itself.
+ */
+void tracebuf_on_work(void (*wake)(void));
+
+/*
  * Events that were dropped since tracebuf_init because shared memory was full: tracebuf_drain came too seldom. At any
  * priority. Those of which a part was written already are counted in the trace only, where these are too.
  */

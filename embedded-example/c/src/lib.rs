@@ -7,7 +7,8 @@ use cortex_m as _;
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_void};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
@@ -26,6 +27,7 @@ const WRITE: i32 = -4;
 const BUSY: i32 = -5;
 
 type Now = extern "C" fn() -> u64;
+type Wake = extern "C" fn();
 
 /// The caller's clock, by its function.
 struct CallersClock(Now);
@@ -50,7 +52,9 @@ struct Made {
 }
 
 static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
-static INBOX: Inbox = Inbox::new();
+static INBOX: Inbox = Inbox::with_wake(wake);
+/// The caller's function that calls for the drain, or null.
+static WAKE: AtomicPtr<()> = AtomicPtr::new(null_mut());
 static FIRMWARE: Track<'static> = Track::process(1, "firmware");
 static TRACKS: [StaticCell<Track<'static>>; WRITERS] = [const { StaticCell::new() }; WRITERS];
 static TRACERS: [StaticCell<Writer>; WRITERS] = [const { StaticCell::new() }; WRITERS];
@@ -86,6 +90,14 @@ impl Drain {
         let result = unsafe { (*self.recorder.get()).as_mut() }.map(|recorder| work(made, recorder));
         self.busy.store(false, Ordering::Release);
         result.ok_or(NOT_YET)
+    }
+}
+
+fn wake() {
+    // SAFETY: it is null, which is `None`, or what `tracebuf_on_work` has put there.
+    let wake = unsafe { core::mem::transmute::<*mut (), Option<Wake>>(WAKE.load(Ordering::Relaxed)) };
+    if let Some(wake) = wake {
+        wake();
     }
 }
 
@@ -222,6 +234,12 @@ pub extern "C" fn tracebuf_drain() {
     let _ = DRAIN.with(|made, recorder| {
         recorder.drain(&made.producer);
     });
+}
+
+/// Says how the drain is called for: see `tracebuf.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tracebuf_on_work(wake: Option<Wake>) {
+    WAKE.store(wake.map_or(null_mut(), |wake| wake as *mut ()), Ordering::Relaxed);
 }
 
 /// Events dropped so far: see `tracebuf.h`.

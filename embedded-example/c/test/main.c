@@ -10,6 +10,7 @@ static _Alignas(8) uint8_t region[64 * 1024] __attribute__((section(".uninit")))
 #define TIMER_CONTROL (*(volatile uint32_t *)0x40002008)
 #define SYSTICK_CONTROL (*(volatile uint32_t *)0xE000E010)
 #define SYSTICK_RELOAD (*(volatile uint32_t *)0xE000E014)
+#define INTERRUPT_CONTROL (*(volatile uint32_t *)0xE000ED04)
 
 /*
  * It begins anew every 172 s, so it is extended; somebody has to look once in that time. Every priority looks, so
@@ -39,6 +40,10 @@ void systick(void)
     tracebuf_count(interrupt_writer, ticks, tick_count);
     tracebuf_slice_end(interrupt_writer);
 }
+
+static void pend_drain(void) { INTERRUPT_CONTROL = 1 << 28; }
+
+void pendsv(void) { tracebuf_drain(); }
 
 /* The debugger's host: operation and parameters in registers, a breakpoint with a number. */
 static int32_t host(int32_t operation, const void *parameters)
@@ -151,6 +156,13 @@ static void run(void)
     tracebuf_instant(main_loop, "lost");
     if (tracebuf_export(write_nothing, NULL) != TRACEBUF_WRITE)
         end(0);
+    /* A drain that comes when it is called for. */
+    tracebuf_on_work(pend_drain);
+    for (int32_t step = 0; step < 10 * STEPS; step++)
+        tracebuf_count(main_loop, squares, step);
+    if (tracebuf_dropped() != 0)
+        end(0);
+    tracebuf_on_work(NULL);
     /* Each flush completes a chunk. There are 32, and no drain. */
     for (int32_t step = 0; step < 40; step++)
         tracebuf_instant(main_loop, "short");
@@ -176,5 +188,5 @@ void reset(void)
 }
 
 __attribute__((section(".vectors"), used)) static const void *const vectors[16] = {
-    &stack_top, reset, fault, fault, fault, fault, fault, 0, 0, 0, 0, fault, fault, 0, fault, systick,
+    &stack_top, reset, fault, fault, fault, fault, fault, 0, 0, 0, 0, fault, fault, 0, pendsv, systick,
 };

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 use report::Bytes;
 pub use report::{RecordProgress, RecordReport};
 
-use crate::session::snapshot::check_writable;
+use crate::session::whole_file::check_writable;
 use crate::session::{LongTrace, Session, SessionError, Summary, Written};
 use proc::Proc;
 use sampler::Sampler;

@@ -347,8 +347,9 @@ impl Inner {
 
     /// The next number of a reason: behind those in the folder, and those that threads are still writing.
     fn number(&self, reason: &str) -> u64 {
-        let mut state = self.state();
+        // Before the lock, for which triggers wait: the folder may be large, or far away.
         let behind = files::next(&self.folder, reason);
+        let mut state = self.state();
         let Some((_, next)) = state.next.iter_mut().find(|(name, _)| name == reason) else {
             state.next.push((reason.to_owned(), behind.saturating_add(1)));
             return behind;

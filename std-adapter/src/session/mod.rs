@@ -59,7 +59,7 @@ mod transport;
 mod trim;
 mod tsc;
 pub(crate) mod undo;
-mod whole_file;
+pub(crate) mod whole_file;
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
@@ -86,7 +86,8 @@ use clock::ClockReading;
 use drain::{Core, Task};
 use long_trace::Progress;
 use recorder::Shared;
-use snapshot::{Spare, write_atomically, write_trace};
+use snapshot::{Spare, write_trace};
+use whole_file::write_atomically;
 
 /// A running session. See [the module](self).
 ///
@@ -311,7 +312,7 @@ impl Drop for Session {
 /// ```
 pub struct Stopped {
     core: Core,
-    /// Some of it was read for a file that could not be completed.
+    /// Some of it was read for a file that could not be completed, or all of it for one that has not its name.
     is_cut: bool,
     /// Packets and bytes of the long trace, if there was one.
     pub file: Option<Written>,
@@ -326,20 +327,22 @@ impl Stopped {
     /// if the process is killed meanwhile, takes a snapshot before the session stops.
     ///
     /// # Errors
-    /// What the file system says; from then on, unless the file could not even be made, that a part is missing.
+    /// What the file system says; from then on, unless the file could not even be made, that what there was has been
+    /// read: what is left of it is in the file that the first error names, if it names one.
     pub fn write_to(&mut self, path: &Path) -> std::io::Result<Written> {
         if self.is_cut {
             return Err(std::io::Error::other(
-                "a part of it was read for a file that could not be completed",
+                "it was read for a file that could not be completed, or not be named",
             ));
         }
         let (totals, Self { core, is_cut, .. }) = (self.core.totals(), &mut *self);
         let written = write_atomically(path, |file| {
             *is_cut = true;
-            write_trace(&mut core.buffers, totals, &ClockReading::now(), None, file)
+            let written = write_trace(&mut core.buffers, totals, &ClockReading::now(), None, file)?;
+            core.invalid_packets += written.invalid_packets;
+            Ok(written)
         })?;
         self.is_cut = false;
-        self.core.invalid_packets += written.invalid_packets;
         Ok(written)
     }
 

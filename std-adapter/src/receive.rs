@@ -36,6 +36,8 @@ const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 /// Bytes of flags and number; and of the CRC.
 const HEAD: usize = 3;
 const CHECK: usize = 4;
+/// What is shorter than this on the line was no frame: COBS adds a byte.
+const MIN_FRAME: usize = HEAD + CHECK + 1;
 /// A frame longer than this is none: zeros were lost. Devices make frames of 73 bytes.
 const MAX_FRAME: usize = 64 * 1024;
 /// A packet longer than this is given up.
@@ -127,12 +129,15 @@ enum Current {
 /// Makes packets of the bytes of a line.
 ///
 /// After a loss or a restart of the device the next packet of every sequence says so (`previous_packet_dropped`):
-/// nobody knows whose packet it was, and readers must not go on with names that they may have missed.
+/// nobody knows whose packet it was, and readers must not go on with names that they may have missed. A damaged frame
+/// is a loss too where no number is missing: a device that was reset may have come to the same number again.
 #[derive(Debug, Default)]
 pub struct Receiver {
     frame: Vec<u8>,
     packet: Current,
     expected: Option<u16>,
+    /// Since the last intact frame something came that may have been one.
+    damaged: bool,
     /// Losses so far, and how many of them each sequence has told of.
     losses: u64,
     told: HashMap<u64, u64>,
@@ -187,6 +192,7 @@ impl Receiver {
         }
         let Some((flags, number, piece)) = decode(encoded) else {
             self.report.frames_corrupt += 1;
+            self.damaged |= encoded.len() >= MIN_FRAME;
             return None;
         };
         self.report.frames += 1;
@@ -196,14 +202,20 @@ impl Receiver {
             self.report.beginning_missing = true;
             self.losses += 1;
         }
+        // Whose number is none the less the next: a device that is reset in the midst of its second frame damages its
+        // first with it, and goes on with a second. Of noise of that length nobody knows that it was nothing more; it
+        // costs the packet that it is in, while shorter noise, as of a line that is turned on, costs nothing. Before
+        // the first frame that arrives either says nothing.
+        let damaged = std::mem::take(&mut self.damaged) && self.expected.is_some();
         let expected = self.expected.unwrap_or(number);
         let gap = number.wrapping_sub(expected);
         let restarted = gap >= LONG_GAP && (is_devices_first || (2..=NUMBERS_AT_START).contains(&number));
         self.expected = Some(number.wrapping_add(1));
         self.report.frames_lost += u64::from(number.wrapping_sub(if restarted { 1 } else { expected }));
         self.report.restarts += u64::from(restarted);
-        self.losses += u64::from(gap > 0);
-        if gap > 0 || flags & FIRST != 0 {
+        let lost = gap > 0 || damaged;
+        self.losses += u64::from(lost);
+        if lost || flags & FIRST != 0 {
             // The device gives packets up that were overwritten on their way, and says so itself.
             self.give_up_unfinished();
         }

@@ -1,6 +1,7 @@
 //! `tracebuf receive`: what a line did to the frames never reaches the trace, and is counted.
 
 mod port;
+mod reset;
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 use tracebuf::proto::TracePackets;

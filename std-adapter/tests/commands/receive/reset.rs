@@ -1,0 +1,46 @@
+//! A device that is reset in the midst of a frame, and what only looks like that.
+
+use super::{FIRST, LAST, WHOLE, content, frame, receive};
+
+/// Packets of sequence 2, with a text each.
+fn packet_of(text: &[u8]) -> Vec<u8> {
+    let length = text.len() as u8;
+    [&[0x0A, length + 5, 0x50, 2, 0xD2, 0x05, length], text].concat()
+}
+
+#[test]
+fn a_device_that_is_reset_in_its_second_frame_has_not_gone_on() {
+    let [a, b] = [[b'a'; 73], [b'b'; 73]].map(|text| packet_of(&text));
+    let frames = |packet: &[u8]| [frame(FIRST, 1, &packet[..64]), frame(LAST, 2, &packet[64..])];
+    let ([a1, a2], [b1, b2]) = (frames(&a), frames(&b));
+    let line = [&a1[..], &a2[..9], &b1, &b2, &frame(WHOLE, 3, &packet_of(b"ccc"))].concat();
+    let (packets, report) = receive(&line, 64);
+    // Not half of the one and half of the other.
+    let after_loss = |text| [&content(&packet_of(text))[..], &[0xD0, 0x02, 1]].concat();
+    assert_eq!(packets.iter().map(|packet| content(packet)).collect::<Vec<_>>(), [after_loss(b"ccc")]);
+    let told = (report.frames_lost, report.frames_corrupt, report.packets_incomplete);
+    assert_eq!(told, (0, 1, 1), "{report}");
+
+    // Packets of one frame: that of the second is lost, and the next says so.
+    let [first, cut] =
+        [frame(WHOLE, 1, &packet_of(b"aaa")), frame(WHOLE, 2, &packet_of(b"bbb"))[..6].to_vec()];
+    let after =
+        [(1, b"AAA"), (2, b"BBB"), (3, b"CCC")].map(|(number, text)| frame(WHOLE, number, &packet_of(text)));
+    let (packets, _) = receive(&[first, cut, after.concat()].concat(), 64);
+    let packets: Vec<_> = packets.iter().map(|packet| content(packet)).collect();
+    assert_eq!(packets, [content(&packet_of(b"aaa")), after_loss(b"BBB"), content(&packet_of(b"CCC"))]);
+}
+
+#[test]
+fn noise_that_is_too_short_for_a_frame_or_before_all_of_them_costs_no_packet() {
+    let packet = packet_of(&[b'a'; 73]);
+    let [first, last] = [frame(FIRST, 1, &packet[..64]), frame(LAST, 2, &packet[64..])];
+    // The shortest frame has seven bytes, and the one of COBS.
+    let noise = |length| [vec![0xFF; length], vec![0]].concat();
+    for (before, between, packets) in [(200, 7, 1), (200, 8, 0)] {
+        let line = [noise(before), first.clone(), noise(between), last.clone()].concat();
+        let (received, report) = receive(&line, 64);
+        assert_eq!((received.len(), report.frames_corrupt), (packets, 2), "{report}");
+        assert!(received.iter().all(|received| *received == packet));
+    }
+}

@@ -18,6 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod pieces;
 mod survivor;
 
 use std::collections::BTreeMap;
@@ -43,9 +44,10 @@ const HEADER: usize = 256;
 pub enum Place {
     /// The first region that can be attached to.
     Anywhere,
-    /// The region at this address; in a raw dump the offset from its start.
+    /// The region at this address or, if there is none, at the next multiple of 8; in a raw dump the offset from its
+    /// start.
     Address(u64),
-    /// The first region in the variable of this name; of ELF files with symbols only.
+    /// The same at the address of the variable of this name; of ELF files with symbols only.
     Symbol(String),
 }
 
@@ -152,11 +154,13 @@ impl Dump {
         let elf = object::File::parse(file).map_err(malformed)?;
         let mut dump = Self::default();
         let mut left = file.len();
+        let mut parts = Vec::new();
         for segment in elf.segments() {
             let bytes = segment.data().map_err(malformed)?;
             left = less(left, bytes.len(), "segments")?;
-            dump.add(segment.address(), bytes);
+            parts.push((segment.address(), bytes));
         }
+        dump.pieces = pieces::join(&parts);
         let mut left = file.len();
         for symbol in elf.symbols() {
             if let Ok(name) = symbol.name() {
@@ -168,31 +172,36 @@ impl Dump {
     }
 
     fn ihex(text: &str) -> Result<Self, RecoverError> {
-        let mut dump = Self::default();
         let mut base = 0u64;
+        // What all records hold, and where: a record that follows the one before it is no more than bytes.
+        let mut bytes = Vec::new();
+        let mut places: Vec<(u64, usize)> = Vec::new();
         for record in Reader::new(text) {
             match record.map_err(|error| RecoverError::Malformed(error.to_string()))? {
-                Record::Data { offset, value } => dump.add(base + u64::from(offset), &value),
+                Record::Data { offset, value } => {
+                    let address = base + u64::from(offset);
+                    bytes.extend_from_slice(&value);
+                    match places.last_mut() {
+                        Some((start, len)) if *start + *len as u64 == address => *len += value.len(),
+                        _ => places.push((address, value.len())),
+                    }
+                }
                 Record::ExtendedSegmentAddress(segment) => base = u64::from(segment) * 16,
                 Record::ExtendedLinearAddress(upper) => base = u64::from(upper) << 16,
                 Record::EndOfFile => break,
                 Record::StartSegmentAddress { .. } | Record::StartLinearAddress(_) => {}
             }
         }
-        Ok(dump)
-    }
-
-    /// Adds bytes; what follows the piece before it becomes part of that.
-    fn add(&mut self, address: u64, bytes: &[u8]) {
-        if let Some((start, piece)) = self.pieces.range_mut(..=address).next_back()
-            && start.checked_add(piece.len() as u64) == Some(address)
-        {
-            piece.extend_from_slice(bytes);
-            return;
-        }
-        if !bytes.is_empty() {
-            self.pieces.insert(address, bytes.to_vec());
-        }
+        let mut rest = &bytes[..];
+        let parts: Vec<_> = places
+            .into_iter()
+            .map(|(address, len)| {
+                let (part, others) = rest.split_at(len);
+                rest = others;
+                (address, part)
+            })
+            .collect();
+        Ok(Self { pieces: pieces::join(&parts), symbols: BTreeMap::new() })
     }
 
     /// Takes the names of variables from a program, for a core that has none.
@@ -216,8 +225,22 @@ impl Dump {
             Place::Address(address) => address,
             Place::Symbol(name) => *self.symbols.get(&name).ok_or(RecoverError::NoSuchSymbol(name))?,
         };
-        // A region starts at the first 8-byte boundary of the memory that was handed over.
-        let address = address.checked_next_multiple_of(8).ok_or(RecoverError::NotInDump(address))?;
+        // A region starts at the first 8-byte boundary of the memory that was handed over. In a dump that begins
+        // anywhere in memory it may lie at any offset, at which a search finds it.
+        let boundary = address.checked_next_multiple_of(8).filter(|boundary| *boundary > address);
+        match (self.attach_at(address), boundary) {
+            (
+                Err(error @ (RecoverError::NotInDump(_) | RecoverError::Attach(AttachError::NoRegion))),
+                Some(boundary),
+            ) => match self.attach_at(boundary) {
+                Err(RecoverError::NotInDump(_)) => Err(error),
+                found => found,
+            },
+            (found, _) => found,
+        }
+    }
+
+    fn attach_at(&self, address: u64) -> Result<Found, RecoverError> {
         let bytes = self.at(address).ok_or(RecoverError::NotInDump(address))?;
         attach(address, bytes).map_err(RecoverError::Attach)
     }
@@ -239,9 +262,7 @@ impl Dump {
             let mut at = 0;
             while let Some(next) = bytes[at..].windows(MAGIC.len()).position(|window| window == MAGIC) {
                 at += next;
-                // Memory ends with the last address, whatever a dump says that is behind it.
-                let Some(address) = start.checked_add(at as u64) else { break };
-                match attach(address, &bytes[at..]) {
+                match attach(start + at as u64, &bytes[at..]) {
                     Ok(found) => return Ok(found),
                     Err(AttachError::NoRegion) => {}
                     Err(AttachError::UnknownVersion { .. }) if !may_be_region(&bytes[at..]) => {}

@@ -79,6 +79,32 @@ fn intel_hex_has_addresses() {
 }
 
 #[test]
+fn records_of_intel_hex_may_come_in_any_order_and_again() {
+    let data = |index: usize, bytes: &[u8]| Record::Data { offset: 32 * index as u16, value: bytes.to_vec() };
+    let region = region();
+    let mut records: Vec<_> = region.chunks(32).enumerate().map(|(at, bytes)| data(at, bytes)).collect();
+    let text_of = |records: &[Record]| {
+        let records = [records, &[Record::EndOfFile]].concat();
+        create_object_file_representation(&records).expect("text")
+    };
+    let found = |records: &[Record]| {
+        let text = text_of(records);
+        let found = Dump::parse(text.as_bytes()).expect("a dump").find(Place::Anywhere).expect("a buffer");
+        assert_eq!((found.address, found.salvage.chunks_kept), (0, 3));
+        found.salvage.is_clean()
+    };
+    assert!(found(&records));
+    // Twice, the first record again in part.
+    let twice = [&records[..], &records, &[data(0, &region[..4])]].concat();
+    assert!(found(&twice));
+    records.reverse();
+    assert!(found(&records));
+    // What is written last is in memory.
+    records.insert(0, data(0, &[0xAA; 64]));
+    assert!(found(&records));
+}
+
+#[test]
 fn damage_is_told_and_a_dump_without_a_buffer_is_an_error() {
     let mut dump = region();
     let at = dump.len() - 100;
@@ -228,6 +254,41 @@ fn elf_cores_of_either_endianness_and_pointer_size_have_addresses_and_symbols() 
         let (ok, said, _) = recover(name, &core, &["--address", "0x10"]);
         assert!(!ok && said.contains("0x10"), "{said}");
     }
+}
+
+#[test]
+fn segments_may_come_in_any_order() {
+    let memory = region();
+    let (headers, size) = (64 + 2 * 56, memory.len() as u64);
+    // The chunks are behind the header and the table.
+    let cut = 256 + 4 * 48;
+    let halves = [segment(0x2000 + cut, headers + cut, size - cut), segment(0x2000, headers, cut)];
+    let core = Dump::parse(&segments(&halves, &memory)).expect("a core");
+    let found = core.find(Place::Anywhere).expect("a buffer");
+    assert_eq!((found.address, found.salvage.chunks_kept), (0x2000, 3));
+}
+
+#[test]
+fn a_region_is_where_the_search_found_it_and_else_at_the_next_boundary() {
+    let region = region();
+    let odd = [&[0xEE; 4][..], &region].concat();
+    let even = [&[0xEE; 8][..], &region].concat();
+    for (dump, address, found) in [(&odd, "", 4), (&odd, "4", 4), (&even, "8", 8), (&even, "3", 8)] {
+        let place = if address.is_empty() { &[][..] } else { &["--address", address] };
+        let (ok, said, _) = recover("odd", dump, place);
+        assert!(ok && said.contains(&format!("buffer at {found:#x}: ")), "{said}");
+    }
+    // The address that was asked for, of a dump that begins behind it or ends before.
+    let core = segments(&[segment(0x2000, 64 + 56, region.len() as u64)], &region);
+    let core = Dump::parse(&core).expect("a core");
+    assert_eq!(core.find(Place::Address(0x1FFB)).expect("a buffer").address, 0x2000);
+    for (address, why) in
+        [(0x1FF3, "the dump has nothing at address 0x1ff3"), (0x2001, "no trace buffer found")]
+    {
+        assert_eq!(core.find(Place::Address(address)).err().expect("none").to_string(), why);
+    }
+    let end = Dump::parse(&even).expect("a dump").find(Place::Address(even.len() as u64 - 3));
+    assert_eq!(end.err().expect("none").to_string(), "no trace buffer found");
 }
 
 #[test]

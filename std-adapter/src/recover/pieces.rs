@@ -1,0 +1,72 @@
+//! The pieces of memory that a file's records or segments make together, in whatever order they come.
+
+use std::collections::BTreeMap;
+
+/// Joins what touches or overlaps. Of an address that comes twice the later byte counts, as in memory that is written.
+///
+/// In the result no piece begins where another one ends.
+pub(super) fn join(parts: &[(u64, &[u8])]) -> BTreeMap<u64, Vec<u8>> {
+    let parts = parts.iter().map(|(address, bytes)| (*address, up_to_the_last_address(*address, bytes)));
+    let parts = parts.filter(|(_, bytes)| !bytes.is_empty());
+    let mut places: Vec<_> = parts.clone().map(|(address, bytes)| (address, bytes.len())).collect();
+    places.sort_unstable();
+    places.dedup_by(|(address, len), (start, so_far)| {
+        // Not below 0, as they are sorted.
+        let behind = *address - *start;
+        let joined = behind <= *so_far as u64;
+        if joined {
+            *so_far = (*so_far).max(behind as usize + *len);
+        }
+        joined
+    });
+    let mut pieces: BTreeMap<_, _> = places.into_iter().map(|(start, len)| (start, vec![0; len])).collect();
+    for (address, bytes) in parts {
+        let piece = pieces.range_mut(..=address).next_back();
+        let room = piece.and_then(|(start, piece)| piece.get_mut((address - *start) as usize..));
+        if let Some(room) = room.and_then(|room| room.get_mut(..bytes.len())) {
+            room.copy_from_slice(bytes);
+        }
+    }
+    pieces
+}
+
+/// Memory ends there, whatever a dump says that is behind it.
+fn up_to_the_last_address(address: u64, bytes: &[u8]) -> &[u8] {
+    let behind_the_first = usize::try_from(u64::MAX - address).unwrap_or(usize::MAX);
+    bytes.get(..behind_the_first.saturating_add(1)).unwrap_or(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_become_the_memory_that_writing_them_one_after_the_other_makes() {
+        let mut random = 5u64;
+        let mut next = move |below: u64| {
+            random = random * 48_271 % 0x7FFF_FFFF;
+            random % below
+        };
+        for start in [0, 1000, u64::MAX - 59] {
+            for _ in 0..300 {
+                let bytes: Vec<(u64, Vec<u8>)> =
+                    (0..next(12)).map(|n| (start + next(60), vec![n as u8 + 1; next(9) as usize])).collect();
+                let mut memory = [0; 60];
+                for (address, bytes) in &bytes {
+                    let at = (address - start) as usize;
+                    memory.iter_mut().skip(at).zip(bytes).for_each(|(byte, new)| *byte = *new);
+                }
+                let parts: Vec<_> = bytes.iter().map(|(address, bytes)| (*address, &bytes[..])).collect();
+                let mut behind = None;
+                let mut found = [0; 60];
+                for (address, piece) in join(&parts) {
+                    assert!(!piece.is_empty() && behind.is_none_or(|behind| address > behind), "{parts:?}");
+                    behind = address.checked_add(piece.len() as u64);
+                    let at = (address - start) as usize;
+                    found.iter_mut().skip(at).zip(piece).for_each(|(byte, new)| *byte = new);
+                }
+                assert_eq!(found, memory, "{parts:?}");
+            }
+        }
+    }
+}

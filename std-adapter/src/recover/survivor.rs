@@ -1,12 +1,14 @@
 //! What a session left in the file of a buffer.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use tracebuf::buffer::Salvage;
-use tracebuf::proto::TracePackets;
+use tracebuf::proto::{MAX_LENGTH, TracePackets, WireType, fields, tag, varint};
 
 use super::{Found, attach};
+use crate::fields::take;
 use crate::region_file::{self, Waiting};
 use crate::session::Written;
 use crate::session::export::{BufferReport, Piece, Totals};
@@ -86,7 +88,7 @@ impl Survivor {
     /// # Errors
     /// The file system's.
     pub fn write(self, out: &Path) -> io::Result<Written> {
-        write_atomically(out, |file| self.write_to(file, &[]))
+        write_atomically(out, |file| self.write_to(file, Written::default()))
     }
 
     /// The same behind the whole packets of a trace that the session wrote. `out` may be that trace itself.
@@ -94,21 +96,22 @@ impl Survivor {
     /// # Errors
     /// The file system's.
     pub fn write_with(self, trace: &Path, out: &Path) -> io::Result<Written> {
-        let before = std::fs::read(trace)?;
-        let mut packets = TracePackets::new(&before);
-        while packets.next().is_some_and(|packet| packet.is_ok()) {}
-        let whole = before.get(..packets.offset()).unwrap_or_default();
-        write_atomically(out, |file| self.write_to(file, whole))
+        let mut trace = File::open(trace)?;
+        let whole = whole_packets(&mut trace)?;
+        trace.rewind()?;
+        write_atomically(out, |file| {
+            io::copy(&mut trace.take(whole.bytes), file)?;
+            self.write_to(file, whole)
+        })
     }
 
-    fn write_to(mut self, output: &mut impl Write, before: &[u8]) -> io::Result<Written> {
-        let mut written = Written::default();
+    /// Behind what is `written` already.
+    fn write_to(mut self, output: &mut impl Write, mut written: Written) -> io::Result<Written> {
         let mut put = |bytes: &[u8], written: &mut Written| {
             written.bytes += bytes.len() as u64;
             written.packets += TracePackets::new(bytes).count() as u64;
             output.write_all(bytes)
         };
-        put(before, &mut written)?;
         put(&self.clocks, &mut written)?;
         for slot in &self.slots {
             put(&slot.bytes, &mut written)?;
@@ -130,5 +133,60 @@ impl Survivor {
         piece.stats(&totals, &[report], None)?;
         put(&piece.bytes, &mut written)?;
         Ok(written)
+    }
+}
+
+/// The whole packets that a trace begins with. It may be larger than memory, so only tags and lengths are read.
+fn whole_packets(trace: &mut File) -> io::Result<Written> {
+    let end = trace.seek(SeekFrom::End(0))?;
+    trace.rewind()?;
+    let mut file = BufReader::new(trace);
+    let mut whole = Written::default();
+    loop {
+        let mut head = Vec::with_capacity(2 * varint::MAX_LEN);
+        file.by_ref().take(2 * varint::MAX_LEN as u64).read_to_end(&mut head)?;
+        let Some(size) = packet_size(&head).filter(|size| *size <= end - whole.bytes) else {
+            return Ok(whole);
+        };
+        file.seek_relative(size as i64 - head.len() as i64)?;
+        whole.bytes += size;
+        whole.packets += 1;
+    }
+}
+
+/// Bytes of the packet that begins so, with its tag and length.
+fn packet_size(head: &[u8]) -> Option<u64> {
+    let (found, rest) = take(head)?;
+    let (length, rest) = take(rest)?;
+    let is_packet = found == u64::from(tag(fields::trace::PACKET, WireType::Length));
+    let behind_head = Some(length).filter(|length| is_packet && *length <= u64::from(MAX_LENGTH))?;
+    Some((head.len() - rest.len()) as u64 + behind_head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_packets_end_where_they_do_in_memory() {
+        let path = std::env::temp_dir().join(format!("tracebuf-whole-packets-{}", std::process::id()));
+        // Longer than what is read at once, in tags and lengths of any size.
+        let long = [&[0x0A, 0xA0, 0x9C, 0x01][..], &[7; 20_000]].concat();
+        let trace =
+            [&[0x0A, 2, 0x40, 5], &long[..], &[0x8A, 0x80, 0, 0x81, 0x80, 0, 9], &[0x0A, 0], &long].concat();
+        let malformed: [&[u8]; 5] = [b"", b"\x0A", b"\x12\x00", b"\x0A\x80\x80\x80\x80\x01", &[0x80; 20]];
+        let cuts =
+            (0..30).chain(19_990..20_030).chain(40_000..=trace.len()).filter(|cut| *cut <= trace.len());
+        for cut in cuts {
+            for malformed in malformed {
+                let trace = [&trace[..cut], malformed].concat();
+                std::fs::write(&path, &trace).expect("a file");
+                let mut packets = TracePackets::new(&trace);
+                let count = packets.by_ref().filter(|packet| packet.is_ok()).count();
+                let whole = whole_packets(&mut File::open(&path).expect("a file")).expect("a trace");
+                assert_eq!((whole.packets, whole.bytes), (count as u64, packets.offset() as u64), "{cut}");
+            }
+        }
+        std::fs::remove_file(path).expect("it is there");
     }
 }

@@ -352,6 +352,38 @@ fn a_core_cut_off_or_damaged_anywhere_is_an_answer() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_trace_that_the_rest_is_put_behind_may_be_larger_than_memory() {
+    use std::os::unix::fs::FileExt;
+    use tracebuf_std::session::{BufferConfig, Session};
+
+    let names = ["region", "long.pftrace", "both.pftrace"];
+    let [region, trace, both] = names.map(|name| scratch(&format!("recover/larger.{name}")));
+    let _ = std::fs::remove_file(&region);
+    let buffer = BufferConfig::ring(256 << 10).in_file(&region);
+    let session = Session::builder().buffer(buffer).start().expect("a session");
+    session.recorder().instant("the last thing that happened");
+    session.flush(Duration::from_secs(5)).expect("a flush");
+    // Packets of 64 MiB, most of which take no room on the disk.
+    let head = [0x0A, 0x80, 0x80, 0x80, 0x20];
+    let (size, count) = (head.len() as u64 + (64 << 20), 4);
+    let file = std::fs::File::create(&trace).expect("a file");
+    (0..count).for_each(|n| file.write_all_at(&head, n * size).expect("room"));
+    file.set_len(count * size - 1).expect("room");
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 150000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tracebuf"), "recover"])
+        .args([region.as_os_str(), "-o".as_ref(), both.as_ref(), "--with".as_ref(), trace.as_ref()])
+        .output()
+        .expect("sh");
+    let written = std::fs::metadata(&both).map_or(0, |file| file.len());
+    let _ = [&trace, &both].map(std::fs::remove_file);
+    assert!(output.status.success(), "{}", crate::text(&output.stderr));
+    // The last packet is cut short.
+    let whole = (count - 1) * size;
+    assert!(written > whole && written < whole + (1 << 20), "{written}");
+}
+
 #[test]
 fn a_buffer_s_file_with_any_size_in_its_header_is_an_error() {
     // Bytes of a half, halves, slots, bytes of a slot, which of them count.

@@ -9,14 +9,22 @@
 //! assert!(report.to_string().contains("overwrite"));
 //! ```
 
+mod counters;
+
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 
 use tracebuf::buffer::DataLoss;
 use tracebuf::proto::TracePackets;
-use tracebuf::proto::fields::{buffer_stats, final_flush_outcome, trace_packet, trace_stats};
+use tracebuf::proto::fields::trace_packet;
 
-use crate::fields::{Field, Fields, Value};
+use crate::fields::{Fields, Value};
+pub use counters::Counted;
+use counters::{Counters, LARGER_RING};
+
+/// Sequences that are told one by one. In a trace that is made for it there is one every few bytes.
+const MAX_SEQUENCES: usize = 1 << 16;
 
 /// What one sequence lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,77 +52,16 @@ pub struct TraceReport {
     pub bytes: u64,
     /// What follows them, if anything does: a packet cut short, or something else.
     pub rest: u64,
-    /// Sequences by their numbers.
+    /// Sequences by their numbers, the first 65,536 that are in the trace.
     pub sequences: BTreeMap<u64, SequenceLosses>,
-    /// Counters of the last statistics in the trace that tell of losses and are not zero; `None` without any.
+    /// All others together.
+    pub others: SequenceLosses,
+    /// Counters of the statistics that tell of losses and are not zero; `None` without any.
+    ///
+    /// A trace may be several one after the other. Counters grow within a session, so where one is smaller than before
+    /// there is another session, and it is added. Of sessions of which that cannot be told the last one counts.
     pub statistics: Option<Vec<Counted>>,
 }
-
-/// A counter of the statistics that is not zero and should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counted {
-    /// Its name, as Perfetto has it.
-    pub name: &'static str,
-    /// The buffer it is of, from 0; `None` for those of the whole trace.
-    pub buffer: Option<usize>,
-    /// Its value.
-    pub value: u64,
-    /// What it means and what to do.
-    pub advice: &'static str,
-}
-
-const LARGER_RING: &str = "the ring was full: give it more bytes, write a long trace, or record less";
-
-/// Counters of a buffer that tell of losses.
-const OF_BUFFER: [(u32, &str, &str); 5] = [
-    (buffer_stats::CHUNKS_OVERWRITTEN, "chunks_overwritten", LARGER_RING),
-    (
-        buffer_stats::CHUNKS_DISCARDED,
-        "chunks_discarded",
-        "the buffer keeps the beginning and was full, or chunks came after they had been read: give it more bytes; \
-         or there were more writers than it has places for, or malformed chunks",
-    ),
-    (
-        buffer_stats::TRACE_WRITER_PACKET_LOSS,
-        "trace_writer_packet_loss",
-        "writers gave packets up for want of shared memory: give it more bytes, or let writers stall",
-    ),
-    (
-        buffer_stats::ABI_VIOLATIONS,
-        "abi_violations",
-        "a producer fills its chunks wrongly: look for what writes into its shared memory",
-    ),
-    (
-        buffer_stats::PATCHES_FAILED,
-        "patches_failed",
-        "sizes came for chunks that were gone, so their packets are not whole: give the ring more bytes",
-    ),
-];
-
-/// Counters of the whole trace that tell of losses.
-const OF_TRACE: [(u32, &str, &str); 4] = [
-    (
-        trace_stats::INVALID_PACKETS,
-        "invalid_packets",
-        "packets were malformed, or held fields that only the service may write: mend their producer",
-    ),
-    (
-        trace_stats::CHUNKS_DISCARDED,
-        "chunks_discarded",
-        "a producer wrote to a buffer that is not its own: look at its targets",
-    ),
-    (
-        trace_stats::PATCHES_DISCARDED,
-        "patches_discarded",
-        "a producer patched a buffer that is not its own: look at its targets",
-    ),
-    (
-        trace_stats::FLUSHES_FAILED,
-        "flushes_failed",
-        "a producer did not answer in time, and what it held back may be missing: allow flushes more time",
-    ),
-];
 
 /// What to do about a cause that a packet names.
 fn advice(cause: DataLoss) -> &'static str {
@@ -153,20 +100,22 @@ impl TraceReport {
     pub(crate) fn with(trace: &[u8], mut each: impl FnMut(u64, u64, u64)) -> Self {
         let mut report = Self::default();
         let mut packets = TracePackets::new(trace);
+        let mut counters = Counters::default();
         let mut start = 0;
         while let Some(Ok(packet)) = packets.next() {
             report.packets += 1;
-            let sequence = report.look_at(packet);
+            let sequence = report.look_at(packet, &mut counters);
             let end = packets.offset() as u64;
             each(start, end - start, sequence);
             start = end;
         }
+        report.statistics = counters.losses();
         report.bytes = packets.offset() as u64;
         report.rest = trace.len() as u64 - report.bytes;
         report
     }
 
-    fn look_at(&mut self, packet: &[u8]) -> u64 {
+    fn look_at(&mut self, packet: &[u8], counters: &mut Counters) -> u64 {
         let (mut sequence, mut loss, mut pid) = (0, 0, None);
         for field in Fields::of(packet) {
             match (field.number, field.value) {
@@ -174,11 +123,19 @@ impl TraceReport {
                 (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Number(id)) => sequence = id,
                 (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Number(bits)) => loss = bits,
                 (trace_packet::TRUSTED_PID, Value::Number(number)) => pid = Some(number),
-                (trace_packet::TRACE_STATS, Value::Bytes(stats)) => self.statistics = Some(counted(stats)),
+                (trace_packet::TRACE_STATS, Value::Bytes(stats)) => counters.add(stats),
                 _ => {}
             }
         }
-        let losses = self.sequences.entry(sequence).or_default();
+        let is_room = self.sequences.len() < MAX_SEQUENCES;
+        let losses = match self.sequences.entry(sequence) {
+            Entry::Vacant(_) if !is_room => {
+                // They are of many.
+                pid = None;
+                &mut self.others
+            }
+            entry => entry.or_default(),
+        };
         losses.packets += 1;
         losses.pid = losses.pid.or(pid);
         losses.after_loss += u64::from(loss != 0);
@@ -193,8 +150,12 @@ impl TraceReport {
     /// Whether the trace says that something is missing, or does not say that nothing is.
     pub fn has_losses(&self) -> bool {
         self.rest > 0
-            || self.sequences.values().any(|sequence| sequence.after_loss > 0)
+            || self.all_sequences().any(|sequence| sequence.after_loss > 0)
             || self.statistics.as_ref().is_none_or(|counted| !counted.is_empty())
+    }
+
+    fn all_sequences(&self) -> impl Iterator<Item = &SequenceLosses> {
+        self.sequences.values().chain([&self.others])
     }
 
     /// The losses of one cause, if there are any.
@@ -205,7 +166,7 @@ impl TraceReport {
         advice: &str,
         count: impl Fn(&SequenceLosses) -> u64,
     ) -> fmt::Result {
-        let total: u64 = self.sequences.values().map(&count).sum();
+        let total: u64 = self.all_sequences().map(&count).sum();
         if total == 0 {
             return Ok(());
         }
@@ -218,46 +179,18 @@ impl TraceReport {
             }
             writeln!(f, ": {lost} of its {all} packets")?;
         }
-        Ok(())
-    }
-}
-
-fn counted(stats: &[u8]) -> Vec<Counted> {
-    let mut counted = Vec::new();
-    let mut buffers = 0;
-    for Field { number, value, .. } in Fields::of(stats) {
-        match value {
-            Value::Bytes(buffer) if number == trace_stats::BUFFER_STATS => {
-                for Field { number, value, .. } in Fields::of(buffer) {
-                    let Value::Number(value) = value else { continue };
-                    let known = OF_BUFFER.iter().find(|(known, ..)| *known == number && value > 0);
-                    counted.extend(known.map(|(_, name, advice)| Counted {
-                        name,
-                        buffer: Some(buffers),
-                        value,
-                        advice,
-                    }));
-                }
-                buffers += 1;
-            }
-            Value::Number(value) => {
-                let known = OF_TRACE.iter().find(|(known, ..)| *known == number && value > 0);
-                counted.extend(known.map(|(_, name, advice)| Counted { name, buffer: None, value, advice }));
-                if number == trace_stats::FINAL_FLUSH_OUTCOME && value == final_flush_outcome::FAILED {
-                    let advice = "the last flush failed: the trace may lack its end; allow it more time";
-                    counted.push(Counted { name: "final_flush_outcome", buffer: None, value, advice });
-                }
-            }
-            _ => {}
+        match count(&self.others) {
+            0 => Ok(()),
+            lost => writeln!(f, "  all other sequences: {lost} of their {} packets", self.others.packets),
         }
     }
-    counted
 }
 
 impl fmt::Display for TraceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (packets, bytes, sequences) = (self.packets, self.bytes, self.sequences.len());
-        writeln!(f, "{packets} packets of {sequences} sequences, {bytes} bytes")?;
+        let more = if self.others.packets > 0 { "more than " } else { "" };
+        writeln!(f, "{packets} packets of {more}{sequences} sequences, {bytes} bytes")?;
         if !self.has_losses() {
             return write!(f, "nothing was lost");
         }
@@ -342,6 +275,34 @@ mod tests {
         let said: Vec<_> =
             counted.iter().map(|counted| (counted.name, counted.buffer, counted.value)).collect();
         assert_eq!(said, [("chunks_overwritten", Some(1), 5), ("invalid_packets", None, 2)]);
+    }
+
+    #[test]
+    fn sequences_beyond_the_most_are_told_together() {
+        // The number in three bytes; overwrite; a process.
+        let packet_of = |id: u32| {
+            let number = [id as u8 | 0x80, (id >> 7) as u8 | 0x80, (id >> 14) as u8];
+            packet(&[&[0x50], &number[..], &[0xD0, 0x02, 65, 0xF8, 0x04, 9]].concat())
+        };
+        let most = MAX_SEQUENCES as u32;
+        let trace: Vec<u8> = (0..most).chain([most, 0, most + 1]).flat_map(packet_of).collect();
+        let (few, many) = (TraceReport::of(&trace[..trace.len() - 3 * 12]), TraceReport::of(&trace));
+        assert_eq!((few.sequences.len(), &few.others), (MAX_SEQUENCES, &SequenceLosses::default()));
+        assert_eq!((many.sequences.len(), many.sequences[&0].packets), (MAX_SEQUENCES, 2));
+        let others = &many.others;
+        assert_eq!((others.packets, others.after_loss, others.pid), (2, 2, None));
+        let said = many.to_string();
+        assert!(said.starts_with("65539 packets of more than 65536 sequences, "), "{said:.99}");
+        assert!(said.contains("overwrite: before 65539 packets\n"), "{said:.999}");
+        assert_eq!(said.matches("  all other sequences: 2 of their 2 packets\n").count(), 1);
+        let said = few.to_string();
+        assert!(said.starts_with("65536 packets of 65536 sequences, ") && !said.contains("all other"));
+        // A loss of theirs is one too.
+        let rest = [0x50, 0, 0x9A, 0x02, 2, 0x0A, 0];
+        let clean = (0..most).flat_map(|id| packet(&[&[0x50], &packet_of(id)[3..6]].concat()));
+        let trace: Vec<u8> = clean.chain(packet(&rest)).collect();
+        assert!(!TraceReport::of(&trace).has_losses());
+        assert!(TraceReport::of(&[trace, packet_of(most)].concat()).has_losses());
     }
 
     #[test]

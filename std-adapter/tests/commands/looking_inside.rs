@@ -42,6 +42,23 @@ fn a_trace_of_a_lapped_ring_names_the_cause_and_what_to_do() {
 }
 
 #[test]
+fn of_traces_in_a_row_each_one_s_losses_are_told() {
+    // One with statistics that tell of five packets lost by writers, and one that lost nothing.
+    let lossy = b"\x0A\x0A\x9A\x02\x07\x0A\x05\x10\x09\x98\x01\x05";
+    let clean = std::fs::read(trace_of("clean.pftrace", 100)).expect("a file");
+    let path = scratch("looking_inside/in_a_row.pftrace");
+    for (trace, code) in [(&lossy[..], 3), (&clean, 0), (&[&lossy[..], &clean].concat(), 3)] {
+        std::fs::write(&path, trace).expect("a file");
+        let output = command(&["stats", path.to_str().expect("a path")]);
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert_eq!(said.contains("trace_writer_packet_loss of buffer 0 is 5\n"), code == 3, "{said}");
+    }
+    // Others look at whole traces here.
+    std::fs::remove_file(path).expect("it is there");
+}
+
+#[test]
 fn what_a_line_lost_is_listed_though_nobody_named_a_cause() {
     let [input, trace] = ["line.bin", "line.pftrace"].map(|name| scratch(&format!("looking_inside/{name}")));
     let [input, trace] = [&input, &trace].map(|path| path.to_str().expect("a path"));

@@ -1,9 +1,9 @@
 //! The other end of a device's line: frames in, a trace file out. The command `tracebuf receive`.
 //!
-//! A frame is COBS-encoded and ends with a zero. It holds flags (1 byte: 1 a packet begins, 2 it ends), a number
-//! (2, little-endian, 1 when the device starts, and one more than the frame's before), a piece of a trace file, and
-//! CRC-32/ISO-HDLC over all of these (4, little-endian). Whatever happens to the line, only packets all of whose
-//! frames arrived intact are passed on.
+//! A frame is COBS-encoded and ends with a zero; another goes before a device's first. It holds flags (1 byte: 1 a
+//! packet begins, 2 it ends), a number (2, little-endian, 1 when the device starts, and one more than the frame's
+//! before), a piece of a trace file, and CRC-32/ISO-HDLC over all of these (4, little-endian). Whatever happens to the
+//! line, only packets all of whose frames arrived intact are passed on.
 //!
 //! ```
 //! use tracebuf_std::receive::Receiver;
@@ -42,8 +42,8 @@ const MIN_FRAME: usize = HEAD + CHECK + 1;
 const MAX_FRAME: usize = 64 * 1024;
 /// A packet longer than this is given up.
 const MAX_PACKET: usize = 64 << 20;
-/// A device that is reset numbers its frames from 1 again. The frame that the reset cut short has no end, so at least
-/// the first after it is lost with it; one of these should arrive.
+/// A device that is reset numbers its frames from 1 again. The frame that the reset cut short has no end but the zero
+/// that the device begins with; should that be lost, so is the first frame. One of these should arrive.
 const NUMBERS_AT_START: u16 = 16;
 /// After a gap of so many frames or more one of those numbers is chance once in thousands of times: it is a restart.
 /// Shorter gaps are more likely to be what they look like.

@@ -12,7 +12,8 @@ use crate::fields::take;
 use crate::region_file::{self, Waiting};
 use crate::session::Written;
 use crate::session::export::{BufferReport, Piece, Totals};
-use crate::session::snapshot::{PIECE, write_atomically};
+use crate::session::snapshot::PIECE;
+use crate::session::whole_file::write_atomically;
 
 /// What is left in a [file that held a buffer](crate::region_file), ready to be made a trace.
 ///

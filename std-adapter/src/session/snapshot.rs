@@ -13,7 +13,7 @@ use super::export::{BufferReport, Piece, Totals};
 use super::fork;
 use super::transport::CentralBuffer;
 use super::trim::Trim;
-pub(crate) use super::whole_file::{check_writable, write_atomically};
+use super::whole_file::write_atomically;
 use crate::memory::PagedMemory;
 
 /// Bytes that go to a file at once.

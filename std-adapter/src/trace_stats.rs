@@ -58,8 +58,9 @@ pub struct TraceReport {
     pub others: SequenceLosses,
     /// Counters of the statistics that tell of losses and are not zero; `None` without any.
     ///
-    /// A trace may be several one after the other. Counters grow within a session, so where one is smaller than before
-    /// there is another session, and it is added. Of sessions of which that cannot be told the last one counts.
+    /// A trace may have several, from a session, from what was recovered of it, and from others behind it. Of each
+    /// counter the largest is told, as it grows within a session: of sessions behind each other there are at least so
+    /// many.
     pub statistics: Option<Vec<Counted>>,
 }
 

@@ -293,7 +293,7 @@ fn a_trace_of_which_a_part_went_into_a_file_that_was_not_completed_is_not_told_t
     // Nothing was read for this one.
     assert!(error("/nonexistent/trace.pftrace".as_ref()).contains("No such file"));
     assert!(error("/dev/full".as_ref()).contains("No space left"));
-    assert!(error(&path).contains("a part of it"));
+    assert!(error(&path).contains("it was read for a file"));
     assert!(!path.exists());
 
     let session = Session::builder().start().expect("a session");

@@ -97,7 +97,7 @@ void tracebuf_drain(void);
  * What calls for tracebuf_drain, or NULL for nothing: `wake` is called, at any priority that traces, when half of
  * shared memory waits to be moved, and when a writer is flushed. It must be short, and neither wait nor call anything
  * of this: it pends the interrupt of the lowest priority that drains, such as PendSV, or gives the semaphore of the
- * task that does. That is in time for four writers in a region of 3 KiB and more. In smaller ones, or without it, the
+ * task that does. That is in time for four writers in a region of 4 KiB and more. In smaller ones, or without it, the
  * drain has to come by itself.
  */
 void tracebuf_on_work(void (*wake)(void));

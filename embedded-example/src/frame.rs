@@ -3,9 +3,9 @@
 //! A frame is `flags` (1 byte), `number` (2, little-endian), up to 64 bytes of trace, and CRC-32/ISO-HDLC over
 //! all of these (4, little-endian), all of it COBS-encoded and ended by a zero. The zero is nowhere else, so a
 //! receiver that joins late, or lost bytes, is at a frame's start after the next zero. One more zero goes before the
-//! first frame, to end what a device that was reset has left on the line. Frames are numbered one after the other; a
-//! packet's first and last frames are flagged. So a receiver knows of every packet whether it has all of it, and how
-//! many frames it has not.
+//! first frame, to end what a device that was reset has left on the line, and again each time the numbers begin anew.
+//! Frames are numbered one after the other; a packet's first and last frames are flagged. So a receiver knows of every
+//! packet whether it has all of it, and how many frames it has not.
 //!
 //! ```
 //! use tracebuf_firmware::frame::{FIRST, FRAME, LAST, encode};

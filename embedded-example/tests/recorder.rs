@@ -238,9 +238,10 @@ fn a_drain_that_only_comes_when_it_is_called_for_comes_in_time() {
 }
 
 #[test]
-fn four_writers_need_three_kib_for_a_drain_that_only_comes_when_it_is_called_for() {
+fn four_writers_need_four_kib_for_a_drain_that_only_comes_when_it_is_called_for() {
     static CALLED: AtomicU32 = AtomicU32::new(0);
-    for size in (1176..=4096).step_by(8) {
+    // The first never goes on in a second chunk; the others do, and their writer holds two chunks then.
+    let dropped = |bytes: usize, size: usize| -> u64 {
         let inbox = Inbox::with_wake(|| CALLED.store(1, Relaxed));
         let (storage, mut region) = (ProducerStorage::new(), vec![0; size / 8]);
         let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
@@ -248,14 +249,21 @@ fn four_writers_need_three_kib_for_a_drain_that_only_comes_when_it_is_called_for
         let mut chance = 1u32;
         for n in 0..2_000 {
             chance = (u64::from(chance) * 48_271 % 0x7FFF_FFFF) as u32;
-            writers[chance as usize % WRITERS].packet().varint(8, n);
+            let mut packet = writers[chance as usize % WRITERS].packet();
+            packet.varint(8, n);
+            packet.bytes(1, &vec![7; bytes]);
+            drop(packet);
             if CALLED.swap(0, Relaxed) > 0 {
                 recorder.drain(&producer);
             }
         }
-        let dropped: u64 = writers.iter().map(|writer| writer.stats().dropped).sum();
+        writers.iter().map(|writer| writer.stats().dropped).sum()
+    };
+    for bytes in [0, 10, 40] {
         // As the README says.
-        assert_eq!(dropped == 0, size >= 3 * 1024, "{size} bytes: {dropped} dropped");
+        let counts: Vec<u64> = (4096..=8192).step_by(64).map(|size| dropped(bytes, size)).collect();
+        assert!(counts.iter().all(|count| *count == 0), "packets of some {bytes} bytes: {counts:?}");
+        assert!(dropped(bytes, 3064) > 0, "packets of some {bytes} bytes");
     }
 }
 

@@ -230,7 +230,7 @@ pub extern "C" fn tracebuf_flush(writer: Option<&'static Writer>) {
 /// Moves what is complete into the ring: see `tracebuf.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tracebuf_drain() {
-    // Before `tracebuf_init` there is nothing to do; within an export the next drain will do it.
+    // Before `tracebuf_init` there is nothing to do; within an export that does it, and calls for another behind it.
     let _ = DRAIN.with(|made, recorder| {
         recorder.drain(&made.producer);
     });
@@ -240,6 +240,8 @@ pub extern "C" fn tracebuf_drain() {
 #[unsafe(no_mangle)]
 pub extern "C" fn tracebuf_on_work(wake: Option<Wake>) {
     WAKE.store(wake.map_or(null_mut(), |wake| wake as *mut ()), Ordering::Relaxed);
+    // What came before this has called nobody; and when all is full, nothing calls again.
+    self::wake();
 }
 
 /// Events dropped so far: see `tracebuf.h`.
@@ -288,6 +290,8 @@ pub extern "C" fn tracebuf_export(write: Option<Write>, context: *mut c_void) ->
             }
         }
     });
+    // A drain that came meanwhile found it busy.
+    wake();
     exported.unwrap_or_else(|error| error)
 }
 

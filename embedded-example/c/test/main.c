@@ -82,6 +82,16 @@ static int32_t write_slowly(void *context, const uint8_t *bytes, size_t size)
     return (int32_t)size;
 }
 
+static int32_t write_while_memory_fills(void *context, const uint8_t *bytes, size_t size)
+{
+    (void)context, (void)bytes;
+    for (int32_t event = 0; event < 40; event++) {
+        systick();
+        tracebuf_flush(interrupt_writer);
+    }
+    return (int32_t)size;
+}
+
 static int32_t write_nothing(void *context, const uint8_t *bytes, size_t size)
 {
     (void)context, (void)bytes, (void)size;
@@ -156,23 +166,37 @@ static void run(void)
     tracebuf_instant(main_loop, "lost");
     if (tracebuf_export(write_nothing, NULL) != TRACEBUF_WRITE)
         end(0);
-    /* A drain that comes when it is called for. */
+    /* A drain that comes when it is called for, the first time when shared memory is full already. */
+    for (int32_t step = 0; step < 40; step++) {
+        tracebuf_instant(main_loop, "early");
+        tracebuf_flush(main_loop);
+    }
+    const uint32_t dropped = tracebuf_dropped();
     tracebuf_on_work(pend_drain);
     for (int32_t step = 0; step < 10 * STEPS; step++)
         tracebuf_count(main_loop, squares, step);
-    if (tracebuf_dropped() != 0)
+    if (dropped == 0 || tracebuf_dropped() != dropped)
+        end(0);
+    /* And one that an export kept from its work, when no writer has a chunk to complete. */
+    tracebuf_flush(main_loop);
+    if (tracebuf_export(write_while_memory_fills, NULL) != TRACEBUF_OK)
+        end(0);
+    const uint32_t then = tracebuf_dropped();
+    for (int32_t step = 0; step < 10 * STEPS; step++)
+        tracebuf_count(main_loop, squares, step);
+    if (then == dropped || tracebuf_dropped() != then)
         end(0);
     tracebuf_on_work(NULL);
     /* Each flush completes a chunk. There are 32, and no drain. */
     for (int32_t step = 0; step < 40; step++)
         tracebuf_instant(main_loop, "short");
-    if (tracebuf_dropped() != 0)
+    if (tracebuf_dropped() != then)
         end(0);
     for (int32_t step = 0; step < 40; step++) {
         tracebuf_instant(main_loop, "short");
         tracebuf_flush(main_loop);
     }
-    end(tracebuf_dropped() != 0 && tick_count > 10);
+    end(tracebuf_dropped() != then && tick_count > 10);
 }
 
 extern uint32_t stack_top, data_start, data_end, data_load, bss_start, bss_end;

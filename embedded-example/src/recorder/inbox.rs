@@ -120,12 +120,13 @@ impl Inbox {
     /// An empty one that calls for the drain: `wake` is called whenever something was put into it. That is, above
     /// all, when half of shared memory waits to be moved, and when a writer is flushed.
     ///
-    /// That is in time when shared memory has two chunks for each writer but one, so with four in regions of 3 KiB and
-    /// more; events of several chunks need some more of them. In a smaller region the drain has to come by a timer too.
+    /// That is in time when shared memory has two chunks for each writer, so with four in regions of 4 KiB and more;
+    /// events of several chunks need some more of them. In a smaller region the drain has to come by a timer too.
     ///
     /// It is called within an event or a flush, at any priority that traces, so it has to be short and must neither
     /// wait, nor drain, nor trace: it pends an interrupt of the lowest priority, in which the drain runs, or gives the
-    /// semaphore that the drain's task takes. A drain that puts something in itself has one turn more than it needs.
+    /// semaphore that the drain's task takes. A drain that puts something in itself has one turn more than it needs. It
+    /// is not called again for what lies there already: a drain that could not do it then has to come back by itself.
     ///
     /// ```
     /// use core::sync::atomic::{AtomicBool, Ordering};

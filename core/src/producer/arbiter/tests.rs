@@ -7,8 +7,7 @@ use crate::producer::patch_list::PATCHES;
 use crate::producer::{Consumer, Packet, atomic_words};
 use crate::proto::varint;
 use crate::service::{ProducerEndpoint, ProducerIdentity};
-use std::boxed::Box;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::{vec, vec::Vec};
 
 /// Carries out at once what it is asked; or leaves everything in shared memory, for a scrape.
@@ -204,16 +203,20 @@ fn half_of_the_memory_is_sent_over_the_last_of_the_counts() {
 }
 
 /// While it carries out a request, a packet of another writer is given up.
-struct Meanwhile {
-    producer: OnceLock<&'static Producer<'static>>,
-    given_up: Mutex<Option<TraceWriter<'static>>>,
-}
+struct Meanwhile;
+
+static GIVEN_UP: Mutex<Option<TraceWriter<'static>>> = Mutex::new(None);
+static WORDS: [AtomicU32; 4 * 18] = [const { AtomicU32::new(0) }; 4 * 18];
+static STORAGE: ProducerStorage<4, 5> = ProducerStorage::new();
+static PRODUCER: LazyLock<Producer<'static>> = LazyLock::new(|| {
+    let memory = SharedMemory::new(&WORDS, 72).unwrap();
+    Producer::new(memory, Layout::One, &STORAGE, &Meanwhile).unwrap()
+});
 
 impl CommitSink for Meanwhile {
     fn commit(&self, _: &CommitRequest<'_>) {
-        let Some(mut writer) = self.given_up.lock().unwrap().take() else { return };
-        let producer = self.producer.get().unwrap();
-        let state = || producer.sending.load(Ordering::Relaxed);
+        let Some(mut writer) = GIVEN_UP.lock().unwrap().take() else { return };
+        let state = || PRODUCER.sending.load(Ordering::Relaxed);
         assert_eq!(state(), SENDING);
         write(writer.packet(), 1, 100);
         assert_eq!((writer.stats().packets, writer.stats().dropped), (1, 1));
@@ -226,23 +229,16 @@ impl CommitSink for Meanwhile {
 
 #[test]
 fn a_packet_given_up_for_want_of_a_chunk_keeps_nobody_at_sending() {
-    let sink: &'static Meanwhile =
-        Box::leak(Box::new(Meanwhile { producer: OnceLock::new(), given_up: Mutex::new(None) }));
-    let storage = Box::leak(Box::new(ProducerStorage::<4, 5>::new()));
-    let memory = SharedMemory::new(atomic_words(vec![0; 4 * 18].leak()), 72).unwrap();
-    let producer: &'static Producer<'static> =
-        Box::leak(Box::new(Producer::new(memory, Layout::One, storage, sink).unwrap()));
-    sink.producer.set(producer).ok().unwrap();
-    let mut writers = [(); 5].map(|()| producer.writer(0, Exhaustion::Drop));
-    *sink.given_up.lock().unwrap() = writers[4].take();
+    let mut writers = [(); 5].map(|()| PRODUCER.writer(0, Exhaustion::Drop));
+    *GIVEN_UP.lock().unwrap() = writers[4].take();
     let [Some(first), rest @ ..] = &mut writers else { panic!("five writers") };
     // One chunk is complete and waits; the others are being written.
     write(first.packet(), 1, 40);
     rest.iter_mut().flatten().for_each(|writer| write(writer.packet(), 2, 2));
-    assert!(producer.acquire().is_none() && producer.has_completed());
-    producer.commit();
-    assert!(sink.given_up.lock().unwrap().is_none());
-    assert_eq!(producer.sending.load(Ordering::Relaxed), IDLE);
+    assert!(PRODUCER.acquire().is_none() && PRODUCER.has_completed());
+    PRODUCER.commit();
+    assert!(GIVEN_UP.lock().unwrap().is_none());
+    assert_eq!(PRODUCER.sending.load(Ordering::Relaxed), IDLE);
 }
 
 /// How often each chunk was named; it is asked for no more than so often.

@@ -18,6 +18,28 @@ pub struct Event<'e, 'w, 'a> {
     pub(super) names: &'e mut dyn Intern<'a>,
 }
 
+/// What says more of an event: a closure that gives its [`Event`] back, as the event's own functions do.
+///
+/// ```
+/// # use tracebuf::producer::track_event::*;
+/// # fn example<'a, const N: usize, const T: usize>(track: OnTrack<'_, 'a, impl Clock, N, T>) {
+/// fn size<'a>(bytes: usize) -> impl Details<'a> {
+///     move |event: &mut Event<'_, '_, 'a>| event.arg("bytes", bytes)
+/// }
+/// track.instant_with("sent", size(1500));
+/// track.instant_with("received", |event| event.category("net").arg("bytes", 40));
+/// # }
+/// ```
+pub trait Details<'a>:
+    for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>
+{
+}
+
+impl<'a, F> Details<'a> for F where
+    F: for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>
+{
+}
+
 /// [`Names`] of any size.
 pub(super) trait Intern<'a> {
     fn intern(&mut self, kind: Kind, name: &'a str) -> Option<u32>;

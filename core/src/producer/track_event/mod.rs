@@ -56,6 +56,6 @@ mod tracer;
 mod track;
 
 pub use clock::{Clock, Extended32};
-pub use event::{Event, Value};
+pub use event::{Details, Event, Value};
 pub use tracer::{OnTrack, SliceGuard, Tracer, TracerConfig, TracerStats};
 pub use track::{Track, Unit};

@@ -1,6 +1,6 @@
 use super::Tracer;
 use crate::producer::track_event::names::Names;
-use crate::producer::track_event::{Clock, Event, Track};
+use crate::producer::track_event::{Clock, Details, Event, Track};
 use crate::producer::{Message, TraceWriter};
 use crate::proto::fields::{track_event, track_event_type};
 
@@ -67,12 +67,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     }
 
     /// A slice with details, as long as `body` runs.
-    pub fn slice_with<R>(
-        &self,
-        name: &'a str,
-        details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
-        body: impl FnOnce() -> R,
-    ) -> R {
+    pub fn slice_with<R>(&self, name: &'a str, details: impl Details<'a>, body: impl FnOnce() -> R) -> R {
         let _slice = self.enter_with(name, details);
         body()
     }
@@ -92,11 +87,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     }
 
     /// A slice with details, that ends with the guard.
-    pub fn enter_with(
-        &self,
-        name: &'a str,
-        details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
-    ) -> SliceGuard<'t, 'a, C, N, T> {
+    pub fn enter_with(&self, name: &'a str, details: impl Details<'a>) -> SliceGuard<'t, 'a, C, N, T> {
         // Before the details: when they panic, the slice has begun and must end.
         let guard = SliceGuard { on: *self };
         self.begin_with(name, details);
@@ -116,11 +107,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     }
 
     /// Begins a slice with details. When they panic it has begun all the same.
-    pub fn begin_with(
-        &self,
-        name: &'a str,
-        details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
-    ) {
+    pub fn begin_with(&self, name: &'a str, details: impl Details<'a>) {
         self.event(track_event_type::SLICE_BEGIN, name, details);
     }
 
@@ -140,10 +127,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// track.end_with(|event| event.arg("status", status));
     /// # }
     /// ```
-    pub fn end_with(
-        &self,
-        details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
-    ) {
+    pub fn end_with(&self, details: impl Details<'a>) {
         self.event(track_event_type::SLICE_END, "", details);
     }
 
@@ -160,11 +144,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     }
 
     /// Something that has no duration, with details.
-    pub fn instant_with(
-        &self,
-        name: &'a str,
-        details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
-    ) {
+    pub fn instant_with(&self, name: &'a str, details: impl Details<'a>) {
         self.event(track_event_type::INSTANT, name, details);
     }
 
@@ -189,12 +169,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     }
 
     /// `name` is left out when empty: the details may have another.
-    fn event(
-        &self,
-        kind: u64,
-        name: &'a str,
-        details: impl for<'x, 'e, 'w> FnOnce(&'x mut Event<'e, 'w, 'a>) -> &'x mut Event<'e, 'w, 'a>,
-    ) {
+    fn event(&self, kind: u64, name: &'a str, details: impl Details<'a>) {
         let name = Some(name).filter(|name| !name.is_empty());
         self.full(kind, name, |writer, names| {
             details(&mut Event { message: &mut Message::at(writer, 1), names });

@@ -2,6 +2,8 @@
 
 #[path = "support/trace.rs"]
 mod trace;
+#[path = "support/transport.rs"]
+mod transport;
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Barrier};
@@ -9,9 +11,9 @@ use std::time::Duration;
 
 use trace::{Trace, scratch};
 use tracebuf::producer::track_event::{Track, Unit};
-use tracebuf::service::EndpointStats;
-use tracebuf_std::session::{BufferConfig, CentralBuffer, LongTrace, Session, SessionError, Transport};
+use tracebuf_std::session::{BufferConfig, LongTrace, Session, SessionError, Transport};
 use tracebuf_std::trace_stats::TraceReport;
+use transport::Does;
 
 #[test]
 fn events_of_many_threads_are_all_in_the_trace_with_their_threads_names() {
@@ -172,29 +174,13 @@ fn after_the_stop_nothing_is_recorded_and_another_session_can_start() {
 }
 
 /// A producer that has its session, which it tries to stop, and goes when nobody else has it; or stays to the end.
-struct Holder(Option<Arc<Session>>, Sender<Option<SessionError>>);
-
-impl Transport for Holder {
-    fn drain(&mut self, _: &mut [CentralBuffer]) -> usize {
-        let stopped = self.0.as_ref().map(|session| session.stop().err());
-        stopped.map_or(0, |error| usize::from(self.1.send(error).is_ok()))
-    }
-
-    fn ask_flush(&mut self) {}
-
-    fn is_flushed(&self) -> bool {
-        true
-    }
-
-    fn scrape(&mut self, _: &mut [CentralBuffer]) {}
-
-    fn stats(&self) -> EndpointStats {
-        EndpointStats::default()
-    }
-
-    fn is_connected(&self) -> bool {
-        self.0.as_ref().is_none_or(|session| Arc::strong_count(session) > 1)
-    }
+fn holder(session: Option<Arc<Session>>, tell: Sender<Option<SessionError>>) -> impl Transport {
+    Does::new(move || {
+        session.as_ref().is_none_or(|session| {
+            let _ = tell.send(session.stop().err());
+            Arc::strong_count(session) > 1
+        })
+    })
 }
 
 #[test]
@@ -202,8 +188,8 @@ fn the_session_s_own_thread_does_not_wait_for_itself() {
     let path = scratch("own thread.pftrace");
     let session = Session::builder().long_trace(LongTrace::to(&path)).start().expect("a session");
     let (session, (tell, told), (end, ended)) = (Arc::new(session), channel(), channel());
-    session.attach(Holder(Some(session.clone()), tell)).expect("an answer");
-    session.attach(Holder(None, end)).expect("an answer");
+    session.attach(holder(Some(session.clone()), tell)).expect("an answer");
+    session.attach(holder(None, end)).expect("an answer");
     let (recorder, waker) = (session.recorder(), session.waker());
     recorder.instant("hello");
     waker.wake();

@@ -1,5 +1,8 @@
 //! Threads that wait when shared memory is full: never for a thread that does not come.
 
+#[path = "support/transport.rs"]
+mod transport;
+
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,8 +10,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use tracebuf::producer::Exhaustion;
-use tracebuf::service::EndpointStats;
-use tracebuf_std::session::{CentralBuffer, Recorder, Session, SessionError, Transport};
+use tracebuf_std::session::{Recorder, Session, SessionError};
+use transport::Does;
 
 /// For what takes some milliseconds, or for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -16,28 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A session with two chunks of shared memory.
 fn small(exhaustion: Exhaustion) -> Session {
     Session::builder().shared_memory(4096).exhaustion(exhaustion).start().expect("a session")
-}
-
-/// A producer that does this on the drain thread.
-struct Does<F>(F);
-
-impl<F: FnMut() + Send> Transport for Does<F> {
-    fn drain(&mut self, _: &mut [CentralBuffer]) -> usize {
-        self.0();
-        0
-    }
-
-    fn ask_flush(&mut self) {}
-
-    fn is_flushed(&self) -> bool {
-        true
-    }
-
-    fn scrape(&mut self, _: &mut [CentralBuffer]) {}
-
-    fn stats(&self) -> EndpointStats {
-        EndpointStats::default()
-    }
 }
 
 /// Tells, when it is dropped, whether the session still records.
@@ -64,12 +45,13 @@ fn nobody_waits_for_a_drain_thread_that_has_panicked() {
     }
     let (is_time, (tell, told)) = (Arc::new(AtomicBool::new(false)), channel());
     let (panics, held) = (is_time.clone(), Tells(session.recorder(), tell));
-    let transport = Does(move || {
+    let transport = Does::new(move || {
         let _held = &held;
         if panics.load(Ordering::Relaxed) {
             // As a panic, without its words.
             resume_unwind(Box::new("a transport's defect"));
         }
+        true
     });
     session.attach(transport).expect("an answer");
     is_time.store(true, Ordering::Relaxed);
@@ -89,11 +71,12 @@ fn the_drain_thread_drops_and_counts_what_it_records_itself_when_shared_memory_i
         let session = small(exhaustion);
         let (recorder, (tell, told)) = (session.recorder(), channel());
         let mut is_done = false;
-        let transport = Does(move || {
+        let transport = Does::new(move || {
             if !std::mem::replace(&mut is_done, true) {
                 (0..10_000).for_each(|_| recorder.instant("own"));
                 let _ = tell.send(());
             }
+            true
         });
         session.attach(transport).expect("an answer");
         session.waker().wake();

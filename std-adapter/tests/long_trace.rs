@@ -4,6 +4,7 @@
 mod trace;
 
 use std::io::{BufRead, BufReader, Read};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -240,24 +241,32 @@ fn after_a_kill_the_file_holds_all_that_was_written_in_order_and_nothing_twice()
     std::fs::remove_file(&path).expect("it is there");
 }
 
+/// Records until the file is full.
+fn fill(session: &Session) {
+    let recorder = session.recorder();
+    while recorder.is_on() {
+        (0..100).for_each(|_| recorder.instant("event"));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What a session that has filled its file has left there, in so many bytes.
+fn stop_full(session: &Session, path: &Path, sizes: RangeInclusive<usize>) -> Trace {
+    let stopped = session.stop().expect("a stop");
+    assert!(stopped.long_trace.is_some_and(|status| status.full && status.bytes_given_up == 0));
+    let trace = Trace::read(path);
+    assert!(sizes.contains(&trace.bytes.len()), "{} of {sizes:?}", trace.bytes.len());
+    assert_eq!(stopped.file.expect("a file").packets, trace.packets().count() as u64);
+    trace
+}
+
 #[test]
 fn a_full_file_ends_with_its_statistics_and_the_session_records_no_more() {
     let path = scratch("full.pftrace");
     let trace = quick(&path).max_file_size(50_000);
     let session = Session::builder().long_trace(trace).start().expect("a session");
-    let recorder = session.recorder();
-    while recorder.is_on() {
-        for _ in 0..100 {
-            recorder.instant("event");
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let stopped = session.stop().expect("a stop");
-    assert!(stopped.long_trace.expect("a status").full);
-    let trace = Trace::read(&path);
-    assert!((45_000..=50_000).contains(&trace.bytes.len()), "{}", trace.bytes.len());
-    assert_eq!(stopped.file.expect("a file").packets, trace.packets().count() as u64);
-    trace.assert_ends_with_stats();
+    fill(&session);
+    stop_full(&session, &path, 45_000..=50_000).assert_ends_with_stats();
 }
 
 #[test]
@@ -273,12 +282,7 @@ fn more_writers_than_there_is_room_left_for_make_the_file_no_larger() {
     (0..30).for_each(|_| write(&mut writers[0], 1000));
     wait_for(&session, |status| status.bytes > 30_000);
     writers.iter_mut().for_each(|writer| write(writer, 1));
-    let stopped = session.stop().expect("a stop");
-    assert!(stopped.long_trace.as_ref().is_some_and(|status| status.full));
-    let trace = Trace::read(&path);
-    assert!((30_000..=50_000).contains(&trace.bytes.len()), "{}", trace.bytes.len());
-    assert_eq!(stopped.file.expect("a file").packets, trace.packets().count() as u64);
-    trace.assert_ends_with_stats();
+    stop_full(&session, &path, 30_000..=50_000).assert_ends_with_stats();
 }
 
 #[test]
@@ -287,16 +291,8 @@ fn a_file_may_be_too_small_for_anything() {
     for size in [0, 64, 400, 1000, 2000, 5000] {
         let session = Session::builder().long_trace(quick(&path).max_file_size(size));
         let session = session.start().expect("a session");
-        let recorder = session.recorder();
-        while recorder.is_on() {
-            (0..100).for_each(|_| recorder.instant("event"));
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let stopped = session.stop().expect("a stop");
-        let trace = Trace::read(&path);
-        assert!(trace.bytes.len() as u64 <= size, "{} of {size}", trace.bytes.len());
-        assert!(stopped.long_trace.is_some_and(|status| status.full && status.bytes_given_up == 0));
-        assert_eq!(stopped.file.expect("a file").packets, trace.packets().count() as u64);
+        fill(&session);
+        let trace = stop_full(&session, &path, 0..=size as usize);
         if size >= 400 {
             trace.assert_ends_with_stats();
         }

@@ -62,16 +62,21 @@ fn counters_of(trace: &Trace, pid: u32) -> HashSet<&str> {
     of_process.filter_map(|track| message(track, 2)).map(text).collect()
 }
 
-#[test]
-fn a_second_of_this_machine_shows_its_cores_its_memory_and_its_processes() {
-    let path = scratch("record/second.pftrace");
+/// What the command says and writes of so long a time in which a process is busy.
+fn busy_time(duration: &str, file: &str) -> (Output, Trace) {
+    let path = scratch(file);
     let busy = Busy::new();
-    let output = command().args(["--duration", "1200ms", "-o"]).arg(&path).output().expect("the command");
+    let output = command().args(["--duration", duration, "-o"]).arg(&path).output().expect("the command");
     drop(busy);
     assert_success(&output);
+    (output, Trace::read(&path))
+}
+
+#[test]
+fn a_second_of_this_machine_shows_its_cores_its_memory_and_its_processes() {
+    let (output, trace) = busy_time("1200ms", "record/second.pftrace");
     let said = text(&output.stdout);
     assert!(said.contains("lost: nothing") && said.contains("ui.perfetto.dev"), "{said}");
-    let trace = Trace::read(&path);
     for name in ["core 0 busy", "Memory", "context switches", "load of a minute", "look at /proc"] {
         assert!(trace.contains(name), "{name}");
     }
@@ -85,13 +90,8 @@ fn a_second_of_this_machine_shows_its_cores_its_memory_and_its_processes() {
 
 #[test]
 fn the_shortest_recording_has_processes_too() {
-    let path = scratch("record/short.pftrace");
-    let busy = Busy::new();
-    let output = command().args(["--duration", "400ms", "-o"]).arg(&path).output().expect("the command");
-    drop(busy);
-    assert_success(&output);
+    let (_, trace) = busy_time("400ms", "record/short.pftrace");
     // Which they are depends on who else was busy.
-    let trace = Trace::read(&path);
     let processes = descriptions(&trace).filter_map(|track| number(message(track, 3)?, 1));
     let mut counters = processes.map(|pid| counters_of(&trace, pid as u32));
     assert!(counters.any(|counters| counters.contains("memory")));

@@ -26,6 +26,13 @@ use counters::{Counters, LARGER_RING};
 /// Sequences that are told one by one. In a trace that is made for it there is one every few bytes.
 const MAX_SEQUENCES: usize = 1 << 16;
 
+/// Whose a packet is: of a sequence that is told by its number, or of one of the others, which come last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Whose {
+    Sequence(u64),
+    Others,
+}
+
 /// What one sequence lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -97,17 +104,17 @@ impl TraceReport {
         Self::with(trace, |_, _, _| ())
     }
 
-    /// The same, telling `each` of every packet where it lies, how many bytes it takes, and its sequence.
-    pub(crate) fn with(trace: &[u8], mut each: impl FnMut(u64, u64, u64)) -> Self {
+    /// The same, telling `each` of every packet where it lies, how many bytes it takes, and whose it is.
+    pub(crate) fn with(trace: &[u8], mut each: impl FnMut(u64, u64, Whose)) -> Self {
         let mut report = Self::default();
         let mut packets = TracePackets::new(trace);
         let mut counters = Counters::default();
         let mut start = 0;
         while let Some(Ok(packet)) = packets.next() {
             report.packets += 1;
-            let sequence = report.look_at(packet, &mut counters);
+            let whose = report.look_at(packet, &mut counters);
             let end = packets.offset() as u64;
-            each(start, end - start, sequence);
+            each(start, end - start, whose);
             start = end;
         }
         report.statistics = counters.losses();
@@ -116,7 +123,7 @@ impl TraceReport {
         report
     }
 
-    fn look_at(&mut self, packet: &[u8], counters: &mut Counters) -> u64 {
+    fn look_at(&mut self, packet: &[u8], counters: &mut Counters) -> Whose {
         let (mut sequence, mut loss, mut pid) = (0, 0, None);
         for field in Fields::of(packet) {
             match (field.number, field.value) {
@@ -129,13 +136,13 @@ impl TraceReport {
             }
         }
         let is_room = self.sequences.len() < MAX_SEQUENCES;
-        let losses = match self.sequences.entry(sequence) {
+        let (whose, losses) = match self.sequences.entry(sequence) {
             Entry::Vacant(_) if !is_room => {
                 // They are of many.
                 pid = None;
-                &mut self.others
+                (Whose::Others, &mut self.others)
             }
-            entry => entry.or_default(),
+            entry => (Whose::Sequence(sequence), entry.or_default()),
         };
         losses.packets += 1;
         losses.pid = losses.pid.or(pid);
@@ -145,7 +152,14 @@ impl TraceReport {
         }
         let named = DataLoss::CAUSES.iter().any(|(cause, _)| loss & u64::from(cause.bits()) != 0);
         losses.unnamed += u64::from(loss != 0 && !named);
-        sequence
+        whose
+    }
+
+    pub(crate) fn losses_of(&self, whose: Whose) -> Option<&SequenceLosses> {
+        match whose {
+            Whose::Sequence(id) => self.sequences.get(&id),
+            Whose::Others => Some(&self.others),
+        }
     }
 
     /// Whether the trace says that something is missing, or does not say that nothing is.

@@ -35,7 +35,10 @@ use std::fmt;
 use tracebuf::buffer::AttachError;
 
 use crate::recover::{Dump, Place, RecoverError};
-use crate::trace_stats::TraceReport;
+use crate::trace_stats::{TraceReport, Whose};
+
+/// The name of all sequences that a trace has beyond those that are told one by one.
+const OTHERS: &str = "all other sequences";
 
 /// What bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,7 +103,8 @@ pub struct Inspection {
     pub write: Option<u64>,
     /// Where the oldest unread chunk lies, if there is one.
     pub oldest_unread: Option<u64>,
-    /// The sequences, by producer and writer.
+    /// The sequences, by producer and writer, or by their numbers. Of a trace with more than 65,536 the last line is
+    /// all others together.
     pub sequences: Vec<SequenceLine>,
     /// The chunks, from the oldest; none of a trace.
     pub chunks: Vec<ChunkLine>,
@@ -149,20 +153,20 @@ impl Inspection {
     /// Looks at a trace.
     fn of_trace(bytes: &[u8]) -> (Self, TraceReport) {
         let mut numbers = BTreeMap::new();
-        let mut spans: Vec<(u64, u64, u64)> = Vec::new();
-        let report = TraceReport::with(bytes, |offset, len, sequence| {
-            let (count, total) = numbers.entry(sequence).or_insert((0u64, 0u64));
+        let mut spans: Vec<(u64, u64, Whose)> = Vec::new();
+        let report = TraceReport::with(bytes, |offset, len, whose| {
+            let (count, total) = numbers.entry(whose).or_insert((0u64, 0u64));
             (*count, *total) = (*count + 1, *total + len);
             match spans.last_mut() {
-                Some((_, last, same)) if *same == sequence => *last += len,
-                _ => spans.push((offset, len, sequence)),
+                Some((_, last, same)) if *same == whose => *last += len,
+                _ => spans.push((offset, len, whose)),
             }
         });
-        let place: BTreeMap<u64, usize> = numbers.keys().copied().zip(0..).collect();
+        let place: BTreeMap<_, usize> = numbers.keys().copied().zip(0..).collect();
         let mut spans: Vec<Span> = spans
             .into_iter()
-            .map(|(offset, len, sequence)| {
-                let kind = Kind::Unread(place.get(&sequence).copied().unwrap_or(0));
+            .map(|(offset, len, whose)| {
+                let kind = Kind::Unread(place.get(&whose).copied().unwrap_or(0));
                 Span { offset, len, kind, chunk: None }
             })
             .collect();
@@ -170,17 +174,18 @@ impl Inspection {
             let (offset, len) = (report.bytes, report.rest);
             spans.push(Span { offset, len, kind: Kind::Unreadable, chunk: None });
         }
-        let sequences = numbers.iter().map(|(id, (pieces, bytes))| {
-            let known = report.sequences.get(id);
+        let sequences = numbers.iter().map(|(whose, (pieces, bytes))| {
+            let known = report.losses_of(*whose);
             let pid = known.and_then(|sequence| sequence.pid);
             let losses = match known.map_or(0, |sequence| sequence.after_loss) {
                 0 => String::new(),
                 count => format!("{count} packets follow a loss"),
             };
-            let name = match (id, pid) {
-                (1, _) => "the service".to_owned(),
-                (_, Some(pid)) => format!("sequence {id}, process {pid}"),
-                (_, None) => format!("sequence {id}"),
+            let name = match (whose, pid) {
+                (Whose::Sequence(1), _) => "the service".to_owned(),
+                (Whose::Sequence(id), Some(pid)) => format!("sequence {id}, process {pid}"),
+                (Whose::Sequence(id), None) => format!("sequence {id}"),
+                (Whose::Others, _) => OTHERS.to_owned(),
             };
             SequenceLine { name, pieces: *pieces, bytes: *bytes, unread: *bytes, losses }
         });
@@ -197,6 +202,14 @@ impl Inspection {
             spans,
         };
         (this, report)
+    }
+
+    /// How many sequences there are.
+    fn counted(&self) -> String {
+        match self.sequences.split_last() {
+            Some((last, told)) if last.name == OTHERS => format!("more than {} sequences", told.len()),
+            _ => format!("{} sequences", self.sequences.len()),
+        }
     }
 
     /// The picture's or the map's text for a terminal; see [the module](self). With `colour`, by escape sequences.
@@ -230,7 +243,7 @@ impl fmt::Display for Inspection {
             let (padding, free, lost) = (of(Kind::Padding), of(Kind::Free), of(Kind::Unreadable));
             writeln!(f, "padding {padding}, free {free}, unreadable {lost} bytes")?;
         }
-        writeln!(f, "{} sequences", self.sequences.len())?;
+        writeln!(f, "{}", self.counted())?;
         for (line, number) in self.sequences.iter().zip(0..) {
             let SequenceLine { name, pieces, bytes, unread, losses } = line;
             let letter = map::letter(number);

@@ -125,9 +125,9 @@ fn heading(out: &mut String, inspection: &Inspection) {
     let _ = writeln!(
         out,
         "<text x=\"{LEFT}\" y=\"26\" font-size=\"17\" font-weight=\"bold\">{}</text>\n\
-         <text x=\"{LEFT}\" y=\"46\">{size}, {used} used, {} sequences, {}</text>",
+         <text x=\"{LEFT}\" y=\"46\">{size}, {used} used, {}, {}</text>",
         escaped(title),
-        inspection.sequences.len(),
+        inspection.counted(),
         match inspection.losses.len() {
             0 => "nothing was lost".to_owned(),
             _ => escaped(&inspection.losses.join("; ").chars().take(130).collect::<String>()),

@@ -294,6 +294,25 @@ fn a_trace_is_shown_by_its_sequences() {
 }
 
 #[test]
+fn sequences_beyond_the_most_that_are_told_one_by_one_are_shown_together() {
+    // Packets of nine bytes: the sequence's number in three, and that a loss comes before.
+    let packet = |id: u32| {
+        let number = [id as u8 | 0x80, (id >> 7) as u8 | 0x80, (id >> 14) as u8];
+        [&[0x0A, 7, 0x50], &number[..], &[0xD0, 0x02, 65]].concat()
+    };
+    let trace: Vec<u8> = (2..65_538 + 10).flat_map(packet).collect();
+    let (text, svg) = of("many sequences.pftrace", &trace, &[]);
+    assert!(text.contains("\nmore than 65536 sequences\n"), "{text:.999}");
+    assert!(text.contains("sequence 65537: 1 packets, 9 bytes; lost: 1 packets follow a loss\n"));
+    let others = " all other sequences: 10 packets, 90 bytes; lost: 10 packets follow a loss\n";
+    assert_eq!((text.matches(others).count(), text.contains("sequence 65538")), (1, false));
+    assert!(svg.contains(" more than 65536 sequences, "));
+    assert_well_formed(&svg);
+    let (text, _) = of("many sequences.pftrace", &trace[..trace.len() - 10 * 9], &[]);
+    assert!(text.contains("\n65536 sequences\n") && !text.contains("all other"), "{text:.999}");
+}
+
+#[test]
 fn what_is_neither_is_an_error() {
     let path = scratch("inspect/nothing");
     std::fs::write(&path, [0x55; 1000]).expect("a file");

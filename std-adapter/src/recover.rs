@@ -173,17 +173,14 @@ impl Dump {
 
     fn ihex(text: &str) -> Result<Self, RecoverError> {
         let mut base = 0u64;
-        // What all records hold, and where: a record that follows the one before it is no more than bytes.
-        let mut bytes = Vec::new();
-        let mut places: Vec<(u64, usize)> = Vec::new();
+        let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
         for record in Reader::new(text) {
             match record.map_err(|error| RecoverError::Malformed(error.to_string()))? {
                 Record::Data { offset, value } => {
                     let address = base + u64::from(offset);
-                    bytes.extend_from_slice(&value);
-                    match places.last_mut() {
-                        Some((start, len)) if *start + *len as u64 == address => *len += value.len(),
-                        _ => places.push((address, value.len())),
+                    match parts.last_mut() {
+                        Some((start, part)) if *start + part.len() as u64 == address => part.extend(value),
+                        _ => parts.push((address, value)),
                     }
                 }
                 Record::ExtendedSegmentAddress(segment) => base = u64::from(segment) * 16,
@@ -192,15 +189,7 @@ impl Dump {
                 Record::StartSegmentAddress { .. } | Record::StartLinearAddress(_) => {}
             }
         }
-        let mut rest = &bytes[..];
-        let parts: Vec<_> = places
-            .into_iter()
-            .map(|(address, len)| {
-                let (part, others) = rest.split_at(len);
-                rest = others;
-                (address, part)
-            })
-            .collect();
+        let parts: Vec<_> = parts.iter().map(|(address, part)| (*address, &part[..])).collect();
         Ok(Self { pieces: pieces::join(&parts), symbols: BTreeMap::new() })
     }
 
@@ -220,7 +209,7 @@ impl Dump {
     pub fn find(&self, place: Place) -> Result<Found, RecoverError> {
         let address = match place {
             Place::Anywhere => {
-                return self.search(self.pieces.iter().map(|(start, bytes)| (*start, &bytes[..])));
+                return self.search();
             }
             Place::Address(address) => address,
             Place::Symbol(name) => *self.symbols.get(&name).ok_or(RecoverError::NoSuchSymbol(name))?,
@@ -256,9 +245,9 @@ impl Dump {
         piece.get(usize::try_from(address - start).ok()?..).filter(|bytes| !bytes.is_empty())
     }
 
-    fn search<'a>(&self, pieces: impl Iterator<Item = (u64, &'a [u8])>) -> Result<Found, RecoverError> {
+    fn search(&self) -> Result<Found, RecoverError> {
         let mut failed = AttachError::NoRegion;
-        for (start, bytes) in pieces {
+        for (start, bytes) in &self.pieces {
             let mut at = 0;
             while let Some(next) = bytes[at..].windows(MAGIC.len()).position(|window| window == MAGIC) {
                 at += next;
@@ -300,7 +289,7 @@ fn region(bytes: &[u8]) -> Result<&[u8], AttachError> {
     let header = bytes.get(..HEADER).unwrap_or(bytes);
     match RingView::find(Aligned::copy_of(header).as_ref()) {
         // A sound header, without the rest. As it says itself, the ring begins behind the table, which must be there.
-        Err(AttachError::TooShort { needed }) if ring_offset(header) <= bytes.len() as u64 => {
+        Err(AttachError::TooShort { needed }) if ring_offset(header) <= bytes.len() => {
             Ok(bytes.get(..needed).unwrap_or(bytes))
         }
         Err(error) => Err(error),
@@ -309,9 +298,9 @@ fn region(bytes: &[u8]) -> Result<&[u8], AttachError> {
 }
 
 /// Where the ring begins, as the region says.
-pub(crate) fn ring_offset(header: &[u8]) -> u64 {
+pub(crate) fn ring_offset(header: &[u8]) -> usize {
     let word = header.get(8..).and_then(<[u8]>::first_chunk);
-    word.map_or(0, |word| u32::from_le_bytes(*word).into())
+    word.map_or(0, |word| u32::from_le_bytes(*word) as usize)
 }
 
 impl Found {

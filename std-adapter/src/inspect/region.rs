@@ -15,36 +15,19 @@ const CHUNK_HEADER: u64 = 24;
 /// Numbers of sequences, by producer and writer.
 type Numbers = BTreeMap<(u16, u16), usize>;
 
-/// A ring as it was found, beside what attaching made of it.
-struct Rings<'d> {
-    found: &'d [u8],
-    attached: &'d [u8],
-}
-
-impl Rings<'_> {
-    /// What a gap was before attaching.
-    fn before(&self, gap: &RingItem) -> Vec<Span> {
-        let (mut at, end) = (u64::from(gap.offset), u64::from(gap.offset) + u64::from(gap.size));
-        let span = |at, len, kind| Span { offset: at, len, kind, chunk: None };
-        if word(self.found, at) == word(self.attached, at) {
-            let kind = match gap.content {
-                RingContent::Padding => Kind::Padding,
-                RingContent::Free => Kind::Free,
-                _ => Kind::Unreadable,
-            };
-            return vec![span(at, end - at, kind)];
-        }
-        // It took the place of what was dropped, and of gaps before that.
-        let mut spans = Vec::new();
-        while at < end {
-            let (len, kind) = gap_of(word(self.found, at))
-                .filter(|(len, _)| at + len <= end)
-                .unwrap_or((end - at, Kind::Unreadable));
-            spans.push(span(at, len, kind));
-            at += len;
-        }
-        spans
+/// What a gap was before attaching, in a ring as it was found: it may have taken the place of what was dropped, and of gaps
+/// before that.
+fn before(found: &[u8], gap: &RingItem) -> Vec<Span> {
+    let (mut at, end) = (u64::from(gap.offset), u64::from(gap.offset) + u64::from(gap.size));
+    let mut spans = Vec::new();
+    while at < end {
+        let (len, kind) = gap_of(word(found, at))
+            .filter(|(len, _)| at + len <= end)
+            .unwrap_or((end - at, Kind::Unreadable));
+        spans.push(Span { offset: at, len, kind, chunk: None });
+        at += len;
     }
+    spans
 }
 
 fn word(ring: &[u8], at: u64) -> Option<u32> {
@@ -78,7 +61,7 @@ impl Inspection {
             ReadOnlyTraceBuffer::attach(Aligned::copy_of(region)).map_err(RecoverError::Attach)?;
         let attached = buffer.into_memory();
         let view = RingView::find(attached.as_ref()).map_err(RecoverError::Attach)?;
-        let rings = Rings { found: ring_of(region), attached: ring_of(attached.as_ref()) };
+        let found = ring_of(region);
         let mut this = Self {
             title: format!("trace buffer at {address:#x}"),
             size: stats.buffer_size,
@@ -101,11 +84,11 @@ impl Inspection {
                 (line.name, line.losses) = (name_of(info), losses_of_sequence(info));
             }
         }
-        this.look_at(&view, &rings, &numbers);
+        this.look_at(&view, found, &numbers);
         Ok(this)
     }
 
-    fn look_at(&mut self, view: &RingView<'_>, rings: &Rings<'_>, numbers: &Numbers) {
+    fn look_at(&mut self, view: &RingView<'_>, found: &[u8], numbers: &Numbers) {
         (self.used, self.write) = (u64::from(view.used()), Some(u64::from(view.write_cursor())));
         if view.is_sealed() {
             self.losses.push("it was full and keeps the beginning: what came later is not in it".to_owned());
@@ -114,7 +97,7 @@ impl Inspection {
         for item in view.items() {
             let (offset, len) = (u64::from(item.offset), u64::from(item.size));
             let RingContent::Chunk(chunk) = item.content else {
-                self.spans.extend(rings.before(&item));
+                self.spans.extend(before(found, &item));
                 continue;
             };
             let Some(&number) = numbers.get(&(chunk.producer_id, chunk.writer_id)) else {
@@ -164,7 +147,7 @@ impl Inspection {
 
 /// The ring of a region, which says itself where that begins.
 fn ring_of(region: &[u8]) -> &[u8] {
-    region.get(usize::try_from(ring_offset(region)).unwrap_or(usize::MAX)..).unwrap_or_default()
+    region.get(ring_offset(region)..).unwrap_or_default()
 }
 
 fn name_of(info: &SequenceInfo) -> String {

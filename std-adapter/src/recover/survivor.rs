@@ -1,7 +1,7 @@
 //! What a session left in the file of a buffer.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::path::Path;
 
 use tracebuf::buffer::Salvage;
@@ -139,8 +139,7 @@ impl Survivor {
 
 /// The whole packets that a trace begins with. It may be larger than memory, so only tags and lengths are read.
 fn whole_packets(trace: &mut File) -> io::Result<Written> {
-    let end = trace.seek(SeekFrom::End(0))?;
-    trace.rewind()?;
+    let end = trace.metadata()?.len();
     let mut file = BufReader::new(trace);
     let mut whole = Written::default();
     loop {

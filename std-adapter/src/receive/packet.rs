@@ -1,8 +1,8 @@
 //! A received packet: whose it is, and what it says of losses.
 
-use tracebuf::proto::{WireType, fields, tag};
+use tracebuf::proto::{TracePackets, WireType, fields, tag};
 
-use crate::fields::{Fields, Value, push, take};
+use crate::fields::{Fields, Value, push};
 
 /// A packet of a trace file taken apart.
 pub(super) struct Parsed<'p> {
@@ -15,10 +15,9 @@ pub(super) struct Parsed<'p> {
 impl<'p> Parsed<'p> {
     /// `None` unless it is one well-formed packet with tag and length.
     pub(super) fn of(bytes: &'p [u8]) -> Option<Self> {
-        let (first, rest) = take(bytes)?;
-        let (length, content) = take(rest)?;
-        let ours = u64::from(tag(fields::trace::PACKET, WireType::Length));
-        if first != ours || length != content.len() as u64 {
+        let mut packets = TracePackets::new(bytes);
+        let content = packets.next()?.ok()?;
+        if packets.offset() != bytes.len() {
             return None;
         }
         let mut packet = Self { content, sequence_id: 0, dropped: 0 };

@@ -76,8 +76,7 @@ impl Processes {
 
         let alive: HashSet<Identity> = processes.iter().map(Process::identity).collect();
         let is_gone = |who: &Identity| !alive.contains(who) && !unread.contains(&who.0);
-        let gone: Vec<_> = self.followed.extract_if(|who, _| is_gone(who)).collect();
-        for ((pid, _), name) in gone {
+        for ((pid, _), name) in self.followed.extract_if(|who, _| is_gone(who)) {
             write(tracks, time, pid, &name, 0.0, 0);
         }
         let mut top: Vec<&Use<'_>> = uses.iter().filter(|used| used.ticks > 0).collect();

@@ -106,17 +106,16 @@ impl Sampler {
             }
             self.stat = Some(now);
         }
-        if let Some(now) = disks.map(|what| Said { time, what }) {
-            if let Some(before) = self.disks.take() {
-                self.moved("Disk", ["read", "written"], &now, &before);
+        let moved = [
+            ("Disk", ["read", "written"], &mut self.disks, disks),
+            ("Network", ["received", "sent"], &mut self.interfaces, interfaces),
+        ];
+        for (group, names, last, what) in moved {
+            let Some(now) = what.map(|what| Said { time, what }) else { continue };
+            if let Some(before) = last {
+                write_moved(&mut self.tracks, group, names, &now, before);
             }
-            self.disks = Some(now);
-        }
-        if let Some(now) = interfaces.map(|what| Said { time, what }) {
-            if let Some(before) = self.interfaces.take() {
-                self.moved("Network", ["received", "sent"], &now, &before);
-            }
-            self.interfaces = Some(now);
+            *last = Some(now);
         }
     }
 
@@ -192,28 +191,29 @@ impl Sampler {
             self.tracks.value(counter, time, now.saturating_sub(before) as f64 / seconds);
         }
     }
+}
 
-    fn moved(
-        &mut self,
-        group: &str,
-        [input, output]: [&str; 2],
-        now: &Said<BTreeMap<String, Moved>>,
-        before: &Said<BTreeMap<String, Moved>>,
-    ) {
-        let (time, seconds) = (now.time, now.seconds_since(before));
-        for (name, before) in &before.what {
-            // One that is not there any more moves nothing: without that, its last values would seem to last.
-            let now = now.what.get(name).unwrap_or(before);
-            if (now, before) == (&Moved::default(), &Moved::default()) {
-                // Never used: not worth a track. One that was made anew begins at 0 too.
-                continue;
-            }
-            let group = self.tracks.group(group);
-            let both = [(input, now.input, before.input), (output, now.output, before.output)];
-            for (what, now, before) in both {
-                let counter = self.tracks.counter(group, &format!("{name} {what}"), Kind::BytesPerSecond);
-                self.tracks.value(counter, time, now.saturating_sub(before) as f64 / seconds);
-            }
+/// What was moved since the look before.
+fn write_moved(
+    tracks: &mut Tracks,
+    group: &str,
+    [input, output]: [&str; 2],
+    now: &Said<BTreeMap<String, Moved>>,
+    before: &Said<BTreeMap<String, Moved>>,
+) {
+    let (time, seconds) = (now.time, now.seconds_since(before));
+    for (name, before) in &before.what {
+        // One that is not there any more moves nothing: without that, its last values would seem to last.
+        let now = now.what.get(name).unwrap_or(before);
+        if (now, before) == (&Moved::default(), &Moved::default()) {
+            // Never used: not worth a track. One that was made anew begins at 0 too.
+            continue;
+        }
+        let group = tracks.group(group);
+        let both = [(input, now.input, before.input), (output, now.output, before.output)];
+        for (what, now, before) in both {
+            let counter = tracks.counter(group, &format!("{name} {what}"), Kind::BytesPerSecond);
+            tracks.value(counter, time, now.saturating_sub(before) as f64 / seconds);
         }
     }
 }

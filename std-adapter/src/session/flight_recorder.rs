@@ -5,6 +5,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -77,7 +78,7 @@ struct State {
     status: FlightStatus,
     keep: u32,
     /// For each reason, the number of the next snapshot.
-    next: Vec<(String, u64)>,
+    next: BTreeMap<String, u64>,
     /// Reasons whose time is yet to come.
     waiting: Vec<String>,
 }
@@ -350,10 +351,7 @@ impl Inner {
         // Before the lock, for which triggers wait: the folder may be large, or far away.
         let behind = files::next(&self.folder, reason);
         let mut state = self.state();
-        let Some((_, next)) = state.next.iter_mut().find(|(name, _)| name == reason) else {
-            state.next.push((reason.to_owned(), behind.saturating_add(1)));
-            return behind;
-        };
+        let next = state.next.entry(reason.to_owned()).or_default();
         let number = behind.max(*next);
         *next = number.saturating_add(1);
         number

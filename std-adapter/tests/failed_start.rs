@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use trace::{Trace, folder};
+use trace::{Trace, folder, mkfifo};
 use tracebuf_std::recover::{Dump, Place, Survivor};
 use tracebuf_std::session::{BufferConfig, LongTrace, Session, SessionBuilder};
 
@@ -92,7 +92,7 @@ fn what_a_killed_start_left_keeps_no_other_from_starting_and_takes_no_crash_s_pl
 fn a_start_that_is_killed_in_between_costs_no_crash_and_leaves_nothing() {
     let (folder, region, previous) = two_crashes("killed between");
     let pipe = folder.join("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command").success());
+    mkfifo(&pipe);
     let killed_start = |megabytes: usize| {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
             .args(["start_that_hangs", "--exact", "--ignored"])

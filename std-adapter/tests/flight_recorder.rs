@@ -122,7 +122,7 @@ fn the_newest_files_of_all_runs_are_kept_and_none_is_written_over() {
         let recorder = FlightRecorder::new(&session, &folder).expect("a recorder").keep(3);
         let path = recorder.snapshot("panic").expect("a snapshot");
         assert_eq!(path, folder.join(format!("panic-{run}.pftrace")));
-        assert_eq!(recorder.snapshot("by hand").expect("a snapshot").exists(), path.exists());
+        assert!(recorder.snapshot("by hand").expect("a snapshot").exists() && path.exists());
     }
     let newest = [9, 10, 11].map(|run| [format!("by hand-{run}.pftrace"), format!("panic-{run}.pftrace")]);
     let mut newest = newest.concat();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use trace::{Trace, folder, scratch};
+use trace::{Trace, folder, mkfifo, scratch};
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::recover::Survivor;
@@ -48,13 +48,6 @@ fn in_child(test: &str, path: &Path) -> Output {
         .env("TRACEBUF_CHILD_TRACE", path)
         .output()
         .expect("a child")
-}
-
-fn mkfifo(path: &Path) {
-    let _ = std::fs::remove_file(path);
-    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("a path");
-    // SAFETY: a valid string that ends with zero.
-    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use trace::{Trace, scratch};
+use trace::{Trace, mkfifo, scratch};
 use tracebuf::buffer::{Chunk, ChunkHeader};
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf::service::EndpointStats;
@@ -329,10 +329,7 @@ fn a_removed_file_is_told() {
 #[test]
 fn while_a_reader_does_not_read_losses_are_counted_and_shown() {
     let path = scratch("stalled.fifo");
-    let _ = std::fs::remove_file(&path);
-    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("a path");
-    // SAFETY: a valid string that ends with zero.
-    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    mkfifo(&path);
     // For reading and writing, so that neither side waits for the other.
     let mut reader =
         std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("the reader's end");

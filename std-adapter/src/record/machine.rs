@@ -78,6 +78,19 @@ impl Drop for Machine {
     }
 }
 
+pub(super) const SECOND: u64 = 1_000_000_000;
+
+/// What was recorded of each counter, by its name under that of its parent: "Memory/used", "7 sh/memory".
+pub(super) struct Values(BTreeMap<String, Vec<(u64, f64)>>);
+
+impl Values {
+    /// Seconds and values, rounded.
+    pub(super) fn of(&self, counter: &str) -> Vec<(u64, u64)> {
+        let values = self.0.get(counter).into_iter().flatten();
+        values.map(|(time, value)| (time / SECOND, value.round() as u64)).collect()
+    }
+}
+
 /// A session that nothing is lost in.
 pub(super) struct Recording(Session);
 
@@ -89,9 +102,8 @@ impl Recording {
         (Self(session), Tracks::new(writer, RING))
     }
 
-    /// The times and values of each counter, by its name under that of its parent: "Memory/used", "7 sh/memory". The
-    /// tracks that wrote them were dropped.
-    pub(super) fn values(&self) -> BTreeMap<String, Vec<(u64, f64)>> {
+    /// The values of each counter. The tracks that wrote them were dropped.
+    pub(super) fn values(&self) -> Values {
         self.0.flush(Duration::from_secs(5)).expect("a flush");
         let mut trace = Vec::new();
         self.0.snapshot().expect("a snapshot").write(&mut trace).expect("memory");
@@ -121,7 +133,7 @@ impl Recording {
             let time = packet.number(trace_packet::TIMESTAMP).expect("a time");
             values.entry(counter).or_default().push((time, value));
         }
-        values
+        Values(values)
     }
 }
 

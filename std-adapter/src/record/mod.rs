@@ -119,9 +119,9 @@ impl RecordOptions {
 ///
 /// # Errors
 /// No `/proc`, a ring too small or too large, a file that cannot be written (said before anything is recorded, where
-/// it can be known then; a finished trace that only cannot have its name stays under another, which the error tells), or
-/// whatever ends a session. A long trace's file that takes nothing for a while does not: the
-/// progress tells of it, and [`RecordReport::is_whole`] whether it did at the end.
+/// it can be known then; a finished trace that only cannot have its name stays under another, which the error tells),
+/// or whatever ends a session. A long trace's file that takes nothing for a while does not: the progress tells of it,
+/// and [`RecordReport::is_whole`] whether it did at the end.
 pub fn record(
     options: &RecordOptions,
     stop: &AtomicBool,

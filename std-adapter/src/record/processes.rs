@@ -156,12 +156,8 @@ fn write(tracks: &mut Tracks, time: u64, pid: u32, name: &str, percent: f64, mem
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use crate::record::machine::{Machine, Recording};
-
-    const SECOND: u64 = 1_000_000_000;
+    use crate::record::machine::{Machine, Recording, SECOND, Values};
 
     /// Looks at the processes of a machine of files, at times of the test's choice.
     struct Looks {
@@ -193,24 +189,19 @@ mod tests {
 
         fn end(self) -> Values {
             drop(self.tracks);
-            Values(self.recording.values())
+            self.recording.values()
         }
     }
-
-    struct Values(BTreeMap<String, Vec<(u64, f64)>>);
 
     impl Values {
         /// What of a process was recorded: seconds and percent.
         fn cpu(&self, pid: u32) -> Vec<(u64, u64)> {
-            let values = self.0.get(&format!("{pid} sh/CPU (100% is one core)"));
-            let values = values.into_iter().flatten();
-            values.map(|(time, percent)| (time / SECOND, percent.round() as u64)).collect()
+            self.of(&format!("{pid} sh/CPU (100% is one core)"))
         }
 
         /// Whether a process had memory, at each look.
         fn memory(&self, pid: u32) -> Vec<bool> {
-            let values = self.0.get(&format!("{pid} sh/memory"));
-            values.into_iter().flatten().map(|(_, bytes)| *bytes > 0.0).collect()
+            self.of(&format!("{pid} sh/memory")).into_iter().map(|(_, bytes)| bytes > 0).collect()
         }
     }
 

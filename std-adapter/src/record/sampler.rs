@@ -221,13 +221,13 @@ fn write_moved(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::machine::{Machine, Recording};
+    use crate::record::machine::{Machine, Recording, SECOND, Values};
 
-    const SECOND: u64 = 1_000_000_000;
     const SPENT: &str = "cpu  0 0 0 0\n";
 
-    /// Looks at a machine once a second, with a function that changes it before each look. Gives the recording.
-    fn look(machine: &Machine, changes: &[&dyn Fn()]) -> Values {
+    /// Looks at a machine once a second, with a function that changes it before each look. Gives the recording, and
+    /// what could never be read.
+    fn look(machine: &Machine, changes: &[&dyn Fn()]) -> (Values, Vec<&'static str>) {
         let (recording, tracks) = Recording::start();
         let mut sampler = Sampler::new(machine.proc(), tracks);
         for (second, change) in (1..).zip(changes) {
@@ -236,20 +236,7 @@ mod tests {
         }
         let missing = sampler.missing().collect();
         drop(sampler);
-        Values { all: recording.values(), missing }
-    }
-
-    struct Values {
-        all: BTreeMap<String, Vec<(u64, f64)>>,
-        missing: Vec<&'static str>,
-    }
-
-    impl Values {
-        /// Seconds and values of a counter.
-        fn of(&self, counter: &str) -> Vec<(u64, u64)> {
-            let values = self.all.get(counter).into_iter().flatten();
-            values.map(|(time, value)| (time / SECOND, value.round() as u64)).collect()
-        }
+        (recording.values(), missing)
     }
 
     #[test]
@@ -258,7 +245,7 @@ mod tests {
         let stat = |busy: u64, idle: u64| {
             machine.says("stat", &format!("cpu  {busy} 0 0 {idle}\ncpu0 {busy} 0 0 {idle}\n"));
         };
-        let values =
+        let (values, _) =
             look(&machine, &[&|| stat(100, 100), &|| stat(103, 101), &|| stat(103, 101), &|| stat(103, 102)]);
         for counter in ["CPU/core 0 busy", "CPU/all cores, user"] {
             assert_eq!(values.of(counter), [(2, 75), (4, 0)], "{counter}");
@@ -277,7 +264,7 @@ mod tests {
         };
         machine.disk("sda");
         let none = || ["stat", "diskstats", "net/dev"].iter().for_each(|file| machine.cannot_say(file));
-        let values = look(&machine, &[&|| at(100), &|| at(101), &none, &|| at(103), &|| at(104)]);
+        let (values, missing) = look(&machine, &[&|| at(100), &|| at(101), &none, &|| at(103), &|| at(104)]);
         let same = |value| [(2, value), (4, value), (5, value)];
         assert_eq!(values.of("CPU/core 0 busy"), same(50));
         assert_eq!(values.of("Scheduling/context switches"), same(10));
@@ -285,7 +272,7 @@ mod tests {
         assert_eq!(values.of("Network/eth0 sent"), same(30));
         assert_eq!(values.of("Load/running threads"), [1, 2, 4, 5].map(|second| (second, 2)));
         assert_eq!(values.of("Load/threads").len(), 5);
-        assert_eq!(values.missing, ["meminfo"]);
+        assert_eq!(missing, ["meminfo"]);
     }
 
     #[test]
@@ -310,7 +297,7 @@ mod tests {
             // One is the same by its name only.
             machine.says("net/dev", &format!("eth0: {amount} 0 0 0 0 0 0 0 1\ntun0: 0 0 0 0 0 0 0 0 0\n"));
         };
-        let values = look(
+        let (values, _) = look(
             &machine,
             &[&|| both(1000), &|| both(1001), &|| one(1002), &|| one(1003), &|| both(1004), &|| both(1005)],
         );
@@ -339,6 +326,6 @@ mod tests {
         sampler.last_look();
         assert_eq!(sampler.seen().1, 1);
         drop(sampler);
-        assert_eq!(recording.values()["1 sh/CPU (100% is one core)"].len(), 1);
+        assert_eq!(recording.values().of("1 sh/CPU (100% is one core)").len(), 1);
     }
 }

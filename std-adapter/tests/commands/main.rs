@@ -1,7 +1,8 @@
 //! The command `tracebuf`, run as a user runs it.
 
 use std::io::Write;
-use std::process::Command;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -31,6 +32,33 @@ fn tracebuf(arguments: &[&str]) -> Command {
 fn keep_from_commands(end: &impl std::os::fd::AsRawFd) {
     // SAFETY: the number is that of an open file.
     assert_eq!(unsafe { libc::fcntl(end.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
+}
+
+fn wait_until(seconds: u64, mut what: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while !what() {
+        if start.elapsed() > Duration::from_secs(seconds) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+fn send(child: &Child, signal: i32) {
+    // SAFETY: the child was not waited for yet, so the number is its own.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+}
+
+/// Waits until the command has a handler for the signal.
+#[cfg(target_os = "linux")]
+fn wait_until_caught(child: &Child, signal: i32) {
+    let is_caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it is there");
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask");
+        u64::from_str_radix(mask.trim(), 16).expect("a number") >> (signal - 1) & 1 == 1
+    };
+    assert!(wait_until(30, is_caught), "it catches {signal}");
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -12,8 +12,8 @@ use object::Endianness;
 use serialport::{SerialPort, TTYPort};
 
 use crate::recover::{self, elf};
-use crate::trace::scratch;
-use crate::{keep_from_commands, text, tracebuf as command};
+use crate::trace::{Trace, mkfifo, scratch};
+use crate::{keep_from_commands, send, text, tracebuf as command, wait_until, wait_until_caught};
 use tracebuf::proto::TracePackets;
 use tracebuf_std::session::{BufferConfig, Session};
 
@@ -146,9 +146,9 @@ fn recording(trace: &Path, duration: &str, stderr: Stdio) -> Command {
     recording
 }
 
+/// A recording's trace, to its end.
 fn assert_whole(trace: &Path) {
-    let trace = fs::read(trace).expect("a trace");
-    assert!(!trace.is_empty() && TracePackets::new(&trace).all(|packet| packet.is_ok()));
+    Trace::read(trace).assert_ends_with_stats();
 }
 
 /// Starts a command with this disposition of SIGHUP, whatever that of the tests is: they may run under `nohup`.
@@ -162,38 +162,13 @@ fn on_hang_up(command: &mut Command, disposition: libc::sighandler_t) -> Child {
     unsafe { command.pre_exec(set) }.spawn().expect("the command")
 }
 
-fn send(child: &Child, signal: i32) {
-    // SAFETY: the child was not waited for yet, so the number is its own.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
-}
-
 /// How the command ends, for which it has half a minute.
 fn ended(child: &mut Child) -> ExitStatus {
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().expect("it is there") {
-            return status;
-        }
-        if start.elapsed() > Duration::from_secs(30) {
-            child.kill().expect("it is there");
-            panic!("it does not end");
-        }
-        std::thread::sleep(Duration::from_millis(5));
+    if !wait_until(30, || child.try_wait().expect("it is there").is_some()) {
+        child.kill().expect("it is there");
+        panic!("it does not end");
     }
-}
-
-/// Waits until the command has a handler for the signal.
-fn wait_until_caught(child: &Child, signal: i32) {
-    let start = Instant::now();
-    let is_caught = || {
-        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it is there");
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a mask");
-        u64::from_str_radix(mask.trim(), 16).expect("a number") >> (signal - 1) & 1 == 1
-    };
-    while !is_caught() {
-        assert!(start.elapsed() < Duration::from_secs(10), "it catches {signal}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    child.wait().expect("its end")
 }
 
 /// A terminal: what a window has of it, what a program has, and that opened by a program.
@@ -210,9 +185,11 @@ fn terminal() -> (TTYPort, TTYPort, File) {
 #[test]
 fn a_terminal_that_nobody_can_be_told_on_any_more_ends_no_recording() {
     let trace = fresh("no-terminal");
-    let (window, terminal, stderr) = terminal();
-    let mut recording = recording(&trace, "1200ms", stderr.into()).spawn().expect("the command");
-    std::thread::sleep(Duration::from_millis(300));
+    let (mut window, terminal, stderr) = terminal();
+    let mut recording = recording(&trace, "700ms", stderr.into()).spawn().expect("the command");
+    // It has said how it goes once, and will again.
+    window.set_timeout(Duration::from_secs(30)).expect("a terminal");
+    window.read_exact(&mut [0]).expect("a word");
     drop((window, terminal));
     assert_eq!(recording.wait().expect("its end").code(), Some(0));
     assert_whole(&trace);
@@ -276,14 +253,17 @@ fn a_request_to_end_that_comes_more_than_once_is_one() {
 fn who_asks_again_after_a_while_ends_a_command_that_waits() {
     let (frames, pipe) = (fresh("waiting-frames"), fresh("waiting-pipe"));
     fs::write(&frames, FRAMES).expect("a file");
-    assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command").success());
-    for signal in [libc::SIGTERM, libc::SIGINT] {
+    mkfifo(&pipe);
+    let asked = [libc::SIGTERM, libc::SIGINT].map(|signal| {
         // Nobody reads the pipe, so it cannot even be opened.
         let mut waiting = command(&["receive", name(&frames), "-o", name(&pipe)]);
-        let mut waiting = waiting.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command");
+        let waiting = waiting.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command");
         wait_until_caught(&waiting, libc::SIGTERM);
         send(&waiting, signal);
-        std::thread::sleep(Duration::from_millis(700));
+        (waiting, signal)
+    });
+    std::thread::sleep(Duration::from_millis(700));
+    for (mut waiting, signal) in asked {
         assert!(waiting.try_wait().expect("it is there").is_none(), "it was asked once");
         send(&waiting, signal);
         assert_eq!(ended(&mut waiting).signal(), Some(signal));
@@ -313,7 +293,7 @@ fn make_region(path: &Path) {
 #[test]
 fn a_pipe_is_written_into_and_stays_one() {
     let pipe = fresh("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command").success());
+    mkfifo(&pipe);
     // It is open already, so that nobody waits; the trace is smaller than what a pipe holds.
     let mut reader =
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).expect("a pipe");

@@ -1,14 +1,15 @@
 //! `tracebuf record`: what this machine does, with its losses and its limits.
 
 use std::collections::HashSet;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::text;
 use crate::trace::{Trace, message, number, scratch};
+use crate::{send, text, wait_until, wait_until_caught};
 
 fn command() -> Command {
     crate::tracebuf(&["record"])
@@ -117,9 +118,9 @@ fn ctrl_c_ends_a_recording_with_all_that_it_has() {
         let mut command = command();
         command.args(["--duration", "forever", "-o"]).arg(&path).args(long.then_some("--long"));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command");
-        std::thread::sleep(Duration::from_millis(700));
-        // SAFETY: the child was not waited for yet, so the number is its own.
-        assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+        wait_until_caught(&child, libc::SIGTERM);
+        std::thread::sleep(Duration::from_millis(200));
+        send(&child, libc::SIGINT);
         let output = child.wait_with_output().expect("its end");
         assert_success(&output);
         assert!(text(&output.stdout).contains("lost: nothing"));
@@ -171,7 +172,9 @@ fn a_disk_that_stays_full_is_told_in_a_report_of_all_the_time() {
         command.args(["--long", "--duration", "1600ms", "-o", "/dev/full"]).output().expect("the command");
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stdout);
-    assert!(said.contains(" s of this machine") && said.contains("lost: the end: "), "{said}");
+    let (time, _) = said.split_once(" s of this machine").expect("a time");
+    let seconds: f64 = time.rsplit(' ').next().and_then(|time| time.parse().ok()).expect("a number");
+    assert!(seconds >= 1.6 && said.contains("lost: the end: "), "{said}");
     assert!(said.contains("No space left"), "{said}");
     // As soon as it is known, and once, where no line of progress is seen.
     let told = text(&output.stderr);
@@ -182,12 +185,13 @@ fn a_disk_that_stays_full_is_told_in_a_report_of_all_the_time() {
 fn a_file_that_takes_nothing_for_a_while_ends_no_recording() {
     let path = scratch("record/full-for-a-while.pftrace");
     // A soft limit that the shell's child has from its start. To go beyond it is an error, not a signal that ends it.
-    let limited = "trap '' XFSZ; ulimit -S -f 0; exec \"$0\" record --long --duration 2600ms -o \"$1\"";
+    let limited = "trap '' XFSZ; ulimit -S -f 0; exec \"$0\" record --long --duration 60s -o \"$1\"";
     let mut command = Command::new("sh");
     command.args(["-c", limited, env!("CARGO_BIN_EXE_tracebuf")]).arg(&path);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command");
-    // It writes after a second, and tells how it goes every half of one.
-    std::thread::sleep(Duration::from_millis(1800));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command");
+    let (mut stderr, mut told) = (BufReader::new(child.stderr.take().expect("a pipe")), String::new());
+    stderr.read_line(&mut told).expect("a line");
+    assert!(told.contains("File too large"), "{told}");
     assert_eq!(std::fs::metadata(&path).expect("a file").len(), 0);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let pid = child.id() as i32;
@@ -198,6 +202,8 @@ fn a_file_that_takes_nothing_for_a_while_ends_no_recording() {
         [read, libc::prlimit(pid, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut())]
     };
     assert_eq!(done, [0, 0], "{}", std::io::Error::last_os_error());
+    assert!(wait_until(30, || std::fs::metadata(&path).expect("a file").len() > 0));
+    send(&child, libc::SIGINT);
     let output = child.wait_with_output().expect("its end");
     assert_success(&output);
     assert!(text(&output.stdout).contains("lost: nothing"), "{}", text(&output.stdout));

@@ -365,14 +365,14 @@ fn a_trace_that_the_rest_is_put_behind_may_be_larger_than_memory() {
     let session = Session::builder().buffer(buffer).start().expect("a session");
     session.recorder().instant("the last thing that happened");
     session.flush(Duration::from_secs(5)).expect("a flush");
-    // Packets of 64 MiB, most of which take no room on the disk.
-    let head = [0x0A, 0x80, 0x80, 0x80, 0x20];
-    let (size, count) = (head.len() as u64 + (64 << 20), 4);
+    // Packets of 32 MiB, most of which take no room on the disk.
+    let head = [0x0A, 0x80, 0x80, 0x80, 0x10];
+    let (size, count) = (head.len() as u64 + (32 << 20), 4);
     let file = std::fs::File::create(&trace).expect("a file");
     (0..count).for_each(|n| file.write_all_at(&head, n * size).expect("room"));
     file.set_len(count * size - 1).expect("room");
     let output = std::process::Command::new("sh")
-        .args(["-c", "ulimit -v 150000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tracebuf"), "recover"])
+        .args(["-c", "ulimit -v 80000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tracebuf"), "recover"])
         .args([region.as_os_str(), "-o".as_ref(), both.as_ref(), "--with".as_ref(), trace.as_ref()])
         .output()
         .expect("sh");

@@ -26,6 +26,15 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     folder
 }
 
+/// A pipe of this name.
+#[cfg(unix)]
+pub(crate) fn mkfifo(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("a path");
+    // SAFETY: a valid string that ends with zero.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+}
+
 /// Waits until somebody has made the file.
 pub(crate) fn wait_for(path: &Path) {
     let start = Instant::now();

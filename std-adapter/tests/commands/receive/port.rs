@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
 use serialport::{SerialPort, TTYPort};
 use tracebuf::proto::TracePackets;
@@ -13,20 +12,12 @@ use tracebuf_std::receive::ReceiveReport;
 
 use super::{FIRST, LAST, WHOLE, content, frame, line, packet};
 use crate::trace::scratch;
-use crate::{keep_from_commands, tracebuf};
+use crate::{keep_from_commands, tracebuf, wait_until};
 
 /// Whole packets in the trace so far.
 fn received(output: &Path) -> Vec<Vec<u8>> {
     let trace = std::fs::read(output).unwrap_or_default();
     TracePackets::new(&trace).flatten().map(<[u8]>::to_vec).collect()
-}
-
-fn wait_until(seconds: u64, what: impl Fn() -> bool) -> bool {
-    let start = Instant::now();
-    while !what() && start.elapsed() < Duration::from_secs(seconds) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    what()
 }
 
 #[test]

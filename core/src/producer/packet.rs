@@ -30,15 +30,6 @@ impl<'w, 'a> Packet<'w, 'a> {
     }
 }
 
-impl Drop for Packet<'_, '_> {
-    fn drop(&mut self) {
-        // Another writer's message may have been swapped into this: that ends as messages do, its packet goes on.
-        if self.message.depth == 0 {
-            self.message.writer.finish();
-        }
-    }
-}
-
 impl<'w, 'a> Deref for Packet<'w, 'a> {
     type Target = Message<'w, 'a>;
     fn deref(&self) -> &Self::Target {
@@ -134,8 +125,11 @@ impl<'w, 'a> Message<'w, 'a> {
 
 impl Drop for Message<'_, '_> {
     fn drop(&mut self) {
-        // The packet's own, depth 0, is ended by the packet.
-        self.writer.close_levels(self.depth.saturating_sub(1));
+        match self.depth.checked_sub(1) {
+            Some(outer) => self.writer.close_levels(outer),
+            // The packet's own, wherever it was swapped to.
+            None => self.writer.finish(),
+        }
     }
 }
 

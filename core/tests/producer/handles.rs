@@ -73,6 +73,10 @@ fn a_message_put_in_the_place_of_another_writer_s_packet_ends_no_packet_but_its_
             inner.varint(9, n);
         }
         outer.varint(8, n);
+        drop(outer);
+        // At once, also without another packet behind it.
+        model.scrape();
+        assert_eq!([1, 2].map(|writer| model.packets(writer).len() as u64), [n + 1; 2]);
     }
     a.flush();
     b.flush();

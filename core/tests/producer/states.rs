@@ -157,7 +157,7 @@ fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_sta
 #[test]
 fn a_clock_that_goes_backwards_stands_still_also_where_a_state_begins() {
     let now = 1 << 40;
-    for back in [1, 5, 1 << 31, (1 << 32) - 1] {
+    for back in [1, 5, 1 << 31, 1 << 32] {
         let (model, producer, writer) = setup(Pace::Prompt, 65536);
         let ticks = Ticks::default();
         let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);

@@ -96,8 +96,8 @@ impl Scale {
 
     /// The time of a tick, but not a little before the last one's; the distances to come begin here.
     pub(super) fn start(&mut self, ticks: u64) -> u64 {
-        // 2³² ticks back and more: that one was read wrong, and all others would wait for it.
-        let is_back = self.last.wrapping_sub(ticks) >> 32 == 0;
+        // Back by more than 2³² ticks: that one was read wrong, and all others would wait for it.
+        let is_back = (ticks.wrapping_sub(self.last) >> 32) as u32 == u32::MAX;
         let ticks = if is_back { self.last } else { ticks };
         let units = u128::from(ticks) * u128::from(self.factor);
         self.last = ticks;

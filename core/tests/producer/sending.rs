@@ -1,7 +1,10 @@
 //! Who sends, how often, and that they end.
 
 use crate::model::*;
+#[cfg(feature = "patches")]
+use crate::writer::fill;
 use std::sync::Mutex;
+#[cfg(feature = "patches")]
 use std::sync::atomic::{AtomicU32, Ordering};
 use tracebuf::producer::*;
 
@@ -23,14 +26,9 @@ impl Requests {
     }
 }
 
-/// A packet that fills a chunk in a page of 64 bytes, and needs no other.
-fn fill(writer: &mut TraceWriter<'_>) {
-    writer.packet().bytes(1, &[7; 34]);
-}
-
 fn requests(chunks: usize) -> (&'static Requests, &'static Producer<'static>) {
     let sink: &'static Requests = Box::leak(Box::default());
-    (sink, producer(memory(64 * chunks, 64), Layout::One, sink))
+    (sink, producer(memory(72 * chunks, 72), Layout::One, sink))
 }
 
 #[test]
@@ -84,12 +82,14 @@ fn nothing_waits_for_the_patches_of_a_packet_given_up() {
 }
 
 /// Fails as often as it is told to.
+#[cfg(feature = "patches")]
 #[derive(Default)]
 struct Failing {
     fails: AtomicU32,
     patches: AtomicU32,
 }
 
+#[cfg(feature = "patches")]
 impl CommitSink for Failing {
     fn commit(&self, request: &CommitRequest<'_>) {
         self.patches.fetch_add(request.chunks_to_patch.len() as u32, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl CommitSink for Failing {
 #[test]
 fn a_sink_that_panics_leaves_no_patch_waiting_for_ever() {
     let sink: &'static Failing = Box::leak(Box::default());
-    let memory = memory(64 * 16, 64);
+    let memory = memory(72 * 16, 72);
     let producer = producer(memory, Layout::One, sink);
     let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
     // Nobody knows of the chunks whose request failed but a service that looks for them.

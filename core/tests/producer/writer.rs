@@ -238,7 +238,7 @@ fn a_writer_that_stalls_loses_nothing_and_waits_in_growing_steps() {
 }
 
 /// A packet that fills a chunk of 64 bytes, and needs no other.
-fn fill(writer: &mut TraceWriter<'_>) {
+pub(crate) fn fill(writer: &mut TraceWriter<'_>) {
     writer.packet().string(1, &text(0, 42));
 }
 

@@ -73,10 +73,9 @@ impl Head {
         Head { is_named: false, ..head.bytes(inside.used()) }
     }
 
-    /// A message of these fields and after it the name.
-    const fn before_name(message: u32, inside: &Head, name: &str) -> Self {
-        let head = Head::EMPTY.tag(message, LENGTH).varint(inside.len as u32).bytes(inside.used());
-        head.of_name(name)
+    /// A field of these bytes.
+    const fn field(self, number: u32, bytes: &[u8]) -> Self {
+        self.tag(number, LENGTH).varint(bytes.len() as u32).bytes(bytes)
     }
 
     /// The same with the tag and the length of the name.
@@ -165,9 +164,7 @@ impl Unit {
             Unit::Count => counter_unit::COUNT as u32,
             Unit::Bytes => counter_unit::SIZE_BYTES as u32,
             Unit::Named(name) => {
-                let name = beginning(name, Self::MAX_LEN);
-                let head = Head::EMPTY.tag(counter_descriptor::UNIT_NAME, LENGTH);
-                return head.varint(name.len() as u32).bytes(name);
+                return Head::EMPTY.field(counter_descriptor::UNIT_NAME, beginning(name, Self::MAX_LEN));
             }
         };
         Head::numbers(&[(counter_descriptor::UNIT, number)])
@@ -225,7 +222,7 @@ impl<'a> Track<'a> {
 
     /// A counter by its name.
     pub const fn counter(name: &'a str, unit: Unit) -> Self {
-        let head = Head::before_name(track_descriptor::COUNTER, &unit.head(), name);
+        let head = Head::EMPTY.field(track_descriptor::COUNTER, unit.head().used()).of_name(name);
         Self::new(hash(hash(SEED, b"c"), name.as_bytes()), name, head)
     }
 

@@ -5,10 +5,10 @@
 #[cfg(target_os = "none")]
 use cortex_m as _;
 
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char, c_void};
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use critical_section::Mutex;
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
@@ -53,8 +53,8 @@ struct Made {
 
 static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
 static INBOX: Inbox = Inbox::with_wake(wake);
-/// The caller's function that calls for the drain, or null.
-static WAKE: AtomicPtr<()> = AtomicPtr::new(null_mut());
+/// The caller's function that calls for the drain.
+static WAKE: Mutex<Cell<Option<Wake>>> = Mutex::new(Cell::new(None));
 static FIRMWARE: Track<'static> = Track::process(1, "firmware");
 static TRACKS: [StaticCell<Track<'static>>; WRITERS] = [const { StaticCell::new() }; WRITERS];
 static TRACERS: [StaticCell<Writer>; WRITERS] = [const { StaticCell::new() }; WRITERS];
@@ -94,9 +94,7 @@ impl Drain {
 }
 
 fn wake() {
-    // SAFETY: it is null, which is `None`, or what `tracebuf_on_work` has put there.
-    let wake = unsafe { core::mem::transmute::<*mut (), Option<Wake>>(WAKE.load(Ordering::Relaxed)) };
-    if let Some(wake) = wake {
+    if let Some(wake) = critical_section::with(|cs| WAKE.borrow(cs).get()) {
         wake();
     }
 }
@@ -239,7 +237,7 @@ pub extern "C" fn tracebuf_drain() {
 /// Says how the drain is called for: see `tracebuf.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tracebuf_on_work(wake: Option<Wake>) {
-    WAKE.store(wake.map_or(null_mut(), |wake| wake as *mut ()), Ordering::Relaxed);
+    critical_section::with(|cs| WAKE.borrow(cs).set(wake));
     // What came before this has called nobody; and when all is full, nothing calls again.
     self::wake();
 }

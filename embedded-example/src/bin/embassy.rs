@@ -73,7 +73,18 @@ mod image {
             }
         }
 
+        /// Takes a tick.
         async fn next(&self) {
+            self.take(1).await;
+        }
+
+        /// Takes all ticks that there are: for a task that does in one turn all that it was called for.
+        async fn all(&self) {
+            self.take(u32::MAX).await;
+        }
+
+        /// Waits for a tick, and takes so many at most.
+        async fn take(&self, most: u32) {
             poll_fn(|context| {
                 critical_section::with(|cs| match self.count.borrow(cs).get() {
                     0 => {
@@ -81,12 +92,12 @@ mod image {
                         Poll::Pending
                     }
                     count => {
-                        self.count.borrow(cs).set(count - 1);
+                        self.count.borrow(cs).set(count.saturating_sub(most));
                         Poll::Ready(())
                     }
                 })
             })
-            .await
+            .await;
         }
     }
 
@@ -140,7 +151,7 @@ mod image {
         mut recorder: Recorder<'static>,
     ) {
         while critical_section::with(|cs| DONE.borrow(cs).get()) < 2 {
-            WORK.next().await;
+            WORK.all().await;
             recorder.drain(producer);
         }
         tracer.flush();

@@ -24,7 +24,8 @@ impl State<'_> {
         }
         self.find_doubles();
         let mut slots = 0;
-        for (slot, entry) in (0u16..).zip(self.table.iter_mut()) {
+        // In this order: the other one counts on behind the last of 65,535.
+        for (entry, slot) in self.table.iter_mut().zip(0u16..) {
             if !entry.is_someone() || entry.stalled.get() & DOUBLE != 0 {
                 entry.set_status(entry.status() & Status::FORGETFUL);
                 // It is in no list, unless it gets into one below.

@@ -38,6 +38,20 @@ fn a_region_that_was_attached_again_goes_on_as_if_nothing_had_happened() {
     }
 }
 
+// Three megabytes of table.
+#[cfg(not(miri))]
+#[test]
+fn a_region_with_the_largest_table_is_attached_too() {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(u16::MAX);
+    let mut buffer =
+        TraceBuffer::new(Memory::filled(0, config.region_size(400) as usize), config).expect("room");
+    let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..ChunkHeader::default() };
+    buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
+    let (mut buffer, salvage) = TraceBuffer::attach(buffer.into_memory()).expect("a region");
+    assert!(salvage.is_clean() && salvage.chunks_kept == 1, "{salvage}");
+    assert!(buffer.read().next_packet().is_some());
+}
+
 #[test]
 fn where_no_patches_will_come_the_packets_in_front_of_the_one_that_waits_come_out() {
     let config = Config::new(FillPolicy::RingBuffer).crc(true);

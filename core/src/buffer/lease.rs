@@ -10,6 +10,7 @@ use super::packet::{Located, Packet};
 use super::reader::Reader;
 use super::region::{Layout, State};
 use super::ring::front;
+use super::sequence_state::SequenceState;
 use super::sequence_table::lookup;
 use super::trace_buffer::TraceBuffer;
 use core::fmt;
@@ -40,11 +41,36 @@ use core::fmt;
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
     located: Located,
-    producer_id: u16,
-    writer_id: u16,
+    whose: Identity,
     loss: DataLoss,
     /// The position of the write cursor, all laps counted, up to which the packet's bytes are there.
     expires: u64,
+}
+
+/// A sequence, and who wrote it: the same numbers can be another's once the table has forgotten the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    producer_id: u16,
+    writer_id: u16,
+    uid: u32,
+    pid: u32,
+}
+
+impl Identity {
+    fn of(sequence: &SequenceState) -> Self {
+        Self {
+            producer_id: sequence.producer_id.get(),
+            writer_id: sequence.writer_id.get(),
+            uid: sequence.uid.get(),
+            pid: sequence.pid.get(),
+        }
+    }
+
+    /// Its place in the table, if it is still there.
+    fn lookup(self, table: &[SequenceState]) -> Option<u16> {
+        let slot = lookup(table, self.producer_id, self.writer_id)?;
+        (Self::of(table.get(usize::from(slot))?) == self).then_some(slot)
+    }
 }
 
 /// The packet was overwritten before it was exported.
@@ -71,20 +97,15 @@ impl Lease {
     pub fn loss(&self) -> DataLoss {
         self.loss
     }
-
-    fn is_of_sequence(&self, other: &Lease) -> bool {
-        (self.producer_id, self.writer_id) == (other.producer_id, other.writer_id)
-    }
 }
 
 impl Reader<'_> {
     /// The next packet as a lease, consumed like any other. Cost: a look at each of its chunks.
     pub fn lease_packet(&mut self) -> Option<Lease> {
         let (state, slot, located, loss) = self.advance()?;
-        let sequence = state.sequence(slot)?;
-        let (producer_id, writer_id) = (sequence.producer_id.get(), sequence.writer_id.get());
+        let whose = Identity::of(state.sequence(slot)?);
         let expires = state.header.position.get().saturating_add(state.distance_to(located)?);
-        Some(Lease { located, producer_id, writer_id, loss, expires })
+        Some(Lease { located, whose, loss, expires })
     }
 }
 
@@ -125,11 +146,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         later: impl IntoIterator<Item = &'l mut Lease>,
     ) {
         let Some(state) = self.state() else { return };
-        let Some(slot) = lookup(state.table, lease.producer_id, lease.writer_id) else { return };
+        let Some(slot) = lease.whose.lookup(state.table) else { return };
         let Some(entry) = state.table.get_mut(usize::from(slot)) else { return };
         entry.evicted.saturating_add(u32::from(cause.contains(DataLoss::OVERWRITE)));
         let loss = lease.loss | cause;
-        match later.into_iter().find(|later| later.is_of_sequence(&lease)) {
+        match later.into_iter().find(|later| later.whose == lease.whose) {
             Some(next) => next.loss |= loss.marked(),
             None => entry.lose(loss),
         }
@@ -142,6 +163,6 @@ fn find<'b>(layout: &Layout, memory: &'b [u8], lease: &Lease) -> Option<Packet<'
         return None;
     }
     let (table, _) = layout.table(memory)?;
-    let sequence = table.get(usize::from(lookup(table, lease.producer_id, lease.writer_id)?))?;
+    let sequence = table.get(usize::from(lease.whose.lookup(table)?))?;
     Some(Packet { ring: layout.ring(memory)?, sequence, located: lease.located, loss: lease.loss })
 }

@@ -279,9 +279,8 @@ impl SequenceState {
     pub(super) fn count_evicted(&mut self, packets: u16) {
         self.evicted.saturating_add(u32::from(packets));
         let erased = self.erased_packets.get();
-        self.erased_packets.set(
-            (erased & ERASED_BROKEN) | (erased & !ERASED_BROKEN).saturating_add(packets) & !ERASED_BROKEN,
-        );
+        let count = (erased & !ERASED_BROKEN).saturating_add(packets).min(!ERASED_BROKEN);
+        self.erased_packets.set((erased & ERASED_BROKEN) | count);
     }
     /// What was evicted of the chunk being erased is lost for good: the losses so far were told with a packet
     /// behind it.

@@ -1,7 +1,7 @@
 //! Edges that random work rarely comes to: each is a change of the code that no other test noticed.
 
 use crate::bench::{Bench, NEXT, PREV, Sent, packet, whole};
-use tracebuf::buffer::{AttachError, Commit, Config, DataLoss, FillPolicy, LeaseExpired, Refusal, RingView};
+use tracebuf::buffer::*;
 use tracebuf::proto::{TraceFileFault, TracePackets};
 
 #[test]
@@ -91,6 +91,63 @@ fn a_lease_ends_when_its_sequence_is_forgotten() {
         b.commit(Sent::new(0, &[packet(b"another's")]).writer(writer));
     }
     assert_eq!(b.buffer.leased(&lease).err(), Some(LeaseExpired));
+}
+
+#[test]
+fn a_lease_stays_ended_when_another_program_s_sequence_gets_the_numbers_of_the_one_forgotten() {
+    let mut b = Bench::new(Config::new(FillPolicy::RingBuffer).sequences(4), 4096);
+    let commit = |b: &mut Bench, writer_id, pid, payload: &[u8]| {
+        let uid = 1000 + pid as u32;
+        let header = ChunkHeader {
+            producer_id: 1,
+            writer_id,
+            fragments: 1,
+            complete: true,
+            uid,
+            pid,
+            ..Default::default()
+        };
+        assert_eq!(b.buffer.copy_chunk_untrusted(&Chunk { header, payload }), Commit::Written);
+    };
+    commit(&mut b, 1, 42, b"\x06leased");
+    let lease = b.buffer.read().lease_packet().expect("a packet");
+    assert_eq!(b.buffer.leased(&lease).map(|packet| packet.pid()), Ok(42));
+    (2..=5).for_each(|writer| commit(&mut b, writer, 7, b"\x01x"));
+    while b.buffer.read().next_packet().is_some() {}
+    commit(&mut b, 1, 43, b"\x05other");
+    assert_eq!(b.buffer.leased(&lease).err(), Some(LeaseExpired));
+    // Nor is its loss the other's.
+    b.buffer.give_up(lease, DataLoss::OVERWRITE, []);
+    let mut reader = b.buffer.read();
+    let packet = reader.next_packet().expect("a packet");
+    assert_eq!((packet.pid(), packet.loss()), (43, DataLoss::empty()));
+}
+
+#[test]
+fn as_many_packets_as_a_chunk_can_hold_are_taken_back_when_it_comes_again_but_for_one() {
+    const WHOLE: usize = 32_767;
+    let mut b = Bench::ring(70_000);
+    let mut frags = vec![packet(b"x"); WHOLE];
+    frags.push(packet(b""));
+    let begin = || Sent::new(0, &frags).flags(NEXT);
+    assert_eq!(b.commit(begin()), Commit::Written);
+    // Between both, so that the first can come back and leave the second where it is.
+    b.commit(Sent::new(0, &[packet(&[8; 39])]).writer(3));
+    b.commit(Sent::new(1, &[packet(b"end"), packet(b"more")]).flags(PREV));
+    for id in 0.. {
+        b.commit(Sent::new(id, &[packet(b"y")]).writer(2));
+        if b.stats().chunks_overwritten > 0 {
+            break;
+        }
+    }
+    // With the one that goes on in the second.
+    assert_eq!((b.stats().chunks_overwritten, b.sequence(1).packets_evicted), (1, WHOLE as u64 + 1));
+    assert_eq!(b.commit(begin()), Commit::Written);
+    // What went with a chunk is counted in 15 bits.
+    assert_eq!(b.sequence(1).packets_evicted, 1);
+    let read = b.read_of(1);
+    assert_eq!(read.len(), WHOLE + 2);
+    assert!(read.iter().all(|(_, loss)| loss.is_empty()));
 }
 
 #[test]

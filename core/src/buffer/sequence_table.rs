@@ -36,17 +36,31 @@ pub(super) fn lookup(table: &[SequenceState], producer_id: u16, writer_id: u16) 
 
 /// The slot of a sequence that is in the index.
 ///
-/// Cost: one access and one more for each sequence with the same hash; ids chosen to collide make that 256 at
+/// Cost: one access and one more for each sequence with the same hash; ids chosen to collide make that [`CROWD`] at
 /// the most, in tables of some 256 sequences (65,536 writer ids over the places).
 #[inline]
 pub(super) fn lookup_in_index(table: &[SequenceState], producer_id: u16, writer_id: u16) -> Option<u16> {
-    let mut slot = table.get(home(producer_id, writer_id, table.len()))?.hash_head();
     // No chain is longer than the table: a chain that bites its tail in a damaged region must end as well.
-    for _ in 0..table.len() {
+    lookup_among(table, producer_id, writer_id, table.len()).flatten()
+}
+
+/// More sequences with the same hash than a producer can make.
+pub(super) const CROWD: usize = 256;
+
+/// The same among so many with the same hash. `None` if there are more.
+#[inline]
+pub(super) fn lookup_among(
+    table: &[SequenceState],
+    producer_id: u16,
+    writer_id: u16,
+    most: usize,
+) -> Option<Option<u16>> {
+    let mut slot = table.get(home(producer_id, writer_id, table.len()))?.hash_head();
+    for _ in 0..most {
         step();
-        let entry = table.get(usize::from(slot))?;
+        let Some(entry) = table.get(usize::from(slot)) else { return Some(None) };
         if entry.producer_id.get() == producer_id && entry.writer_id.get() == writer_id {
-            return Some(slot);
+            return Some(Some(slot));
         }
         slot = entry.hash_next.get();
     }

@@ -5,7 +5,7 @@ use super::walk::{DOUBLE, ERASED_IS_THERE, ERASED_IS_WRONG, EVEN, LISTED, SEEN};
 use crate::buffer::chunk_list::Place;
 use crate::buffer::region::{NO_SLOT, State};
 use crate::buffer::sequence_state::{Status, slot_of_link};
-use crate::buffer::sequence_table::{add_to_index, lookup_in_index};
+use crate::buffer::sequence_table::{CROWD, add_to_index, lookup_among};
 use crate::buffer::tb_chunk::{Item, Stored};
 
 /// The largest gap in the numbers of a sequence's chunks that is taken for one.
@@ -55,7 +55,8 @@ impl State<'_> {
         }
     }
 
-    /// Two sequences of one identity: one is the right one, if only it has chunks; if both have, nobody can say.
+    /// Two sequences of one identity: one is the right one, if only it has chunks; if both have, nobody can say. And of
+    /// a table that was filled with identities of one hash, all looks at which would be long, a part is left out.
     fn find_doubles(&mut self) {
         self.clear_index();
         for with_chunks in [true, false] {
@@ -64,9 +65,11 @@ impl State<'_> {
                 if !entry.is_someone() || (entry.stalled.get() & SEEN != 0) != with_chunks {
                     continue;
                 }
-                match lookup_in_index(self.table, entry.producer_id.get(), entry.writer_id.get()) {
-                    None => add_to_index(self.table, slot),
-                    Some(other) => {
+                let (producer_id, writer_id) = (entry.producer_id.get(), entry.writer_id.get());
+                match lookup_among(self.table, producer_id, writer_id, CROWD) {
+                    None => self.mark(slot, DOUBLE),
+                    Some(None) => add_to_index(self.table, slot),
+                    Some(Some(other)) => {
                         self.mark(slot, DOUBLE);
                         if with_chunks {
                             self.mark(other, DOUBLE);

@@ -10,6 +10,9 @@ use core::ops::Range;
 
 /// How often the chain of items may be found broken. Each time costs a walk over all before.
 const BREAKS: u32 = 256;
+/// Bytes that may be judged for each byte of the ring to find where it goes on behind all breaks: at each break some of
+/// what is named behind it is looked at twice, and in a region made for it one large place by all others.
+const JUDGED: u64 = 64;
 
 /// Marks in `stalled`, which means nothing between read sessions: a chunk of the sequence was found,
 pub(super) const SEEN: u16 = 1;
@@ -17,7 +20,7 @@ pub(super) const SEEN: u16 = 1;
 pub(super) const ERASED_IS_THERE: u16 = 2;
 /// the sequence has its place in a list,
 pub(super) const LISTED: u16 = 4;
-/// another one has the same identity.
+/// another one has the same identity, or too many the same hash.
 pub(super) const DOUBLE: u16 = 8;
 /// more chunks are older than the one said to be erased last than are newer.
 pub(super) const ERASED_IS_WRONG: u16 = 16;
@@ -63,12 +66,14 @@ impl State<'_> {
     pub(super) fn salvage_ring(&mut self, used: u32, salvage: &mut Salvage) {
         // `certain` is the end of the last sound chunk: what is behind may be there because a size is wrong.
         let (mut at, mut certain, mut breaks) = (0, 0, 0);
+        let mut left = JUDGED.saturating_mul(used.into());
         while at < used {
             match self.salvage_item(at, used, salvage) {
                 Some((next, true)) => (at, certain) = (next, next),
                 Some((next, false)) => at = next,
                 None => {
-                    let resume = if breaks < BREAKS { self.next_anchor(certain, used) } else { used };
+                    let resume =
+                        if breaks < BREAKS { self.next_anchor(certain, used, &mut left) } else { used };
                     breaks += 1;
                     salvage.bytes_unreadable =
                         salvage.bytes_unreadable.saturating_add(u64::from(resume.saturating_sub(at)));
@@ -169,11 +174,12 @@ impl State<'_> {
     /// The first place behind `from` where a sound chunk starts and that something else points to: the table,
     /// the links of a sound chunk, or the write cursor. `used` if there is none.
     ///
-    /// That it looks like a chunk is not enough: a payload may hold what looks like one.
-    fn next_anchor(&self, from: u32, used: u32) -> u32 {
+    /// That it looks like a chunk is not enough: a payload may hold what looks like one. No more than `left` bytes are
+    /// judged, in all.
+    fn next_anchor(&self, from: u32, used: u32, left: &mut u64) -> u32 {
         let mut nearest = used;
         let mut consider = |place: u32| {
-            if place > from && place < nearest && self.is_sound(place, used) {
+            if place > from && place < nearest && self.is_sound(place, used, left) {
                 nearest = place;
             }
         };
@@ -194,12 +200,17 @@ impl State<'_> {
         nearest
     }
 
-    fn is_sound(&self, at: u32, used: u32) -> bool {
-        at.is_multiple_of(4)
-            && matches!(self.ring.item(at), Some(Item::Chunk(size)) if at.checked_add(size).is_some_and(|end| end <= used))
-            && self.ring.chunk(at).is_some_and(|chunk| {
-                chunk.is_shapely() && matches!(self.judge(&chunk), Some(Verdict::Keep | Verdict::Mend(_)))
-            })
+    fn is_sound(&self, at: u32, used: u32, left: &mut u64) -> bool {
+        let Some(Item::Chunk(size)) = self.ring.item(at).filter(|_| at.is_multiple_of(4)) else {
+            return false;
+        };
+        let Some(chunk) = self.ring.chunk(at).filter(|chunk| chunk.is_shapely()) else { return false };
+        if at.checked_add(size).is_none_or(|end| end > used) {
+            return false;
+        }
+        let rest = left.checked_sub(size.into());
+        *left = rest.unwrap_or(0);
+        rest.is_some() && matches!(self.judge(&chunk), Some(Verdict::Keep | Verdict::Mend(_)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What operations cost, in steps: no more in a large ring than in a small one, and no more for chunks made to cost.
 
-use super::memory::Memory;
+use super::memory::{Memory, change};
+use crate::buffer::words::Le32;
 use crate::buffer::*;
 use crate::steps::steps_of;
 use std::vec;
@@ -276,6 +277,63 @@ fn attaching_where_every_other_chunk_is_broken_walks_the_ring_a_bounded_number_o
         let walks = steps / u64::from(chunks);
         assert!(walks <= 2 * 256, "{walks} walks over {chunks} chunks");
     }
+}
+
+#[test]
+fn attaching_where_all_links_lead_to_one_large_chunk_that_is_none_looks_at_it_a_bounded_number_of_times() {
+    const SIZE: u32 = 32;
+    for (chunks, len) in if cfg!(miri) { [(16, 100), (32, 100)] } else { [(256, 4_000), (512, 60_000)] } {
+        let place = chunks * SIZE;
+        let mut buffer = buffer(place + 24 + len);
+        for n in 0..chunks {
+            let writer_id = 1 + n as u16 % 2;
+            let header = ChunkHeader { writer_id, ..header(n / 2, 1, ChunkFlags::empty()) };
+            commit(&mut buffer, header, b"\x07sevens.");
+        }
+        // Of empty packets, so that each byte is looked at.
+        let last = header(chunks, len as u16, ChunkFlags::empty());
+        assert_eq!(commit(&mut buffer, last, &std::vec![0; len as usize]).0, Commit::Written);
+        let mut memory = buffer.into_memory();
+        let region = memory.len() as u64;
+        change(&mut memory, |state| {
+            state.ring.front_mut(place).expect("a chunk").header.packets.set(1);
+            for at in (0..place).step_by(2 * SIZE as usize) {
+                state.ring.front_mut(at).expect("a chunk").links.prev.set(place);
+                state.ring.words[(at + SIZE) as usize / 4] = Le32::new(0x8000_0000);
+            }
+        });
+        let (kept, steps) = steps_of(|| TraceBuffer::attach(memory).map(|(_, salvage)| salvage.chunks_kept));
+        assert!(kept.is_ok_and(|kept| kept > 8), "{kept:?} of {chunks} kept");
+        assert!(steps <= 128 * region, "{} steps a byte", steps / region);
+    }
+}
+
+#[test]
+fn attaching_to_a_table_of_identities_with_one_hash_looks_at_each_a_bounded_number_of_times() {
+    let sequences = if cfg!(miri) { 300 } else { 16_384 };
+    // What it is multiplied by to make the hash, undone.
+    let inverse = (0..5).fold(1_u32, |inverse, _| {
+        inverse.wrapping_mul(2_u32.wrapping_sub(inverse.wrapping_mul(0x9E37_79B1)))
+    });
+    let mut buffer = with_sequences(sequences, 1024);
+    plain(&mut buffer, 0);
+    let mut memory = buffer.into_memory();
+    let region = memory.len() as u64;
+    change(&mut memory, |state| {
+        let template = state.table[0];
+        for (key, entry) in (1_u32..).zip(state.table.iter_mut().skip(1)) {
+            let key = key.wrapping_mul(inverse);
+            *entry = template;
+            entry.producer_id.set((key >> 16) as u16);
+            entry.writer_id.set(key as u16);
+        }
+    });
+    let (attached, steps) = steps_of(|| TraceBuffer::attach(memory));
+    let (mut buffer, salvage) = attached.expect("a region");
+    assert_eq!((salvage.sequences_kept, salvage.chunks_kept), (257, 1));
+    assert!(steps <= 16 * region, "{} steps a byte", steps / region);
+    // Nor do those that come later have to look at more.
+    assert!(plain(&mut buffer, 1).1 <= if crate::SMALL { u64::from(sequences) } else { 300 });
 }
 
 #[test]

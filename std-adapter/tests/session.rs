@@ -9,7 +9,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use trace::{Trace, scratch};
+use trace::{Trace, message, scratch};
+use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::session::{BufferConfig, LongTrace, Session, SessionError, Transport};
 use tracebuf_std::trace_stats::TraceReport;
@@ -203,6 +204,28 @@ fn the_session_s_own_thread_does_not_wait_for_itself() {
     let trace = Trace::read(&path);
     assert!(trace.contains("hello"));
     trace.assert_ends_with_stats();
+}
+
+#[test]
+fn a_message_too_long_to_be_patched_is_one_loss_and_what_comes_behind_it_is_there() {
+    for discard in [false, true] {
+        let config = if discard { BufferConfig::discard(64 << 20) } else { BufferConfig::ring(64 << 20) };
+        let session =
+            Session::builder().buffer(config).exhaustion(Exhaustion::Stall).start().expect("a session");
+        let mut writer = session.recorder().packets().expect("a writer");
+        // for_testing.str
+        for len in [1, 1 << 20, 24 << 20, 1, 1] {
+            writer.packet(|packet| packet.message(900).string(1, &"x".repeat(len)));
+        }
+        drop(writer);
+        let mut stopped = session.stop().expect("a stop");
+        let path = scratch("long message.pftrace");
+        stopped.write_to(&path).expect("a file");
+        let trace = Trace::read(&path);
+        let written = trace.packets().filter(|packet| message(packet, 900).is_some());
+        assert_eq!(written.count(), 4, "discarding: {discard}");
+        assert_eq!(trace.losses(), 1);
+    }
 }
 
 #[test]

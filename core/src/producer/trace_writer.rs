@@ -3,6 +3,7 @@ use super::chunk_header::{ChunkHeader, HeaderFlags};
 use super::cursor::Cursor;
 use super::packet::Packet;
 use super::storage::WriterSlot;
+use crate::buffer::WALK_LIMIT;
 use heapless::Vec;
 
 mod chunks;
@@ -35,8 +36,8 @@ pub struct WriterStats {
     pub packets: u64,
     /// Packets given up.
     pub dropped: u64,
-    /// Of these, packets given up for too deep a nesting, too many patches, too large a size or a field
-    /// number that is none.
+    /// Of these, packets given up for too deep a nesting, too many patches, too large a size, a message over more than
+    /// [`TraceWriter::MAX_PATCHED`] chunks or a field number that is none.
     pub over_limit: u64,
     /// Chunks completed.
     pub chunks: u64,
@@ -124,6 +125,11 @@ pub(super) const ABORTED: u32 = 0x0FFF_FFFF;
 impl<'a> TraceWriter<'a> {
     /// Messages that can be open within each other; a deeper one gives the packet up.
     pub const MAX_NESTING: usize = 12;
+    /// Chunks that a message can go on over, with the feature `patches`; a longer one gives the packet up. A
+    /// [`TraceBuffer`](crate::buffer::TraceBuffer) finds a chunk to be patched among the newest
+    /// [`WALK_LIMIT`](crate::buffer::WALK_LIMIT) of its sequence: this many, 3,072, leave room for chunks that are sent
+    /// before the patch is.
+    pub const MAX_PATCHED: u32 = WALK_LIMIT / 4 * 3;
     /// Steps that [`Exhaustion::StallThenDrop`] waits, as many as the reference takes before it aborts.
     pub const STALL_STEPS: u32 = 300;
     /// A packet is not begun with less room than this in the chunk.

@@ -108,6 +108,37 @@ fn a_packet_given_up_in_the_middle_is_marked_and_nothing_waits_for_its_patches()
     check(packets[1].as_ref().unwrap(), 1, 10);
 }
 
+#[cfg(all(feature = "patches", not(miri)))]
+#[test]
+fn a_message_over_more_chunks_than_a_patch_finds_its_way_back_over_gives_its_packet_up() {
+    // What a chunk of 256 bytes has behind its header and the size of a fragment.
+    const ROOM: usize = 256 - 8 - 4;
+    let most = TraceWriter::MAX_PATCHED as usize;
+    let (model, mut writer) = only_writer(8, 256, Pace::Prompt, Exhaustion::Drop);
+    let mut chunks = 0;
+    let mut write = |writer: &mut TraceWriter<'_>, len: usize, is_open: bool| {
+        let bytes = vec![7; len];
+        if is_open {
+            writer.packet().message(FOR_TESTING).bytes(1, &bytes);
+        } else {
+            writer.packet().bytes(1, &bytes);
+        }
+        writer.flush();
+        let before = std::mem::replace(&mut chunks, writer.stats().chunks);
+        (chunks - before, writer.stats().dropped)
+    };
+    let (last, dropped) = write(&mut writer, (most - 1) * ROOM, true);
+    assert!(dropped == 0 && last as usize <= most + 1, "{last} chunks");
+    let (cut, dropped) = write(&mut writer, (most + 2) * ROOM, true);
+    assert_eq!((cut, dropped, writer.stats().over_limit), (most as u64 + 2, 1, 1));
+    // Without an open message there is nothing to patch.
+    assert_eq!(write(&mut writer, (most + 2) * ROOM, false).1, 1);
+    let packets = model.packets(1);
+    let sizes: Vec<_> = packets.iter().map(|packet| packet.as_ref().map_or(0, Vec::len) / ROOM).collect();
+    assert_eq!(sizes, [most - 1, 0, most + 2]);
+    assert_eq!(fields(packets[2].as_ref().unwrap())[0], (42, Value::Int(257)));
+}
+
 /// With the feature it is given up only when the list of patches is full: see `full_list`.
 #[cfg(not(feature = "patches"))]
 #[test]

@@ -28,7 +28,7 @@ impl TraceWriter<'_> {
         let (size_so_far, full) = (self.size_so_far(), self.chunk);
         self.cursor.fill_size(self.fragment, self.fragment_size());
         // A chunk holds less than 64 KiB; the format's sizes have 28 bits.
-        let fits = size_so_far <= ABORTED - 65_536;
+        let fits = size_so_far <= ABORTED - 65_536 && !(PATCHES && self.is_patched_too_late());
         if !fits || !self.take_chunk(HeaderFlags::CONTINUES_FROM_PREVIOUS) {
             // A chunk still held back has found no room for its patches.
             let over = usize::from(!fits || self.held != NONE);
@@ -49,6 +49,12 @@ impl TraceWriter<'_> {
     /// How many chunks the writer has begun since this one.
     pub(super) fn age(&self, chunk_id: u32) -> u32 {
         self.chunk_id().wrapping_sub(chunk_id)
+    }
+
+    /// Whether so much has been written behind the beginning of the outermost open message that its size might not find
+    /// its way back.
+    fn is_patched_too_late(&self) -> bool {
+        self.levels.first().is_some_and(|level| self.age(level.chunk_id) > TraceWriter::MAX_PATCHED)
     }
 
     /// Whether the last of so many open messages has its size field in the chunk held back.

@@ -2,7 +2,7 @@
 //!
 //! Rubbish, rubbish behind a sound header, and regions of real work that were damaged or cut off: attaching says
 //! that it is none and leaves it alone, or makes a sound buffer of it, which reads, records and attaches again.
-//! Of a damaged region with checksums only packets come out that were written.
+//! Of a damaged region with checksums only packets come out that were written, and of one that was only cut off.
 
 use crate::cost::bounded;
 use crate::input::Input;
@@ -10,7 +10,9 @@ use crate::support::driver::Real;
 use crate::support::ops::{Keep, Op};
 use crate::support::rng::Rng;
 use crate::support::writers::{self, Truth};
-use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, Salvage, TraceBuffer};
+use tracebuf::buffer::{
+    Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, RingView, Salvage, TraceBuffer,
+};
 
 type Packets = Vec<((u16, u16), Vec<u8>)>;
 
@@ -19,30 +21,39 @@ const HEADER: usize = 64;
 
 /// Runs one input.
 pub fn run(data: &[u8]) {
+    packets_of(data);
+}
+
+/// The same; how many packets came out.
+pub fn packets_of(data: &[u8]) -> usize {
     let mut input = Input::new(data);
     let how = input.byte();
-    let crc = how & 4 != 0;
+    let (crc, histograms) = (how & 4 != 0, how & 8 != 0);
+    // What goes on with the region may have another policy than what began it.
+    let next_policy = if how & 16 != 0 { FillPolicy::Discard } else { FillPolicy::RingBuffer };
+    let config = |policy, table| Config::new(policy).sequences(table).crc(crc).histograms(histograms);
     match how % 4 {
-        0 => drop(look(input.rest().to_vec())),
+        0 => look(input.rest().to_vec(), config(next_policy, 4)).len(),
         1 => {
-            let config =
-                Config::new(FillPolicy::RingBuffer).sequences(4 + u16::from(input.byte() % 8)).crc(crc);
+            let table = 4 + u16::from(input.byte() % 8);
+            let first = config(FillPolicy::RingBuffer, table);
             let ring = 64 + u32::from(input.u16()) % 2000;
-            let memory = vec![0; config.region_size(ring) as usize];
-            let mut memory = TraceBuffer::new(memory, config).expect("room for it").into_memory();
+            let memory = vec![0; first.region_size(ring) as usize];
+            let mut memory = TraceBuffer::new(memory, first).expect("room for it").into_memory();
             let start = HEADER.min(usize::from(input.byte()));
             let noise = input.rest();
             let places = memory.iter_mut().skip(HEADER + start);
             places.zip(noise).for_each(|(byte, noise)| *byte = *noise);
-            drop(look(memory));
+            look(memory, config(next_policy, table)).len()
         }
         _ => {
             let size = usize::from(input.u16());
             let (setup, ops, truth) = writers::case_of(Rng::of_bytes(input.bytes(size)));
             let policy = if setup.discard { FillPolicy::Discard } else { FillPolicy::RingBuffer };
-            let config = Config::new(policy).sequences(setup.table).crc(crc);
-            let mut real = Real::with_config(config, setup.ring.min(1 << 14));
-            for op in &ops {
+            let mut real = Real::with_config(config(policy, setup.table), setup.ring.min(1 << 14));
+            // The last operation reads all there is: without it at least, or no packets were left.
+            let left_out = 1 + usize::from(input.u16()) % ops.len();
+            for op in &ops[..ops.len() - left_out] {
                 // With an observer or without, the memory is the same.
                 let op = match op.clone() {
                     Op::Commit { header, payload, closure, .. } => {
@@ -53,54 +64,87 @@ pub fn run(data: &[u8]) {
                 real.apply(&op);
             }
             let mut memory = real.buffer.into_memory();
-            let damaged = damage(&mut memory, &mut input);
-            if let Some(packets) = look(memory)
-                && (crc || !damaged)
-            {
+            let flipped = damage(&mut memory, &mut input);
+            let packets = look(memory, config(next_policy, setup.table));
+            if crc || !flipped {
                 only_written(&packets, &truth);
             }
+            packets.len()
         }
     }
 }
 
-/// Changes bytes, or cuts the end off; whether it did.
+/// Changes bytes, or cuts the end off; whether a byte was changed.
 fn damage(memory: &mut Vec<u8>, input: &mut Input<'_>) -> bool {
-    let mut damaged = false;
+    let mut flipped = false;
     while !input.is_over() && !memory.is_empty() {
         let at = usize::from(input.u16()) % memory.len();
         match input.byte() {
             0 => memory.truncate(at),
-            flips => memory[at] ^= flips,
+            flips => {
+                memory[at] ^= flips;
+                flipped = true;
+            }
         }
-        damaged = true;
     }
-    damaged
+    flipped
 }
 
-/// Attaches, and looks whether the buffer is one. What it holds, if it is.
-fn look(memory: Vec<u8>) -> Option<Packets> {
+/// Attaches in all ways, and looks whether there is a buffer. What comes out; `next` is what a program that is
+/// started again asks for.
+fn look(memory: Vec<u8>, next: Config) -> Packets {
+    look_at_items(&memory);
     let mut copy = memory.clone();
     // Where items lead nowhere, up to 256 times, the walk over them begins again.
     let attached = bounded(8 * memory.len(), 0, || TraceBuffer::attach(&mut copy[..]));
+    let mut found = start_again(memory.clone(), next);
     let Ok((mut buffer, salvage)) = attached else {
         assert_eq!(copy, memory, "what is no region is left alone");
-        // A part of a region can still be read.
-        for attach in [ReadOnlyTraceBuffer::attach, ReadOnlyTraceBuffer::attach_ended] {
-            if let Ok((mut part, _)) = attach(memory.clone()) {
-                let _ = packets(&mut part.read(), memory.len());
-            }
-        }
-        return None;
+        found.extend(look_at_part(&memory));
+        return found;
     };
     let ring = buffer.check().expect("a sound buffer");
     assert_eq!(ring.chunks, u64::from(salvage.chunks_kept));
     // What attaching has put right is right.
     let (mut again, twice) = bounded(memory.len(), 0, || TraceBuffer::attach(copy)).expect("a region");
     assert_eq!((twice.chunks_kept, twice.malformed, twice.unfinished), (salvage.chunks_kept, 0, 0));
-    let mut found = bounded(2 * memory.len(), 0, || packets(&mut again.read(), memory.len()));
+    found.extend(bounded(2 * memory.len(), 0, || packets(&mut again.read(), memory.len())));
     record(&mut again);
     found.extend(look_at_end(memory, &salvage));
-    Some(found)
+    found
+}
+
+/// The items of a region as it was found lie one behind the other, to the end of what is used.
+fn look_at_items(memory: &[u8]) {
+    let Ok(view) = RingView::find(memory) else { return };
+    let end = view.items().fold(0, |end, item| {
+        assert_eq!(item.offset, end, "a gap between items");
+        end + item.size
+    });
+    assert_eq!(end, view.used());
+}
+
+/// A region whose end is missing can still be read.
+fn look_at_part(memory: &[u8]) -> Packets {
+    let mut found = Packets::new();
+    for attach in [ReadOnlyTraceBuffer::attach, ReadOnlyTraceBuffer::attach_ended] {
+        if let Ok((mut part, _)) = bounded(8 * memory.len(), 0, || attach(memory.to_vec())) {
+            found.extend(bounded(2 * memory.len(), 0, || packets(&mut part.read(), memory.len())));
+        }
+    }
+    found
+}
+
+/// As firmware does when it starts: what is there goes on, or a new region begins.
+fn start_again(memory: Vec<u8>, next: Config) -> Packets {
+    let size = memory.len();
+    let started = bounded(8 * size, 0, || TraceBuffer::attach_or_new(memory, next));
+    let Ok((mut buffer, salvage)) = started else { return Packets::new() };
+    buffer.check().expect("a sound buffer");
+    let found = bounded(2 * size, 0, || packets(&mut buffer.read(), size));
+    assert!(salvage.is_some() || found.is_empty(), "a new region is empty");
+    record(&mut buffer);
+    found
 }
 
 /// The same of a program that has ended, beside what was kept of one that has not.

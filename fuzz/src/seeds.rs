@@ -232,20 +232,25 @@ fn tape(seed: u32, len: usize) -> Vec<u8> {
 }
 
 fn attach() -> Vec<(&'static str, Vec<u8>)> {
+    // Without the last operation, which reads all: each of these regions holds packets.
     let worked = |how: u8, seed: u32, damage: &[u8]| {
         let tape = tape(seed, 700);
-        [&[how][..], &(tape.len() as u16).to_le_bytes(), &tape, damage].concat()
+        [&[how][..], &(tape.len() as u16).to_le_bytes(), &tape, &[0, 0], damage].concat()
     };
     let noise = |how: u8, seed: u32| [&[how, 3, 100, 1, 0][..], &tape(seed, 300)].concat();
     vec![
         ("rubbish", [&[0][..], &tape(1, 300)].concat()),
         ("rubbish_behind_a_header", noise(1, 2)),
         ("rubbish_with_checksums", noise(5, 3)),
+        ("rubbish_with_histograms", noise(9, 9)),
         ("sound", worked(2, 4, &[])),
         ("sound_with_checksums", worked(6, 5, &[])),
+        ("sound_with_histograms", worked(0x0A, 10, &[])),
+        ("sound_under_another_policy", worked(0x12, 11, &[])),
         ("flipped", worked(2, 6, &[0x70, 2, 1, 0, 3, 0x80])),
-        ("flipped_with_checksums", worked(6, 7, &[0x70, 2, 1, 0, 3, 0x80, 9, 0, 0x10])),
-        ("cut_off", worked(3, 8, &[0, 3, 0])),
+        ("flipped_with_checksums", worked(6, 7, &[0x70, 2, 1, 0, 3, 0x80, 9, 2, 0x10])),
+        ("flipped_with_histograms", worked(0x0E, 12, &[0x70, 2, 1, 0, 3, 0x80])),
+        ("cut_off", worked(3, 8, &[0, 0x12, 0])),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! The seeds, and whatever was found since, run through the targets without a fuzzer.
 
 use std::{fs, io, path::Path};
-use tracebuf_fuzz::{TARGETS, seeds};
+use tracebuf_fuzz::{TARGETS, attach, seeds};
 
 /// Runs every file of one folder; how many there were.
 fn run(folder: &Path, run: fn(&[u8])) -> io::Result<usize> {
@@ -38,6 +38,17 @@ fn the_seeds_are_those_that_the_generator_makes() {
     for (target, name, bytes) in seeds::all() {
         let file = folder("seeds").join(target).join(&name);
         assert_eq!(fs::read(&file).ok(), Some(bytes), "{}", file.display());
+    }
+}
+
+/// Or the target would look at regions in which there is nothing to find.
+#[test]
+fn of_regions_of_honest_work_packets_come_out() {
+    let attach = seeds::all().into_iter().filter(|(target, ..)| *target == "attach");
+    for (_, name, bytes) in attach.filter(|(_, name, _)| !name.starts_with("rubbish")) {
+        let count = attach::packets_of(&bytes);
+        println!("{name}: {count}");
+        assert!(count > 0, "{name}");
     }
 }
 

@@ -64,9 +64,10 @@ pub(crate) struct Sheet {
 }
 
 impl Sheet {
+    /// Nothing at all was not measured, and counts as over.
     pub(crate) fn at_most(&mut self, name: &str, measured: f64, limit: f64, unit: &str) {
         let limit = limit * self.slack;
-        self.line(name, measured, limit, unit, measured <= limit);
+        self.line(name, measured, limit, unit, measured > 0.0 && measured <= limit);
     }
 
     fn at_least(&mut self, name: &str, measured: f64, limit: f64, unit: &str) {

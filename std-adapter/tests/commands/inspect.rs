@@ -60,7 +60,7 @@ fn of(name: &str, contents: &[u8], more: &[&str]) -> (String, String) {
 }
 
 /// Every tag is closed by its own, so that browsers take it.
-fn assert_well_formed(svg: &str) {
+pub(super) fn assert_well_formed(svg: &str) {
     let mut open = Vec::new();
     for tag in svg.split('<').skip(1) {
         let (tag, text) = tag.split_once('>').expect("a tag ends");

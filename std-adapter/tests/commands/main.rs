@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+mod damaged;
 mod demo;
 mod inspect;
 mod looking_inside;

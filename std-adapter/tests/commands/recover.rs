@@ -64,14 +64,19 @@ fn a_raw_dump_is_searched_for_the_buffer() {
     assert_eq!(trace.windows(2).filter(|bytes| bytes == &[0x40, 5]).count(), 3);
 }
 
-#[test]
-fn intel_hex_has_addresses() {
-    let mut records = vec![Record::ExtendedLinearAddress(0x2000)];
-    for (index, bytes) in region().chunks(32).enumerate() {
-        records.push(Record::Data { offset: 0x100 + 32 * index as u16, value: bytes.to_vec() });
+/// Memory as Intel HEX, at an address whose upper half is `upper`.
+pub(super) fn hex(upper: u16, lower: u16, memory: &[u8]) -> String {
+    let mut records = vec![Record::ExtendedLinearAddress(upper)];
+    for (index, bytes) in memory.chunks(32).enumerate() {
+        records.push(Record::Data { offset: lower + 32 * index as u16, value: bytes.to_vec() });
     }
     records.push(Record::EndOfFile);
-    let text = create_object_file_representation(&records).expect("text");
+    create_object_file_representation(&records).expect("text")
+}
+
+#[test]
+fn intel_hex_has_addresses() {
+    let text = hex(0x2000, 0x100, &region());
     let (ok, said, _) = recover("hex", text.as_bytes(), &["--address", "0x20000100"]);
     assert!(ok && said.contains("buffer at 0x20000100"), "{said}");
     let (ok, said, _) = recover("hex-wrong", text.as_bytes(), &["--address", "0x30000000"]);

@@ -12,7 +12,7 @@ use core::ops::Range;
 const BREAKS: u32 = 256;
 /// Bytes that may be judged for each byte of the ring to find where it goes on behind all breaks: at each break some of
 /// what is named behind it is looked at twice, and in a region made for it one large place by all others.
-const JUDGED: u64 = 64;
+const JUDGED: u64 = 32;
 
 /// Marks in `stalled`, which means nothing between read sessions: a chunk of the sequence was found,
 pub(super) const SEEN: u16 = 1;

@@ -303,8 +303,8 @@ fn attaching_where_all_links_lead_to_one_large_chunk_that_is_none_looks_at_it_a_
             }
         });
         let (kept, steps) = steps_of(|| TraceBuffer::attach(memory).map(|(_, salvage)| salvage.chunks_kept));
-        assert!(kept.is_ok_and(|kept| kept > 8), "{kept:?} of {chunks} kept");
-        assert!(steps <= 128 * region, "{} steps a byte", steps / region);
+        assert!(kept.is_ok_and(|kept| kept > 0), "{kept:?} of {chunks} kept");
+        assert!(steps <= 64 * region, "{} steps a byte", steps / region);
     }
 }
 

@@ -2,28 +2,40 @@
 
 #[path = "support/trace.rs"]
 mod trace;
+#[path = "support/transport.rs"]
+mod transport;
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use trace::{Field, Trace, fields, message, number, scratch};
+use tracebuf::producer::Exhaustion;
 use tracebuf_std::session::{BufferConfig, Recorder, Session};
 use tracebuf_std::tracing_layer::{TraceLayer, TraceSubscriber};
 use tracing::field::Empty;
 use tracing::{Dispatch, Level, Span};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
+use transport::Does;
+
+type Kind = (&'static str, fn(Recorder, bool) -> Dispatch);
+
+/// The subscriber and the layer, with flows or without.
+const KINDS: [Kind; 2] = [
+    ("subscriber", |recorder, flows| Dispatch::new(TraceSubscriber::new(recorder).flows(flows))),
+    ("layer", |recorder, flows| {
+        Dispatch::new(tracing_subscriber::registry().with(TraceLayer::new(recorder).flows(flows)))
+    }),
+];
 
 /// Runs under the subscriber and under the layer, and looks at what each has recorded.
 fn both(name: &str, flows: bool, work: impl Fn(&Dispatch), check: impl Fn(&Trace)) {
-    let subscriber = |recorder: Recorder| Dispatch::new(TraceSubscriber::new(recorder).flows(flows));
-    let layer = |recorder: Recorder| {
-        Dispatch::new(tracing_subscriber::registry().with(TraceLayer::new(recorder).flows(flows)))
-    };
-    let kinds: [(&str, &dyn Fn(Recorder) -> Dispatch); 2] = [("subscriber", &subscriber), ("layer", &layer)];
-    for (kind, make) in kinds {
+    for (kind, make) in KINDS {
         let session = Session::builder().fast_clock().start().expect("a session");
-        let dispatch = make(session.recorder());
+        let dispatch = make(session.recorder(), flows);
         tracing::dispatcher::with_default(&dispatch, || work(&dispatch));
         let path = scratch(&format!("{name}-{kind}.pftrace"));
         session.stop().expect("a stop").write_to(&path).expect("a file");
@@ -372,4 +384,38 @@ fn a_span_entered_while_its_thread_s_locals_are_destroyed_leaves_nothing_open() 
     session.stop().expect("a stop").write_to(&path).expect("a file");
     let trace = Trace::read(&path);
     assert_eq!(trace.events(1), trace.events(2), "{}", story(&trace));
+}
+
+#[test]
+fn a_thread_that_waits_for_room_for_a_span_s_fields_keeps_the_drain_thread_from_nothing() {
+    for (kind, make) in KINDS {
+        // Two chunks; dropped only when all is well, for a drain thread that waits would keep the test from its end.
+        let session = Session::builder().shared_memory(4096).exhaustion(Exhaustion::Stall).start();
+        let session = ManuallyDrop::new(session.expect("a session"));
+        let dispatch = make(session.recorder(), true);
+        let span = |text: &str| tracing::info_span!("shared", text, late = Empty);
+        let [shared, other] =
+            tracing::dispatcher::with_default(&dispatch, || [span(&"x".repeat(20_000)), span("")]);
+        let use_it = move |late: &str| {
+            for _ in 0..32 {
+                shared.follows_from(&other);
+            }
+            shared.in_scope(|| {
+                shared.record("late", late);
+            });
+        };
+        let on_drain_thread = use_it.clone();
+        let transport = Does::new(move || {
+            on_drain_thread("");
+            true
+        });
+        session.attach(transport).expect("an answer");
+        let (tell, told) = channel();
+        std::thread::spawn(move || {
+            (0..20).for_each(|_| use_it(&"y".repeat(20_000)));
+            let _ = tell.send(());
+        });
+        told.recv_timeout(Duration::from_secs(30)).unwrap_or_else(|error| panic!("{kind}: {error}"));
+        ManuallyDrop::into_inner(session).stop().expect("a stop");
+    }
 }

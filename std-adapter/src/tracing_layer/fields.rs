@@ -13,7 +13,7 @@ pub(super) fn category(level: &Level) -> &'static str {
 }
 
 /// A value kept until a slice begins.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Kept {
     Bool(bool),
     Uint(u64),
@@ -22,7 +22,7 @@ enum Kept {
     Text(String),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct KeptField {
     name: &'static str,
     value: Kept,
@@ -31,10 +31,14 @@ struct KeptField {
 }
 
 /// The fields of a span: those of its slices to come.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct KeptFields(Vec<KeptField>);
 
 impl KeptFields {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn keep(&mut self, field: &Field, value: Kept) {
         self.put(KeptField { name: field.name(), value, change: 0 });
     }

@@ -1,6 +1,7 @@
 //! What is kept of a span while it lives, if there is anything to keep.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,9 +12,12 @@ use super::fields::KeptFields;
 use crate::session::fork::forks;
 
 /// A span's fields and flows.
+///
+/// No lock is held while an event is written: that may wait for the drain thread, which may enter the same span.
 pub(super) struct SpanData {
     pub(super) metadata: &'static Metadata<'static>,
-    fields: Mutex<KeptFields>,
+    /// Shared with who writes them just now.
+    fields: Mutex<Option<Arc<KeptFields>>>,
     /// How often fields were recorded since the span was made.
     changes: AtomicU64,
     /// The flow of the span's slices.
@@ -31,7 +35,7 @@ impl SpanData {
         let own = || FLOWS.fetch_add(1, Ordering::Relaxed) ^ u64::from(process()) << 40;
         Self {
             metadata,
-            fields: Mutex::new(fields),
+            fields: Mutex::new((!fields.is_empty()).then(|| Arc::new(fields))),
             changes: AtomicU64::new(0),
             flow: flow.then(own),
             followed: Mutex::default(),
@@ -44,7 +48,8 @@ impl SpanData {
         let mut later = KeptFields::default();
         values.record(&mut later);
         let mut fields = self.fields();
-        fields.merge(later, self.changes.fetch_add(1, Ordering::Relaxed) + 1);
+        let change = self.changes.fetch_add(1, Ordering::Relaxed) + 1;
+        Arc::make_mut(fields.get_or_insert_default()).merge(later, change);
     }
 
     pub(super) fn changes(&self) -> u64 {
@@ -57,7 +62,10 @@ impl SpanData {
         seen: u64,
         event: &'x mut Event<'e, 'w, 'a>,
     ) -> &'x mut Event<'e, 'w, 'a> {
-        self.fields().annotate_since(seen + 1, event);
+        let fields = self.fields().clone();
+        if let Some(fields) = fields {
+            fields.annotate_since(seen + 1, event);
+        }
         event
     }
 
@@ -70,14 +78,17 @@ impl SpanData {
         &self,
         event: &'x mut Event<'e, 'w, 'a>,
     ) -> &'x mut Event<'e, 'w, 'a> {
-        self.fields().annotate(event);
-        for flow in self.flow.into_iter().chain(self.followed().drain(..)) {
+        let (fields, followed) = (self.fields().clone(), mem::take(&mut *self.followed()));
+        if let Some(fields) = fields {
+            fields.annotate(event);
+        }
+        for flow in self.flow.into_iter().chain(followed) {
             event.flow(flow);
         }
         event
     }
 
-    fn fields(&self) -> MutexGuard<'_, KeptFields> {
+    fn fields(&self) -> MutexGuard<'_, Option<Arc<KeptFields>>> {
         self.fields.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

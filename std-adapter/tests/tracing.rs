@@ -244,6 +244,33 @@ fn of_a_span_s_slices_the_first_is_where_the_flow_of_one_that_it_follows_goes() 
 }
 
 #[test]
+fn of_many_spans_that_one_follows_the_newest_64_go_to_its_next_slice() {
+    let work = |_: &Dispatch| {
+        let span = tracing::info_span!("worker");
+        for _ in 0..100 {
+            let request = tracing::info_span!("request");
+            span.follows_from(&request);
+        }
+        let last = tracing::info_span!("last");
+        last.in_scope(|| ());
+        span.follows_from(&last);
+        span.in_scope(|| ());
+        span.in_scope(|| ());
+    };
+    both("newest", true, work, |trace| {
+        assert_eq!(counts(trace, 1, FLOW), [1, 65, 1]);
+        let begins = trace.packets().filter_map(|packet| message(packet, 11));
+        let begins: Vec<_> = begins.filter(|event| number(event, 9) == Some(1)).map(fields).collect();
+        let last =
+            |begin: &[Field<'_>]| match begin.iter().rfind(|field| matches!(field, Field::Number(FLOW, _))) {
+                Some(Field::Number(_, flow)) => Some(*flow),
+                _ => None,
+            };
+        assert_eq!(last(&begins[0]), last(&begins[1]), "the newest");
+    });
+}
+
+#[test]
 fn filters_keep_out_what_they_should() {
     let session = Session::builder().start().expect("a session");
     let talk = || {

@@ -39,7 +39,7 @@
 //! | event | an instant with the message as its name |
 //! | level | the category: `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERROR` |
 //! | span entered on several threads, or again | with `flows(true)`, arrows from slice to slice |
-//! | `follows_from` | with `flows(true)`, an arrow from the span followed to the next slice |
+//! | `follows_from` | with `flows(true)`, an arrow from the span followed to the next slice, of the newest 64 |
 //!
 //! A future that is instrumented enters its span each time that it is polled: each poll is a slice of the
 //! thread that polls, and flows join them. Spans that are exited in another order than they were entered

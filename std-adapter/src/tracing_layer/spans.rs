@@ -1,6 +1,6 @@
 //! What is kept of a span while it lives, if there is anything to keep.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,9 @@ use tracing_core::Metadata;
 
 use super::fields::KeptFields;
 use crate::session::fork::forks;
+
+/// Flows of other spans that one slice takes.
+const MAX_FOLLOWED: usize = 64;
 
 /// A span's fields and flows.
 ///
@@ -23,7 +26,7 @@ pub(super) struct SpanData {
     /// The flow of the span's slices.
     flow: Option<u64>,
     /// Flows of other spans, that go to its next slice.
-    followed: Mutex<Vec<u64>>,
+    followed: Mutex<VecDeque<u64>>,
     /// Handles of the span; the layer has the registry count them.
     pub(super) references: AtomicUsize,
 }
@@ -69,9 +72,14 @@ impl SpanData {
         event
     }
 
-    /// This span's next slice is where the flow of another span goes. Not each: what lives long may follow many.
+    /// This span's next slice is where the flow of another span goes. Not each: what lives long may follow many; what
+    /// is seldom entered, too, so only the newest are kept.
     pub(super) fn follow(&self, other: &Self) {
-        self.followed().extend(other.flow);
+        let mut followed = self.followed();
+        followed.extend(other.flow);
+        if followed.len() > MAX_FOLLOWED {
+            followed.pop_front();
+        }
     }
 
     pub(super) fn annotate<'x, 'e, 'w, 'a>(
@@ -92,7 +100,7 @@ impl SpanData {
         self.fields.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn followed(&self) -> MutexGuard<'_, Vec<u64>> {
+    fn followed(&self) -> MutexGuard<'_, VecDeque<u64>> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

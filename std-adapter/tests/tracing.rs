@@ -16,6 +16,7 @@ use tracebuf::producer::Exhaustion;
 use tracebuf_std::session::{BufferConfig, Recorder, Session};
 use tracebuf_std::tracing_layer::{TraceLayer, TraceSubscriber};
 use tracing::field::Empty;
+use tracing::span::EnteredSpan;
 use tracing::{Dispatch, Level, Span};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
@@ -195,6 +196,28 @@ fn a_span_is_no_subscriber_s_that_has_not_entered_it() {
     assert!(one.current_span().id().is_some() && two.current_span().id().is_some());
     drop(of_two);
     assert!(one.current_span().id().is_some() && two.current_span().id().is_none());
+}
+
+#[test]
+fn subscribers_that_record_to_one_place_do_not_take_each_other_s_spans_for_their_own() {
+    let kinds: [fn() -> EnteredSpan; 2] =
+        [|| tracing::info_span!("span").entered(), || tracing::info_span!("span", n = 1).entered()];
+    for enter in kinds {
+        let session = Session::builder().start().expect("a session");
+        let [one, two] = [(); 2].map(|()| Dispatch::new(TraceSubscriber::new(session.recorder())));
+        let of_one = tracing::dispatcher::with_default(&one, enter);
+        assert!(one.current_span().id().is_some() && two.current_span().id().is_none());
+        let of_two = tracing::dispatcher::with_default(&two, enter);
+        drop(of_one);
+        assert!(one.current_span().id().is_none() && two.current_span().id().is_some());
+        session.recorder().instant("between");
+        drop(of_two);
+        let path = scratch("one-place.pftrace");
+        session.stop().expect("a stop").write_to(&path).expect("a file");
+        let trace = Trace::read(&path);
+        assert_eq!(story(&trace), "+span +span - - +span !between -");
+        assert_eq!(trace.losses(), 0);
+    }
 }
 
 #[test]

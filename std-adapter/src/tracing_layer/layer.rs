@@ -10,7 +10,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::fields::KeptFields;
 use super::spans::SpanData;
-use super::stack;
+use super::stack::{self, Owner};
 use crate::session::Recorder;
 
 /// Records what passes through it, on top of a registry.
@@ -31,6 +31,9 @@ use crate::session::Recorder;
 /// ```
 ///
 /// A span without fields, and without flows, adds nothing to what the registry keeps of it.
+///
+/// Two registries with a layer of the same recorder each number their spans alike: where a thread is in spans of both,
+/// and exits them in another order than it entered them, the slice of one may end for that of the other.
 pub struct TraceLayer {
     recorder: Recorder,
     flows: bool,
@@ -111,10 +114,10 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
         let metadata = span.metadata();
         let data =
             if self.flows || !metadata.fields().is_empty() { self.data_of(id, &context) } else { None };
-        stack::enter(&self.recorder, id.into_u64(), metadata, data);
+        stack::enter(&self.recorder, Owner::REGISTRY, id.into_u64(), metadata, data);
     }
 
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
-        stack::exit(&self.recorder, id.into_u64());
+        stack::exit(&self.recorder, Owner::REGISTRY, id.into_u64());
     }
 }

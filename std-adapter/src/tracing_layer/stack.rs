@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing_core::Metadata;
 
@@ -12,7 +13,9 @@ use crate::session::Recorder;
 /// A span that this thread is in.
 struct Entered {
     id: u64,
-    /// Where it is recorded: the id is one of that subscriber's, and the slice lies on that trace's track.
+    /// Whose id it is.
+    owner: Owner,
+    /// Where it is recorded: the slice lies on that trace's track.
     place: u64,
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
@@ -20,10 +23,25 @@ struct Entered {
     seen: u64,
 }
 
+/// Who makes ids.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Owner(u64);
+
+impl Owner {
+    /// All layers: a registry's ids are the same for each of its layers, and stay when one is replaced.
+    pub(super) const REGISTRY: Self = Self(0);
+
+    /// A subscriber: two that record to one place make the same ids.
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 impl Entered {
     #[inline(always)]
-    fn is(&self, id: u64, recorder: &Recorder) -> bool {
-        self.id == id && self.place == recorder.place()
+    fn is(&self, id: u64, owner: Owner, recorder: &Recorder) -> bool {
+        self.id == id && self.owner == owner && self.place == recorder.place()
     }
 
     /// False when nothing is recorded, or this thread has no writer.
@@ -55,22 +73,23 @@ thread_local! {
 /// Begins a slice of a span and remembers it.
 pub(super) fn enter(
     recorder: &Recorder,
+    owner: Owner,
     id: u64,
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
 ) {
     enter_by(|| {
-        let mut entered = Entered { id, place: recorder.place(), metadata, data, seen: 0 };
+        let mut entered = Entered { id, owner, place: recorder.place(), metadata, data, seen: 0 };
         entered.begin(recorder).then_some(entered)
     });
 }
 
 /// The same of a span that has nothing but its metadata.
 #[inline(always)]
-pub(super) fn enter_plain(recorder: &Recorder, id: u64, metadata: &'static Metadata<'static>) {
+pub(super) fn enter_plain(recorder: &Recorder, owner: Owner, id: u64, metadata: &'static Metadata<'static>) {
     enter_by(|| {
         let begun = begin_plain(recorder, metadata);
-        begun.then(|| Entered { id, place: recorder.place(), metadata, data: None, seen: 0 })
+        begun.then(|| Entered { id, owner, place: recorder.place(), metadata, data: None, seen: 0 })
     });
 }
 
@@ -86,15 +105,15 @@ fn enter_by(begin: impl FnOnce() -> Option<Entered>) {
 
 /// Ends the slice of a span.
 #[inline]
-pub(super) fn exit(recorder: &Recorder, id: u64) {
+pub(super) fn exit(recorder: &Recorder, owner: Owner, id: u64) {
     let _ = STACK.try_with(|stack| {
         let mut stack = stack.borrow_mut();
         match stack.last() {
-            Some(top) if top.is(id, recorder) => {
+            Some(top) if top.is(id, owner, recorder) => {
                 top.end(recorder);
                 stack.pop();
             }
-            _ => exit_below(recorder, id, &mut stack),
+            _ => exit_below(recorder, owner, id, &mut stack),
         }
     });
 }
@@ -103,8 +122,8 @@ pub(super) fn exit(recorder: &Recorder, id: u64) {
 /// What was entered elsewhere has nothing to do with it.
 #[cold]
 #[inline(never)]
-fn exit_below(recorder: &Recorder, id: u64, stack: &mut Vec<Entered>) {
-    let Some(at) = stack.iter().rposition(|entered| entered.is(id, recorder)) else { return };
+fn exit_below(recorder: &Recorder, owner: Owner, id: u64, stack: &mut Vec<Entered>) {
+    let Some(at) = stack.iter().rposition(|entered| entered.is(id, owner, recorder)) else { return };
     let is_here = |entered: &Entered| entered.place == recorder.place();
     stack.iter().skip(at).rev().filter(|entered| is_here(entered)).for_each(|entered| entered.end(recorder));
     stack.remove(at);
@@ -113,11 +132,11 @@ fn exit_below(recorder: &Recorder, id: u64, stack: &mut Vec<Entered>) {
     }
 }
 
-/// The innermost span of a recorder's that this thread is in.
-pub(super) fn current(recorder: &Recorder) -> Option<(u64, &'static Metadata<'static>)> {
-    let of_place = |entered: &&Entered| entered.place == recorder.place();
+/// The innermost span of an owner's that this thread is in.
+pub(super) fn current(owner: Owner) -> Option<(u64, &'static Metadata<'static>)> {
+    let is_own = |entered: &&Entered| entered.owner == owner;
     let innermost = |stack: &RefCell<Vec<Entered>>| {
-        stack.borrow().iter().rfind(of_place).map(|entered| (entered.id, entered.metadata))
+        stack.borrow().iter().rfind(is_own).map(|entered| (entered.id, entered.metadata))
     };
     STACK.try_with(innermost).ok().flatten()
 }

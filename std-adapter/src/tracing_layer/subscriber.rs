@@ -6,9 +6,10 @@ use tracing_core::span::{Attributes, Current, Id, Record};
 use tracing_core::{Event, Interest, Level, LevelFilter, Metadata, Subscriber};
 use tracing_subscriber::filter::Targets;
 
+use super::callsites;
 use super::fields::KeptFields;
 use super::spans::{SpanData, Spans};
-use super::{callsites, stack};
+use super::stack::{self, Owner};
 use crate::session::Recorder;
 
 /// Records all spans and events, and nothing else: no registry, no other layers.
@@ -31,6 +32,7 @@ use crate::session::Recorder;
 /// flows, each span is an entry in a table, some 100 ns more.
 pub struct TraceSubscriber {
     recorder: Recorder,
+    owner: Owner,
     spans: Spans,
     filter: Targets,
     flows: bool,
@@ -40,7 +42,7 @@ impl TraceSubscriber {
     /// All levels and targets, without flows.
     pub fn new(recorder: Recorder) -> Self {
         let filter = Targets::new().with_default(LevelFilter::TRACE);
-        Self { recorder, spans: Spans::new(), filter, flows: false }
+        Self { recorder, owner: Owner::new(), spans: Spans::new(), filter, flows: false }
     }
 
     /// Nothing more verbose than this level.
@@ -74,7 +76,7 @@ impl TraceSubscriber {
     #[inline(never)]
     fn enter_kept(&self, id: &Id) {
         if let Some(data) = self.kept(id) {
-            stack::enter(&self.recorder, id.into_u64(), data.metadata, Some(data));
+            stack::enter(&self.recorder, self.owner, id.into_u64(), data.metadata, Some(data));
         }
     }
 
@@ -142,7 +144,7 @@ impl Subscriber for TraceSubscriber {
         let id = span.into_u64();
         if id < Spans::FIRST {
             if let Some(metadata) = callsites::metadata(id) {
-                stack::enter_plain(&self.recorder, id, metadata);
+                stack::enter_plain(&self.recorder, self.owner, id, metadata);
             }
         } else {
             self.enter_kept(span);
@@ -151,7 +153,7 @@ impl Subscriber for TraceSubscriber {
 
     #[inline]
     fn exit(&self, span: &Id) {
-        stack::exit(&self.recorder, span.into_u64());
+        stack::exit(&self.recorder, self.owner, span.into_u64());
     }
 
     #[inline]
@@ -168,7 +170,7 @@ impl Subscriber for TraceSubscriber {
     }
 
     fn current_span(&self) -> Current {
-        match stack::current(&self.recorder) {
+        match stack::current(self.owner) {
             Some((id, metadata)) => Current::new(Id::from_u64(id), metadata),
             None => Current::none(),
         }

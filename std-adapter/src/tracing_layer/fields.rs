@@ -155,12 +155,38 @@ thread_local! {
     static SCRATCH: RefCell<EventFields> = RefCell::default();
 }
 
+/// Bytes of a message's memory that a thread keeps: one that is larger is seldom followed by another.
+const KEPT_MESSAGE: usize = 4096;
+
 /// Hands an event's fields to `f`; in memory that is used again, unless an event comes from within one.
 pub(super) fn with_fields(event: &tracing_core::Event<'_>, f: impl FnOnce(&EventFields)) {
     let mut fields = SCRATCH.try_with(|scratch| scratch.take()).unwrap_or_default();
-    fields.message.clear();
-    fields.rest.0.clear();
     event.record(&mut fields);
     f(&fields);
+    fields.rest.0.clear();
+    fields.message.clear();
+    fields.message.shrink_to(KEPT_MESSAGE);
     let _ = SCRATCH.try_with(|scratch| scratch.replace(fields));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Session;
+    use crate::tracing_layer::TraceSubscriber;
+
+    #[test]
+    fn of_a_large_event_s_fields_a_thread_keeps_little_memory() {
+        let session = Session::builder().start().expect("a session");
+        tracing::subscriber::with_default(TraceSubscriber::new(session.recorder()), || {
+            let large = "x".repeat(1 << 20);
+            tracing::info!(large, "{large}");
+            SCRATCH.with_borrow(|kept| {
+                assert!(kept.message.capacity() <= KEPT_MESSAGE);
+                assert!(kept.rest.is_empty());
+            });
+            tracing::info!("small");
+            SCRATCH.with_borrow(|kept| assert!(kept.message.capacity() > 0, "it is used again"));
+        });
+    }
 }

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use files::{check_is_other, open_any, read_any};
-use terminal::{UntilClosed, tell};
+use terminal::{UntilClosed, print_and_exit, tell};
 use tracebuf::producer::{Exhaustion, Layout, MemoryError, SharedMemory, atomic_words};
 use tracebuf_std::demo::Options;
 use tracebuf_std::pftrace::TraceFile;
@@ -139,7 +139,7 @@ fn main() -> ExitCode {
                 WhenFull::Stall => Exhaustion::Stall,
                 WhenFull::Drop => Exhaustion::Drop,
             };
-            demo(&Options { out, ring, exhaustion, numbers, sources })
+            return demo(&Options { out, ring, exhaustion, numbers, sources });
         }
     };
     match result {
@@ -166,11 +166,6 @@ fn main() -> ExitCode {
             tell!("no such shared memory: {error}");
             ExitCode::FAILURE
         }
-        Err(Failure::Demo(error)) => {
-            tell!("error: {error}");
-            ExitCode::FAILURE
-        }
-        Err(Failure::Disagreement) => ExitCode::FAILURE,
     }
 }
 
@@ -180,9 +175,6 @@ enum Failure {
     Replay(ReplayError),
     Output(io::Error),
     Memory(smb::SampleError),
-    Demo(io::Error),
-    /// The demonstration's report says which numbers.
-    Disagreement,
 }
 
 fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
@@ -223,8 +215,15 @@ fn ring(text: &str) -> Result<u32, String> {
     u32::try_from(record::bytes(text)?).map_err(|_| "a ring is less than 4GiB".to_owned())
 }
 
-fn demo(options: &Options) -> Result<(), Failure> {
-    let report = tracebuf_std::demo::run(options).map_err(Failure::Demo)?;
-    write!(io::stdout(), "{report}").map_err(Failure::Output)?;
-    if report.agrees() { Ok(()) } else { Err(Failure::Disagreement) }
+fn demo(options: &Options) -> ExitCode {
+    match tracebuf_std::demo::run(options) {
+        Ok(report) => {
+            let code = ExitCode::from(u8::from(!report.agrees()));
+            print_and_exit(&report.to_string().trim_end(), code)
+        }
+        Err(error) => {
+            tell!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }

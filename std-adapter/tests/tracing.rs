@@ -155,6 +155,21 @@ fn spans_exited_out_of_order_end_their_own_slices() {
 }
 
 #[test]
+fn with_flows_spans_of_one_place_exited_out_of_order_end_their_own_slices() {
+    let work = |_: &Dispatch| {
+        let [x, y] = [|| tracing::info_span!("x").entered(), || tracing::info_span!("y").entered()];
+        let (first, y, second) = (x(), y(), x());
+        drop(first);
+        tracing::info!("between");
+        drop(second);
+        drop(y);
+    };
+    both("one-callsite", true, work, |trace| {
+        assert_eq!(story(trace), "+x +y +x - - - +y +x !between - -");
+    });
+}
+
+#[test]
 fn spans_exited_out_of_order_end_their_own_slices_in_each_of_two_sessions() {
     for flows in [false, true] {
         let sessions = [(); 2].map(|()| Session::builder().start().expect("a session"));

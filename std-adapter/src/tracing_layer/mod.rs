@@ -39,11 +39,16 @@
 //! | event | an instant with the message as its name |
 //! | level | the category: `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERROR` |
 //! | span entered on several threads, or again | with `flows(true)`, arrows from slice to slice |
-//! | `follows_from` | with `flows(true)`, an arrow from the span followed to the next slice, of the newest 64 |
+//! | `follows_from` | with `flows(true)`, an arrow to the next slice from each span followed, the newest 64 at most |
 //!
 //! A future that is instrumented enters its span each time that it is polled: each poll is a slice of the
 //! thread that polls, and flows join them. Spans that are exited in another order than they were entered
-//! end their own slices: those above are ended and begun again, for a track's slices are nested.
+//! end their own slices: those above are ended and begun again, for a track's slices are nested. To a
+//! [`TraceSubscriber`] without flows, all spans of one place in the program that have no fields are the same: of those
+//! that a thread is in, the one exited is taken to be the one entered last. With flows or a field they are told apart.
+//!
+//! A guard that is kept in a thread local leaves its slice open, when what remembers the thread's spans is destroyed
+//! before it: drop such guards before the thread ends.
 //!
 //! When the session is over, or the process a fork's child, nothing is recorded, at the cost of a few loads.
 

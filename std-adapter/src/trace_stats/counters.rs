@@ -50,7 +50,8 @@ const OF_BUFFER: [Known; 5] = [
     (
         buffer_stats::PATCHES_FAILED,
         "patches_failed",
-        "sizes came for chunks that were gone, so their packets are not whole: give the ring more bytes",
+        "sizes came for chunks that were gone, or of packets of more than 4,096 chunks, so they are not whole: give \
+         the ring more bytes, or write smaller packets",
     ),
 ];
 

@@ -35,14 +35,14 @@ use crate::session::Recorder;
 /// Two registries with a layer of the same recorder each number their spans alike: where a thread is in spans of both,
 /// and exits them in another order than it entered them, the slice of one may end for that of the other.
 pub struct TraceLayer {
-    recorder: Recorder,
+    owner: Owner,
     flows: bool,
 }
 
 impl TraceLayer {
     /// Without flows.
     pub fn new(recorder: Recorder) -> Self {
-        Self { recorder, flows: false }
+        Self { owner: Owner::layer(recorder), flows: false }
     }
 
     /// Joins the slices of a span, and those of one that follows from it, by arrows. Each span then takes some
@@ -61,7 +61,7 @@ impl TraceLayer {
         let span = context.span(id)?;
         let extensions = span.extensions();
         let mut kept = extensions.get::<Kept>()?.0.iter();
-        kept.find(|(place, _)| *place == self.recorder.place()).map(|(_, data)| data.clone())
+        kept.find(|(place, _)| *place == self.owner.recorder.place()).map(|(_, data)| data.clone())
     }
 }
 
@@ -71,13 +71,13 @@ struct Kept(Vec<(u64, Arc<SpanData>)>);
 impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let metadata = attributes.metadata();
-        if !self.recorder.is_on() || (!self.flows && metadata.fields().is_empty()) {
+        if !self.owner.recorder.is_on() || (!self.flows && metadata.fields().is_empty()) {
             return;
         }
         let mut fields = KeptFields::default();
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
-            let data = (self.recorder.place(), Arc::new(SpanData::new(metadata, fields, self.flows)));
+            let data = (self.owner.recorder.place(), Arc::new(SpanData::new(metadata, fields, self.flows)));
             let mut extensions = span.extensions_mut();
             match extensions.get_mut::<Kept>() {
                 Some(kept) => kept.0.push(data),
@@ -87,7 +87,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        if self.recorder.is_on()
+        if self.owner.recorder.is_on()
             && let Some(data) = self.data_of(id, &context)
         {
             data.record(values);
@@ -95,7 +95,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, context: Context<'_, S>) {
-        if self.recorder.is_on()
+        if self.owner.recorder.is_on()
             && let (Some(span), Some(follows)) = (self.data_of(id, &context), self.data_of(follows, &context))
         {
             span.follow(&follows);
@@ -103,21 +103,21 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        stack::instant(&self.recorder, event);
+        stack::instant(&self.owner.recorder, event);
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        if !self.recorder.is_on() {
+        if !self.owner.recorder.is_on() {
             return;
         }
         let Some(span) = context.span(id) else { return };
         let metadata = span.metadata();
         let data =
             if self.flows || !metadata.fields().is_empty() { self.data_of(id, &context) } else { None };
-        stack::enter(&self.recorder, Owner::REGISTRY, id.into_u64(), metadata, data);
+        stack::enter(&self.owner, id.into_u64(), metadata, data);
     }
 
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
-        stack::exit(&self.recorder, Owner::REGISTRY, id.into_u64());
+        stack::exit(&self.owner, id.into_u64());
     }
 }

@@ -13,35 +13,44 @@ use crate::session::Recorder;
 /// A span that this thread is in.
 struct Entered {
     id: u64,
-    /// Whose id it is.
-    owner: Owner,
-    /// Where it is recorded: the slice lies on that trace's track.
-    place: u64,
+    owner: u64,
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
     /// The changes of its fields that are in the slice's begin.
     seen: u64,
 }
 
-/// Who makes ids.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Owner(u64);
+/// Who records spans, and makes their ids.
+pub(super) struct Owner {
+    pub(super) recorder: Recorder,
+    /// Where it records, and in the upper 16 bits which of those who do so it is. In one number, because each span
+    /// entered and exited looks at it.
+    number: u64,
+}
 
 impl Owner {
-    /// All layers: a registry's ids are the same for each of its layers, and stay when one is replaced.
-    pub(super) const REGISTRY: Self = Self(0);
+    /// All layers of a recorder are one: the ids are their registry's, and stay when one is replaced by another.
+    pub(super) fn layer(recorder: Recorder) -> Self {
+        Self { number: recorder.place(), recorder }
+    }
 
-    /// A subscriber: two that record to one place make the same ids.
-    pub(super) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    /// Two subscribers that record to one place make the same ids. A number is another's after 65,535 of them.
+    pub(super) fn subscriber(recorder: Recorder) -> Self {
+        static SUBSCRIBERS: AtomicU64 = AtomicU64::new(0);
+        let which = SUBSCRIBERS.fetch_add(1, Ordering::Relaxed) % 0xFFFF + 1;
+        Self { number: which << 48 | recorder.place(), recorder }
     }
 }
 
 impl Entered {
     #[inline(always)]
-    fn is(&self, id: u64, owner: Owner, recorder: &Recorder) -> bool {
-        self.id == id && self.owner == owner && self.place == recorder.place()
+    fn is(&self, id: u64, owner: &Owner) -> bool {
+        self.id == id && self.owner == owner.number
+    }
+
+    /// Whether its slice lies on the same trace's track as the owner's.
+    fn is_where(&self, owner: &Owner) -> bool {
+        self.owner << 16 == owner.number << 16
     }
 
     /// False when nothing is recorded, or this thread has no writer.
@@ -72,24 +81,23 @@ thread_local! {
 
 /// Begins a slice of a span and remembers it.
 pub(super) fn enter(
-    recorder: &Recorder,
-    owner: Owner,
+    owner: &Owner,
     id: u64,
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
 ) {
     enter_by(|| {
-        let mut entered = Entered { id, owner, place: recorder.place(), metadata, data, seen: 0 };
-        entered.begin(recorder).then_some(entered)
+        let mut entered = Entered { id, owner: owner.number, metadata, data, seen: 0 };
+        entered.begin(&owner.recorder).then_some(entered)
     });
 }
 
 /// The same of a span that has nothing but its metadata.
 #[inline(always)]
-pub(super) fn enter_plain(recorder: &Recorder, owner: Owner, id: u64, metadata: &'static Metadata<'static>) {
+pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'static>) {
     enter_by(|| {
-        let begun = begin_plain(recorder, metadata);
-        begun.then(|| Entered { id, owner, place: recorder.place(), metadata, data: None, seen: 0 })
+        let begun = begin_plain(&owner.recorder, metadata);
+        begun.then_some(Entered { id, owner: owner.number, metadata, data: None, seen: 0 })
     });
 }
 
@@ -105,15 +113,15 @@ fn enter_by(begin: impl FnOnce() -> Option<Entered>) {
 
 /// Ends the slice of a span.
 #[inline]
-pub(super) fn exit(recorder: &Recorder, owner: Owner, id: u64) {
+pub(super) fn exit(owner: &Owner, id: u64) {
     let _ = STACK.try_with(|stack| {
         let mut stack = stack.borrow_mut();
         match stack.last() {
-            Some(top) if top.is(id, owner, recorder) => {
-                top.end(recorder);
+            Some(top) if top.is(id, owner) => {
+                top.end(&owner.recorder);
                 stack.pop();
             }
-            _ => exit_below(recorder, owner, id, &mut stack),
+            _ => exit_below(owner, id, &mut stack),
         }
     });
 }
@@ -122,9 +130,10 @@ pub(super) fn exit(recorder: &Recorder, owner: Owner, id: u64) {
 /// What was entered elsewhere has nothing to do with it.
 #[cold]
 #[inline(never)]
-fn exit_below(recorder: &Recorder, owner: Owner, id: u64, stack: &mut Vec<Entered>) {
-    let Some(at) = stack.iter().rposition(|entered| entered.is(id, owner, recorder)) else { return };
-    let is_here = |entered: &Entered| entered.place == recorder.place();
+fn exit_below(owner: &Owner, id: u64, stack: &mut Vec<Entered>) {
+    let Some(at) = stack.iter().rposition(|entered| entered.is(id, owner)) else { return };
+    let recorder = &owner.recorder;
+    let is_here = |entered: &Entered| entered.is_where(owner);
     stack.iter().skip(at).rev().filter(|entered| is_here(entered)).for_each(|entered| entered.end(recorder));
     stack.remove(at);
     for entered in stack.iter_mut().skip(at).filter(|entered| is_here(entered)) {
@@ -133,8 +142,8 @@ fn exit_below(recorder: &Recorder, owner: Owner, id: u64, stack: &mut Vec<Entere
 }
 
 /// The innermost span of an owner's that this thread is in.
-pub(super) fn current(owner: Owner) -> Option<(u64, &'static Metadata<'static>)> {
-    let is_own = |entered: &&Entered| entered.owner == owner;
+pub(super) fn current(owner: &Owner) -> Option<(u64, &'static Metadata<'static>)> {
+    let is_own = |entered: &&Entered| entered.owner == owner.number;
     let innermost = |stack: &RefCell<Vec<Entered>>| {
         stack.borrow().iter().rfind(is_own).map(|entered| (entered.id, entered.metadata))
     };

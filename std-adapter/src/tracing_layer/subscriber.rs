@@ -32,7 +32,6 @@ use crate::session::Recorder;
 /// thread, with others between, and the first is exited first, the slice of the second ends. With fields, and with
 /// flows, each span is an entry in a table, some 100 ns more, and ends its own slices in any order.
 pub struct TraceSubscriber {
-    recorder: Recorder,
     owner: Owner,
     spans: Spans,
     filter: Targets,
@@ -43,7 +42,7 @@ impl TraceSubscriber {
     /// All levels and targets, without flows.
     pub fn new(recorder: Recorder) -> Self {
         let filter = Targets::new().with_default(LevelFilter::TRACE);
-        Self { recorder, owner: Owner::new(), spans: Spans::new(), filter, flows: false }
+        Self { owner: Owner::subscriber(recorder), spans: Spans::new(), filter, flows: false }
     }
 
     /// Nothing more verbose than this level.
@@ -77,18 +76,18 @@ impl TraceSubscriber {
     #[inline(never)]
     fn enter_kept(&self, id: &Id) {
         if let Some(data) = self.kept(id) {
-            stack::enter(&self.recorder, self.owner, id.into_u64(), data.metadata, Some(data));
+            stack::enter(&self.owner, id.into_u64(), data.metadata, Some(data));
         }
     }
 
     /// What is kept of a span, if anything is recorded.
     fn kept(&self, id: &Id) -> Option<Arc<SpanData>> {
-        if self.recorder.is_on() { self.spans.get(id.into_u64()) } else { None }
+        if self.owner.recorder.is_on() { self.spans.get(id.into_u64()) } else { None }
     }
 
     /// Whether handles of a span are counted. When the session is over they still are: the last gives the memory back.
     fn is_counted(&self, id: &Id) -> bool {
-        id.into_u64() >= Spans::FIRST && self.recorder.is_here()
+        id.into_u64() >= Spans::FIRST && self.owner.recorder.is_here()
     }
 
     fn lets_through(&self, metadata: &Metadata<'_>) -> bool {
@@ -111,7 +110,7 @@ impl Subscriber for TraceSubscriber {
 
     #[inline]
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        if !self.recorder.is_on() {
+        if !self.owner.recorder.is_on() {
             return Id::from_u64(Spans::NONE);
         }
         let metadata = span.metadata();
@@ -137,7 +136,7 @@ impl Subscriber for TraceSubscriber {
     }
 
     fn event(&self, event: &Event<'_>) {
-        stack::instant(&self.recorder, event);
+        stack::instant(&self.owner.recorder, event);
     }
 
     #[inline]
@@ -145,7 +144,7 @@ impl Subscriber for TraceSubscriber {
         let id = span.into_u64();
         if id < Spans::FIRST {
             if let Some(metadata) = callsites::metadata(id) {
-                stack::enter_plain(&self.recorder, self.owner, id, metadata);
+                stack::enter_plain(&self.owner, id, metadata);
             }
         } else {
             self.enter_kept(span);
@@ -154,7 +153,7 @@ impl Subscriber for TraceSubscriber {
 
     #[inline]
     fn exit(&self, span: &Id) {
-        stack::exit(&self.recorder, self.owner, span.into_u64());
+        stack::exit(&self.owner, span.into_u64());
     }
 
     #[inline]
@@ -171,7 +170,7 @@ impl Subscriber for TraceSubscriber {
     }
 
     fn current_span(&self) -> Current {
-        match stack::current(self.owner) {
+        match stack::current(&self.owner) {
             Some((id, metadata)) => Current::new(Id::from_u64(id), metadata),
             None => Current::none(),
         }

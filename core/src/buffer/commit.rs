@@ -140,10 +140,7 @@ impl State<'_> {
                 Place::Last | Place::After(_) => Ok(Origin::New),
                 Place::Existing(offset) => self.recommit(offset, &offer, source)?,
                 Place::ErasedLast => self.come_back(slot, &offer, source)?,
-                Place::Consumed => {
-                    self.sequence_mut(slot)?.lose_first();
-                    Err(Commit::Discarded)
-                }
+                Place::Consumed => Err(Commit::Discarded),
                 Place::TooFar => Err(Commit::Refused(Refusal::TooFarOutOfOrder)),
             };
             match back {

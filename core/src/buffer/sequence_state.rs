@@ -279,10 +279,8 @@ impl SequenceState {
     pub(super) fn count_evicted(&mut self, packets: u16) {
         self.evicted.saturating_add(u32::from(packets));
         let erased = self.erased_packets.get();
-        // Of one packet more than there are bits for: nothing.
-        if (erased & !ERASED_BROKEN).saturating_add(packets) < ERASED_BROKEN {
-            self.erased_packets.set(erased.wrapping_add(packets));
-        }
+        let count = (erased & !ERASED_BROKEN).saturating_add(packets).min(!ERASED_BROKEN);
+        self.erased_packets.set((erased & ERASED_BROKEN) | count);
     }
     /// What was evicted of the chunk being erased is lost for good: the losses so far were told with a packet
     /// behind it.
@@ -306,13 +304,6 @@ impl SequenceState {
     pub(super) fn risk_oldest(&mut self) {
         if !self.has(Status::HAS_ERASED) {
             self.insert(Status::TENTATIVE_OVERWRITE);
-        }
-    }
-    /// A chunk older than all others has come after some of these were read. Where nothing was erased yet no gap in the
-    /// numbers tells of it.
-    pub(super) fn lose_first(&mut self) {
-        if !self.has(Status::HAS_ERASED) {
-            self.lose(DataLoss::READ_GAP);
         }
     }
     /// That chunk is stored now.

@@ -151,17 +151,6 @@ fn as_many_packets_as_a_chunk_can_hold_are_taken_back_when_it_comes_again_but_fo
 }
 
 #[test]
-fn a_first_chunk_that_comes_after_some_of_the_second_was_read_is_a_loss() {
-    let mut b = Bench::ring(1024);
-    b.commit(Sent::new(1, &[packet(b"one"), packet(b"uno")]));
-    assert_eq!(b.read_some(1), whole(&[b"one"]));
-    assert_eq!(b.commit(Sent::new(0, &[packet(b"zero")])), Commit::Discarded);
-    b.commit(Sent::new(2, &[packet(b"two")]));
-    let lost = DataLoss::ANY | DataLoss::READ_GAP;
-    assert_eq!(b.read(), [(b"uno".to_vec(), lost), (b"two".to_vec(), DataLoss::empty())]);
-}
-
-#[test]
 fn a_packet_is_copied_whole_or_not_at_all() {
     let mut b = Bench::ring(256);
     b.commit(Sent::new(0, &[packet(b"four")]));

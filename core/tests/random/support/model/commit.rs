@@ -182,7 +182,6 @@ impl Model {
         let tokens = tokenise(offer.payload, Tokens::default(), offer.declared);
         let admission = self.admission(offer, tokens);
         if !matches!(admission, Admission::New | Admission::Again(_)) {
-            self.lose_first(offer);
             return self.turn_away(offer, tokens, &admission);
         }
         let at_risk = self.risk_oldest(offer);
@@ -231,14 +230,6 @@ impl Model {
             sequence.tentative |= OVERWRITE;
         }
         at_risk
-    }
-
-    /// What is too late although nothing was ever there is lost, and no gap tells of it.
-    fn lose_first(&mut self, offer: &Offer<'_>) {
-        let Some(s) = self.find_sequence(offer.key()) else { return };
-        if self.sequences[s].last.is_none() {
-            self.sequences[s].pending |= super::READ_GAP;
-        }
     }
 
     fn turn_away(&mut self, offer: &Offer<'_>, tokens: Tokens, admission: &Admission) -> Outcome {

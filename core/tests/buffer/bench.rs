@@ -69,6 +69,11 @@ impl Sent {
         self.header.writer_id = writer_id;
         self
     }
+    /// Of this process, and of a user of its own.
+    pub fn process(mut self, pid: i32) -> Self {
+        (self.header.uid, self.header.pid) = (1000 + pid as u32, pid);
+        self
+    }
     pub fn flags(mut self, flags: ChunkFlags) -> Self {
         self.header.flags = flags;
         self

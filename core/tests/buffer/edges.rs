@@ -1,7 +1,7 @@
 //! Edges that random work rarely comes to: each is a change of the code that no other test noticed.
 
 use crate::bench::{Bench, NEXT, PREV, Sent, packet, whole};
-use tracebuf::buffer::*;
+use tracebuf::buffer::{AttachError, Commit, Config, DataLoss, FillPolicy, LeaseExpired, Refusal, RingView};
 use tracebuf::proto::{TraceFileFault, TracePackets};
 
 #[test]
@@ -96,25 +96,16 @@ fn a_lease_ends_when_its_sequence_is_forgotten() {
 #[test]
 fn a_lease_stays_ended_when_another_program_s_sequence_gets_the_numbers_of_the_one_forgotten() {
     let mut b = Bench::new(Config::new(FillPolicy::RingBuffer).sequences(4), 4096);
-    let commit = |b: &mut Bench, writer_id, pid, payload: &[u8]| {
-        let uid = 1000 + pid as u32;
-        let header = ChunkHeader {
-            producer_id: 1,
-            writer_id,
-            fragments: 1,
-            complete: true,
-            uid,
-            pid,
-            ..Default::default()
-        };
-        assert_eq!(b.buffer.copy_chunk_untrusted(&Chunk { header, payload }), Commit::Written);
+    let commit = |b: &mut Bench, writer, pid, bytes: &[u8]| {
+        let sent = Sent::new(0, &[packet(bytes)]).writer(writer).process(pid);
+        assert_eq!(b.commit(sent), Commit::Written);
     };
-    commit(&mut b, 1, 42, b"\x06leased");
+    commit(&mut b, 1, 42, b"leased");
     let lease = b.buffer.read().lease_packet().expect("a packet");
     assert_eq!(b.buffer.leased(&lease).map(|packet| packet.pid()), Ok(42));
-    (2..=5).for_each(|writer| commit(&mut b, writer, 7, b"\x01x"));
+    (2..=5).for_each(|writer| commit(&mut b, writer, 7, b"x"));
     while b.buffer.read().next_packet().is_some() {}
-    commit(&mut b, 1, 43, b"\x05other");
+    commit(&mut b, 1, 43, b"other");
     assert_eq!(b.buffer.leased(&lease).err(), Some(LeaseExpired));
     // Nor is its loss the other's.
     b.buffer.give_up(lease, DataLoss::OVERWRITE, []);

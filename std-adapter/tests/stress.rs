@@ -3,10 +3,12 @@
 //!
 //! 1,000,000 packets a thread in release builds, fewer in debug; `TRACEBUF_STRESS_EVENTS` sets another number.
 
+#[path = "support/mix.rs"]
+mod mix;
 #[path = "stress/packets.rs"]
 mod packets;
 
-use packets::mix;
+use mix::mix;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -8,6 +8,7 @@ use tracebuf_std::recover::{Dump, Place};
 use tracebuf_std::trace_stats::TraceReport;
 
 use crate::inspect::assert_well_formed;
+use crate::mix::{STEP, mix};
 use crate::recover::{elf, hex};
 
 const ROUNDS: u64 = 120;
@@ -19,10 +20,9 @@ struct Rng(u64);
 
 impl Rng {
     fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % end as u64) as usize
+        let number = mix(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        (number % end as u64) as usize
     }
 }
 

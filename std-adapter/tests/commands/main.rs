@@ -11,6 +11,8 @@ mod damaged;
 mod demo;
 mod inspect;
 mod looking_inside;
+#[path = "../support/mix.rs"]
+mod mix;
 #[cfg(target_os = "linux")]
 mod output;
 mod receive;

@@ -2,6 +2,8 @@
 
 use tracebuf::producer::{Message, TraceWriter};
 
+use crate::mix::mix;
+
 /// What packet `number` of a writer looks like: a function of the two, so that the reader knows it as well.
 struct Shape {
     size: usize,
@@ -19,14 +21,6 @@ fn shape(writer: u16, number: u64) -> Shape {
         _ => (seed >> 16) % 12_000,
     };
     Shape { size: size as usize, depth: (seed >> 40) as u32 % 4, seed }
-}
-
-/// SplitMix64's finaliser, a bijection.
-pub(crate) fn mix(mut x: u64) -> u64 {
-    x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ x >> 31
 }
 
 /// Writes packet `number`. `scratch` is where its content is made.

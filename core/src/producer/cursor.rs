@@ -156,18 +156,26 @@ impl<'a> Cursor<'a> {
     }
 
     /// Replaces the four-byte size field at `field` by the one byte `size`, moving what follows.
+    ///
+    /// Three bytes back whatever the offset: a word of what is moved is always the same bytes of two others.
     pub(crate) fn compact(&mut self, field: usize, size: u32) {
-        let end = self.pos.saturating_sub(3);
-        self.pos = field;
-        self.put(size, 1);
-        while self.pos < end {
-            let from = self.pos + 3;
-            let (index, shift) = (from / 4, from % 4 * 8);
-            let four = load(self.words, index) >> shift | load(self.words, index + 1) << 1 << (31 - shift);
-            // What is overwritten beyond the four bytes was moved already.
-            self.put(four, 4);
+        self.pos = self.pos.saturating_sub(3);
+        let (below, here, _) = split(size, field);
+        let mut index = field / 4;
+        let mut word = load(self.words, index);
+        // In the first word, all up to the size stays.
+        let mut kept = word & below | here;
+        let mut moved = !below << 8;
+        loop {
+            let next = load(self.words, index + 1);
+            store(self.words, index, kept | (word >> 24 | next << 8) & moved);
+            (kept, moved) = (0, !0);
+            word = next;
+            index += 1;
+            if index * 4 >= self.pos {
+                break;
+            }
         }
-        self.pos = end;
     }
 
     /// One more fragment in the header, all before it being there. False when it counts `most` already.

@@ -344,6 +344,34 @@ fn all_kinds_of_fields_are_read_back_by_an_independent_decoder() {
 }
 
 #[test]
+fn numbers_of_every_length_take_as_few_bytes_as_they_can_wherever_the_chunk_ends() {
+    let ends = (0..64).map(|bits| 1_u64 << bits).flat_map(|power| [power - 1, power]).chain([u64::MAX]);
+    let values: Vec<u64> = ends.collect();
+    let tags = [(1, 1), (15, 1), (16, 2), (2047, 2), (2048, 3), ((1 << 29) - 1, 5)];
+    for first in 0..if cfg!(miri) { 1 } else { 24 } {
+        let (model, mut writer) = only_writer(64, 56, Pace::Prompt, Exhaustion::Drop);
+        {
+            let mut packet = writer.packet();
+            packet.bytes(900, &vec![0; first]);
+            for (value, (field, _)) in values.iter().zip(tags.iter().cycle()) {
+                packet.varint(*field, *value);
+            }
+        }
+        writer.flush();
+        let packet = model.packets(writer.id())[0].clone().unwrap();
+        let written: Vec<_> = fields(&packet).into_iter().skip(2).collect();
+        let expected = values.iter().zip(tags.iter().cycle());
+        assert_eq!(
+            written,
+            expected.clone().map(|(value, (field, _))| (*field, Value::Int(*value))).collect::<Vec<_>>()
+        );
+        let bytes = |value: u64| (64 - (value | 1).leading_zeros() as usize).div_ceil(7);
+        let len: usize = expected.map(|(value, (_, tag))| tag + bytes(*value)).sum();
+        assert_eq!(packet.len(), 3 + (2 + 1 + first) + len);
+    }
+}
+
+#[test]
 fn text_that_is_formatted_takes_a_level_as_a_message_does() {
     fn nest(message: &mut Message<'_, '_>, depth: usize) {
         if depth == 0 {

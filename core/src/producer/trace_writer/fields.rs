@@ -5,6 +5,8 @@ use crate::producer::arbiter::NONE;
 #[cfg(not(target_pointer_width = "64"))]
 use crate::producer::cursor::word_of;
 use crate::producer::cursor::{fill_size, redundant_varint};
+#[cfg(target_pointer_width = "64")]
+use crate::proto::varint;
 
 impl TraceWriter<'_> {
     /// Appends the `len` low bytes (at most 4) of `value`; the others are zero.
@@ -41,7 +43,20 @@ impl TraceWriter<'_> {
         }
     }
 
+    /// A varint, as many of its bytes at a time as go into a word.
+    #[cfg(target_pointer_width = "64")]
+    pub(crate) fn varint(&mut self, mut value: u64) {
+        while value >= 1 << 28 {
+            self.put(redundant_varint(value as u32) | 1 << 31, 4);
+            value >>= 28;
+        }
+        let (value, len) = (value as u32, varint::len(value));
+        // The last byte does not say that there are more.
+        self.put(redundant_varint(value) & u32::MAX >> (33 - 8 * len), len);
+    }
+
     /// A varint, byte by byte.
+    #[cfg(not(target_pointer_width = "64"))]
     #[inline(never)]
     pub(crate) fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
@@ -63,6 +78,10 @@ impl TraceWriter<'_> {
     /// A field of kind varint.
     #[inline(never)]
     pub(crate) fn number(&mut self, field: u32, value: u64) {
+        if (1..16).contains(&field) && value < 0x80 {
+            // Most are such.
+            return self.put(field << 3 | (value as u32) << 8, 2);
+        }
         self.tag(field, 0);
         self.varint(value);
     }

@@ -86,7 +86,8 @@ fn advice(cause: DataLoss) -> &'static str {
         }
         DataLoss::OVERWRITE => LARGER_RING,
         DataLoss::WRITER_ABORT => {
-            "a writer gave a packet up half-way: give shared memory more bytes, or let writers stall"
+            "a writer gave a packet up half-way: give shared memory more bytes, or let writers stall; if that was not \
+             full, the packet was beyond a writer's limits"
         }
         DataLoss::SHARED_MEMORY_FULL => {
             "shared memory was full: give it more bytes, drain it more often, or let writers stall"

@@ -118,6 +118,8 @@ impl Level {
 const FIRST: u8 = 1;
 /// The packet before it was given up.
 const LOST: u8 = 2;
+/// One of those given up was so for want of shared memory.
+const FULL: u8 = 4;
 
 /// In place of a fragment's size: the packet was given up.
 pub(super) const ABORTED: u32 = 0x0FFF_FFFF;
@@ -165,7 +167,7 @@ impl<'a> TraceWriter<'a> {
             id,
             is_open: false,
             dropping: false,
-            news: if has_lost { FIRST | LOST } else { FIRST },
+            news: if has_lost { FIRST | LOST | FULL } else { FIRST },
             gave_up_waiting: false,
             has_ready_patches: false,
         }
@@ -224,6 +226,7 @@ impl<'a> TraceWriter<'a> {
         self.counts.packets = self.counts.packets.wrapping_add(1);
         self.is_open = true;
         if self.chunk == NONE && !self.take_chunk(HeaderFlags::empty()) {
+            self.news |= FULL;
             self.abandon();
             return false;
         }
@@ -233,8 +236,8 @@ impl<'a> TraceWriter<'a> {
             self.cursor.put(0x01_05B8, 3);
         }
         if self.news & LOST != 0 {
-            // previous_packet_dropped: 1 | 256, shared memory full
-            self.cursor.put(0x0281_02D0, 4);
+            // previous_packet_dropped: 1 as a varint of two bytes, and if shared memory was full 256 with it.
+            self.cursor.put(0x0081_02D0 | u32::from(self.news & FULL) << 23, 4);
         }
         true
     }

@@ -308,7 +308,8 @@ fn nesting_too_deep_or_a_field_number_that_is_none_gives_the_packet_up() {
     writer.flush();
     let packets = model.packets(1);
     assert_eq!(packets.iter().flatten().count(), 2);
-    assert_eq!(fields(packets[4].as_ref().unwrap()), [(42, Value::Int(257)), (8, Value::Int(5))]);
+    // Lost, and not for want of shared memory.
+    assert_eq!(fields(packets[4].as_ref().unwrap()), [(42, Value::Int(1)), (8, Value::Int(5))]);
 }
 
 #[test]

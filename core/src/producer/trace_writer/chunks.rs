@@ -1,6 +1,6 @@
 //! How a writer comes by its chunks, and parts with them.
 
-use super::{ABORTED, LOST, TraceWriter};
+use super::{ABORTED, FULL, LOST, TraceWriter};
 use crate::producer::arbiter::NONE;
 use crate::producer::chunk_header::{ChunkHeader, HeaderFlags};
 use crate::producer::cursor::Cursor;
@@ -33,6 +33,10 @@ impl TraceWriter<'_> {
             // A chunk still held back has found no room for its patches.
             let over = usize::from(!fits || self.held != NONE);
             self.counts.over_limit = self.counts.over_limit.wrapping_add(over);
+            // A full list of patches is told as shared memory that is full: both are for want of somebody who sends.
+            if fits && (PATCHES || over == 0) {
+                self.news |= FULL;
+            }
             // The fragment is still there to be marked.
             self.abandon();
             return false;

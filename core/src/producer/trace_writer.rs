@@ -3,7 +3,6 @@ use super::chunk_header::{ChunkHeader, HeaderFlags};
 use super::cursor::Cursor;
 use super::packet::Packet;
 use super::storage::WriterSlot;
-use crate::buffer::WALK_LIMIT;
 use heapless::Vec;
 
 mod chunks;
@@ -131,7 +130,7 @@ impl<'a> TraceWriter<'a> {
     /// [`TraceBuffer`](crate::buffer::TraceBuffer) finds a chunk to be patched among the newest
     /// [`WALK_LIMIT`](crate::buffer::WALK_LIMIT) of its sequence: this many, 3,072, leave room for chunks that are sent
     /// before the patch is.
-    pub const MAX_PATCHED: u32 = WALK_LIMIT / 4 * 3;
+    pub const MAX_PATCHED: u32 = 3_072;
     /// Steps that [`Exhaustion::StallThenDrop`] waits, as many as the reference takes before it aborts.
     pub const STALL_STEPS: u32 = 300;
     /// A packet is not begun with less room than this in the chunk.

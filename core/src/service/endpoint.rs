@@ -1,7 +1,9 @@
 //! The service's end of one producer: what it commits goes into the central buffers, what it left goes too.
 
 use crate::buffer::{self, ChunkFlags, Commit, TraceBuffer};
-use crate::producer::{ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Patch};
+use crate::producer::{
+    ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Patch, TraceWriter,
+};
 use heapless::Vec;
 
 /// Who a producer is, as the service knows and not as it says.
@@ -212,6 +214,9 @@ fn is_target(writers: &[(u16, u16)], allowed: u32, writer_id: u16, target: u16) 
 fn registered(writers: &[(u16, u16)], writer_id: u16) -> Option<u16> {
     writers.iter().find(|(writer, _)| *writer == writer_id).map(|(_, target)| *target)
 }
+
+// A patch that a writer sends finds its chunk, and chunks that are sent before it have room.
+const _: () = assert!(TraceWriter::MAX_PATCHED <= buffer::WALK_LIMIT / 4 * 3);
 
 /// Patches handed to a buffer at once.
 const PATCHES: usize = 8;

@@ -275,18 +275,9 @@ struct StatsLine<'a>(&'a tracebuf::buffer::BufferStats);
 
 impl fmt::Display for StatsLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        macro_rules! print {
-            ($($name:ident)*) => {
-                $(write!(f, concat!(" ", stringify!($name), "={}"), self.0.$name)?;)*
-            };
-        }
         f.write_str("stats")?;
-        print! {
-            buffer_size bytes_written bytes_overwritten bytes_read padding_bytes_written
-            padding_bytes_cleared chunks_written chunks_rewritten chunks_relocated chunks_overwritten
-            chunks_discarded chunks_read chunks_committed_out_of_order write_wrap_count patches_succeeded
-            patches_failed readaheads_succeeded readaheads_failed abi_violations trace_writer_packet_loss
-            chunks_unchanged chunks_refused
+        for (name, value) in self.0.named() {
+            write!(f, " {name}={value}")?;
         }
         Ok(())
     }

@@ -67,28 +67,16 @@ pub struct Packets {
     pub bytes: u64,
     /// How many of them follow a loss on their sequence.
     pub after_loss: u64,
-    /// How many of them name each cause, in the order of [`CAUSES`]; one packet can name several.
-    pub causes: [u64; CAUSES.len()],
+    /// How many of them name each cause, in the order of [`DataLoss::CAUSES`]; one packet can name several.
+    pub causes: [u64; DataLoss::CAUSES.len()],
 }
-
-/// Every cause of a loss, and its name in a summary.
-pub const CAUSES: [(DataLoss, &str); 8] = [
-    (DataLoss::READ_GAP, "read gap"),
-    (DataLoss::CHUNK_CORRUPTED, "chunk corrupted"),
-    (DataLoss::ORPHAN_CONTINUATION, "orphan continuation"),
-    (DataLoss::REASSEMBLY_GAP, "reassembly gap"),
-    (DataLoss::REASSEMBLY_BROKEN_CHAIN, "broken chain"),
-    (DataLoss::OVERWRITE, "overwrite"),
-    (DataLoss::WRITER_ABORT, "writer abort"),
-    (DataLoss::SHARED_MEMORY_FULL, "shared memory full"),
-];
 
 impl Packets {
     pub(crate) fn count(&mut self, packet: &Packet<'_>) {
         self.packets += 1;
         self.bytes += packet.len() as u64;
         self.after_loss += u64::from(!packet.loss().is_empty());
-        for (count, (cause, _)) in self.causes.iter_mut().zip(CAUSES) {
+        for (count, (cause, _)) in self.causes.iter_mut().zip(DataLoss::CAUSES) {
             *count += u64::from(packet.loss().contains(cause));
         }
     }
@@ -102,7 +90,7 @@ impl fmt::Display for Packets {
         }
         write!(f, "{} after a loss", self.after_loss)?;
         let mut before = " (";
-        for (count, (_, name)) in self.causes.iter().zip(CAUSES) {
+        for (count, (_, name)) in self.causes.iter().zip(DataLoss::CAUSES) {
             if *count > 0 {
                 write!(f, "{before}{name} {count}")?;
                 before = ", ";

@@ -73,7 +73,7 @@ impl<'a> Consumer<'a> {
     /// ```
     pub fn reclaim(&mut self) -> u32 {
         let mut reclaimed = 0;
-        for page in (0..self.memory.pages()).filter_map(|page| self.memory.page(page)) {
+        for page in self.memory.all_pages() {
             let Some(layout) = page.bitmap().layout() else { continue };
             for place in (0..layout.chunks()).filter_map(|chunk| page.place(layout, chunk)) {
                 // Without a writer it has been moved, and was being freed.

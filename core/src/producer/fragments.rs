@@ -1,7 +1,6 @@
 use super::chunk_header::ChunkHeader;
 use super::drain::copy_out;
 use super::page::{ChunkState, Layout, Page};
-use super::smb::SharedMemory;
 use super::sync::AtomicU32;
 use super::trace_writer::ABORTED;
 use crate::proto::varint;
@@ -76,14 +75,6 @@ impl<'a> Page<'a> {
     }
 }
 
-impl<'a> SharedMemory<'a> {
-    /// All pages, in address order.
-    pub fn all_pages(&self) -> impl Iterator<Item = Page<'a>> + use<'a> {
-        let memory = *self;
-        (0..memory.pages()).filter_map(move |index| memory.page(index))
-    }
-}
-
 impl<'a> ChunkView<'a> {
     /// Its number in the page.
     pub fn index(&self) -> u32 {
@@ -154,6 +145,7 @@ mod tests {
     use super::*;
     use crate::producer::chunk_header::HeaderFlags;
     use crate::producer::page::{Division, set_header};
+    use crate::producer::smb::SharedMemory;
     use crate::producer::sync::Ordering;
     use crate::producer::words::{atomic_words, atomic_words_in};
     use std::vec::Vec;

@@ -104,6 +104,12 @@ impl<'a> SharedMemory<'a> {
         Some(Page::new(self.words.get(start..)?.get(..words)?))
     }
 
+    /// All pages, in address order.
+    pub fn all_pages(&self) -> impl Iterator<Item = Page<'a>> + use<'a> {
+        let memory = *self;
+        (0..memory.pages()).filter_map(move |index| memory.page(index))
+    }
+
     /// The first word of a page.
     pub(crate) fn bitmap(&self, page: u32) -> Option<&'a AtomicU32> {
         self.words.get(page.wrapping_mul(self.page_words) as usize)

@@ -30,7 +30,7 @@ pub enum MemoryError {
     /// The page size is not a multiple of 4 between [`SharedMemory::MIN_PAGE`] and
     /// [`SharedMemory::MAX_PAGE`].
     PageSize,
-    /// There is no room for a page, or for more pages than can be counted.
+    /// There is room for no page, or for more than [`SharedMemory::MAX_PAGES`].
     PageCount,
     /// The layout would make chunks smaller than [`SharedMemory::MIN_CHUNK`].
     ChunkSize,
@@ -42,7 +42,7 @@ impl fmt::Display for MemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             MemoryError::PageSize => "the page size is not a multiple of 4 from 64 to 65536",
-            MemoryError::PageCount => "the memory has no room for a page, or for more than 65536",
+            MemoryError::PageCount => "the memory has room for no page, or for more than 65536",
             MemoryError::ChunkSize => "the chunks would be smaller than 32 bytes",
             MemoryError::Storage => "the storage has fewer entries than the buffer has chunks",
         })
@@ -65,8 +65,8 @@ impl<'a> SharedMemory<'a> {
     ///
     /// # Errors
     /// [`MemoryError::PageSize`]: the size is not a multiple of 4 between [`MIN_PAGE`](Self::MIN_PAGE) and
-    /// [`MAX_PAGE`](Self::MAX_PAGE). [`MemoryError::PageCount`]: there are no words for a page, or for more than
-    /// [`MAX_PAGES`](Self::MAX_PAGES).
+    /// [`MAX_PAGE`](Self::MAX_PAGE). [`MemoryError::PageCount`]: the words are too few for a page, or
+    /// enough for more than [`MAX_PAGES`](Self::MAX_PAGES).
     pub const fn new(words: &'a [AtomicU32], page_size: u32) -> Result<Self, MemoryError> {
         if page_size < Self::MIN_PAGE || page_size > Self::MAX_PAGE || !page_size.is_multiple_of(4) {
             return Err(MemoryError::PageSize);

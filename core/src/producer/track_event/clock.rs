@@ -1,7 +1,7 @@
 use crate::producer::sync::{AtomicU32, Ordering, const_fn};
 
-/// A clock: ticks since any fixed moment, never backwards. Their frequency is the
-/// [`TracerConfig`](super::TracerConfig)'s.
+/// A clock: ticks since any fixed moment, never backwards, up to 2⁶⁴ − 2³²: beyond that a tracer's first would be before
+/// tick 0. Their frequency is the [`TracerConfig`](super::TracerConfig)'s.
 ///
 /// Tracers whose times are to be compared read the same clock. Any closure that returns ticks is one.
 ///

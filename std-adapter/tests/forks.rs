@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use trace::{Trace, folder, wait_for};
-use tracebuf_std::session::{BufferConfig, FlightRecorder, Session, SessionError};
+use tracebuf_std::session::{BufferConfig, FlightRecorder, LongTrace, Session, SessionError};
 
 fn recorder(folder: &Path) -> (Arc<Session>, FlightRecorder) {
     let session = Arc::new(Session::builder().ring(1 << 20).start().expect("a session"));
@@ -249,6 +249,20 @@ fn a_file_is_free_when_its_session_is_gone_though_a_child_lives_on() {
     let next = in_file(&region).map(drop);
     assert_ended_by(child, libc::SIGKILL);
     assert!(meanwhile.is_some_and(|error| error.contains("another session is using it")));
+    next.expect("it is free");
+}
+
+#[test]
+fn a_long_trace_is_free_when_its_session_has_stopped_though_a_child_lives_on() {
+    let path = folder("fork-trace").join("x.pftrace");
+    let start = || Session::builder().long_trace(LongTrace::to(&path)).start();
+    let session = start().expect("a session");
+    let child = fork(sleep);
+    let meanwhile = start().is_ok();
+    session.stop().expect("a stop");
+    let next = start().map(drop);
+    assert_ended_by(child, libc::SIGKILL);
+    assert!(!meanwhile);
     next.expect("it is free");
 }
 

@@ -17,7 +17,7 @@ use crate::session::fork;
 ///
 /// The system's lock is that of an open file, which children after a fork have too, and so has what is mapped from it:
 /// the last of them would keep it. So the file is opened once more for the lock alone, and that is closed in children.
-pub(super) struct Lock {
+pub(crate) struct Lock {
     /// Always there, but while it is dropped.
     file: Option<File>,
     /// Of the process that has it.
@@ -53,7 +53,7 @@ impl Lock {
     pub(super) fn new(file: &File, path: &Path) -> io::Result<Self> {
         fork::watch();
         let forks = fork::forks();
-        let own = OpenOptions::new().read(true).write(true).open(path)?;
+        let own = OpenOptions::new().write(true).open(path)?;
         if !is_same(&own.metadata()?, &file.metadata()?) {
             return Err(in_use());
         }
@@ -63,6 +63,15 @@ impl Lock {
         let locked = try_lock(&own);
         let this = Self { file: Some(own), forks };
         locked.map(|()| this)
+    }
+
+    /// The same of a file that is of use without a lock too, where its file system has none.
+    pub(crate) fn where_possible(file: &File, path: &Path) -> io::Result<Option<Self>> {
+        let has_none = [Errno::NOLCK, Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL].map(Errno::raw_os_error);
+        match Self::new(file, path) {
+            Err(error) if error.raw_os_error().is_some_and(|error| has_none.contains(&error)) => Ok(None),
+            other => other.map(Some),
+        }
     }
 }
 

@@ -253,17 +253,18 @@ impl SessionBuilder {
         &self,
         switch: &Arc<Switch>,
     ) -> Result<(Vec<CentralBuffer>, Option<Recording>), SessionError> {
-        let (mut buffers, mut outboxes, mut made) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut buffers, mut outboxes) = (Vec::new(), Vec::new());
         let in_trace =
             |trace: &LongTrace, error| SessionError::io(format!("creating {}", trace.path.display()), error);
-        let opened = match &self.long_trace {
+        let (opened, undo) = match &self.long_trace {
             Some(trace) => {
                 let (file, undo) = open(&trace.path).map_err(|error| in_trace(trace, error))?;
-                made.extend(undo);
-                Some((trace, file))
+                (Some((trace, file)), undo)
             }
-            None => None,
+            None => (None, None),
         };
+        // Behind the files: what is made goes again while they are locked.
+        let mut made = Vec::from_iter(undo);
         for buffer in &self.buffers {
             let (memory, outbox, undo) = memory_of(buffer, opened.is_some())?;
             made.extend(undo);

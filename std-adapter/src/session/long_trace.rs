@@ -65,7 +65,8 @@ pub struct LongTrace {
 }
 
 impl LongTrace {
-    /// Into this file, emptied if it is there and the session starts: every 5 s, of any size, synced at the end.
+    /// Into this file, emptied if it is there and the session starts: every 5 s, of any size, synced at the end. Until
+    /// the session has stopped it is locked against other sessions, unless it is a pipe or a device.
     pub fn to(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::Progress;
-use crate::region_file::Slot;
+use crate::region_file::{Lock, Slot};
 use crate::session::export::Piece;
 use crate::session::undo::Undo;
 
@@ -35,12 +35,32 @@ pub(super) struct Output {
     written: Sender<Vec<u8>>,
 }
 
+/// The file of a long trace, kept locked against other sessions.
+pub(crate) struct Opened {
+    pub(super) file: File,
+    pub(super) lock: Option<Lock>,
+}
+
 /// Opens the file of a long trace, or makes it. What is in it stays there until [`empty`] is called.
-pub(crate) fn open(path: &Path) -> io::Result<(File, Option<Undo>)> {
-    match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(file) => Ok((file, Some(Undo::new(path, Vec::new())))),
+pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
+    let (file, undo) = match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(file) => (file, Some(Undo::new(path, Vec::new()))),
         // It is there, or this says why it cannot be.
-        Err(_) => Ok((OpenOptions::new().write(true).create(true).truncate(false).open(path)?, None)),
+        Err(_) => (OpenOptions::new().write(true).create(true).truncate(false).open(path)?, None),
+    };
+    // Two may write into one pipe or device.
+    if !file.metadata()?.is_file() {
+        return Ok((Opened { file, lock: None }, undo));
+    }
+    match Lock::where_possible(&file, path) {
+        Ok(lock) => Ok((Opened { file, lock }, undo)),
+        Err(error) => {
+            if error.kind() == io::ErrorKind::ResourceBusy {
+                // Another session has opened what was made here, and locked it first: it stays.
+                undo.into_iter().for_each(Undo::forget);
+            }
+            Err(error)
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! A period's work: what the drain thread reads, and hands over to the file's.
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tracebuf::proto::TracePackets;
 
-use super::output::{Message, Output, empty};
+use super::output::{Message, Opened, Output, empty};
 use super::turns::Turns;
 use super::{LongTrace, Progress, SyncPolicy};
 use crate::region_file::Outbox;
@@ -67,7 +66,7 @@ impl Recording {
     /// Starts the file's thread and, when all else is there, empties the file.
     pub(crate) fn start(
         trace: &LongTrace,
-        file: File,
+        opened: Opened,
         switch: Arc<Switch>,
         outboxes: Vec<Option<Outbox>>,
     ) -> io::Result<Self> {
@@ -75,13 +74,15 @@ impl Recording {
         for _ in 0..PIECES {
             let _ = written.send(Vec::new());
         }
+        let Opened { file, lock } = opened;
         let mut output = Output::new(file.try_clone()?, written);
         let progress = Arc::new(Progress::default());
         let (sender, receiver) = channel();
         let shared = progress.clone();
-        let thread = thread::Builder::new()
-            .name("tracebuf-file".into())
-            .spawn(move || output.run(&receiver, &shared))?;
+        let thread = thread::Builder::new().name("tracebuf-file".into()).spawn(move || {
+            output.run(&receiver, &shared);
+            drop((output, lock));
+        })?;
         let mut piece = Piece::default();
         piece.clocks(&ClockReading::now())?;
         empty(&file)?;

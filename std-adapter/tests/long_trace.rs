@@ -324,6 +324,25 @@ fn a_removed_file_is_told() {
     assert!(session.stop().expect("a stop").long_trace.expect("a status").error.is_some());
 }
 
+#[test]
+fn a_file_that_somebody_else_cuts_is_told_to_the_end_and_goes_on_without_a_hole() {
+    let path = scratch("cut.pftrace");
+    let session = Session::builder().long_trace(quick(&path)).start().expect("a session");
+    wait_for(&session, |status| status.bytes > 1000);
+    // As `> cut.pftrace` does, and what copies a log and then empties it.
+    std::fs::File::create(&path).expect("the file is there");
+    let status = wait_for(&session, |status| status.error.is_some());
+    assert!(status.error.as_deref().is_some_and(|error| error.contains("somebody else changed the file")));
+    session.recorder().instant("after it");
+    let stopped = session.stop().expect("a stop");
+    assert_eq!(stopped.long_trace.expect("a status").error, status.error);
+    let trace = Trace::read(&path);
+    assert!(trace.contains("after it"));
+    trace.assert_ends_with_stats();
+    let written = stopped.file.expect("a file");
+    assert_eq!((written.bytes, written.packets), (trace.bytes.len() as u64, trace.packets().count() as u64));
+}
+
 /// The pipe takes 64 KiB and then nothing: packets stay in the ring until they are overwritten there.
 #[cfg(target_os = "linux")]
 #[test]

@@ -1,6 +1,6 @@
 //! The thread that writes the file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -27,7 +27,7 @@ const RETRY: Duration = Duration::from_millis(100);
 pub(super) struct Output {
     file: File,
     sync_data: fn(&File) -> io::Result<()>,
-    /// Bytes of whole packets.
+    /// Bytes of whole packets, the length of a regular file.
     good: u64,
     /// Something was given up. What came behind it would make a hole that nobody sees.
     gave_up: bool,
@@ -43,10 +43,11 @@ pub(crate) struct Opened {
 
 /// Opens the file of a long trace, or makes it. What is in it stays there until [`empty`] is called.
 pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
-    let (file, undo) = match OpenOptions::new().write(true).create_new(true).open(path) {
+    // Appending, for somebody else may cut the file: what was written where it had ended would be behind a hole.
+    let (file, undo) = match OpenOptions::new().append(true).create_new(true).open(path) {
         Ok(file) => (file, Some(Undo::new(path, Vec::new()))),
         // It is there, or this says why it cannot be.
-        Err(_) => (OpenOptions::new().write(true).create(true).truncate(false).open(path)?, None),
+        Err(_) => (OpenOptions::new().append(true).create(true).open(path)?, None),
     };
     // Two may write into one pipe or device.
     if !file.metadata()?.is_file() {
@@ -86,6 +87,7 @@ impl Output {
                 }
                 Message::Slot(slot, packets) => {
                     if !self.gave_up {
+                        self.see_length(progress);
                         slot.goes_to(self.good);
                     }
                     match self.write(slot.bytes(), packets, progress) {
@@ -95,7 +97,7 @@ impl Output {
                 }
                 Message::Sync => {
                     if let Err(error) = self.sync() {
-                        progress.set_sync_error(format!("cannot sync: {error}"));
+                        progress.set_lasting_error(format!("cannot sync: {error}"));
                     }
                 }
             }
@@ -106,6 +108,7 @@ impl Output {
     fn write(&mut self, bytes: &[u8], packets: u64, progress: &Progress) -> bool {
         while !self.gave_up {
             let last_try = progress.finishing.load(Ordering::Relaxed);
+            self.see_length(progress);
             match self.file.write_all(bytes) {
                 Ok(()) => {
                     self.good += bytes.len() as u64;
@@ -128,12 +131,30 @@ impl Output {
         false
     }
 
+    /// What is written next goes to the file's end. That may be elsewhere by now, as after `> trace`: so that the file
+    /// has no hole it goes on from there, and what became of the rest is told.
+    fn see_length(&mut self, progress: &Progress) {
+        let Some(len) = self.file.metadata().ok().filter(Metadata::is_file).map(|metadata| metadata.len())
+        else {
+            return;
+        };
+        if len == self.good {
+            return;
+        }
+        let good = std::mem::replace(&mut self.good, len);
+        progress.bytes.store(len, Ordering::Relaxed);
+        progress.set_lasting_error(format!("somebody else changed the file: of {good} bytes it has {len}"));
+        if len == 0 {
+            progress.packets.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Takes back what was written of a piece that did not go in whole.
     fn cut(&mut self) {
-        use std::io::Seek;
         // A pipe or a device cannot be cut, and has no half packets on a disk either.
-        let _ = self.file.set_len(self.good);
-        let _ = self.file.seek(io::SeekFrom::Start(self.good));
+        if self.file.metadata().is_ok_and(|metadata| metadata.len() > self.good) {
+            let _ = self.file.set_len(self.good);
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

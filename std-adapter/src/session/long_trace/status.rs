@@ -9,8 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct LongTraceStatus {
     /// Bytes of whole packets in the file.
     pub bytes: u64,
-    /// Why writing does not get on now, or did not at the end; if it does, why the file could not be synced once. That
-    /// is told to the end: what was written before it may not be on the disk, of which no later sync tells.
+    /// Why writing does not get on now, or did not at the end; if it does, what went wrong once: that the file could not
+    /// be synced, or that somebody else changed its length. That is told to the end: what was written before it may not
+    /// be on the disk, of which no later sync tells, or not in the file. One that was cut goes on where it ends now.
     pub error: Option<String>,
     /// Bytes that were given up when the session stopped and could not be written: from the first that did not go in
     /// on all, the statistics at the end too, so that the file has no hole. Those of a buffer in a file stay there, to
@@ -38,8 +39,8 @@ pub(crate) struct Progress {
 struct Errors {
     /// In the last write.
     write: Option<String>,
-    /// In the first sync that failed.
-    sync: Option<String>,
+    /// What went wrong first that nothing later makes good.
+    lasting: Option<String>,
 }
 
 impl Progress {
@@ -48,7 +49,7 @@ impl Progress {
             bytes: self.bytes.load(Ordering::Relaxed),
             error: {
                 let errors = self.errors();
-                errors.write.as_ref().or(errors.sync.as_ref()).cloned()
+                errors.write.as_ref().or(errors.lasting.as_ref()).cloned()
             },
             bytes_given_up: self.given_up.load(Ordering::Relaxed),
             full: self.full.load(Ordering::Relaxed),
@@ -63,8 +64,8 @@ impl Progress {
         self.errors().write = error;
     }
 
-    pub(super) fn set_sync_error(&self, error: String) {
-        self.errors().sync.get_or_insert(error);
+    pub(super) fn set_lasting_error(&self, error: String) {
+        self.errors().lasting.get_or_insert(error);
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::Progress;
 use crate::region_file::{Lock, Slot};
 use crate::session::export::Piece;
+use crate::session::snapshot::PIECE;
 use crate::session::undo::Undo;
 
 pub(super) enum Message {
@@ -82,6 +83,8 @@ impl Output {
                 Message::Piece(mut piece) => {
                     self.write(&piece.bytes, piece.packets, progress);
                     piece.bytes.clear();
+                    // One large packet's memory would else be kept for each of all pieces to come.
+                    piece.bytes.shrink_to(2 * PIECE);
                     // Without anybody to take it, no more pieces come.
                     let _ = self.written.send(piece.bytes);
                 }
@@ -176,6 +179,16 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+
+    #[test]
+    fn a_large_packet_s_memory_is_not_kept() {
+        let file = OpenOptions::new().write(true).open("/dev/null").expect("a file");
+        let (written, spare) = channel();
+        let pieces = [PIECE, 64 * PIECE].map(|len| Piece { bytes: vec![0; len], packets: 1 });
+        Output::new(file, written).run(pieces.map(Message::Piece), &Progress::default());
+        let kept: Vec<_> = spare.iter().map(|bytes| bytes.capacity()).collect();
+        assert!(kept[0] == PIECE && kept[1] <= 2 * PIECE, "{kept:?}");
+    }
 
     #[test]
     fn a_sync_that_failed_is_told_to_the_end_though_what_comes_after_it_succeeds() {

@@ -58,8 +58,9 @@ enum Step {
 /// How long to wait before looking again at a file that is behind, or for a producer's answer.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Pieces on their way or being written: with the one being filled, 9 MiB at most. Where producers keep all cores
-/// busy the file's thread may have to wait for some milliseconds.
+/// Pieces on their way or being written. With the one being filled they are 9 MiB, and what their last packets have
+/// beyond that: those of many MiB have it until they are written. Where producers keep all cores busy the file's thread
+/// may have to wait for some milliseconds.
 const PIECES: usize = 8;
 
 impl Recording {

@@ -50,14 +50,18 @@ impl Survivor {
     /// [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it.
     pub fn parse(file: &[u8]) -> io::Result<Self> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
-        let contents =
+        let mut contents =
             region_file::parse(file).ok_or_else(|| invalid("it is no file of a buffer".to_owned()))?;
-        let found =
+        let mut found =
             attach(contents.start as u64, &contents.region).map_err(|error| invalid(error.to_string()))?;
+        // Written as they are, damaged ones would hide from readers all that comes behind them.
+        let waiting = contents.slots.iter_mut().map(|slot| &mut slot.bytes);
+        let unreadable: u64 = waiting.chain([&mut contents.clocks]).map(keep_whole_packets).sum();
+        found.salvage.bytes_unreadable += unreadable;
         Ok(Self { found, clocks: contents.clocks, slots: contents.slots })
     }
 
-    /// What had to be dropped.
+    /// What had to be dropped. Unreadable bytes are those of the ring and of what was on its way into a long trace.
     pub fn salvage(&self) -> Salvage {
         self.found.salvage
     }
@@ -110,7 +114,7 @@ impl Survivor {
     fn write_to(mut self, output: &mut impl Write, mut written: Written) -> io::Result<Written> {
         let mut put = |bytes: &[u8], written: &mut Written| {
             written.bytes += bytes.len() as u64;
-            written.packets += TracePackets::new(bytes).count() as u64;
+            written.packets += TracePackets::new(bytes).filter(Result::is_ok).count() as u64;
             output.write_all(bytes)
         };
         put(&self.clocks, &mut written)?;
@@ -135,6 +139,16 @@ impl Survivor {
         put(&piece.bytes, &mut written)?;
         Ok(written)
     }
+}
+
+/// Leaves only the packets before any damage, and says how many bytes that costs.
+fn keep_whole_packets(bytes: &mut Vec<u8>) -> u64 {
+    let mut packets = TracePackets::new(bytes);
+    while packets.next().is_some_and(|packet| packet.is_ok()) {}
+    let whole = packets.offset();
+    let rest = bytes.len().saturating_sub(whole);
+    bytes.truncate(whole);
+    rest as u64
 }
 
 /// The whole packets that a trace begins with. It may be larger than memory, so only tags and lengths are read.

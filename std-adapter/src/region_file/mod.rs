@@ -26,7 +26,7 @@
 //! file, without a system call in between: a commit is as fast as without a file. What still lay in shared memory
 //! is not; that is what was recorded since the last flush or the last full chunk of each thread. A power cut is
 //! something else: pages that the system had not yet written are gone, and half of a commit may be there without
-//! the other; chunks that make no sense are left out then.
+//! the other; chunks that make no sense are left out then, and of a slot what lies behind the first damage.
 //!
 //! # With a long trace beside it
 //! What the long trace has read must not be gone from the region before it is in the trace file. So the region

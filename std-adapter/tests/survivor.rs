@@ -1,0 +1,97 @@
+//! What is left in the file of a buffer beside a long trace, and how it goes together with traces.
+
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::path::Path;
+use std::time::Duration;
+
+use trace::{Trace, folder};
+use tracebuf::producer::Exhaustion;
+use tracebuf::producer::track_event::{Track, Unit};
+use tracebuf::proto::TracePackets;
+use tracebuf_std::recover::Survivor;
+use tracebuf_std::session::{BufferConfig, LongTrace, Session};
+
+static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
+
+/// A session with a buffer of 4 MiB in a file. Threads wait when shared memory is full, so that all gets there.
+fn start(region: &Path, trace: LongTrace) -> Session {
+    let builder = Session::builder().buffer(BufferConfig::ring(4 << 20).in_file(region));
+    builder.exhaustion(Exhaustion::Stall).long_trace(trace).start().expect("a session")
+}
+
+fn every_10_ms(path: &Path) -> LongTrace {
+    LongTrace::to(path).period(Duration::from_millis(10))
+}
+
+fn count(session: &Session, values: std::ops::Range<i64>) {
+    for value in values {
+        session.recorder().count(&COUNTER, value);
+        if value % 1000 == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn values(trace: &Trace) -> Vec<u64> {
+    trace.counters().into_values().flatten().collect()
+}
+
+/// Where the slot begins that holds most.
+fn largest_slot(file: &[u8]) -> usize {
+    let number = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().expect("eight bytes")) as usize;
+    let [half, halves, slots, slot, word] = [16, 24, 32, 40, 48].map(number);
+    let pages = |len: usize| len.next_multiple_of(4096);
+    let valid = (0..slots).filter(|n| word >> (1 + n) & 1 == 1);
+    let largest = valid.max_by_key(|n| number(64 + 24 * n)).expect("a slot");
+    4096 + pages(half) * halves + pages(slot) * largest
+}
+
+#[test]
+fn what_lies_behind_damage_in_a_slot_is_told_and_hides_nothing_else() {
+    let folder = folder("damaged slot");
+    let (region, out) = (folder.join("x.region"), folder.join("x.pftrace"));
+    let session = start(&region, every_10_ms("/dev/full".as_ref()));
+    count(&session, 0..100_000);
+    drop(session.stop().expect("a stop"));
+    let recover = || {
+        let survivor = Survivor::open(&region).expect("a buffer");
+        let unreadable = survivor.salvage().bytes_unreadable;
+        let written = survivor.write(&out).expect("a trace");
+        let trace = Trace::read(&out);
+        assert_eq!(
+            (written.packets, written.bytes),
+            (trace.packets().count() as u64, trace.bytes.len() as u64)
+        );
+        trace.assert_ends_with_stats();
+        (unreadable, values(&trace))
+    };
+    let (unreadable, all) = recover();
+    assert_eq!((unreadable, all.len()), (0, 100_000));
+    // As after a power cut: the first page is on the disk, and some of a slot is not.
+    let mut file = std::fs::read(&region).expect("the file");
+    let (slot, mut before) = (largest_slot(&file), all.len());
+    for least in [8192, 0] {
+        // From where a packet begins: one that is damaged within is that packet's reader's to see.
+        let mut packets = TracePackets::new(&file[slot..]);
+        while packets.offset() < least && packets.next().is_some_and(|packet| packet.is_ok()) {}
+        let at = slot + packets.offset();
+        file[at..at + 4096].fill(0);
+        std::fs::write(&region, &file).expect("the file");
+        let (unreadable, left) = recover();
+        // All that lies before it, and all that lies elsewhere.
+        assert!(
+            unreadable > 4096 && left.len() > 50_000 && left.len() < before,
+            "{unreadable} {}",
+            left.len()
+        );
+        assert_eq!(left.last(), all.last());
+        before = left.len();
+    }
+    let said = std::process::Command::new(env!("CARGO_BIN_EXE_tracebuf"))
+        .args(["recover".as_ref(), region.as_os_str(), "-o".as_ref(), out.as_ref()])
+        .output()
+        .expect("the command runs");
+    assert!(String::from_utf8_lossy(&said.stderr).contains("bytes unreadable"), "{said:?}");
+}

@@ -10,7 +10,7 @@ use trace::{Trace, folder};
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf::proto::TracePackets;
-use tracebuf_std::recover::Survivor;
+use tracebuf_std::recover::{Dump, Place, Survivor};
 use tracebuf_std::session::{BufferConfig, LongTrace, Session};
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
@@ -94,4 +94,45 @@ fn what_lies_behind_damage_in_a_slot_is_told_and_hides_nothing_else() {
         .output()
         .expect("the command runs");
     assert!(String::from_utf8_lossy(&said.stderr).contains("bytes unreadable"), "{said:?}");
+}
+
+#[test]
+fn what_is_left_goes_together_with_its_own_session_s_trace_alone() {
+    let folder = folder("another session");
+    let names = ["x.region", "x.region.previous", "x.pftrace", "out.pftrace"];
+    let [region, previous, long, out] = names.map(|name| folder.join(name));
+    let crashed = start(&region, every_10_ms("/dev/full".as_ref()));
+    count(&crashed, 0..50_000);
+    drop(crashed.stop().expect("a stop"));
+    // The service starts anew with its usual files, and its trace is soon longer than the last one's was.
+    let next = start(&region, every_10_ms(&long));
+    count(&next, 1_000_000..1_050_000);
+    drop(next.stop().expect("a stop"));
+
+    let survivor = || Survivor::open(&previous).expect("a buffer");
+    for refused in [survivor().after(&long).map(drop), survivor().write_with(&long, &out).map(drop)] {
+        assert_eq!(refused.expect_err("it is another's").kind(), std::io::ErrorKind::InvalidInput);
+    }
+    assert!(!out.exists());
+    survivor().write(&out).expect("a trace");
+    assert_eq!(values(&Trace::read(&out)), Vec::from_iter(0..50_000));
+    // One in which there is nothing yet may be anybody's.
+    std::fs::write(folder.join("empty.pftrace"), "").expect("a file");
+    survivor().after(&folder.join("empty.pftrace")).expect("a trace").write(&out).expect("a trace");
+    assert_eq!(values(&Trace::read(&out)).len(), 50_000);
+
+    let own = Survivor::open(&region).expect("a buffer").after(&long).expect("its own");
+    own.write_with(&long, &out).expect("a trace");
+    assert_eq!(values(&Trace::read(&out)), Vec::from_iter(1_000_000..1_050_000));
+}
+
+#[test]
+fn a_buffer_s_file_with_any_size_in_its_header_is_an_error() {
+    // Bytes of a half, halves, slots, bytes of a slot, which of them count.
+    for sizes in [[u64::MAX, 1, 0, 0, 0], [0, 1, 1, u64::MAX, 2]] {
+        let header = [&[1][..], &sizes].concat().into_iter().flat_map(u64::to_le_bytes);
+        let file: Vec<u8> = b"TRACEMAP".iter().copied().chain(header).chain([0; 8192]).collect();
+        assert!(Survivor::parse(&file).is_err());
+        assert!(Dump::parse(&file).is_ok_and(|dump| dump.find(Place::Anywhere).is_err()));
+    }
 }

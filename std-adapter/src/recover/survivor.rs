@@ -28,7 +28,8 @@ use crate::session::whole_file::write_atomically;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Open it before a session with that buffer starts, or as `FILE.previous` after.
+/// Open it before a session with that buffer starts, or as `FILE.previous` after. By then the session has emptied its
+/// long trace: if that is the same file, what the last one had written is gone, and there is nothing to be left out.
 pub struct Survivor {
     found: Found,
     clocks: Vec<u8>,
@@ -69,9 +70,11 @@ impl Survivor {
     /// Leaves out what this trace, which the session wrote, has already.
     ///
     /// # Errors
-    /// The file system's.
+    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it does not begin as that session's.
     pub fn after(mut self, trace: &Path) -> io::Result<Self> {
-        let len = std::fs::metadata(trace)?.len();
+        let mut file = File::open(trace)?;
+        self.check_is_ours(&mut file)?;
+        let len = file.metadata()?.len();
         for slot in &mut self.slots {
             let there = slot.at.map_or(0, |at| len.saturating_sub(at));
             let mut packets = TracePackets::new(&slot.bytes);
@@ -99,15 +102,28 @@ impl Survivor {
     /// The same behind the whole packets of a trace that the session wrote. `out` may be that trace itself.
     ///
     /// # Errors
-    /// The file system's.
+    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it does not begin as that session's.
     pub fn write_with(self, trace: &Path, out: &Path) -> io::Result<Written> {
         let mut trace = File::open(trace)?;
+        self.check_is_ours(&mut trace)?;
+        trace.rewind()?;
         let whole = whole_packets(&mut trace)?;
         trace.rewind()?;
         write_atomically(out, |file| {
             io::copy(&mut trace.take(whole.bytes), file)?;
             self.write_to(file, whole)
         })
+    }
+
+    /// A session's trace begins with the clocks that its buffer's file has. One with fewer bytes has nothing yet.
+    fn check_is_ours(&self, trace: &mut File) -> io::Result<()> {
+        let mut start = Vec::with_capacity(self.clocks.len());
+        trace.take(self.clocks.len() as u64).read_to_end(&mut start)?;
+        if self.clocks.starts_with(&start) {
+            return Ok(());
+        }
+        let message = "it is no trace of the buffer's session: it does not begin with that one's clocks";
+        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
     }
 
     /// Behind what is `written` already.

@@ -34,7 +34,8 @@
 //! they will be in the trace into a *slot*; then one store of eight bytes makes that half the region and the slot
 //! valid. When the file has taken it, another such store frees the slot. So at any instant each packet is in the
 //! region, or in a slot, or in the file; a slot knows where in the file it goes, by which
-//! [`after`](crate::recover::Survivor::after) leaves out what is there already. A packet of more than a mebibyte
+//! [`after`](crate::recover::Survivor::after) leaves out what is there already, if it is that session's: the next one
+//! with the same trace file empties it. A packet of more than a mebibyte
 //! goes past the slots: it is lost when the process is killed while it is being written.
 //!
 //! Cost: the file has twice the buffer, and half a buffer and some mebibytes for the slots; each period, and
@@ -60,7 +61,7 @@
 //! | 40 | 8 | bytes of a slot |
 //! | 48 | 8 | bit 0: the half that is the region; bit 1 + n: slot n is valid |
 //! | 64 + 24 n | 24 | slot n: its length, its place in the file (all ones if not known yet), its number |
-//! | 256 | 8 + 512 | length and bytes of a packet with the clocks at the start |
+//! | 256 | 8 + 512 | length and bytes of a packet with the clocks at the start, with which the long trace begins too |
 
 mod control;
 mod lock;

@@ -265,15 +265,17 @@ impl SessionBuilder {
         };
         // Behind the files: what is made goes again while they are locked.
         let mut made = Vec::from_iter(undo);
+        // In all files the same: by it recovery knows which trace is whose.
+        let clocks = ClockReading::now();
         for buffer in &self.buffers {
-            let (memory, outbox, undo) = memory_of(buffer, opened.is_some())?;
+            let (memory, outbox, undo) = memory_of(buffer, opened.is_some(), &clocks)?;
             made.extend(undo);
             buffers.push(TraceBuffer::new(memory, config(buffer)).map_err(SessionError::Buffer)?);
             outboxes.push(outbox);
         }
         let long_trace = match opened {
             Some((trace, file)) => Some(
-                Recording::start(trace, file, switch.clone(), outboxes)
+                Recording::start(trace, file, switch.clone(), outboxes, &clocks)
                     .map_err(|error| in_trace(trace, error))?,
             ),
             None => None,
@@ -318,6 +320,7 @@ fn region_size(buffer: &BufferConfig) -> Option<usize> {
 fn memory_of(
     buffer: &BufferConfig,
     beside_long_trace: bool,
+    reading: &ClockReading,
 ) -> Result<(BufferMemory, Option<Outbox>, Option<Undo>), SessionError> {
     let size = region_size(buffer).ok_or(SessionError::Buffers)?;
     let Some(path) = &buffer.file else {
@@ -328,7 +331,7 @@ fn memory_of(
     };
     let failed = |error| SessionError::io(format!("a buffer in {}", path.display()), error);
     let mut clocks = Piece::default();
-    clocks.clocks(&ClockReading::now()).map_err(failed)?;
+    clocks.clocks(reading).map_err(failed)?;
     let (memory, outbox, undo) =
         create(path, size as u64, beside_long_trace, &clocks.bytes).map_err(failed)?;
     Ok((memory, outbox, Some(undo)))

@@ -70,6 +70,7 @@ impl Recording {
         opened: Opened,
         switch: Arc<Switch>,
         outboxes: Vec<Option<Outbox>>,
+        clocks: &ClockReading,
     ) -> io::Result<Self> {
         let (written, spare) = channel();
         for _ in 0..PIECES {
@@ -85,7 +86,7 @@ impl Recording {
             drop((output, lock));
         })?;
         let mut piece = Piece::default();
-        piece.clocks(&ClockReading::now())?;
+        piece.clocks(clocks)?;
         empty(&file)?;
         Ok(Self {
             sender: Some(sender),

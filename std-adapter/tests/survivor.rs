@@ -15,9 +15,9 @@ use tracebuf_std::session::{BufferConfig, LongTrace, Session};
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
-/// A session with a buffer of 4 MiB in a file. Threads wait when shared memory is full, so that all gets there.
-fn start(region: &Path, trace: LongTrace) -> Session {
-    let builder = Session::builder().buffer(BufferConfig::ring(4 << 20).in_file(region));
+/// A session with a buffer in a file. Threads wait when shared memory is full, so that all gets there.
+fn start(ring: u64, region: &Path, trace: LongTrace) -> Session {
+    let builder = Session::builder().buffer(BufferConfig::ring(ring).in_file(region));
     builder.exhaustion(Exhaustion::Stall).long_trace(trace).start().expect("a session")
 }
 
@@ -52,7 +52,7 @@ fn largest_slot(file: &[u8]) -> usize {
 fn what_lies_behind_damage_in_a_slot_is_told_and_hides_nothing_else() {
     let folder = folder("damaged slot");
     let (region, out) = (folder.join("x.region"), folder.join("x.pftrace"));
-    let session = start(&region, every_10_ms("/dev/full".as_ref()));
+    let session = start(4 << 20, &region, every_10_ms("/dev/full".as_ref()));
     count(&session, 0..100_000);
     drop(session.stop().expect("a stop"));
     let recover = || {
@@ -101,11 +101,11 @@ fn what_is_left_goes_together_with_its_own_session_s_trace_alone() {
     let folder = folder("another session");
     let names = ["x.region", "x.region.previous", "x.pftrace", "out.pftrace"];
     let [region, previous, long, out] = names.map(|name| folder.join(name));
-    let crashed = start(&region, every_10_ms("/dev/full".as_ref()));
+    let crashed = start(4 << 20, &region, every_10_ms("/dev/full".as_ref()));
     count(&crashed, 0..50_000);
     drop(crashed.stop().expect("a stop"));
     // The service starts anew with its usual files, and its trace is soon longer than the last one's was.
-    let next = start(&region, every_10_ms(&long));
+    let next = start(4 << 20, &region, every_10_ms(&long));
     count(&next, 1_000_000..1_050_000);
     drop(next.stop().expect("a stop"));
 
@@ -124,6 +124,37 @@ fn what_is_left_goes_together_with_its_own_session_s_trace_alone() {
     let own = Survivor::open(&region).expect("a buffer").after(&long).expect("its own");
     own.write_with(&long, &out).expect("a trace");
     assert_eq!(values(&Trace::read(&out)), Vec::from_iter(1_000_000..1_050_000));
+}
+
+#[test]
+fn what_has_no_room_in_the_largest_file_is_left_without_a_hole() {
+    let folder = folder("largest file");
+    let [region, long, out] = ["x.region", "x.pftrace", "out.pftrace"].map(|name| folder.join(name));
+    let trace = LongTrace::to(&long).period(Duration::from_millis(100)).max_file_size(200_000);
+    // With room for all that is recorded.
+    let session = start(32 << 20, &region, trace);
+    let mut end = 0;
+    while session.recorder().is_on() && end < 500_000 {
+        count(&session, end..end + 1000);
+        end += 1000;
+    }
+    let stopped = session.stop().expect("a stop");
+    assert!(stopped.long_trace.is_some_and(|status| status.full));
+    let in_file = values(&Trace::read(&long)).len();
+    let survivor = Survivor::open(&region).expect("a buffer").after(&long).expect("its own");
+    survivor.write_with(&long, &out).expect("a trace");
+    let trace = Trace::read(&out);
+    let all = values(&trace);
+    let hole = all.windows(2).find(|values| values[1] != values[0] + 1);
+    assert_eq!((all.first(), hole), (Some(&0), None));
+    // Nothing is recorded any more while the last thousand are.
+    assert!(
+        in_file > 0 && all.len() > in_file + 1000 && all.len() as i64 > end - 1000,
+        "{in_file} {} {end}",
+        all.len()
+    );
+    assert_eq!(trace.losses(), 0);
+    trace.assert_ends_with_stats();
 }
 
 #[test]

@@ -35,8 +35,9 @@
 //! valid. When the file has taken it, another such store frees the slot. So at any instant each packet is in the
 //! region, or in a slot, or in the file; a slot knows where in the file it goes, by which
 //! [`after`](crate::recover::Survivor::after) leaves out what is there already, if it is that session's: the next one
-//! with the same trace file empties it. A packet of more than a mebibyte
-//! goes past the slots: it is lost when the process is killed while it is being written.
+//! with the same trace file empties it. What has no room in a file of the
+//! [largest size](crate::session::LongTrace::max_file_size) stays in a slot. What goes past the slots is lost when the
+//! process is killed while it is being written: a packet of more than a mebibyte, and what such a file takes at last.
 //!
 //! Cost: the file has twice the buffer, and half a buffer and some mebibytes for the slots; each period, and
 //! every quarter of the buffer read, copies what is used of the buffer.

@@ -209,9 +209,17 @@ impl Recording {
         let read = self.piece.read(&mut buffer.read(), outbox.limit);
         self.count(core, read);
         let (len, room) = (self.piece.bytes.len() as u64, self.room(core));
-        let fits = len <= room && slot.fill(&self.piece.bytes);
+        let is_full = len > room;
+        // Of what goes to a full file the slot has the part that has no room there, and stays.
+        let beyond = if is_full { self.cut(room) } else { Vec::new() };
+        let fits = slot.fill(if is_full { &beyond } else { &self.piece.bytes });
         if let Some(outbox) = self.outboxes.get_mut(at).and_then(Option::as_mut) {
             outbox.publish(fits.then_some(&slot));
+        }
+        if is_full {
+            slot.give_up();
+            self.end(core);
+            return Step::Piece;
         }
         let Some(sender) = &self.sender else { return Step::Done };
         if fits {
@@ -221,9 +229,6 @@ impl Recording {
             return Step::Piece;
         }
         slot.give_back();
-        if len > room {
-            self.cut_and_end(core, room);
-        }
         // Too large a packet, which goes as those of other buffers do.
         Step::Piece
     }
@@ -241,7 +246,8 @@ impl Recording {
         let room = self.room(core);
         let len = self.piece.bytes.len() as u64;
         if len > room {
-            self.cut_and_end(core, room);
+            self.cut(room);
+            self.end(core);
             return true;
         }
         let spare = if wait {
@@ -263,21 +269,21 @@ impl Recording {
         true
     }
 
-    /// The file is full: what fits, the statistics if they do, and no more.
-    fn cut_and_end(&mut self, core: &mut Core, room: u64) {
+    /// The file is full: of the piece only what fits is left, and nothing more is recorded. The rest of it.
+    fn cut(&mut self, room: u64) -> Vec<u8> {
         let mut packets = TracePackets::new(&self.piece.bytes);
         let mut end = 0;
         while packets.next().is_some_and(|packet| packet.is_ok()) && packets.offset() as u64 <= room {
             end = packets.offset();
         }
-        let beyond = TracePackets::new(self.piece.bytes.get(end..).unwrap_or_default()).count();
-        self.piece.packets = self.piece.packets.saturating_sub(beyond as u64);
-        self.piece.bytes.truncate(end);
+        let beyond = self.piece.bytes.split_off(end.min(self.piece.bytes.len()));
+        self.piece.packets = self.piece.packets.saturating_sub(TracePackets::new(&beyond).count() as u64);
         self.progress.full.store(true, Ordering::Relaxed);
         self.switch.off();
-        self.end(core);
+        beyond
     }
 
+    /// The statistics, if they fit, and no more.
     fn end(&mut self, core: &mut Core) {
         self.ended = true;
         let mut reports: Vec<_> = core.buffers.iter().map(Readable::report).collect();

@@ -17,7 +17,8 @@ pub struct LongTraceStatus {
     /// on all, the statistics at the end too, so that the file has no hole. Those of a buffer in a file stay there, to
     /// be recovered.
     pub bytes_given_up: u64,
-    /// The file has reached its largest size: it has nothing that was recorded later. If there was no room for them, it
+    /// The file has reached its largest size: it has nothing that was recorded later. Of a buffer in a file that is there,
+    /// to be recovered. If there was no room for them, it
     /// has no statistics of the writers either, or none at all; those that the session returns are whole.
     pub full: bool,
 }

@@ -3,11 +3,12 @@
 #[path = "support/trace.rs"]
 mod trace;
 
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use trace::{Trace, folder, number, wait_for};
+use trace::{Trace, folder, mkfifo, number, wait_for};
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::session::{BufferConfig, FlightRecorder, Session};
 
@@ -250,6 +251,28 @@ fn a_recorder_of_a_session_that_has_ended_says_so() {
     session.stop().expect("a stop");
     assert!(recorder.snapshot("late").is_err());
     assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0);
+}
+
+#[test]
+fn a_session_that_is_dropped_while_a_snapshot_is_written_ends() {
+    let (session, folder) = (session(), folder("dropped"));
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
+    // Behind the largest number there is none, so that this is what the snapshot is written into.
+    let pipe = folder.join(format!("slow-{}.pftrace", u64::MAX));
+    mkfifo(&pipe);
+    let events = session.recorder();
+    // More than a pipe holds.
+    while session.summary().expect("it runs").buffers[0].write_wrap_count == 0 {
+        (0..1000).for_each(|_| events.instant("event"));
+    }
+    recorder.trigger("slow", Duration::ZERO);
+    let mut reader = std::fs::File::open(&pipe).expect("it is being written");
+    drop(session);
+    assert!(!events.is_on());
+    let mut trace = Vec::new();
+    reader.read_to_end(&mut trace).expect("the rest");
+    drop(recorder);
+    assert!(trace.len() > 1 << 19, "all of it is written nevertheless: {}", trace.len());
 }
 
 /// What a snapshot costs those who record is at most one copy; how long that is, the test says and bounds

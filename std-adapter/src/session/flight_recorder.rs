@@ -333,6 +333,8 @@ impl Inner {
         let number = self.number(reason);
         let path = files::path(&self.folder, reason, number);
         let snapshot = session.snapshot()?;
+        // Writing takes long, and whoever drops the session meanwhile means to end it.
+        drop(session);
         let stall = snapshot.stall();
         let snapshot = match from {
             Some(time) => snapshot.from(time),

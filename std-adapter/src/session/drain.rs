@@ -109,18 +109,20 @@ impl Core {
         while !self.stopped {
             self.drain();
             self.clock.steer();
-            loop {
-                match tasks.try_recv() {
-                    Ok(task) => task(&mut self),
-                    Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => {
-                        // The last that had the session was a transport: nobody is left who could ask for an end.
-                        self.flush(Instant::now() + PATIENCE);
-                        self.finish();
-                        return self;
-                    }
+            // One at a time: while many ask, what producers send must not fill shared memory, nor the file wait.
+            let was_asked = match tasks.try_recv() {
+                Ok(task) => {
+                    task(&mut self);
+                    true
                 }
-            }
+                Err(TryRecvError::Empty) => false,
+                Err(TryRecvError::Disconnected) => {
+                    // The last that had the session was a transport: nobody is left who could ask for an end.
+                    self.flush(Instant::now() + PATIENCE);
+                    self.finish();
+                    return self;
+                }
+            };
             let wait = match self.long_trace.take() {
                 Some(mut recording) => {
                     let wait = recording.work(&mut self);
@@ -130,7 +132,7 @@ impl Core {
                 None => IDLE,
             };
             // With more to do at once it does not even give up its processor, which others might keep for milliseconds.
-            if !self.stopped && !wait.is_zero() {
+            if !self.stopped && !was_asked && !wait.is_zero() {
                 thread::park_timeout(wait.min(IDLE));
             }
         }
@@ -247,13 +249,17 @@ fn sum(a: EndpointStats, b: EndpointStats) -> EndpointStats {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+
     use super::*;
 
-    /// A producer that answers, or does not.
-    struct Answers(bool);
+    /// A producer that answers, or does not, and how often it was drained.
+    struct Answers(bool, Arc<AtomicUsize>);
 
     impl Transport for Answers {
         fn drain(&mut self, _: &mut [CentralBuffer]) -> usize {
+            self.1.fetch_add(1, Ordering::Relaxed);
             0
         }
 
@@ -274,9 +280,28 @@ mod tests {
     fn a_flush_that_all_have_answered_has_succeeded_however_late_it_is() {
         for (answers, told) in [(true, (1, 0)), (false, (0, 1))] {
             let mut core = Core::new(Vec::new(), None, SessionClock::new(false));
-            core.attach(Box::new(Answers(answers)));
+            core.attach(Box::new(Answers(answers, Arc::default())));
             assert_eq!(core.flush(Instant::now()), answers);
             assert_eq!((core.flushes.succeeded, core.flushes.failed), told);
         }
+    }
+
+    #[test]
+    fn producers_are_drained_between_tasks_however_many_wait() {
+        let (mut core, drained) =
+            (Core::new(Vec::new(), None, SessionClock::new(false)), Arc::<AtomicUsize>::default());
+        core.attach(Box::new(Answers(true, drained.clone())));
+        let (sender, tasks) = channel::<Task>();
+        let (tell, told) = channel();
+        for _ in 0..3 {
+            let (tell, drained) = (tell.clone(), drained.clone());
+            let task: Task = Box::new(move |_| {
+                let _ = tell.send(drained.load(Ordering::Relaxed));
+            });
+            let _ = sender.send(task);
+        }
+        drop((sender, tell));
+        core.run(&tasks, Arc::new(Switch::new()));
+        assert_eq!(told.iter().collect::<Vec<_>>(), [1, 2, 3]);
     }
 }

@@ -53,6 +53,31 @@ fn what_is_recorded_is_in_the_file_before_the_end_and_all_of_it_after() {
 }
 
 #[test]
+fn nothing_is_written_in_place_of_the_long_trace() {
+    let (path, link) = (scratch("in its place.pftrace"), scratch("another name.pftrace"));
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(&path, &link).expect("a link");
+    let session = Session::builder().long_trace(quick(&path)).start().expect("a session");
+    session.recorder().instant("hello");
+    let why = "it is the file of the session's long trace";
+    for path in [&path, &link] {
+        let error = session.snapshot().expect("a snapshot").write_to(path).expect_err("it is in use");
+        assert_eq!(error.to_string(), why);
+    }
+    let mut stopped = session.stop().expect("a stop");
+    let before = Trace::read(&path).bytes;
+    for path in [&path, &link] {
+        assert_eq!(stopped.write_to(path).expect_err("it is complete").to_string(), why);
+    }
+    assert!(Trace::read(&path).contains("hello") && Trace::read(&path).bytes == before);
+    std::fs::remove_file(&link).expect("it is there");
+    stopped.write_to(&link).expect("another file");
+    // Of a device there is nothing to lose.
+    let session = Session::builder().long_trace(quick("/dev/null".as_ref())).start().expect("a session");
+    session.stop().expect("a stop").write_to("/dev/null".as_ref()).expect("it takes all");
+}
+
+#[test]
 fn a_period_that_never_ends_leaves_all_to_the_end() {
     let path = scratch("one period.pftrace");
     let trace = LongTrace::to(&path).period(Duration::MAX);

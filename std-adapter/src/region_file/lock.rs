@@ -114,7 +114,7 @@ fn try_lock(file: &File) -> io::Result<()> {
 }
 
 /// Whether it is the same file, by whatever name.
-pub(super) fn is_same(one: &Metadata, other: &Metadata) -> bool {
+pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 

@@ -71,7 +71,7 @@ mod memory;
 pub use memory::BufferMemory;
 
 pub(crate) use control::{Outbox, Slot, create};
-pub(crate) use lock::{Lock, close_locks_of_parent};
+pub(crate) use lock::{Lock, close_locks_of_parent, is_same};
 
 /// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"TRACEMAP";

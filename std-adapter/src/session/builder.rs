@@ -19,7 +19,7 @@ use super::recorder::Shared;
 use super::snapshot::{Spare, prepare};
 use super::transport::BUFFERS_MAX;
 use super::undo::Undo;
-use super::{CentralBuffer, Session};
+use super::Session;
 use crate::memory::PagedMemory;
 use crate::region_file::{BufferMemory, Outbox, create};
 
@@ -208,9 +208,8 @@ impl SessionBuilder {
             .map_err(|error| SessionError::io("starting the drain thread", error))?;
         waker.set(thread.thread().clone());
 
-        let (buffers, long_trace) = self.open_files(&switch)?;
-        let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
-        let mut core = Core::new(buffers, long_trace, clock);
+        let mut core = self.open_files(&switch, clock)?;
+        let progress = core.long_trace.as_ref().map(|recording| recording.progress.clone());
         core.attach(Box::new(InProcess::new(producer.clone(), identity(), self.buffers.len() as u16)));
         let _ = owner.send(core);
 
@@ -249,16 +248,14 @@ impl SessionBuilder {
     }
 
     /// The buffers and the long trace, or files as they were: an earlier process's last moments may be in them.
-    fn open_files(
-        &self,
-        switch: &Arc<Switch>,
-    ) -> Result<(Vec<CentralBuffer>, Option<Recording>), SessionError> {
-        let (mut buffers, mut outboxes) = (Vec::new(), Vec::new());
+    fn open_files(&self, switch: &Arc<Switch>, clock: SessionClock) -> Result<Core, SessionError> {
+        let (mut buffers, mut outboxes, mut long_trace_file) = (Vec::new(), Vec::new(), None);
         let in_trace =
             |trace: &LongTrace, error| SessionError::io(format!("creating {}", trace.path.display()), error);
         let (opened, undo) = match &self.long_trace {
             Some(trace) => {
                 let (file, undo) = open(&trace.path).map_err(|error| in_trace(trace, error))?;
+                long_trace_file = Some(file.metadata().map_err(|error| in_trace(trace, error))?);
                 (Some((trace, file)), undo)
             }
             None => (None, None),
@@ -281,7 +278,9 @@ impl SessionBuilder {
             None => None,
         };
         made.into_iter().for_each(Undo::forget);
-        Ok((buffers, long_trace))
+        let mut core = Core::new(buffers, long_trace, clock);
+        core.long_trace_file = long_trace_file;
+        Ok(core)
     }
 }
 

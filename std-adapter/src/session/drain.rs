@@ -3,6 +3,7 @@
 //! Others send it tasks, so that no lock is held while a buffer is copied or read, and none can be left
 //! locked. Producers go on meanwhile: they write into shared memory.
 
+use std::fs::Metadata;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
@@ -55,6 +56,8 @@ pub(crate) struct Core {
     seen: u64,
     pub(crate) flushes: Flushes,
     pub(crate) long_trace: Option<Recording>,
+    /// The file that it is in, also when it is complete.
+    pub(crate) long_trace_file: Option<Metadata>,
     pub(crate) invalid_packets: u64,
     stopped: bool,
     clock: SessionClock,
@@ -87,6 +90,7 @@ impl Core {
             seen: 0,
             flushes: Flushes::default(),
             long_trace,
+            long_trace_file: None,
             invalid_packets: 0,
             stopped: false,
             clock,

@@ -87,7 +87,7 @@ use drain::{Core, Task};
 use long_trace::Progress;
 use recorder::Shared;
 use snapshot::{Spare, write_trace};
-use whole_file::write_atomically;
+use whole_file::{check_is_not, write_atomically};
 
 /// A running session. See [the module](self).
 ///
@@ -327,14 +327,16 @@ impl Stopped {
     /// if the process is killed meanwhile, takes a snapshot before the session stops.
     ///
     /// # Errors
-    /// What the file system says; from then on, unless the file could not even be made, that what there was has been
-    /// read: what is left of it is in the file that the first error names, if it names one.
+    /// What the file system says, or that `path` is the file of the long trace; from then on, unless the file could not
+    /// even be made, that what there was has been read: what is left of it is in the file that the first error names, if
+    /// it names one.
     pub fn write_to(&mut self, path: &Path) -> std::io::Result<Written> {
         if self.is_cut {
             return Err(std::io::Error::other(
                 "it was read for a file that could not be completed, or not be named",
             ));
         }
+        check_is_not(path, self.core.long_trace_file.as_ref())?;
         let (totals, Self { core, is_cut, .. }) = (self.core.totals(), &mut *self);
         let written = write_atomically(path, |file| {
             *is_cut = true;

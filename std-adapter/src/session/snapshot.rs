@@ -1,5 +1,6 @@
 //! Copies of a session's buffers, and how they become files.
 
+use std::fs::Metadata;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +14,7 @@ use super::export::{BufferReport, Piece, Totals};
 use super::fork;
 use super::transport::CentralBuffer;
 use super::trim::Trim;
-use super::whole_file::write_atomically;
+use super::whole_file::{check_is_not, write_atomically};
 use crate::memory::PagedMemory;
 
 /// Bytes that go to a file at once.
@@ -72,6 +73,8 @@ pub struct Snapshot {
     /// Of the process that took it.
     forks: u32,
     from: Option<u64>,
+    /// The file that the session's long trace is in.
+    long_trace: Option<Metadata>,
 }
 
 /// What a trace file holds.
@@ -95,7 +98,8 @@ impl Snapshot {
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
         let stall = start.elapsed();
         let (totals, clocks, spare) = (core.totals(), ClockReading::now(), spare.clone());
-        Ok(Self { buffers, totals, clocks, stall, spare, forks: fork::forks(), from: None })
+        let (forks, long_trace) = (fork::forks(), core.long_trace_file.clone());
+        Ok(Self { buffers, totals, clocks, stall, spare, forks, from: None, long_trace })
     }
 
     /// How long the drain thread took for the copy. Threads that record were stalled only if they filled
@@ -128,8 +132,10 @@ impl Snapshot {
     /// its target; a device or a pipe is written into.
     ///
     /// # Errors
-    /// What the file system says; or `path` names no file, as one that ends with `/`.
+    /// What the file system says; or `path` names no file, as one that ends with `/`, or that of the session's long
+    /// trace.
     pub fn write_to(self, path: &Path) -> io::Result<Written> {
+        check_is_not(path, self.long_trace.as_ref())?;
         write_atomically(path, |file| self.write(file))
     }
 

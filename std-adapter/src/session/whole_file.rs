@@ -1,11 +1,13 @@
 //! Files that appear when they are complete.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::region_file::is_same;
 
 /// Makes a file in the same folder, by a name that nobody else uses.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
@@ -43,6 +45,18 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
         path.push(target);
     }
     Err(io::Error::other("too many links lead to each other"))
+}
+
+/// Refuses to replace the file that a session's long trace is in, by whatever name: that would be gone.
+pub(crate) fn check_is_not(path: &Path, long_trace: Option<&Metadata>) -> io::Result<()> {
+    let (Some(long_trace), Ok(there)) = (long_trace, fs::metadata(path)) else { return Ok(()) };
+    if there.is_file() && is_same(&there, long_trace) {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "it is the file of the session's long trace",
+        ));
+    }
+    Ok(())
 }
 
 /// Has a file written that appears at `path` when it is complete; a device or a pipe is written into.

@@ -42,6 +42,12 @@ pub(crate) struct Opened {
     pub(super) lock: Option<Lock>,
 }
 
+impl Opened {
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
+    }
+}
+
 /// Opens the file of a long trace, or makes it. What is in it stays there until [`empty`] is called.
 pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
     // Appending, for somebody else may cut the file: what was written where it had ended would be behind a hole.

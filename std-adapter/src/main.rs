@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use files::{check_is_other, open_any, read_any};
-use terminal::{UntilClosed, print_and_exit, tell};
+use terminal::{UntilClosed, is_stdout, print_beside, tell};
 use tracebuf::producer::{Exhaustion, Layout, MemoryError, SharedMemory, atomic_words};
 use tracebuf_std::demo::Options;
 use tracebuf_std::pftrace::TraceFile;
@@ -216,10 +216,11 @@ fn ring(text: &str) -> Result<u32, String> {
 }
 
 fn demo(options: &Options) -> ExitCode {
+    let is_stdout = is_stdout(&options.out);
     match tracebuf_std::demo::run(options) {
         Ok(report) => {
             let code = ExitCode::from(u8::from(!report.agrees()));
-            print_and_exit(&report.to_string().trim_end(), code)
+            print_beside(is_stdout, &report.to_string().trim_end(), code)
         }
         Err(error) => {
             tell!("error: {error}");

@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,6 +35,24 @@ pub(crate) fn print_and_exit(text: &impl Display, code: ExitCode) -> ExitCode {
         }
         _ => code,
     }
+}
+
+/// The same beside a file that was written, on standard error if `is_stdout`.
+pub(crate) fn print_beside(is_stdout: bool, text: &impl Display, code: ExitCode) -> ExitCode {
+    if !is_stdout {
+        return print_and_exit(text, code);
+    }
+    tell!("{text}");
+    code
+}
+
+/// Whether this is what standard output goes into, by whatever name: text there would lie in the midst of what is
+/// written. To be asked before that is begun, for then another file may take its place.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    let (Ok(file), Ok(stdout)) = (rustix::fs::stat(path), rustix::fs::fstat(io::stdout())) else {
+        return false;
+    };
+    (file.st_dev, file.st_ino) == (stdout.st_dev, stdout.st_ino)
 }
 
 /// Whether an output was a terminal that is gone. The system does not call it a terminal any more.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::files::check_is_other;
-use crate::terminal::{ProgressLine, print_and_exit, stop_on_signals, tell};
+use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals, tell};
 use clap::Args;
 use tracebuf_std::receive::{ReceiveReport, receive};
 
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
     let stop = stop_on_signals();
     let line = ProgressLine::new();
     let Receive { port, output, baud } = arguments;
-    let mut report = None;
+    let (mut report, is_stdout) = (None, is_stdout(output));
     let progress = |so_far: &ReceiveReport| {
         line.show(so_far);
         report = Some(*so_far);
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
     drop(line);
     let code = if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     // A device that is unplugged is an error; what came until then, and what was lost, is worth knowing all the same.
-    let code = report.map_or(code, |report| print_and_exit(&report, code));
+    let code = report.map_or(code, |report| print_beside(is_stdout, &report, code));
     if let Err(error) = result {
         tell!("error {error}");
     }

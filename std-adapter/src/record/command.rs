@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::terminal::{ProgressLine, print_and_exit, stop_on_signals, tell};
+use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals, tell};
 use clap::Args;
 use tracebuf_std::record::{RecordOptions, record};
 
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Record) -> ExitCode {
         options = options.long();
     }
     let line = ProgressLine::new();
-    let mut is_failing = false;
+    let (mut is_failing, is_stdout) = (false, is_stdout(&arguments.output));
     let result = record(&options, &stop, |progress| {
         line.show(progress);
         let was_failing = std::mem::replace(&mut is_failing, progress.file_error.is_some());
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Record) -> ExitCode {
     });
     drop(line);
     match result {
-        Ok(report) => print_and_exit(&report, ExitCode::from(u8::from(!report.is_whole()))),
+        Ok(report) => print_beside(is_stdout, &report, ExitCode::from(u8::from(!report.is_whole()))),
         Err(error) => {
             tell!("error {error}");
             ExitCode::FAILURE

@@ -1,5 +1,7 @@
 //! What the commands do when nobody takes what they print or write.
 
+mod stdout;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};

@@ -78,6 +78,10 @@ fn a_file_that_cannot_be_had_is_an_error_before_anything_is_recorded() {
     assert!(error("/no such folder/x".as_ref()).contains("/no such folder/x"));
     assert!(error("/dev/full".as_ref()).contains("no file"));
     assert!(error("/".as_ref()).contains("a buffer in /"));
+    // Nor is the other end of a pipe waited for.
+    let pipe = scratch("pipe.region");
+    trace::mkfifo(&pipe);
+    assert!(error(&pipe).contains("no file"));
     let other = scratch("somebody's");
     std::fs::write(&other, "somebody's own file").expect("a file");
     assert!(error(&other).contains("which no session made"));

@@ -230,14 +230,16 @@ fn check_is_at(file: &File, path: &Path) -> io::Result<()> {
 
 /// Makes room for a new file, and says where the one that was there lies, and where the previous one does.
 fn keep_previous(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let file = match File::open(path) {
+    // Looked at first: who opens a pipe waits for its other end.
+    let opened = fs::metadata(path).and_then(|there| match there.is_file() {
+        true => File::open(path),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is there and no file")),
+    });
+    let file = match opened {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is there and no file"));
-    }
     let _held = lock(&file)?;
     check_is_at(&file, path)?;
     let mut start = [0; MAGIC.len()];

@@ -161,6 +161,34 @@ fn a_buffer_s_file_is_put_back_if_another_buffer_has_none() {
 }
 
 #[test]
+fn where_a_link_has_the_name_of_a_buffer_s_file_its_target_is_the_file() {
+    let folder = folder("linked");
+    let (link, target, beside) = (folder.join("link"), folder.join("disk/x.region"), folder.join("disk"));
+    std::fs::create_dir(&beside).expect("a folder");
+    std::os::unix::fs::symlink("disk/x.region", &link).expect("a link");
+    let assert_is_link = || {
+        assert!(std::fs::symlink_metadata(&link).expect("it is there").is_symlink());
+        assert_eq!(names(&folder), ["disk", "link"]);
+    };
+    // A link that leads nowhere, one to an empty file, and one to what an earlier session left.
+    leave(&link, "first crash");
+    assert_is_link();
+    assert!(holds(&target, "first crash"));
+    std::fs::write(&target, "").expect("a file");
+    leave(&link, "second crash");
+    assert_is_link();
+    assert!(holds(&target, "second crash"));
+    leave(&link, "third crash");
+    assert_is_link();
+    assert!(holds(&target, "third crash") && holds(&beside.join("x.region.previous"), "second crash"));
+    assert_fails(Session::builder().buffer(ring(&link)).shared_memory(100), "shared memory");
+    assert_fails(Session::builder().buffer(ring(&link)).buffer(ring(&folder.join("none/x"))), "none/x");
+    assert_is_link();
+    assert!(holds(&target, "third crash"));
+    assert_eq!(names(&beside), ["x.region", "x.region.previous"]);
+}
+
+#[test]
 fn a_buffer_s_file_is_as_it_was_if_no_more_files_can_be_opened() {
     let (_, region, previous) = two_crashes("failed lock");
     let child = Command::new("sh")

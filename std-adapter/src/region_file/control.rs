@@ -14,6 +14,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 use crate::session::undo::Undo;
+use crate::session::whole_file::followed;
 
 use super::lock::{Lock, is_same, lock};
 use super::{
@@ -145,6 +146,8 @@ pub(crate) fn create(
     beside_long_trace: bool,
     clocks: &[u8],
 ) -> io::Result<(BufferMemory, Option<Outbox>, Undo)> {
+    // What a link leads to is the file: the names beside it are too.
+    let path = &followed(path)?;
     let moved = keep_previous(path)?;
     let file = match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
         Ok(file) => file,

@@ -59,7 +59,7 @@ impl BufferConfig {
     /// Has it in this file, so that what is committed survives the process; see
     /// [`region_file`](crate::region_file). The file is made with all its blocks, and locked against other sessions.
     /// One that an earlier session left is kept as `FILE.previous`, in place of the one before; if the session does
-    /// not start, it is put back.
+    /// not start, it is put back. Where the path is a link, all that is done to its target.
     #[must_use]
     pub fn in_file(self, path: impl AsRef<Path>) -> Self {
         Self { file: Some(path.as_ref().to_owned()), ..self }

@@ -36,7 +36,7 @@ fn is_special(path: &Path) -> bool {
 }
 
 /// Where the file lies, or is to lie, that links from `path` lead to.
-fn followed(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     // As many as Linux follows.
     for _ in 0..40 {

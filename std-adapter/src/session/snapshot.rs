@@ -20,23 +20,34 @@ use crate::memory::PagedMemory;
 /// Bytes that go to a file at once.
 pub(crate) const PIECE: usize = 1 << 20;
 
-/// Memory for copies that is in nobody's use, kept because touching new pages costs as much as the copy.
-pub(crate) type Spare = Arc<Mutex<Vec<PagedMemory>>>;
+/// Memory for a copy of each buffer that is in nobody's use, kept because touching new pages costs as much as the copy.
+pub(crate) type Spare = Arc<Mutex<Vec<Option<PagedMemory>>>>;
 
-/// Takes spare memory of at least `len` bytes, or new.
-fn memory_of(spare: &Spare, len: usize) -> io::Result<PagedMemory> {
+/// Takes a buffer's spare memory if it has at least `len` bytes, or new.
+fn memory_of(spare: &Spare, buffer: usize, len: usize) -> io::Result<PagedMemory> {
     let mut spare = spare.lock().unwrap_or_else(PoisonError::into_inner);
-    // The smallest that does: another buffer may need the larger one.
-    let large_enough = spare.iter().enumerate().filter(|(_, memory)| memory.as_ref().len() >= len);
-    match large_enough.min_by_key(|(_, memory)| memory.as_ref().len()).map(|(at, _)| at) {
-        Some(at) => Ok(spare.swap_remove(at)),
+    let kept = spare.get_mut(buffer).and_then(Option::take);
+    // One from before the ring grew is of no use any more.
+    match kept.filter(|memory| memory.as_ref().len() >= len) {
+        Some(memory) => Ok(memory),
         None => PagedMemory::new(len),
     }
 }
 
-/// Puts memory for a copy of each size aside, and touches every page of it.
+/// Keeps memory for a buffer's next copy: of two, the larger.
+fn keep(spare: &mut Vec<Option<PagedMemory>>, buffer: usize, memory: PagedMemory) {
+    if spare.len() <= buffer {
+        spare.resize_with(buffer + 1, || None);
+    }
+    if let Some(place) = spare.get_mut(buffer) {
+        let kept = place.take().filter(|kept| kept.as_ref().len() >= memory.as_ref().len());
+        *place = kept.or(Some(memory));
+    }
+}
+
+/// Puts memory for a copy of each buffer's size aside, and touches every page of it.
 pub(crate) fn prepare(spare: &Spare, sizes: impl Iterator<Item = usize>) -> io::Result<()> {
-    for size in sizes {
+    for (buffer, size) in sizes.enumerate() {
         // What a clone of a full buffer asks for: 7 bytes more, for memory that is not aligned as this is.
         let mut memory = PagedMemory::new(size.saturating_add(7))?;
         for page in memory.as_mut().chunks_mut(4096) {
@@ -45,7 +56,7 @@ pub(crate) fn prepare(spare: &Spare, sizes: impl Iterator<Item = usize>) -> io::
                 *first = 1;
             }
         }
-        spare.lock().unwrap_or_else(PoisonError::into_inner).push(memory);
+        keep(&mut spare.lock().unwrap_or_else(PoisonError::into_inner), buffer, memory);
     }
     Ok(())
 }
@@ -91,8 +102,9 @@ pub struct Written {
 impl Snapshot {
     /// Copies the buffers, on the drain thread.
     pub(crate) fn take(core: &mut Core, spare: &Spare) -> io::Result<Self> {
-        let needed = core.buffers.iter().map(|buffer| memory_of(spare, buffer.clone_size()));
-        let memory = needed.collect::<io::Result<Vec<_>>>()?;
+        let sizes = core.buffers.iter().map(CentralBuffer::clone_size).enumerate();
+        let memory = sizes.map(|(buffer, size)| memory_of(spare, buffer, size));
+        let memory = memory.collect::<io::Result<Vec<_>>>()?;
         let start = Instant::now();
         let copies = core.buffers.iter().zip(memory).map(|(buffer, memory)| buffer.clone_read_only(memory));
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
@@ -228,12 +240,10 @@ impl Drop for Snapshot {
             return;
         }
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = self.buffers.len();
-        spare.extend(self.buffers.drain(..).map(ReadOnlyTraceBuffer::into_memory));
-        // As many as one snapshot takes, the largest: those from before the ring grew would be of no use, and two
-        // snapshots at once cost new memory.
-        spare.sort_by_key(|memory| std::cmp::Reverse(memory.as_ref().len()));
-        spare.truncate(count);
+        // As much as one snapshot takes: two at once cost new memory.
+        for (buffer, copy) in self.buffers.drain(..).enumerate() {
+            keep(&mut spare, buffer, copy.into_memory());
+        }
     }
 }
 
@@ -248,12 +258,12 @@ mod tests {
     /// Where the memory for snapshots lies.
     fn spare(session: &Session) -> Vec<(*const u8, usize)> {
         let spare = session.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        spare.iter().map(|memory| (memory.as_ref().as_ptr(), memory.as_ref().len())).collect()
+        spare.iter().flatten().map(|memory| (memory.as_ref().as_ptr(), memory.as_ref().len())).collect()
     }
 
+    /// Until the first ring is full.
     fn fill(session: &Session) {
-        while session.summary().expect("a summary").buffers.iter().any(|buffer| buffer.write_wrap_count == 0)
-        {
+        while session.summary().expect("a summary").buffers[0].write_wrap_count == 0 {
             (0..1000).for_each(|_| session.recorder().instant("fill"));
             session.flush(Duration::from_secs(5)).expect("a flush");
         }
@@ -280,6 +290,20 @@ mod tests {
             true
         }));
         drop(held);
+    }
+
+    #[test]
+    fn of_snapshots_at_once_the_memory_of_one_is_kept() {
+        let session = Session::builder().ring(256 << 10).ring(64 << 10).ring(64 << 10).start();
+        let session = session.expect("a session");
+        fill(&session);
+        drop(session.snapshot().expect("a snapshot"));
+        let sizes = || spare(&session).iter().map(|(_, len)| *len).collect::<Vec<_>>();
+        let of_one = sizes();
+        let snapshots = [0; 3].map(|_| session.snapshot().expect("a snapshot"));
+        assert_eq!(sizes(), []);
+        drop(snapshots);
+        assert_eq!(sizes(), of_one);
     }
 
     #[test]

@@ -184,6 +184,24 @@ fn a_trigger_whose_time_never_comes_is_written_at_the_end() {
     }
 }
 
+#[test]
+fn while_sixteen_triggers_wait_others_are_only_counted() {
+    let (session, folder) = (session(), folder("many"));
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
+    let reasons =
+        ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s"];
+    for reason in reasons {
+        recorder.trigger(reason, Duration::MAX);
+        // The recorder's thread has it by now.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    recorder.trigger("a", Duration::MAX);
+    assert_eq!(recorder.status().merged, 4);
+    drop(recorder);
+    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 16);
+    assert!(folder.join("p-0.pftrace").exists(), "the first are there");
+}
+
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
 /// Boot times of the packets with a counter's value, by the states and distances that the trace has.

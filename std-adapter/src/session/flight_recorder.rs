@@ -136,7 +136,8 @@ impl FlightRecorder {
     /// Writes a snapshot once `after` has passed, so that it shows what led to this moment (as much as the ring
     /// holds) and what follows. An instant of the trigger's name marks the moment, on this thread's track.
     ///
-    /// Returns at once. A trigger that waits already serves for those of the same reason that come until then.
+    /// Returns at once. A trigger that waits already serves for those of the same reason that come until then. While 16
+    /// wait, one of yet another reason is only counted: [`FlightStatus::merged`].
     pub fn trigger(&self, reason: &'static str, after: Duration) {
         self.request(reason, after, None);
     }
@@ -160,7 +161,7 @@ impl FlightRecorder {
         }
         {
             let mut state = self.inner.state();
-            if state.waiting.iter().any(|waiting| waiting == reason) {
+            if state.waiting.len() >= WAITING || state.waiting.iter().any(|waiting| waiting == reason) {
                 state.status.merged += 1;
                 return;
             }
@@ -168,7 +169,7 @@ impl FlightRecorder {
         }
         let due = Instant::now() + after.min(FOR_EVER);
         let request = Request { reason: reason.to_owned(), due, from };
-        // Full; or the thread is gone, and then nobody takes this out of what waits either.
+        // The thread is gone, and then nobody takes this out of what waits either.
         if self.requests.as_ref().is_some_and(|requests| requests.try_send(request).is_err()) {
             let mut state = self.inner.state();
             state.status.merged += 1;

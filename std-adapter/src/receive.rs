@@ -17,18 +17,20 @@
 //! assert_eq!(receiver.report().to_string(), "1 packets of 18 bytes, nothing lost");
 //! ```
 
+mod output;
 mod packet;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::file_error::about;
 use crc::{CRC_32_ISO_HDLC, Crc};
+use output::Output;
 
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
@@ -61,8 +63,10 @@ pub struct ReceiveReport {
     /// Frames that are missing between intact ones, by their numbers, which count to 65,536; of those around a restart
     /// only the ones after it.
     pub frames_lost: u64,
-    /// Packets passed on.
+    /// Packets passed on; in what [`receive`] tells at its end, those in the file.
     pub packets: u64,
+    /// Packets that were to go into the file when writing it failed, and did not as far as is known.
+    pub packets_unwritten: u64,
     /// Packets of which some frames arrived and others did not: at least so many, as the frames on either side of
     /// a gap are taken for one packet's unless they cannot be.
     pub packets_incomplete: u64,
@@ -82,8 +86,8 @@ impl ReceiveReport {
     /// Whether all that came was passed on, and nothing was missing since the first frame.
     fn is_whole(&self) -> bool {
         let frames = [self.frames_lost, self.frames_corrupt, self.frames_unfinished];
-        let packets = [self.packets_incomplete, self.packets_malformed];
-        frames == [0; 3] && packets == [0; 2] && self.restarts == 0
+        let packets = [self.packets_incomplete, self.packets_malformed, self.packets_unwritten];
+        frames == [0; 3] && packets == [0; 3] && self.restarts == 0
     }
 }
 
@@ -106,6 +110,9 @@ impl fmt::Display for ReceiveReport {
         write!(f, "{} packets incomplete", self.packets_incomplete)?;
         if self.packets_malformed > 0 {
             write!(f, ", {} malformed", self.packets_malformed)?;
+        }
+        if self.packets_unwritten > 0 {
+            write!(f, ", {} not written", self.packets_unwritten)?;
         }
         if self.restarts > 0 {
             write!(f, "; the device restarted {} times, and what was lost then is not known", self.restarts)?;
@@ -298,7 +305,7 @@ pub fn receive(
     let receiving = |error| about("receiving from", port, &error);
     let writing = |error| about("writing", output, &error);
     let mut line = open(port, baud).map_err(receiving)?;
-    let mut file = BufWriter::new(File::create(output).map_err(writing)?);
+    let mut file = Output::new(File::create(output).map_err(writing)?);
     let mut receiver = Receiver::new();
     let mut bytes = vec![0; 1 << 16];
     let mut next_word = Instant::now() + Duration::from_millis(500);
@@ -308,7 +315,7 @@ pub fn receive(
                 Ok(0) => break,
                 Ok(count) => {
                     let bytes = bytes.get(..count).unwrap_or_default();
-                    receiver.push(bytes, |packet| file.write_all(packet)).map_err(writing)?;
+                    receiver.push(bytes, |packet| file.packet(packet)).map_err(writing)?;
                 }
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) =>
@@ -327,7 +334,8 @@ pub fn receive(
     };
     let received = receive_all();
     let flushed = file.flush().map_err(writing);
-    let report = receiver.finish();
+    let mut report = receiver.finish();
+    (report.packets, report.packets_unwritten) = file.packets();
     progress(&report);
     flushed.and(received)?;
     // A device may have been silent; a file is something else.

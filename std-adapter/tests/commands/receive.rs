@@ -351,6 +351,24 @@ fn the_command_writes_a_trace_and_tells_what_was_lost() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn packets_that_the_disk_did_not_take_are_not_told_to_be_in_the_file() {
+    let input = scratch("receive/full.bin");
+    // What is gathered, and more than that: the first that does not fit any more is refused.
+    for count in [12, 400] {
+        std::fs::write(&input, line(count).concat()).unwrap();
+        let out = tracebuf(&["receive"]).arg(&input).args(["-o", "/dev/full"]).output().unwrap();
+        let (text, errors) = (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
+        assert_eq!(out.status.code(), Some(1));
+        assert!(errors.starts_with("error writing /dev/full: No space"), "{errors}");
+        assert!(text.starts_with("0 packets of ") && !text.contains("nothing lost"), "{text}");
+        let unwritten = text.trim_end().strip_suffix(" not written").and_then(|text| text.rsplit(' ').next());
+        let unwritten: u32 = unwritten.expect("a number").parse().expect("a number");
+        assert!(if count == 12 { unwritten == 12 } else { (100..400).contains(&unwritten) }, "{text}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn any_file_name_will_do_and_a_failure_names_the_file_that_it_is_about() {
     use std::os::unix::ffi::OsStrExt;
     let input = scratch("receive/name").with_file_name(std::ffi::OsStr::from_bytes(b"\xFF.bin"));

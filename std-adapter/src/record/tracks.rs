@@ -64,7 +64,7 @@ impl Tracks {
         Self { writer, entries: HashMap::new(), period: 0, written: 0, bytes_a_period: ring / 8, events: 0 }
     }
 
-    /// Values written.
+    /// Values written, without those that were dropped.
     pub(super) fn events(&self) -> u64 {
         self.events
     }
@@ -72,6 +72,12 @@ impl Tracks {
     /// Packets that shared memory had no room for.
     pub(super) fn dropped(&self) -> u64 {
         self.writer.stats().dropped
+    }
+
+    /// Packets that went into shared memory.
+    fn recorded(&self) -> u64 {
+        let stats = self.writer.stats();
+        stats.packets.saturating_sub(stats.dropped)
     }
 
     /// A heading, with other tracks under it.
@@ -110,6 +116,7 @@ impl Tracks {
         for track in parent.into_iter().chain([counter]) {
             self.describe_once(track);
         }
+        let before = self.recorded();
         self.writer.packet(|packet| {
             packet.varint(trace_packet::TIMESTAMP, time);
             let mut event = packet.message(trace_packet::TRACK_EVENT);
@@ -126,7 +133,7 @@ impl Tracks {
             }
         });
         self.written += 40;
-        self.events += 1;
+        self.events += self.recorded().saturating_sub(before);
         // Only now: a track that was just found is not forgotten before its value.
         if self.written >= self.bytes_a_period {
             self.next_period();
@@ -192,6 +199,7 @@ mod tests {
     use tracebuf::proto::{TracePackets, varint};
 
     use super::*;
+    use crate::fields::Fields;
     use crate::session::Session;
 
     const RING: u64 = 64 << 10;
@@ -216,6 +224,31 @@ mod tests {
         let (packets, values) = (tracks.writer.stats().packets, tracks.events());
         assert!(packets * 10 < values * 32, "{packets} packets for {values} values");
         drop((tracks, session));
+    }
+
+    #[test]
+    fn values_that_were_dropped_are_not_counted() {
+        const RING: u64 = 16 << 20;
+        // Two chunks, which are full before anybody takes them.
+        let session = Session::builder().ring(RING).shared_memory(4096).start().expect("a session");
+        let mut tracks = Tracks::new(session.recorder().packets().expect("a writer"), RING);
+        let group = tracks.group("group");
+        let counter = tracks.counter(group, "counter", Kind::Count);
+        let mut time = 0;
+        while tracks.dropped() < 100 {
+            tracks.value(counter, time, 1.0);
+            time += 1;
+        }
+        let events = tracks.events();
+        assert!(events < time, "{events} of {time}");
+        drop(tracks);
+        session.flush(Duration::from_secs(5)).expect("a flush");
+        let mut trace = Vec::new();
+        session.snapshot().expect("a snapshot").write(&mut trace).expect("memory");
+        let is_value =
+            |packet: &&[u8]| Fields::of(packet).any(|field| field.number == trace_packet::TRACK_EVENT);
+        let packets = TracePackets::new(&trace).map(|packet| packet.expect("a packet"));
+        assert_eq!(packets.filter(is_value).count() as u64, events);
     }
 
     #[test]

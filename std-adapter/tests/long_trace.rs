@@ -42,6 +42,8 @@ fn what_is_recorded_is_in_the_file_before_the_end_and_all_of_it_after() {
     let session = Session::builder().long_trace(quick(&path)).start().expect("a session");
     session.recorder().instant("early");
     wait_for(&session, |_| Trace::read_cut(&path).contains("early"));
+    let so_far = session.summary().expect("an answer").file.expect("a file");
+    assert!(so_far.packets > 0 && so_far.bytes > 0, "{so_far:?}");
     session.recorder().instant("late");
     let stopped = session.stop().expect("a stop");
     let trace = Trace::read(&path);

@@ -33,7 +33,7 @@ use report::Bytes;
 pub use report::{RecordProgress, RecordReport};
 
 use crate::session::whole_file::check_writable;
-use crate::session::{LongTrace, Session, SessionError, Summary, Written};
+use crate::session::{LongTrace, Session, SessionError, Summary};
 use proc::Proc;
 use sampler::Sampler;
 use tracks::Tracks;
@@ -280,15 +280,14 @@ fn progress_of(
     let buffer = summary.buffers.first().copied().unwrap_or_default();
     let cleared = buffer.bytes_overwritten + buffer.bytes_read + buffer.padding_bytes_cleared;
     let held = (buffer.bytes_written + buffer.padding_bytes_written).saturating_sub(cleared);
-    let file = summary.long_trace;
     Ok(Some(RecordProgress {
         elapsed: start.elapsed(),
         duration: options.duration,
         events: tracks.events(),
         ring_used: held,
         ring: buffer.buffer_size,
-        file: file.as_ref().map(|file| Written { bytes: file.bytes, ..Written::default() }),
-        file_error: file.and_then(|file| file.error),
+        file: summary.file,
+        file_error: summary.long_trace.and_then(|file| file.error),
         chunks_overwritten: buffer.chunks_overwritten,
         dropped: tracks.dropped(),
     }))
@@ -298,7 +297,7 @@ fn progress_of(
 mod tests {
     use super::machine::{Machine, Recording};
     use super::*;
-    use crate::session::LongTraceStatus;
+    use crate::session::{LongTraceStatus, Written};
 
     #[test]
     fn a_session_or_a_file_that_is_busy_ends_no_recording() {
@@ -308,7 +307,8 @@ mod tests {
         assert!(matches!(progress(Err(SessionError::Timeout)), Ok(None)));
         assert!(matches!(progress(Err(SessionError::Stopped)), Err(SessionError::Stopped)));
         let status = LongTraceStatus { error: Some("No space left on device".into()), ..Default::default() };
-        let summary = Summary { long_trace: Some(status), ..Summary::default() };
+        let (file, long_trace) = (Some(Written::default()), Some(status));
+        let summary = Summary { file, long_trace, ..Summary::default() };
         let told = progress(Ok(summary)).expect("no error").expect("progress").to_string();
         assert!(told.contains(" · 0B written (No space left on device) · "), "{told}");
     }

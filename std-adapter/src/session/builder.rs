@@ -9,6 +9,7 @@ use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::Exhaustion;
 use tracebuf::service::ProducerIdentity;
 
+use super::Session;
 use super::clock::{ClockReading, SessionClock};
 use super::drain::{Core, Task, Waker};
 use super::error::SessionError;
@@ -19,7 +20,6 @@ use super::recorder::Shared;
 use super::snapshot::{Spare, prepare};
 use super::transport::BUFFERS_MAX;
 use super::undo::Undo;
-use super::Session;
 use crate::memory::PagedMemory;
 use crate::region_file::{BufferMemory, Outbox, create};
 

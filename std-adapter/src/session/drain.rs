@@ -4,6 +4,7 @@
 //! locked. Producers go on meanwhile: they write into shared memory.
 
 use std::fs::Metadata;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
@@ -197,9 +198,13 @@ impl Core {
     /// Completes the long trace, if there is one.
     pub(crate) fn finish(&mut self) -> Option<Written> {
         let mut recording = self.long_trace.take()?;
-        let packets = recording.finish(self);
-        let bytes = recording.progress.status().bytes;
-        Some(Written { packets, bytes, invalid_packets: recording.invalid_packets })
+        recording.finish(self);
+        Some(written(&recording))
+    }
+
+    /// What is in the long trace's file so far, until it is complete.
+    pub(crate) fn written(&self) -> Option<Written> {
+        self.long_trace.as_ref().map(written)
     }
 
     /// What is counted over the whole session.
@@ -215,6 +220,14 @@ impl Core {
             invalid_packets: self.invalid_packets,
             flushes: self.flushes,
         }
+    }
+}
+
+fn written(recording: &Recording) -> Written {
+    Written {
+        packets: recording.progress.packets.load(Ordering::Relaxed),
+        bytes: recording.progress.status().bytes,
+        invalid_packets: recording.invalid_packets,
     }
 }
 
@@ -253,7 +266,7 @@ fn sum(a: EndpointStats, b: EndpointStats) -> EndpointStats {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc::channel;
 
     use super::*;

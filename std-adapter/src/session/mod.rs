@@ -119,9 +119,9 @@ pub struct Summary {
     pub patches_discarded: u64,
     /// Packets left out of traces, because no producer may write them.
     pub invalid_packets: u64,
-    /// Packets and bytes of the long trace, if there was one.
+    /// Packets and bytes that are in the long trace's file, if there is one.
     pub file: Option<Written>,
-    /// How the long trace ended.
+    /// How the long trace is doing, or how it ended.
     pub long_trace: Option<LongTraceStatus>,
 }
 
@@ -363,7 +363,7 @@ fn summary_of(core: &Core) -> Summary {
         chunks_discarded: totals.endpoints.chunks_discarded,
         patches_discarded: totals.endpoints.patches_discarded,
         invalid_packets: totals.invalid_packets,
-        file: None,
+        file: core.written(),
         long_trace: None,
     }
 }

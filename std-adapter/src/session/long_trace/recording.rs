@@ -313,8 +313,8 @@ impl Recording {
         fits
     }
 
-    /// Writes all there is, and the statistics, and waits for the file. Packets in it.
-    pub(crate) fn finish(&mut self, core: &mut Core) -> u64 {
+    /// Writes all there is, and the statistics, and waits for the file.
+    pub(crate) fn finish(&mut self, core: &mut Core) {
         self.progress.finishing.store(true, Ordering::Relaxed);
         if !self.ended {
             self.turns = Some(Turns::new(core.buffers.len(), FOR_EVER));
@@ -335,7 +335,6 @@ impl Recording {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        self.progress.packets.load(Ordering::Relaxed)
     }
 }
 

@@ -28,7 +28,7 @@ pub struct LongTraceStatus {
 pub(crate) struct Progress {
     pub(super) bytes: AtomicU64,
     /// Packets in the file.
-    pub(super) packets: AtomicU64,
+    pub(crate) packets: AtomicU64,
     pub(super) given_up: AtomicU64,
     pub(super) full: AtomicBool,
     pub(super) finishing: AtomicBool,

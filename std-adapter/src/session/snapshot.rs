@@ -138,10 +138,10 @@ impl Snapshot {
     /// Writes a whole trace, statistics at its end, into a file that appears at `path` when it is complete.
     ///
     /// It is written beside `path` under another name, synced to the disk and renamed: a file of that name is
-    /// replaced whole or stays as it is. On an error nothing is left behind, unless the last step is what failed: then
-    /// the whole trace stays under the other name, `.NAME.PID-N.part`, which the error tells. A process that is killed
-    /// meanwhile leaves the part that it had written, which nobody removes. Where `path` is a link, all that is done to
-    /// its target; a device or a pipe is written into.
+    /// replaced whole, but for its mode, or stays as it is. On an error nothing is left behind, unless the last step is
+    /// what failed: then the whole trace stays under the other name, `.NAME.PID-N.part` (of a long name its first 100
+    /// bytes), which the error tells. A process that is killed meanwhile leaves the part that it had written, which
+    /// nobody removes. Where `path` is a link, all that is done to its target; a device or a pipe is written into.
     ///
     /// # Errors
     /// What the file system says; or `path` names no file, as one that ends with `/`, or that of the session's long

@@ -4,10 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::region_file::is_same;
+
+/// Bytes of a file's name that are in that of its part: with all of them it could be longer than names can be.
+const NAME: usize = 100;
 
 /// Makes a file in the same folder, by a name that nobody else uses.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
@@ -17,17 +21,37 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let name = path.file_name().filter(ends).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.display()))
     })?;
+    let replaced = fs::metadata(path).ok();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    if let Some(replaced) = &replaced {
+        // From the beginning: who may not read the file that was there may not open this one either.
+        options.mode(replaced.mode() & 0o777);
+    }
     loop {
         let mut other = OsString::from(".");
-        other.push(name);
+        other.push(start_of(name));
         other.push(format!(".{}-{}.part", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
         let part = path.with_file_name(other);
-        match File::create_new(&part) {
+        let file = match options.open(&part) {
             // Of a process of the same number that was killed: in a container each has the same.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            file => return Ok((part, file?)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            file => file?,
+        };
+        if let Some(replaced) = &replaced {
+            // What the process's mask took away. Where it cannot be given back, fewer may read the file.
+            let _ = file.set_permissions(replaced.permissions());
         }
+        return Ok((part, file));
     }
+}
+
+/// As much of a name as goes into another, without half a character at its end.
+fn start_of(name: &OsStr) -> &OsStr {
+    let bytes = name.as_bytes();
+    let is_start = |at: &usize| bytes.get(*at).is_none_or(|byte| byte & 0xC0 != 0x80);
+    let end = (0..=bytes.len().min(NAME)).rev().find(is_start).unwrap_or_default();
+    OsStr::from_bytes(bytes.get(..end).unwrap_or_default())
 }
 
 /// Whether there is something that can only be written into: a device, a pipe.
@@ -100,6 +124,7 @@ pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
     use crate::session::Session;
@@ -154,6 +179,40 @@ mod tests {
         });
         assert_eq!(result.expect_err("an error").to_string(), "the disk is full");
         assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 0);
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    #[test]
+    fn a_file_that_takes_another_s_place_has_its_mode() {
+        let folder = folder("mode");
+        let path = folder.join("out");
+        for mode in [0o600, 0o666] {
+            fs::write(&path, "private").expect("a file");
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is there");
+            let mode_of = |file: fs::Metadata| file.mode() & 0o7777;
+            write_atomically(&path, |file| {
+                assert_eq!(mode_of(file.metadata()?), mode, "from the beginning");
+                file.write_all(b"a recording")
+            })
+            .expect("a file");
+            assert_eq!(mode_of(fs::metadata(&path).expect("it is there")), mode);
+            assert_eq!(fs::read(&path).expect("it is there"), b"a recording");
+        }
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    #[test]
+    fn a_name_may_be_as_long_as_a_name_can_be() {
+        let folder = folder("long");
+        for name in ["n".repeat(255), "ä".repeat(127), format!("n{}", "ä".repeat(127))] {
+            let path = folder.join(&name);
+            check_writable(&path).expect("a place for a file");
+            write_atomically(&path, |file| file.write_all(b"a recording")).expect("a file");
+            assert_eq!(fs::read(&path).expect("it is there"), b"a recording");
+            let part = create_beside(&path).expect("a file").0;
+            let part = part.file_name().and_then(OsStr::to_str).expect("whole characters");
+            assert!((100..150).contains(&part.len()), "{part}");
+        }
         fs::remove_dir_all(&folder).expect("it is there");
     }
 

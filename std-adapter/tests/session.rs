@@ -247,6 +247,8 @@ fn impossible_sessions_are_errors() {
     assert!(too_large.contains("less than 4 GiB"), "{too_large}");
     assert!(matches!(error(Session::builder().ring(1 << 40).prepare_snapshots()), SessionError::Buffers));
     assert!(matches!(error(Session::builder().data_source("x", 1)), SessionError::Buffers));
+    let twice = Session::builder().ring(64 << 10).ring(64 << 10).data_source("x", 0).data_source("x", 1);
+    assert!(error(twice).to_string().contains("each with a name of its own"));
     assert!(matches!(error(Session::builder().shared_memory(100)), SessionError::SharedMemory(_)));
 }
 

@@ -1,5 +1,6 @@
 //! What a session is to be: [`SessionBuilder`].
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -122,7 +123,7 @@ impl SessionBuilder {
         self
     }
 
-    /// What records under this name goes to the buffer of that number. See [`Session::recorder_of`].
+    /// What records under this name goes to the buffer of that number; a name has one. See [`Session::recorder_of`].
     #[must_use]
     pub fn data_source(mut self, name: impl Into<String>, buffer: u16) -> Self {
         self.sources.push((name.into(), buffer));
@@ -237,8 +238,9 @@ impl SessionBuilder {
     fn check(&self) -> Result<(), SessionError> {
         let count = self.buffers.len();
         let no_buffer = self.sources.iter().any(|(_, buffer)| usize::from(*buffer) >= count);
-        if count > BUFFERS_MAX || no_buffer || self.buffers.iter().any(|buffer| region_size(buffer).is_none())
-        {
+        let names: HashSet<_> = self.sources.iter().map(|(name, _)| name).collect();
+        let no_size = self.buffers.iter().any(|buffer| region_size(buffer).is_none());
+        if count > BUFFERS_MAX || no_buffer || names.len() < self.sources.len() || no_size {
             return Err(SessionError::Buffers);
         }
         if self.buffers.iter().any(|buffer| buffer.bytes < SMALLEST) {

@@ -26,7 +26,8 @@ pub enum SessionError {
     Buffer(RegionError),
     /// The shared memory has a size that cannot be.
     SharedMemory(MemoryError),
-    /// There are no buffers, more than 32, one of 4 GiB or more, or a data source for one that is not there.
+    /// There are no buffers, more than 32, one of 4 GiB or more, a data source for one that is not there, or two of one
+    /// name.
     Buffers,
     /// The system refused something.
     Io {
@@ -58,7 +59,8 @@ impl fmt::Display for SessionError {
             Self::Buffer(error) => write!(f, "a buffer of the session: {error}"),
             Self::SharedMemory(error) => write!(f, "the session's shared memory: {error}"),
             Self::Buffers => f.write_str(
-                "a session has 1 to 32 buffers of less than 4 GiB, and data sources for these only",
+                "a session has 1 to 32 buffers of less than 4 GiB, and data sources for these only, each with a name of \
+                 its own",
             ),
             Self::Io { what, error } => write!(f, "{what}: {error}"),
             Self::Timeout => f.write_str("a producer or the session did not answer in time"),

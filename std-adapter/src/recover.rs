@@ -113,6 +113,13 @@ impl Aligned {
     }
 }
 
+impl From<Vec<u8>> for Aligned {
+    /// Without a copy where the bytes lie well already, as all that are many do.
+    fn from(bytes: Vec<u8>) -> Self {
+        if bytes.as_ptr().align_offset(8) == 0 { Self { bytes, start: 0 } } else { Self::copy_of(&bytes) }
+    }
+}
+
 impl AsRef<[u8]> for Aligned {
     fn as_ref(&self) -> &[u8] {
         &self.bytes[self.start..]
@@ -136,7 +143,7 @@ impl Dump {
         }
         if let Some(contents) = region_file::parse(file) {
             // Of the two halves the one that counts.
-            let pieces = BTreeMap::from([(contents.start as u64, contents.region)]);
+            let pieces = BTreeMap::from([(contents.start, contents.region)]);
             return Ok(Self { pieces, symbols: BTreeMap::new() });
         }
         if file.starts_with(region_file::BEGUN) {
@@ -279,7 +286,17 @@ fn may_be_region(bytes: &[u8]) -> bool {
 }
 
 fn attach(address: u64, bytes: &[u8]) -> Result<Found, AttachError> {
-    let (buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(Aligned::copy_of(region(bytes)?))?;
+    attach_to(address, Aligned::copy_of(region(bytes)?))
+}
+
+/// The same of bytes that nobody else needs.
+fn attach_owned(address: u64, mut bytes: Vec<u8>) -> Result<Found, AttachError> {
+    bytes.truncate(region(&bytes)?.len());
+    attach_to(address, bytes.into())
+}
+
+fn attach_to(address: u64, region: Aligned) -> Result<Found, AttachError> {
+    let (buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(region)?;
     Ok(Found { address, salvage, buffer })
 }
 

@@ -4,6 +4,7 @@
 mod trace;
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use trace::{Trace, folder};
@@ -89,7 +90,7 @@ fn what_lies_behind_damage_in_a_slot_is_told_and_hides_nothing_else() {
         assert_eq!(left.last(), all.last());
         before = left.len();
     }
-    let said = std::process::Command::new(env!("CARGO_BIN_EXE_tracebuf"))
+    let said = Command::new(env!("CARGO_BIN_EXE_tracebuf"))
         .args(["recover".as_ref(), region.as_os_str(), "-o".as_ref(), out.as_ref()])
         .output()
         .expect("the command runs");
@@ -155,6 +156,26 @@ fn what_has_no_room_in_the_largest_file_is_left_without_a_hole() {
     );
     assert_eq!(trace.losses(), 0);
     trace.assert_ends_with_stats();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn recovering_takes_the_memory_of_what_is_used_and_not_of_the_file() {
+    let folder = folder("large file");
+    let [region, long, out] = ["x.region", "x.pftrace", "out.pftrace"].map(|name| folder.join(name));
+    let session = start(64 << 20, &region, LongTrace::to(&long).period(Duration::MAX));
+    count(&session, 0..1000);
+    session.flush(Duration::from_secs(5)).expect("a flush");
+    // Room for the program itself and for one half, of the two that the file has beside its slots.
+    let recovered = Command::new("sh")
+        .args(["-c", "ulimit -v 150000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tracebuf"), "recover"])
+        .args([region.as_os_str(), "-o".as_ref(), out.as_ref()])
+        .output()
+        .expect("sh");
+    drop(session);
+    std::fs::remove_file(&region).expect("it is there");
+    assert!(recovered.status.success(), "{}", String::from_utf8_lossy(&recovered.stderr));
+    assert_eq!(values(&Trace::read(&out)), Vec::from_iter(0..1000));
 }
 
 #[test]

@@ -49,8 +49,16 @@ fn recover(arguments: &Recover) -> Result<(), String> {
         check_is_other(output, input)
             .map_err(|error| format!("error writing {}: {error}", output.display()))?;
     }
+    let anywhere = arguments.address.is_none() && arguments.symbol.is_none();
+    // A file may be larger than memory and hold little. A pipe is read but once.
+    if anywhere
+        && std::fs::metadata(&arguments.dump).is_ok_and(|dump| dump.is_file())
+        && let Ok(survivor) = Survivor::open(&arguments.dump)
+    {
+        return survive(arguments, survivor);
+    }
     let file = read(&arguments.dump)?;
-    if let (None, None, Ok(survivor)) = (arguments.address, &arguments.symbol, Survivor::parse(&file)) {
+    if anywhere && let Ok(survivor) = Survivor::parse(&file) {
         return survive(arguments, survivor);
     }
     if arguments.after.is_some() || arguments.with.is_some() {

@@ -7,9 +7,9 @@ use std::path::Path;
 use tracebuf::buffer::Salvage;
 use tracebuf::proto::{MAX_LENGTH, TracePackets, WireType, fields, tag, varint};
 
-use super::{Found, attach};
+use super::{Found, attach_owned};
 use crate::fields::take;
-use crate::region_file::{self, Waiting};
+use crate::region_file::{self, Contents, Waiting};
 use crate::session::Written;
 use crate::session::export::{BufferReport, Piece, Totals};
 use crate::session::snapshot::PIECE;
@@ -37,12 +37,19 @@ pub struct Survivor {
 }
 
 impl Survivor {
-    /// Reads the file. Nothing in it is changed.
+    /// Reads the file. Nothing in it is changed. That takes the memory of what is used of the buffer, whatever size the
+    /// file has.
     ///
     /// # Errors
     /// The file system's, or [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::parse(&std::fs::read(path)?)
+        let mut file = File::open(path)?;
+        if file.metadata()?.is_file() {
+            return Self::of(region_file::read(&file)?);
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Self::parse(&bytes)
     }
 
     /// The same of a file's contents.
@@ -50,11 +57,14 @@ impl Survivor {
     /// # Errors
     /// [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it.
     pub fn parse(file: &[u8]) -> io::Result<Self> {
+        Self::of(region_file::parse(file))
+    }
+
+    fn of(contents: Option<Contents>) -> io::Result<Self> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
-        let mut contents =
-            region_file::parse(file).ok_or_else(|| invalid("it is no file of a buffer".to_owned()))?;
+        let mut contents = contents.ok_or_else(|| invalid("it is no file of a buffer".to_owned()))?;
         let mut found =
-            attach(contents.start as u64, &contents.region).map_err(|error| invalid(error.to_string()))?;
+            attach_owned(contents.start, contents.region).map_err(|error| invalid(error.to_string()))?;
         // Written as they are, damaged ones would hide from readers all that comes behind them.
         let waiting = contents.slots.iter_mut().map(|slot| &mut slot.bytes);
         let unreadable: u64 = waiting.chain([&mut contents.clocks]).map(keep_whole_packets).sum();

@@ -68,6 +68,10 @@ mod control;
 mod lock;
 mod memory;
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+
 pub use memory::BufferMemory;
 
 pub(crate) use control::{Outbox, Slot, create};
@@ -124,7 +128,7 @@ fn whole_pages(len: u64) -> u64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     /// Where the region lies.
-    pub(crate) start: usize,
+    pub(crate) start: u64,
     /// Its bytes.
     pub(crate) region: Vec<u8>,
     /// Slots that are valid, the first one first.
@@ -151,30 +155,89 @@ fn part(file: &[u8], at: u64, len: u64) -> Option<&[u8]> {
     file.get(usize::try_from(at).ok()?..)?.get(..usize::try_from(len).ok()?)
 }
 
-/// Takes a file of this kind apart; `None` if it is none, or cut off.
-pub(crate) fn parse(file: &[u8]) -> Option<Contents> {
-    if !file.starts_with(MAGIC) || number(file, 8)? != VERSION {
+/// Where in the file lies what counts.
+struct Layout {
+    region: (u64, u64),
+    /// Their places beside what is known of them.
+    slots: Vec<(Waiting, (u64, u64))>,
+    clocks: Vec<u8>,
+}
+
+/// By the first page; `None` if the file is of another kind.
+fn layout(page: &[u8]) -> Option<Layout> {
+    if !page.starts_with(MAGIC) || number(page, 8)? != VERSION {
         return None;
     }
     let places = Places {
-        half: number(file, HALF)?,
-        halves: number(file, HALVES)?,
-        slots: number(file, COUNT)?.min(SLOTS as u64),
-        slot: number(file, SLOT)?,
+        half: number(page, HALF)?,
+        halves: number(page, HALVES)?,
+        slots: number(page, COUNT)?.min(SLOTS as u64),
+        slot: number(page, SLOT)?,
     };
-    let word = number(file, WORD)?;
-    let start = places.half_at(word & 1);
-    let region = part(file, start, places.half)?.to_vec();
+    let word = number(page, WORD)?;
     let mut slots = Vec::new();
     for slot in (0..places.slots).filter(|slot| word >> (1 + slot) & 1 == 1) {
         let about = ABOUT + 24 * slot as usize;
-        let len = number(file, about)?.min(places.slot);
-        let at = Some(number(file, about + 8)?).filter(|at| *at != NOWHERE);
-        let bytes = part(file, places.slot_at(slot), len)?.to_vec();
-        slots.push(Waiting { number: number(file, about + 16)?, at, bytes });
+        let len = number(page, about)?.min(places.slot);
+        let at = Some(number(page, about + 8)?).filter(|at| *at != NOWHERE);
+        let waiting = Waiting { number: number(page, about + 16)?, at, bytes: Vec::new() };
+        slots.push((waiting, (places.slot_at(slot), len)));
     }
-    slots.sort_by_key(|slot| slot.number);
-    let len = number(file, CLOCKS)?.min(CLOCKS_MAX as u64);
-    let clocks = part(file, CLOCKS as u64 + 8, len)?.to_vec();
-    Some(Contents { start: usize::try_from(start).ok()?, region, slots, clocks })
+    slots.sort_by_key(|(slot, _)| slot.number);
+    let len = number(page, CLOCKS)?.min(CLOCKS_MAX as u64);
+    let clocks = part(page, CLOCKS as u64 + 8, len)?.to_vec();
+    Some(Layout { region: (places.half_at(word & 1), places.half), slots, clocks })
+}
+
+impl Layout {
+    /// With the bytes that lie at places, of which there may be none.
+    fn contents(self, mut bytes: impl FnMut((u64, u64)) -> io::Result<Vec<u8>>) -> io::Result<Contents> {
+        let region = bytes(self.region)?;
+        let fill = |(slot, place)| Ok(Waiting { bytes: bytes(place)?, ..slot });
+        let slots = self.slots.into_iter().map(fill).collect::<io::Result<_>>()?;
+        Ok(Contents { start: self.region.0, region, slots, clocks: self.clocks })
+    }
+}
+
+/// Takes a file of this kind apart; `None` if it is none, or cut off.
+pub(crate) fn parse(file: &[u8]) -> Option<Contents> {
+    let copy = |(at, len)| part(file, at, len).map(<[u8]>::to_vec).ok_or_else(cut_off);
+    layout(file)?.contents(copy).ok()
+}
+
+/// The same of a file on the disk, of which only what counts is read.
+pub(crate) fn read(file: &File) -> io::Result<Option<Contents>> {
+    let end = file.metadata()?.len();
+    let mut page = Vec::new();
+    file.take(PAGE).read_to_end(&mut page)?;
+    let read = |(at, len): (u64, u64)| {
+        // Before memory is asked for: in a damaged header any number may be.
+        if at.checked_add(len).is_none_or(|behind| behind > end) {
+            return Err(cut_off());
+        }
+        read_sparse(file, at, usize::try_from(len).map_err(|_| cut_off())?)
+    };
+    match layout(&page).map(|layout| layout.contents(read)) {
+        None => Ok(None),
+        Some(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Some(contents) => contents.map(Some),
+    }
+}
+
+fn cut_off() -> io::Error {
+    io::ErrorKind::UnexpectedEof.into()
+}
+
+/// Reads so that zeros take no memory: what a buffer has not used yet may be most of it.
+fn read_sparse(file: &File, at: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let mut read = vec![0; 1 << 16];
+    for (place, at) in bytes.chunks_mut(1 << 16).zip((at..).step_by(1 << 16)) {
+        let Some(read) = read.get_mut(..place.len()) else { break };
+        file.read_exact_at(read, at)?;
+        if read.iter().any(|byte| *byte != 0) {
+            place.copy_from_slice(read);
+        }
+    }
+    Ok(bytes)
 }

@@ -216,9 +216,12 @@ fn ring(text: &str) -> Result<u32, String> {
 }
 
 fn demo(options: &Options) -> ExitCode {
-    let is_stdout = is_stdout(&options.out);
-    match tracebuf_std::demo::run(options) {
-        Ok(report) => {
+    let ran = is_stdout(&options.out).and_then(|is_stdout| {
+        let report = tracebuf_std::demo::run(options).map_err(|error| error.to_string())?;
+        Ok((is_stdout, report))
+    });
+    match ran {
+        Ok((is_stdout, report)) => {
             let code = ExitCode::from(u8::from(!report.agrees()));
             print_beside(is_stdout, &report.to_string().trim_end(), code)
         }

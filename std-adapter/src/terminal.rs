@@ -48,11 +48,18 @@ pub(crate) fn print_beside(is_stdout: bool, text: &impl Display, code: ExitCode)
 
 /// Whether this is what standard output goes into, by whatever name: text there would lie in the midst of what is
 /// written. To be asked before that is begun, for then another file may take its place.
-pub(crate) fn is_stdout(path: &Path) -> bool {
+///
+/// # Errors
+/// It is a file with something in it, as `>>` may have: it would be emptied, or be replaced.
+pub(crate) fn is_stdout(path: &Path) -> Result<bool, String> {
     let (Ok(file), Ok(stdout)) = (rustix::fs::stat(path), rustix::fs::fstat(io::stdout())) else {
-        return false;
+        return Ok(false);
     };
-    (file.st_dev, file.st_ino) == (stdout.st_dev, stdout.st_ino)
+    let is_same = (file.st_dev, file.st_ino) == (stdout.st_dev, stdout.st_ino);
+    if is_same && file.st_size > 0 && FileType::from_raw_mode(file.st_mode).is_file() {
+        return Err(format!("writing {}: it is standard output, with something in it", path.display()));
+    }
+    Ok(is_same)
 }
 
 /// Whether an output was a terminal that is gone. The system does not call it a terminal any more.

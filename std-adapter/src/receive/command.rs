@@ -26,18 +26,22 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
     let stop = stop_on_signals();
     let line = ProgressLine::new();
     let Receive { port, output, baud } = arguments;
-    let (mut report, is_stdout) = (None, is_stdout(output));
+    let (mut report, mut beside) = (None, false);
     let progress = |so_far: &ReceiveReport| {
         line.show(so_far);
         report = Some(*so_far);
     };
     let result = check_is_other(output, port)
         .map_err(|error| format!("writing {}: {error}", output.display()))
-        .and_then(|()| receive(port, *baud, output, &stop, progress).map_err(|error| error.to_string()));
+        .and_then(|()| is_stdout(output))
+        .and_then(|is_stdout| {
+            beside = is_stdout;
+            receive(port, *baud, output, &stop, progress).map_err(|error| error.to_string())
+        });
     drop(line);
     let code = if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     // A device that is unplugged is an error; what came until then, and what was lost, is worth knowing all the same.
-    let code = report.map_or(code, |report| print_beside(is_stdout, &report, code));
+    let code = report.map_or(code, |report| print_beside(beside, &report, code));
     if let Err(error) = result {
         tell!("error {error}");
     }

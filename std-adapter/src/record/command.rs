@@ -38,6 +38,13 @@ enum Length {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Record) -> ExitCode {
+    let is_stdout = match is_stdout(&arguments.output) {
+        Ok(is_stdout) => is_stdout,
+        Err(error) => {
+            tell!("error {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let stop = stop_on_signals();
     let mut options = RecordOptions::new(&arguments.output).interval(arguments.interval).ring(arguments.ring);
     options = match arguments.duration {
@@ -48,7 +55,7 @@ pub(crate) fn run(arguments: &Record) -> ExitCode {
         options = options.long();
     }
     let line = ProgressLine::new();
-    let (mut is_failing, is_stdout) = (false, is_stdout(&arguments.output));
+    let mut is_failing = false;
     let result = record(&options, &stop, |progress| {
         line.show(progress);
         let was_failing = std::mem::replace(&mut is_failing, progress.file_error.is_some());

@@ -1,12 +1,14 @@
 //! Traces that go to standard output.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::process::{Output, Stdio};
 
 use super::{FRAMES, command, fresh, name};
 use crate::text;
 use crate::trace::Trace;
+
+const DEMO: [&str; 5] = ["demo", "--numbers", "100", "--sources", env!("CARGO_MANIFEST_DIR")];
 
 /// What a command says of a trace that it writes to a file, and the trace; `into` is what it is told to write to.
 fn into_file(arguments: &[&str], into: &str) -> (Output, Trace) {
@@ -35,16 +37,15 @@ fn into_pipe(arguments: &[&str]) -> (Output, Trace) {
 fn a_trace_on_standard_output_has_nothing_else_in_it() {
     let frames = fresh("stdout-frames");
     fs::write(&frames, FRAMES).expect("a file");
-    let demo = ["demo", "--numbers", "100", "--sources", env!("CARGO_MANIFEST_DIR")];
     for (arguments, said) in [
         (&["receive", name(&frames), "-o"][..], "nothing lost"),
         (&["record", "--duration", "50ms", "-o"], "lost: nothing"),
         (&["record", "--duration", "50ms", "--long", "-o"], "lost: nothing"),
-        (&demo, "the numbers agree"),
+        (&DEMO, "the numbers agree"),
     ] {
         let mut all = vec![into_file(arguments, "/dev/stdout"), into_file(arguments, "")];
         // What is in the file is compared, and cannot be read back from a pipe.
-        if arguments != demo {
+        if arguments != DEMO {
             all.push(into_pipe(arguments));
         }
         for (output, trace) in all {
@@ -52,5 +53,25 @@ fn a_trace_on_standard_output_has_nothing_else_in_it() {
             assert!(text(&output.stderr).contains(said), "{arguments:?}: {}", text(&output.stderr));
             assert!(trace.packets().count() > 0, "{arguments:?}");
         }
+    }
+}
+
+#[test]
+fn what_is_in_the_file_of_standard_output_is_not_written_over() {
+    let (frames, path) = (fresh("appended-frames"), fresh("appended"));
+    fs::write(&frames, FRAMES).expect("a file");
+    fs::write(&path, "something").expect("a file");
+    for arguments in [
+        &["receive", name(&frames), "-o"][..],
+        &["record", "--duration", "50ms", "-o"],
+        &["record", "--duration", "50ms", "--long", "-o"],
+        &DEMO,
+    ] {
+        let stdout = OpenOptions::new().append(true).open(&path).expect("a file");
+        let output = command(arguments).arg("/dev/stdout").stdout(stdout).output().expect("the command");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("writing /dev/stdout: it is standard output, with something in it"), "{said}");
+        assert_eq!(fs::read(&path).expect("it is there"), b"something", "{arguments:?}");
     }
 }

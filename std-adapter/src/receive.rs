@@ -293,7 +293,7 @@ fn decode(encoded: &[u8]) -> Option<(u8, u16, Vec<u8>)> {
 ///
 /// # Errors
 /// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) of a file without one intact
-/// frame. The trace file holds what came until then.
+/// frame. The trace file holds what came until then, as far as it could be written.
 pub fn receive(
     port: impl AsRef<Path>,
     baud: u32,

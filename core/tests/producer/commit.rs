@@ -202,12 +202,20 @@ fn stress(policy: Exhaustion, packets: u32) {
                 };
                 assert!(bytes.iter().all(|b| *b == n as u8));
                 let skipped = last.map_or(n > 0, |last| n > last + 1);
+                let cause = |field: &(u32, Value)| match field {
+                    (42, Value::Int(cause)) => Some(*cause),
+                    _ => None,
+                };
+                let cause = all.iter().find_map(cause);
                 assert_eq!(
-                    all.contains(&(42, Value::Int(257))),
+                    cause.is_some(),
                     skipped,
                     "{layout:?} writer {writer} packet {n} {last:?} {stats:?} {:?}",
                     found.iter().flatten().count()
                 );
+                // Without patches packets that need a third chunk are given up, however many are free.
+                let is_known = |cause| cause == 257 || cause == 1 && cfg!(not(feature = "patches"));
+                assert!(cause.is_none_or(is_known), "{cause:?}");
                 assert!(last.is_none_or(|last| n > last));
                 last = Some(n);
             }

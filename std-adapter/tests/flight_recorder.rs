@@ -291,6 +291,7 @@ fn a_session_that_is_dropped_while_a_snapshot_is_written_ends() {
     reader.read_to_end(&mut trace).expect("the rest");
     drop(recorder);
     assert!(trace.len() > 1 << 19, "all of it is written nevertheless: {}", trace.len());
+    std::fs::remove_file(&pipe).expect("it is there");
 }
 
 /// What a snapshot costs those who record is at most one copy; how long that is, the test says and bounds

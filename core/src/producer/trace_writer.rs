@@ -59,7 +59,7 @@ pub struct WriterStats {
 pub struct TraceWriter<'a> {
     is_open: bool,
     dropping: bool,
-    /// What the next packet has to say that does not concern its own content: [`FIRST`], [`LOST`].
+    /// What the next packet has to say that does not concern its own content: [`FIRST`], [`LOST`], [`FULL`].
     news: u8,
     gave_up_waiting: bool,
     /// Patches have become ready and are not sent.

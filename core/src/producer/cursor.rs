@@ -60,6 +60,17 @@ pub(crate) fn fill_size(words: &[AtomicU32], field: usize, size: u32) {
     Cursor { words, pos: field }.put(redundant_varint(size), 4);
 }
 
+/// The varint of less than 2²¹, and its length.
+#[cfg_attr(target_pointer_width = "64", inline)]
+pub(crate) fn short_varint(value: u32) -> (u32, usize) {
+    let first = value & 0x7F;
+    match value {
+        0..0x80 => (first, 1),
+        0x80..0x4000 => (first | 0x80 | value >> 7 << 8, 2),
+        _ => (first | 0x8080 | value << 1 & 0x7F00 | value >> 14 << 16, 3),
+    }
+}
+
 /// `size` as the redundant four-byte varint of size fields, in little-endian order.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]

@@ -2,11 +2,11 @@
 
 use super::{Level, TraceWriter};
 use crate::producer::arbiter::NONE;
+#[cfg(target_pointer_width = "64")]
+use crate::producer::cursor::short_varint;
 #[cfg(not(target_pointer_width = "64"))]
 use crate::producer::cursor::word_of;
 use crate::producer::cursor::{fill_size, redundant_varint};
-#[cfg(target_pointer_width = "64")]
-use crate::proto::varint;
 
 impl TraceWriter<'_> {
     /// Appends the `len` low bytes (at most 4) of `value`; the others are zero.
@@ -43,16 +43,16 @@ impl TraceWriter<'_> {
         }
     }
 
-    /// A varint, as many of its bytes at a time as go into a word.
+    /// A varint, three of its bytes at a time.
     #[cfg(target_pointer_width = "64")]
     pub(crate) fn varint(&mut self, mut value: u64) {
-        while value >= 1 << 28 {
-            self.put(redundant_varint(value as u32) | 1 << 31, 4);
-            value >>= 28;
+        while value >= 1 << 21 {
+            // Each of the three says that there are more.
+            self.put(redundant_varint(value as u32 & 0x1F_FFFF), 3);
+            value >>= 21;
         }
-        let (value, len) = (value as u32, varint::len(value));
-        // The last byte does not say that there are more.
-        self.put(redundant_varint(value) & u32::MAX >> (33 - 8 * len), len);
+        let (value, len) = short_varint(value as u32);
+        self.put(value, len);
     }
 
     /// A varint, byte by byte.

@@ -1,6 +1,7 @@
 //! Events of few bytes, put together in registers.
 
 use crate::producer::TraceWriter;
+use crate::producer::cursor::short_varint;
 use crate::producer::track_event::Track;
 use crate::proto::fields::{sequence_flags, trace_packet, track_event};
 
@@ -31,17 +32,6 @@ const COUNTER_BYTES: [u32; 2] = [COUNTER & 0x7F | 0x80, COUNTER >> 7];
 const HEAD: u32 = trace_packet::SEQUENCE_FLAGS << 11
     | (sequence_flags::NEEDS_INCREMENTAL_STATE as u32) << 16
     | (trace_packet::TRACK_EVENT << 3 | 2) << 24;
-
-/// The varint of less than 2²¹, and its length.
-#[cfg_attr(target_pointer_width = "64", inline)]
-fn short_varint(value: u32) -> (u32, usize) {
-    let first = value & 0x7F;
-    match value {
-        0..0x80 => (first, 1),
-        0x80..0x4000 => (first | 0x80 | value >> 7 << 8, 2),
-        _ => (first | 0x8080 | value << 1 & 0x7F00 | value >> 14 << 16, 3),
-    }
-}
 
 impl SmallEvent {
     /// `None` when the time is too long.

@@ -1,5 +1,6 @@
 //! Batching, flushes, writer ids, and many writers at once.
 
+use crate::event_reader::int;
 use crate::model::*;
 use tracebuf::producer::*;
 
@@ -202,11 +203,7 @@ fn stress(policy: Exhaustion, packets: u32) {
                 };
                 assert!(bytes.iter().all(|b| *b == n as u8));
                 let skipped = last.map_or(n > 0, |last| n > last + 1);
-                let cause = |field: &(u32, Value)| match field {
-                    (42, Value::Int(cause)) => Some(*cause),
-                    _ => None,
-                };
-                let cause = all.iter().find_map(cause);
+                let cause = int(&all, 42);
                 assert_eq!(
                     cause.is_some(),
                     skipped,

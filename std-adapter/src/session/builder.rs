@@ -251,17 +251,17 @@ impl SessionBuilder {
 
     /// The buffers and the long trace, or files as they were: an earlier process's last moments may be in them.
     fn open_files(&self, switch: &Arc<Switch>, clock: SessionClock) -> Result<Core, SessionError> {
-        let (mut buffers, mut outboxes, mut long_trace_file) = (Vec::new(), Vec::new(), None);
+        let (mut buffers, mut outboxes) = (Vec::new(), Vec::new());
         let in_trace =
             |trace: &LongTrace, error| SessionError::io(format!("creating {}", trace.path.display()), error);
         let (opened, undo) = match &self.long_trace {
             Some(trace) => {
                 let (file, undo) = open(&trace.path).map_err(|error| in_trace(trace, error))?;
-                long_trace_file = Some(file.metadata().map_err(|error| in_trace(trace, error))?);
                 (Some((trace, file)), undo)
             }
             None => (None, None),
         };
+        let long_trace_file = opened.as_ref().map(|(_, file)| file.metadata.clone());
         // Behind the files: what is made goes again while they are locked.
         let mut made = Vec::from_iter(undo);
         // In all files the same: by it recovery knows which trace is whose.

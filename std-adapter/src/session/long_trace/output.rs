@@ -40,12 +40,8 @@ pub(super) struct Output {
 pub(crate) struct Opened {
     pub(super) file: File,
     pub(super) lock: Option<Lock>,
-}
-
-impl Opened {
-    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
-        self.file.metadata()
-    }
+    /// What it was when it was opened.
+    pub(crate) metadata: Metadata,
 }
 
 /// Opens the file of a long trace, or makes it. What is in it stays there until [`empty`] is called.
@@ -56,12 +52,13 @@ pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
         // It is there, or this says why it cannot be.
         Err(_) => (OpenOptions::new().append(true).create(true).open(path)?, None),
     };
+    let metadata = file.metadata()?;
     // Two may write into one pipe or device.
-    if !file.metadata()?.is_file() {
-        return Ok((Opened { file, lock: None }, undo));
+    if !metadata.is_file() {
+        return Ok((Opened { file, lock: None, metadata }, undo));
     }
     match Lock::where_possible(&file, path) {
-        Ok(lock) => Ok((Opened { file, lock }, undo)),
+        Ok(lock) => Ok((Opened { file, lock, metadata }, undo)),
         Err(error) => {
             if error.kind() == io::ErrorKind::ResourceBusy {
                 // Another session has opened what was made here, and locked it first: it stays.

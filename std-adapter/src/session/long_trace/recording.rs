@@ -76,7 +76,7 @@ impl Recording {
         for _ in 0..PIECES {
             let _ = written.send(Vec::new());
         }
-        let Opened { file, lock } = opened;
+        let Opened { file, lock, .. } = opened;
         let mut output = Output::new(file.try_clone()?, written);
         let progress = Arc::new(Progress::default());
         let (sender, receiver) = channel();

@@ -11,7 +11,7 @@ use super::{Found, attach_owned};
 use crate::fields::take;
 use crate::region_file::{self, Contents, Waiting};
 use crate::session::Written;
-use crate::session::export::{BufferReport, Piece, Totals};
+use crate::session::export::{BufferReport, Piece, Totals, whole_within};
 use crate::session::snapshot::PIECE;
 use crate::session::whole_file::write_atomically;
 
@@ -87,13 +87,8 @@ impl Survivor {
         let len = file.metadata()?.len();
         for slot in &mut self.slots {
             let there = slot.at.map_or(0, |at| len.saturating_sub(at));
-            let mut packets = TracePackets::new(&slot.bytes);
-            let mut whole = 0;
             // Of a packet that is there in part nothing counts: readers stop before it.
-            while packets.next().is_some_and(|packet| packet.is_ok()) && packets.offset() as u64 <= there {
-                whole = packets.offset();
-            }
-            slot.bytes.drain(..whole);
+            slot.bytes.drain(..whole_within(&slot.bytes, there));
         }
         Ok(self)
     }
@@ -169,9 +164,7 @@ impl Survivor {
 
 /// Leaves only the packets before any damage, and says how many bytes that costs.
 fn keep_whole_packets(bytes: &mut Vec<u8>) -> u64 {
-    let mut packets = TracePackets::new(bytes);
-    while packets.next().is_some_and(|packet| packet.is_ok()) {}
-    let whole = packets.offset();
+    let whole = whole_within(bytes, u64::MAX);
     let rest = bytes.len().saturating_sub(whole);
     bytes.truncate(whole);
     rest as u64

@@ -4,11 +4,21 @@ use std::io;
 
 use tracebuf::buffer::{BufferStats, DataLoss, Reader, SequenceInfo};
 use tracebuf::proto::trace_stats::{self, FinalFlush, TraceStats, TraceStatsPacket, WriterStats};
-use tracebuf::proto::{Message, SequenceId, TrustedFields, WriteError};
+use tracebuf::proto::{Message, SequenceId, TracePackets, TrustedFields, WriteError};
 use tracebuf::service::{EndpointStats, Exported, TraceExporter, sequence_id, writer_stats};
 
 use super::clock::ClockReading;
 use super::drain::Dropped;
+
+/// Bytes of the whole packets that lie within the first `most` bytes of a trace, or of a part of one.
+pub(crate) fn whole_within(trace: &[u8], most: u64) -> usize {
+    let mut packets = TracePackets::new(trace);
+    let mut whole = 0;
+    while packets.next().is_some_and(|packet| packet.is_ok()) && packets.offset() as u64 <= most {
+        whole = packets.offset();
+    }
+    whole
+}
 
 /// How flushes went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::{LongTrace, Progress, SyncPolicy};
 use crate::region_file::Outbox;
 use crate::session::clock::ClockReading;
 use crate::session::drain::Core;
-use crate::session::export::{BufferReport, Piece};
+use crate::session::export::{BufferReport, Piece, whole_within};
 use crate::session::in_process::Switch;
 use crate::session::snapshot::{PIECE, Readable};
 use crate::session::{FOR_EVER, PATIENCE};
@@ -271,12 +271,7 @@ impl Recording {
 
     /// The file is full: of the piece only what fits is left, and nothing more is recorded. The rest of it.
     fn cut(&mut self, room: u64) -> Vec<u8> {
-        let mut packets = TracePackets::new(&self.piece.bytes);
-        let mut end = 0;
-        while packets.next().is_some_and(|packet| packet.is_ok()) && packets.offset() as u64 <= room {
-            end = packets.offset();
-        }
-        let beyond = self.piece.bytes.split_off(end.min(self.piece.bytes.len()));
+        let beyond = self.piece.bytes.split_off(whole_within(&self.piece.bytes, room));
         self.piece.packets = self.piece.packets.saturating_sub(TracePackets::new(&beyond).count() as u64);
         self.progress.full.store(true, Ordering::Relaxed);
         self.switch.off();

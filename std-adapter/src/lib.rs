@@ -20,6 +20,7 @@
 pub mod demo;
 mod fields;
 mod file_error;
+mod fork;
 pub mod inspect;
 pub mod memory;
 pub mod pftrace;
@@ -36,6 +37,8 @@ pub mod summary;
 pub mod trace_stats;
 #[cfg(feature = "tracing")]
 pub mod tracing_layer;
+mod undo;
+mod whole_file;
 
 pub use memory::PagedMemory;
 

@@ -32,8 +32,8 @@ use std::time::{Duration, Instant};
 use report::Bytes;
 pub use report::{RecordProgress, RecordReport};
 
-use crate::session::whole_file::check_writable;
 use crate::session::{LongTrace, Session, SessionError, Summary};
+use crate::whole_file::check_writable;
 use proc::Proc;
 use sampler::Sampler;
 use tracks::Tracks;

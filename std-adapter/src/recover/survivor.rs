@@ -13,7 +13,7 @@ use crate::region_file::{self, Contents, Waiting};
 use crate::session::Written;
 use crate::session::export::{BufferReport, Piece, Totals, whole_within};
 use crate::session::snapshot::PIECE;
-use crate::session::whole_file::write_atomically;
+use crate::whole_file::write_atomically;
 
 /// What is left in a [file that held a buffer](crate::region_file), ready to be made a trace.
 ///

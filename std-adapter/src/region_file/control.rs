@@ -13,8 +13,8 @@ use memmap2::{MmapMut, MmapOptions};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use crate::session::undo::Undo;
-use crate::session::whole_file::followed;
+use crate::undo::Undo;
+use crate::whole_file::followed;
 
 use super::lock::{Lock, is_same, lock};
 use super::{

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::session::fork;
+use crate::fork;
 
 /// Keeps a file locked until it is dropped or its process ends, whatever children that has.
 ///

@@ -20,9 +20,9 @@ use super::long_trace::{LongTrace, Recording, open};
 use super::recorder::Shared;
 use super::snapshot::{Spare, prepare};
 use super::transport::BUFFERS_MAX;
-use super::undo::Undo;
 use crate::memory::PagedMemory;
 use crate::region_file::{BufferMemory, Outbox, create};
+use crate::undo::Undo;
 
 /// One central buffer.
 ///

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{FOR_EVER, Session, SessionError, Written, fork};
+use super::{FOR_EVER, Session, SessionError, Written};
+use crate::fork;
 pub use status::FlightStatus;
 
 /// Writes snapshots of a session's rings: on request, on a panic, on signals, on triggers.

@@ -13,8 +13,8 @@ use tracebuf::producer::{
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 
 use super::drain::Waker;
-use super::fork;
 use super::transport::{BUFFERS_MAX, CentralBuffer, Transport};
+use crate::fork;
 
 /// Threads that can write at a time, each to one buffer.
 pub(crate) const WRITERS: usize = 1024;

@@ -50,7 +50,6 @@ mod drain;
 mod error;
 pub(crate) mod export;
 mod flight_recorder;
-pub(crate) mod fork;
 mod in_process;
 mod long_trace;
 mod recorder;
@@ -58,8 +57,6 @@ pub(crate) mod snapshot;
 mod transport;
 mod trim;
 mod tsc;
-pub(crate) mod undo;
-pub(crate) mod whole_file;
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
@@ -87,7 +84,8 @@ use drain::{Core, Task};
 use long_trace::Progress;
 use recorder::Shared;
 use snapshot::{Spare, write_trace};
-use whole_file::{check_is_not, write_atomically};
+
+use crate::whole_file::{check_is_not, write_atomically};
 
 /// A running session. See [the module](self).
 ///

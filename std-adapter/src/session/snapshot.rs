@@ -11,11 +11,11 @@ use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader};
 use super::clock::ClockReading;
 use super::drain::Core;
 use super::export::{BufferReport, Piece, Totals};
-use super::fork;
 use super::transport::CentralBuffer;
 use super::trim::Trim;
-use super::whole_file::{check_is_not, write_atomically};
+use crate::fork;
 use crate::memory::PagedMemory;
+use crate::whole_file::{check_is_not, write_atomically};
 
 /// Bytes that go to a file at once.
 pub(crate) const PIECE: usize = 1 << 20;
@@ -252,8 +252,8 @@ mod tests {
     use std::sync::PoisonError;
     use std::time::Duration;
 
+    use crate::fork::tests::in_child;
     use crate::session::Session;
-    use crate::session::fork::tests::in_child;
 
     /// Where the memory for snapshots lies.
     fn spare(session: &Session) -> Vec<(*const u8, usize)> {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tracebuf::producer::track_event::Clock;
 
 use super::clock::BootClock;
-use super::fork;
+use crate::fork;
 
 /// A line through the clock, behind a sequence lock.
 pub(crate) struct TscClock {

@@ -9,7 +9,7 @@ use tracebuf::producer::track_event::Event;
 use tracing_core::Metadata;
 
 use super::fields::KeptFields;
-use crate::session::fork::forks;
+use crate::fork::forks;
 
 /// Flows of other spans that one slice takes.
 const MAX_FOLLOWED: usize = 64;

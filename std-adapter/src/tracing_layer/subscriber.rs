@@ -182,8 +182,8 @@ mod tests {
     use tracing::{Dispatch, info_span};
 
     use super::*;
+    use crate::fork::tests::in_child;
     use crate::session::Session;
-    use crate::session::fork::tests::in_child;
 
     fn under(session: &Session, work: impl FnOnce(&TraceSubscriber)) {
         let dispatch = Dispatch::new(TraceSubscriber::new(session.recorder()).flows(true));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{FlightRecorder, FlightStatus};
-use crate::session::fork::tests::in_child;
+use crate::fork::tests::in_child;
 use crate::session::{Session, SessionError};
 
 #[test]

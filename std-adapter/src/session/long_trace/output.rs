@@ -13,7 +13,7 @@ use super::Progress;
 use crate::region_file::{Lock, Slot};
 use crate::session::export::Piece;
 use crate::session::snapshot::PIECE;
-use crate::session::undo::Undo;
+use crate::undo::Undo;
 
 pub(super) enum Message {
     Piece(Piece),

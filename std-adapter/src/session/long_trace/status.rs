@@ -72,7 +72,7 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use crate::session::fork::tests::in_child;
+    use crate::fork::tests::in_child;
     use crate::session::{LongTrace, Session, SessionError};
 
     #[test]

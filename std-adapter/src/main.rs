@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use files::{check_is_other, open_any, read_any};
-use terminal::{UntilClosed, is_stdout, print_beside, tell};
+use terminal::{UntilClosed, beside, is_stdout, print_beside, tell};
 use tracebuf::producer::{Exhaustion, Layout, MemoryError, SharedMemory, atomic_words};
 use tracebuf_std::demo::Options;
 use tracebuf_std::pftrace::TraceFile;
@@ -162,6 +162,10 @@ fn main() -> ExitCode {
             tell!("error writing: {error}");
             ExitCode::FAILURE
         }
+        Err(Failure::Stdout(error)) => {
+            tell!("error {error}");
+            ExitCode::FAILURE
+        }
         Err(Failure::Memory(error)) => {
             tell!("no such shared memory: {error}");
             ExitCode::FAILURE
@@ -174,13 +178,15 @@ enum Failure {
     Open(PathBuf, io::Error),
     Replay(ReplayError),
     Output(io::Error),
+    Stdout(String),
     Memory(smb::SampleError),
 }
 
 fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
     let open = |path: &Path, error| Failure::Open(path.to_owned(), error);
     let reader = open_any(script).map_err(|error| open(script, error))?;
-    let mut output: Box<dyn Write> = Box::new(io::stdout().lock());
+    let is_stdout = pftrace.map(is_stdout).transpose().map_err(Failure::Stdout)?.unwrap_or_default();
+    let mut output = beside(is_stdout);
     if pftrace.is_some() {
         output = Box::new(UntilClosed::new(output));
     }

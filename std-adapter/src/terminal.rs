@@ -46,6 +46,11 @@ pub(crate) fn print_beside(is_stdout: bool, text: &impl Display, code: ExitCode)
     code
 }
 
+/// Where a command prints text beside a file that it writes: on standard error if the file `is_stdout`.
+pub(crate) fn beside(is_stdout: bool) -> Box<dyn Write> {
+    if is_stdout { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) }
+}
+
 /// Whether this is what standard output goes into, by whatever name: text there would lie in the midst of what is
 /// written. To be asked before that is begun, for then another file may take its place.
 ///

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::files::{check_is_other, read_any};
-use crate::terminal::tell;
+use crate::terminal::{beside, is_stdout, tell};
 use tracebuf_std::inspect::Inspection;
 
 #[derive(clap::Args)]
@@ -31,13 +31,15 @@ fn inspect(arguments: &Inspect) -> Result<(), String> {
     let bytes = read_any(file).map_err(|error| format!("error opening {}: {error}", file.display()))?;
     let inspection =
         Inspection::of_file(&bytes).map_err(|error| format!("error {}: {error}", file.display()))?;
+    let mut is_beside = false;
     if let Some(svg) = &arguments.svg {
+        is_beside = is_stdout(svg).map_err(|error| format!("error {error}"))?;
         check_is_other(svg, file)
             .and_then(|()| std::fs::write(svg, inspection.svg()))
             .map_err(|error| format!("error writing {}: {error}", svg.display()))?;
     }
-    let mut out = io::stdout().lock();
-    let colour = out.is_terminal();
+    let mut out = beside(is_beside);
+    let colour = !is_beside && io::stdout().is_terminal();
     let map = inspection.map(arguments.columns.into(), arguments.rows.into(), colour);
     let mut print = || {
         write!(out, "{inspection}{map}")?;

@@ -2,9 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
+use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
-use super::{FRAMES, command, fresh, name};
+use super::{FRAMES, command, fresh, make_region, name};
 use crate::text;
 use crate::trace::Trace;
 
@@ -12,7 +13,7 @@ const DEMO: [&str; 5] = ["demo", "--numbers", "100", "--sources", env!("CARGO_MA
 
 /// What a command says of a trace that it writes to a file, and the trace; `into` is what it is told to write to.
 fn into_file(arguments: &[&str], into: &str) -> (Output, Trace) {
-    let path = fresh("stdout.pftrace");
+    let path = fresh(&format!("stdout-of-{}.pftrace", arguments[0]));
     let stdout = File::create(&path).expect("a file");
     let into = if into.is_empty() { name(&path) } else { into };
     let output = command(arguments).arg(into).stdout(stdout).output().expect("the command");
@@ -56,16 +57,42 @@ fn a_trace_on_standard_output_has_nothing_else_in_it() {
     }
 }
 
+/// A script and a buffer's file.
+fn inputs(test: &str) -> [PathBuf; 2] {
+    let [script, region] = ["script", "region"].map(|kind| fresh(&format!("{test}-{kind}")));
+    fs::write(&script, "new 4096 ring\ncopy 1 2 0 1 0 1 1000 -7 03220161\nread\n").expect("a file");
+    make_region(&region);
+    [script, region]
+}
+
+#[test]
+fn a_picture_and_a_replayed_trace_on_standard_output_have_nothing_else_in_them() {
+    let [script, region] = inputs("beside");
+    let (output, trace) = into_file(&["replay", name(&script), "--pftrace"], "/dev/stdout");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).starts_with("ok\nok\npkt "), "{}", text(&output.stderr));
+    assert_eq!(trace.packets().count(), 2, "the packet, and what was lost");
+
+    let output = command(&["inspect", name(&region), "--svg", "/dev/stdout"]).output().expect("the command");
+    assert_eq!(output.status.code(), Some(0));
+    let (picture, said) = (text(&output.stdout).trim_end(), text(&output.stderr));
+    assert!(picture.starts_with("<svg") && picture.ends_with("</svg>"), "{picture}");
+    assert!(said.contains("buffer"), "{said}");
+}
+
 #[test]
 fn what_is_in_the_file_of_standard_output_is_not_written_over() {
     let (frames, path) = (fresh("appended-frames"), fresh("appended"));
     fs::write(&frames, FRAMES).expect("a file");
     fs::write(&path, "something").expect("a file");
+    let [script, region] = inputs("appended");
     for arguments in [
         &["receive", name(&frames), "-o"][..],
         &["record", "--duration", "50ms", "-o"],
         &["record", "--duration", "50ms", "--long", "-o"],
         &DEMO,
+        &["replay", name(&script), "--pftrace"],
+        &["inspect", name(&region), "--svg"],
     ] {
         let stdout = OpenOptions::new().append(true).open(&path).expect("a file");
         let output = command(arguments).arg("/dev/stdout").stdout(stdout).output().expect("the command");

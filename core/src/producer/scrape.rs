@@ -32,20 +32,21 @@ impl Consumer<'_> {
     /// Of writers beyond `WRITERS` nothing is shown. Cost: three walks over the headers, for each chunk a look
     /// through the writers; one walk more for up to 16 chunks that lie behind newer ones. After 256 of
     /// these, enough for 4,096 chunks, the others come in address order, and readers find their order.
-    pub fn scrape<const WRITERS: usize>(&mut self, copy: impl FnMut(&ScrapedChunk<'_>)) {
-        self.scrape_those::<WRITERS>(|_| true, copy);
+    pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
+        self.scrape_those::<WRITERS, _>(&mut (), |_, _| true, |_, chunk| copy(chunk));
     }
 
-    /// The same of some writers only: the others take no room from these.
-    pub(crate) fn scrape_those<const WRITERS: usize>(
+    /// The same of some writers only: the others take no room from these. Both closures get `state`.
+    pub(crate) fn scrape_those<const WRITERS: usize, S>(
         &mut self,
-        is_wanted: impl Fn(u16) -> bool,
-        mut copy: impl FnMut(&ScrapedChunk<'_>),
+        state: &mut S,
+        is_wanted: impl Fn(&S, u16) -> bool,
+        mut copy: impl FnMut(&mut S, &ScrapedChunk<'_>),
     ) {
-        let wanted = self.visible().filter(|chunk| is_wanted(chunk.header.writer_id));
+        let wanted = self.visible().filter(|chunk| is_wanted(state, chunk.header.writer_id));
         let mut spans = seen::<WRITERS>(wanted);
         begin_with_oldest(&mut spans, self.visible());
-        self.show(&mut spans, MOST_WALKS, &mut copy);
+        self.show(&mut spans, MOST_WALKS, &mut |chunk| copy(state, chunk));
     }
 
     /// Shows all that the spans have, each writer's chunks in order, as far as so many walks reach.

@@ -6,6 +6,8 @@ use crate::producer::{
 };
 use heapless::Vec;
 
+use super::writers::Writers;
+
 /// Who a producer is, as the service knows and not as it says.
 ///
 /// ```
@@ -33,6 +35,8 @@ pub struct EndpointStats {
     pub chunks_moved: u64,
     /// Chunks copied by scraping.
     pub chunks_scraped: u64,
+    /// Chunks whose commit came after scraping had copied the whole of them: they were freed, and not offered again.
+    pub chunks_scraped_before: u64,
     /// Chunks for a buffer that the producer may not write to, or that its writer does not write to.
     pub chunks_discarded: u64,
     /// Chunks that a request names and that are not there, or not complete.
@@ -43,7 +47,7 @@ pub struct EndpointStats {
 
 /// The service's end of one producer.
 ///
-/// It knows the producer's writers (up to `WRITERS`, 4 bytes each) and the buffers they write to. Central
+/// It knows the producer's writers (up to `WRITERS`, 12 bytes each) and the buffers they write to. Central
 /// buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the producer
 /// does, says, or changes while it is read can do harm: it is refused and counted.
 ///
@@ -70,15 +74,14 @@ pub struct ProducerEndpoint<'m, const WRITERS: usize> {
     identity: ProducerIdentity,
     /// One bit for each of the first 32 buffers.
     allowed: u32,
-    /// Writers and their targets.
-    writers: Vec<(u16, u16), WRITERS>,
+    writers: Writers<WRITERS>,
     stats: EndpointStats,
 }
 
 impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// The end of a producer that may not write to any buffer yet.
     pub const fn new(consumer: Consumer<'m>, identity: ProducerIdentity) -> Self {
-        Self { consumer, identity, allowed: 0, writers: Vec::new(), stats: ZERO }
+        Self { consumer, identity, allowed: 0, writers: Writers::new(), stats: ZERO }
     }
 
     /// Lets the producer write to a buffer, one of the first 32. False if it is not one of them.
@@ -96,12 +99,12 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// its chunks are taken when they are committed, and not by scraping.
     pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
         self.unregister_writer(writer_id);
-        may_write_to(self.allowed, target) && self.writers.push((writer_id, target)).is_ok()
+        may_write_to(self.allowed, target) && self.writers.add(writer_id, target)
     }
 
     /// A writer has ended.
     pub fn unregister_writer(&mut self, writer_id: u16) {
-        self.writers.retain(|(writer, _)| *writer != writer_id);
+        self.writers.remove(writer_id);
     }
 
     /// Does what a request asks for: moves chunks and applies patches. The flush, if it asks for one, is to be
@@ -123,22 +126,32 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
     /// Copies what lies in shared memory and was not committed, of the writers that are registered: finished
     /// packets of chunks still being written, and chunks complete but not sent. They stay where they are, and
-    /// their commit will come. Returns how many were offered to a buffer.
+    /// their commit will come; a chunk that was copied whole is not offered to a buffer again. Returns how many were.
     ///
     /// For flushes, and for producers that have disappeared. Chunks come in the order of their addresses, but none
     /// before those of its writer that are older.
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
-        let (writers, identity) = (&self.writers, self.identity);
+        let identity = self.identity;
         let mut scraped = 0;
-        self.consumer.scrape_those::<WRITERS>(
-            |writer_id| registered(writers, writer_id).is_some(),
-            |chunk| {
-                let header = chunk.header();
-                let Some(target) = registered(writers, header.writer_id) else { return };
+        self.consumer.scrape_those::<WRITERS, _>(
+            &mut self.writers,
+            |writers, writer_id| writers.target(writer_id).is_some(),
+            |writers, chunk| {
+                let ChunkHeader { writer_id, chunk_id, .. } = chunk.header();
+                let Some(target) = writers.target(writer_id) else { return };
                 let Some(buffer) = buffers.get_mut(usize::from(target)) else { return };
-                let header = header_of(&header, chunk.is_complete(), identity);
-                buffer.commit_with(&header, chunk.len(), |offset, bytes| chunk.fill(offset, bytes));
+                if writers.has_shown(writer_id, chunk_id) {
+                    return;
+                }
+                let header = header_of(&chunk.header(), chunk.is_complete(), identity);
+                let commit =
+                    buffer.commit_with(&header, chunk.len(), |offset, bytes| chunk.fill(offset, bytes));
                 scraped += 1;
+                let is_stored = !matches!(commit, Commit::Discarded | Commit::Refused(_));
+                // What its patches are for may still be changed where it lies.
+                if header.complete && is_stored && !header.flags.contains(ChunkFlags::NEEDS_PATCHING) {
+                    writers.show(writer_id, chunk_id);
+                }
             },
         );
         self.stats.chunks_scraped = self.stats.chunks_scraped.saturating_add(scraped);
@@ -165,6 +178,11 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
             return None;
         };
+        if self.writers.has_shown(header.writer_id, header.chunk_id) {
+            // Its packets may have been read since, and the buffer would count it as one that came too late.
+            self.stats.chunks_scraped_before = self.stats.chunks_scraped_before.saturating_add(1);
+            return None;
+        }
         self.stats.chunks_moved = self.stats.chunks_moved.saturating_add(1);
         Some(buffer.commit_with(&header, chunk.len(), |offset, bytes| chunk.fill(offset, bytes)))
     }
@@ -206,13 +224,13 @@ const fn may_write_to(allowed: u32, target: u16) -> bool {
 }
 
 /// Whether a writer may write to a buffer: its own, or any of the producer's while it is not registered.
-fn is_target(writers: &[(u16, u16)], allowed: u32, writer_id: u16, target: u16) -> bool {
-    registered(writers, writer_id).map_or_else(|| may_write_to(allowed, target), |own| own == target)
-}
-
-/// The buffer that a writer writes to, if it is registered.
-fn registered(writers: &[(u16, u16)], writer_id: u16) -> Option<u16> {
-    writers.iter().find(|(writer, _)| *writer == writer_id).map(|(_, target)| *target)
+fn is_target<const WRITERS: usize>(
+    writers: &Writers<WRITERS>,
+    allowed: u32,
+    writer_id: u16,
+    target: u16,
+) -> bool {
+    writers.target(writer_id).map_or_else(|| may_write_to(allowed, target), |own| own == target)
 }
 
 // A patch that a writer sends finds its chunk, and chunks that are sent before it have room.
@@ -224,6 +242,7 @@ const PATCHES: usize = 8;
 const ZERO: EndpointStats = EndpointStats {
     chunks_moved: 0,
     chunks_scraped: 0,
+    chunks_scraped_before: 0,
     chunks_discarded: 0,
     chunks_missing: 0,
     patches_discarded: 0,

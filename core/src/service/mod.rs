@@ -23,9 +23,12 @@
 // Where there are writers: see the crate's list of modules.
 #[cfg(any(target_has_atomic = "32", loom))]
 mod endpoint;
+#[cfg(any(target_has_atomic = "32", loom))]
+mod writers;
 #[cfg(all(feature = "portable-atomic", not(any(target_has_atomic = "32", loom))))]
 portable_atomic::cfg_has_atomic_cas! {
     mod endpoint;
+    mod writers;
     pub use endpoint::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 }
 mod export;

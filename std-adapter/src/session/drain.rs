@@ -258,6 +258,7 @@ fn sum(a: EndpointStats, b: EndpointStats) -> EndpointStats {
     EndpointStats {
         chunks_moved: a.chunks_moved + b.chunks_moved,
         chunks_scraped: a.chunks_scraped + b.chunks_scraped,
+        chunks_scraped_before: a.chunks_scraped_before + b.chunks_scraped_before,
         chunks_discarded: a.chunks_discarded + b.chunks_discarded,
         chunks_missing: a.chunks_missing + b.chunks_missing,
         patches_discarded: a.patches_discarded + b.patches_discarded,

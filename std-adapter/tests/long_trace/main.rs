@@ -1,21 +1,20 @@
 //! Long traces: kills at any moment, full disks, removed files, readers that stop, and the largest size.
 
-#[path = "support/trace.rs"]
+mod kills;
+mod producers;
+#[path = "../support/trace.rs"]
 mod trace;
+#[path = "../support/transport.rs"]
+mod transport;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use trace::{Trace, mkfifo, scratch};
-use tracebuf::buffer::{Chunk, ChunkHeader};
 use tracebuf::producer::track_event::{Track, Unit};
-use tracebuf::service::EndpointStats;
-use tracebuf_std::session::{CentralBuffer, LongTrace, LongTraceStatus, PacketWriter, Session, Transport};
+use tracebuf_std::session::{LongTrace, LongTraceStatus, PacketWriter, Session};
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
@@ -89,183 +88,6 @@ fn a_period_that_never_ends_leaves_all_to_the_end() {
     assert_eq!(Trace::read_cut(&path).bytes.len(), 0);
     session.stop().expect("a stop");
     assert!(Trace::read(&path).contains("only"));
-}
-
-/// A producer that always has more, or never answers.
-#[derive(Clone, Default)]
-struct Other {
-    more: Arc<AtomicBool>,
-    silent: Arc<AtomicBool>,
-    asked: Arc<AtomicBool>,
-    chunk_id: u32,
-}
-
-impl Transport for Other {
-    fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
-        let mut count = 0;
-        while self.more.load(Ordering::Relaxed) && count < 2048 {
-            // A packet of a thousand bytes, with its time in it many times.
-            let payload = [&[0xE8, 0x07][..], &[0x40, 1].repeat(500)].concat();
-            let header = ChunkHeader {
-                producer_id: 2,
-                writer_id: 1,
-                chunk_id: self.chunk_id,
-                fragments: 1,
-                complete: true,
-                ..ChunkHeader::default()
-            };
-            buffers[0].copy_chunk_untrusted(&Chunk { header, payload: &payload });
-            self.chunk_id += 1;
-            count += 1;
-        }
-        count
-    }
-
-    fn ask_flush(&mut self) {
-        self.asked.store(true, Ordering::Relaxed);
-    }
-
-    fn is_flushed(&self) -> bool {
-        !self.silent.load(Ordering::Relaxed)
-    }
-
-    fn scrape(&mut self, _: &mut [CentralBuffer]) {}
-
-    fn stats(&self) -> EndpointStats {
-        EndpointStats::default()
-    }
-}
-
-#[test]
-fn a_producer_that_brings_as_much_as_is_read_keeps_nobody_waiting() {
-    let trace = quick("/dev/null".as_ref());
-    let session = Session::builder().ring(16 << 20).long_trace(trace).start().expect("a session");
-    let other = Other::default();
-    other.more.store(true, Ordering::Relaxed);
-    session.attach(other.clone()).expect("an answer");
-    let status = wait_for(&session, |status| status.bytes > 8 << 20);
-    let summary = session.summary();
-    // Else a session that reads without end would do so for ever.
-    other.more.store(false, Ordering::Relaxed);
-    let summary = summary.expect("an answer");
-    assert!(summary.buffers[0].bytes_read > status.bytes / 2 && summary.invalid_packets == 0);
-    session.stop().expect("a stop");
-}
-
-#[test]
-fn a_buffer_that_is_filled_as_fast_as_it_is_read_keeps_no_other_waiting() {
-    let session = Session::builder().ring(16 << 20).ring(1 << 20).data_source("rare", 1);
-    let session = session.long_trace(quick("/dev/null".as_ref())).start().expect("a session");
-    let other = Other::default();
-    other.more.store(true, Ordering::Relaxed);
-    session.attach(other.clone()).expect("an answer");
-    wait_for(&session, |status| status.bytes > 8 << 20);
-    session.recorder_of("rare").expect("a source").instant("rare");
-    let is_read = (0..500).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        session.summary().is_ok_and(|summary| summary.buffers[1].chunks_read > 0)
-    });
-    other.more.store(false, Ordering::Relaxed);
-    assert!(is_read);
-    session.stop().expect("a stop");
-}
-
-#[test]
-fn a_producer_that_does_not_answer_keeps_nobody_waiting() {
-    let path = scratch("silent.pftrace");
-    let period = Duration::from_secs(7);
-    let session = Session::builder().long_trace(LongTrace::to(&path).period(period)).start();
-    let session = session.expect("a session");
-    let other = Other::default();
-    other.silent.store(true, Ordering::Relaxed);
-    session.attach(other.clone()).expect("an answer");
-    session.recorder().instant("x");
-    while !other.asked.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let asked = Instant::now();
-    session.summary().expect("an answer");
-    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
-    // It has 5 seconds, and not a period, which may be an hour.
-    wait_for(&session, |status| status.bytes > 0);
-    assert!(asked.elapsed() < Duration::from_millis(6500), "{:?}", asked.elapsed());
-    assert!(session.summary().expect("an answer").flushes.failed == 1);
-    other.silent.store(false, Ordering::Relaxed);
-    session.stop().expect("a stop");
-    assert!(Trace::read(&path).contains("x"));
-}
-
-/// How many times to kill; 300 by `TRACEBUF_KILLS=300`.
-fn kills() -> u64 {
-    std::env::var("TRACEBUF_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(10)
-}
-
-#[test]
-#[ignore = "the process that the next test kills"]
-fn recording_until_killed() {
-    let Ok(path) = std::env::var("TRACEBUF_CHILD_TRACE") else { return };
-    let session =
-        Session::builder().ring(32 << 20).shared_memory(4 << 20).long_trace(quick(path.as_ref())).start();
-    let session = session.expect("a session");
-    for _ in 0..3 {
-        let recorder = session.recorder();
-        std::thread::spawn(move || {
-            for value in 0.. {
-                recorder.count(&COUNTER, value);
-                if value % 256 == 0 {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            }
-        });
-    }
-    loop {
-        println!("bytes {}", session.long_trace().expect("a long trace").bytes);
-        std::thread::sleep(Duration::from_millis(3));
-    }
-}
-
-#[test]
-fn after_a_kill_the_file_holds_all_that_was_written_in_order_and_nothing_twice() {
-    let path = scratch("killed.pftrace");
-    let (mut events, mut longest) = (0, Vec::new());
-    let mut random = u64::from(std::process::id()) | 1;
-    for kill in 0..kills() {
-        let _ = std::fs::remove_file(&path);
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["recording_until_killed", "--exact", "--ignored", "--nocapture"])
-            .env("TRACEBUF_CHILD_TRACE", &path)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a child");
-        let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let bytes = |line: String| line.strip_prefix("bytes ")?.parse::<u64>().ok();
-        let mut said = output.lines().map_while(Result::ok).filter_map(bytes);
-        let first = said.next().expect("it records");
-        let reader = std::thread::spawn(move || said.last().unwrap_or(first));
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        std::thread::sleep(Duration::from_micros(random % 200_000));
-        child.kill().expect("SIGKILL");
-        child.wait().expect("its end");
-        let promised = reader.join().expect("its last words");
-        let trace = Trace::read_cut(&path);
-        assert!(trace.whole as u64 >= promised, "kill {kill}: {} of {promised} bytes", trace.whole);
-        assert_eq!(trace.losses(), 0, "kill {kill}");
-        for (sequence, values) in trace.counters() {
-            let expected: Vec<u64> = (0..values.len() as u64).collect();
-            assert_eq!(values, expected, "kill {kill}, sequence {sequence}");
-            events += values.len();
-        }
-        if trace.whole > longest.len() {
-            longest = trace.bytes[..trace.whole].to_vec();
-        }
-    }
-    assert!(events > 0, "some recorded something");
-    // What is whole of the longest one, for other decoders to look at.
-    std::fs::write(scratch("killed-whole.pftrace"), longest).expect("a file");
-    std::fs::remove_file(&path).expect("it is there");
 }
 
 /// Records until the file is full.

@@ -1,0 +1,147 @@
+//! Producers beside what is written: that never end, that never answer, that record in the midst of a flush.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tracebuf::buffer::{Chunk, ChunkHeader};
+use tracebuf::service::EndpointStats;
+use tracebuf_std::session::{CentralBuffer, LongTrace, Session, Transport};
+
+use crate::trace::{Trace, scratch};
+use crate::transport::Does;
+use crate::{quick, wait_for};
+
+/// A producer that always has more, or never answers.
+#[derive(Clone, Default)]
+struct Other {
+    more: Arc<AtomicBool>,
+    silent: Arc<AtomicBool>,
+    asked: Arc<AtomicBool>,
+    chunk_id: u32,
+}
+
+impl Transport for Other {
+    fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
+        let mut count = 0;
+        while self.more.load(Ordering::Relaxed) && count < 2048 {
+            // A packet of a thousand bytes, with its time in it many times.
+            let payload = [&[0xE8, 0x07][..], &[0x40, 1].repeat(500)].concat();
+            let header = ChunkHeader {
+                producer_id: 2,
+                writer_id: 1,
+                chunk_id: self.chunk_id,
+                fragments: 1,
+                complete: true,
+                ..ChunkHeader::default()
+            };
+            buffers[0].copy_chunk_untrusted(&Chunk { header, payload: &payload });
+            self.chunk_id += 1;
+            count += 1;
+        }
+        count
+    }
+
+    fn ask_flush(&mut self) {
+        self.asked.store(true, Ordering::Relaxed);
+    }
+
+    fn is_flushed(&self) -> bool {
+        !self.silent.load(Ordering::Relaxed)
+    }
+
+    fn scrape(&mut self, _: &mut [CentralBuffer]) {}
+
+    fn stats(&self) -> EndpointStats {
+        EndpointStats::default()
+    }
+}
+
+#[test]
+fn a_producer_that_brings_as_much_as_is_read_keeps_nobody_waiting() {
+    let trace = quick("/dev/null".as_ref());
+    let session = Session::builder().ring(16 << 20).long_trace(trace).start().expect("a session");
+    let other = Other::default();
+    other.more.store(true, Ordering::Relaxed);
+    session.attach(other.clone()).expect("an answer");
+    let status = wait_for(&session, |status| status.bytes > 8 << 20);
+    let summary = session.summary();
+    // Else a session that reads without end would do so for ever.
+    other.more.store(false, Ordering::Relaxed);
+    let summary = summary.expect("an answer");
+    assert!(summary.buffers[0].bytes_read > status.bytes / 2 && summary.invalid_packets == 0);
+    session.stop().expect("a stop");
+}
+
+#[test]
+fn a_buffer_that_is_filled_as_fast_as_it_is_read_keeps_no_other_waiting() {
+    let session = Session::builder().ring(16 << 20).ring(1 << 20).data_source("rare", 1);
+    let session = session.long_trace(quick("/dev/null".as_ref())).start().expect("a session");
+    let other = Other::default();
+    other.more.store(true, Ordering::Relaxed);
+    session.attach(other.clone()).expect("an answer");
+    wait_for(&session, |status| status.bytes > 8 << 20);
+    session.recorder_of("rare").expect("a source").instant("rare");
+    let is_read = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        session.summary().is_ok_and(|summary| summary.buffers[1].chunks_read > 0)
+    });
+    other.more.store(false, Ordering::Relaxed);
+    assert!(is_read);
+    session.stop().expect("a stop");
+}
+
+#[test]
+fn a_producer_that_does_not_answer_keeps_nobody_waiting() {
+    let path = scratch("silent.pftrace");
+    let period = Duration::from_secs(7);
+    let session = Session::builder().long_trace(LongTrace::to(&path).period(period)).start();
+    let session = session.expect("a session");
+    let other = Other::default();
+    other.silent.store(true, Ordering::Relaxed);
+    session.attach(other.clone()).expect("an answer");
+    session.recorder().instant("x");
+    while !other.asked.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let asked = Instant::now();
+    session.summary().expect("an answer");
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+    // It has 5 seconds, and not a period, which may be an hour.
+    wait_for(&session, |status| status.bytes > 0);
+    assert!(asked.elapsed() < Duration::from_millis(6500), "{:?}", asked.elapsed());
+    assert!(session.summary().expect("an answer").flushes.failed == 1);
+    other.silent.store(false, Ordering::Relaxed);
+    session.stop().expect("a stop");
+    assert!(Trace::read(&path).contains("x"));
+}
+
+#[test]
+fn chunks_that_are_completed_in_the_midst_of_a_flush_are_written_once_and_none_counts_as_late() {
+    let path = scratch("midst.pftrace");
+    let session = Session::builder().long_trace(quick(&path)).start().expect("a session");
+    // On the drain thread, behind the process's own chunks: what is recorded here is complete and not sent when the
+    // flush goes on with a scrape.
+    let (recorder, mut times) = (session.recorder(), 0..100);
+    let done = Arc::new(AtomicBool::new(false));
+    let is_done = done.clone();
+    let records = Does::new(move || {
+        if times.next().is_some() {
+            (0..400).for_each(|_| recorder.instant("in the midst"));
+        } else {
+            is_done.store(true, Ordering::Relaxed);
+        }
+        true
+    });
+    session.attach(records).expect("an answer");
+    while !done.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    session.flush(Duration::from_secs(5)).expect("a flush");
+    let buffer = session.summary().expect("an answer").buffers[0];
+    assert_eq!((buffer.chunks_discarded, buffer.chunks_overwritten), (0, 0));
+    session.stop().expect("a stop");
+    let trace = Trace::read(&path);
+    assert_eq!(trace.events(3), 40_000);
+    assert_eq!(trace.losses(), 0);
+}

@@ -173,6 +173,21 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         })
     }
 
+    /// Nothing will come any more of this producer: its process has ended. What its packets wait for, patches, the rest
+    /// of a scraped chunk or the next one, is given up, and so are the packets that wait, which counts as packets that
+    /// their writers gave up; those behind them come out. What it had in the table is free for others as soon as its
+    /// chunks have been read or overwritten.
+    ///
+    /// Commit what it left in shared memory before, as
+    /// [`ProducerEndpoint::disconnect`](crate::service::ProducerEndpoint::disconnect) does.
+    ///
+    /// Cost: a look at the table, and one at each of the producer's chunks.
+    pub fn end_producer(&mut self, producer_id: u16) {
+        if let Some(mut state) = self.layout.state(self.memory.as_mut()) {
+            state.end_producer(producer_id);
+        }
+    }
+
     /// Begins a read session at the oldest byte.
     #[doc(alias = "BeginRead")]
     #[inline]

@@ -128,7 +128,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// packets of chunks still being written, and chunks complete but not sent. They stay where they are, and
     /// their commit will come; a chunk that was copied whole is not offered to a buffer again. Returns how many were.
     ///
-    /// For flushes, and for producers that have disappeared. Chunks come in the order of their addresses, but none
+    /// For flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). Chunks come in the order of their addresses, but none
     /// before those of its writer that are older.
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
         let identity = self.identity;
@@ -155,6 +155,19 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             },
         );
         self.stats.chunks_scraped = self.stats.chunks_scraped.saturating_add(scraped);
+        scraped
+    }
+
+    /// The producer is gone: takes what it left, as [`scrape`](Self::scrape) does, and
+    /// [ends](TraceBuffer::end_producer) it in the buffers that it may write to, where nothing waits for it from then on.
+    /// Returns how many chunks were offered to a buffer.
+    pub fn disconnect<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
+        let scraped = self.scrape(buffers);
+        for (buffer, target) in buffers.iter_mut().zip(0..) {
+            if may_write_to(self.allowed, target) {
+                buffer.end_producer(self.identity.producer_id);
+            }
+        }
         scraped
     }
 

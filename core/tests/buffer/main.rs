@@ -5,6 +5,7 @@ mod attached;
 mod bench;
 mod better_than_reference;
 mod edges;
+mod ended;
 mod fuzz_regressions;
 #[cfg(feature = "histograms")]
 mod histograms;

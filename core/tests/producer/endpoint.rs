@@ -2,7 +2,7 @@
 
 use crate::model::{memory, producer};
 use std::sync::Mutex;
-use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, Packet, TraceBuffer};
+use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, DataLoss, FillPolicy, Packet, TraceBuffer};
 use tracebuf::producer::{
     ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Patch, Producer,
     SharedMemory, TraceWriter,
@@ -223,6 +223,29 @@ fn a_chunk_that_was_scraped_while_it_waited_for_patches_is_offered_again() {
     // The size is in the first one.
     let stats = world.endpoint.stats();
     assert_eq!((stats.chunks_moved, stats.chunks_scraped_before), (2, 1));
+}
+
+#[test]
+fn producers_that_have_gone_leave_their_places_to_others() {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    let mut buffers = [TraceBuffer::new(vec![0; 1 << 20], config).unwrap()];
+    for producer_id in 1..20 {
+        let mut world = World::new();
+        let identity = ProducerIdentity { producer_id, ..IDENTITY };
+        world.endpoint = ProducerEndpoint::new(Consumer::new(world.memory), identity);
+        assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
+        world.writer.packet().varint(8, 1);
+        // In the midst of another one.
+        std::mem::forget(world.writer);
+        assert_eq!(world.endpoint.disconnect(&mut buffers), 1);
+        let (mut reader, mut packets) = (buffers[0].read(), 0);
+        while let Some(packet) = reader.next_packet() {
+            assert!((packet.producer_id(), packet.loss()) == (producer_id, DataLoss::empty()));
+            packets += 1;
+        }
+        assert_eq!(packets, 1, "of producer {producer_id}");
+    }
+    assert_eq!(buffers[0].stats().chunks_refused, 0);
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Core {
             let connected = transport.is_connected();
             if !connected {
                 // Its last packets are not lost.
-                transport.scrape(buffers);
+                transport.disconnect(buffers);
                 *past = sum(*past, transport.stats());
                 past_dropped.add(transport.as_ref());
             }

@@ -75,7 +75,14 @@ pub trait Transport: Send {
         0
     }
 
-    /// False once the producer is gone: it is scraped a last time, and forgotten.
+    /// Copies what the producer, which is gone, has left, and ends it in the buffers: else what it did not finish keeps
+    /// its sequences' places in the table from others. A [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does
+    /// both.
+    fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
+        self.scrape(buffers);
+    }
+
+    /// False once the producer is gone: it is [disconnected](Self::disconnect), and forgotten.
     fn is_connected(&self) -> bool {
         true
     }

@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod dropped;
+mod ended;
 mod goes_on;
 mod load;
 mod mended;

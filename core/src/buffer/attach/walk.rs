@@ -1,8 +1,9 @@
 //! The walk over the ring that was found: keeps chunks, makes gaps of the rest.
 
-use super::judge::{Mended, Verdict};
+use super::judge::Verdict;
 use super::salvage::{Cause, Salvage};
 use crate::buffer::data_loss::DataLoss;
+use crate::buffer::mended::Mended;
 use crate::buffer::region::State;
 use crate::buffer::sequence_state::Status;
 use crate::buffer::tb_chunk::{Flags, Item, Stored, TBChunk};
@@ -131,10 +132,7 @@ impl State<'_> {
 
     /// Makes a chunk what it is found to be, its mark last, so that this may be cut short as well.
     fn apply(&mut self, chunk: &Stored, mended: &Mended) -> Option<()> {
-        let target = &mut self.ring.front_mut(chunk.offset)?.header;
-        target.valid.set(mended.valid);
-        target.read.set(mended.read);
-        target.packets.set(mended.packets);
+        mended.put_into(&mut self.ring.front_mut(chunk.offset)?.header);
         if self.header.checksum_size() > 0 {
             let sound = self.ring.chunk(chunk.offset)?;
             self.seal(&sound, mended.flags)?;

@@ -28,6 +28,7 @@ pub(super) enum Op {
     Commit { header: ChunkHeader, payload: Vec<u8>, shared: bool },
     Patch { writer: u16, chunk: u32, patches: Vec<Patch>, more: bool },
     Read { packets: usize },
+    End,
 }
 
 impl Op {
@@ -44,6 +45,7 @@ impl Op {
             Op::Patch { writer, chunk, patches, more } => {
                 buffer.try_patch_chunk_contents(1, *writer, *chunk, patches, *more);
             }
+            Op::End => buffer.end_producer(1),
             Op::Read { packets } => return read(&mut buffer.read(), *packets),
         }
         Packets::new()

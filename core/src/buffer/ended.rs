@@ -1,0 +1,100 @@
+//! Chunks to which nothing will come any more: their program, or their producer, has ended.
+
+use super::change::Kind;
+use super::mended::{Found, Mended};
+use super::region::State;
+use super::sequence_state::Status;
+use super::tb_chunk::{Flags, PAYLOAD, Stored};
+
+impl State<'_> {
+    /// A chunk that ends here: packets wait neither for its patches nor for the rest of it. `None` if none did.
+    pub(super) fn closed(&self, chunk: &Stored) -> Option<Mended> {
+        if chunk.has(Flags::INCOMPLETE) && self.sequence(chunk.slot.get())?.last() != chunk.offset {
+            // Its writer went on, so there was more in it.
+            let mut closed = self.cut(chunk, chunk.valid.get(), Flags::TRUNCATED)?;
+            closed.flags -= Flags::INCOMPLETE;
+            return Some(closed);
+        }
+        if !chunk.has(Flags::NEEDS_PATCHING) {
+            return None;
+        }
+        if chunk.valid.get() == 0 || !chunk.has(Flags::CONTINUES_ON_NEXT) {
+            // Only a packet that goes on in the next chunk waits.
+            return Some(Mended { flags: chunk.flags() - Flags::NEEDS_PATCHING, ..Mended::as_is(chunk) });
+        }
+        self.without_last(chunk)
+    }
+
+    /// The last chunk with anything in it of a sequence that has ended: neither the rest of it will come, nor a chunk that
+    /// its last packet goes on in.
+    fn closed_last(&self, chunk: &Stored) -> Option<Mended> {
+        if chunk.has(Flags::INCOMPLETE) {
+            let mut closed = Mended::as_is(chunk);
+            closed.flags -= Flags::INCOMPLETE | Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
+            // Of the packet that goes on in it there is nothing.
+            let is_open = chunk.valid.get() == 0 && chunk.has(Flags::CONTINUES_FROM_PREVIOUS);
+            closed.flags.set(Flags::ABORTED, is_open);
+            return Some(closed);
+        }
+        let goes_on = chunk.valid.get() > 0 && chunk.has(Flags::CONTINUES_ON_NEXT);
+        if goes_on { self.without_last(chunk) } else { None }
+    }
+
+    /// All but the last fragment: the packet in it is given up.
+    fn without_last(&self, chunk: &Stored) -> Option<Mended> {
+        self.cut(chunk, chunk.valid.get().saturating_sub(1), Flags::ABORTED)
+    }
+
+    fn cut(&self, chunk: &Stored, until: u16, mark: Flags) -> Option<Mended> {
+        let payload = self.ring.payload(chunk.offset, chunk.valid.get())?;
+        Some(Mended::cut(chunk, &Found::of(payload, until, 0), mark))
+    }
+
+    /// Closes the chunks of a producer that has ended.
+    pub(super) fn end_producer(&mut self, producer_id: u16) {
+        for slot in 0..self.header.slots.get() {
+            let Some(entry) = self.sequence(slot) else { return };
+            if entry.producer_id.get() == producer_id && entry.has(Status::IN_USE) && !entry.is_empty() {
+                let (first, last) = (entry.first(), entry.last());
+                self.end_sequence(first, last);
+            }
+        }
+    }
+
+    fn end_sequence(&mut self, first: u32, last: u32) -> Option<()> {
+        let (mut at, mut tail) = (first, None);
+        // A list has an end, unless the region is damaged.
+        for _ in 0..self.header.used.get() / PAYLOAD {
+            let chunk = self.ring.chunk(at)?;
+            // Packets go on behind chunks without fragments.
+            if !chunk.is_empty() {
+                tail = Some(at);
+            }
+            let closed = self.closed(&chunk);
+            self.close(&chunk, closed);
+            if at == last {
+                break;
+            }
+            at = chunk.links.next.get();
+        }
+        let chunk = self.ring.chunk(tail?)?;
+        let closed = self.closed_last(&chunk);
+        self.close(&chunk, closed)
+    }
+
+    fn close(&mut self, chunk: &Stored, closed: Option<Mended>) -> Option<()> {
+        let closed = closed?;
+        let kind = if closed.cut { Kind::Patch } else { Kind::Growth };
+        self.begin_change(chunk, closed.valid, kind)?;
+        closed.put_into(&mut self.ring.front_mut(chunk.offset)?.header);
+        if closed.cut
+            && let Some(histogram) = self.histogram(chunk.slot.get())
+        {
+            histogram.remove(chunk.valid.get());
+            histogram.add(closed.valid);
+        }
+        self.end_change(chunk, closed.flags);
+        self.count_end((closed.flags & Flags::ABORTED) - chunk.flags());
+        Some(())
+    }
+}

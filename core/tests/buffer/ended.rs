@@ -1,0 +1,84 @@
+//! Producers that end in the midst of something.
+
+use crate::bench::{Bench, NEXT, PREV, Sent, packet, small_table, whole};
+use tracebuf::buffer::{ChunkFlags, Commit, DataLoss};
+
+fn bench() -> Bench {
+    Bench::new(small_table(), 1024)
+}
+
+/// What comes out once producer 1 has ended, and whether all of its chunks are gone then.
+fn ended(b: &mut Bench) -> Vec<(Vec<u8>, DataLoss)> {
+    b.buffer.end_producer(1);
+    let packets = b.read();
+    assert_eq!(b.buffer.check().expect("a sound region").chunks, 0);
+    packets
+}
+
+#[test]
+fn a_packet_whose_patch_never_comes_is_given_up_and_those_behind_it_come_out() {
+    let mut b = bench();
+    b.commit(Sent::new(0, &[packet(b"one"), packet(&[0; 4])]).flags(NEXT | ChunkFlags::NEEDS_PATCHING));
+    b.commit(Sent::new(1, &[packet(b"end"), packet(b"two")]).flags(PREV));
+    assert_eq!(b.read(), whole(&[b"one"]));
+    let loss = DataLoss::WRITER_ABORT | DataLoss::ORPHAN_CONTINUATION | DataLoss::ANY;
+    assert_eq!(ended(&mut b), [(b"two".to_vec(), loss)]);
+    assert_eq!((b.buffer.stats().trace_writer_packet_loss, b.sequence(1).packets_broken), (1, 0));
+}
+
+#[test]
+fn a_packet_whose_end_never_comes_is_given_up_also_with_nothing_behind_it() {
+    let middle = |chunk_id, flags| Sent::new(chunk_id, &[packet(b"some")]).flags(flags);
+    let nothing = |chunk_id| Sent::new(chunk_id, &[]);
+    for rest in [
+        &[][..],
+        &[middle(1, PREV | NEXT)],
+        &[nothing(1), nothing(2)],
+        &[middle(1, PREV | NEXT), nothing(2)],
+        // Scraped before there was a whole fragment in it.
+        &[middle(1, PREV).scraped()],
+        &[middle(1, PREV | NEXT), middle(2, PREV).scraped()],
+    ] {
+        let mut b = bench();
+        b.commit(middle(0, NEXT));
+        for sent in rest {
+            b.commit(sent.clone());
+        }
+        assert_eq!((b.read(), ended(&mut b)), (vec![], vec![]));
+        assert_eq!(b.buffer.stats().trace_writer_packet_loss, 1);
+    }
+}
+
+#[test]
+fn the_place_of_a_scraped_chunk_that_was_read_is_free_again() {
+    let mut b = bench();
+    // More producers than the table has places.
+    for producer in 1..=20 {
+        b.commit(Sent::new(0, &[packet(b"one"), packet(b"not yet")]).producer(producer).scraped());
+        assert_eq!(b.read(), whole(&[b"one"]));
+        b.buffer.end_producer(producer);
+    }
+    let stats = b.buffer.stats();
+    assert_eq!((stats.chunks_written, stats.chunks_refused, stats.trace_writer_packet_loss), (20, 0, 0));
+}
+
+#[test]
+fn what_comes_all_the_same_is_taken() {
+    let mut b = bench();
+    let sent = || Sent::new(0, &[packet(b"one"), packet(b"two")]);
+    b.commit(sent().scraped());
+    b.buffer.end_producer(1);
+    assert_eq!(b.commit(sent()), Commit::Rewritten);
+    b.commit(Sent::new(1, &[packet(b"three")]));
+    assert_eq!(b.read(), whole(&[b"one", b"two", b"three"]));
+}
+
+#[cfg(feature = "histograms")]
+#[test]
+fn a_chunk_that_is_cut_counts_with_the_size_that_is_left() {
+    let mut b = Bench::new(small_table().histograms(true), 1024);
+    b.commit(Sent::new(0, &[packet(b"one"), packet(&[0; 60])]).flags(NEXT));
+    b.buffer.end_producer(1);
+    let histogram = b.sequence(1).histogram.expect("one is kept");
+    assert_eq!((histogram.counts[0], histogram.sums[0], histogram.counts.iter().sum::<u64>()), (1, 4, 1));
+}

@@ -43,6 +43,7 @@ pub fn run(data: &[u8]) {
     for [what, at, how, value] in steps {
         let before = snapshot(words);
         match what % 8 {
+            1 if how == 0xFF => drop(endpoint.disconnect(&mut buffers)),
             0 | 1 => drop(endpoint.scrape(&mut buffers)),
             2 | 3 => {
                 let chunks = [0, 1, 2].map(|i| ChunkToMove {

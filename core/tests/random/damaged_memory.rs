@@ -115,6 +115,11 @@ fn run(seed: u64, (ring, discard, table): (u32, bool, u16), ops: &[Op], crc: boo
     let mut held = None;
     for op in ops {
         apply(&mut buffer, op, ring, &mut held);
+        if let Op::Patch { key, .. } = op
+            && seed % 4 == 1
+        {
+            buffer.end_producer(key.0);
+        }
         // Every other time, also looking at everything on the way.
         if seed.is_multiple_of(2) {
             lease(&mut buffer, &mut held);

@@ -6,7 +6,7 @@ use crate::producer::{
 };
 use heapless::Vec;
 
-use super::writers::Writers;
+use super::writers::{Writer, Writers};
 
 /// Who a producer is, as the service knows and not as it says.
 ///
@@ -135,14 +135,12 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         let mut scraped = 0;
         self.consumer.scrape_those::<WRITERS, _>(
             &mut self.writers,
-            |writers, writer_id| writers.target(writer_id).is_some(),
+            |writers, writer_id| writers.get(writer_id).is_some(),
             |writers, chunk| {
                 let ChunkHeader { writer_id, chunk_id, .. } = chunk.header();
-                let Some(target) = writers.target(writer_id) else { return };
-                let Some(buffer) = buffers.get_mut(usize::from(target)) else { return };
-                if writers.has_shown(writer_id, chunk_id) {
-                    return;
-                }
+                let writer = writers.get(writer_id).filter(|writer| !writer.has_shown(chunk_id));
+                let target = writer.map(|writer| usize::from(writer.target()));
+                let Some(buffer) = target.and_then(|target| buffers.get_mut(target)) else { return };
                 let header = header_of(&chunk.header(), chunk.is_complete(), identity);
                 let commit =
                     buffer.commit_with(&header, chunk.len(), |offset, bytes| chunk.fill(offset, bytes));
@@ -186,12 +184,13 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             return None;
         };
         let header = header_of(&chunk.header(), true, self.identity);
-        let allowed = is_target(&self.writers, self.allowed, header.writer_id, wanted.target);
+        let writer = self.writers.get(header.writer_id);
+        let allowed = is_target(writer, self.allowed, wanted.target);
         let Some(buffer) = buffers.get_mut(usize::from(wanted.target)).filter(|_| allowed) else {
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
             return None;
         };
-        if self.writers.has_shown(header.writer_id, header.chunk_id) {
+        if writer.is_some_and(|writer| writer.has_shown(header.chunk_id)) {
             // Its packets may have been read since, and the buffer would count it as one that came too late.
             self.stats.chunks_scraped_before = self.stats.chunks_scraped_before.saturating_add(1);
             return None;
@@ -205,7 +204,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         patched: &ChunkToPatch<'_>,
         buffers: &mut [TraceBuffer<M>],
     ) {
-        let allowed = is_target(&self.writers, self.allowed, patched.writer_id, patched.target);
+        let writer = self.writers.get(patched.writer_id);
+        let allowed = is_target(writer, self.allowed, patched.target);
         let Some(buffer) = buffers.get_mut(usize::from(patched.target)).filter(|_| allowed) else {
             self.stats.patches_discarded =
                 self.stats.patches_discarded.saturating_add(patched.patches.len().max(1) as u64);
@@ -237,13 +237,8 @@ const fn may_write_to(allowed: u32, target: u16) -> bool {
 }
 
 /// Whether a writer may write to a buffer: its own, or any of the producer's while it is not registered.
-fn is_target<const WRITERS: usize>(
-    writers: &Writers<WRITERS>,
-    allowed: u32,
-    writer_id: u16,
-    target: u16,
-) -> bool {
-    writers.target(writer_id).map_or_else(|| may_write_to(allowed, target), |own| own == target)
+fn is_target(writer: Option<&Writer>, allowed: u32, target: u16) -> bool {
+    writer.map_or_else(|| may_write_to(allowed, target), |writer| writer.target() == target)
 }
 
 // A patch that a writer sends finds its chunk, and chunks that are sent before it have room.

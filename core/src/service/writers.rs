@@ -5,7 +5,7 @@ use heapless::Vec;
 /// The registered writers of one producer.
 pub(super) struct Writers<const N: usize>(Vec<Writer, N>);
 
-struct Writer {
+pub(super) struct Writer {
     id: u16,
     target: u16,
     /// The chunks that scrapes have shown whole, of those shown last: the first one's id, and how many follow each
@@ -15,7 +15,13 @@ struct Writer {
 }
 
 impl Writer {
-    fn has_shown(&self, chunk_id: u32) -> bool {
+    /// The buffer that it writes to.
+    pub(super) fn target(&self) -> u16 {
+        self.target
+    }
+
+    /// Whether all that a chunk holds is in the buffer, or was: a scrape has shown the whole of it.
+    pub(super) fn has_shown(&self, chunk_id: u32) -> bool {
         chunk_id.wrapping_sub(self.first_shown) < self.shown
     }
 }
@@ -34,18 +40,9 @@ impl<const N: usize> Writers<N> {
         self.0.retain(|writer| writer.id != id);
     }
 
-    fn get(&self, id: u16) -> Option<&Writer> {
+    /// A writer, if it is registered.
+    pub(super) fn get(&self, id: u16) -> Option<&Writer> {
         self.0.iter().find(|writer| writer.id == id)
-    }
-
-    /// The buffer that a writer writes to, if it is registered.
-    pub(super) fn target(&self, id: u16) -> Option<u16> {
-        self.get(id).map(|writer| writer.target)
-    }
-
-    /// Whether all that a chunk holds is in the buffer, or was: a scrape has shown the whole of it.
-    pub(super) fn has_shown(&self, id: u16, chunk_id: u32) -> bool {
-        self.get(id).is_some_and(|writer| writer.has_shown(chunk_id))
     }
 
     /// A scrape has shown the whole of a chunk.
@@ -66,20 +63,23 @@ mod tests {
     fn chunks_shown_are_known_as_far_as_they_follow_each_other() {
         let mut writers = Writers::<2>::new();
         assert!(writers.add(1, 0) && writers.add(2, 0) && !writers.add(3, 0));
-        for id in [0, 1, u32::MAX] {
-            assert!(!writers.has_shown(1, id), "none was");
+        let has_shown = |writers: &Writers<2>, id, chunk_id| {
+            writers.get(id).is_some_and(|writer| writer.has_shown(chunk_id))
+        };
+        for chunk_id in [0, 1, u32::MAX] {
+            assert!(!has_shown(&writers, 1, chunk_id), "none was");
         }
         writers.show(1, u32::MAX);
         writers.show(1, 0);
-        let known = |writers: &Writers<2>| [u32::MAX - 1, u32::MAX, 0, 1].map(|id| writers.has_shown(1, id));
+        let known = |writers: &Writers<2>| [u32::MAX - 1, u32::MAX, 0, 1].map(|id| has_shown(writers, 1, id));
         assert_eq!(known(&writers), [false, true, true, false]);
-        assert!(!writers.has_shown(2, 0), "another's");
+        assert!(!has_shown(&writers, 2, 0), "another's");
         // With a hole between them, those before it are not known any more.
         writers.show(1, 2);
         assert_eq!(known(&writers), [false; 4]);
-        assert!(writers.has_shown(1, 2));
+        assert!(has_shown(&writers, 1, 2));
         // Who takes the number next has shown nothing.
         writers.remove(1);
-        assert!(writers.add(1, 0) && !writers.has_shown(1, 2));
+        assert!(writers.add(1, 0) && !has_shown(&writers, 1, 2));
     }
 }

@@ -101,14 +101,16 @@ impl Clock for WallClock {
 /// Does the work, writes the trace, and reports.
 ///
 /// # Errors
-/// A ring too small; what the file system says of the trace file or the folder of the sources, before any work is done,
-/// or the system of memory and threads. Sources in the folder that cannot be read are left out.
+/// A ring too small; more numbers than the system has memory for; what the file system says of the trace file or the
+/// folder of the sources, before any work is done, or the system of memory and threads. Sources in the folder that cannot
+/// be read are left out.
 pub fn run(options: &Options) -> io::Result<Report> {
     let writing = |error| about("writing", &options.out, &error);
     if options.ring < Options::LEAST_RING {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a ring has 4KiB at least"));
     }
     fs::read_dir(&options.sources).map_err(|error| about("reading", &options.sources, &error))?;
+    work::check_memory(options.numbers)?;
     let file = TraceFile::create(&options.out).map_err(writing)?;
     let mut words = vec![0u32; SHARED_MEMORY / 4];
     let memory = SharedMemory::new(atomic_words(&mut words), PAGE).map_err(io::Error::other)?;

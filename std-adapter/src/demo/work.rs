@@ -3,6 +3,7 @@
 use super::{Options, THREADS, WallClock};
 use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -128,6 +129,15 @@ fn sort_part<'a>(tracer: &Tracer<'a, WallClock>, shared: &'a Shared<'a>, hands: 
     // Who does not wait for it has no use for it.
     let _ = to.send((run, flow));
     0
+}
+
+/// Says whether the system has memory for so many numbers, before any work is done: later each thread takes a part of
+/// it, and could only abort.
+pub(super) fn check_memory(numbers: usize) -> io::Result<()> {
+    // Those that are sorted, as much room beside them, and as much again where two runs become one.
+    let reserved = Vec::<[u32; 3]>::new().try_reserve_exact(numbers);
+    reserved
+        .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {numbers} numbers")))
 }
 
 fn random(count: usize, seed: usize) -> Vec<u32> {

@@ -61,9 +61,7 @@ fn what_writers_drop_is_accounted_for() {
 
 #[test]
 fn a_file_that_cannot_be_written_is_said() {
-    // So many numbers are more than the address space has room for: they are not even begun with.
-    let numbers = (usize::MAX / 8).to_string();
-    let arguments = ["demo", "/nonexistent/demo.pftrace", "--numbers", &numbers, "--sources", "."];
+    let arguments = ["demo", "/nonexistent/demo.pftrace", "--numbers", "100", "--sources", "."];
     assert_fails(&arguments, "error: writing /nonexistent/demo.pftrace: No such file");
 }
 
@@ -82,6 +80,18 @@ fn a_ring_that_holds_no_chunk_is_refused_and_the_file_left_as_it_is() {
         let arguments =
             ["demo", file.to_str().unwrap(), "--numbers", "100", "--sources", ".", "--ring", ring];
         assert_fails(&arguments, "error: a ring has 4KiB at least");
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"as it was");
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn more_numbers_than_there_is_memory_for_are_refused_and_the_file_left_as_it_is() {
+    let file = scratch("demo/too_many");
+    fs::write(&file, "as it was").unwrap();
+    for numbers in [usize::MAX / 16, usize::MAX / 2, usize::MAX].map(|numbers| numbers.to_string()) {
+        let arguments = ["demo", file.to_str().unwrap(), "--numbers", &numbers, "--sources", "."];
+        assert_fails(&arguments, &format!("error: no memory for {numbers} numbers"));
     }
     assert_eq!(fs::read(&file).unwrap(), b"as it was");
     fs::remove_file(file).unwrap();

@@ -24,8 +24,9 @@ use crate::file_error::about;
 use crate::pftrace::TraceFile;
 use crate::trace_stats::TraceReport;
 use service::{Queue, Service};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -46,7 +47,8 @@ const CHUNKS: usize = SHARED_MEMORY / PAGE as usize * 4;
 /// What the demonstration does.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The trace file.
+    /// The trace file, which is read again to be counted. What goes into a pipe is counted on its way; what goes to a
+    /// device is not, and the numbers do not agree.
     pub out: PathBuf,
     /// Bytes of the ring, at least [`LEAST_RING`](Self::LEAST_RING).
     pub ring: u32,
@@ -98,6 +100,27 @@ impl Clock for WallClock {
     }
 }
 
+/// Where the trace goes, and in memory what went there.
+struct Tee<'b> {
+    file: File,
+    /// `None` where it can be read again, or nobody knows what becomes of it.
+    written: Option<&'b mut Vec<u8>>,
+}
+
+impl Write for Tee<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        if let Some(written) = &mut self.written {
+            written.extend(&bytes[..count]);
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
 /// Does the work, writes the trace, and reports.
 ///
 /// # Errors
@@ -111,7 +134,10 @@ pub fn run(options: &Options) -> io::Result<Report> {
     }
     fs::read_dir(&options.sources).map_err(|error| about("reading", &options.sources, &error))?;
     work::check_memory(options.numbers)?;
-    let file = TraceFile::create(&options.out).map_err(writing)?;
+    let file = File::create(&options.out).map_err(writing)?;
+    let kind = file.metadata().map_err(writing)?.file_type();
+    let mut written = Vec::new();
+    let file = TraceFile::new(Tee { file, written: kind.is_fifo().then_some(&mut written) });
     let mut words = vec![0u32; SHARED_MEMORY / 4];
     let memory = SharedMemory::new(atomic_words(&mut words), PAGE).map_err(io::Error::other)?;
     let (storage, queue) = (ProducerStorage::<CHUNKS, THREADS>::new(), Queue::new());
@@ -170,9 +196,11 @@ pub fn run(options: &Options) -> io::Result<Report> {
         write_trace(service, queue.packets_dropped(), file, &mut report).map_err(writing)?;
         io::Result::Ok(report)
     })?;
-    let file = fs::read(&options.out)?;
-    report.file_bytes = file.len() as u64;
-    report.add_file(&TraceReport::of(&file));
+    if kind.is_file() {
+        written = fs::read(&options.out)?;
+    }
+    report.file_bytes = written.len() as u64;
+    report.add_file(&TraceReport::of(&written));
     Ok(report)
 }
 
@@ -180,7 +208,7 @@ pub fn run(options: &Options) -> io::Result<Report> {
 fn write_trace(
     mut service: Service<'_>,
     dropped: u64,
-    mut file: TraceFile,
+    mut file: TraceFile<impl Write>,
     report: &mut Report,
 ) -> io::Result<()> {
     let buffer = service.buffer();

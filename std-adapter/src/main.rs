@@ -73,7 +73,7 @@ enum Command {
     ///
     /// Exit status: 0 when the numbers agree, 1 when not or when something could not be read or written.
     Demo {
-        /// The trace file to write.
+        /// The trace file to write, or a pipe.
         out: PathBuf,
         /// The ring's size: 512KiB, 16MiB, 1GiB.
         #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = ring)]

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use tracebuf::buffer::{BufferStats, DataLoss, Packet, SequenceInfo};
 use tracebuf::proto::{SequenceId, WriteError};
 use tracebuf::service::{Exported, TraceExporter, writer_stats};
 
-/// A `.pftrace` file that is being written.
+/// A `.pftrace` file that is being written, or the same somewhere else.
 ///
 /// A trace is one packet after another, so the file is valid up to the last whole packet at any moment.
 /// Sequences are numbered from 2 in the order in which they first appear.
@@ -25,13 +25,13 @@ use tracebuf::service::{Exported, TraceExporter, writer_stats};
 /// # Ok(())
 /// # }
 /// ```
-pub struct TraceFile {
-    exporter: TraceExporter<Output>,
+pub struct TraceFile<W: Write = File> {
+    exporter: TraceExporter<Output<W>>,
     sequences: HashMap<(u16, u16), Sequence>,
 }
 
 /// The output as the core sees it.
-type Output = embedded_io_adapters::std::FromStd<BufWriter<File>>;
+type Output<W> = embedded_io_adapters::std::FromStd<BufWriter<W>>;
 
 /// A sequence that has appeared.
 struct Sequence {
@@ -46,8 +46,15 @@ impl TraceFile {
     /// # Errors
     /// What the file system says.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let output = Output::new(BufWriter::new(File::create(path)?));
-        Ok(Self { exporter: TraceExporter::new(output), sequences: HashMap::new() })
+        Ok(Self::new(File::create(path)?))
+    }
+}
+
+impl<W: Write> TraceFile<W> {
+    /// A trace that goes there, many packets at a time.
+    pub fn new(output: W) -> Self {
+        let output = Output::new(BufWriter::new(output));
+        Self { exporter: TraceExporter::new(output), sequences: HashMap::new() }
     }
 
     /// Appends a packet with its trusted fields; one that no producer may write is left out and counted.

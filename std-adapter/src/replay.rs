@@ -30,7 +30,7 @@
 //! The buffer lives in [`PagedMemory`] and has the largest sequence table that there is.
 
 use std::fmt;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 
 use tracebuf::buffer::{Chunk, Config, FillPolicy, OverwriteObserver, Packet, Reader, TraceBuffer};
 
@@ -38,6 +38,10 @@ use crate::memory::PagedMemory;
 use crate::pftrace::TraceFile;
 use crate::script::{Malformed, Op, parse_line};
 use crate::summary::Summary;
+
+/// Bytes of a line, its end not counted. A chunk that fits a buffer has far less; a gzipped line of a few megabytes can
+/// become thousands of them.
+const LONGEST_LINE: usize = 16 << 20;
 
 /// Why a replay stopped before the end of its script.
 #[derive(Debug)]
@@ -100,7 +104,7 @@ impl<W: Write> Replay<W> {
 
     /// Runs a script to its end and flushes all that is written.
     ///
-    /// Takes memory for the buffer, for the longest line, and for the overwritten packets that no
+    /// Takes memory for the buffer, for the longest line, which may have 16 MiB, and for the overwritten packets that no
     /// `overwritten` has asked for yet.
     ///
     /// # Errors
@@ -124,10 +128,15 @@ impl<W: Write> Replay<W> {
         let mut line = Vec::new();
         for number in 1.. {
             line.clear();
-            if script.read_until(b'\n', &mut line).map_err(ReplayError::Script)? == 0 {
+            // One byte more than there may be, for the line's end or for the one that is too many.
+            let mut bounded = script.by_ref().take(LONGEST_LINE as u64 + 1);
+            if bounded.read_until(b'\n', &mut line).map_err(ReplayError::Script)? == 0 {
                 break;
             }
             let malformed = |reason| ReplayError::Line { number, reason };
+            if line.len() > LONGEST_LINE && !line.ends_with(b"\n") {
+                return Err(malformed(Malformed::TooLong(LONGEST_LINE)));
+            }
             if let Some(op) = parse_line(&line).map_err(malformed)? {
                 self.summary.operations += 1;
                 self.run_op(op, malformed)?;

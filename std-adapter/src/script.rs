@@ -87,6 +87,8 @@ pub enum Malformed {
     NotAPatch(String),
     /// The line goes on where it should end.
     TrailingText(String),
+    /// The line has more than this many bytes.
+    TooLong(usize),
     /// An operation on a buffer comes before a `new` that made one.
     BeforeNew,
     /// A second `new`.
@@ -104,6 +106,7 @@ impl fmt::Display for Malformed {
             Self::NotHex(field, text) => write!(f, "the {field} is not pairs of hex digits: '{text}'"),
             Self::NotAPatch(text) => write!(f, "a patch is not OFFSET:HEX8: '{text}'"),
             Self::TrailingText(text) => write!(f, "the line should end before '{text}'"),
+            Self::TooLong(most) => write!(f, "it has more than {most} bytes"),
             Self::BeforeNew => f.write_str("no buffer was made yet"),
             Self::SecondNew => f.write_str("the buffer was made already"),
         }

@@ -82,6 +82,19 @@ fn a_script_that_is_not_text_is_malformed() {
 }
 
 #[test]
+fn a_line_of_more_than_16_mib_is_malformed_and_not_read() {
+    let comment = |len: usize| format!("new 4096 ring\n#{}", " ".repeat(len - 1)).into_bytes();
+    let longest = [comment(16 << 20), b"\nread\n".to_vec()].concat();
+    let out = replay(&["-"], &gzipped(&longest));
+    assert_eq!((out.status.code(), text(&out.stdout)), (Some(0), "ok\nend\n"), "{}", text(&out.stderr));
+    for script in [comment((16 << 20) + 1), [comment(20 << 20), b"\nread\n".to_vec()].concat()] {
+        let out = replay(&["-"], &gzipped(&script));
+        assert_eq!((out.status.code(), text(&out.stdout)), (Some(2), "ok\n"));
+        assert_eq!(text(&out.stderr), "error line 2: it has more than 16777216 bytes\n");
+    }
+}
+
+#[test]
 fn a_buffer_that_cannot_be_made_is_told_and_another_may_be_made() {
     let out = replay(&["-"], b"new 0xFFFFFFFFFFFFFFFF ring\nnew 4096 discard\nread\n");
     assert_eq!((out.status.code(), text(&out.stdout)), (Some(0), "fail\nok\nend\n"));

@@ -5,7 +5,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
+
+use crate::terminal::tell;
 
 /// What a gzipped file may unpack to in memory: more than any trace that is worth looking at. A file can become a
 /// thousand times as large.
@@ -16,7 +18,7 @@ const UNPACKED_MAX: u64 = if cfg!(target_pointer_width = "64") { 4 << 30 } else 
 pub(crate) fn open_any(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let (is_gzipped, file) = looked_at(open_plain(path)?)?;
     if is_gzipped {
-        return Ok(Box::new(BufReader::with_capacity(1 << 16, MultiGzDecoder::new(file))));
+        return Ok(Box::new(BufReader::with_capacity(1 << 16, Unpacked::new(file))));
     }
     Ok(Box::new(file))
 }
@@ -38,23 +40,84 @@ fn looked_at<R: BufRead>(mut file: R) -> io::Result<(bool, impl BufRead)> {
     Ok((first == [0x1F, 0x8B], io::Cursor::new(first).chain(file)))
 }
 
-/// All of such a file, of a gzipped one at most [`UNPACKED_MAX`].
-pub(crate) fn read_any(path: &Path) -> io::Result<Vec<u8>> {
-    read_all(open_plain(path)?, UNPACKED_MAX)
+/// A gzipped file: one after the other of those that it is made of. There may be zeros behind each, as there are where a
+/// disk or a tape has only whole blocks.
+struct Unpacked<R> {
+    /// `None` at the end.
+    member: Option<GzDecoder<R>>,
 }
 
-fn read_all(file: impl BufRead, unpacked_max: u64) -> io::Result<Vec<u8>> {
+impl<R: BufRead> Unpacked<R> {
+    fn new(file: R) -> Self {
+        Self { member: Some(GzDecoder::new(file)) }
+    }
+}
+
+impl<R: BufRead> Read for Unpacked<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let count = member.read(bytes)?;
+            if count > 0 || bytes.is_empty() {
+                return Ok(count);
+            }
+            // What is behind it can only be looked at when it has been read to its end, as here.
+            let Some(mut file) = self.member.take().map(GzDecoder::into_inner) else { break };
+            if !is_end_behind_zeros(&mut file)? {
+                self.member = Some(GzDecoder::new(file));
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Reads zeros, and says whether nothing else is left.
+fn is_end_behind_zeros(file: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let bytes = file.fill_buf()?;
+        let (zeros, all) = (bytes.iter().take_while(|byte| **byte == 0).count(), bytes.len());
+        file.consume(zeros);
+        if zeros < all || all == 0 {
+            return Ok(all == 0);
+        }
+    }
+}
+
+/// What there is of a file.
+pub(crate) struct Content {
+    pub(crate) bytes: Vec<u8>,
+    /// False: the end could not be unpacked.
+    pub(crate) is_whole: bool,
+}
+
+/// All of such a file, of a gzipped one at most [`UNPACKED_MAX`]. One that is cut or damaged is told to be, and is there
+/// as far as it can be unpacked.
+pub(crate) fn read_any(path: &Path) -> io::Result<Content> {
+    let (bytes, broken) = read_all(open_plain(path)?, UNPACKED_MAX)?;
+    if let Some(error) = &broken {
+        let (name, len) = (path.display(), bytes.len());
+        tell!("{name} cannot be unpacked to its end: {error}; what follows is of the {len} bytes before");
+    }
+    Ok(Content { bytes, is_whole: broken.is_none() })
+}
+
+/// The bytes, and what is wrong with those behind them.
+fn read_all(file: impl BufRead, unpacked_max: u64) -> io::Result<(Vec<u8>, Option<io::Error>)> {
     let mut bytes = Vec::new();
     let (is_gzipped, mut file) = looked_at(file)?;
     if !is_gzipped {
-        return file.read_to_end(&mut bytes).map(|_| bytes);
+        return file.read_to_end(&mut bytes).map(|_| (bytes, None));
     }
-    MultiGzDecoder::new(file).take(unpacked_max + 1).read_to_end(&mut bytes)?;
+    let result = Unpacked::new(file).take(unpacked_max + 1).read_to_end(&mut bytes);
     if bytes.len() as u64 > unpacked_max {
         let why = format!("it unpacks to more than {unpacked_max} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
-    Ok(bytes)
+    match result {
+        Ok(_) => Ok((bytes, None)),
+        // The file's content is wrong, not the system that reads it.
+        Err(error) if error.raw_os_error().is_none() && !bytes.is_empty() => Ok((bytes, Some(error))),
+        Err(error) => Err(error),
+    }
 }
 
 /// Refuses to write into the file that is read, by whatever name: it would be emptied before it is read.
@@ -77,14 +140,51 @@ mod tests {
         let plain = [7; 1000];
         let mut packed = Vec::new();
         GzEncoder::new(&plain[..], Compression::best()).read_to_end(&mut packed).unwrap();
-        assert_eq!(read_all(&packed[..], 1000).unwrap(), plain);
+        assert_eq!(read_all(&packed[..], 1000).unwrap().0, plain);
         let error = read_all(&packed[..], 999).unwrap_err();
         assert_eq!(error.to_string(), "it unpacks to more than 999 bytes");
         // Two files in a row are one.
         let error = read_all(&[&packed[..], &packed].concat()[..], 1999).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         // What is not packed is as large as it is.
-        assert_eq!(read_all(&plain[..], 999).unwrap(), plain);
+        assert_eq!(read_all(&plain[..], 999).unwrap().0, plain);
+    }
+
+    #[test]
+    fn of_a_gzipped_file_there_is_what_was_unpacked_before_it_is_cut_or_wrong() {
+        let plain: Vec<u8> = (0..20_000u32).flat_map(|n| (n * n).to_le_bytes()).collect();
+        let mut packed = Vec::new();
+        GzEncoder::new(&plain[..], Compression::best()).read_to_end(&mut packed).unwrap();
+        for len in [packed.len() / 2, packed.len() - 8, packed.len() - 1] {
+            let (bytes, broken) = read_all(&packed[..len], 1 << 20).unwrap();
+            assert!(broken.is_some() && plain.starts_with(&bytes), "{len}");
+            assert!(bytes.len() > plain.len() / 4, "{len}: {}", bytes.len());
+        }
+        for (behind, is_whole) in
+            [(vec![0; 1], true), (vec![0; 100_000], true), (vec![0, 1], false), (b"more".to_vec(), false)]
+        {
+            let (bytes, broken) = read_all(&[&packed[..], &behind].concat()[..], 1 << 20).unwrap();
+            assert!(bytes == plain && broken.is_none() == is_whole, "{broken:?}");
+        }
+        // Zeros may be between two as well.
+        let (bytes, broken) = read_all(&[&packed[..], &[0; 500], &packed].concat()[..], 1 << 20).unwrap();
+        assert!(bytes == [&plain[..], &plain].concat() && broken.is_none(), "{broken:?}");
+        assert!(read_all(&packed[..12], 1 << 20).is_err());
+    }
+
+    #[test]
+    fn what_the_system_says_is_an_error_however_much_was_read() {
+        struct Failing;
+        impl Read for Failing {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::from_raw_os_error(libc::EIO))
+            }
+        }
+        let mut packed = Vec::new();
+        GzEncoder::new(&[7; 1000][..], Compression::best()).read_to_end(&mut packed).unwrap();
+        packed.truncate(packed.len() - 8);
+        let error = read_all(packed.chain(BufReader::new(Failing)), 2000).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
     }
 
     #[test]
@@ -100,10 +200,10 @@ mod tests {
         let mut packed = Vec::new();
         GzEncoder::new(&plain[..], Compression::best()).read_to_end(&mut packed).unwrap();
         for bytes in [&plain, &packed] {
-            assert_eq!(read_all(BufReader::new(Slow(bytes)), 1000).unwrap(), plain);
+            assert_eq!(read_all(BufReader::new(Slow(bytes)), 1000).unwrap().0, plain);
         }
         for short in [&b""[..], b"\x1F", b"x"] {
-            assert_eq!(read_all(BufReader::new(Slow(short)), 1000).unwrap(), short);
+            assert_eq!(read_all(BufReader::new(Slow(short)), 1000).unwrap().0, short);
         }
     }
 }

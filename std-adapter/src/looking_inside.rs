@@ -23,12 +23,13 @@ pub(crate) struct Stats {
 pub(crate) fn stats(arguments: &Stats) -> ExitCode {
     match read_any(&arguments.trace) {
         Ok(trace) => {
-            let report = TraceReport::of(&trace);
+            let report = TraceReport::of(&trace.bytes);
             if report.packets == 0 && report.rest > 0 {
                 tell!("error {} is no trace", arguments.trace.display());
                 return ExitCode::FAILURE;
             }
-            print_and_exit(&report, ExitCode::from(if report.has_losses() { 3 } else { 0 }))
+            let has_losses = report.has_losses() || !trace.is_whole;
+            print_and_exit(&report, ExitCode::from(if has_losses { 3 } else { 0 }))
         }
         Err(error) => {
             tell!("error reading {}: {error}", arguments.trace.display());

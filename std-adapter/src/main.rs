@@ -51,7 +51,8 @@ enum Command {
     Inspect(inspect::Inspect),
     /// List every data loss in a trace, with its cause and what to do about it.
     ///
-    /// Exit status: 0 when nothing was lost, 3 when something was, 1 when the trace could not be read.
+    /// Exit status: 0 when nothing was lost, 3 when something was, 1 when the trace could not be read. A gzipped trace
+    /// that is cut is read as far as it goes, and has lost something.
     Stats(looking_inside::Stats),
     /// Say how large buffers must be for a rate, or how long a buffer lasts.
     Size(looking_inside::Size),
@@ -201,7 +202,7 @@ fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
 }
 
 fn dump(file: &Path, page_size: u32) -> Result<(), Failure> {
-    let bytes = read_any(file).map_err(|error| Failure::Open(file.to_owned(), error))?;
+    let bytes = read_any(file).map_err(|error| Failure::Open(file.to_owned(), error))?.bytes;
     let mut words = smb::words(&bytes);
     let memory = SharedMemory::new(atomic_words(&mut words), page_size);
     let memory = memory.map_err(|error| Failure::Memory(error.into()))?;

@@ -28,9 +28,9 @@ pub(crate) struct Inspect {
 
 fn inspect(arguments: &Inspect) -> Result<(), String> {
     let file = &arguments.file;
-    let bytes = read_any(file).map_err(|error| format!("error opening {}: {error}", file.display()))?;
+    let content = read_any(file).map_err(|error| format!("error opening {}: {error}", file.display()))?;
     let inspection =
-        Inspection::of_file(&bytes).map_err(|error| format!("error {}: {error}", file.display()))?;
+        Inspection::of_file(&content.bytes).map_err(|error| format!("error {}: {error}", file.display()))?;
     let mut is_beside = false;
     if let Some(svg) = &arguments.svg {
         is_beside = is_stdout(svg).map_err(|error| format!("error {error}"))?;

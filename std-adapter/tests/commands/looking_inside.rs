@@ -2,8 +2,8 @@
 
 use std::process::Output;
 
-use crate::text;
 use crate::trace::scratch;
+use crate::{gzipped, text};
 use tracebuf_std::session::Session;
 
 fn command(arguments: &[&str]) -> Output {
@@ -77,6 +77,44 @@ fn what_a_line_lost_is_listed_though_nobody_named_a_cause() {
     }
     // Its packets are no packets of a trace, and others look at what is left here.
     std::fs::remove_file(trace).expect("it is there");
+}
+
+#[test]
+fn a_gzipped_trace_that_is_cut_is_told_as_far_as_it_goes() {
+    let plain = std::fs::read(trace_of("to-gzip.pftrace", 1000)).expect("a file");
+    let path = scratch("looking_inside/cut.pftrace.gz");
+    let name = path.to_str().expect("a path");
+    let whole = gzipped(&plain);
+    let mut wrong = whole.clone();
+    // The checksum of what it unpacks to.
+    let checksum = wrong.len() - 8;
+    wrong[checksum] ^= 1;
+    let half = &whole[..whole.len() / 2];
+    let more = [&whole[..], b"more"].concat();
+    // As whole blocks of a disk or a tape have them.
+    let zeros = [&whole[..], &[0; 5000]].concat();
+    for (content, is_whole) in
+        [(half, false), (&whole[..whole.len() - 1], false), (&wrong, false), (&more, false), (&zeros, true)]
+    {
+        std::fs::write(&path, content).expect("a file");
+        for (name_of_command, lossy) in [("stats", 3), ("inspect", 0)] {
+            let output = command(&[name_of_command, name]);
+            let (said, told) = (text(&output.stdout), text(&output.stderr));
+            assert_eq!(output.status.code(), Some(if is_whole { 0 } else { lossy }), "{said} {told}");
+            assert!(said.contains(" packets"), "{said}");
+            assert_eq!(
+                told.contains(&format!("{name} cannot be unpacked to its end: ")),
+                !is_whole,
+                "{told}"
+            );
+        }
+    }
+    // Nothing can be told of what has not even begun.
+    std::fs::write(&path, &whole[..8]).expect("a file");
+    let output = command(&["stats", name]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));
+    assert!(text(&output.stderr).starts_with(&format!("error reading {name}: ")), "{output:?}");
+    std::fs::remove_file(path).expect("it is there");
 }
 
 #[test]

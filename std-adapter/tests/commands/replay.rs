@@ -95,6 +95,13 @@ fn a_line_of_more_than_16_mib_is_malformed_and_not_read() {
 }
 
 #[test]
+fn zeros_behind_a_gzipped_script_are_no_part_of_it() {
+    let out = replay(&["-"], &[gzipped(SCRIPT.as_bytes()), vec![0; 5000]].concat());
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(text(&out.stdout).contains(PACKET));
+}
+
+#[test]
 fn a_buffer_that_cannot_be_made_is_told_and_another_may_be_made() {
     let out = replay(&["-"], b"new 0xFFFFFFFFFFFFFFFF ring\nnew 4096 discard\nread\n");
     assert_eq!((out.status.code(), text(&out.stdout)), (Some(0), "fail\nok\nend\n"));

@@ -118,6 +118,18 @@ impl Recorder {
         self.session << 16 | u64::from(self.target)
     }
 
+    /// Whether two places are in the same session.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn is_one_session(place: u64, other: u64) -> bool {
+        place >> 16 == other >> 16
+    }
+
+    /// The recorder of a place in the same session.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn beside(&self, place: u64) -> Self {
+        Self { target: place as u16, ..self.clone() }
+    }
+
     /// Hands this thread's tracer to `f`: tracks, counters, annotations, flows. `None`, and `f` is not called,
     /// when nothing is recorded.
     ///

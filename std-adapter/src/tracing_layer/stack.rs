@@ -28,6 +28,9 @@ pub(super) struct Owner {
     number: u64,
 }
 
+/// Where an owner records, in its number.
+const PLACE: u64 = u64::MAX >> 16;
+
 impl Owner {
     /// All layers of a recorder are one: the ids are their registry's, and stay when one is replaced by another.
     pub(super) fn layer(recorder: Recorder) -> Self {
@@ -48,9 +51,25 @@ impl Entered {
         self.id == id && self.owner == owner.number
     }
 
-    /// Whether its slice lies on the same trace's track as the owner's.
+    /// Whether its slice lies on the same trace's track as the owner's: a thread has one in all buffers of a session.
     fn is_where(&self, owner: &Owner) -> bool {
-        self.owner << 16 == owner.number << 16
+        Recorder::is_one_session(self.owner & PLACE, owner.number & PLACE)
+    }
+
+    /// Whether it is the same span, entered by another layer too. That one is about to exit it: of two slices that end
+    /// with each other it makes no difference which is within the other.
+    fn is_also(&self, other: &Self) -> bool {
+        let is_layer = |entered: &Self| entered.owner & !PLACE == 0;
+        is_layer(self)
+            && is_layer(other)
+            && self.owner != other.owner
+            && self.id == other.id
+            && std::ptr::eq(self.metadata, other.metadata)
+    }
+
+    /// What writes its slice, of the same session as the owner's.
+    fn recorder(&self, owner: &Owner) -> Recorder {
+        owner.recorder.beside(self.owner & PLACE)
     }
 
     /// False when nothing is recorded, or this thread has no writer.
@@ -126,19 +145,22 @@ pub(super) fn exit(owner: &Owner, id: u64) {
     });
 }
 
-/// Exited before what was entered later: slices on a track are nested, so those are ended with it and begun again.
-/// What was entered elsewhere has nothing to do with it.
+/// Exited before what was entered later: slices on a track are nested, so those are ended with it and begun again, each
+/// in its own buffer. What was entered elsewhere has nothing to do with it.
 #[cold]
 #[inline(never)]
 fn exit_below(owner: &Owner, id: u64, stack: &mut Vec<Entered>) {
     let Some(at) = stack.iter().rposition(|entered| entered.is(id, owner)) else { return };
-    let recorder = &owner.recorder;
-    let is_here = |entered: &Entered| entered.is_where(owner);
-    stack.iter().skip(at).rev().filter(|entered| is_here(entered)).for_each(|entered| entered.end(recorder));
-    stack.remove(at);
-    for entered in stack.iter_mut().skip(at).filter(|entered| is_here(entered)) {
-        entered.begin(recorder);
+    let Some((exited, above)) = stack.get_mut(at..).and_then(<[_]>::split_first_mut) else { return };
+    let is_above = |entered: &Entered| entered.is_where(owner) && !entered.is_also(exited);
+    above.iter().rev().filter(|entered| is_above(entered)).for_each(|entered| {
+        entered.end(&entered.recorder(owner));
+    });
+    exited.end(&owner.recorder);
+    for entered in above.iter_mut().filter(|entered| is_above(entered)) {
+        entered.begin(&entered.recorder(owner));
     }
+    stack.remove(at);
 }
 
 /// The innermost span of an owner's that this thread is in.

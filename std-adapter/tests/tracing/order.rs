@@ -7,6 +7,7 @@ use tracebuf_std::tracing_layer::{TraceLayer, TraceSubscriber};
 use tracing::Dispatch;
 use tracing::field::Empty;
 use tracing::span::EnteredSpan;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 
 use crate::trace::{Trace, scratch};
@@ -67,6 +68,45 @@ fn spans_exited_out_of_order_end_their_own_slices_in_each_of_two_sessions() {
             assert_eq!(counts(&trace, 1, FLOW), [usize::from(flows); 4], "{name}");
         }
     }
+}
+
+/// A session of two buffers, the second for a layer that takes errors or everything, and what is in the trace: first
+/// what the first buffer holds.
+fn in_two_buffers(name: &str, filter: LevelFilter, work: impl FnOnce()) -> String {
+    let session = Session::builder().buffer(BufferConfig::ring(1 << 16)).buffer(BufferConfig::ring(1 << 16));
+    let session = session.data_source("other", 1).start().expect("a session");
+    let other = TraceLayer::new(session.recorder_of("other").expect("a source")).with_filter(filter);
+    let subscriber = tracing_subscriber::registry().with(TraceLayer::new(session.recorder())).with(other);
+    tracing::subscriber::with_default(subscriber, work);
+    let path = scratch(name);
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    let trace = Trace::read(&path);
+    assert_eq!(trace.losses(), 0);
+    story(&trace)
+}
+
+/// A thread has one track, whichever buffers its slices are in.
+#[test]
+fn spans_exited_out_of_order_end_those_above_them_in_all_buffers() {
+    let story = in_two_buffers("two-buffers-order.pftrace", LevelFilter::ERROR, || {
+        let first = tracing::info_span!("first").entered();
+        let second = tracing::error_span!("second", n = 1).entered();
+        drop(first);
+        tracing::error!("between");
+        drop(second);
+    });
+    assert_eq!(story, "+first +second - - +second !between - +second - +second !between -");
+}
+
+#[test]
+fn spans_in_two_buffers_exited_in_order_have_a_slice_in_each() {
+    let story = in_two_buffers("two-buffers.pftrace", LevelFilter::INFO, || {
+        let _first = tracing::info_span!("first").entered();
+        let again = tracing::info_span!("second");
+        again.in_scope(|| again.in_scope(|| ()));
+    });
+    let each = "+first +second +second - - -";
+    assert_eq!(story, format!("{each} {each}"));
 }
 
 #[test]

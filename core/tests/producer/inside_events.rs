@@ -11,13 +11,14 @@ fn an_event_inside_the_writing_of_another_is_left_out_and_breaks_nothing() {
     let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     tracer.track().instant_with("outer", |event| {
         tracer.track().instant("inner");
+        assert_eq!(tracer.reentered(), 1);
         event.arg("after", 1u8)
     });
     tracer.flush();
     let reader = read(model, 1);
     assert_eq!(reader.seen.len(), 1);
     assert_eq!(reader.seen[0].rest.len(), 1);
-    assert_eq!(tracer.stats().skipped, 1);
+    assert_eq!((tracer.stats().skipped, tracer.reentered()), (1, 1));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What threads record with.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -81,12 +81,32 @@ self_cell!(
     }
 );
 
+/// A thread's tracer.
+struct Recording {
+    tracer: TracerCell,
+    target: u16,
+    /// How many events that came inside the writing of another one are counted as lost.
+    told: Cell<usize>,
+}
+
+impl Recording {
+    /// Events inside the writing of another one are counted by the tracer, and nothing else tells of them.
+    #[cold]
+    #[inline(never)]
+    fn count_skipped(&self, reentered: usize) {
+        let producer = &self.tracer.borrow_owner().borrow_owner().producer;
+        for _ in 0..reentered.wrapping_sub(self.told.replace(reentered)) {
+            producer.drop_packet(self.target);
+        }
+    }
+}
+
 struct Entry {
     session: u64,
     target: u16,
     switch: Arc<Switch>,
     /// `None` when all writers were taken.
-    tracer: Option<Rc<TracerCell>>,
+    recording: Option<Rc<Recording>>,
 }
 
 thread_local! {
@@ -131,7 +151,8 @@ impl Recorder {
     }
 
     /// Hands this thread's tracer to `f`: tracks, counters, annotations, flows. `None`, and `f` is not called,
-    /// when nothing is recorded.
+    /// when nothing is recorded. What is recorded inside an event's details, into the same buffer, is lost, and counted
+    /// as a packet that the thread has lost.
     ///
     /// Names live as long as the program, as literals do; others go in by
     /// [`Event::name`](tracebuf::producer::track_event::Event::name).
@@ -141,19 +162,25 @@ impl Recorder {
             return None;
         }
         // Not there any more while the thread's locals are being destroyed.
-        let tracer = TRACERS.try_with(|tracers| self.find(tracers)).ok().flatten();
-        let Some(tracer) = tracer else {
+        let recording = TRACERS.try_with(|tracers| self.find(tracers)).ok().flatten();
+        let Some(recording) = recording else {
             self.shared.producer.drop_packet(self.target);
             return None;
         };
-        Some(tracer.with_dependent(|_, tracer| f(tracer)))
+        let (result, reentered) =
+            recording.tracer.with_dependent(|_, tracer| (f(tracer), tracer.reentered()));
+        // Seldom anything else, so the count of those that are told is not even looked at.
+        if reentered != 0 {
+            recording.count_skipped(reentered);
+        }
+        Some(result)
     }
 
     /// The entry of this thread; the first one when it has but one session, as nearly always.
     #[inline]
-    fn find(&self, tracers: &RefCell<Vec<Entry>>) -> Option<Rc<TracerCell>> {
+    fn find(&self, tracers: &RefCell<Vec<Entry>>) -> Option<Rc<Recording>> {
         if let Some(entry) = tracers.try_borrow().ok()?.iter().find(|entry| self.is(entry)) {
-            return entry.tracer.clone();
+            return entry.recording.clone();
         }
         self.make(tracers)
     }
@@ -164,7 +191,7 @@ impl Recorder {
     }
 
     #[cold]
-    fn make(&self, tracers: &RefCell<Vec<Entry>>) -> Option<Rc<TracerCell>> {
+    fn make(&self, tracers: &RefCell<Vec<Entry>>) -> Option<Rc<Recording>> {
         let Shared { id, switch, producer, exhaustion, clock, state_every } = &*self.shared;
         let thread = std::thread::current();
         let tid = thread_id();
@@ -181,16 +208,17 @@ impl Recorder {
             let config = TracerConfig::new(BootClock::FREQUENCY).state_every(state_every);
             Ok::<_, ()>(Tracer::new(writer, *clock, track.borrow_dependent(), config))
         });
-        let tracer = tracer.ok().map(Rc::new);
+        let recording =
+            tracer.ok().map(|tracer| Rc::new(Recording { tracer, target: self.target, told: Cell::new(0) }));
         let entry =
-            Entry { session: *id, target: self.target, switch: switch.clone(), tracer: tracer.clone() };
+            Entry { session: *id, target: self.target, switch: switch.clone(), recording: recording.clone() };
         let mut tracers = tracers.try_borrow_mut().ok()?;
         // Those of sessions that are over give their memory back.
         let gone: Vec<Entry> = tracers.extract_if(.., |entry| !entry.switch.is_on()).collect();
         tracers.push(entry);
         drop(tracers);
         drop(gone);
-        tracer
+        recording
     }
 
     /// A slice on this thread's track that ends when the guard is dropped.
@@ -309,5 +337,39 @@ fn thread_id() -> u32 {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         thread_local!(static ID: u32 = NEXT.fetch_add(1, Ordering::Relaxed));
         ID.with(|id| *id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session::Session;
+
+    #[test]
+    fn events_within_the_making_of_another_are_counted_as_lost() {
+        let session = Session::builder().ring(1 << 20).ring(1 << 20).data_source("other", 1).start();
+        let session = session.expect("a session");
+        let (recorder, other) = (session.recorder(), session.recorder_of("other").expect("a source"));
+        let lost = || {
+            let buffers = session.summary().expect("a summary").buffers;
+            [0, 1].map(|buffer| buffers[buffer].trace_writer_packet_loss)
+        };
+        recorder.with(|tracer| {
+            tracer.track().instant_with("outer", |event| {
+                recorder.instant("by the recorder");
+                recorder.with(|tracer| {
+                    tracer.track().begin("twice");
+                    tracer.track().end();
+                });
+                tracer.track().instant("by the tracer");
+                // That of another buffer is another tracer.
+                other.instant("elsewhere");
+                event
+            });
+        });
+        assert_eq!(lost(), [4, 0]);
+        recorder.instant("afterwards");
+        assert_eq!(lost(), [4, 0]);
+        let stats = recorder.with(|tracer| tracer.stats()).expect("it is on");
+        assert_eq!((stats.skipped, stats.writer.dropped), (4, 0));
     }
 }

@@ -40,7 +40,8 @@ const OF_BUFFER: [Known; 5] = [
     (
         buffer_stats::TRACE_WRITER_PACKET_LOSS,
         "trace_writer_packet_loss",
-        "writers gave packets up for want of shared memory: give it more bytes, or let writers stall",
+        "writers gave packets up for want of shared memory: give it more bytes, or let writers stall; or there were more \
+         threads than writers, or events inside the details of another event",
     ),
     (
         buffer_stats::ABI_VIOLATIONS,

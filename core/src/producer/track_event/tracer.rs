@@ -148,10 +148,17 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         self.inner.try_borrow().map_or_else(
             |_| TracerStats::default(),
             |inner| {
-                let skipped = inner.skipped as u64 + self.reentered.get() as u64;
+                let skipped = inner.skipped as u64 + self.reentered() as u64;
                 TracerStats { writer: inner.writer.stats(), states: inner.states, skipped }
             },
         )
+    }
+
+    /// Of [`TracerStats::skipped`], the events that came inside the writing of another one, modulo 2³² on targets of 32
+    /// bits. Told inside an event's details too, and at the cost of a load.
+    #[inline]
+    pub fn reentered(&self) -> usize {
+        self.reentered.get()
     }
 
     /// As [`Inner::plain`].

@@ -112,13 +112,30 @@ impl State<'_> {
         if !entry.has(Status::IN_USE) {
             return Some(());
         }
-        let (after, home) =
-            (entry.hash_next.get(), home(entry.producer_id.get(), entry.writer_id.get(), self.table.len()));
-        let index = self.table.get_mut(home)?;
-        index.insert(Status::FORGETFUL);
+        let home = home(entry.producer_id.get(), entry.writer_id.get(), self.table.len());
+        self.table.get_mut(home)?.insert(Status::FORGETFUL);
+        self.remove_from_index(slot, home)
+    }
+
+    /// Gives back the place of an empty sequence of which nothing will come any more. Unlike one that is
+    /// [forgotten](Self::forget), it is nothing that a sequence of the same numbers would have to tell of.
+    #[inline]
+    pub(super) fn release(&mut self, slot: u16) -> Option<()> {
+        let entry = self.table.get(usize::from(slot))?;
+        let home = home(entry.producer_id.get(), entry.writer_id.get(), self.table.len());
+        self.remove_from_index(slot, home)?;
+        let entry = self.table.get_mut(usize::from(slot))?;
+        entry.set_status(entry.status() & Status::FORGETFUL);
+        Some(())
+    }
+
+    #[inline(always)]
+    fn remove_from_index(&mut self, slot: u16, home: usize) -> Option<()> {
         if SMALL {
             return Some(());
         }
+        let after = self.table.get(usize::from(slot))?.hash_next.get();
+        let index = self.table.get_mut(home)?;
         let mut at = index.hash_head();
         if at == slot {
             index.set_hash_head(after);

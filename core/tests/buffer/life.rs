@@ -1,7 +1,7 @@
 //! Regions, sequences that come and go, clones and leases.
 
 use crate::bench::{Bench, NEXT, PREV, Sent, packet, patch, small_table, whole};
-use tracebuf::buffer::{Commit, DataLoss, FillPolicy, Lease, Refusal, RegionError, TraceBuffer};
+use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, FillPolicy, Lease, Refusal, RegionError, TraceBuffer};
 
 // Regions.
 
@@ -126,6 +126,64 @@ fn the_identity_of_a_sequence_is_that_of_its_first_commit() {
     b.commit(Sent::new(0, &[packet(b"x")]));
     let sequence = b.sequence(1);
     assert_eq!((sequence.uid, sequence.pid), (1000, 42));
+}
+
+#[test]
+fn a_producer_that_is_forgotten_leaves_its_places_to_others_and_nothing_to_tell() {
+    for table in [4, 300] {
+        let mut b = Bench::new(small_table().sequences(table), 4096);
+        // In each round four sequences, which fill the small table: whole packets, one over three chunks of which the
+        // last never comes, one that waits for a patch, and one of which a part was read.
+        for round in 0..40 {
+            let producer = 1 + round % 3;
+            for id in 0..3 {
+                let whole =
+                    Sent::new(id, &[packet(b"whole"), packet(b"packets")]).producer(producer).writer(1);
+                assert_eq!(b.commit(whole), Commit::Written, "{table} {round}");
+            }
+            let parts = [NEXT, NEXT | PREV];
+            for (id, flags) in (0..).zip(parts) {
+                b.commit(Sent::new(id, &[packet(b"part")]).producer(producer).writer(2).flags(flags));
+            }
+            let waiting = Sent::new(0, &[packet(b"waits")]).producer(producer).writer(3);
+            b.commit(waiting.flags(ChunkFlags::NEEDS_PATCHING));
+            b.commit(Sent::new(0, &[packet(b"read"), packet(b"left")]).producer(producer).writer(4));
+            let lease = b.buffer.read().lease_packet().unwrap();
+            assert!(b.buffer.leased(&lease).is_ok_and(|packet| packet.loss().is_empty()), "{table} {round}");
+            assert_eq!(b.buffer.sequences().count(), 4);
+            b.buffer.forget_producer(producer);
+            assert_eq!(b.buffer.check().map(|ring| ring.chunks), Ok(0));
+            assert_eq!(b.buffer.sequences().count(), 0);
+            assert!(b.buffer.leased(&lease).is_err());
+            assert_eq!(b.read(), []);
+        }
+        assert!(b.buffer.stats().chunks_overwritten >= 40 * 7);
+    }
+}
+
+#[test]
+fn a_producer_that_is_forgotten_takes_nothing_of_the_others_with_it() {
+    let mut b = Bench::ring(4096);
+    for id in 0..5 {
+        for producer in 1..=3 {
+            let name = [producer as u8, id as u8];
+            b.commit(Sent::new(id, &[packet(&name)]).producer(producer));
+        }
+    }
+    b.buffer.forget_producer(2);
+    b.buffer.forget_producer(7);
+    assert!(b.buffer.check().is_ok());
+    // As a crash leaves it.
+    let (mut buffer, salvage) = TraceBuffer::attach(b.buffer.into_memory()).unwrap();
+    assert!(salvage.is_clean(), "{salvage}");
+    let mut read = Vec::new();
+    let mut reader = buffer.read();
+    while let Some(packet) = reader.next_packet() {
+        assert!(packet.loss().is_empty());
+        read.push(packet.slices().collect::<Vec<_>>().concat());
+    }
+    let left: Vec<_> = (0..5).flat_map(|id| [vec![1, id], vec![3, id]]).collect();
+    assert_eq!(read, left);
 }
 
 // Clones.

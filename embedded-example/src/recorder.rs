@@ -6,7 +6,7 @@
 //! one, or wakes the other.
 
 use crate::region::bytes;
-use tracebuf::buffer::{Config, FillPolicy, RegionError, Salvage, TraceBuffer};
+use tracebuf::buffer::{Config, FillPolicy, RegionError, RingContent, Salvage, TraceBuffer};
 use tracebuf::producer::{
     ChunkToPatch, CommitRequest, Consumer, Layout, MemoryError, Producer, ProducerStorage, SharedMemory,
     atomic_words,
@@ -77,7 +77,8 @@ impl<'a> Recorder<'a> {
     ///
     /// Writers of this start are told from those before by the producer's number, which is the start's. When
     /// the ring's table has no room for [`WRITERS`] more, because start followed start with little recorded
-    /// between, the ring starts empty after `before`.
+    /// between, the oldest are given up after `before`, and count as overwritten. The start just before this one never
+    /// is: what it has left can be read later, too.
     ///
     /// # Errors
     /// As [`Recorder::new`].
@@ -106,10 +107,10 @@ impl<'a> Recorder<'a> {
             before(&mut ring, salvage);
             // Without a number of its own, the start before this one is known by its writers.
             let last = last.or_else(|| ring.sequences().map(|sequence| sequence.producer_id).max());
-            let used = ring.sequences().count();
-            match last.unwrap_or(0).checked_add(1) {
-                Some(next) if used + WRITERS <= SEQUENCES => number = next,
-                _ => ring = TraceBuffer::new(ring.into_memory(), CONFIG).map_err(RecorderError::Ring)?,
+            let last = last.unwrap_or(0);
+            number = last.checked_add(1).unwrap_or(1);
+            if !make_room(&mut ring, last, number) {
+                ring = TraceBuffer::new(ring.into_memory(), CONFIG).map_err(RecorderError::Ring)?;
             }
         }
         Self::start(parts.number, number, parts.shared, ring, storage, inbox)
@@ -231,6 +232,33 @@ fn endpoint(memory: SharedMemory<'_>, start: u16) -> ProducerEndpoint<'_, WRITER
         endpoint.register_writer(writer, 0);
     }
     endpoint
+}
+
+/// Makes room in the ring's table for the writers of a start of this number, without the `last` one losing anything.
+/// False if there is none, as only a damaged table can have.
+fn make_room(ring: &mut TraceBuffer<&mut [u8]>, last: u16, number: u16) -> bool {
+    // After 65,535 starts the numbers begin anew: that one has nothing to do with this.
+    ring.forget_producer(number);
+    // Each time there is a start less, of at most so many.
+    for _ in 0..=SEQUENCES {
+        if ring.sequences().count() + WRITERS <= SEQUENCES {
+            return true;
+        }
+        let starts = || ring.sequences().map(|sequence| sequence.producer_id).filter(|start| *start != last);
+        let empty = starts().find(|start| !has_chunks(ring, *start));
+        // The oldest: the farthest before the last one.
+        let Some(start) = empty.or_else(|| starts().max_by_key(|start| last.wrapping_sub(*start))) else {
+            break;
+        };
+        ring.forget_producer(start);
+    }
+    false
+}
+
+/// Whether there is something of a start that was not read.
+fn has_chunks(ring: &TraceBuffer<&mut [u8]>, start: u16) -> bool {
+    let is_its = |content| matches!(content, RingContent::Chunk(chunk) if chunk.producer_id == start);
+    ring.inspect().items().any(|item| is_its(item.content))
 }
 
 /// What a region is divided into.

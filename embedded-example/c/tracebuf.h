@@ -115,8 +115,8 @@ uint32_t tracebuf_dropped(void);
  * recorded after it can be read without this file; an interrupt just at its end may be there without its name. What was
  * overwritten before the line took it is counted in the trace; TRACEBUF_OK is returned all the same.
  *
- * After TRACEBUF_WRITE the file may end with half a packet. Some packets that were read for it are lost, which those
- * that their writers have in the next export tell.
+ * After TRACEBUF_WRITE the file may end with half a packet. That one is lost, which the one that its writer has in the
+ * next export tells. A reset within an export costs the packet that is being written, and no other.
  */
 int32_t tracebuf_export(tracebuf_write write, void *context);
 

@@ -1,7 +1,9 @@
 //! Packets out of the ring, a piece at a time, while recording goes on.
 //!
 //! A packet is leased, not copied: its bytes are fetched from the ring when the line has room for them. If the
-//! writers were faster and have overwritten it, it is given up, and its sequence's next packet says so.
+//! writers were faster and have overwritten it, it is given up, and its sequence's next packet says so. One packet is
+//! read at a time, since what was read is not found again after a reset: that costs the packet on its way, which a
+//! receiver of frames tells, and no other.
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -23,8 +25,7 @@ use crate::export::Export;
 use crate::frame::{FIRST, FRAME, LAST, PAYLOAD, encode};
 use crate::recorder::{Losses, Recorder};
 use core::iter::once;
-use heapless::Deque;
-use tracebuf::buffer::{DataLoss, Lease, LeaseExpired, Packet, ReadOnlyTraceBuffer, TraceBuffer};
+use tracebuf::buffer::{DataLoss, Lease, Packet, ReadOnlyTraceBuffer, TraceBuffer};
 use tracebuf::producer::Producer;
 use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
 use tracebuf::proto::{
@@ -53,8 +54,6 @@ pub struct Sender<E> {
     line: [u8; FRAME + 1],
     filled: usize,
     offered: usize,
-    /// Read ahead, as beginning to read costs more than a packet.
-    leases: Deque<Lease, 8>,
     current: Option<Current>,
     packets: u32,
     given_up: u32,
@@ -104,7 +103,6 @@ impl<E: Export> Sender<E> {
             line: [0; FRAME + 1],
             filled: 0,
             offered: 0,
-            leases: Deque::new(),
             current: None,
             packets: 0,
             given_up: 0,
@@ -187,23 +185,12 @@ impl<E: Export> Sender<E> {
 
     fn next_packet<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) -> Option<Current> {
         loop {
-            if self.leases.is_empty() {
-                let mut reader = buffer.read();
-                while !self.leases.is_full()
-                    && let Some(lease) = reader.lease_packet()
-                {
-                    let _ = self.leases.push_back(lease);
-                }
+            let lease = buffer.read().lease_packet()?;
+            if let Some(around) = buffer.leased(&lease).ok().and_then(around) {
+                return Some(Current { lease, around, at: 0, is_last: false });
             }
-            let lease = self.leases.pop_front()?;
-            match buffer.leased(&lease).map(around) {
-                Ok(Some(around)) => return Some(Current { lease, around, at: 0, is_last: false }),
-                Ok(None) => {
-                    buffer.give_up(lease, DataLoss::CHUNK_CORRUPTED, &mut self.leases);
-                    self.invalid = self.invalid.saturating_add(1);
-                }
-                Err(LeaseExpired) => self.give_up(buffer, lease, DataLoss::OVERWRITE),
-            }
+            buffer.give_up(lease, DataLoss::CHUNK_CORRUPTED, []);
+            self.invalid = self.invalid.saturating_add(1);
         }
     }
 
@@ -214,22 +201,21 @@ impl<E: Export> Sender<E> {
         lease: Lease,
         cause: DataLoss,
     ) {
-        buffer.give_up(lease, cause, &mut self.leases);
+        buffer.give_up(lease, cause, []);
         self.given_up = self.given_up.saturating_add(1);
     }
 
-    /// Gives up what was read and is not sent, for a sender that is not used any more after an error: the next
-    /// packets of the same sequences tell it. Without this they would seem to follow what was sent. A sequence that
-    /// has nothing more to say tells nothing, and another sender's counters do not have them: they are in
+    /// Gives up the packet that was read and is not sent, for a sender that is not used any more after an error: the
+    /// next packet of the same sequence tells it. Without this that would seem to follow what was sent. A sequence that
+    /// has nothing more to say tells nothing, and another sender's counters do not have it: it is in
     /// [`given_up`](Self::given_up).
     ///
     /// Half a packet may be on the line. In frames its receiver finds that out by itself; see [`raw`](Self::raw).
     pub fn abandon<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) {
         (self.filled, self.offered) = (0, 0);
-        let current = |sender: &mut Self| sender.current.take().map(|current| current.lease);
-        while let Some(lease) = current(self).or_else(|| self.leases.pop_front()) {
+        if let Some(current) = self.current.take() {
             // A gap in what is sent.
-            self.give_up(buffer, lease, DataLoss::READ_GAP);
+            self.give_up(buffer, current.lease, DataLoss::READ_GAP);
         }
     }
 

@@ -3,8 +3,10 @@
 use std::sync::LazyLock;
 use tracebuf::buffer::Reader;
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
+use tracebuf_firmware::export::Export;
 use tracebuf_firmware::recorder::{Inbox, Recorder, RecorderError};
 use tracebuf_firmware::region::bytes;
+use tracebuf_firmware::send::{Progress, Sender};
 use tracebuf_std::recover::{Dump, Place};
 
 type Started<'a> = (Producer<'a>, Recorder<'a>);
@@ -183,6 +185,38 @@ fn what_the_start_before_has_left_can_still_be_read_when_the_recorder_is_made_ho
                 std::mem::forget(all);
             }
         }
+    }
+}
+
+/// A line that takes so many bytes and then no more.
+struct Line(usize);
+
+impl Export for Line {
+    type Error = ();
+
+    fn offer(&mut self, bytes: &[u8]) -> Result<usize, ()> {
+        let count = bytes.len().min(self.0);
+        self.0 -= count;
+        Ok(count)
+    }
+}
+
+#[test]
+fn a_reset_while_the_trace_is_sent_costs_the_packet_on_the_line_only() {
+    for room in 0..600 {
+        let mut region = [0; 1024];
+        let (producer, mut recorder) = start(&mut region).0.unwrap();
+        let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+        (0..30).for_each(|n| writer.packet().bytes(1, format!("0:{n}").as_bytes()));
+        writer.flush();
+        recorder.drain(&producer);
+        let mut sender = Sender::framed(Line(room));
+        while sender.poll(recorder.buffer()) == Ok(Progress::Sent) {}
+        let sent = sender.packets() as usize;
+        // A reset: no destructor runs.
+        std::mem::forget(writer);
+        let found = of_writer(&start(&mut region).1.unwrap(), 1, 0);
+        assert!(found.iter().copied().eq((sent + 1).min(30)..30), "{sent} sent of {room} bytes: {found:?}");
     }
 }
 

@@ -42,12 +42,14 @@ const HEADER: usize = 256;
 /// Where in a dump to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The first region that can be attached to.
+    /// The first region that can be attached to. Which of several is the one that is meant nobody can say, so the
+    /// [`others`](Found::others) are told.
     Anywhere,
-    /// The region at this address or, if there is none, at the next multiple of 8; in a raw dump the offset from its
-    /// start.
+    /// The region at this address or, if there is none, at the next multiple of 8; if there is none either, the first
+    /// behind it in the same piece of memory. In a raw dump it is the offset from its start.
     Address(u64),
-    /// The same at the address of the variable of this name; of ELF files with symbols only.
+    /// The region at the address of the variable of this name, or the first within it: what firmware records into has
+    /// shared memory before the ring. Of ELF files with symbols only.
     Symbol(String),
 }
 
@@ -84,7 +86,15 @@ impl std::error::Error for RecoverError {}
 pub struct Dump {
     /// Pieces that do not touch each other, by their first address.
     pieces: BTreeMap<u64, Vec<u8>>,
-    symbols: BTreeMap<String, u64>,
+    symbols: BTreeMap<String, Variable>,
+}
+
+/// What a symbol stands for.
+#[derive(Clone, Copy, Debug)]
+struct Variable {
+    address: u64,
+    /// Bytes, or 0 if the file does not say.
+    size: u64,
 }
 
 /// A region of a dump, ready to be read.
@@ -95,6 +105,9 @@ pub struct Found {
     pub salvage: Salvage,
     /// What was found.
     pub buffer: ReadOnlyTraceBuffer<Aligned>,
+    /// Where there are others in what was searched, such as a snapshot of the same ring. None if it did not have to be
+    /// searched for.
+    pub others: Vec<u64>,
 }
 
 /// Bytes from an 8-byte boundary on.
@@ -172,7 +185,8 @@ impl Dump {
         for symbol in elf.symbols() {
             if let Ok(name) = symbol.name() {
                 left = less(left, name.len(), "symbols' names")?;
-                dump.symbols.insert(name.to_owned(), symbol.address());
+                let variable = Variable { address: symbol.address(), size: symbol.size() };
+                dump.symbols.insert(name.to_owned(), variable);
             }
         }
         Ok(dump)
@@ -214,13 +228,26 @@ impl Dump {
     /// # Errors
     /// [`RecoverError`] says what is missing.
     pub fn find(&self, place: Place) -> Result<Found, RecoverError> {
-        let address = match place {
+        let Variable { address, size } = match place {
             Place::Anywhere => {
-                return self.search();
+                return search(self.pieces.iter().map(|(start, bytes)| (*start, &bytes[..], bytes.len())));
             }
-            Place::Address(address) => address,
+            Place::Address(address) => Variable { address, size: 0 },
             Place::Symbol(name) => *self.symbols.get(&name).ok_or(RecoverError::NoSuchSymbol(name))?,
         };
+        match self.attach_near(address) {
+            Err(error @ RecoverError::Attach(AttachError::NoRegion)) => {
+                let Some(bytes) = self.at(address) else { return Err(error) };
+                let len = usize::try_from(size).unwrap_or(usize::MAX);
+                search([(address, bytes, if len > 0 { len } else { usize::MAX })].into_iter())
+                    .map_err(|_| error)
+            }
+            found => found,
+        }
+    }
+
+    /// The region at an address or at the next boundary.
+    fn attach_near(&self, address: u64) -> Result<Found, RecoverError> {
         // A region starts at the first 8-byte boundary of the memory that was handed over. In a dump that begins
         // anywhere in memory it may lie at any offset, at which a search finds it.
         let boundary = address.checked_next_multiple_of(8).filter(|boundary| *boundary > address);
@@ -251,24 +278,32 @@ impl Dump {
         let (start, piece) = self.pieces.range(..=address).next_back()?;
         piece.get(usize::try_from(address - start).ok()?..).filter(|bytes| !bytes.is_empty())
     }
+}
 
-    fn search(&self) -> Result<Found, RecoverError> {
-        let mut failed = AttachError::NoRegion;
-        for (start, bytes) in &self.pieces {
-            let mut at = 0;
-            while let Some(next) = bytes[at..].windows(MAGIC.len()).position(|window| window == MAGIC) {
-                at += next;
-                match attach(start + at as u64, &bytes[at..]) {
-                    Ok(found) => return Ok(found),
-                    Err(AttachError::NoRegion) => {}
-                    Err(AttachError::UnknownVersion { .. }) if !may_be_region(&bytes[at..]) => {}
-                    Err(error) => failed = error,
+/// The first region of memory, given in pieces with their addresses and how many bytes of each a region may start in.
+fn search<'a>(pieces: impl Iterator<Item = (u64, &'a [u8], usize)>) -> Result<Found, RecoverError> {
+    let (mut first, mut failed) = (None::<Found>, AttachError::NoRegion);
+    for (start, bytes, len) in pieces {
+        let windows = bytes.windows(MAGIC.len()).take(len).enumerate();
+        for (at, _) in windows.filter(|(_, window)| *window == MAGIC) {
+            let (address, bytes) = (start + at as u64, &bytes[at..]);
+            let found = match &mut first {
+                // What has a sound header can be attached to.
+                Some(first) => {
+                    first.others.extend(region(bytes).is_ok().then_some(address));
+                    continue;
                 }
-                at += MAGIC.len();
+                None => attach(address, bytes),
+            };
+            match found {
+                Ok(found) => first = Some(found),
+                Err(AttachError::NoRegion) => {}
+                Err(AttachError::UnknownVersion { .. }) if !may_be_region(bytes) => {}
+                Err(error) => failed = error,
             }
         }
-        Err(RecoverError::Attach(failed))
     }
+    first.ok_or(RecoverError::Attach(failed))
 }
 
 /// What is left of a file's bytes to copy. Each of tens of thousands of segments or names may say that it is all of it.
@@ -297,7 +332,7 @@ fn attach_owned(address: u64, mut bytes: Vec<u8>) -> Result<Found, AttachError> 
 
 fn attach_to(address: u64, region: Aligned) -> Result<Found, AttachError> {
     let (buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(region)?;
-    Ok(Found { address, salvage, buffer })
+    Ok(Found { address, salvage, buffer, others: Vec::new() })
 }
 
 /// What the region takes of the bytes from its start on. A dump may have something like one every few bytes, so no

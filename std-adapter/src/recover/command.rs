@@ -7,6 +7,9 @@ use crate::files::check_is_other;
 use crate::terminal::tell;
 use tracebuf_std::recover::{Dump, Place, Survivor};
 
+/// More buffers than this are not told one by one.
+const OTHERS: usize = 8;
+
 #[derive(clap::Args)]
 pub(crate) struct Recover {
     /// The dump of memory, or the file of a buffer.
@@ -14,10 +17,10 @@ pub(crate) struct Recover {
     /// The trace file to write.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Where the buffer's memory starts, decimal or 0x…; without it the dump is searched.
+    /// Where the buffer's memory starts, or something before it, decimal or 0x…; without it the dump is searched.
     #[arg(long, alias = "offset", value_parser = number, conflicts_with = "symbol")]
     address: Option<u64>,
-    /// The variable that is the buffer's memory.
+    /// The variable that is the buffer's memory, or has it within.
     #[arg(long)]
     symbol: Option<String>,
     /// The program whose symbols are meant, for a dump without symbols.
@@ -78,6 +81,11 @@ fn recover(arguments: &Recover) -> Result<(), String> {
     };
     let found = dump.find(place).map_err(|error| error.to_string())?;
     tell!("buffer at {:#x}: {}", found.address, found.salvage);
+    if !found.others.is_empty() {
+        let told: Vec<_> = found.others.iter().take(OTHERS).map(|address| format!("{address:#x}")).collect();
+        let more = if found.others.len() > OTHERS { " and elsewhere" } else { "" };
+        tell!("other buffers at {}{more}: --address takes one of them", told.join(", "));
+    }
     let (packets, refused) =
         found.write(output).map_err(|error| format!("error writing {}: {error}", output.display()))?;
     tell!("{packets} packets in {}", output.display());

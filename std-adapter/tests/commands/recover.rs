@@ -12,6 +12,8 @@ use tracebuf_std::recover::{Dump, Place};
 use crate::trace::scratch;
 use crate::tracebuf;
 
+mod several;
+
 /// A packet with a timestamp of 5.
 const PACKET: &[u8] = &[2, 0x40, 5];
 

@@ -85,7 +85,7 @@ def check(path, lapped=False, whole_run=True, open_slices={}):
         sequence.time += packet.timestamp
         event = packet.track_event
         track = event.track_uuid or sequence.track
-        name = sequence.names.get(event.name_iid)
+        name = sequence.names.get(event.name_iid) or event.name
         if event.type != TrackEvent.TYPE_COUNTER and event.type != TrackEvent.TYPE_SLICE_END and not name:
             raise Bad("an event without a name")
         if track not in names:
@@ -203,12 +203,15 @@ def check_log(lines, path):
 
 
 def check_c(path):
-    counters, _, last, *_ = check(path, whole_run=False)
+    counters, _, last, _, instants = check(path, whole_run=False)
     squares, ticks = counters["squares"], counters["ticks"]
     if squares != [step * step - 50 for step in range(100)]:
         raise Bad("squares are %s" % squares)
     if ticks != list(range(1, len(ticks) + 1)) or len(ticks) < 10:
         raise Bad("ticks are %s" % ticks)
+    names = collections.Counter(name for _, _, name, _ in instants)
+    if names["0123456789" * 7 + "012345678"] != 40 or names["?"] != 40:
+        raise Bad("instants are %s" % names)
     if last["main loop"][0] != "end":
         raise Bad("the main loop ends with %s" % (last["main loop"],))
 

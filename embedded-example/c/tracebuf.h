@@ -18,9 +18,11 @@
  *
  * Link libtracebuf_c.a (`cargo build --release -p tracebuf-c --target thumbv7em-none-eabihf`).
  *
- * Each priority (main loop, each interrupt) has a writer of its own and calls nothing with another's. Names are
- * string literals: their memory must stay as it is. Nothing here allocates, and only an export waits; nothing fails
- * that a program would have to react to: what does not fit is dropped and counted in the trace.
+ * Each priority (main loop, each interrupt) has a writer of its own and calls nothing with another's. Names are string
+ * literals: their memory must stay as it is. They are UTF-8; one that is not (such as Latin-1 with umlauts) appears as
+ * "?". Of a name of more than 80 bytes the beginning is kept, up to a whole character. Nothing here allocates, and only
+ * an export waits; nothing fails that a program would have to react to: what does not fit is dropped and counted in the
+ * trace.
  */
 #ifndef TRACEBUF_H
 #define TRACEBUF_H
@@ -96,9 +98,9 @@ void tracebuf_drain(void);
 /*
  * What calls for tracebuf_drain, or NULL for nothing: `wake` is called, at any priority that traces, when half of
  * shared memory waits to be moved, and when a writer is flushed. It must be short, and neither wait nor call anything
- * of this: it pends the interrupt of the lowest priority that drains, such as PendSV, or gives the semaphore of the
- * task that does. That is in time for four writers in a region of 4 KiB and more. In smaller ones, or without it, the
- * drain has to come by itself.
+ * of this: it pends the interrupt of the lowest priority that drains, such as PendSV (whose priority has to be set:
+ * after a reset it is the highest, as all are), or gives the semaphore of the task that does. That is in time for four
+ * writers in a region of 4 KiB and more. In smaller ones, or without it, the drain has to come by itself.
  */
 void tracebuf_on_work(void (*wake)(void));
 
@@ -110,10 +112,12 @@ uint32_t tracebuf_dropped(void);
 
 /*
  * Sends all that the ring holds and was not sent before, as a trace file, waiting for the line. At the priority of
- * tracebuf_drain. Recording goes on, and what is recorded is drained after each packet; from writers that are faster
- * than the line it takes no more than fills the ring once, and while it sends the rest nothing is drained. What is
- * recorded after it can be read without this file; an interrupt just at its end may be there without its name. What was
- * overwritten before the line took it is counted in the trace; TRACEBUF_OK is returned all the same.
+ * tracebuf_drain or below it, such as in the main loop when the drain is an interrupt's: a drain that interrupts it
+ * does nothing, and is called for again at its end. Recording goes on, and what is recorded is drained after each
+ * packet; from writers that are faster than the line it takes no more than fills the ring once, and while it sends the
+ * rest nothing is drained. What is recorded after it can be read without this file; an interrupt just at its end may be
+ * there without its name. What was overwritten before the line took it is counted in the trace; TRACEBUF_OK is returned
+ * all the same.
  *
  * After TRACEBUF_WRITE the file may end with half a packet. That one is lost, which the one that its writer has in the
  * next export tells. A reset within an export costs the packet that is being written, and no other.

@@ -63,16 +63,16 @@ static MADE: StaticCell<Made> = StaticCell::new();
 /// The address of what is in `MADE`, or 0.
 static MADE_AT: AtomicUsize = AtomicUsize::new(0);
 
-/// The drain's side, which only the lowest priority touches.
+/// The drain's side, which only the lowest priorities touch.
 struct Drain {
     /// Somebody has the recorder: the function that writes must not come by a second one.
     busy: AtomicBool,
     recorder: UnsafeCell<Option<Recorder<'static>>>,
 }
 
-// SAFETY: `tracebuf.h` says that one priority calls the functions that use it. What they call in turn, and an
-// interrupt that does not heed that, runs to its end within such a call and finds it busy: so there is never more
-// than one reference.
+// SAFETY: `tracebuf.h` says that one priority drains, and that it or one below exports. A drain that interrupts an
+// export, what these functions call in turn, and an interrupt that does not heed that, run to their end within such a
+// call and find it busy: so there is never more than one reference.
 unsafe impl Sync for Drain {}
 
 static DRAIN: Drain = Drain { busy: AtomicBool::new(false), recorder: UnsafeCell::new(None) };
@@ -105,7 +105,11 @@ fn made() -> Option<&'static Made> {
     unsafe { at.as_ref() }
 }
 
-/// A text of the caller's, which stays where it is.
+/// Bytes of a name that are kept, as the header says. A writer gives up a packet that would need a third chunk, and one
+/// with a name of this length never does: that of a counter may have 88 bytes.
+const NAME: usize = 80;
+
+/// A text of the caller's, which stays where it is: of a long one its beginning.
 ///
 /// # Safety
 /// Null, or text that ends with a zero and never changes.
@@ -114,7 +118,12 @@ unsafe fn text(text: *const c_char) -> &'static str {
         return "";
     }
     // SAFETY: the caller's promise.
-    unsafe { CStr::from_ptr(text) }.to_str().unwrap_or("?")
+    let text = unsafe { CStr::from_ptr(text) }.to_str().unwrap_or("?");
+    let mut len = NAME.min(text.len());
+    while !text.is_char_boundary(len) {
+        len -= 1;
+    }
+    text.get(..len).unwrap_or_default()
 }
 
 /// Starts the recorder: see `tracebuf.h`.

@@ -11,6 +11,10 @@ static _Alignas(8) uint8_t region[64 * 1024] __attribute__((section(".uninit")))
 #define SYSTICK_CONTROL (*(volatile uint32_t *)0xE000E010)
 #define SYSTICK_RELOAD (*(volatile uint32_t *)0xE000E014)
 #define INTERRUPT_CONTROL (*(volatile uint32_t *)0xE000ED04)
+#define SYSTEM_PRIORITIES (*(volatile uint32_t *)0xE000ED20)
+
+/* 79 bytes, and an o with two dots, which has two. */
+#define LONG_NAME "0123456789012345678901234567890123456789012345678901234567890123456789012345678\xC3\xB6"
 
 /*
  * It begins anew every 172 s, so it is extended; somebody has to look once in that time. Every priority looks, so
@@ -118,6 +122,8 @@ static void run(void)
         || tracebuf_init(region, sizeof region, 25000000, NULL) != TRACEBUF_TOO_SMALL)
         end(0);
     TIMER_CONTROL = 0x82; /* on, 32 bits */
+    /* PendSV, which drains, has the lowest priority: below SysTick, which traces. */
+    SYSTEM_PRIORITIES |= 0xFF << 16;
     if (tracebuf_init(region, sizeof region, 25000000, clock) != TRACEBUF_OK)
         end(0);
     if (tracebuf_init(region, sizeof region, 25000000, clock) != TRACEBUF_TWICE)
@@ -146,6 +152,14 @@ static void run(void)
     tracebuf_slice_begin(NULL, "nowhere");
     tracebuf_count(main_loop, NULL, 1);
     tracebuf_flush(NULL);
+    /* However long a name is, and wherever in a chunk, it costs no event. */
+    for (int32_t length = 1; length <= 40; length++) {
+        static const char spaces[] = "                                        ";
+        tracebuf_instant(main_loop, spaces + 40 - length);
+        tracebuf_instant(main_loop, LONG_NAME LONG_NAME LONG_NAME);
+        tracebuf_instant(main_loop, "caf\xE9");
+        tracebuf_drain();
+    }
     tracebuf_instant(main_loop, "end");
 
     static const char first[] = "c.pftrace", second[] = "c-later.pftrace";

@@ -5,7 +5,8 @@
 //! receiver that joins late, or lost bytes, is at a frame's start after the next zero. One more zero goes before the
 //! first frame, to end what a device that was reset has left on the line, and again each time the numbers begin anew.
 //! Frames are numbered one after the other; a packet's first and last frames are flagged. So a receiver knows of every
-//! packet whether it has all of it, and how many frames it has not.
+//! packet whether it has all of it, and how many frames it has not. What it cannot know: whether a second frame is that
+//! of the start whose first it has, when a reset came between the two and what the next start sent first was lost.
 //!
 //! ```
 //! use tracebuf_firmware::frame::{FIRST, FRAME, LAST, encode};

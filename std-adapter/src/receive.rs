@@ -3,7 +3,9 @@
 //! A frame is COBS-encoded and ends with a zero; another goes before a device's first. It holds flags (1 byte: 1 a
 //! packet begins, 2 it ends), a number (2, little-endian, 1 when the device starts, and one more than the frame's
 //! before), a piece of a trace file, and CRC-32/ISO-HDLC over all of these (4, little-endian). Whatever happens to the
-//! line, only packets all of whose frames arrived intact are passed on.
+//! line, only packets all of whose frames arrived intact are passed on. With one exception, as nothing in a frame says
+//! which start of the device it is of: a device that is reset just behind its first frame, and of whose next start
+//! neither the zero nor the first frame arrive, seems to go on with its second frame. Then two packets pass as one.
 //!
 //! ```
 //! use tracebuf_std::receive::Receiver;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use embedded_io::Write;
+use embedded_io::{Error as _, ErrorKind, Write};
 
 use super::fields::trace;
 use super::{MAX_LENGTH, Message, Sink, TrustedFields, TrustedSuffix};
@@ -11,7 +11,8 @@ use super::{MAX_LENGTH, Message, Sink, TrustedFields, TrustedSuffix};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum WriteError<E> {
-    /// The output's own error.
+    /// The output's own error. One that says [`Interrupted`](embedded_io::ErrorKind::Interrupted) is none: that write
+    /// is made again.
     Output(E),
     /// The output took nothing, or claims to have taken more than it was given.
     Stuck,
@@ -188,13 +189,15 @@ impl<W: Write> Sink for Output<'_, W> {
     }
 }
 
-/// As `Write::write_all`, which panics when nothing is taken.
+/// As `Write::write_all`, which panics when nothing is taken, and does not write again what a signal interrupted.
 pub(crate) fn write_all<W: Write>(output: &mut W, bytes: &[u8]) -> Result<(), WriteError<W::Error>> {
     let mut rest = bytes;
     while !rest.is_empty() {
         match output.write(rest) {
             Ok(0) => return Err(WriteError::Stuck),
             Ok(taken) => rest = rest.get(taken..).ok_or(WriteError::Stuck)?,
+            // Nothing was taken, and nothing is wrong.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(WriteError::Output(error)),
         }
     }
@@ -205,7 +208,7 @@ pub(crate) fn write_all<W: Write>(output: &mut W, bytes: &[u8]) -> Result<(), Wr
 mod tests {
     use super::*;
     use crate::proto::{SequenceId, TracePackets};
-    use embedded_io::{ErrorKind, ErrorType};
+    use embedded_io::ErrorType;
     use std::vec::Vec;
 
     const TRUSTED: TrustedFields = TrustedFields::new(0, SequenceId::FIRST_WRITER);
@@ -257,6 +260,42 @@ mod tests {
             assert_eq!(packets[1], [&[0x5A, 0xAC, 0x02], &long[..], suffix.as_bytes()].concat());
             assert_eq!(packets[2], suffix.as_bytes());
         }
+    }
+
+    #[test]
+    fn a_write_that_a_signal_interrupts_is_made_again() {
+        /// Every other call is interrupted before a byte is taken.
+        #[derive(Default)]
+        struct Signals {
+            taken: Vec<u8>,
+            interrupted: bool,
+        }
+
+        impl ErrorType for Signals {
+            type Error = ErrorKind;
+        }
+
+        impl Write for Signals {
+            fn write(&mut self, bytes: &[u8]) -> Result<usize, ErrorKind> {
+                self.interrupted = !self.interrupted;
+                if self.interrupted {
+                    return Err(ErrorKind::Interrupted);
+                }
+                self.taken.extend_from_slice(&bytes[..1]);
+                Ok(1)
+            }
+
+            fn flush(&mut self) -> Result<(), ErrorKind> {
+                Ok(())
+            }
+        }
+
+        let mut writer = TraceFileWriter::new(Signals::default());
+        for _ in 0..2 {
+            assert_eq!(writer.packet([&[0x40, 1][..]], &TRUSTED), Ok(8));
+        }
+        let packet = [0x0A, 6, 0x40, 1, 0x18, 0, 0x50, 2];
+        assert_eq!(writer.into_output().taken, [packet, packet].concat());
     }
 
     #[test]

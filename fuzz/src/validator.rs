@@ -113,6 +113,10 @@ fn varint(bytes: &[u8], at: usize, most: usize, too_long: Fault) -> Result<(u64,
     for i in 0..most {
         let byte = *bytes.get(at + i).ok_or(Fault::Truncated)?;
         value |= u64::from(byte & 0x7F) << (7 * i);
+        if i == 9 && byte > 1 {
+            // The tenth byte has the 64th bit.
+            return Err(too_long);
+        }
         if byte < 0x80 {
             return Ok((value, at + i + 1));
         }

@@ -10,6 +10,9 @@ use crate::debug::debug_fields;
 /// the sixth, and with it on the whole trace.
 const MAX_SHORT_LEN: u8 = 5;
 
+/// Which byte of a value's varint is the last that may be there, counted from 0.
+const LAST: usize = varint::MAX_LEN - 1;
+
 /// Whether only the service may write this field of a `TracePacket`.
 ///
 /// They say who wrote a packet and about the trace as a whole, or hold packets in a form that cannot be
@@ -53,7 +56,8 @@ pub enum Fault {
     FieldNumberZero,
     /// A wire type that is a group's (3, 4) or no one's (6, 7).
     WireType(u8),
-    /// A value of more than ten bytes of varint.
+    /// A value of more than ten bytes of varint, or with bits above the 64th: some decoders drop those,
+    /// others give up on the whole trace.
     VarintTooLong,
     /// A length above [`MAX_LENGTH`] or of more than five bytes.
     LengthTooLarge,
@@ -86,7 +90,7 @@ impl fmt::Display for Fault {
             Fault::TagTooLarge => f.write_str("a tag above 32 bits or of more than 5 bytes"),
             Fault::FieldNumberZero => f.write_str("field number 0"),
             Fault::WireType(wire_type) => write!(f, "wire type {wire_type}"),
-            Fault::VarintTooLong => f.write_str("a varint of more than 10 bytes"),
+            Fault::VarintTooLong => f.write_str("a varint above 64 bits or of more than 10 bytes"),
             Fault::LengthTooLarge => write!(f, "a length above {MAX_LENGTH} or of more than 5 bytes"),
             Fault::ServiceOnlyField(number) => write!(f, "field {number} is the service's to write"),
         }
@@ -114,11 +118,11 @@ pub struct ValidPacket {
 
 /// Checks one packet, fragment by fragment, without joining them.
 ///
-/// Well-formed is: field after field, numbers 1 to 2²⁹ − 1, wire types 0, 1, 2 and 5, values of up to ten
-/// bytes of varint, lengths up to [`MAX_LENGTH`], and its end at the end of a field. Beyond that, no field
-/// may be one that [`is_service_only`]. Where fragments are cut makes no difference, not even to the
-/// error. The contents of length-delimited fields are stepped over: cost is by the number of the packet's
-/// own fields and fragments, not by its bytes.
+/// Well-formed is: field after field, numbers 1 to 2²⁹ − 1, wire types 0, 1, 2 and 5, values of up to 64
+/// bits in up to ten bytes of varint, lengths up to [`MAX_LENGTH`], and its end at the end of a field.
+/// Beyond that, no field may be one that [`is_service_only`]. Where fragments are cut makes no difference,
+/// not even to the error. The contents of length-delimited fields are stepped over: cost is by the number
+/// of the packet's own fields and fragments, not by its bytes.
 ///
 /// An empty packet is well-formed, as in protobuf.
 ///
@@ -275,10 +279,13 @@ impl PacketValidator {
             State::Contents(size) => Some(self.step_over(size, after)),
             expected => match varint::decode(after) {
                 Some((value, len)) => {
-                    let after = after.get(len..).unwrap_or_default();
+                    let (varint, after) = after.split_at_checked(len).unwrap_or_default();
                     if expected == State::Length {
                         Some(self.step_over(check_length(value, len as u8)?, after))
                     } else {
+                        if let Some(&last) = varint.get(LAST) {
+                            check_last(last)?;
+                        }
                         self.note(number, value);
                         Some(after)
                     }
@@ -293,11 +300,13 @@ impl PacketValidator {
         let Some((&byte, after)) = bytes.split_first() else { return Ok(bytes) };
         self.value |= u64::from(byte & 0x7F).wrapping_shl(7 * u32::from(self.seen));
         self.seen += 1; // never above 10: refused or reset below
+        if usize::from(self.seen) > LAST {
+            check_last(byte)?;
+        }
         if byte >= 0x80 {
             return match self.state {
                 State::Tag if self.seen >= MAX_SHORT_LEN => Err(Fault::TagTooLarge),
                 State::Length if self.seen >= MAX_SHORT_LEN => Err(Fault::LengthTooLarge),
-                _ if usize::from(self.seen) >= varint::MAX_LEN => Err(Fault::VarintTooLong),
                 _ => Ok(after),
             };
         }
@@ -360,6 +369,12 @@ fn check_tag(tag: u64, len: u8) -> Result<(u32, State), Fault> {
         return Err(Fault::ServiceOnlyField(number));
     }
     Ok((number, expected))
+}
+
+/// That byte has the value's 64th bit, and says that there is no more.
+#[inline]
+fn check_last(byte: u8) -> Result<(), Fault> {
+    if byte > 1 { Err(Fault::VarintTooLong) } else { Ok(()) }
 }
 
 #[inline]

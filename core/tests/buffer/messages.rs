@@ -83,7 +83,7 @@ fn faults_of_packets_and_trace_files_say_what_and_where() {
             (Fault::TagTooLarge, "a tag above 32 bits or of more than 5 bytes".to_owned()),
             (Fault::FieldNumberZero, "field number 0".to_owned()),
             (Fault::WireType(3), "wire type 3".to_owned()),
-            (Fault::VarintTooLong, "a varint of more than 10 bytes".to_owned()),
+            (Fault::VarintTooLong, "a varint above 64 bits or of more than 10 bytes".to_owned()),
             (Fault::LengthTooLarge, format!("a length above {MAX_LENGTH} or of more than 5 bytes")),
             (Fault::ServiceOnlyField(3), "field 3 is the service's to write".to_owned()),
         ]

@@ -21,7 +21,7 @@ fn oracle(packet: &[u8]) -> Result<ValidPacket, InvalidPacket> {
             *bytes = rest;
             value += u128::from(byte % 128) << (7 * index);
             if byte < 128 {
-                return Ok(value);
+                return if value < 1 << 64 { Ok(value) } else { Err(too_long) };
             }
         }
         Err(too_long)
@@ -157,6 +157,23 @@ fn a_value_may_take_ten_bytes_and_not_eleven() {
     assert_eq!(fault(&packet), Some(Fault::VarintTooLong));
     packet.push(0);
     assert_eq!(fault(&packet), Some(Fault::VarintTooLong));
+}
+
+#[test]
+fn a_value_above_64_bits_is_refused_wherever_it_is_cut() {
+    let mut packet = vec![0x40, 5, 0xD0, 0x02];
+    packet.extend([0x81; 9]);
+    packet.push(0);
+    for last in 0..0x80 {
+        packet[13] = last;
+        let invalid = InvalidPacket { fault: Fault::VarintTooLong, offset: 2 };
+        let expected = (last > 1).then_some(invalid);
+        assert_eq!(check(&packet).err(), expected, "a tenth byte of {last}");
+        for cut in 0..packet.len() {
+            let (a, b) = packet.split_at(cut);
+            assert_eq!(PacketValidator::check([a, b]).err(), expected, "{last}, cut at {cut}");
+        }
+    }
 }
 
 #[test]

@@ -145,10 +145,10 @@ impl Survivor {
         let mut reader = self.found.buffer.read();
         loop {
             let mut piece = Piece::default();
-            let (exhausted, refused) = piece.read(&mut reader, PIECE)?;
-            written.invalid_packets += refused;
+            let read = piece.read(&mut reader, PIECE)?;
+            written.invalid_packets += read.refused;
             put(&piece.bytes, &mut written)?;
-            if exhausted {
+            if read.exhausted {
                 break;
             }
         }

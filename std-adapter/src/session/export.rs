@@ -65,22 +65,37 @@ pub(crate) struct Piece {
     pub(crate) packets: u64,
 }
 
+/// What reading a piece of a trace came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HasRead {
+    /// There are no more packets for now.
+    pub(crate) exhausted: bool,
+    /// Packets that were left out, for what is in them.
+    pub(crate) refused: u64,
+    /// Their bytes.
+    pub(crate) refused_bytes: usize,
+}
+
 impl Piece {
-    /// Adds packets of `reader` until there are none, or `limit` bytes are exceeded. True in the first case.
-    /// Returns also how many packets were refused.
-    pub(crate) fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<(bool, u64)> {
+    /// Adds packets of `reader` until there are none, or the piece and what was left out exceed `limit` bytes: to look
+    /// at a packet takes its time, whatever becomes of it.
+    pub(crate) fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<HasRead> {
         let before = self.bytes.len();
         let mut exporter = TraceExporter::new(&mut self.bytes);
-        let mut exhausted = false;
-        while before + exporter.file().bytes() as usize <= limit {
+        let mut has_read = HasRead::default();
+        while before + exporter.file().bytes() as usize + has_read.refused_bytes <= limit {
             let Some(packet) = reader.next_packet() else {
-                exhausted = true;
+                has_read.exhausted = true;
                 break;
             };
             let id = sequence_id(packet.producer_id(), packet.writer_id());
+            let len = packet.len();
             match exporter.packet(&packet, id, DataLoss::empty()) {
                 Ok(Exported::Written(_)) => {}
-                Ok(Exported::Invalid(_)) => reader.reject_packet(DataLoss::CHUNK_CORRUPTED),
+                Ok(Exported::Invalid(_)) => {
+                    reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
+                    has_read.refused_bytes += len;
+                }
                 // No packet of a buffer is too long for the format, but if it were it would be a loss.
                 Err(WriteError::TooLong) => reader.reject_packet(DataLoss::READ_GAP),
                 Err(error) => {
@@ -90,7 +105,8 @@ impl Piece {
             }
         }
         self.packets += exporter.file().packets();
-        Ok((exhausted, exporter.invalid_packets()))
+        has_read.refused = exporter.invalid_packets();
+        Ok(has_read)
     }
 
     /// Adds a packet of the service.
@@ -154,6 +170,34 @@ impl Piece {
 mod tests {
     use super::*;
     use crate::trace_stats::TraceReport;
+    use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+
+    #[test]
+    fn packets_that_are_left_out_count_towards_what_is_read_at_once() {
+        let config = Config::new(FillPolicy::RingBuffer);
+        let mut buffer = TraceBuffer::new(vec![0; 1 << 18], config).expect("room");
+        for chunk_id in 0..10 {
+            let header = ChunkHeader {
+                producer_id: 2,
+                chunk_id,
+                fragments: 1000,
+                complete: true,
+                ..Default::default()
+            };
+            let forged = [2, 0x18, 0].repeat(1000); // trusted_uid = 0
+            buffer.copy_chunk_untrusted(&Chunk { header, payload: &forged });
+        }
+        let (mut piece, mut reader) = (Piece::default(), buffer.read());
+        for left_out in [4000, 3999, 2001] {
+            // The limit has room for all in front of it, and one more.
+            let limit = left_out * 2 - 1;
+            let read = piece.read(&mut reader, limit).expect("memory");
+            assert_eq!(read.refused, left_out as u64);
+            assert_eq!(read.refused_bytes, left_out * 2);
+        }
+        assert!(piece.bytes.is_empty());
+        assert!(piece.read(&mut reader, 0).expect("memory").exhausted);
+    }
 
     #[test]
     fn chunks_that_a_buffer_refused_are_told_as_discarded() {

@@ -208,8 +208,8 @@ pub(crate) fn write_trace<B: Readable>(
         let mut reader = buffer.read();
         loop {
             let before = piece.packets;
-            let (exhausted, refused) = piece.read(&mut reader, PIECE)?;
-            written.invalid_packets += refused;
+            let read = piece.read(&mut reader, PIECE)?;
+            written.invalid_packets += read.refused;
             if let Some(trim) = &mut trim {
                 let mut kept = Vec::with_capacity(piece.bytes.len());
                 piece.packets = before + trim.apply(&piece.bytes, &mut kept);
@@ -218,7 +218,7 @@ pub(crate) fn write_trace<B: Readable>(
             written.bytes += piece.bytes.len() as u64;
             output.write_all(&piece.bytes)?;
             piece.bytes.clear();
-            if exhausted {
+            if read.exhausted {
                 break;
             }
         }

@@ -1,7 +1,7 @@
 //! Producers beside what is written: that never end, that never answer, that record in the midst of a flush.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tracebuf::buffer::{Chunk, ChunkHeader};
@@ -71,6 +71,61 @@ fn a_producer_that_brings_as_much_as_is_read_keeps_nobody_waiting() {
     let summary = summary.expect("an answer");
     assert!(summary.buffers[0].bytes_read > status.bytes / 2 && summary.invalid_packets == 0);
     session.stop().expect("a stop");
+}
+
+/// A producer that brings forged packets of two bytes once, and sees how many chunks are read from one look for more to
+/// the next.
+struct Forger {
+    chunks: u32,
+    read: u64,
+    most: Arc<AtomicU64>,
+}
+
+impl Transport for Forger {
+    fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
+        let before = std::mem::replace(&mut self.read, buffers[0].stats().chunks_read);
+        self.most.fetch_max(self.read - before, Ordering::Relaxed);
+        let chunks = std::mem::take(&mut self.chunks);
+        let payload = [2, 0x18, 0].repeat(1000);
+        for chunk_id in 0..chunks {
+            let header = ChunkHeader {
+                producer_id: 2,
+                chunk_id,
+                fragments: 1000,
+                complete: true,
+                ..Default::default()
+            };
+            buffers[0].copy_chunk_untrusted(&Chunk { header, payload: &payload });
+        }
+        chunks as usize
+    }
+
+    fn ask_flush(&mut self) {}
+
+    fn is_flushed(&self) -> bool {
+        true
+    }
+
+    fn scrape(&mut self, _: &mut [CentralBuffer]) {}
+
+    fn stats(&self) -> EndpointStats {
+        EndpointStats::default()
+    }
+}
+
+#[test]
+fn packets_that_are_left_out_are_not_read_all_at_once_either() {
+    let trace = quick("/dev/null".as_ref());
+    let session = Session::builder().ring(8 << 20).long_trace(trace).start().expect("a session");
+    let most = Arc::new(AtomicU64::new(0));
+    let forger = Forger { chunks: 1200, read: 0, most: most.clone() };
+    session.attach(forger).expect("an answer");
+    while session.summary().expect("an answer").invalid_packets < 1_200_000 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    session.stop().expect("a stop");
+    let most = most.load(Ordering::Relaxed);
+    assert!((1..=525).contains(&most), "{most} chunks, and a MiB is 524 and a part");
 }
 
 #[test]

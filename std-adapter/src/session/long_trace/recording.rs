@@ -15,7 +15,7 @@ use super::{LongTrace, Progress, SyncPolicy};
 use crate::region_file::Outbox;
 use crate::session::clock::ClockReading;
 use crate::session::drain::Core;
-use crate::session::export::{BufferReport, Piece, whole_within};
+use crate::session::export::{BufferReport, HasRead, Piece, whole_within};
 use crate::session::in_process::Switch;
 use crate::session::snapshot::{PIECE, Readable};
 use crate::session::{FOR_EVER, PATIENCE};
@@ -47,7 +47,7 @@ pub(crate) struct Recording {
 /// How reading gets on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// There is something to hand over, or it was.
+    /// A piece was read: what of it was not left out is there to hand over, or it was.
     Piece,
     /// There is nothing more to read for now.
     Done,
@@ -160,10 +160,11 @@ impl Recording {
         None
     }
 
-    /// Fills the piece, or a slot.
+    /// Fills the piece, or a slot, as far as what is left out meanwhile leaves room.
     fn read_on(&mut self, core: &mut Core, wait: bool) -> Step {
+        let mut refused = 0;
         while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
-            if self.piece.bytes.len() >= PIECE {
+            if self.piece.bytes.len() + refused >= PIECE {
                 return Step::Piece;
             }
             if let Some(Some(outbox)) = self.outboxes.get(at) {
@@ -174,17 +175,19 @@ impl Recording {
                 return self.read_into_slot(core, at, wait);
             }
             let Some(buffer) = core.buffers.get_mut(at) else { break };
-            let read = self.piece.read(&mut buffer.read(), PIECE);
-            self.count(core, read);
+            let read = self.piece.read(&mut buffer.read(), PIECE - refused);
+            refused += self.count(core, read);
         }
         Step::Done
     }
 
-    fn count(&mut self, core: &mut Core, read: io::Result<(bool, u64)>) {
-        let (exhausted, refused) = read.unwrap_or((true, 0));
-        core.invalid_packets += refused;
-        self.invalid_packets += refused;
-        self.end_turn(exhausted);
+    /// Ends a buffer's turn; the bytes that were left out.
+    fn count(&mut self, core: &mut Core, read: io::Result<HasRead>) -> usize {
+        let read = read.unwrap_or(HasRead { exhausted: true, ..HasRead::default() });
+        core.invalid_packets += read.refused;
+        self.invalid_packets += read.refused;
+        self.end_turn(read.exhausted);
+        read.refused_bytes
     }
 
     fn end_turn(&mut self, exhausted: bool) {

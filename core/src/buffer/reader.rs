@@ -88,7 +88,8 @@ impl<'b> Reader<'b> {
 
     /// Says that the packet handed out last could not be used, for example because it is not well-formed: the
     /// next packet of its sequence carries `cause` and the causes that this one carried. What is no cause of a
-    /// buffer's ([`DataLoss::SHARED_MEMORY_FULL`], [`DataLoss::ANY`]) is not kept.
+    /// buffer's ([`DataLoss::SHARED_MEMORY_FULL`], [`DataLoss::ANY`]) is not kept, nor is what the packet's writer
+    /// said in it of losses before it: that there are some, the next packet says.
     pub fn reject_packet(&mut self, cause: DataLoss) {
         if let (Some(state), Some((slot, loss))) = (&mut self.state, self.walk.last.take())
             && let Some(entry) = state.sequence_mut(slot)

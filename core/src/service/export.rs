@@ -14,7 +14,8 @@ pub enum Exported {
     /// Written; so many bytes of file.
     Written(usize),
     /// Left out and counted: not well-formed, or it holds fields that only the service may write. The next
-    /// packet of the sequence has to say so.
+    /// packet of the sequence has to say so. What its writer said in it of losses before it
+    /// (`previous_packet_dropped`) goes with it, as all that is in it.
     Invalid(InvalidPacket),
 }
 
@@ -251,6 +252,18 @@ mod tests {
         assert_eq!(packets[0], [&[0x40, 1][..], &suffix].concat());
         assert_eq!(packets[1], [&[0x40, 2][..], &suffix, &[0xD0, 0x02, 5]].concat());
         assert_eq!(packets[2], [&[0x40, 3][..], &suffix].concat());
+    }
+
+    #[test]
+    fn what_a_writer_says_in_a_packet_that_is_left_out_goes_with_it() {
+        let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+        commit(&mut buffer, 0, &[2, 0x40, 1]);
+        // previous_packet_dropped = 257, and trusted_uid = 0.
+        commit(&mut buffer, 1, &[6, 0xD0, 0x02, 0x81, 0x02, 0x18, 0]);
+        commit(&mut buffer, 2, &[2, 0x40, 2]);
+        let (packets, _) = export(&mut buffer);
+        assert_eq!(packets.len(), 2);
+        assert!(packets[1].ends_with(&[0xD0, 0x02, 5]), "{:x?}", packets[1]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::change::Kind;
 use super::mended::{Found, Mended};
 use super::region::State;
-use super::sequence_state::Status;
+use super::sequence_state::{SequenceState, Status};
 use super::tb_chunk::{Flags, PAYLOAD, Stored};
 
 impl State<'_> {
@@ -50,19 +50,37 @@ impl State<'_> {
         Some(Mended::cut(chunk, &Found::of(payload, until, 0), mark))
     }
 
-    /// Closes the chunks of a producer that has ended.
-    pub(super) fn end_producer(&mut self, producer_id: u16) {
+    /// Does something with each sequence of a producer.
+    #[inline]
+    fn for_each_of(&mut self, producer_id: u16, mut what: impl FnMut(&mut Self, u16) -> Option<()>) {
         for slot in 0..self.header.slots.get() {
-            let Some(entry) = self.sequence(slot) else { return };
-            if entry.producer_id.get() == producer_id && entry.has(Status::IN_USE) && !entry.is_empty() {
-                let (first, last) = (entry.first(), entry.last());
-                self.end_sequence(first, last);
+            let is_its =
+                |entry: &SequenceState| entry.has(Status::IN_USE) && entry.producer_id.get() == producer_id;
+            if self.sequence(slot).is_some_and(is_its) {
+                // The others are done also if this one is damaged.
+                let _ = what(self, slot);
             }
         }
     }
 
-    fn end_sequence(&mut self, first: u32, last: u32) -> Option<()> {
-        let (mut at, mut tail) = (first, None);
+    /// Closes the chunks of a producer that has ended.
+    pub(super) fn end_producer(&mut self, producer_id: u16) {
+        self.for_each_of(producer_id, Self::end_sequence);
+    }
+
+    /// Drops the chunks of such a producer, and gives its places in the table back.
+    // Inline, or programs without a call of it would have larger code for other callers of what it calls.
+    #[inline]
+    pub(super) fn forget_producer(&mut self, producer_id: u16) {
+        self.for_each_of(producer_id, |state, slot| {
+            state.evict_all(slot)?;
+            state.release(slot)
+        });
+    }
+
+    fn end_sequence(&mut self, slot: u16) -> Option<()> {
+        let entry = self.sequence(slot).filter(|entry| !entry.is_empty())?;
+        let (mut at, last, mut tail) = (entry.first(), entry.last(), None);
         // A list has an end, unless the region is damaged.
         for _ in 0..self.header.used.get() / PAYLOAD {
             let chunk = self.ring.chunk(at)?;

@@ -7,9 +7,8 @@ use super::frag_iterator::FragIterator;
 use super::packet::{Located, Packet};
 use super::reassembly::ChainEnd;
 use super::region::State;
-use super::sequence_state::{SequenceState, Status};
+use super::sequence_state::Status;
 use super::tb_chunk::{Flags, Item, Stored};
-use super::trace_buffer::TraceBuffer;
 use crate::SMALL;
 
 /// Sees the whole packets that a ring overwrites unread, in the order of each sequence, on their last chance.
@@ -62,45 +61,10 @@ pub(super) struct Cleared {
     pub(super) free_tail: bool,
 }
 
-impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
-    /// Drops what is left of a producer of which nothing will come any more, and gives the places of its sequences in
-    /// the table back: for a device that starts again and again, so that there is room for what this start records.
-    ///
-    /// What was not read counts as overwritten, and leases of it end. Cost: a look at each place of the table and at
-    /// each of the chunks.
-    ///
-    /// ```
-    /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    ///
-    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// for producer_id in 1..=2 {
-    ///     let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..Default::default() };
-    ///     buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
-    /// }
-    /// buffer.forget_producer(1);
-    /// assert_eq!(buffer.sequences().count(), 1);
-    /// let mut reader = buffer.read();
-    /// assert_eq!(reader.next_packet().unwrap().producer_id(), 2);
-    /// assert!(reader.next_packet().is_none());
-    /// # Ok::<(), tracebuf::buffer::RegionError>(())
-    /// ```
-    pub fn forget_producer(&mut self, producer_id: u16) {
-        let Some(mut state) = self.state() else { return };
-        for slot in 0..state.table.len() as u16 {
-            let is_its =
-                |entry: &SequenceState| entry.has(Status::IN_USE) && entry.producer_id.get() == producer_id;
-            if state.sequence(slot).is_some_and(is_its) && state.evict_all(slot).is_some() {
-                state.release(slot);
-            }
-        }
-    }
-}
-
 impl State<'_> {
     /// Drops all that is left of a sequence. `None` if the region is damaged.
-    // Inline, or programs without a call of it would have larger code for other callers of what it calls.
     #[inline]
-    fn evict_all(&mut self, slot: u16) -> Option<()> {
+    pub(super) fn evict_all(&mut self, slot: u16) -> Option<()> {
         let entry = self.sequence(slot)?;
         if entry.is_empty() {
             return Some(());

@@ -182,9 +182,52 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// [`ProducerEndpoint::disconnect`](crate::service::ProducerEndpoint::disconnect) does.
     ///
     /// Cost: a look at the table, and one at each of the producer's chunks.
+    ///
+    /// ```
+    /// use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    ///
+    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+    /// let flags = ChunkFlags::CONTINUES_ON_NEXT;
+    /// let header = ChunkHeader { producer_id: 1, fragments: 2, flags, complete: true, ..Default::default() };
+    /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello\x05to be" });
+    /// buffer.end_producer(1);
+    /// let mut reader = buffer.read();
+    /// assert_eq!(reader.next_packet().unwrap().len(), 5);
+    /// assert!(reader.next_packet().is_none());
+    /// assert_eq!(buffer.stats().trace_writer_packet_loss, 1);
+    /// # Ok::<(), tracebuf::buffer::RegionError>(())
+    /// ```
     pub fn end_producer(&mut self, producer_id: u16) {
-        if let Some(mut state) = self.layout.state(self.memory.as_mut()) {
+        if let Some(mut state) = self.state() {
             state.end_producer(producer_id);
+        }
+    }
+
+    /// Drops what is left of a producer of which nothing will come any more, and gives the places of its sequences in
+    /// the table back: for a device that starts again and again, so that there is room for what this start records. To
+    /// read it first, there is [`end_producer`](Self::end_producer).
+    ///
+    /// What was not read counts as overwritten, and leases of it end. Cost: a look at the table, and one at each of the
+    /// producer's chunks.
+    ///
+    /// ```
+    /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    ///
+    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+    /// for producer_id in 1..=2 {
+    ///     let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..Default::default() };
+    ///     buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
+    /// }
+    /// buffer.forget_producer(1);
+    /// assert_eq!(buffer.sequences().count(), 1);
+    /// let mut reader = buffer.read();
+    /// assert_eq!(reader.next_packet().unwrap().producer_id(), 2);
+    /// assert!(reader.next_packet().is_none());
+    /// # Ok::<(), tracebuf::buffer::RegionError>(())
+    /// ```
+    pub fn forget_producer(&mut self, producer_id: u16) {
+        if let Some(mut state) = self.state() {
+            state.forget_producer(producer_id);
         }
     }
 

@@ -91,6 +91,7 @@ fn live(input: &mut Input<'_>, mut buffer: TraceBuffer<&mut [u8]>) {
         debug(buffer.policy());
         stats(buffer.stats());
         buffer.sequences().for_each(sequence);
+        buffer.end_producer(input.u16());
         buffer.forget_producer(input.u16());
         ring(buffer.inspect());
         black_box(buffer.stats().chunks_offered());

@@ -161,8 +161,12 @@ fn crash_everywhere(config: Config, ring: u32, seeds: std::ops::Range<u64>, step
         let mut rng = Rng(seed ^ 0xF00D);
         let mut memory = Memory::filled(0xA5, config.region_size(ring) as usize);
         memory = TraceBuffer::new(memory, config).expect("room").into_memory();
-        for step in 0..=steps {
-            let op = if step < steps { load.next() } else { Op::End };
+        for step in 0..steps + 2 {
+            let op = match step.checked_sub(steps) {
+                None => load.next(),
+                Some(0) => Op::End,
+                Some(_) => Op::Forget,
+            };
             seen.place = std::format!("seed {seed}, step {step}:");
             let (instants, out) = instants(&memory, &op);
             let (first, last) = (&instants[0], &instants[instants.len() - 1]);

@@ -29,6 +29,7 @@ pub(super) enum Op {
     Patch { writer: u16, chunk: u32, patches: Vec<Patch>, more: bool },
     Read { packets: usize },
     End,
+    Forget,
 }
 
 impl Op {
@@ -46,6 +47,7 @@ impl Op {
                 buffer.try_patch_chunk_contents(1, *writer, *chunk, patches, *more);
             }
             Op::End => buffer.end_producer(1),
+            Op::Forget => buffer.forget_producer(1),
             Op::Read { packets } => return read(&mut buffer.read(), *packets),
         }
         Packets::new()

@@ -1,6 +1,9 @@
 //! The service's end of one producer: what it commits goes into the central buffers, what it left goes too.
 
+use core::fmt;
+
 use crate::buffer::{self, ChunkFlags, Commit, TraceBuffer};
+use crate::debug::debug_fields;
 use crate::producer::{
     ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Patch, TraceWriter,
 };
@@ -28,7 +31,7 @@ pub struct ProducerIdentity {
 }
 
 /// What became of a producer's chunks and patches before they reached a buffer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct EndpointStats {
     /// Chunks taken from shared memory and offered to a buffer.
@@ -43,6 +46,22 @@ pub struct EndpointStats {
     pub chunks_missing: u64,
     /// Patches for such a buffer; one for a request without any, that says that no more will come.
     pub patches_discarded: u64,
+}
+
+impl fmt::Debug for EndpointStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug_fields!(
+            self,
+            f,
+            "EndpointStats",
+            chunks_moved,
+            chunks_scraped,
+            chunks_scraped_before,
+            chunks_discarded,
+            chunks_missing,
+            patches_discarded,
+        )
+    }
 }
 
 /// The service's end of one producer.

@@ -49,6 +49,7 @@ fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
         black_box(endpoint.scrape(&mut buffers));
         endpoint.unregister_writer(input.u16());
     }
+    black_box(endpoint.disconnect(&mut buffers));
     debug(endpoint.stats());
 }
 

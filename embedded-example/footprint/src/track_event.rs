@@ -43,6 +43,7 @@ pub(crate) fn all(input: &mut Input<'static>, writer: TraceWriter<'_>) {
     }
     black_box(tracer.flush());
     debug(tracer.stats());
+    black_box(tracer.reentered());
 }
 
 fn slices<'a>(input: &mut Input<'static>, on: OnTrack<'_, 'a, impl Clock>) {

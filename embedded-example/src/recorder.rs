@@ -106,8 +106,8 @@ impl<'a> Recorder<'a> {
             }
             before(&mut ring, salvage);
             // Without a number of its own, the start before this one is known by its writers.
-            let last = last.or_else(|| ring.sequences().map(|sequence| sequence.producer_id).max());
-            let last = last.unwrap_or(0);
+            let of_writers = || ring.sequences().map(|sequence| sequence.producer_id).max();
+            let last = last.or_else(of_writers).unwrap_or(0);
             number = last.checked_add(1).unwrap_or(1);
             if !make_room(&mut ring, last, number) {
                 ring = TraceBuffer::new(ring.into_memory(), CONFIG).map_err(RecorderError::Ring)?;

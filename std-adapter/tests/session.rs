@@ -176,7 +176,7 @@ fn after_the_stop_nothing_is_recorded_and_another_session_can_start() {
 
 /// A producer that has its session, which it tries to stop, and goes when nobody else has it; or stays to the end.
 fn holder(session: Option<Arc<Session>>, tell: Sender<Option<SessionError>>) -> impl Transport {
-    Does::new(move || {
+    Does::new(move |_| {
         session.as_ref().is_none_or(|session| {
             let _ = tell.send(session.stop().err());
             Arc::strong_count(session) > 1

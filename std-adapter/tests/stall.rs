@@ -45,7 +45,7 @@ fn nobody_waits_for_a_drain_thread_that_has_panicked() {
     }
     let (is_time, (tell, told)) = (Arc::new(AtomicBool::new(false)), channel());
     let (panics, held) = (is_time.clone(), Tells(session.recorder(), tell));
-    let transport = Does::new(move || {
+    let transport = Does::new(move |_| {
         let _held = &held;
         if panics.load(Ordering::Relaxed) {
             // As a panic, without its words.
@@ -71,7 +71,7 @@ fn the_drain_thread_drops_and_counts_what_it_records_itself_when_shared_memory_i
         let session = small(exhaustion);
         let (recorder, (tell, told)) = (session.recorder(), channel());
         let mut is_done = false;
-        let transport = Does::new(move || {
+        let transport = Does::new(move |_| {
             if !std::mem::replace(&mut is_done, true) {
                 (0..10_000).for_each(|_| recorder.instant("own"));
                 let _ = tell.send(());

@@ -4,13 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::session::Session;
 
-use crate::quick;
 use crate::trace::{Trace, scratch};
-
-static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
+use crate::{COUNTER, quick};
 
 /// How many times to kill; 300 by `TRACEBUF_KILLS=300`.
 fn kills() -> u64 {

@@ -73,21 +73,20 @@ fn a_producer_that_brings_as_much_as_is_read_keeps_nobody_waiting() {
     session.stop().expect("a stop");
 }
 
-/// A producer that brings forged packets of two bytes once, and sees how many chunks are read from one look for more to
-/// the next.
-struct Forger {
-    chunks: u32,
-    read: u64,
-    most: Arc<AtomicU64>,
-}
-
-impl Transport for Forger {
-    fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
-        let before = std::mem::replace(&mut self.read, buffers[0].stats().chunks_read);
-        self.most.fetch_max(self.read - before, Ordering::Relaxed);
-        let chunks = std::mem::take(&mut self.chunks);
+#[test]
+fn packets_that_are_left_out_are_not_read_all_at_once_either() {
+    // Long enough for all of them, so that it is not the period's end that ends the reading.
+    let trace = LongTrace::to("/dev/null").period(Duration::from_secs(2));
+    let session = Session::builder().ring(8 << 20).long_trace(trace).start().expect("a session");
+    // Forged packets of two bytes, once; and how many chunks are read from one look for more to the next.
+    let (mut forged, mut read) = (0..1200, 0);
+    let most = Arc::new(AtomicU64::new(0));
+    let most_read = most.clone();
+    let forger = Does::new(move |buffers: &mut [CentralBuffer]| {
+        let before = std::mem::replace(&mut read, buffers[0].stats().chunks_read);
+        most_read.fetch_max(read - before, Ordering::Relaxed);
         let payload = [2, 0x18, 0].repeat(1000);
-        for chunk_id in 0..chunks {
+        for chunk_id in forged.by_ref() {
             let header = ChunkHeader {
                 producer_id: 2,
                 chunk_id,
@@ -97,28 +96,8 @@ impl Transport for Forger {
             };
             buffers[0].copy_chunk_untrusted(&Chunk { header, payload: &payload });
         }
-        chunks as usize
-    }
-
-    fn ask_flush(&mut self) {}
-
-    fn is_flushed(&self) -> bool {
         true
-    }
-
-    fn scrape(&mut self, _: &mut [CentralBuffer]) {}
-
-    fn stats(&self) -> EndpointStats {
-        EndpointStats::default()
-    }
-}
-
-#[test]
-fn packets_that_are_left_out_are_not_read_all_at_once_either() {
-    let trace = quick("/dev/null".as_ref());
-    let session = Session::builder().ring(8 << 20).long_trace(trace).start().expect("a session");
-    let most = Arc::new(AtomicU64::new(0));
-    let forger = Forger { chunks: 1200, read: 0, most: most.clone() };
+    });
     session.attach(forger).expect("an answer");
     while session.summary().expect("an answer").invalid_packets < 1_200_000 {
         std::thread::sleep(Duration::from_millis(10));
@@ -180,7 +159,7 @@ fn chunks_that_are_completed_in_the_midst_of_a_flush_are_written_once_and_none_c
     let (recorder, mut times) = (session.recorder(), 0..100);
     let done = Arc::new(AtomicBool::new(false));
     let is_done = done.clone();
-    let records = Does::new(move || {
+    let records = Does::new(move |_| {
         if times.next().is_some() {
             (0..400).for_each(|_| recorder.instant("in the midst"));
         } else {

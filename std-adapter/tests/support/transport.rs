@@ -3,21 +3,21 @@
 use tracebuf::service::EndpointStats;
 use tracebuf_std::session::{CentralBuffer, Transport};
 
-/// Does this on the drain thread each time that it is asked for its chunks, and goes when that gives false.
+/// Does this to the buffers on the drain thread each time that it is asked for its chunks, and goes when that gives false.
 pub(crate) struct Does<F> {
     work: F,
     stays: bool,
 }
 
-impl<F: FnMut() -> bool> Does<F> {
+impl<F: FnMut(&mut [CentralBuffer]) -> bool> Does<F> {
     pub(crate) fn new(work: F) -> Self {
         Does { work, stays: true }
     }
 }
 
-impl<F: FnMut() -> bool + Send> Transport for Does<F> {
-    fn drain(&mut self, _: &mut [CentralBuffer]) -> usize {
-        self.stays = (self.work)();
+impl<F: FnMut(&mut [CentralBuffer]) -> bool + Send> Transport for Does<F> {
+    fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
+        self.stays = (self.work)(buffers);
         0
     }
 

@@ -81,7 +81,7 @@ fn a_thread_that_waits_for_room_for_a_span_s_fields_keeps_the_drain_thread_from_
             });
         };
         let on_drain_thread = use_it.clone();
-        let transport = Does::new(move || {
+        let transport = Does::new(move |_| {
             on_drain_thread("");
             true
         });

@@ -25,19 +25,15 @@ impl State<'_> {
         self.without_last(chunk)
     }
 
-    /// The last chunk with anything in it of a sequence that has ended: neither the rest of it will come, nor a chunk that
-    /// its last packet goes on in.
-    fn closed_last(&self, chunk: &Stored) -> Option<Mended> {
-        if chunk.has(Flags::INCOMPLETE) {
-            let mut closed = Mended::as_is(chunk);
-            closed.flags -= Flags::INCOMPLETE | Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
+    /// The last chunk of a sequence, scraped: the rest of it will not come.
+    fn closed_scraped(chunk: &Stored) -> Mended {
+        let mut closed = Mended::as_is(chunk);
+        closed.flags -= Flags::INCOMPLETE | Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
+        if chunk.valid.get() == 0 && chunk.has(Flags::CONTINUES_FROM_PREVIOUS) {
             // Of the packet that goes on in it there is nothing.
-            let is_open = chunk.valid.get() == 0 && chunk.has(Flags::CONTINUES_FROM_PREVIOUS);
-            closed.flags.set(Flags::ABORTED, is_open);
-            return Some(closed);
+            closed.flags |= Flags::ABORTED;
         }
-        let goes_on = chunk.valid.get() > 0 && chunk.has(Flags::CONTINUES_ON_NEXT);
-        if goes_on { self.without_last(chunk) } else { None }
+        closed
     }
 
     /// All but the last fragment: the packet in it is given up.
@@ -81,26 +77,35 @@ impl State<'_> {
     fn end_sequence(&mut self, slot: u16) -> Option<()> {
         let entry = self.sequence(slot).filter(|entry| !entry.is_empty())?;
         let (mut at, last, mut tail) = (entry.first(), entry.last(), None);
+        // The packet at the end of the last chunk with anything in it was given up.
+        let mut given_up = false;
         // A list has an end, unless the region is damaged.
         for _ in 0..self.header.used.get() / PAYLOAD {
             let chunk = self.ring.chunk(at)?;
+            let is_scraped = at == last && chunk.has(Flags::INCOMPLETE);
+            let closed = if is_scraped { Some(Self::closed_scraped(&chunk)) } else { self.closed(&chunk) };
+            let counted = given_up && (chunk.is_middle() || chunk.valid.get() == 0);
+            self.close(&chunk, closed, counted);
+            let chunk = self.ring.chunk(at)?;
             // Packets go on behind chunks without fragments.
             if !chunk.is_empty() {
-                tail = Some(at);
+                given_up = counted || chunk.has(Flags::ABORTED);
+                tail = Some((chunk, counted));
             }
-            let closed = self.closed(&chunk);
-            self.close(&chunk, closed);
             if at == last {
                 break;
             }
             at = chunk.links.next.get();
         }
-        let chunk = self.ring.chunk(tail?)?;
-        let closed = self.closed_last(&chunk);
-        self.close(&chunk, closed)
+        let (chunk, counted) = tail?;
+        let goes_on = chunk.valid.get() > 0 && chunk.has(Flags::CONTINUES_ON_NEXT);
+        let closed = if goes_on { self.without_last(&chunk) } else { None };
+        self.close(&chunk, closed, counted)
     }
 
-    fn close(&mut self, chunk: &Stored, closed: Option<Mended>) -> Option<()> {
+    /// Makes a chunk what it is when closed. `counted`: the packet that is given up with it, if one is, began in a chunk
+    /// before and has been counted with that.
+    fn close(&mut self, chunk: &Stored, closed: Option<Mended>, counted: bool) -> Option<()> {
         let closed = closed?;
         let kind = if closed.cut { Kind::Patch } else { Kind::Growth };
         self.begin_change(chunk, closed.valid, kind)?;
@@ -112,7 +117,9 @@ impl State<'_> {
             histogram.add(closed.valid);
         }
         self.end_change(chunk, closed.flags);
-        self.count_end((closed.flags & Flags::ABORTED) - chunk.flags());
+        if !counted {
+            self.count_end((closed.flags & Flags::ABORTED) - chunk.flags());
+        }
         Some(())
     }
 }

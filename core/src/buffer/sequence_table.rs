@@ -117,8 +117,9 @@ impl State<'_> {
         self.remove_from_index(slot, home)
     }
 
-    /// Gives back the place of an empty sequence of which nothing will come any more. Unlike one that is
-    /// [forgotten](Self::forget), it is nothing that a sequence of the same numbers would have to tell of.
+    /// Gives back the place of an empty sequence of which nothing will come any more, to be given out before those of
+    /// others are. Unlike one that is [forgotten](Self::forget), it is nothing that a sequence of the same numbers would
+    /// have to tell of.
     #[inline]
     pub(super) fn release(&mut self, slot: u16) -> Option<()> {
         let entry = self.table.get(usize::from(slot))?;
@@ -126,6 +127,10 @@ impl State<'_> {
         self.remove_from_index(slot, home)?;
         let entry = self.table.get_mut(usize::from(slot))?;
         entry.set_status(entry.status() & Status::FORGETFUL);
+        self.unlink_empty(slot)?;
+        let longest = link_to_slot(self.header.longest_empty.get());
+        self.join_empty(NONE, link_to_slot(slot));
+        self.join_empty(link_to_slot(slot), longest);
         Some(())
     }
 

@@ -38,6 +38,10 @@ fn a_packet_whose_end_never_comes_is_given_up_also_with_nothing_behind_it() {
         // Scraped before there was a whole fragment in it.
         &[middle(1, PREV).scraped()],
         &[middle(1, PREV | NEXT), middle(2, PREV).scraped()],
+        // The same of one that has nothing to do with the packet, as a hostile producer may say.
+        &[nothing(1).scraped()],
+        &[middle(1, NEXT).scraped()],
+        &[middle(1, PREV | NEXT), nothing(2), nothing(3).scraped()],
     ] {
         let mut b = bench();
         b.commit(middle(0, NEXT));
@@ -47,6 +51,38 @@ fn a_packet_whose_end_never_comes_is_given_up_also_with_nothing_behind_it() {
         assert_eq!((b.read(), ended(&mut b)), (vec![], vec![]));
         assert_eq!(b.buffer.stats().trace_writer_packet_loss, 1);
     }
+}
+
+#[test]
+fn a_packet_that_waits_for_patches_in_many_chunks_is_given_up_once() {
+    let patched = ChunkFlags::NEEDS_PATCHING;
+    for last in [PREV, PREV | NEXT, PREV | NEXT | patched] {
+        let mut b = bench();
+        for (chunk_id, flags) in
+            [NEXT | patched, PREV | NEXT | patched, PREV | NEXT, last].into_iter().enumerate()
+        {
+            b.commit(Sent::new(chunk_id as u32, &[packet(b"some")]).flags(flags));
+        }
+        assert_eq!(ended(&mut b), []);
+        let given_up = b.buffer.stats().trace_writer_packet_loss;
+        assert_eq!((given_up, b.sequence(1).packets_broken), (1, 0), "{last:?}");
+    }
+    // One that begins behind the end of another is a second one.
+    let mut b = bench();
+    b.commit(Sent::new(0, &[packet(b"some")]).flags(NEXT | patched));
+    b.commit(Sent::new(1, &[packet(b"some"), packet(b"other")]).flags(PREV | NEXT | patched));
+    assert_eq!(ended(&mut b), []);
+    assert_eq!(b.buffer.stats().trace_writer_packet_loss, 2);
+}
+
+#[test]
+fn how_a_scraped_chunk_ends_is_told_all_the_same() {
+    let mut b = bench();
+    b.commit(Sent::new(0, &[packet(b"one"), vec![0xFF, 0xFF, 0xFF, 0x7F], packet(b"")]).scraped());
+    b.buffer.end_producer(1);
+    b.commit(Sent::new(1, &[packet(b"two")]));
+    let loss = DataLoss::WRITER_ABORT | DataLoss::ANY;
+    assert_eq!(b.read(), [(b"one".to_vec(), DataLoss::empty()), (b"two".to_vec(), loss)]);
 }
 
 #[test]
@@ -81,4 +117,20 @@ fn a_chunk_that_is_cut_counts_with_the_size_that_is_left() {
     b.buffer.end_producer(1);
     let histogram = b.sequence(1).histogram.expect("one is kept");
     assert_eq!((histogram.counts[0], histogram.sums[0], histogram.counts.iter().sum::<u64>()), (1, 4, 1));
+}
+
+#[test]
+fn places_that_a_forgotten_producer_had_are_given_out_first() {
+    let mut b = bench();
+    b.commit(Sent::new(0, &[packet(b"one")]));
+    assert_eq!(b.read(), whole(&[b"one"]));
+    for writer in 1..=3 {
+        b.commit(Sent::new(0, &[packet(b"other")]).producer(2).writer(writer));
+    }
+    b.buffer.forget_producer(2);
+    b.commit(Sent::new(0, &[packet(b"new")]).producer(3));
+    // Nothing is missing before it, which the one that was read empty knows.
+    b.commit(Sent::new(1, &[packet(b"two")]));
+    assert_eq!(b.read(), whole(&[b"new", b"two"]));
+    assert!(b.buffer.check().is_ok());
 }

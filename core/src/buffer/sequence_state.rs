@@ -312,6 +312,10 @@ impl SequenceState {
             self.remove(Status::TENTATIVE_OVERWRITE);
         }
     }
+    /// Whether this was the chunk erased last, and something that was not read went with it: a commit would bring it again.
+    pub(super) fn may_come_back(&self, chunk_id: u32) -> bool {
+        self.has(Status::TENTATIVE_OVERWRITE) && self.has(Status::HAS_ERASED) && self.erased_id() == chunk_id
+    }
     /// The chunk erased last was committed again: what was lost with it is not lost after all.
     pub(super) fn take_back(&mut self) {
         let erased = self.erased_packets.get();

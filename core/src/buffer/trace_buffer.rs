@@ -8,6 +8,7 @@ use super::read_only::ReadOnlyTraceBuffer;
 use super::reader::Reader;
 use super::region::{Layout, Mode, State};
 use super::sequence_info::SequenceInfo;
+use super::sequence_table::lookup;
 use super::source::{Bytes, Shared, Source};
 use super::stats::BufferStats;
 
@@ -201,6 +202,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         if let Some(mut state) = self.state() {
             state.end_producer(producer_id);
         }
+    }
+
+    /// Whether a chunk was overwritten before all of it was read, and would be taken again.
+    pub(crate) fn has_lost(&self, producer_id: u16, writer_id: u16, chunk_id: u32) -> bool {
+        let Some((table, _)) = self.layout.table(self.memory.as_ref()) else { return false };
+        let slot = lookup(table, producer_id, writer_id);
+        slot.and_then(|slot| table.get(usize::from(slot))).is_some_and(|entry| entry.may_come_back(chunk_id))
     }
 
     /// Drops what is left of a producer of which nothing will come any more, and gives the places of its sequences in

@@ -145,10 +145,11 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
     /// Copies what lies in shared memory and was not committed, of the writers that are registered: finished
     /// packets of chunks still being written, and chunks complete but not sent. They stay where they are, and
-    /// their commit will come; a chunk that was copied whole is not offered to a buffer again. Returns how many were.
+    /// their commit will come. A chunk that was copied whole is not offered to a buffer again, unless it was overwritten
+    /// there before it was read. Returns how many were offered.
     ///
-    /// For flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). Chunks come in the order of their addresses, but none
-    /// before those of its writer that are older.
+    /// For flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). Chunks come in the order of
+    /// their addresses, but none before those of its writer that are older.
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
         let identity = self.identity;
         let mut scraped = 0;
@@ -157,9 +158,11 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             |writers, writer_id| writers.get(writer_id).is_some(),
             |writers, chunk| {
                 let ChunkHeader { writer_id, chunk_id, .. } = chunk.header();
-                let writer = writers.get(writer_id).filter(|writer| !writer.has_shown(chunk_id));
-                let target = writer.map(|writer| usize::from(writer.target()));
-                let Some(buffer) = target.and_then(|target| buffers.get_mut(target)) else { return };
+                let Some(writer) = writers.get(writer_id) else { return };
+                let Some(buffer) = buffers.get_mut(usize::from(writer.target())) else { return };
+                if is_there(writer, chunk_id, buffer, identity) {
+                    return;
+                }
                 let header = header_of(&chunk.header(), chunk.is_complete(), identity);
                 let commit =
                     buffer.commit_with(&header, chunk.len(), |offset, bytes| chunk.fill(offset, bytes));
@@ -209,7 +212,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
             return None;
         };
-        if writer.is_some_and(|writer| writer.has_shown(header.chunk_id)) {
+        if writer.is_some_and(|writer| is_there(writer, header.chunk_id, buffer, self.identity)) {
             // Its packets may have been read since, and the buffer would count it as one that came too late.
             self.stats.chunks_scraped_before = self.stats.chunks_scraped_before.saturating_add(1);
             return None;
@@ -248,6 +251,17 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         }
         buffer.try_patch_chunk_contents(producer_id, writer_id, patched.chunk_id, &batch, patched.has_more);
     }
+}
+
+/// Whether a buffer has, or has given out, all that is in a chunk: a scrape has shown the whole of it, and it was not
+/// overwritten since, as it is while nobody reads.
+fn is_there<M: AsRef<[u8]> + AsMut<[u8]>>(
+    writer: &Writer,
+    chunk_id: u32,
+    buffer: &TraceBuffer<M>,
+    identity: ProducerIdentity,
+) -> bool {
+    writer.has_shown(chunk_id) && !buffer.has_lost(identity.producer_id, writer.id(), chunk_id)
 }
 
 /// Whether a producer with these buffers may write to one of them.

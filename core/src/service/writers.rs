@@ -15,12 +15,16 @@ pub(super) struct Writer {
 }
 
 impl Writer {
+    pub(super) fn id(&self) -> u16 {
+        self.id
+    }
+
     /// The buffer that it writes to.
     pub(super) fn target(&self) -> u16 {
         self.target
     }
 
-    /// Whether all that a chunk holds is in the buffer, or was: a scrape has shown the whole of it.
+    /// Whether a scrape has shown the whole of a chunk.
     pub(super) fn has_shown(&self, chunk_id: u32) -> bool {
         chunk_id.wrapping_sub(self.first_shown) < self.shown
     }
@@ -48,6 +52,9 @@ impl<const N: usize> Writers<N> {
     /// A scrape has shown the whole of a chunk.
     pub(super) fn show(&mut self, id: u16, chunk_id: u32) {
         let Some(writer) = self.0.iter_mut().find(|writer| writer.id == id) else { return };
+        if writer.has_shown(chunk_id) {
+            return;
+        }
         if chunk_id != writer.first_shown.wrapping_add(writer.shown) {
             (writer.first_shown, writer.shown) = (chunk_id, 0);
         }
@@ -74,6 +81,8 @@ mod tests {
         let known = |writers: &Writers<2>| [u32::MAX - 1, u32::MAX, 0, 1].map(|id| has_shown(writers, 1, id));
         assert_eq!(known(&writers), [false, true, true, false]);
         assert!(!has_shown(&writers, 2, 0), "another's");
+        writers.show(1, u32::MAX);
+        assert_eq!(known(&writers), [false, true, true, false], "shown again");
         // With a hole between them, those before it are not known any more.
         writers.show(1, 2);
         assert_eq!(known(&writers), [false; 4]);

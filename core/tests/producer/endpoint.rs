@@ -206,6 +206,37 @@ fn a_chunk_that_a_buffer_did_not_take_from_a_scrape_is_offered_again() {
 }
 
 #[test]
+fn a_chunk_that_was_scraped_and_overwritten_before_it_was_read_is_offered_again() {
+    for gone in [false, true] {
+        let mut world = World::new();
+        assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
+        let chunk = world.write();
+        assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+        for chunk_id in 0..300 {
+            let header = ChunkHeader {
+                producer_id: 9,
+                chunk_id,
+                fragments: 1,
+                complete: true,
+                ..ChunkHeader::default()
+            };
+            world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
+        }
+        if gone {
+            world.endpoint.disconnect(&mut world.buffers);
+        } else {
+            world.move_to(0, chunk);
+        }
+        let mut reader = world.buffers[0].read();
+        let packets =
+            std::iter::from_fn(|| reader.next_packet().map(|packet| (packet.producer_id(), packet.loss())));
+        let own = packets.filter(|(producer_id, _)| *producer_id == IDENTITY.producer_id);
+        assert_eq!(own.collect::<Vec<_>>(), [(IDENTITY.producer_id, DataLoss::empty())], "{gone}");
+        assert_eq!(world.endpoint.stats().chunks_scraped_before, 0);
+    }
+}
+
+#[test]
 #[cfg(feature = "patches")]
 fn a_chunk_that_was_scraped_while_it_waited_for_patches_is_offered_again() {
     let mut world = World::new();

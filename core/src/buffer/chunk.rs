@@ -147,7 +147,9 @@ pub enum Refusal {
     ClearsFlags,
     /// A chunk that comes back does not hold the fragments that were read from it.
     ChangesFragments,
-    /// The chunk id is too far from those of its sequence's chunks.
+    /// The chunk id is too far from those of its sequence's chunks: it belongs more than
+    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks before the newest, or is 2³⁰ or more from the first chunk of a sequence
+    /// that nothing has left yet.
     TooFarOutOfOrder,
     /// All sequences of the table have chunks in the buffer.
     TableFull,

@@ -71,9 +71,9 @@ impl<'a> Recorder<'a> {
     /// Finds what a start before this one has recorded, hands it to `before`, and goes on recording behind it.
     ///
     /// What is handed over is the ring as it was salvaged, and in it also the packets that were finished but
-    /// still in shared memory. A packet that still waited for a patch is given up. What `before` reads is not read
-    /// again later; what it leaves there is overwritten by and by. `before` is not called where nothing is found,
-    /// as after power-on.
+    /// still in shared memory. A packet that was not finished, or waited for a patch, is given up. What `before`
+    /// reads is not read again later; what it leaves there is overwritten by and by. `before` is not called where
+    /// nothing is found, as after power-on.
     ///
     /// Writers of this start are told from those before by the producer's number, which is the start's. When
     /// the ring's table has no room for [`WRITERS`] more, because start followed start with little recorded
@@ -98,11 +98,8 @@ impl<'a> Recorder<'a> {
                 let (memory, _) = shared_memory(parts.shared)?;
                 Consumer::new(memory).reclaim();
                 let mut rings = [ring];
-                endpoint(memory, last).scrape(&mut rings);
-                // Of these chunks, too, some wait for patches that will not come.
-                let [scraped] = rings;
-                (ring, _) =
-                    TraceBuffer::attach_or_new(scraped.into_memory(), CONFIG).map_err(RecorderError::Ring)?;
+                endpoint(memory, last).disconnect(&mut rings);
+                [ring] = rings;
             }
             before(&mut ring, salvage);
             // Without a number of its own, the start before this one is known by its writers.

@@ -1,7 +1,7 @@
 //! What a start leaves in its region, the next one finds: on the host, with memory that outlives both.
 
 use std::sync::LazyLock;
-use tracebuf::buffer::Reader;
+use tracebuf::buffer::{Reader, RingContent};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
 use tracebuf_firmware::export::Export;
 use tracebuf_firmware::recorder::{Inbox, Recorder, RecorderError};
@@ -114,27 +114,35 @@ fn recover_finds_what_the_drain_had_moved_and_a_recorder_over_the_same_dump_the_
 
 #[test]
 fn what_was_said_before_a_packet_that_was_cut_short_is_found() {
-    for drained in [false, true] {
+    for (drained, patched) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut region = [0; 1024];
         let (producer, mut recorder) = start(&mut region).0.unwrap();
         let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
         for n in 0..10 {
             writer.packet().bytes(1, format!("0:{n}").as_bytes());
         }
-        // It ends in the chunk that the next begins in, and that one goes on over so many that the size of its
-        // message must be patched in.
+        // It ends in the chunk that the next begins in, and that one goes on over so many that the size of a message
+        // must be patched in.
         writer.packet().bytes(1, format!("0:{:0>110}", 10).as_bytes());
         let mut packet = writer.packet();
-        let mut message = packet.message(2);
-        message.bytes(1, &[7; 600]);
+        if patched {
+            let mut message = packet.message(2);
+            message.bytes(1, &[7; 600]);
+            std::mem::forget(message);
+        } else {
+            packet.bytes(2, &[7; 600]);
+        }
+        std::mem::forget(packet);
         if drained {
             recorder.drain(&producer);
         }
-        std::mem::forget(message);
-        std::mem::forget(packet);
         std::mem::forget(writer);
-        let found = start(&mut region).1.unwrap();
-        assert!(of_writer(&found, 1, 0).into_iter().eq(0..11), "{drained}: {found:?}");
+        let (second, found) = start(&mut region);
+        assert!(of_writer(&found.unwrap(), 1, 0).into_iter().eq(0..11), "{drained} {patched}");
+        let mut second = second.unwrap().1;
+        let left =
+            second.buffer().inspect().items().filter(|item| matches!(item.content, RingContent::Chunk(_)));
+        assert_eq!(left.count(), 0, "{drained} {patched}: nothing waits for the rest of the packet");
     }
 }
 

@@ -78,6 +78,15 @@ pub fn run(data: &[u8]) {
     }
     read(&mut plain, &mut watched, 255, &offered);
     check(&mut plain, &mut watched, &offered);
+    // All producers end.
+    for producer_id in 0..4 {
+        plain.end_producer(producer_id);
+        watched.end_producer(producer_id);
+        check(&mut plain, &mut watched, &offered);
+    }
+    read(&mut plain, &mut watched, 255, &offered);
+    check(&mut plain, &mut watched, &offered);
+    assert_eq!(plain.check().expect("a consistent region").chunks, 0, "nothing waits");
 }
 
 /// Bits of `kind`: 0 from memory that may change, 1 not complete.

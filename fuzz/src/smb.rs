@@ -96,6 +96,9 @@ pub fn run(data: &[u8]) {
         // Nobody may write to the second one.
         assert_eq!(buffers[1].stats().bytes_written, 0);
     }
+    endpoint.disconnect(&mut buffers);
+    while buffers[0].read().next_packet().is_some() {}
+    assert_eq!(buffers[0].check().expect("a consistent region").chunks, 0, "nothing waits");
     tracebuf_std::smb::dump(memory, &mut std::io::sink()).expect("a sink takes all");
 }
 

@@ -18,11 +18,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod error;
 mod pieces;
 mod survivor;
+mod symbols;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -32,7 +33,9 @@ use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage, Sequ
 
 use crate::pftrace::TraceFile;
 use crate::region_file;
+pub use error::RecoverError;
 pub use survivor::Survivor;
+use symbols::{Symbols, Variable};
 
 /// The first bytes of every region.
 const MAGIC: &[u8] = b"TBUF";
@@ -50,51 +53,20 @@ pub enum Place {
     Address(u64),
     /// The region at the address of the variable of this name, or the first within it: what firmware records into has
     /// shared memory before the ring. Of ELF files with symbols only.
+    ///
+    /// A static of Rust is found by its path, `oven::firmware::TRACE`, or the last parts of it, `TRACE`; a symbol of
+    /// just this name goes before.
     Symbol(String),
 }
-
-/// Why there is no trace.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum RecoverError {
-    /// The dump is damaged itself.
-    Malformed(String),
-    /// The dump has no such symbol.
-    NoSuchSymbol(String),
-    /// The dump has no bytes at the address.
-    NotInDump(u64),
-    /// What lies there is no region that can be attached to.
-    Attach(AttachError),
-}
-
-impl fmt::Display for RecoverError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed(why) => write!(f, "the dump cannot be read: {why}"),
-            Self::NoSuchSymbol(name) => write!(f, "the dump has no symbol {name}"),
-            Self::NotInDump(address) => write!(f, "the dump has nothing at address {address:#x}"),
-            Self::Attach(AttachError::NoRegion) => f.write_str("no trace buffer found"),
-            Self::Attach(error) => write!(f, "no trace buffer can be recovered: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for RecoverError {}
 
 /// Memory by address.
 #[derive(Debug, Default)]
 pub struct Dump {
     /// Pieces that do not touch each other, by their first address.
     pieces: BTreeMap<u64, Vec<u8>>,
-    symbols: BTreeMap<String, Variable>,
-}
-
-/// What a symbol stands for.
-#[derive(Clone, Copy, Debug)]
-struct Variable {
-    address: u64,
-    /// Bytes, or 0 if the file does not say.
-    size: u64,
+    symbols: Symbols,
+    /// Its bytes, if it has no addresses.
+    raw: Option<u64>,
 }
 
 /// A region of a dump, ready to be read.
@@ -157,7 +129,7 @@ impl Dump {
         if let Some(contents) = region_file::parse(file) {
             // Of the two halves the one that counts.
             let pieces = BTreeMap::from([(contents.start, contents.region)]);
-            return Ok(Self { pieces, symbols: BTreeMap::new() });
+            return Ok(Self { pieces, ..Self::default() });
         }
         if file.starts_with(region_file::BEGUN) {
             // The buffer in it is one that nobody used.
@@ -165,7 +137,10 @@ impl Dump {
         }
         match std::str::from_utf8(file) {
             Ok(text) if text.trim_start().starts_with(':') => Self::ihex(text),
-            _ => Ok(Self { pieces: BTreeMap::from([(0, file.to_vec())]), symbols: BTreeMap::new() }),
+            _ => {
+                let pieces = BTreeMap::from([(0, file.to_vec())]);
+                Ok(Self { pieces, raw: Some(file.len() as u64), ..Self::default() })
+            }
         }
     }
 
@@ -185,8 +160,7 @@ impl Dump {
         for symbol in elf.symbols() {
             if let Ok(name) = symbol.name() {
                 left = less(left, name.len(), "symbols' names")?;
-                let variable = Variable { address: symbol.address(), size: symbol.size() };
-                dump.symbols.insert(name.to_owned(), variable);
+                dump.symbols.add(name, &symbol);
             }
         }
         Ok(dump)
@@ -211,7 +185,7 @@ impl Dump {
             }
         }
         let parts: Vec<_> = parts.iter().map(|(address, part)| (*address, &part[..])).collect();
-        Ok(Self { pieces: pieces::join(&parts), symbols: BTreeMap::new() })
+        Ok(Self { pieces: pieces::join(&parts), ..Self::default() })
     }
 
     /// Takes the names of variables from a program, for a core that has none.
@@ -233,7 +207,7 @@ impl Dump {
                 return search(self.pieces.iter().map(|(start, bytes)| (*start, &bytes[..], bytes.len())));
             }
             Place::Address(address) => Variable { address, size: 0 },
-            Place::Symbol(name) => *self.symbols.get(&name).ok_or(RecoverError::NoSuchSymbol(name))?,
+            Place::Symbol(name) => self.symbols.find(&name)?,
         };
         match self.attach_near(address) {
             Err(error @ RecoverError::Attach(AttachError::NoRegion)) => {
@@ -242,6 +216,10 @@ impl Dump {
                 search([(address, bytes, if len > 0 { len } else { usize::MAX })].into_iter())
                     .map_err(|_| error)
             }
+            Err(RecoverError::NotInDump(offset)) => Err(match self.raw {
+                Some(len) => RecoverError::BehindRawDump { offset, len },
+                None => RecoverError::NotInDump(offset),
+            }),
             found => found,
         }
     }

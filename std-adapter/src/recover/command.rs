@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::files::check_is_other;
+use crate::guess::Guess;
 use crate::terminal::tell;
-use tracebuf_std::recover::{Dump, Place, Survivor};
+use tracebuf::buffer::AttachError;
+use tracebuf_std::recover::{Dump, Place, RecoverError, Survivor};
 
 /// More buffers than this are not told one by one.
 const OTHERS: usize = 8;
@@ -17,10 +19,12 @@ pub(crate) struct Recover {
     /// The trace file to write.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Where the buffer's memory starts, or something before it, decimal or 0x…; without it the dump is searched.
+    /// Where the buffer's memory starts, or something before it, decimal or 0x…: an address, or in a raw dump, which
+    /// has none, the offset from its start. Without it the dump is searched.
     #[arg(long, alias = "offset", value_parser = number, conflicts_with = "symbol")]
     address: Option<u64>,
-    /// The variable that is the buffer's memory, or has it within.
+    /// The variable that is the buffer's memory, or has it within: a static of Rust by its path or the end of it,
+    /// TRACE, firmware::TRACE.
     #[arg(long)]
     symbol: Option<String>,
     /// The program whose symbols are meant, for a dump without symbols.
@@ -79,7 +83,10 @@ fn recover(arguments: &Recover) -> Result<(), String> {
         (None, Some(name)) => Place::Symbol(name.clone()),
         (None, None) => Place::Anywhere,
     };
-    let found = dump.find(place).map_err(|error| error.to_string())?;
+    let found = dump.find(place).map_err(|error| match error {
+        RecoverError::Attach(AttachError::NoRegion) if anywhere => format!("{error}{}", Guess::of(&file)),
+        error => error.to_string(),
+    })?;
     tell!("buffer at {:#x}: {}", found.address, found.salvage);
     if !found.others.is_empty() {
         let told: Vec<_> = found.others.iter().take(OTHERS).map(|address| format!("{address:#x}")).collect();

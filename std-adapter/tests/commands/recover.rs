@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ihex::{Record, create_object_file_representation};
 use object::Endianness;
 use object::elf::{EM_NONE, ET_CORE, PF_R, PT_LOAD, STB_GLOBAL, STT_OBJECT};
-use object::write::elf::{FileHeader, ProgramHeader, SectionIndex, Sym, Writer};
+use object::write::elf::{FileHeader, ProgramHeader, Sym, Writer};
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf_std::recover::{Dump, Place};
 
@@ -13,6 +13,7 @@ use crate::trace::scratch;
 use crate::tracebuf;
 
 mod several;
+mod symbols;
 
 /// A packet with a timestamp of 5.
 const PACKET: &[u8] = &[2, 0x40, 5];
@@ -81,6 +82,10 @@ fn intel_hex_has_addresses() {
     let text = hex(0x2000, 0x100, &region());
     let (ok, said, _) = recover("hex", text.as_bytes(), &["--address", "0x20000100"]);
     assert!(ok && said.contains("buffer at 0x20000100"), "{said}");
+    let (ok, said, _) = recover("raw-wrong", &region(), &["--address", "0x20000100"]);
+    let why =
+        "the dump is raw, 1024 bytes without addresses: nothing is at offset 0x20000100 from its start\n";
+    assert!(!ok && said.ends_with(why), "{said}");
     let (ok, said, _) = recover("hex-wrong", text.as_bytes(), &["--address", "0x30000000"]);
     assert!(!ok && said.contains("nothing at address 0x30000000"), "{said}");
 }
@@ -182,27 +187,20 @@ fn segments(segments: &[ProgramHeader], memory: &[u8]) -> Vec<u8> {
 
 /// An ELF core of one piece of memory at `address`, with `symbol` for a variable there.
 pub(super) fn elf(endian: Endianness, is_64: bool, address: u64, memory: &[u8], symbol: &str) -> Vec<u8> {
-    elf_with(1, endian, is_64, address, memory, symbol)
+    elf_with(&[symbol], endian, is_64, address, memory)
 }
 
-/// The same with so many symbols of one name.
-fn elf_with(
-    symbols: u32,
-    endian: Endianness,
-    is_64: bool,
-    address: u64,
-    memory: &[u8],
-    symbol: &str,
-) -> Vec<u8> {
+/// The same with several variables, 8 bytes from one to the next.
+fn elf_with(symbols: &[&str], endian: Endianness, is_64: bool, address: u64, memory: &[u8]) -> Vec<u8> {
     let mut file = Vec::new();
     let mut writer = Writer::new(endian, is_64, &mut file);
     writer.reserve_file_header();
     writer.reserve_program_headers(1);
     let offset = writer.reserve(memory.len(), 8);
     writer.reserve_null_section_index();
-    let name = writer.add_string(symbol.as_bytes());
+    let names: Vec<_> = symbols.iter().map(|symbol| writer.add_string(symbol.as_bytes())).collect();
     writer.reserve_null_symbol_index();
-    for _ in 0..symbols {
+    for _ in symbols {
         writer.reserve_symbol_index(None);
     }
     writer.reserve_symtab_section_index();
@@ -220,16 +218,16 @@ fn elf_with(
     writer.write_align(8);
     writer.write(memory);
     writer.write_null_symbol();
-    let variable = Sym {
+    let variable = |(name, at)| Sym {
         name: Some(name),
-        section: Some(SectionIndex(0)),
+        section: None,
         st_info: STB_GLOBAL << 4 | STT_OBJECT,
         st_other: 0,
         st_shndx: object::elf::SHN_ABS,
-        st_value: address + 16,
+        st_value: address + at,
         st_size: size - 16,
     };
-    (0..symbols).for_each(|_| writer.write_symbol(&variable));
+    names.into_iter().zip((16..).step_by(8)).for_each(|symbol| writer.write_symbol(&variable(symbol)));
     writer.write_strtab();
     writer.write_shstrtab();
     writer.write_null_section_header();
@@ -319,7 +317,7 @@ fn segments_that_are_more_than_the_file_are_malformed() {
 fn symbols_whose_names_are_more_than_the_file_are_malformed() {
     let name = "N".repeat(10_000);
     for (symbols, ok) in [(2, true), (1000, false)] {
-        let core = elf_with(symbols, Endianness::Little, true, 0x2000, &[0; 20_000], &name);
+        let core = elf_with(&vec![&name[..]; symbols], Endianness::Little, true, 0x2000, &[0; 20_000]);
         let said = Dump::parse(&core).map(|_| ()).map_err(|error| error.to_string());
         let too_long = "the dump cannot be read: its symbols' names take more than there is";
         assert_eq!(said, if ok { Ok(()) } else { Err(too_long.to_owned()) });

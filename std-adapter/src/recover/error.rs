@@ -1,0 +1,70 @@
+//! What can go wrong with a dump.
+
+use std::fmt;
+
+use tracebuf::buffer::AttachError;
+
+use super::symbols::Told;
+
+/// Why there is no trace.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RecoverError {
+    /// The dump is damaged itself.
+    Malformed(String),
+    /// The dump has no such symbol.
+    NoSuchSymbol {
+        /// What was looked for.
+        name: String,
+        /// Variables in whose names it is, large letters or small, with their addresses.
+        near: Vec<String>,
+    },
+    /// The dump has several variables whose paths are this, or end with it.
+    AmbiguousSymbol {
+        /// What was looked for.
+        name: String,
+        /// The variables, with their addresses.
+        all: Vec<String>,
+    },
+    /// The dump has no bytes at the address.
+    NotInDump(u64),
+    /// The dump is raw, and ends before this offset from its start, which was taken for an address.
+    BehindRawDump {
+        /// What was looked for.
+        offset: u64,
+        /// Bytes of the dump.
+        len: u64,
+    },
+    /// What lies there is no region that can be attached to.
+    Attach(AttachError),
+}
+
+impl fmt::Display for RecoverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(why) => write!(f, "the dump cannot be read: {why}"),
+            Self::NoSuchSymbol { name, near } if near.is_empty() => {
+                write!(f, "the dump has no symbol {name}")
+            }
+            Self::NoSuchSymbol { name, near } => {
+                write!(f, "the dump has no symbol {name}, but has {}", Told(near))
+            }
+            Self::AmbiguousSymbol { name, all } => {
+                write!(
+                    f,
+                    "{name} may be each of {}: more of the path, or the address, says which is meant",
+                    Told(all)
+                )
+            }
+            Self::NotInDump(address) => write!(f, "the dump has nothing at address {address:#x}"),
+            Self::BehindRawDump { offset, len } => write!(
+                f,
+                "the dump is raw, {len} bytes without addresses: nothing is at offset {offset:#x} from its start"
+            ),
+            Self::Attach(AttachError::NoRegion) => f.write_str("no trace buffer found"),
+            Self::Attach(error) => write!(f, "no trace buffer can be recovered: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RecoverError {}

@@ -1,0 +1,115 @@
+//! The variables of a program, and how people call them.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use object::{ObjectSymbol, SymbolKind};
+
+use super::RecoverError;
+
+/// More bytes are no variable's path. A mangled name of some bytes may stand for very many.
+const MAX_PATH: usize = 1024;
+/// Names that an error tells.
+const TOLD: usize = 5;
+
+/// What a symbol stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Variable {
+    pub(super) address: u64,
+    /// Bytes, or 0 if the file does not say.
+    pub(super) size: u64,
+}
+
+/// Variables by the names that the linker has for them.
+#[derive(Debug, Default)]
+pub(super) struct Symbols(BTreeMap<String, Variable>);
+
+impl Symbols {
+    /// Takes a file's symbol, unless it is none of memory.
+    pub(super) fn add<'a>(&mut self, name: &str, symbol: &impl ObjectSymbol<'a>) {
+        let is_other = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::File | SymbolKind::Section);
+        if !is_other && !symbol.is_undefined() {
+            let variable = Variable { address: symbol.address(), size: symbol.size() };
+            self.0.insert(name.to_owned(), variable);
+        }
+    }
+
+    /// The variable of this name or, if there is none, the one whose path in Rust is this, or ends with it.
+    pub(super) fn find(&self, name: &str) -> Result<Variable, RecoverError> {
+        if let Some(variable) = self.0.get(name) {
+            return Ok(*variable);
+        }
+        let (mut whole, mut ends, mut near) = (Vec::new(), Vec::new(), Vec::new());
+        let lower = name.to_lowercase();
+        for (mangled, variable) in &self.0 {
+            let path = path(mangled);
+            let found = Candidate { path, variable };
+            match found.path.strip_suffix(name) {
+                Some("") => whole.push(found),
+                Some(before) if before.ends_with("::") => ends.push(found),
+                _ if found.path.to_lowercase().contains(&lower) => near.push(found),
+                _ => {}
+            }
+        }
+        let mut found = if whole.is_empty() { ends } else { whole };
+        // First those that are called so themselves, not what they are in; the shortest has the least beside it.
+        near.sort_by_key(|Candidate { path, .. }| {
+            let own = path.rsplit("::").next().unwrap_or_default();
+            (!own.to_lowercase().contains(&lower), path.len())
+        });
+        // Several names of one place are one variable.
+        found.sort_by_key(|candidate| candidate.variable.address);
+        found.dedup_by_key(|candidate| candidate.variable.address);
+        let told = |candidates: Vec<Candidate>| candidates.iter().map(Candidate::to_string).collect();
+        match &found[..] {
+            [one] => Ok(*one.variable),
+            [] => Err(RecoverError::NoSuchSymbol { name: name.to_owned(), near: told(near) }),
+            _ => Err(RecoverError::AmbiguousSymbol { name: name.to_owned(), all: told(found) }),
+        }
+    }
+}
+
+/// A variable that may be meant.
+struct Candidate<'a> {
+    path: String,
+    variable: &'a Variable,
+}
+
+impl fmt::Display for Candidate<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:#x}", self.path, self.variable.address)
+    }
+}
+
+/// A symbol's path as its program has it, without a hash; of another language's, its name.
+fn path(mangled: &str) -> String {
+    let mut path = Short(String::new());
+    match rustc_demangle::try_demangle(mangled) {
+        Ok(name) if write!(path, "{name:#}").is_ok() => path.0,
+        _ => mangled.to_owned(),
+    }
+}
+
+/// Text of [`MAX_PATH`] bytes at most.
+struct Short(String);
+
+impl Write for Short {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_PATH {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+/// The first of them, with a word of the others.
+pub(super) struct Told<'a>(pub(super) &'a [String]);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, others) = self.0.split_at(self.0.len().min(TOLD));
+        f.write_str(&first.join(", "))?;
+        if others.is_empty() { Ok(()) } else { write!(f, " and {} more", others.len()) }
+    }
+}

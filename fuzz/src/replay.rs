@@ -1,13 +1,12 @@
 //! `replay`: scripts of operations as text. Whatever a script says, it ends with a result or a line's number, and
 //! says the same when it is run again.
 
-use tracebuf_std::replay::{Replay, ReplayError};
-use tracebuf_std::summary::Summary;
+use tracebuf_std::replay::{Replay, ReplayError, ReplaySummary};
 
 /// Copies of a buffer cost megabytes each, for their tables.
 const MOST_CLONES: usize = 4;
 
-fn replay(script: &[u8]) -> (Vec<u8>, Result<Summary, ReplayError>) {
+fn replay(script: &[u8]) -> (Vec<u8>, Result<ReplaySummary, ReplayError>) {
     let mut output = Vec::new();
     let result = Replay::new(&mut output).run(script);
     (output, result)
@@ -39,7 +38,7 @@ pub fn run(data: &[u8]) {
                 + commits.discarded
                 + commits.refused;
             assert!(chunks <= count("ok"));
-            let _ = Summary::to_string(&Summary { commits, ..summary });
+            let _ = ReplaySummary::to_string(&ReplaySummary { commits, ..summary });
         }
         Err(ReplayError::Line { number, ref reason }) => {
             let lines = data.split(|byte| *byte == b'\n').count() as u64;

@@ -33,7 +33,6 @@ pub mod script;
 pub mod session;
 pub mod size;
 pub mod smb;
-pub mod summary;
 pub mod trace_stats;
 #[cfg(feature = "tracing")]
 pub mod tracing_layer;

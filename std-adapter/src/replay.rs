@@ -29,6 +29,8 @@
 //!
 //! The buffer lives in [`PagedMemory`] and has the largest sequence table that there is.
 
+mod summary;
+
 use std::fmt;
 use std::io::{self, BufRead, Read, Write};
 
@@ -37,7 +39,7 @@ use tracebuf::buffer::{Chunk, Config, FillPolicy, OverwriteObserver, Packet, Rea
 use crate::memory::PagedMemory;
 use crate::pftrace::TraceFile;
 use crate::script::{Malformed, Op, parse_line};
-use crate::summary::Summary;
+pub use summary::{Commits, Packets, ReplaySummary};
 
 /// Bytes of a line, its end not counted. A chunk that fits a buffer has far less; a gzipped line of a few megabytes can
 /// become thousands of them.
@@ -85,13 +87,13 @@ pub struct Replay<W> {
     trace: Option<TraceFile>,
     buffer: Option<TraceBuffer<PagedMemory>>,
     evicted: Evicted,
-    summary: Summary,
+    summary: ReplaySummary,
 }
 
 impl<W: Write> Replay<W> {
     /// A replay that prints its results to `output`.
     pub fn new(output: W) -> Self {
-        let (evicted, summary) = (Evicted::default(), Summary::default());
+        let (evicted, summary) = (Evicted::default(), ReplaySummary::default());
         Self { output, trace: None, buffer: None, evicted, summary }
     }
 
@@ -110,7 +112,7 @@ impl<W: Write> Replay<W> {
     /// # Errors
     /// The first line that is malformed, or the first failure to read or write.  What the lines before it
     /// printed is written.
-    pub fn run(mut self, script: impl BufRead) -> Result<Summary, ReplayError> {
+    pub fn run(mut self, script: impl BufRead) -> Result<ReplaySummary, ReplayError> {
         let mut result = self.run_lines(script);
         result = result.and(self.output.flush().map_err(ReplayError::Output));
         if let Some(trace) = self.trace.take() {

@@ -14,7 +14,7 @@ use tracebuf::buffer::{Commit, DataLoss, Packet};
 /// # Ok::<(), tracebuf_std::replay::ReplayError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Summary {
+pub struct ReplaySummary {
     /// Operations run, `new` included.
     pub operations: u64,
     /// What became of the chunks offered.
@@ -100,7 +100,7 @@ impl fmt::Display for Packets {
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for ReplaySummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Commits { written, rewritten, relocated, unchanged, discarded, refused } = self.commits;
         writeln!(f, "operations: {}", self.operations)?;

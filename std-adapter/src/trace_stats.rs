@@ -10,6 +10,7 @@
 //! ```
 
 mod counters;
+mod state;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -47,6 +48,11 @@ pub struct SequenceLosses {
     pub causes: [u64; 16],
     /// Packets that follow a loss and name none of [`DataLoss::CAUSES`].
     pub unnamed: u64,
+    /// Packets that readers skip: they need names, a clock or a track that were lost before them, or are not in the
+    /// trace, and did not come again. Not counted for [all others together](TraceReport::others).
+    pub unreadable: u64,
+    /// Whether the next packet that needs those can be read.
+    has_state: bool,
 }
 
 /// What a trace says of its own losses. `Display` is what the command prints.
@@ -70,6 +76,10 @@ pub struct TraceReport {
     /// many.
     pub statistics: Option<Vec<Counted>>,
 }
+
+/// What to do about packets that cannot be read.
+const UNREADABLE: &str = "readers skip them: names, clock or track that they need were lost before them. Give the ring \
+                          more bytes, or let each chunk tell what it needs (self_contained_chunks)";
 
 /// What to do about a cause that a packet names.
 fn advice(cause: DataLoss) -> &'static str {
@@ -125,12 +135,13 @@ impl TraceReport {
     }
 
     fn look_at(&mut self, packet: &[u8], counters: &mut Counters) -> Whose {
-        let (mut sequence, mut loss, mut pid) = (0, 0, None);
+        let (mut sequence, mut loss, mut pid, mut flags) = (0, 0, None, 0);
         for field in Fields::of(packet) {
             match (field.number, field.value) {
                 // Of a field that is there twice the last one counts.
                 (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Number(id)) => sequence = id,
                 (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Number(bits)) => loss = bits,
+                (trace_packet::SEQUENCE_FLAGS, Value::Number(bits)) => flags = bits,
                 (trace_packet::TRUSTED_PID, Value::Number(number)) => pid = Some(number),
                 (trace_packet::TRACE_STATS, Value::Bytes(stats)) => counters.add(stats),
                 _ => {}
@@ -153,6 +164,9 @@ impl TraceReport {
         }
         let named = DataLoss::CAUSES.iter().any(|(cause, _)| loss & u64::from(cause.bits()) != 0);
         losses.unnamed += u64::from(loss != 0 && !named);
+        let is_unreadable = !state::can_be_read(&mut losses.has_state, flags, loss != 0);
+        // Of several sequences nobody knows which has its state.
+        losses.unreadable += u64::from(is_unreadable && whose != Whose::Others);
         whose
     }
 
@@ -166,7 +180,7 @@ impl TraceReport {
     /// Whether the trace says that something is missing, or does not say that nothing is.
     pub fn has_losses(&self) -> bool {
         self.rest > 0
-            || self.all_sequences().any(|sequence| sequence.after_loss > 0)
+            || self.all_sequences().any(|sequence| sequence.after_loss > 0 || sequence.unreadable > 0)
             || self.statistics.as_ref().is_none_or(|counted| !counted.is_empty())
     }
 
@@ -174,7 +188,7 @@ impl TraceReport {
         self.sequences.values().chain([&self.others])
     }
 
-    /// The losses of one cause, if there are any.
+    /// The losses of one cause, or what else there is of each sequence, if there are any.
     fn fmt_losses(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -186,7 +200,7 @@ impl TraceReport {
         if total == 0 {
             return Ok(());
         }
-        writeln!(f, "{name}: before {total} packets\n  {advice}")?;
+        writeln!(f, "{name} {total} packets\n  {advice}")?;
         for (id, sequence) in self.sequences.iter().filter(|(_, sequence)| count(sequence) > 0) {
             let (lost, all) = (count(sequence), sequence.packets);
             write!(f, "  sequence {id}")?;
@@ -216,9 +230,10 @@ impl fmt::Display for TraceReport {
         for (cause, name) in DataLoss::CAUSES {
             let bit = cause.bits().trailing_zeros() as usize;
             let count = |sequence: &SequenceLosses| sequence.causes.get(bit).copied().unwrap_or(0);
-            self.fmt_losses(f, name, advice(cause), count)?;
+            self.fmt_losses(f, &format!("{name}: before"), advice(cause), count)?;
         }
-        self.fmt_losses(f, "no cause named", advice(DataLoss::ANY), |sequence| sequence.unnamed)?;
+        self.fmt_losses(f, "no cause named: before", advice(DataLoss::ANY), |sequence| sequence.unnamed)?;
+        self.fmt_losses(f, "cannot be read:", UNREADABLE, |sequence| sequence.unreadable)?;
         match &self.statistics {
             None => write!(f, "no statistics: the trace was not completed, so its end may be missing"),
             Some(counted) => {

@@ -1,0 +1,56 @@
+//! Packets that are in a trace and cannot be read, for want of the state that they need.
+
+use tracebuf::proto::fields::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
+
+/// Whether a packet can be read, as readers have it: what needs names, a clock or a track that were told before it is
+/// skipped from a loss on until its sequence tells them anew. `has_state` is the sequence's, false at first.
+pub(super) fn can_be_read(has_state: &mut bool, flags: u64, follows_loss: bool) -> bool {
+    *has_state = flags & INCREMENTAL_STATE_CLEARED != 0 || *has_state && !follows_loss;
+    *has_state || flags & NEEDS_INCREMENTAL_STATE == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::{BufferConfig, Session};
+    use crate::trace_stats::TraceReport;
+    use tracebuf::producer::Exhaustion;
+
+    #[test]
+    fn what_needs_a_state_can_be_read_from_one_on_until_a_loss() {
+        let mut has_state = false;
+        let mut read = |flags, loss| can_be_read(&mut has_state, flags, loss);
+        let (starts, needs) = (INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE);
+        assert!(!read(needs, false) && read(0, false) && !read(needs, false), "before the first");
+        assert!(read(starts | needs, true) && read(needs, false), "a state behind a loss is one");
+        assert!(!read(needs, true) && !read(needs, false) && read(0, false));
+        assert!(read(starts, false) && read(needs, false));
+        assert!(read(0, true) && !read(needs, false), "also if the packet behind the loss needs none");
+    }
+
+    #[test]
+    fn of_a_ring_that_has_wrapped_what_is_older_than_its_oldest_state_is_told() {
+        for self_contained in [false, true] {
+            let ring = BufferConfig::ring(64 << 10);
+            let ring = if self_contained { ring.self_contained_chunks() } else { ring };
+            let session = Session::builder().buffer(ring).exhaustion(Exhaustion::Stall).start();
+            let session = session.expect("a session");
+            (0..20_000).for_each(|_| session.recorder().instant("event"));
+            let (snapshot, mut trace) = (session.snapshot().expect("a snapshot"), Vec::new());
+            let packets = snapshot.write(&mut trace).expect("memory").packets;
+            let report = TraceReport::of(&trace);
+            let unread: u64 = report.sequences.values().map(|sequence| sequence.unreadable).sum();
+            let said = report.to_string();
+            assert_eq!(
+                said.contains(&format!("cannot be read: {unread} packets\n")),
+                !self_contained,
+                "{said}"
+            );
+            // Up to a quarter of the ring.
+            assert!(
+                if self_contained { unread == 0 } else { (1..=packets / 3).contains(&unread) },
+                "{unread}"
+            );
+        }
+    }
+}

@@ -21,7 +21,7 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let name = path.file_name().filter(ends).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.display()))
     })?;
-    let replaced = fs::metadata(path).ok();
+    let replaced = fs::metadata(path).ok().filter(Metadata::is_file);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
     if let Some(replaced) = &replaced {
@@ -54,9 +54,10 @@ fn start_of(name: &OsStr) -> &OsStr {
     OsStr::from_bytes(bytes.get(..end).unwrap_or_default())
 }
 
-/// Whether there is something that can only be written into: a device, a pipe.
+/// Whether there is something that can only be written into: a device, a pipe. A folder cannot: what is to have its name
+/// is written beside it, and stays there if the folder does.
 fn is_special(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
 /// Where the file lies, or is to lie, that links from `path` lead to.
@@ -71,16 +72,29 @@ pub(crate) fn followed(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many links lead to each other"))
 }
 
-/// Refuses to replace the file that a session's long trace is in, by whatever name: that would be gone.
-pub(crate) fn check_is_not(path: &Path, long_trace: Option<&Metadata>) -> io::Result<()> {
-    let (Some(long_trace), Ok(there)) = (long_trace, fs::metadata(path)) else { return Ok(()) };
-    if there.is_file() && is_same(&there, long_trace) {
-        return Err(io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            "it is the file of the session's long trace",
-        ));
+/// The files that a session writes into as long as it runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnFiles {
+    /// Also when it is complete.
+    pub(crate) long_trace: Option<Metadata>,
+    /// Of buffers in files.
+    pub(crate) regions: Vec<Metadata>,
+}
+
+impl OwnFiles {
+    /// Refuses to replace one of them, by whatever name: what goes into it would be gone.
+    pub(crate) fn check_is_none(&self, path: &Path) -> io::Result<()> {
+        let Ok(there) = fs::metadata(path) else { return Ok(()) };
+        let is_there = |file: &Metadata| there.is_file() && is_same(&there, file);
+        let what = if self.long_trace.as_ref().is_some_and(is_there) {
+            "it is the file of the session's long trace"
+        } else if self.regions.iter().any(is_there) {
+            "it is the file of a buffer of the session"
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, what))
     }
-    Ok(())
 }
 
 /// Has a file written that appears at `path` when it is complete; a device or a pipe is written into.
@@ -167,6 +181,22 @@ mod tests {
         assert_eq!(part.len(), 1, "{part:?}");
         assert!(error.to_string().contains(&format!("all of it is in {},", part[0].display())), "{error}");
         assert_eq!(fs::read(&part[0]).expect("a file"), b"a recording");
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    #[test]
+    fn a_folder_that_has_taken_the_name_meanwhile_costs_nothing_of_what_was_recorded() {
+        let folder = folder("taken");
+        let path = folder.join("out");
+        check_writable(&path).expect("a place for a file");
+        fs::create_dir(&path).expect("a folder");
+        let error =
+            write_atomically(&path, |file| file.write_all(b"a recording")).expect_err("it is a folder");
+        assert!(error.to_string().contains("all of it is in"), "{error}");
+        let entries = fs::read_dir(&folder).expect("the folder").map(|entry| entry.expect("an entry").path());
+        let part = entries.filter(|entry| *entry != path).collect::<Vec<_>>();
+        assert_eq!(fs::read(&part[0]).expect("a file"), b"a recording");
+        assert_eq!(fs::metadata(&part[0]).expect("it is there").mode() & 0o111, 0, "no mode of a folder's");
         fs::remove_dir_all(&folder).expect("it is there");
     }
 

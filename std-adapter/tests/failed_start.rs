@@ -155,7 +155,7 @@ fn a_buffer_s_file_is_put_back_if_another_buffer_has_none() {
     }
     assert_fails(
         Session::builder().buffer(BufferConfig::ring(8).in_file(&region)),
-        "a buffer of the session",
+        "buffer 0 of the session",
     );
     assert!(holds(&region, "crash"));
 }

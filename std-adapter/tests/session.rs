@@ -241,15 +241,30 @@ fn an_event_within_the_making_of_another_session_s_event_is_recorded() {
 #[test]
 fn impossible_sessions_are_errors() {
     let error = |builder: tracebuf_std::session::SessionBuilder| builder.start().err().expect("an error");
-    assert!(matches!(error(Session::builder().ring(8)), SessionError::SmallBuffer { .. }));
-    assert!(matches!(error(Session::builder().ring(1 << 40)), SessionError::Buffers));
-    let too_large = error(Session::builder().ring(1 << 32)).to_string();
-    assert!(too_large.contains("less than 4 GiB"), "{too_large}");
-    assert!(matches!(error(Session::builder().ring(1 << 40).prepare_snapshots()), SessionError::Buffers));
-    assert!(matches!(error(Session::builder().data_source("x", 1)), SessionError::Buffers));
-    let twice = Session::builder().ring(64 << 10).ring(64 << 10).data_source("x", 0).data_source("x", 1);
-    assert!(error(twice).to_string().contains("each with a name of its own"));
-    assert!(matches!(error(Session::builder().shared_memory(100)), SessionError::SharedMemory(_)));
+    let small_ring = || Session::builder().ring(64 << 10);
+    let many = (0..33).fold(Session::builder(), |builder, _| builder.ring(64 << 10));
+    for (builder, why) in [
+        (many, "a session has 1 to 32 buffers, not 33"),
+        (
+            small_ring().ring(8),
+            "buffer 1 of the session, 8 bytes, is too small: one chunk of a thread takes 2060",
+        ),
+        (small_ring().ring(1 << 32), "buffer 1 of the session, 4294967296 bytes, is too large: "),
+        (
+            Session::builder().ring(1 << 40).prepare_snapshots(),
+            "buffer 0 of the session, 1099511627776 bytes, is too large: ",
+        ),
+        (small_ring().data_source("x", 1), "the data source x goes to buffer 1, and the last one is 0"),
+        (small_ring().ring(4096).data_source("x", 0).data_source("x", 1), "the data source x is there twice"),
+    ] {
+        let error = error(builder).to_string();
+        assert!(error.starts_with(why), "{error}");
+    }
+    for (bytes, can_be) in [(4095, false), (4096, true), (64 << 20, true), ((64 << 20) + 1, false)] {
+        let error = Session::builder().shared_memory(bytes).start().err().map(|error| error.to_string());
+        let why = format!("the session's shared memory, {bytes} bytes: it is 4 KiB to 64 MiB");
+        assert_eq!(error, (!can_be).then_some(why));
+    }
 }
 
 #[test]
@@ -257,8 +272,7 @@ fn the_smallest_buffer_holds_a_chunk_and_a_smaller_one_is_an_error() {
     for config in [BufferConfig::ring, BufferConfig::discard] {
         let start = |bytes| Session::builder().buffer(config(bytes)).start();
         let error = start(2048).err().expect("an error");
-        assert!(error.to_string().contains("too small"), "{error}");
-        let SessionError::SmallBuffer { needed } = error else { panic!("{error}") };
+        let SessionError::SmallBuffer { buffer: 0, bytes: 2048, needed } = error else { panic!("{error}") };
         assert!(start(needed - 1).is_err());
         let session = start(needed).expect("a session");
         // Full chunks of which each is sent before the next: the last one is there, or the first.

@@ -4,10 +4,10 @@
 mod transport;
 
 use std::panic::resume_unwind;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tracebuf::producer::Exhaustion;
 use tracebuf_std::session::{Recorder, Session, SessionError};
@@ -86,4 +86,70 @@ fn the_drain_thread_drops_and_counts_what_it_records_itself_when_shared_memory_i
         assert!((1000..10_000).contains(&lost), "{lost}");
         session.stop().expect("a stop");
     }
+}
+
+/// Has so many threads record one event into each buffer, and keep what they hold of shared memory until the sender is
+/// dropped; tells of each that has got so far.
+fn idle(session: &Arc<Session>, sources: &'static [&str], threads: usize) -> (Sender<()>, Receiver<()>) {
+    let (wait, waits) = channel::<()>();
+    let (waits, (tell, told)) = (Arc::new(Mutex::new(waits)), channel());
+    for _ in 0..threads {
+        let (session, waits, tell) = (session.clone(), waits.clone(), tell.clone());
+        let work = move || {
+            session.recorder().instant("starts");
+            let recorders = sources.iter().filter_map(|name| session.recorder_of(name));
+            recorders.for_each(|recorder| recorder.instant("starts here too"));
+            drop(session);
+            let _ = tell.send(());
+            let _ = waits.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        };
+        std::thread::Builder::new().stack_size(256 << 10).spawn(work).expect("a thread");
+    }
+    (wait, told)
+}
+
+#[test]
+fn nobody_waits_for_threads_that_are_idle_and_nothing_is_lost() {
+    // Three times 300 writers, of the 1,024 that there are.
+    let builder = Session::builder().ring(4 << 20).ring(4 << 20).ring(4 << 20);
+    let builder = builder.data_source("a", 1).data_source("b", 2).exhaustion(Exhaustion::Stall);
+    let session = Arc::new(builder.start().expect("a session"));
+    let (wait, told) = idle(&session, &["a", "b"], 300);
+    for _ in 0..300 {
+        told.recv_timeout(PATIENCE).expect("a thread that does not wait");
+    }
+    let lost = |session: &Session| {
+        let buffers = session.summary().expect("an answer").buffers;
+        buffers.iter().map(|buffer| buffer.trace_writer_packet_loss).sum::<u64>()
+    };
+    assert_eq!(lost(&session), 0);
+    drop(wait);
+}
+
+#[test]
+fn in_shared_memory_that_idle_threads_hold_all_of_a_thread_waits_for_a_while_and_drops() {
+    let session = Arc::new(small(Exhaustion::Stall));
+    let (wait, told) = idle(&session, &[], 2);
+    (0..2).for_each(|_| told.recv_timeout(PATIENCE).expect("there are two chunks"));
+    let (recorder, start) = (session.recorder(), Instant::now());
+    (0..1000).for_each(|_| recorder.instant("in vain"));
+    let took = start.elapsed();
+    assert!(took > Duration::from_millis(900) && took < PATIENCE, "{took:?}");
+    let lost = || session.summary().expect("an answer").buffers[0].trace_writer_packet_loss;
+    assert_eq!(lost(), 1000);
+    // Their chunks are free when they have ended.
+    drop(wait);
+    let start = Instant::now();
+    loop {
+        let before = lost();
+        recorder.instant("not in vain");
+        if lost() == before {
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let before = lost();
+    (0..10_000).for_each(|_| recorder.instant("not in vain"));
+    assert_eq!(lost(), before);
 }

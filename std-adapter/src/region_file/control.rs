@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::undo::Undo;
 use crate::whole_file::followed;
 
-use super::lock::{Lock, is_same, lock};
+use super::lock::{Held, Lock, is_same, lock};
 use super::{
     ABOUT, BEGUN, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, PAGE, Places, SLOT,
     SLOTS, VERSION, WORD,
@@ -208,7 +208,7 @@ pub(crate) fn create(
     let undo = undo.settling(move || {
         begun.word(0).store(u64::from_ne_bytes(*MAGIC), Ordering::SeqCst);
         // There may be none, or that of a start that was killed. One that cannot be removed does no harm.
-        let _ = fs::remove_file(kept_for_it);
+        let _ = remove_unused(&kept_for_it);
     });
     if !beside_long_trace {
         // The lock goes with the last that holds the page: nobody else does here.
@@ -258,6 +258,10 @@ fn keep_previous(path: &Path) -> io::Result<Vec<PathBuf>> {
     }
     let before = previous(path);
     let before_that = previous(&before);
+    // Another session may have a buffer in a file of such a name. Closed again, so that few files have to be open.
+    check_is_unused(&before_that).map(drop)?;
+    let before_file = check_is_unused(&before)?;
+    let _before_held = before_file.as_ref().map(|file| locked_at(file, &before)).transpose()?;
     match fs::rename(&before, &before_that) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -267,6 +271,38 @@ fn keep_previous(path: &Path) -> io::Result<Vec<PathBuf>> {
         return Err(error);
     }
     Ok(vec![before, before_that])
+}
+
+/// What lies there and no session is using; `None` if that is no file, or nothing.
+fn check_is_unused(path: &Path) -> io::Result<Option<File>> {
+    // Looked at first, as above.
+    if !fs::metadata(path).is_ok_and(|there| there.is_file()) {
+        return Ok(None);
+    }
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(about_file(path, &error)),
+    };
+    drop(locked_at(&file, path)?);
+    Ok(Some(file))
+}
+
+/// Locks a file that was opened at this path, for a moment.
+fn locked_at<'f>(file: &'f File, path: &Path) -> io::Result<Held<'f>> {
+    let held = lock(file).and_then(|held| check_is_at(file, path).map(|()| held));
+    held.map_err(|error| about_file(path, &error))
+}
+
+fn about_file(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Removes what an earlier session left, unless another has the name by now.
+fn remove_unused(path: &Path) -> io::Result<()> {
+    let Some(file) = check_is_unused(path)? else { return Ok(()) };
+    let _held = locked_at(&file, path)?;
+    fs::remove_file(path)
 }
 
 /// Whether it is all zeros: its start was killed, or the power failed, before the first page was written.

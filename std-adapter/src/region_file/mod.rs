@@ -24,9 +24,16 @@
 //! # What survives
 //! The pages belong to the system, so whatever was committed when the process dies, of `kill -9` too, is in the
 //! file, without a system call in between: a commit is as fast as without a file. What still lay in shared memory
-//! is not; that is what was recorded since the last flush or the last full chunk of each thread. A power cut is
-//! something else: pages that the system had not yet written are gone, and half of a commit may be there without
-//! the other; chunks that make no sense are left out then, and of a slot what lies behind the first damage.
+//! is not: the chunk that each thread is in, and full ones, which are committed when they are half of the
+//! [shared memory](crate::session::SessionBuilder::shared_memory), or with the next flush. A power cut is something
+//! else: pages that the system had not yet written are gone, and half of a commit may be there without the other;
+//! chunks that make no sense are left out then, and of a slot what lies behind the first damage.
+//!
+//! # What the file must not suffer
+//! As long as the session runs, the file must not be made shorter: a page that is not there any more ends the process by
+//! SIGBUS when it is touched, as `> FILE`, `truncate`, and what rotates logs by copying and truncating do. Its lock is
+//! for sessions only, and keeps nobody from that. If it is removed or renamed, the session goes on in it; what was
+//! removed is gone when the process is.
 //!
 //! # With a long trace beside it
 //! What the long trace has read must not be gone from the region before it is in the trace file. So the region
@@ -45,7 +52,8 @@
 //! # At the next start
 //! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,
 //! which is removed once the session has started; if it does not start, both are put back, but not in the place of a
-//! file that another start has made meanwhile. So during a start there has to be room for three. A file that a start
+//! file that another start has made meanwhile. If another session has a buffer in a file of one of these names, the
+//! session does not start. So during a start there has to be room for three. A file that a start
 //! left which was killed holds nothing and is replaced: it begins with `TRACENEW`, or has zeros only. What was there
 //! before that start is in `FILE.previous` then, and stays there.
 //!

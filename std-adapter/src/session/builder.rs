@@ -15,7 +15,7 @@ use super::clock::{ClockReading, SessionClock};
 use super::drain::{Core, Task, Waker};
 use super::error::SessionError;
 use super::export::Piece;
-use super::in_process::{CHUNK, InProcess, MAX_SHARED_MEMORY, ProducerCell, Switch, WRITERS};
+use super::in_process::{CHUNK, ENOUGH_TO_STALL, InProcess, ProducerCell, SHARED_MEMORY, Switch, WRITERS};
 use super::long_trace::{LongTrace, Recording, open};
 use super::recorder::Shared;
 use super::snapshot::{Spare, prepare};
@@ -23,6 +23,7 @@ use super::transport::BUFFERS_MAX;
 use crate::memory::PagedMemory;
 use crate::region_file::{BufferMemory, Outbox, create};
 use crate::undo::Undo;
+use crate::whole_file::OwnFiles;
 
 /// One central buffer.
 ///
@@ -48,6 +49,11 @@ pub struct BufferConfig {
 
 impl BufferConfig {
     /// Keeps the newest `bytes` bytes: from 2,060, which one chunk of a thread takes, to less than 4 GiB.
+    ///
+    /// Names, clocks and tracks are told again with every quarter of it that is recorded. So once the ring has
+    /// overwritten something, up to about a quarter of what it holds, the oldest, is older than the oldest that it has of
+    /// those: readers skip it, and `tracebuf stats` counts it. With
+    /// [`self_contained_chunks`](Self::self_contained_chunks) all of it can be read.
     pub const fn ring(bytes: u64) -> Self {
         Self { bytes, policy: FillPolicy::RingBuffer, file: None, self_contained_chunks: false }
     }
@@ -61,6 +67,9 @@ impl BufferConfig {
     /// [`region_file`](crate::region_file). The file is made with all its blocks, and locked against other sessions.
     /// One that an earlier session left is kept as `FILE.previous`, in place of the one before; if the session does
     /// not start, it is put back. Where the path is a link, all that is done to its target.
+    ///
+    /// It is memory of the process: **whoever cuts it short ends the process**, by SIGBUS. So nothing that truncates
+    /// files to rotate them or to make room may have it; removing or renaming it does no harm.
     #[must_use]
     pub fn in_file(self, path: impl AsRef<Path>) -> Self {
         Self { file: Some(path.as_ref().to_owned()), ..self }
@@ -88,7 +97,7 @@ impl BufferConfig {
 pub struct SessionBuilder {
     buffers: Vec<BufferConfig>,
     sources: Vec<(String, u16)>,
-    shared_memory: usize,
+    shared_memory: Option<usize>,
     exhaustion: Exhaustion,
     long_trace: Option<LongTrace>,
     prepare_snapshots: bool,
@@ -101,7 +110,7 @@ impl SessionBuilder {
         Self {
             buffers: Vec::new(),
             sources: Vec::new(),
-            shared_memory: 1 << 20,
+            shared_memory: None,
             exhaustion: Exhaustion::Drop,
             long_trace: None,
             prepare_snapshots: false,
@@ -130,24 +139,35 @@ impl SessionBuilder {
         self
     }
 
-    /// Bytes of shared memory between this process's threads and the drain thread, from 4 KiB to 64 MiB; 1 MiB
-    /// if nothing is said. Each thread that records holds 2 KiB of it; the rest bridges the time that the drain
-    /// thread takes to come.
+    /// Bytes of shared memory between this process's threads and the drain thread, from 4 KiB to 64 MiB, which
+    /// [`start`](Self::start) checks; 1 MiB if nothing is said. Each thread that records holds 2 KiB of it; the rest
+    /// bridges the time that the drain thread takes to come.
+    ///
+    /// Where threads are to [wait](Self::exhaustion) and nothing is said it is 2 MiB and a page, which is enough for all
+    /// that can record at a time: 1,024, each of them counted for each buffer that it records into. It costs memory as
+    /// it is used.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
-        self.shared_memory = bytes.min(MAX_SHARED_MEMORY);
+        self.shared_memory = Some(bytes);
         self
     }
 
     /// What a thread does when shared memory is full: drop, unless said otherwise. The drain thread, on which a
     /// [`Transport`](super::Transport) or a panic hook may record, always drops: it would wait for itself.
+    ///
+    /// With [`Exhaustion::Stall`] nothing is lost, as long as the drain thread runs and there are no more threads than
+    /// [`shared_memory`](Self::shared_memory) tells of, those beyond which drop. If shared memory was made smaller than
+    /// it is by default then, threads that keep their part of it and record nothing may have it all; so may those
+    /// that stay within the details of a long event. A thread that waits gives up when for one second nothing came that
+    /// could be freed, and drops, counted, until something does: so nobody waits for a thread that sleeps.
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
         self.exhaustion = exhaustion;
         self
     }
 
-    /// Also writes everything into a file, every period.
+    /// Has everything moved into a file, every period. It is not in the buffers any more then: there can be no
+    /// [`FlightRecorder`](super::FlightRecorder), and a [snapshot](Session::snapshot) holds what was recorded since.
     #[must_use]
     pub fn long_trace(mut self, trace: LongTrace) -> Self {
         self.long_trace = Some(trace);
@@ -195,8 +215,13 @@ impl SessionBuilder {
         }
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let name = self.process_name.take().unwrap_or_else(program_name);
-        let producer = ProducerCell::in_memory(self.shared_memory, switch.clone(), waker.clone(), name);
-        let producer = Arc::new(producer.map_err(SessionError::SharedMemory)?);
+        let shared_memory = self.shared_memory.unwrap_or(match self.exhaustion {
+            Exhaustion::Drop => 1 << 20,
+            _ => ENOUGH_TO_STALL,
+        });
+        let producer = ProducerCell::in_memory(shared_memory, switch.clone(), waker.clone(), name);
+        let no_size = |_| SessionError::SharedMemory { bytes: shared_memory };
+        let producer = Arc::new(producer.map_err(no_size)?);
         let clock = SessionClock::new(self.fast_clock);
 
         // It waits for what it is to own: files come last, for what they hold is gone when the session starts.
@@ -237,16 +262,32 @@ impl SessionBuilder {
 
     fn check(&self) -> Result<(), SessionError> {
         let count = self.buffers.len();
-        let no_buffer = self.sources.iter().any(|(_, buffer)| usize::from(*buffer) >= count);
-        let names: HashSet<_> = self.sources.iter().map(|(name, _)| name).collect();
-        let no_size = self.buffers.iter().any(|buffer| region_size(buffer).is_none());
-        if count > BUFFERS_MAX || no_buffer || names.len() < self.sources.len() || no_size {
-            return Err(SessionError::Buffers);
+        if count > BUFFERS_MAX {
+            return Err(SessionError::BufferCount { count });
         }
-        if self.buffers.iter().any(|buffer| buffer.bytes < SMALLEST) {
-            return Err(SessionError::SmallBuffer { needed: SMALLEST });
+        for (index, buffer) in self.buffers.iter().enumerate() {
+            let bytes = buffer.bytes;
+            if region_size(buffer).is_none() {
+                return Err(SessionError::LargeBuffer { buffer: index, bytes });
+            }
+            if bytes < SMALLEST {
+                return Err(SessionError::SmallBuffer { buffer: index, bytes, needed: SMALLEST });
+            }
         }
-        Ok(())
+        let mut names = HashSet::new();
+        for (name, buffer) in &self.sources {
+            let data_source = name.clone();
+            if usize::from(*buffer) >= count {
+                return Err(SessionError::NoSuchBuffer { data_source, buffer: *buffer, last: count - 1 });
+            }
+            if !names.insert(name) {
+                return Err(SessionError::DataSourceTwice { data_source });
+            }
+        }
+        match self.shared_memory {
+            Some(bytes) if !SHARED_MEMORY.contains(&bytes) => Err(SessionError::SharedMemory { bytes }),
+            _ => Ok(()),
+        }
     }
 
     /// The buffers and the long trace, or files as they were: an earlier process's last moments may be in them.
@@ -261,14 +302,18 @@ impl SessionBuilder {
             }
             None => (None, None),
         };
-        let long_trace_file = opened.as_ref().map(|(_, file)| file.metadata.clone());
+        let long_trace = opened.as_ref().map(|(_, file)| file.metadata.clone());
+        let mut files = OwnFiles { long_trace, regions: Vec::new() };
         // Behind the files: what is made goes again while they are locked.
         let mut made = Vec::from_iter(undo);
         // In all files the same: by it recovery knows which trace is whose.
         let clocks = ClockReading::now();
-        for buffer in &self.buffers {
-            let (memory, outbox, undo) = memory_of(buffer, opened.is_some(), &clocks)?;
+        for (index, buffer) in self.buffers.iter().enumerate() {
+            let bytes = buffer.bytes;
+            let size = region_size(buffer).ok_or(SessionError::LargeBuffer { buffer: index, bytes })?;
+            let (memory, outbox, undo) = memory_of(buffer, size, opened.is_some(), &clocks)?;
             made.extend(undo);
+            files.regions.extend(buffer.file.as_deref().and_then(|path| path.metadata().ok()));
             buffers.push(TraceBuffer::new(memory, config(buffer)).map_err(SessionError::Buffer)?);
             outboxes.push(outbox);
         }
@@ -281,7 +326,7 @@ impl SessionBuilder {
         };
         made.into_iter().for_each(Undo::forget);
         let mut core = Core::new(buffers, long_trace, clock);
-        core.long_trace_file = long_trace_file;
+        core.files = files;
         Ok(core)
     }
 }
@@ -316,14 +361,14 @@ fn region_size(buffer: &BufferConfig) -> Option<usize> {
     usize::try_from(config(buffer).region_size(bytes)).ok()
 }
 
-/// Memory for a buffer; if it lies in a file, how to take that back, and if a long trace is written beside it, what
-/// goes from one to the other.
+/// So many bytes of memory for a buffer; if it lies in a file, how to take that back, and if a long trace is written
+/// beside it, what goes from one to the other.
 fn memory_of(
     buffer: &BufferConfig,
+    size: usize,
     beside_long_trace: bool,
     reading: &ClockReading,
 ) -> Result<(BufferMemory, Option<Outbox>, Option<Undo>), SessionError> {
-    let size = region_size(buffer).ok_or(SessionError::Buffers)?;
     let Some(path) = &buffer.file else {
         let memory =
             PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;

@@ -60,11 +60,6 @@ impl SessionClock {
             clock.steer();
         }
     }
-
-    /// Whether it is read from the processor's counter.
-    pub fn is_fast(&self) -> bool {
-        self.0.is_some()
-    }
 }
 
 impl Clock for SessionClock {

@@ -3,7 +3,6 @@
 //! Others send it tasks, so that no lock is held while a buffer is copied or read, and none can be left
 //! locked. Producers go on meanwhile: they write into shared memory.
 
-use std::fs::Metadata;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +18,7 @@ use super::in_process::Switch;
 use super::long_trace::Recording;
 use super::transport::{BUFFERS_MAX, CentralBuffer, Transport};
 use super::{PATIENCE, Written};
+use crate::whole_file::OwnFiles;
 
 /// Wakes a session's drain thread. Cheap to clone; from any thread.
 #[derive(Clone, Debug, Default)]
@@ -57,8 +57,7 @@ pub(crate) struct Core {
     seen: u64,
     pub(crate) flushes: Flushes,
     pub(crate) long_trace: Option<Recording>,
-    /// The file that it is in, also when it is complete.
-    pub(crate) long_trace_file: Option<Metadata>,
+    pub(crate) files: OwnFiles,
     pub(crate) invalid_packets: u64,
     stopped: bool,
     clock: SessionClock,
@@ -91,7 +90,7 @@ impl Core {
             seen: 0,
             flushes: Flushes::default(),
             long_trace,
-            long_trace_file: None,
+            files: OwnFiles::default(),
             invalid_packets: 0,
             stopped: false,
             clock,

@@ -3,7 +3,6 @@
 use std::{fmt, io};
 
 use tracebuf::buffer::RegionError;
-use tracebuf::producer::MemoryError;
 
 /// Why a session could not do what it was asked for.
 ///
@@ -19,16 +18,46 @@ use tracebuf::producer::MemoryError;
 pub enum SessionError {
     /// A central buffer has no room for chunks of this process's threads.
     SmallBuffer {
+        /// The buffer's number, from 0.
+        buffer: usize,
+        /// Bytes that it was to have.
+        bytes: u64,
         /// Bytes that one takes.
         needed: u64,
     },
     /// The memory of a central buffer cannot be one.
     Buffer(RegionError),
-    /// The shared memory has a size that cannot be.
-    SharedMemory(MemoryError),
-    /// There are no buffers, more than 32, one of 4 GiB or more, a data source for one that is not there, or two of one
-    /// name.
-    Buffers,
+    /// The shared memory has a size that cannot be: it is 4 KiB to 64 MiB.
+    SharedMemory {
+        /// Bytes that it was to have.
+        bytes: usize,
+    },
+    /// A central buffer of 4 GiB or more, or of more than there are addresses for.
+    LargeBuffer {
+        /// The buffer's number, from 0.
+        buffer: usize,
+        /// Bytes that it was to have.
+        bytes: u64,
+    },
+    /// There are more than 32 central buffers.
+    BufferCount {
+        /// How many there were to be.
+        count: usize,
+    },
+    /// A data source was mapped to a buffer that is not there.
+    NoSuchBuffer {
+        /// The data source's name.
+        data_source: String,
+        /// The number that it was mapped to.
+        buffer: u16,
+        /// The number of the last buffer that there is.
+        last: usize,
+    },
+    /// Two data sources have one name.
+    DataSourceTwice {
+        /// The name.
+        data_source: String,
+    },
     /// The system refused something.
     Io {
         /// What was to be done.
@@ -53,15 +82,29 @@ impl SessionError {
 impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SmallBuffer { needed } => {
-                write!(f, "a buffer of the session is too small: one chunk of a thread takes {needed} bytes")
+            Self::SmallBuffer { buffer, bytes, needed } => {
+                write!(
+                    f,
+                    "buffer {buffer} of the session, {bytes} bytes, is too small: one chunk of a thread takes {needed}"
+                )
+            }
+            Self::LargeBuffer { buffer, bytes } => {
+                write!(
+                    f,
+                    "buffer {buffer} of the session, {bytes} bytes, is too large: it has to be less than 4 GiB"
+                )
+            }
+            Self::BufferCount { count } => write!(f, "a session has 1 to 32 buffers, not {count}"),
+            Self::NoSuchBuffer { data_source, buffer, last } => {
+                write!(f, "the data source {data_source} goes to buffer {buffer}, and the last one is {last}")
+            }
+            Self::DataSourceTwice { data_source } => {
+                write!(f, "the data source {data_source} is there twice; each has a name of its own")
             }
             Self::Buffer(error) => write!(f, "a buffer of the session: {error}"),
-            Self::SharedMemory(error) => write!(f, "the session's shared memory: {error}"),
-            Self::Buffers => f.write_str(
-                "a session has 1 to 32 buffers of less than 4 GiB, and data sources for these only, each with a name of \
-                 its own",
-            ),
+            Self::SharedMemory { bytes } => {
+                write!(f, "the session's shared memory, {bytes} bytes: it is 4 KiB to 64 MiB")
+            }
             Self::Io { what, error } => write!(f, "{what}: {error}"),
             Self::Timeout => f.write_str("a producer or the session did not answer in time"),
             Self::Stopped => f.write_str("the session has ended"),
@@ -74,7 +117,6 @@ impl std::error::Error for SessionError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Buffer(error) => Some(error),
-            Self::SharedMemory(error) => Some(error),
             Self::Io { error, .. } => Some(error),
             _ => None,
         }

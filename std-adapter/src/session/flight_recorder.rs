@@ -47,6 +47,9 @@ pub use status::FlightStatus;
 /// that write one of the same reason at the same moment may write the same. Who starts a program again and again that
 /// may be killed meanwhile removes the parts that it leaves: see [`Snapshot::write_to`](super::Snapshot::write_to).
 ///
+/// A session with a [long trace](super::SessionBuilder::long_trace) has no flight recorder: every period the file takes
+/// what is in the rings. Who wants both records into two sessions.
+///
 /// If threads may hang, let the ring have [`self_contained_chunks`](super::BufferConfig::self_contained_chunks): what
 /// such a thread did last is in the snapshot in any case, and can be read so.
 ///
@@ -98,8 +101,13 @@ impl FlightRecorder {
     /// A recorder of a session into a folder that exists. It does not keep the session alive.
     ///
     /// # Errors
-    /// The folder is none, or the system has no thread.
+    /// The folder is none, the session has a long trace, or the system has no thread.
     pub fn new(session: &Arc<Session>, folder: impl AsRef<Path>) -> io::Result<Self> {
+        if session.progress.is_some() {
+            let why = "the session has a long trace, whose file takes what a flight recorder would find in the rings: \
+                       start two sessions, or have one of both";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let folder = folder.as_ref().to_owned();
         if !folder.is_dir() {
             return Err(io::Error::new(
@@ -126,10 +134,12 @@ impl FlightRecorder {
         self
     }
 
-    /// Writes a snapshot now, and says where it is. `reason` begins the file's name.
+    /// Writes a snapshot now, and says where it is. `reason` begins the file's name; it may have folders before that,
+    /// which must be there.
     ///
     /// # Errors
-    /// The session does not answer or has ended, or the file system's.
+    /// The session does not answer or has ended, or the file system's; or `reason` is none: it leads out of the folder,
+    /// or its name has more than 226 bytes, so that with its number and ending it would be longer than names can be.
     pub fn snapshot(&self, reason: &str) -> Result<PathBuf, SessionError> {
         self.inner.snapshot(reason, None)
     }
@@ -331,6 +341,7 @@ impl Inner {
         reason: &str,
         from: Option<u64>,
     ) -> Result<(PathBuf, Duration, Written), SessionError> {
+        files::check(reason).map_err(|error| SessionError::io(format!("{reason:?} is no reason"), error))?;
         let session = self.session.upgrade().ok_or(SessionError::Stopped)?;
         let number = self.number(reason);
         let path = files::path(&self.folder, reason, number);

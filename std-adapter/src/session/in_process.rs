@@ -1,14 +1,15 @@
 //! The transport of this process's own threads: shared memory on the heap, requests in a queue.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use self_cell::self_cell;
+use self_cell::{MutBorrow, self_cell};
 use tracebuf::producer::track_event::Track;
 use tracebuf::producer::{
-    AtomicU32, ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Layout, MemoryError, Patch,
-    Producer, ProducerStorage, SharedMemory,
+    ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Layout, MemoryError, Patch, Producer,
+    ProducerStorage, SharedMemory, atomic_words,
 };
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 
@@ -25,8 +26,15 @@ const PAGE: u32 = 4096;
 const LAYOUT: Layout = Layout::Two;
 /// Bytes of a chunk, its header included.
 pub(crate) const CHUNK: usize = LAYOUT.chunk_size(PAGE) as usize;
-/// The most shared memory that has room in the producer's lists.
-pub(crate) const MAX_SHARED_MEMORY: usize = CHUNKS / 2 * PAGE as usize;
+/// Sizes that shared memory can have, in bytes: from a page to what has room in the producer's lists.
+pub(crate) const SHARED_MEMORY: RangeInclusive<usize> = PAGE as usize..=CHUNKS / 2 * PAGE as usize;
+
+/// Shared memory in which whoever waits for a chunk gets one, however many threads keep theirs and record nothing: each
+/// writer has one between its events and while it waits, and there is a page more. Not larger, for half of it may be
+/// complete before it is sent. Pages that nobody uses cost nothing.
+pub(crate) const ENOUGH_TO_STALL: usize = WRITERS * CHUNK + PAGE as usize;
+/// How long a thread waits for a chunk when nothing is on its way that could set one free.
+const IN_VAIN: Duration = Duration::from_secs(1);
 
 type Storage = ProducerStorage<CHUNKS, WRITERS>;
 
@@ -73,19 +81,55 @@ pub(crate) struct Queue {
     switch: Arc<Switch>,
     /// Packets for each buffer that threads gave up, and of which nothing in shared memory tells.
     dropped: [AtomicU64; BUFFERS_MAX],
+    /// Requests that have come, and those that were carried out.
+    came: AtomicU64,
+    done: AtomicU64,
+    /// How many had come when a thread that waits saw last that all were carried out, and since when it was so.
+    quiet: Mutex<(u64, Instant)>,
+    /// How many had come when a thread gave waiting up: until more come, others need not try.
+    gave_up_at: AtomicU64,
 }
 
 impl Queue {
     fn new(waker: Waker, switch: Arc<Switch>) -> Self {
-        let dropped = [const { AtomicU64::new(0) }; BUFFERS_MAX];
-        Self { requests: Mutex::new(Vec::new()), waker, switch, dropped }
+        Self {
+            requests: Mutex::new(Vec::new()),
+            waker,
+            switch,
+            dropped: [const { AtomicU64::new(0) }; BUFFERS_MAX],
+            came: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            quiet: Mutex::new((0, Instant::now())),
+            gave_up_at: AtomicU64::new(u64::MAX),
+        }
     }
 
     fn push(&self, requests: impl Iterator<Item = Request>) {
         // In a child the lock may be held by a thread that is not there. After the end nobody takes requests.
         if self.switch.is_here() {
-            self.requests.lock().unwrap_or_else(PoisonError::into_inner).extend(requests);
+            let mut queued = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = queued.len();
+            queued.extend(requests);
+            self.came.fetch_add((queued.len() - before) as u64, Ordering::Relaxed);
         }
+    }
+
+    /// Whether nothing has come for a while, and all that came was carried out: then all chunks are held by threads that
+    /// record nothing, and nobody knows when they will.
+    #[cold]
+    fn is_in_vain(&self) -> bool {
+        let came = self.came.load(Ordering::Relaxed);
+        let is_quiet = self.done.load(Ordering::Relaxed) == came;
+        let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_quiet || quiet.0 != came {
+            *quiet = (came, Instant::now());
+            return false;
+        }
+        let in_vain = quiet.1.elapsed() >= IN_VAIN;
+        if in_vain {
+            self.gave_up_at.store(came, Ordering::Relaxed);
+        }
+        in_vain
     }
 }
 
@@ -127,6 +171,14 @@ impl CommitSink for Queue {
         if !self.switch.is_on() || self.waker.is_current() {
             return false;
         }
+        // Else each event would wait as long as the first that waited in vain.
+        if self.gave_up_at.load(Ordering::Relaxed) == self.came.load(Ordering::Relaxed) {
+            return false;
+        }
+        // Only where it is long already: those who get their chunk soon have no lock to wait for.
+        if micros >= 1000 && self.is_in_vain() {
+            return false;
+        }
         self.waker.wake();
         match micros {
             0 => std::thread::yield_now(),
@@ -138,7 +190,7 @@ impl CommitSink for Queue {
 
 /// What the producer borrows.
 pub(crate) struct Home {
-    words: Box<[AtomicU32]>,
+    words: MutBorrow<Vec<u32>>,
     storage: Box<Storage>,
     queue: Queue,
     process_name: String,
@@ -166,11 +218,12 @@ impl ProducerCell {
         waker: Waker,
         process_name: String,
     ) -> Result<Self, MemoryError> {
-        let words = (0..bytes / 4).map(|_| AtomicU32::new(0)).collect();
+        // As the system gives it, so that pages that are never used are never touched.
+        let words = MutBorrow::new(vec![0; bytes / 4]);
         let queue = Queue::new(waker, switch);
         let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
         ProducerCell::try_new(home, |home| {
-            let memory = SharedMemory::new(&home.words, PAGE)?;
+            let memory = SharedMemory::new(atomic_words(home.words.borrow_mut()), PAGE)?;
             let producer = Producer::new(memory, LAYOUT, &home.storage, &home.queue)?;
             Ok(Attached { producer, process: Track::process(std::process::id(), &home.process_name) })
         })
@@ -250,6 +303,8 @@ impl Transport for InProcess {
         });
         let count = self.requests.len();
         self.requests.clear();
+        let queue = &self.endpoint.borrow_owner().borrow_owner().queue;
+        queue.done.fetch_add(count as u64, Ordering::Relaxed);
         count
     }
 

@@ -66,7 +66,8 @@ pub struct LongTrace {
 
 impl LongTrace {
     /// Into this file, emptied if it is there and the session starts: every 5 s, of any size, synced at the end. Until
-    /// the session has stopped it is locked against other sessions, unless it is a pipe or a device.
+    /// the session has stopped it is locked against other sessions, unless it is a pipe or a device. A named pipe must
+    /// have its reader by then: without one the session does not start.
     pub fn to(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),
@@ -84,7 +85,8 @@ impl LongTrace {
     }
 
     /// The file's size in bytes, at most. When the next packet does not fit, the trace ends there, with its
-    /// statistics as far as they fit, and the session records no more.
+    /// statistics as far as they fit, and the session records no more. Below some 100 bytes, which the clocks at its
+    /// beginning take, it stays empty.
     #[must_use]
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.max_file_size = bytes;

@@ -85,7 +85,7 @@ use long_trace::Progress;
 use recorder::Shared;
 use snapshot::{Spare, write_trace};
 
-use crate::whole_file::{check_is_not, write_atomically};
+use crate::whole_file::write_atomically;
 
 /// A running session. See [the module](self).
 ///
@@ -115,7 +115,9 @@ pub struct Summary {
     pub chunks_discarded: u64,
     /// Patches for such a buffer.
     pub patches_discarded: u64,
-    /// Packets left out of traces, because no producer may write them.
+    /// Packets left out of the long trace and of what [`Stopped::write_to`] wrote, because no producer may write them.
+    /// Those that a snapshot leaves out are in the buffers still, and not among them: [`Written::invalid_packets`] and
+    /// the statistics of its trace tell of them.
     pub invalid_packets: u64,
     /// Packets and bytes that are in the long trace's file, if there is one.
     pub file: Option<Written>,
@@ -166,6 +168,10 @@ impl Session {
     }
 
     /// Flushes, and copies all buffers while recording goes on.
+    ///
+    /// Beside a [long trace](SessionBuilder::long_trace), whose file takes what is in the buffers, the copy holds only
+    /// what was recorded since its last period: perhaps nothing, perhaps events whose names, tracks and clocks are in
+    /// the file, so that no reader can show them.
     ///
     /// Cost: on the drain thread one copy of what is used of the buffers, whose time
     /// [`Snapshot::stall`] tells. Recording threads go on into shared memory. The copies' memory is kept for
@@ -325,16 +331,16 @@ impl Stopped {
     /// if the process is killed meanwhile, takes a snapshot before the session stops.
     ///
     /// # Errors
-    /// What the file system says, or that `path` is the file of the long trace; from then on, unless the file could not
-    /// even be made, that what there was has been read: what is left of it is in the file that the first error names, if
-    /// it names one.
+    /// What the file system says, or that `path` is the file of the long trace or of a buffer; from then on, unless the
+    /// file could not even be made, that what there was has been read: what is left of it is in the file that the first
+    /// error names, if it names one.
     pub fn write_to(&mut self, path: &Path) -> std::io::Result<Written> {
         if self.is_cut {
             return Err(std::io::Error::other(
                 "it was read for a file that could not be completed, or not be named",
             ));
         }
-        check_is_not(path, self.core.long_trace_file.as_ref())?;
+        self.core.files.check_is_none(path)?;
         let (totals, Self { core, is_cut, .. }) = (self.core.totals(), &mut *self);
         let written = write_atomically(path, |file| {
             *is_cut = true;

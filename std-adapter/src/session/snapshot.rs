@@ -1,6 +1,5 @@
 //! Copies of a session's buffers, and how they become files.
 
-use std::fs::Metadata;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +14,7 @@ use super::transport::CentralBuffer;
 use super::trim::Trim;
 use crate::fork;
 use crate::memory::PagedMemory;
-use crate::whole_file::{check_is_not, write_atomically};
+use crate::whole_file::{OwnFiles, write_atomically};
 
 /// Bytes that go to a file at once.
 pub(crate) const PIECE: usize = 1 << 20;
@@ -84,8 +83,8 @@ pub struct Snapshot {
     /// Of the process that took it.
     forks: u32,
     from: Option<u64>,
-    /// The file that the session's long trace is in.
-    long_trace: Option<Metadata>,
+    /// Of the session.
+    files: OwnFiles,
 }
 
 /// What a trace file holds.
@@ -110,8 +109,8 @@ impl Snapshot {
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
         let stall = start.elapsed();
         let (totals, clocks, spare) = (core.totals(), ClockReading::now(), spare.clone());
-        let (forks, long_trace) = (fork::forks(), core.long_trace_file.clone());
-        Ok(Self { buffers, totals, clocks, stall, spare, forks, from: None, long_trace })
+        let (forks, files) = (fork::forks(), core.files.clone());
+        Ok(Self { buffers, totals, clocks, stall, spare, forks, from: None, files })
     }
 
     /// How long the drain thread took for the copy. Threads that record were stalled only if they filled
@@ -144,10 +143,10 @@ impl Snapshot {
     /// nobody removes. Where `path` is a link, all that is done to its target; a device or a pipe is written into.
     ///
     /// # Errors
-    /// What the file system says; or `path` names no file, as one that ends with `/`, or that of the session's long
-    /// trace.
+    /// What the file system says; or `path` names no file, as one that ends with `/`, or one of the session's own: that
+    /// of its long trace or of a buffer.
     pub fn write_to(self, path: &Path) -> io::Result<Written> {
-        check_is_not(path, self.long_trace.as_ref())?;
+        self.files.check_is_none(path)?;
         write_atomically(path, |file| self.write(file))
     }
 

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use trace::{Trace, mkfifo, scratch};
 use tracebuf::producer::track_event::{Track, Unit};
-use tracebuf_std::session::{LongTrace, LongTraceStatus, PacketWriter, Session};
+use tracebuf_std::recover::Survivor;
+use tracebuf_std::session::{BufferConfig, LongTrace, LongTraceStatus, PacketWriter, Session};
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
@@ -147,6 +148,26 @@ fn a_file_may_be_too_small_for_anything() {
         }
     }
     std::fs::remove_file(&path).expect("the file is there");
+}
+
+#[test]
+fn however_small_a_file_is_it_begins_with_the_clocks_by_which_its_buffer_knows_it() {
+    let (path, region) = (scratch("small.pftrace"), scratch("small.region"));
+    for (size, in_file) in (0..1600).step_by(100).flat_map(|size| [(size, false), (size, true)]) {
+        let buffer = BufferConfig::ring(4 << 20);
+        let buffer = if in_file { buffer.in_file(&region) } else { buffer };
+        let session = Session::builder().buffer(buffer).long_trace(quick(&path).max_file_size(size));
+        let session = session.start().expect("a session");
+        fill(&session);
+        let trace = stop_full(&session, &path, 0..=size as usize);
+        // clock_snapshot, the first field of the packet.
+        assert!(trace.bytes.is_empty() || trace.bytes[2] == 0x32, "{size}");
+        // They take some 100.
+        assert!(size == 100 || trace.bytes.is_empty() == (size == 0), "{size}");
+        if in_file {
+            Survivor::open(&region).expect("a buffer").after(&path).expect("it is the buffer's trace");
+        }
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -2,11 +2,28 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The file of a reason with this number.
 pub(super) fn path(folder: &Path, reason: &str, number: u64) -> PathBuf {
     folder.join(format!("{reason}-{number}.pftrace"))
+}
+
+/// Bytes of a reason's name: a file's may have 255, and there are a hyphen, up to 20 digits and `.pftrace` behind it.
+const LONGEST: usize = 226;
+
+/// Refuses a reason whose files would lie elsewhere, or could not have their names.
+pub(super) fn check(reason: &str) -> io::Result<()> {
+    let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    // Each part as it is said: of `there/..` the last begins a name, `..-0.pftrace`, that nobody means.
+    if reason.starts_with('/') || reason.split('/').any(|part| part == "..") {
+        return invalid("it leads out of the folder");
+    }
+    match reason.rsplit('/').next() {
+        Some(name) if name.len() > LONGEST => invalid("it is too long for the name of a file"),
+        _ => Ok(()),
+    }
 }
 
 /// The number behind all that are there, of whatever run or process; of a folder that cannot be read, 0.

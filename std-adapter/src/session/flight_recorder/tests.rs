@@ -4,7 +4,15 @@ use std::sync::Arc;
 
 use super::{FlightRecorder, FlightStatus};
 use crate::fork::tests::in_child;
-use crate::session::{Session, SessionError};
+use crate::session::{LongTrace, Session, SessionError};
+
+#[test]
+fn a_session_whose_rings_a_long_trace_empties_has_no_recorder() {
+    let session = Session::builder().long_trace(LongTrace::to("/dev/null")).start().expect("a session");
+    let error = FlightRecorder::new(&Arc::new(session), std::env::temp_dir()).err().expect("an error");
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("start two sessions, or have one of both"), "{error}");
+}
 
 #[test]
 fn a_child_does_not_wait_for_the_thread_that_had_the_recorder_s_lock() {
@@ -22,4 +30,25 @@ fn a_child_does_not_wait_for_the_thread_that_had_the_recorder_s_lock() {
     }));
     drop(held);
     assert_eq!(inner.state().status, FlightStatus::default());
+}
+
+#[test]
+fn a_reason_that_is_no_name_of_a_file_in_the_folder_is_an_error_and_leaves_nothing() {
+    let folder = std::env::temp_dir().join(format!("tracebuf-reason-{}", std::process::id()));
+    let inner = folder.join("inner");
+    std::fs::create_dir_all(inner.join("there")).expect("a folder");
+    let session = Arc::new(Session::builder().start().expect("a session"));
+    let recorder = FlightRecorder::new(&session, &inner).expect("a recorder");
+    let (long, longest) = ("r".repeat(227), "r".repeat(226));
+    for reason in ["../out", "there/../in", "/tmp/out", "there/..", &long, &format!("there/{long}")] {
+        let error = recorder.snapshot(reason).expect_err(reason).to_string();
+        assert!(error.contains("is no reason"), "{reason}: {error}");
+    }
+    let count = |folder: &std::path::Path| std::fs::read_dir(folder).expect("the folder").count();
+    assert_eq!((count(&folder), count(&inner), count(&inner.join("there"))), (1, 1, 0));
+    assert_eq!(recorder.status().failed, 6);
+    for reason in ["a reason", "there/a reason", "..a", &longest] {
+        assert!(recorder.snapshot(reason).expect("a snapshot").exists());
+    }
+    std::fs::remove_dir_all(folder).expect("it is there");
 }

@@ -1,13 +1,16 @@
 //! The thread that writes the file.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 
 use super::Progress;
 use crate::region_file::{Lock, Slot};
@@ -50,7 +53,7 @@ pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
     let (file, undo) = match OpenOptions::new().append(true).create_new(true).open(path) {
         Ok(file) => (file, Some(Undo::new(path, Vec::new()))),
         // It is there, or this says why it cannot be.
-        Err(_) => (OpenOptions::new().append(true).create(true).open(path)?, None),
+        Err(_) => (open_at_once(path)?, None),
     };
     let metadata = file.metadata()?;
     // Two may write into one pipe or device.
@@ -67,6 +70,22 @@ pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
             Err(error)
         }
     }
+}
+
+/// Opens what is there, or makes it. A pipe's other end is not waited for: it may never come.
+fn open_at_once(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file =
+        OpenOptions::new().append(true).create(true).custom_flags(flags).open(path).map_err(|error| {
+            let is_pipe = || fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
+            if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_pipe() {
+                return io::Error::new(error.kind(), "nobody has opened the pipe to read it");
+            }
+            error
+        })?;
+    // Writing does wait, for a reader that is slow.
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 /// Takes out what an earlier trace left.

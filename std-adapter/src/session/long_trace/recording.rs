@@ -40,6 +40,8 @@ pub(crate) struct Recording {
     turns: Option<Turns>,
     piece: Piece,
     handed_over: u64,
+    /// Bytes of the clocks with which the file begins.
+    clocks: u64,
     pub(crate) invalid_packets: u64,
     ended: bool,
 }
@@ -87,6 +89,7 @@ impl Recording {
         })?;
         let mut piece = Piece::default();
         piece.clocks(clocks)?;
+        let clocks = piece.bytes.len() as u64;
         empty(&file)?;
         Ok(Self {
             sender: Some(sender),
@@ -103,6 +106,7 @@ impl Recording {
             turns: None,
             piece,
             handed_over: 0,
+            clocks,
             invalid_packets: 0,
             ended: false,
         })
@@ -236,9 +240,12 @@ impl Recording {
         Step::Piece
     }
 
-    /// Bytes that the file may still take.
+    /// Bytes that the file may still take. The clocks come before the room for the statistics: without them no time is
+    /// right, and recovery does not know the file.
     fn room(&self, core: &Core) -> u64 {
-        self.max_file_size.saturating_sub(self.handed_over).saturating_sub(reserve(core))
+        let all = self.max_file_size.saturating_sub(self.handed_over);
+        let first = if self.handed_over == 0 { self.clocks.min(all) } else { 0 };
+        all.saturating_sub(reserve(core)).max(first)
     }
 
     /// Gives the piece to the file's thread; false if that is busy.
@@ -281,9 +288,12 @@ impl Recording {
         beyond
     }
 
-    /// The statistics, if they fit, and no more.
+    /// The statistics, if they fit, and no more. A file that has no room for the clocks stays empty.
     fn end(&mut self, core: &mut Core) {
         self.ended = true;
+        if self.handed_over == 0 && self.piece.bytes.is_empty() {
+            return;
+        }
         let mut reports: Vec<_> = core.buffers.iter().map(Readable::report).collect();
         if !self.stats(core, &reports) {
             // More writers came than there was room left for. Losses are told without them.

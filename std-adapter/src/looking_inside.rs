@@ -9,6 +9,7 @@ use tracebuf_std::size::Sizing;
 use tracebuf_std::trace_stats::TraceReport;
 
 use crate::files::read_any;
+use crate::guess::Guess;
 use crate::record::{bytes, interval, number_and_unit};
 use crate::terminal::{print_and_exit, tell};
 
@@ -25,7 +26,7 @@ pub(crate) fn stats(arguments: &Stats) -> ExitCode {
         Ok(trace) => {
             let report = TraceReport::of(&trace.bytes);
             if report.packets == 0 && report.rest > 0 {
-                tell!("error {} is no trace", arguments.trace.display());
+                tell!("error {} is no trace{}", arguments.trace.display(), Guess::of(&trace.bytes));
                 return ExitCode::FAILURE;
             }
             let has_losses = report.has_losses() || !trace.is_whole;
@@ -56,8 +57,8 @@ pub(crate) struct Size {
     /// A ring of so many bytes: how long does it last?
     #[arg(long, value_parser = bytes)]
     buffer: Option<u64>,
-    /// Bytes of a chunk of shared memory.
-    #[arg(long, default_value_t = 4096)]
+    /// Bytes of a chunk of shared memory, from 32 to 65536; a session's have 2044, those of the firmware crate 120.
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(32..=65536))]
     chunk: u32,
 }
 
@@ -75,6 +76,10 @@ pub(crate) fn size(arguments: &Size) -> ExitCode {
     let mut text = sizing.to_string();
     if let Some(buffer) = arguments.buffer {
         text += &format!("\na ring of {buffer} bytes lasts {:.1} s", sizing.ring_lasts(buffer));
+    }
+    if sizing.ring().is_none() && arguments.buffer.is_none() {
+        text += "\nfor a ring, say how far it is to reach back, --seconds, or how often a long trace is written, \
+                 --drain-period";
     }
     print_and_exit(&text, ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! The `tracebuf` command.
 
 mod files;
+mod guess;
 #[path = "inspect/command.rs"]
 mod inspect;
 mod looking_inside;
@@ -39,11 +40,13 @@ enum Command {
     /// Receive the trace of a device from a serial port, or from a file of what came over one.
     ///
     /// Only packets that arrived intact are kept, and what was lost is counted. Ends with the file, or with
-    /// Ctrl-C.
+    /// Ctrl-C. Exit status: 0 when packets came, whatever was lost, 1 when none came, or when something could not be
+    /// read or written, as when the port is gone.
     Receive(receive::Receive),
     /// Record this machine: CPU, memory, load, disks, network, and the busiest processes.
     ///
     /// Ten seconds into trace.pftrace, unless told otherwise. Ctrl-C ends it early, with all that was recorded.
+    /// Exit status: 0 when the file is whole, 1 when not or when nothing could be recorded.
     Record(record::Record),
     /// Show sequences, chunks and losses of a trace or of a trace buffer's memory, and draw a map of it.
     ///
@@ -51,10 +54,12 @@ enum Command {
     Inspect(inspect::Inspect),
     /// List every data loss in a trace, with its cause and what to do about it.
     ///
-    /// Exit status: 0 when nothing was lost, 3 when something was, 1 when the trace could not be read. A gzipped trace
-    /// that is cut is read as far as it goes, and has lost something.
+    /// Exit status: 0 when nothing was lost, 3 when something was, 1 when the file could not be read or is no trace. A
+    /// gzipped trace that is cut is read as far as it goes, and has lost something.
     Stats(looking_inside::Stats),
     /// Say how large buffers must be for a rate, or how long a buffer lasts.
+    ///
+    /// Exit status: 0, or 1 when the answer could not be written.
     Size(looking_inside::Size),
     /// Run a script of recorded operations over a buffer and print what comes out.
     ///

@@ -16,7 +16,7 @@
 //! let line = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0";
 //! receiver.push(line, |packet| { assert_eq!(packet.len(), 8); packets += 1; Ok::<_, ()>(()) }).unwrap();
 //! assert_eq!(packets, 1);
-//! assert_eq!(receiver.report().to_string(), "1 packets of 18 bytes, nothing lost");
+//! assert_eq!(receiver.report().to_string(), "1 packets from 18 bytes, nothing lost");
 //! ```
 
 mod output;
@@ -95,7 +95,7 @@ impl ReceiveReport {
 
 impl fmt::Display for ReceiveReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} packets of {} bytes", self.packets, self.bytes)?;
+        write!(f, "{} packets from {} bytes", self.packets, self.bytes)?;
         if self.frames == 0 {
             return f.write_str(", not one intact frame in them");
         }
@@ -276,6 +276,14 @@ impl Receiver {
     }
 }
 
+/// Whether bytes seem to be what came over a line: half of them or more are intact frames. In a device's memory there
+/// may be one too.
+pub fn is_line(bytes: &[u8]) -> bool {
+    let pieces = bytes.split(|byte| *byte == 0).filter(|piece| piece.len() <= MAX_FRAME);
+    let intact: usize = pieces.filter(|piece| decode(piece).is_some()).map(|piece| piece.len() + 1).sum();
+    intact > 0 && intact >= bytes.len() / 2
+}
+
 /// Flags, number and piece of a frame that is intact.
 fn decode(encoded: &[u8]) -> Option<(u8, u16, Vec<u8>)> {
     let mut frame = vec![0; encoded.len()];
@@ -294,8 +302,9 @@ fn decode(encoded: &[u8]) -> Option<(u8, u16, Vec<u8>)> {
 /// or until `stop` is set. Tells how it goes twice a second, and what came in all when it ends, by an error too.
 ///
 /// # Errors
-/// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) of a file without one intact
-/// frame. The trace file holds what came until then, as far as it could be written.
+/// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) if not one whole packet came.
+/// The trace file holds what came until then, as far as it could be written; what was in it before is there until the
+/// first packet comes.
 pub fn receive(
     port: impl AsRef<Path>,
     baud: u32,
@@ -307,7 +316,7 @@ pub fn receive(
     let receiving = |error| about("receiving from", port, &error);
     let writing = |error| about("writing", output, &error);
     let mut line = open(port, baud).map_err(receiving)?;
-    let mut file = Output::new(File::create(output).map_err(writing)?);
+    let mut file = Output::to(output).map_err(writing)?;
     let mut receiver = Receiver::new();
     let mut bytes = vec![0; 1 << 16];
     let mut next_word = Instant::now() + Duration::from_millis(500);
@@ -340,10 +349,10 @@ pub fn receive(
     (report.packets, report.packets_unwritten) = file.packets();
     progress(&report);
     flushed.and(received)?;
-    // A device may have been silent; a file is something else.
-    if report.frames == 0 && port.is_file() {
-        let none = io::Error::new(io::ErrorKind::InvalidData, "there is not one intact frame in it");
-        return Err(receiving(none));
+    if report.packets == 0 {
+        let what = if report.frames == 0 { "intact frame" } else { "whole packet" };
+        let none = format!("not one {what} came, so nothing is written");
+        return Err(receiving(io::Error::new(io::ErrorKind::InvalidData, none)));
     }
     Ok(report)
 }

@@ -56,7 +56,8 @@ impl Sizing {
         Self { blocked: seconds.max(0.0), ..self }
     }
 
-    /// Bytes of a chunk of shared memory.
+    /// Bytes of a chunk of shared memory, header included; what is below 32 counts as 32. Those of a
+    /// [session](crate::session) have 2,044, those of the firmware crate 120.
     #[must_use]
     pub fn chunk(self, bytes: u32) -> Self {
         Self { chunk: bytes.max(32), ..self }

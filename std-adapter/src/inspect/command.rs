@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::files::{check_is_other, read_any};
+use crate::guess::Guess;
 use crate::terminal::{beside, is_stdout, tell};
 use tracebuf_std::inspect::Inspection;
 
@@ -29,8 +30,8 @@ pub(crate) struct Inspect {
 fn inspect(arguments: &Inspect) -> Result<(), String> {
     let file = &arguments.file;
     let content = read_any(file).map_err(|error| format!("error opening {}: {error}", file.display()))?;
-    let inspection =
-        Inspection::of_file(&content.bytes).map_err(|error| format!("error {}: {error}", file.display()))?;
+    let inspection = Inspection::of_file(&content.bytes)
+        .map_err(|error| format!("error {}: {error}{}", file.display(), Guess::of(&content.bytes)))?;
     let mut is_beside = false;
     if let Some(svg) = &arguments.svg {
         is_beside = is_stdout(svg).map_err(|error| format!("error {error}"))?;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::files::check_is_other;
+use crate::guess::Guess;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals, tell};
 use clap::Args;
 use tracebuf_std::receive::{ReceiveReport, receive};
@@ -43,7 +44,9 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
     // A device that is unplugged is an error; what came until then, and what was lost, is worth knowing all the same.
     let code = report.map_or(code, |report| print_beside(beside, &report, code));
     if let Err(error) = result {
-        tell!("error {error}");
+        let is_other = port.is_file() && report.is_some_and(|report| report.frames == 0);
+        let guess = is_other.then(|| std::fs::read(port).ok()).flatten().map(|file| Guess::of(&file));
+        tell!("error {error}{}", guess.map_or(String::new(), |guess| guess.to_string()));
     }
     code
 }

@@ -1,11 +1,67 @@
 //! The trace file of what is received, and what is in it.
 
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::whole_file::check_writable;
+
+/// Where the trace is to lie. Nothing is done there before there is something of it: who names the wrong input still
+/// has the trace of the time before.
+struct Place {
+    path: PathBuf,
+    /// What is there.
+    there: Option<File>,
+    begun: Option<File>,
+}
+
+impl Place {
+    /// A file, a device or a pipe that can be written.
+    fn new(path: &Path) -> io::Result<Self> {
+        let there = match fs::metadata(path) {
+            Ok(_) => Some(OpenOptions::new().write(true).open(path)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                check_writable(path)?;
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { path: path.to_owned(), there, begun: None })
+    }
+
+    /// Empties or makes the file, if that was not done.
+    fn begin(&mut self) -> io::Result<&mut File> {
+        match &mut self.begun {
+            Some(file) => Ok(file),
+            begun => {
+                let file = match self.there.take() {
+                    Some(file) => {
+                        if file.metadata()?.is_file() {
+                            file.set_len(0)?;
+                        }
+                        file
+                    }
+                    None => File::create(&self.path)?,
+                };
+                Ok(begun.insert(file))
+            }
+        }
+    }
+}
+
+impl Write for Place {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.begin()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.begun.as_mut().map_or(Ok(()), File::flush)
+    }
+}
 
 /// Packets gathered on their way into the file.
 pub(super) struct Output {
-    file: BufWriter<File>,
+    file: BufWriter<Place>,
     taken: u64,
     /// Packets that could not be taken, for others were to be written first, or that were too large to be gathered.
     refused: u64,
@@ -13,8 +69,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(file: File) -> Self {
-        Self { file: BufWriter::new(file), taken: 0, refused: 0, written: 0 }
+    pub(super) fn to(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: BufWriter::new(Place::new(path)?), taken: 0, refused: 0, written: 0 })
     }
 
     pub(super) fn packet(&mut self, packet: &[u8]) -> io::Result<()> {

@@ -15,8 +15,8 @@ pub(crate) struct Record {
     /// terminal.
     #[arg(long, default_value = "10s", value_parser = length)]
     duration: Length,
-    /// Time between two looks at the machine.
-    #[arg(long, default_value = "100ms", value_parser = interval)]
+    /// Time between two looks at the machine, 10ms or more.
+    #[arg(long, default_value = "100ms", value_parser = pause)]
     interval: Duration,
     /// Keep the newest so much in memory, and write it at the end: 512KiB, 4MiB, 1GiB. 4KiB or more, below 4GiB.
     #[arg(long, default_value = "4MiB", value_parser = bytes)]
@@ -90,6 +90,15 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
         _ => return Err(format!("'{unit}' is no unit of time: ms, s, m or h")),
     };
     Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+}
+
+/// The time between two looks.
+fn pause(text: &str) -> Result<Duration, String> {
+    let pause = interval(text)?;
+    if pause < RecordOptions::SHORTEST_INTERVAL {
+        return Err(format!("{:?} is the least", RecordOptions::SHORTEST_INTERVAL));
+    }
+    Ok(pause)
 }
 
 fn length(text: &str) -> Result<Length, String> {

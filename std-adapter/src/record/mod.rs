@@ -63,6 +63,8 @@ impl RecordOptions {
     /// Sizes that a ring can have, in bytes: chunks of 2 KiB that take the place of each other, up to what a buffer's
     /// offsets reach.
     pub const RING: RangeInclusive<u64> = 4096..=u32::MAX as u64;
+    /// The least time between two looks.
+    pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
     /// Ten seconds, a look every 100 ms, a ring of 4 MiB.
     pub fn new(output: impl AsRef<Path>) -> Self {
@@ -89,14 +91,14 @@ impl RecordOptions {
         self
     }
 
-    /// The time between two looks; at least 10 ms, at most a year. Where a look takes more than half of it, the pause
+    /// The time between two looks; at least [`SHORTEST_INTERVAL`](Self::SHORTEST_INTERVAL), at most a year. Where a look takes more than half of it, the pause
     /// behind it is as long as the look. Processes are looked at every 500 ms at most, and less often where that takes
     /// long.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         // An `Instant` so long from now is one that the system has.
         const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-        self.interval = interval.clamp(Duration::from_millis(10), YEAR);
+        self.interval = interval.clamp(Self::SHORTEST_INTERVAL, YEAR);
         self
     }
 

@@ -141,6 +141,19 @@ fn sizes_are_those_of_the_rules() {
     for no_rate in ["--rate=fast", "--rate=-5MB", "--rate=nanMB", "--rate=infMB"] {
         assert_eq!(command(&["size", no_rate]).status.code(), Some(2), "{no_rate}");
     }
+    for (chunk, code) in [("31", 2), ("32", 0), ("65536", 0), ("65537", 2)] {
+        assert_eq!(
+            command(&["size", "--rate", "1MB", "--chunk", chunk]).status.code(),
+            Some(code),
+            "{chunk}"
+        );
+    }
+    for (more, code) in [(&[][..], true), (&["--seconds", "1s"], false), (&["--buffer", "1MiB"], false)] {
+        let output = command(&[&["size", "--rate", "1MB"], more].concat());
+        let hint = "for a ring, say how far it is to reach back, --seconds, or how often a long trace is written, \
+                    --drain-period";
+        assert_eq!(text(&output.stdout).contains(hint), code, "{}", text(&output.stdout));
+    }
     let nothing = command(&["size", "--rate", "0", "--seconds", "10s", "--buffer", "1MiB"]);
     assert_eq!(text(&nothing.stdout).matches("lasts inf s").count(), 2, "{nothing:?}");
 }

@@ -23,6 +23,7 @@ mod replay;
 mod smb;
 #[path = "../support/trace.rs"]
 mod trace;
+mod wrong_command;
 
 /// The command with these arguments.
 fn tracebuf(arguments: &[&str]) -> Command {
@@ -72,4 +73,12 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes).expect("memory");
     encoder.finish().expect("memory")
+}
+
+#[test]
+fn the_help_of_each_command_says_how_it_ends() {
+    for command in ["receive", "record", "inspect", "stats", "size", "replay", "demo", "recover"] {
+        let help = tracebuf(&[command, "--help"]).output().expect("the command").stdout;
+        assert!(text(&help).contains("Exit status: 0"), "{command}");
+    }
 }

@@ -1,5 +1,6 @@
 //! `tracebuf receive`: what a line did to the frames never reaches the trace, and is counted.
 
+mod kept;
 mod port;
 mod reset;
 
@@ -360,7 +361,7 @@ fn packets_that_the_disk_did_not_take_are_not_told_to_be_in_the_file() {
         let (text, errors) = (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
         assert_eq!(out.status.code(), Some(1));
         assert!(errors.starts_with("error writing /dev/full: No space"), "{errors}");
-        assert!(text.starts_with("0 packets of ") && !text.contains("nothing lost"), "{text}");
+        assert!(text.starts_with("0 packets from ") && !text.contains("nothing lost"), "{text}");
         let unwritten = text.trim_end().strip_suffix(" not written").and_then(|text| text.rsplit(' ').next());
         let unwritten: u32 = unwritten.expect("a number").parse().expect("a number");
         assert!(if count == 12 { unwritten == 12 } else { (100..400).contains(&unwritten) }, "{text}");

@@ -225,7 +225,9 @@ fn a_ring_that_holds_nothing_or_that_cannot_be_is_refused_before_anything_is_rec
 
 #[test]
 fn durations_and_sizes_that_are_none_are_refused() {
-    for arguments in [["--duration", "soon"], ["--ring", "4 apples"], ["--interval", "-1s"]] {
+    for arguments in
+        [["--duration", "soon"], ["--ring", "4 apples"], ["--interval", "-1s"], ["--interval", "9ms"]]
+    {
         let output = command().args(arguments).output().expect("the command");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }

@@ -23,6 +23,7 @@ fn received(output: &Path) -> Vec<Vec<u8>> {
 #[test]
 fn a_port_is_received_until_the_device_is_gone_and_all_is_in_the_file_when_it_is_silent() {
     let output = scratch("receive/port.pftrace");
+    let _ = std::fs::remove_file(&output);
     let (mut device, port) = TTYPort::pair().unwrap();
     let name = port.name().unwrap();
     let (stop, listening) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -82,6 +83,20 @@ fn the_command_tells_what_was_lost_and_then_that_the_device_is_gone() {
     assert!(report.contains(" 2 lost") && report.ends_with(", 1 packets incomplete\n"), "{report}");
     assert!(error.starts_with(&format!("error receiving from {name}: ")), "{error}");
     assert_eq!(out.status.code(), Some(1));
+}
+
+#[test]
+fn of_a_device_that_says_nothing_there_is_no_trace() {
+    let output = scratch("receive/silent.pftrace");
+    std::fs::write(&output, "a trace").unwrap();
+    let (_device, port) = TTYPort::pair().unwrap();
+    let stop = AtomicBool::new(false);
+    let end = tracebuf_std::receive::receive(port.name().unwrap(), 9600, &output, &stop, |_| {
+        stop.store(true, Relaxed);
+    });
+    let error = end.expect_err("it said nothing").to_string();
+    assert!(error.ends_with(": not one intact frame came, so nothing is written"), "{error}");
+    assert_eq!(std::fs::read(&output).unwrap(), b"a trace");
 }
 
 #[test]

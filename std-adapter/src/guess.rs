@@ -1,0 +1,48 @@
+//! What a file is that was given to the wrong command.
+
+use std::fmt;
+
+use tracebuf_std::receive::is_line;
+use tracebuf_std::recover::{Dump, Place};
+use tracebuf_std::trace_stats::TraceReport;
+
+/// What a file seems to be, by what is in it.
+#[derive(Clone, Copy)]
+enum Kind {
+    Line,
+    Trace,
+    Memory,
+}
+
+/// What is to be said of a file that a command can make nothing of, behind why; nothing if nobody knows it.
+#[derive(Clone, Copy)]
+pub(crate) struct Guess(Option<Kind>);
+
+impl Guess {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        if is_line(bytes) {
+            return Self(Some(Kind::Line));
+        }
+        let report = TraceReport::of(bytes);
+        // Memory may begin with some bytes that could be a packet.
+        if report.packets > 0 && report.bytes >= report.rest {
+            return Self(Some(Kind::Trace));
+        }
+        let memory = Dump::parse(bytes).and_then(|dump| dump.find(Place::Anywhere));
+        Self(memory.is_ok().then_some(Kind::Memory))
+    }
+}
+
+impl fmt::Display for Guess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.0 {
+            Some(Kind::Line) => "what came over a serial line, of which `tracebuf receive` makes a trace",
+            Some(Kind::Trace) => "a trace, which `tracebuf stats` and `tracebuf inspect` look into",
+            Some(Kind::Memory) => {
+                "memory with a trace buffer in it, out of which `tracebuf recover` takes a trace"
+            }
+            None => return Ok(()),
+        };
+        write!(f, ": it seems to be {what}")
+    }
+}

@@ -1,0 +1,71 @@
+//! A file that is another command's.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::trace::scratch;
+use crate::{text, tracebuf};
+
+const LINE: &str =
+    ": it seems to be what came over a serial line, of which `tracebuf receive` makes a trace\n";
+const TRACE: &str = ": it seems to be a trace, which `tracebuf stats` and `tracebuf inspect` look into\n";
+const MEMORY: &str =
+    ": it seems to be memory with a trace buffer in it, out of which `tracebuf recover` takes a trace\n";
+
+/// What a command says of a file that it can make nothing of.
+fn refusal(command: &str, content: &[u8], more: &[&str]) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Relaxed);
+    let [file, output] = ["bin", "none"].map(|kind| scratch(&format!("wrong_command/{number}.{kind}")));
+    std::fs::write(&file, content).expect("a file");
+    let mut run = tracebuf(&[command]);
+    run.arg(&file).args(more);
+    if ["recover", "receive"].contains(&command) {
+        run.arg("-o").arg(output);
+    }
+    let out = run.output().expect("the command");
+    assert_eq!(out.status.code(), Some(1), "{}", text(&out.stdout));
+    text(&out.stderr).to_owned()
+}
+
+#[test]
+fn what_a_file_seems_to_be_is_said_and_which_command_reads_it() {
+    // As a device sends it: another zero goes before its first frame.
+    let line = [vec![0], crate::receive::line(400).concat()].concat();
+    let trace: Vec<u8> = b"\x0A\x04\x50\x02\x40\x05".repeat(3);
+    let memory = [&[0xEE; 16], &crate::recover::region()[..]].concat();
+    for (command, content, said) in [
+        ("stats", &line, LINE),
+        ("stats", &memory, MEMORY),
+        ("inspect", &line, LINE),
+        ("recover", &line, LINE),
+        ("recover", &trace, TRACE),
+        ("receive", &trace, TRACE),
+        ("receive", &memory, MEMORY),
+    ] {
+        let error = refusal(command, content, &[]);
+        assert!(error.ends_with(said), "{command}: {error}");
+    }
+}
+
+#[test]
+fn of_what_is_nothing_that_is_known_no_more_is_said_than_that() {
+    for (command, more, said) in [
+        ("stats", &[][..], " is no trace\n"),
+        ("inspect", &[], "neither a trace nor memory with a trace buffer in it\n"),
+        ("recover", &[], "no trace buffer found\n"),
+        ("receive", &[], "so nothing is written\n"),
+    ] {
+        for content in [&[0; 999][..], b"text of some kind, long enough to be anything", &[0, 0]] {
+            let error = refusal(command, content, more);
+            assert!(error.ends_with(said), "{command}: {error}");
+        }
+    }
+    // A frame on its way through a device's memory.
+    let device = [&crate::receive::line(1).concat()[..], &[0; 999]].concat();
+    let error = refusal("recover", &device, &[]);
+    assert!(error.ends_with("no trace buffer found\n"), "{error}");
+    // That there is a buffer elsewhere is not what is wrong.
+    let memory = crate::recover::region();
+    let error = refusal("recover", &memory, &["--address", "512"]);
+    assert!(error.ends_with("no trace buffer found\n"), "{error}");
+}

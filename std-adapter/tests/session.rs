@@ -294,16 +294,22 @@ fn the_smallest_buffer_holds_a_chunk_and_a_smaller_one_is_an_error() {
 }
 
 #[test]
-fn a_snapshot_that_cannot_be_written_is_an_error_and_leaves_nothing_behind() {
+fn a_snapshot_that_cannot_be_written_is_an_error_and_leaves_nothing_behind_but_a_whole_trace() {
     let session = Session::builder().start().expect("a session");
     session.recorder().instant("x");
     let folder = scratch("folder");
+    let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(folder.join("taken")).expect("a folder");
     let write = |path: &std::path::Path| session.snapshot().expect("a snapshot").write_to(path);
-    assert!(write(&folder.join("taken")).is_err(), "a folder of that name");
+    let count = || std::fs::read_dir(&folder).expect("the folder").count();
     assert!(write(&folder.join("no such folder/x")).is_err());
     assert!(write("/".as_ref()).is_err());
-    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 1);
+    assert_eq!(count(), 1);
+    let error = write(&folder.join("taken")).expect_err("a folder of that name").to_string();
+    let mut entries = std::fs::read_dir(&folder).expect("the folder").map(|entry| entry.expect("one").path());
+    let trace = entries.find(|path| path.is_file()).expect("the trace");
+    assert!(error.contains(&trace.display().to_string()), "{error}");
+    assert_eq!((Trace::read(&trace).events(3), count()), (1, 2));
 }
 
 #[cfg(target_os = "linux")]

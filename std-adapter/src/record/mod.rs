@@ -91,9 +91,9 @@ impl RecordOptions {
         self
     }
 
-    /// The time between two looks; at least [`SHORTEST_INTERVAL`](Self::SHORTEST_INTERVAL), at most a year. Where a look takes more than half of it, the pause
-    /// behind it is as long as the look. Processes are looked at every 500 ms at most, and less often where that takes
-    /// long.
+    /// The time between two looks; at least [`SHORTEST_INTERVAL`](Self::SHORTEST_INTERVAL), at most a year. Where a
+    /// look takes more than half of it, the pause behind it is as long as the look. Processes are looked at every
+    /// 500 ms at most, and less often where that takes long.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         // An `Instant` so long from now is one that the system has.

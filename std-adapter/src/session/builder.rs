@@ -144,8 +144,7 @@ impl SessionBuilder {
     /// bridges the time that the drain thread takes to come.
     ///
     /// Where threads are to [wait](Self::exhaustion) and nothing is said it is 2 MiB and a page, which is enough for all
-    /// that can record at a time: 1,024, each of them counted for each buffer that it records into. It costs memory as
-    /// it is used.
+    /// that can record at a time: 1,024, each of them counted for each buffer that it records into.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = Some(bytes);

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use self_cell::{MutBorrow, self_cell};
+use self_cell::self_cell;
 use tracebuf::producer::track_event::Track;
 use tracebuf::producer::{
-    ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Layout, MemoryError, Patch, Producer,
-    ProducerStorage, SharedMemory, atomic_words,
+    AtomicU32, ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Layout, MemoryError, Patch,
+    Producer, ProducerStorage, SharedMemory,
 };
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 
@@ -31,7 +31,7 @@ pub(crate) const SHARED_MEMORY: RangeInclusive<usize> = PAGE as usize..=CHUNKS /
 
 /// Shared memory in which whoever waits for a chunk gets one, however many threads keep theirs and record nothing: each
 /// writer has one between its events and while it waits, and there is a page more. Not larger, for half of it may be
-/// complete before it is sent. Pages that nobody uses cost nothing.
+/// complete before it is sent.
 pub(crate) const ENOUGH_TO_STALL: usize = WRITERS * CHUNK + PAGE as usize;
 /// How long a thread waits for a chunk when nothing is on its way that could set one free.
 const IN_VAIN: Duration = Duration::from_secs(1);
@@ -190,7 +190,7 @@ impl CommitSink for Queue {
 
 /// What the producer borrows.
 pub(crate) struct Home {
-    words: MutBorrow<Vec<u32>>,
+    words: Box<[AtomicU32]>,
     storage: Box<Storage>,
     queue: Queue,
     process_name: String,
@@ -218,12 +218,12 @@ impl ProducerCell {
         waker: Waker,
         process_name: String,
     ) -> Result<Self, MemoryError> {
-        // As the system gives it, so that pages that are never used are never touched.
-        let words = MutBorrow::new(vec![0; bytes / 4]);
+        // Each page is touched here, so that no thread that records has to wait until the system has one.
+        let words = (0..bytes / 4).map(|_| AtomicU32::new(0)).collect();
         let queue = Queue::new(waker, switch);
         let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
         ProducerCell::try_new(home, |home| {
-            let memory = SharedMemory::new(atomic_words(home.words.borrow_mut()), PAGE)?;
+            let memory = SharedMemory::new(&home.words, PAGE)?;
             let producer = Producer::new(memory, LAYOUT, &home.storage, &home.queue)?;
             Ok(Attached { producer, process: Track::process(std::process::id(), &home.process_name) })
         })

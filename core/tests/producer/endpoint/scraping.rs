@@ -1,0 +1,137 @@
+//! What is scraped is offered once, and again where that is not enough.
+
+use super::{IDENTITY, World};
+use tracebuf::buffer::{Chunk, ChunkHeader, Config, DataLoss, FillPolicy, Packet, TraceBuffer};
+#[cfg(feature = "patches")]
+use tracebuf::producer::ChunkToMove;
+use tracebuf::producer::Exhaustion;
+use tracebuf::service::EndpointStats;
+
+#[test]
+fn scraping_leaves_out_writers_that_are_unknown_or_have_no_buffer() {
+    let mut world = World::new();
+    world.writer.packet().varint(8, 1);
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 0, "unknown");
+    world.endpoint.allow(5);
+    assert!(world.endpoint.register_writer(world.writer.id(), 5));
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 0, "there are only two buffers");
+    world.endpoint.allow(1);
+    assert!(world.endpoint.register_writer(world.writer.id(), 1));
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+    assert_eq!((world.written(), world.endpoint.stats().chunks_scraped), ([0, 1], 1));
+}
+
+#[test]
+fn a_chunk_that_was_scraped_whole_is_not_offered_again() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
+    let early = [(); 3].map(|()| world.write());
+    // Its commit comes before it was read, those of the others come after. A second scrape sees what the first saw.
+    assert_eq!([(); 2].map(|()| world.endpoint.scrape(&mut world.buffers)), [3, 0]);
+    world.move_to(0, early[0]);
+    let read = |world: &mut World| {
+        let mut reader = world.buffers[0].read();
+        let whole = |packet: Packet<'_>| assert!(packet.loss().is_empty());
+        std::iter::from_fn(|| reader.next_packet().map(whole)).count()
+    };
+    assert_eq!(read(&mut world), 3);
+    world.move_to(0, early[1]);
+    world.move_to(0, early[2]);
+    // Their places are free again, and what comes next is offered.
+    let late = [(); 20].map(|()| {
+        let chunk = world.write();
+        world.move_to(0, chunk);
+    });
+    assert_eq!(read(&mut world), late.len());
+    let buffer = world.buffers[0].stats();
+    assert_eq!((buffer.chunks_offered(), buffer.chunks_written, buffer.chunks_discarded), (23, 23, 0));
+    let stats = EndpointStats { chunks_moved: 20, chunks_scraped: 3, ..EndpointStats::default() };
+    assert_eq!(world.endpoint.stats(), EndpointStats { chunks_scraped_before: 3, ..stats });
+}
+
+#[test]
+fn a_chunk_that_a_buffer_did_not_take_from_a_scrape_is_offered_again() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
+    // Other sequences have all places, and chunks in the ring.
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    world.buffers[0] = TraceBuffer::new(vec![0; 8192], config).unwrap();
+    for producer_id in 9..13 {
+        let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..ChunkHeader::default() };
+        world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
+    }
+    let chunk = world.write();
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+    assert_eq!(world.buffers[0].stats().chunks_refused, 1);
+    while world.buffers[0].read().next_packet().is_some() {}
+    world.move_to(0, chunk);
+    assert_eq!(world.written(), [5, 0]);
+    assert_eq!(world.endpoint.stats().chunks_scraped_before, 0);
+}
+
+#[test]
+fn a_chunk_that_was_scraped_and_overwritten_before_it_was_read_is_offered_again() {
+    for gone in [false, true] {
+        let mut world = World::new();
+        assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
+        let chunk = world.write();
+        assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+        for chunk_id in 0..300 {
+            let header = ChunkHeader {
+                producer_id: 9,
+                chunk_id,
+                fragments: 1,
+                complete: true,
+                ..ChunkHeader::default()
+            };
+            world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
+        }
+        if gone {
+            world.endpoint.disconnect(&mut world.buffers);
+        } else {
+            world.move_to(0, chunk);
+        }
+        let mut reader = world.buffers[0].read();
+        let packets =
+            std::iter::from_fn(|| reader.next_packet().map(|packet| (packet.producer_id(), packet.loss())));
+        let own = packets.filter(|(producer_id, _)| *producer_id == IDENTITY.producer_id);
+        assert_eq!(own.collect::<Vec<_>>(), [(IDENTITY.producer_id, DataLoss::empty())], "{gone}");
+        assert_eq!(world.endpoint.stats().chunks_scraped_before, 0);
+    }
+}
+
+#[test]
+#[cfg(feature = "patches")]
+fn a_chunk_that_was_scraped_while_it_waited_for_patches_is_offered_again() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
+    let mut packet = world.writer.packet();
+    packet.message(900).bytes(1, &[1; 3000]);
+    // The third is being written, and has no whole fragment.
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 2);
+    drop(packet);
+    world.writer.flush();
+    let chunks: Vec<ChunkToMove> = world.queue.0.lock().unwrap().drain(..).collect();
+    for chunk in chunks {
+        world.move_to(0, chunk);
+    }
+    // The size is in the first one.
+    let stats = world.endpoint.stats();
+    assert_eq!((stats.chunks_moved, stats.chunks_scraped_before), (2, 1));
+}
+
+#[test]
+fn writers_that_are_not_registered_take_no_room_in_a_scrape() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0));
+    let mut writers = [(); 3].map(|()| world.producer.writer(0, Exhaustion::Drop).unwrap());
+    world.writer.packet().varint(8, 1);
+    for writer in &mut writers {
+        writer.packet().varint(8, 1);
+    }
+    // As many as the endpoint has room for; those before them come first in memory.
+    for writer in &writers[1..] {
+        assert!(world.endpoint.register_writer(writer.id(), 0));
+    }
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 2);
+}

@@ -95,12 +95,16 @@ impl ReadChunk<'_> {
     /// Bytes of payload.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
-        self.place.payload().len() * 4
+        self.payload().len()
     }
 
     /// Copies payload from `offset` on; what lies beyond it is zero.
     pub fn fill(&self, offset: usize, to: &mut [u8]) {
-        copy_out(self.place.payload(), offset, to);
+        self.payload().fill(offset, to);
+    }
+
+    pub(crate) fn payload(&self) -> Payload<'_> {
+        Payload(self.place.payload())
     }
 }
 
@@ -112,8 +116,29 @@ impl Drop for ReadChunk<'_> {
     }
 }
 
+/// A chunk's payload, of whichever kind the chunk is: what takes it is compiled once.
+#[derive(Clone, Copy)]
+pub(crate) struct Payload<'c>(pub(super) &'c [AtomicU32]);
+
+impl<'c> Payload<'c> {
+    /// Bytes.
+    pub(crate) fn len(self) -> usize {
+        self.0.len() * 4
+    }
+
+    /// Copies from `offset` on; what lies beyond the payload is zero.
+    pub(crate) fn fill(self, offset: usize, to: &mut [u8]) {
+        copy_out(self.0, offset, to);
+    }
+
+    /// What does so. Its type is the same for every caller, as that of a closure is not.
+    pub(crate) fn filling(self) -> impl Fn(usize, &mut [u8]) + 'c {
+        move |offset, to| self.fill(offset, to)
+    }
+}
+
 /// Copies bytes out of shared words, each word loaded once.
-pub(crate) fn copy_out(words: &[AtomicU32], offset: usize, to: &mut [u8]) {
+pub(super) fn copy_out(words: &[AtomicU32], offset: usize, to: &mut [u8]) {
     let load = |word: &AtomicU32| word.load(Ordering::Relaxed).to_ne_bytes();
     let (mut words, skip) = (words.get(offset / 4..).unwrap_or_default(), offset % 4);
     let mut rest = to;

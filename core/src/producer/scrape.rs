@@ -1,7 +1,7 @@
 //! Scraping: copies of what writers have finished in chunks that they still write.
 
 use super::chunk_header::ChunkHeader;
-use super::drain::{Consumer, copy_out};
+use super::drain::{Consumer, Payload};
 use super::page::{ChunkPlace, ChunkState, Page};
 use heapless::Vec;
 
@@ -189,12 +189,16 @@ impl ScrapedChunk<'_> {
     /// Bytes of payload.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
-        self.place.payload().len() * 4
+        self.payload().len()
     }
 
     /// Copies payload from `offset` on; what lies beyond it is zero.
     pub fn fill(&self, offset: usize, to: &mut [u8]) {
-        copy_out(self.place.payload(), offset, to);
+        self.payload().fill(offset, to);
+    }
+
+    pub(crate) fn payload(&self) -> Payload<'_> {
+        Payload(self.place.payload())
     }
 }
 

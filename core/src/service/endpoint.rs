@@ -5,7 +5,7 @@ use core::fmt;
 use crate::buffer::{self, ChunkFlags, Commit, TraceBuffer};
 use crate::debug::debug_fields;
 use crate::producer::{
-    ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Patch, TraceWriter,
+    ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Patch, Payload, TraceWriter,
 };
 use heapless::Vec;
 
@@ -150,6 +150,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     ///
     /// For flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). Chunks come in the order of
     /// their addresses, but none before those of its writer that are older.
+    #[cfg_attr(target_os = "none", inline(never))]
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
         let identity = self.identity;
         let mut scraped = 0;
@@ -164,8 +165,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                     return;
                 }
                 let header = header_of(&chunk.header(), chunk.is_complete(), identity);
-                let commit =
-                    buffer.commit_with(&header, chunk.len(), |offset, bytes| chunk.fill(offset, bytes));
+                let commit = commit(buffer, &header, chunk.payload());
                 scraped += 1;
                 let is_stored = !matches!(commit, Commit::Discarded | Commit::Refused(_));
                 // What its patches are for may still be changed where it lies.
@@ -218,7 +218,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             return None;
         }
         self.stats.chunks_moved = self.stats.chunks_moved.saturating_add(1);
-        Some(buffer.commit_with(&header, chunk.len(), |offset, bytes| chunk.fill(offset, bytes)))
+        Some(commit(buffer, &header, chunk.payload()))
     }
 
     fn patch<M: AsRef<[u8]> + AsMut<[u8]>>(
@@ -251,6 +251,16 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         }
         buffer.try_patch_chunk_contents(producer_id, writer_id, patched.chunk_id, &batch, patched.has_more);
     }
+}
+
+/// One for chunks that are moved and chunks that are scraped: all of the buffer's commit is compiled for each type of
+/// what fills a chunk, which is some KB of flash.
+fn commit<M: AsRef<[u8]> + AsMut<[u8]>>(
+    buffer: &mut TraceBuffer<M>,
+    header: &buffer::ChunkHeader,
+    payload: Payload<'_>,
+) -> Commit {
+    buffer.commit_with(header, payload.len(), payload.filling())
 }
 
 /// Whether a buffer has, or has given out, all that is in a chunk: a scrape has shown the whole of it, and it was not

@@ -26,6 +26,7 @@ mod image {
     use tracebuf::producer::{ChunkToMove, CommitRequest, CommitSink, Exhaustion, Producer, ProducerStorage};
     use tracebuf_firmware::board;
     use tracebuf_firmware::export::Blocking;
+    use tracebuf_firmware::frame;
     use tracebuf_firmware::recorder::{self, Inbox, Recorder, WRITERS};
     use tracebuf_firmware::region::bytes;
     use tracebuf_firmware::send::Sender;
@@ -174,6 +175,7 @@ mod image {
         rarely(&mut sheet, &meter, &mut recorder, producer);
         moving(&mut sheet, &meter, &tracer, &mut recorder, producer);
         telling(&mut sheet, &meter);
+        framing(&mut sheet, &meter);
         buffer(&mut sheet, &meter);
         memory(&mut sheet);
         drop(tracer);
@@ -297,6 +299,15 @@ mod image {
         }
         sheet.line("inbox_push", push, 150, "instructions");
         sheet.line("inbox_take", take, 150, "instructions");
+    }
+
+    /// What a full frame costs, on a line that loses bytes: most of it is the CRC.
+    fn framing(sheet: &mut Sheet, meter: &Meter) {
+        let (piece, mut line) = ([0x5A; frame::PAYLOAD], [0; frame::FRAME]);
+        let one = meter.count(|| {
+            black_box(frame::encode(frame::FIRST, 1, black_box(&piece), &mut line));
+        });
+        sheet.line("frame", one, 5_000, "instructions");
     }
 
     fn buffer(sheet: &mut Sheet, meter: &Meter) {

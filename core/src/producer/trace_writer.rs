@@ -11,6 +11,7 @@ mod fields;
 /// What a writer does when shared memory is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[doc(alias = "BufferExhaustedPolicy")]
 pub enum Exhaustion {
     /// Gives the packet up, counts it, and tries again at the next one.
     #[default]

@@ -57,6 +57,7 @@ pub enum SyncPolicy {
 /// the trace as any loss is. Writing is tried again every 100 ms, and the error is in
 /// [`LongTraceStatus`] meanwhile.
 #[derive(Clone, Debug)]
+#[doc(alias = "write_into_file")]
 pub struct LongTrace {
     pub(crate) path: PathBuf,
     period: Duration,

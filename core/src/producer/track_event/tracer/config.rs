@@ -71,6 +71,8 @@ impl TracerConfig {
     /// have room for that, the descriptions of its tracks, and 40 bytes more. An event whose details do not fit the
     /// rest of a chunk still lies in two, and the second holds no more than that: where details are long, chunks many
     /// times as long as they are waste less.
+    #[doc(alias = "incremental_state_clear_period")]
+    #[doc(alias = "incremental_state_config")]
     pub const fn state_every(self, bytes: u32) -> Self {
         TracerConfig { state_bytes: bytes, ..self }
     }

@@ -227,7 +227,8 @@ impl<'a> Track<'a> {
     }
 
     /// The same under a parent, which is described with it. The id is another, but for processes and threads,
-    /// which have but one. Of tracks above each other 32 are described.
+    /// which have but one. With an event at most 32 tracks are described, its own and 31 above it; those above these
+    /// are left out.
     pub const fn within(self, parent: &'a Track<'a>) -> Self {
         let id = if self.head.is_named {
             Id::new(hash(self.uuid(), &parent.uuid().to_le_bytes()))

@@ -62,15 +62,22 @@ const INCREMENTAL: u64 = 64;
 /// Fields of the packet that starts a state: a number and its value, or which of the values in `start_state`,
 /// or a message.
 const fn number(field: u32, value: u64) -> (u8, u8) {
-    (field as u8, value as u8)
+    // From there on it would be taken for an index, or for a message.
+    assert!(value < VALUE as u64);
+    (byte(field), value as u8)
 }
 
 const fn value(field: u32, index: u8) -> (u8, u8) {
-    (field as u8, VALUE | index)
+    (byte(field), VALUE | index)
 }
 
 const fn message(field: u32) -> (u8, u8) {
-    (field as u8, u8::MAX)
+    (byte(field), u8::MAX)
+}
+
+const fn byte(field: u32) -> u8 {
+    assert!(field != END.0 as u32 && field <= u8::MAX as u32);
+    field as u8
 }
 
 const VALUE: u8 = 0x80;

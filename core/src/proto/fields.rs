@@ -22,20 +22,12 @@ pub mod trace {
 
 /// `TracePacket`.
 pub mod trace_packet {
-    /// Message: `FtraceEventBundle`.
-    pub const FTRACE_EVENTS: u32 = 1;
-    /// Message: `ProcessTree`.
-    pub const PROCESS_TREE: u32 = 2;
     /// Int: the producer's user id. The service's.
     pub const TRUSTED_UID: u32 = 3;
     /// Message: `ClockSnapshot`.
     pub const CLOCK_SNAPSHOT: u32 = 6;
-    /// Message: `SysStats`.
-    pub const SYS_STATS: u32 = 7;
     /// Varint: nanoseconds, unless the packet's clock counts otherwise.
     pub const TIMESTAMP: u32 = 8;
-    /// Message: `ProcessStats`.
-    pub const PROCESS_STATS: u32 = 9;
     /// Varint: one id for each producer and writer. The service's.
     pub const TRUSTED_PACKET_SEQUENCE_ID: u32 = 10;
     /// Message: `TrackEvent`.
@@ -50,8 +42,6 @@ pub mod trace_packet {
     pub const TRACE_STATS: u32 = 35;
     /// Bytes: a fixed pattern between parts of a long trace. The service's.
     pub const SYNCHRONIZATION_MARKER: u32 = 36;
-    /// Message: `AndroidLogPacket`.
-    pub const ANDROID_LOG: u32 = 39;
     /// Varint: bits of [`data_loss_reason`](super::data_loss_reason); what was lost on this sequence
     /// before this packet.
     pub const PREVIOUS_PACKET_DROPPED: u32 = 42;
@@ -67,8 +57,6 @@ pub mod trace_packet {
     pub const SERVICE_EVENT: u32 = 69;
     /// Int: the producer's process id. The service's.
     pub const TRUSTED_PID: u32 = 79;
-    /// Bool: nothing of this sequence came before.
-    pub const FIRST_PACKET_ON_SEQUENCE: u32 = 87;
     /// Varint: the machine the producer runs on, if not the service's. The service's.
     pub const MACHINE_ID: u32 = 98;
     /// Message: `TraceProvenance`. The service's.
@@ -217,14 +205,8 @@ pub mod thread_descriptor {
 
 /// `CounterDescriptor`.
 pub mod counter_descriptor {
-    /// Varint: a counter that readers know by themselves.
-    pub const TYPE: u32 = 1;
     /// Varint: a value of [`counter_unit`](super::counter_unit).
     pub const UNIT: u32 = 3;
-    /// Int: what one step is worth, in units.
-    pub const UNIT_MULTIPLIER: u32 = 4;
-    /// Bool: values are differences to the one before.
-    pub const IS_INCREMENTAL: u32 = 5;
     /// String: a unit of its own.
     pub const UNIT_NAME: u32 = 6;
 }

@@ -4,7 +4,7 @@ use super::names::{Kind, Names};
 use super::track::Track;
 use crate::producer::{Message, TraceWriter};
 use crate::proto::fields::{
-    clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults, track_event,
+    builtin_clock, clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults, track_event,
     track_event_defaults, track_event_type,
 };
 use core::cell::{Cell, RefCell};
@@ -57,7 +57,7 @@ struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
 const SHORT_EVENT: usize = 40;
 
 /// The trace's incremental clock: the first of those that a sequence has for itself.
-const INCREMENTAL: u64 = 64;
+const INCREMENTAL: u64 = builtin_clock::MAX_ID + 1;
 
 /// Fields of the packet that starts a state: a number and its value, or which of the values in `start_state`,
 /// or a message.

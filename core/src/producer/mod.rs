@@ -28,7 +28,7 @@ pub use drain::{Consumer, ReadChunk};
 pub use fragments::{ChunkView, Fragment, FragmentKind, Fragments};
 pub use packet::{Message, Packet};
 pub use page::{Bitmap, ChunkState, Layout, Page};
-pub use patch_list::Patch;
+pub use patch_list::{PATCHES, Patch};
 pub use scrape::ScrapedChunk;
 pub use smb::{MemoryError, SharedMemory};
 pub use storage::ProducerStorage;

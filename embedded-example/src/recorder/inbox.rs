@@ -4,11 +4,7 @@ use super::WRITERS;
 use core::cell::RefCell;
 use critical_section::Mutex;
 use heapless::Deque;
-use tracebuf::producer::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Patch, ProducerStorage};
-
-/// Whether writers can ask for patches: the feature `patches` of `tracebuf`, with which they have more to remember than
-/// three words each.
-const PATCHES: bool = size_of::<ProducerStorage<0, 1>>() > 12;
+use tracebuf::producer::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, PATCHES, Patch};
 
 /// What writers have completed and the drain has yet to see to.
 ///

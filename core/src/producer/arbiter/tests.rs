@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::buffer::{Config, FillPolicy, TraceBuffer};
-use crate::producer::patch_list::PATCHES;
+use crate::producer::PATCHES;
 use crate::producer::{Consumer, Packet, atomic_words};
 use crate::proto::varint;
 use crate::service::{ProducerEndpoint, ProducerIdentity};

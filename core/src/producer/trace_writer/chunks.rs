@@ -1,11 +1,11 @@
 //! How a writer comes by its chunks, and parts with them.
 
 use super::{ABORTED, FULL, LOST, TraceWriter};
+use crate::producer::PATCHES;
 use crate::producer::arbiter::NONE;
 use crate::producer::chunk_header::{ChunkHeader, HeaderFlags};
 use crate::producer::cursor::Cursor;
 use crate::producer::page::set_header;
-use crate::producer::patch_list::PATCHES;
 
 impl TraceWriter<'_> {
     /// Gives the packet up for what its author did.

@@ -27,6 +27,9 @@
 //! # Ok::<(), tracebuf::buffer::RegionError>(())
 //! ```
 //!
+//! A whole program, threads that trace themselves into a file, with this crate and `std` alone, is
+//! `examples/first_trace.rs`: `cargo run -p tracebuf --example first_trace`.
+//!
 //! # Parts
 //!
 //! | module | what it is | knows |

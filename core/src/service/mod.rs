@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-//! use tracebuf::service::{TraceExporter, sequence_id};
+//! use tracebuf::service::{TraceExporter, sequence_id, writer_stats};
 //!
 //! let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer))?;
 //! let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
@@ -11,13 +11,17 @@
 //! let mut file = [0u8; 256];
 //! let mut exporter = TraceExporter::new(&mut file[..]);
 //! assert_eq!(exporter.drain(&mut buffer.read(), sequence_id).unwrap(), 1);
-//! exporter.stats(&buffer.stats(), sequence_writers(&buffer)).unwrap();
-//! # use tracebuf::{proto::trace_stats::WriterStats};
-//! # fn sequence_writers<M: AsRef<[u8]> + AsMut<[u8]>>(buffer: &TraceBuffer<M>) -> impl Iterator<Item = WriterStats> + Clone {
-//! #     buffer.sequences().map(|s| tracebuf::service::writer_stats(&s, sequence_id(s.producer_id, s.writer_id), 0)).collect::<Vec<_>>().into_iter()
-//! # }
+//!
+//! // At its end stands what was lost, and of whom; 0 is the buffer's place among those of the trace.
+//! let writers: Vec<_> = buffer
+//!     .sequences()
+//!     .map(|of| writer_stats(&of, sequence_id(of.producer_id, of.writer_id), 0))
+//!     .collect();
+//! exporter.stats(&buffer.stats(), writers).unwrap();
 //! # Ok::<(), tracebuf::buffer::RegionError>(())
 //! ```
+//!
+//! The whole way, from a thread's events to a file, is the program `core/examples/first_trace.rs`.
 #![forbid(unsafe_code)]
 
 // Where there are writers: see the crate's list of modules.

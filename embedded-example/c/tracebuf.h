@@ -17,7 +17,8 @@
  * has one. Without NOLOAD the region is a part of the image, and what was recorded before a reset may be overwritten.
  *
  * Link libtracebuf_c.a: `cargo build --profile small -p tracebuf-c --target thumbv7em-none-eabihf` builds it for size
- * into target/thumbv7em-none-eabihf/small. With it test/main.c takes 46 KB of flash, and 62 KB with that of `--release`.
+ * into target/thumbv7em-none-eabihf/small. With it test/main.c takes 46 KB of flash; with that of `--release`, built
+ * for speed, 62 KB.
  *
  * Each priority (main loop, each interrupt) has a writer of its own and calls nothing with another's. Names are string
  * literals: their memory must stay as it is. They are UTF-8; one that is not (such as Latin-1 with umlauts) appears as

@@ -1,7 +1,8 @@
 use super::sync::{AtomicU32, Ordering, const_fn};
 
 /// Whether writers fill size fields in chunks that they gave away, as the feature `patches` lets them. Without, no
-/// request of theirs has [`chunks_to_patch`](super::CommitRequest::chunks_to_patch), and a service needs no room for any.
+/// request of theirs has [`chunks_to_patch`](super::CommitRequest::chunks_to_patch), and a service needs no room for
+/// any.
 pub const PATCHES: bool = cfg!(feature = "patches");
 
 /// Four bytes that a size field gets after its chunk was given away.

@@ -307,7 +307,7 @@ mod image {
         let one = meter.count(|| {
             black_box(frame::encode(frame::FIRST, 1, black_box(&piece), &mut line));
         });
-        sheet.line("frame", one, 5_000, "instructions");
+        sheet.line("frame", one, 2_000, "instructions");
     }
 
     fn buffer(sheet: &mut Sheet, meter: &Meter) {

@@ -17,7 +17,7 @@
 //! ```
 
 use cobs::CobsEncoder;
-use crc::{CRC_32_ISO_HDLC, Crc, NoTable};
+use crc::{CRC_32_ISO_HDLC, Crc};
 
 /// A packet begins with this frame.
 pub const FIRST: u8 = 1;
@@ -28,8 +28,8 @@ pub const PAYLOAD: usize = 64;
 /// Bytes of a frame on the line, at most: flags, number, CRC, one byte of COBS, the zero.
 pub const FRAME: usize = PAYLOAD + 9;
 
-/// Bit by bit: a table would be 1 KiB of flash, and the line is slower all the same.
-const CRC: Crc<u32, NoTable> = Crc::<u32, NoTable>::new(&CRC_32_ISO_HDLC);
+/// With its table of 1 KiB a frame takes 1,500 instructions, bit by bit 4,100; and unrolled for speed that is as long.
+const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 
 /// Puts a frame around a piece, and says how long it is: 0, and nothing usable, for a piece of more than
 /// [`PAYLOAD`] bytes.

@@ -153,3 +153,33 @@ fn in_shared_memory_that_idle_threads_hold_all_of_a_thread_waits_for_a_while_and
     (0..10_000).for_each(|_| recorder.instant("not in vain"));
     assert_eq!(lost(), before);
 }
+
+#[test]
+fn threads_that_begin_keep_nobody_waiting_for_threads_that_are_idle() {
+    let session = Arc::new(small(Exhaustion::Stall));
+    let (wait, told) = idle(&session, &[], 2);
+    (0..2).for_each(|_| told.recv_timeout(PATIENCE).expect("there are two chunks"));
+    // More come in a second than chunks that are free, which are none.
+    let (begin, begun) = (Arc::new(AtomicBool::new(true)), session.clone());
+    let begins = begin.clone();
+    let beginning = std::thread::spawn(move || {
+        let mut threads = Vec::new();
+        while begins.load(Ordering::Relaxed) {
+            let recorder = begun.recorder();
+            threads.push(std::thread::spawn(move || recorder.instant("in vain")));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        threads
+    });
+    let (recorder, (tell, ended)) = (session.recorder(), channel());
+    std::thread::spawn(move || {
+        recorder.instant("in vain");
+        let _ = tell.send(());
+    });
+    let ended = ended.recv_timeout(PATIENCE);
+    begin.store(false, Ordering::Relaxed);
+    let threads = beginning.join().expect("no panic");
+    drop(wait);
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    ended.expect("a thread that does not wait for ever");
+}

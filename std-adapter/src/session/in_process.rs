@@ -81,10 +81,11 @@ pub(crate) struct Queue {
     switch: Arc<Switch>,
     /// Packets for each buffer that threads gave up, and of which nothing in shared memory tells.
     dropped: [AtomicU64; BUFFERS_MAX],
-    /// Requests that have come, and those that were carried out.
+    /// Chunks that have come to be moved, and those that were, and are free. Nothing else sets one free, least of all a
+    /// thread that begins, and of those there may always be another.
     came: AtomicU64,
     done: AtomicU64,
-    /// How many had come when a thread that waits saw last that all were carried out, and since when it was so.
+    /// How many had come when a thread that waits saw last that all were moved, and since when it was so.
     quiet: Mutex<(u64, Instant)>,
     /// How many had come when a thread gave waiting up: until more come, others need not try.
     gave_up_at: AtomicU64,
@@ -99,7 +100,8 @@ impl Queue {
             dropped: [const { AtomicU64::new(0) }; BUFFERS_MAX],
             came: AtomicU64::new(0),
             done: AtomicU64::new(0),
-            quiet: Mutex::new((0, Instant::now())),
+            // A number that none is: the first that waits begins the time.
+            quiet: Mutex::new((u64::MAX, Instant::now())),
             gave_up_at: AtomicU64::new(u64::MAX),
         }
     }
@@ -110,11 +112,12 @@ impl Queue {
             let mut queued = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
             let before = queued.len();
             queued.extend(requests);
-            self.came.fetch_add((queued.len() - before) as u64, Ordering::Relaxed);
+            let chunks = queued.iter().skip(before).filter(|request| matches!(request, Request::Move(_)));
+            self.came.fetch_add(chunks.count() as u64, Ordering::Relaxed);
         }
     }
 
-    /// Whether nothing has come for a while, and all that came was carried out: then all chunks are held by threads that
+    /// Whether no chunk has come for a while, and all that came are free again: then the others are held by threads that
     /// record nothing, and nobody knows when they will.
     #[cold]
     fn is_in_vain(&self) -> bool {
@@ -269,13 +272,14 @@ impl InProcess {
 
 impl Transport for InProcess {
     fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
-        let requests = &mut self.requests;
+        let (requests, mut chunks) = (&mut self.requests, 0);
         self.endpoint.with_dependent_mut(|producer, endpoint| {
             let queue = &producer.borrow_owner().queue;
             std::mem::swap(requests, &mut *queue.requests.lock().unwrap_or_else(PoisonError::into_inner));
             for request in requests.iter() {
                 match request {
                     Request::Move(chunk) => {
+                        chunks += 1;
                         let chunks_to_move = std::slice::from_ref(chunk);
                         endpoint.carry_out(
                             &CommitRequest { chunks_to_move, ..CommitRequest::default() },
@@ -304,7 +308,7 @@ impl Transport for InProcess {
         let count = self.requests.len();
         self.requests.clear();
         let queue = &self.endpoint.borrow_owner().borrow_owner().queue;
-        queue.done.fetch_add(count as u64, Ordering::Relaxed);
+        queue.done.fetch_add(chunks, Ordering::Relaxed);
         count
     }
 

@@ -18,7 +18,7 @@ use std::fmt;
 
 use tracebuf::buffer::DataLoss;
 use tracebuf::proto::TracePackets;
-use tracebuf::proto::fields::trace_packet;
+use tracebuf::proto::fields::{sequence_flags, trace_packet};
 
 use crate::fields::{Fields, Value};
 pub use counters::Counted;
@@ -135,13 +135,14 @@ impl TraceReport {
     }
 
     fn look_at(&mut self, packet: &[u8], counters: &mut Counters) -> Whose {
-        let (mut sequence, mut loss, mut pid, mut flags) = (0, 0, None, 0);
+        let (mut sequence, mut loss, mut pid, mut flags, mut clears) = (0, 0, None, 0, false);
         for field in Fields::of(packet) {
             match (field.number, field.value) {
                 // Of a field that is there twice the last one counts.
                 (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Number(id)) => sequence = id,
                 (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Number(bits)) => loss = bits,
                 (trace_packet::SEQUENCE_FLAGS, Value::Number(bits)) => flags = bits,
+                (trace_packet::INCREMENTAL_STATE_CLEARED, Value::Number(is_so)) => clears = is_so != 0,
                 (trace_packet::TRUSTED_PID, Value::Number(number)) => pid = Some(number),
                 (trace_packet::TRACE_STATS, Value::Bytes(stats)) => counters.add(stats),
                 _ => {}
@@ -164,6 +165,7 @@ impl TraceReport {
         }
         let named = DataLoss::CAUSES.iter().any(|(cause, _)| loss & u64::from(cause.bits()) != 0);
         losses.unnamed += u64::from(loss != 0 && !named);
+        let flags = if clears { flags | sequence_flags::INCREMENTAL_STATE_CLEARED } else { flags };
         let is_unreadable = !state::can_be_read(&mut losses.has_state, flags, loss != 0);
         // Of several sequences nobody knows which has its state.
         losses.unreadable += u64::from(is_unreadable && whose != Whose::Others);

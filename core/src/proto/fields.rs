@@ -42,6 +42,9 @@ pub mod trace_packet {
     pub const TRACE_STATS: u32 = 35;
     /// Bytes: a fixed pattern between parts of a long trace. The service's.
     pub const SYNCHRONIZATION_MARKER: u32 = 36;
+    /// Bool: what older writers say instead of
+    /// [`INCREMENTAL_STATE_CLEARED`](super::sequence_flags::INCREMENTAL_STATE_CLEARED).
+    pub const INCREMENTAL_STATE_CLEARED: u32 = 41;
     /// Varint: bits of [`data_loss_reason`](super::data_loss_reason); what was lost on this sequence
     /// before this packet.
     pub const PREVIOUS_PACKET_DROPPED: u32 = 42;

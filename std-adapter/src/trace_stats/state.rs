@@ -29,6 +29,20 @@ mod tests {
     }
 
     #[test]
+    fn a_state_is_one_too_where_the_packet_says_so_as_older_writers_do() {
+        // All of sequence 1. The first says whether a state begins, the third that none does; the others need one.
+        for (clears, unreadable) in [(1, 0), (0, 2)] {
+            let trace = [
+                &[10, 5, 0x50, 1, 0xC8, 2, clears][..],
+                &[10, 4, 0x50, 1, 0x68, 2],
+                &[10, 5, 0x50, 1, 0xC8, 2, 0],
+                &[10, 4, 0x50, 1, 0x68, 2],
+            ];
+            assert_eq!(TraceReport::of(&trace.concat()).sequences[&1].unreadable, unreadable);
+        }
+    }
+
+    #[test]
     fn of_a_ring_that_has_wrapped_what_is_older_than_its_oldest_state_is_told() {
         for self_contained in [false, true] {
             let ring = BufferConfig::ring(64 << 10);

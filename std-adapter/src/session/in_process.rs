@@ -32,7 +32,7 @@ pub(crate) const SHARED_MEMORY: RangeInclusive<usize> = PAGE as usize..=CHUNKS /
 /// Shared memory in which whoever waits for a chunk gets one, however many threads keep theirs and record nothing: each
 /// writer has one between its events and while it waits, and there is a page more. Not larger, for half of it may be
 /// complete before it is sent.
-pub(crate) const ENOUGH_TO_STALL: usize = WRITERS * CHUNK + PAGE as usize;
+pub(crate) const ENOUGH_TO_STALL: usize = (WRITERS.div_ceil(PAGE as usize / CHUNK) + 1) * PAGE as usize;
 /// How long a thread waits for a chunk when nothing is on its way that could set one free.
 const IN_VAIN: Duration = Duration::from_secs(1);
 

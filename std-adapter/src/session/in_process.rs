@@ -35,6 +35,9 @@ pub(crate) const SHARED_MEMORY: RangeInclusive<usize> = PAGE as usize..=CHUNKS /
 pub(crate) const ENOUGH_TO_STALL: usize = (WRITERS.div_ceil(PAGE as usize / CHUNK) + 1) * PAGE as usize;
 /// How long a thread waits for a chunk when nothing is on its way that could set one free.
 const IN_VAIN: Duration = Duration::from_secs(1);
+/// The step of waiting before which a writer has waited so long: from the 17th on each takes 100 ms, as all before do
+/// together.
+const WAITED: u32 = 26;
 
 type Storage = ProducerStorage<CHUNKS, WRITERS>;
 
@@ -74,6 +77,13 @@ enum Request {
     Unregister(u16),
 }
 
+impl Request {
+    /// Of so many, those that set a chunk free when they are carried out.
+    fn chunks(requests: &[Self]) -> u64 {
+        requests.iter().filter(|request| matches!(request, Self::Move(_))).count() as u64
+    }
+}
+
 /// The way from the threads to the drain thread. Its lock is held for a push of a batch, or a swap.
 pub(crate) struct Queue {
     requests: Mutex<Vec<Request>>,
@@ -81,11 +91,11 @@ pub(crate) struct Queue {
     switch: Arc<Switch>,
     /// Packets for each buffer that threads gave up, and of which nothing in shared memory tells.
     dropped: [AtomicU64; BUFFERS_MAX],
-    /// Chunks that have come to be moved, and those that were, and are free. Nothing else sets one free, least of all a
-    /// thread that begins, and of those there may always be another.
+    /// Chunks that have come, and those that were taken. Threads that begin or end bring none, and say nothing of when one
+    /// will.
     came: AtomicU64,
     done: AtomicU64,
-    /// How many had come when a thread that waits saw last that all were moved, and since when it was so.
+    /// How many had come when a thread that waits saw last that all were taken, and since when it was so.
     quiet: Mutex<(u64, Instant)>,
     /// How many had come when a thread gave waiting up: until more come, others need not try.
     gave_up_at: AtomicU64,
@@ -100,8 +110,7 @@ impl Queue {
             dropped: [const { AtomicU64::new(0) }; BUFFERS_MAX],
             came: AtomicU64::new(0),
             done: AtomicU64::new(0),
-            // A number that none is: the first that waits begins the time.
-            quiet: Mutex::new((u64::MAX, Instant::now())),
+            quiet: Mutex::new((0, Instant::now())),
             gave_up_at: AtomicU64::new(u64::MAX),
         }
     }
@@ -112,15 +121,15 @@ impl Queue {
             let mut queued = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
             let before = queued.len();
             queued.extend(requests);
-            let chunks = queued.iter().skip(before).filter(|request| matches!(request, Request::Move(_)));
-            self.came.fetch_add(chunks.count() as u64, Ordering::Relaxed);
+            let chunks = Request::chunks(queued.get(before..).unwrap_or_default());
+            self.came.fetch_add(chunks, Ordering::Relaxed);
         }
     }
 
-    /// Whether no chunk has come for a while, and all that came are free again: then the others are held by threads that
-    /// record nothing, and nobody knows when they will.
+    /// Whether no chunk has come for a while, in which this thread has waited, and all that came were taken: then all are
+    /// held by threads that record nothing, and nobody knows when they will.
     #[cold]
-    fn is_in_vain(&self) -> bool {
+    fn is_in_vain(&self, step: u32) -> bool {
         let came = self.came.load(Ordering::Relaxed);
         let is_quiet = self.done.load(Ordering::Relaxed) == came;
         let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,7 +137,8 @@ impl Queue {
             *quiet = (came, Instant::now());
             return false;
         }
-        let in_vain = quiet.1.elapsed() >= IN_VAIN;
+        // It may be quiet since long before there was anybody to wait.
+        let in_vain = step >= WAITED && quiet.1.elapsed() >= IN_VAIN;
         if in_vain {
             self.gave_up_at.store(came, Ordering::Relaxed);
         }
@@ -169,7 +179,7 @@ impl CommitSink for Queue {
         }
     }
 
-    fn stall(&self, _step: u32, micros: u32) -> bool {
+    fn stall(&self, step: u32, micros: u32) -> bool {
         // The drain thread would wait for itself: a transport that records, or a panic hook.
         if !self.switch.is_on() || self.waker.is_current() {
             return false;
@@ -179,7 +189,7 @@ impl CommitSink for Queue {
             return false;
         }
         // Only where it is long already: those who get their chunk soon have no lock to wait for.
-        if micros >= 1000 && self.is_in_vain() {
+        if micros >= 1000 && self.is_in_vain(step) {
             return false;
         }
         self.waker.wake();
@@ -272,14 +282,13 @@ impl InProcess {
 
 impl Transport for InProcess {
     fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
-        let (requests, mut chunks) = (&mut self.requests, 0);
+        let requests = &mut self.requests;
         self.endpoint.with_dependent_mut(|producer, endpoint| {
             let queue = &producer.borrow_owner().queue;
             std::mem::swap(requests, &mut *queue.requests.lock().unwrap_or_else(PoisonError::into_inner));
             for request in requests.iter() {
                 match request {
                     Request::Move(chunk) => {
-                        chunks += 1;
                         let chunks_to_move = std::slice::from_ref(chunk);
                         endpoint.carry_out(
                             &CommitRequest { chunks_to_move, ..CommitRequest::default() },
@@ -305,10 +314,10 @@ impl Transport for InProcess {
                 }
             }
         });
+        let queue = &self.endpoint.borrow_owner().borrow_owner().queue;
+        queue.done.fetch_add(Request::chunks(&self.requests), Ordering::Relaxed);
         let count = self.requests.len();
         self.requests.clear();
-        let queue = &self.endpoint.borrow_owner().borrow_owner().queue;
-        queue.done.fetch_add(chunks, Ordering::Relaxed);
         count
     }
 
@@ -332,5 +341,26 @@ impl Transport for InProcess {
     fn packets_dropped(&self, buffer: usize) -> u64 {
         let dropped = &self.endpoint.borrow_owner().borrow_owner().queue.dropped;
         dropped.get(buffer).map_or(0, |dropped| dropped.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_begins_to_wait_does_wait_however_long_nothing_came_before() {
+        let queue = Queue::new(Waker::default(), Arc::new(Switch::new()));
+        let lock = || queue.quiet.lock().expect("nobody panicked");
+        lock().1 = Instant::now() - 2 * IN_VAIN;
+        let steps: Vec<_> = (0..).take_while(|step| queue.stall(*step, 1000)).collect();
+        assert_eq!(steps.len(), WAITED as usize);
+        assert!(!queue.stall(0, 0), "the next need not try");
+        queue.register_writer(1, 0);
+        queue.unregister_writer(1);
+        assert!(!queue.stall(0, 0), "a thread that comes and goes frees nothing");
+        let chunks_to_move = &[ChunkToMove { page: 0, chunk: 0, target: 0 }];
+        queue.commit(&CommitRequest { chunks_to_move, ..CommitRequest::default() });
+        assert!(queue.stall(0, 0));
     }
 }

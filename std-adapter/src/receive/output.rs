@@ -10,41 +10,32 @@ use crate::whole_file::check_writable;
 /// has the trace of the time before.
 struct Place {
     path: PathBuf,
-    /// What is there.
-    there: Option<File>,
-    begun: Option<File>,
+    file: Option<File>,
 }
 
 impl Place {
     /// A file, a device or a pipe that can be written.
     fn new(path: &Path) -> io::Result<Self> {
-        let there = match fs::metadata(path) {
-            Ok(_) => Some(OpenOptions::new().write(true).open(path)?),
+        let file = match fs::metadata(path) {
+            Ok(there) => {
+                let file = OpenOptions::new().write(true).open(path)?;
+                // By its name once more when it is emptied: who renames it until then wants to keep it.
+                Some(file).filter(|_| !there.is_file())
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 check_writable(path)?;
                 None
             }
             Err(error) => return Err(error),
         };
-        Ok(Self { path: path.to_owned(), there, begun: None })
+        Ok(Self { path: path.to_owned(), file })
     }
 
     /// Empties or makes the file, if that was not done.
     fn begin(&mut self) -> io::Result<&mut File> {
-        match &mut self.begun {
+        match &mut self.file {
             Some(file) => Ok(file),
-            begun => {
-                let file = match self.there.take() {
-                    Some(file) => {
-                        if file.metadata()?.is_file() {
-                            file.set_len(0)?;
-                        }
-                        file
-                    }
-                    None => File::create(&self.path)?,
-                };
-                Ok(begun.insert(file))
-            }
+            none => Ok(none.insert(File::create(&self.path)?)),
         }
     }
 }
@@ -55,7 +46,7 @@ impl Write for Place {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.begun.as_mut().map_or(Ok(()), File::flush)
+        self.file.as_mut().map_or(Ok(()), File::flush)
     }
 }
 

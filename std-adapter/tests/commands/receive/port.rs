@@ -100,6 +100,24 @@ fn of_a_device_that_says_nothing_there_is_no_trace() {
 }
 
 #[test]
+fn a_trace_that_is_renamed_before_the_first_packet_comes_is_kept() {
+    let (output, kept) = (scratch("receive/renamed.pftrace"), scratch("receive/renamed-to.pftrace"));
+    std::fs::write(&output, "a trace").unwrap();
+    let _ = std::fs::remove_file(&kept);
+    let (mut device, port) = TTYPort::pair().unwrap();
+    let stop = AtomicBool::new(false);
+    let end = tracebuf_std::receive::receive(port.name().unwrap(), 9600, &output, &stop, |report| {
+        if report.packets > 0 {
+            stop.store(true, Relaxed);
+        } else if std::fs::rename(&output, &kept).is_ok() {
+            device.write_all(&frame(WHOLE, 1, &packet(0))).unwrap();
+        }
+    });
+    assert_eq!((end.unwrap().packets, received(&output).len()), (1, 1));
+    assert_eq!(std::fs::read(&kept).unwrap(), b"a trace");
+}
+
+#[test]
 fn a_port_that_is_not_there_is_a_failure_that_says_so() {
     let out = tracebuf(&["receive", "/dev/no-such-port", "-o", "/dev/null"]).output().unwrap();
     assert_eq!(out.status.code(), Some(1));

@@ -21,10 +21,10 @@
 
 mod output;
 mod packet;
+mod source;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 use crate::file_error::about;
 use crc::{CRC_32_ISO_HDLC, Crc};
 use output::Output;
+use source::open;
 
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
@@ -355,14 +356,6 @@ pub fn receive(
         return Err(receiving(io::Error::new(io::ErrorKind::InvalidData, none)));
     }
     Ok(report)
-}
-
-fn open(port: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
-    if port.is_file() {
-        return Ok(Box::new(File::open(port)?));
-    }
-    let port = serialport::new(port.to_string_lossy(), baud).timeout(Duration::from_millis(200)).open()?;
-    Ok(Box::new(port))
 }
 
 #[cfg(test)]

@@ -123,3 +123,14 @@ fn a_port_that_is_not_there_is_a_failure_that_says_so() {
     assert_eq!(out.status.code(), Some(1));
     assert!(crate::text(&out.stderr).contains("/dev/no-such-port"));
 }
+
+#[test]
+fn what_is_neither_a_port_nor_a_file_is_told_to_be_neither() {
+    for other in ["/dev/null", "/dev"] {
+        let out = tracebuf(&["receive", other, "-o", "/dev/null"]).output().unwrap();
+        let error = format!(
+            "error receiving from {other}: it is neither a serial port nor a file of what came over one\n"
+        );
+        assert_eq!((crate::text(&out.stderr), out.status.code()), (&error[..], Some(1)));
+    }
+}

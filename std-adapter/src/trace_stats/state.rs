@@ -50,21 +50,23 @@ mod tests {
             let session = Session::builder().buffer(ring).exhaustion(Exhaustion::Stall).start();
             let session = session.expect("a session");
             (0..20_000).for_each(|_| session.recorder().instant("event"));
-            let (snapshot, mut trace) = (session.snapshot().expect("a snapshot"), Vec::new());
-            let packets = snapshot.write(&mut trace).expect("memory").packets;
-            let report = TraceReport::of(&trace);
-            let unread: u64 = report.sequences.values().map(|sequence| sequence.unreadable).sum();
-            let said = report.to_string();
-            assert_eq!(
-                said.contains(&format!("cannot be read: {unread} packets\n")),
-                !self_contained,
-                "{said}"
-            );
-            // Up to a quarter of the ring.
-            assert!(
-                if self_contained { unread == 0 } else { (1..=packets / 3).contains(&unread) },
-                "{unread}"
-            );
+            // How many fit depends on how long their times are, so the oldest may happen to begin a state. A few
+            // hundred later it is another, of the more than a thousand that share one.
+            let tells_some = (0..4).any(|_| {
+                (0..300).for_each(|_| session.recorder().instant("event"));
+                let (snapshot, mut trace) = (session.snapshot().expect("a snapshot"), Vec::new());
+                let packets = snapshot.write(&mut trace).expect("memory").packets;
+                let report = TraceReport::of(&trace);
+                let unread: u64 = report.sequences.values().map(|sequence| sequence.unreadable).sum();
+                let said = report.to_string();
+                let told = format!("cannot be read: {unread} packets\n");
+                assert_eq!(said.contains(&told), unread > 0, "{said}");
+                assert_eq!(said.contains("cannot be read"), unread > 0, "{said}");
+                // Up to a quarter of the ring.
+                assert!(unread <= packets / 3, "{unread} of {packets}");
+                unread > 0
+            });
+            assert_eq!(tells_some, !self_contained);
         }
     }
 }

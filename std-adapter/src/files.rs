@@ -37,7 +37,12 @@ fn open_plain(path: &Path) -> io::Result<Box<dyn BufRead>> {
 fn looked_at<R: BufRead>(mut file: R) -> io::Result<(bool, impl BufRead)> {
     let mut first = Vec::new();
     file.by_ref().take(2).read_to_end(&mut first)?;
-    Ok((first == [0x1F, 0x8B], io::Cursor::new(first).chain(file)))
+    Ok((is_gzipped(&first), io::Cursor::new(first).chain(file)))
+}
+
+/// Whether a file that begins so is gzipped.
+pub(crate) fn is_gzipped(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0x1F, 0x8B])
 }
 
 /// A gzipped file: one after the other of those that it is made of. There may be zeros behind each, as there are where a

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::files::is_gzipped;
 use tracebuf_std::receive::is_line;
 use tracebuf_std::recover::{Dump, Place};
 use tracebuf_std::trace_stats::TraceReport;
@@ -9,6 +10,7 @@ use tracebuf_std::trace_stats::TraceReport;
 /// What a file seems to be, by what is in it.
 #[derive(Clone, Copy)]
 enum Kind {
+    Gzipped,
     Line,
     Trace,
     Memory,
@@ -20,6 +22,9 @@ pub(crate) struct Guess(Option<Kind>);
 
 impl Guess {
     pub(crate) fn of(bytes: &[u8]) -> Self {
+        if is_gzipped(bytes) {
+            return Self(Some(Kind::Gzipped));
+        }
         if is_line(bytes) {
             return Self(Some(Kind::Line));
         }
@@ -36,6 +41,7 @@ impl Guess {
 impl fmt::Display for Guess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.0 {
+            Some(Kind::Gzipped) => "gzipped, and `gunzip` unpacks it",
             Some(Kind::Line) => "what came over a serial line, of which `tracebuf receive` makes a trace",
             Some(Kind::Trace) => "a trace, which `tracebuf stats` and `tracebuf inspect` look into",
             Some(Kind::Memory) => {

@@ -1,18 +1,21 @@
 //! The command `tracebuf receive`.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::files::check_is_other;
 use crate::guess::Guess;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals, tell};
 use clap::Args;
-use tracebuf_std::receive::{ReceiveReport, receive};
+use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
 
 /// What `tracebuf receive` is given.
 #[derive(Args)]
 pub(crate) struct Receive {
-    /// A serial port, such as /dev/ttyACM0, or a file.
+    /// A serial port, such as /dev/ttyACM0, a file, or a pipe; - is standard input.
     port: PathBuf,
     /// The trace file.
     #[arg(short, long)]
@@ -37,7 +40,13 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
         .and_then(|()| is_stdout(output))
         .and_then(|is_stdout| {
             beside = is_stdout;
-            receive(port, *baud, output, &stop, progress).map_err(|error| error.to_string())
+            let received = match port == Path::new("-") {
+                true => {
+                    stdin().and_then(|line| receive_from(line, "standard input", output, &stop, progress))
+                }
+                false => receive(port, *baud, output, &stop, progress),
+            };
+            received.map_err(|error| error.to_string())
         });
     drop(line);
     let code = if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
@@ -49,4 +58,9 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
         tell!("error {error}{}", guess.map_or(String::new(), |guess| guess.to_string()));
     }
     code
+}
+
+/// Standard input, of which nothing waits to be read but what the system has.
+fn stdin() -> io::Result<File> {
+    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
 }

@@ -2,16 +2,27 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// A regular file, or a serial port that is set to so many bits a second.
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// How long a line may be silent before who reads it looks for something else to do.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// A regular file, a named pipe, or a serial port that is set to so many bits a second.
 pub(super) fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
+    let is_pipe = |there: fs::Metadata| there.file_type().is_fifo();
     if path.is_file() {
         return Ok(Box::new(File::open(path)?));
     }
-    match serialport::new(path.to_string_lossy(), baud).timeout(Duration::from_millis(200)).open() {
+    if fs::metadata(path).is_ok_and(is_pipe) {
+        // Its writers may come later: that is silence, and opening it does not wait for them.
+        return Ok(Box::new(Waiting(unblocked(path)?)));
+    }
+    match serialport::new(path.to_string_lossy(), baud).timeout(SILENCE).open() {
         Ok(port) => Ok(Box::new(port)),
         Err(_) if is_no_port(path) => {
             let neither = "it is neither a serial port nor a file of what came over one";
@@ -21,10 +32,27 @@ pub(super) fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
     }
 }
 
+fn unblocked(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
+}
+
 /// Whether something else than a serial port has this name: the system says no more than that it is not a typewriter.
 /// To be asked when it could not be opened as one, for opening a port resets some devices.
 fn is_no_port(path: &Path) -> bool {
     let Ok(there) = fs::metadata(path) else { return false };
-    let open = || OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
-    !there.file_type().is_char_device() || open().is_ok_and(|file| !file.is_terminal())
+    !there.file_type().is_char_device() || unblocked(path).is_ok_and(|file| !file.is_terminal())
+}
+
+/// What is waited for no longer than [`SILENCE`] at a time, as a serial port is: the system goes on with a read
+/// that a signal came into, so who is to stop would not notice.
+pub(super) struct Waiting<F>(pub(super) F);
+
+impl<F: Read + AsFd> Read for Waiting<F> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let silence = Timespec::try_from(SILENCE).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&silence))? {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            _ => self.0.read(bytes),
+        }
+    }
 }

@@ -7,6 +7,7 @@ use crate::{text, tracebuf};
 
 const LINE: &str =
     ": it seems to be what came over a serial line, of which `tracebuf receive` makes a trace\n";
+const GZIPPED: &str = ": it seems to be gzipped, and `gunzip` unpacks it\n";
 const TRACE: &str = ": it seems to be a trace, which `tracebuf stats` and `tracebuf inspect` look into\n";
 const MEMORY: &str =
     ": it seems to be memory with a trace buffer in it, out of which `tracebuf recover` takes a trace\n";
@@ -34,6 +35,8 @@ fn what_a_file_seems_to_be_is_said_and_which_command_reads_it() {
     let trace: Vec<u8> = b"\x0A\x04\x50\x02\x40\x05".repeat(3);
     let memory = [&[0xEE; 16], &crate::recover::region()[..]].concat();
     for (command, content, said) in [
+        ("receive", &crate::gzipped(&line), GZIPPED),
+        ("recover", &crate::gzipped(&memory), GZIPPED),
         ("stats", &line, LINE),
         ("stats", &memory, MEMORY),
         ("inspect", &line, LINE),

@@ -12,6 +12,7 @@ mod record;
 #[path = "recover/command.rs"]
 mod recover;
 mod terminal;
+mod which;
 
 use std::fs;
 use std::io::{self, BufWriter, Write};

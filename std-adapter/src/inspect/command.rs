@@ -7,12 +7,15 @@ use std::process::ExitCode;
 use crate::files::{check_is_other, read_any};
 use crate::guess::Guess;
 use crate::terminal::{beside, is_stdout, tell};
+use crate::which::{Which, tell_of_others};
 use tracebuf_std::inspect::Inspection;
 
 #[derive(clap::Args)]
 pub(crate) struct Inspect {
     /// A trace, the memory of a trace buffer, or a dump with one in it, plain or gzipped; - is standard input.
     file: PathBuf,
+    #[command(flatten)]
+    which: Which,
     /// Also draw a picture into this file.
     #[arg(long, value_name = "OUT")]
     svg: Option<PathBuf>,
@@ -30,12 +33,15 @@ pub(crate) struct Inspect {
 fn inspect(arguments: &Inspect) -> Result<(), String> {
     let file = &arguments.file;
     let content = read_any(file).map_err(|error| format!("error opening {}: {error}", file.display()))?;
-    let inspection = Inspection::of_file(&content.bytes)
-        .map_err(|error| format!("error {}: {error}{}", file.display(), Guess::of(&content.bytes)))?;
+    let inspection = look_at(&content.bytes, &arguments.which)
+        .map_err(|error| format!("error {}: {error}", file.display()))?;
+    tell_of_others(&inspection.others);
     let mut is_beside = false;
     if let Some(svg) = &arguments.svg {
         is_beside = is_stdout(svg).map_err(|error| format!("error {error}"))?;
-        check_is_other(svg, file)
+        let mut inputs = [file].into_iter().chain(&arguments.which.program);
+        inputs
+            .try_for_each(|input| check_is_other(svg, input))
             .and_then(|()| std::fs::write(svg, inspection.svg()))
             .map_err(|error| format!("error writing {}: {error}", svg.display()))?;
     }
@@ -55,6 +61,14 @@ fn inspect(arguments: &Inspect) -> Result<(), String> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.map_err(|error| format!("error writing: {error}")),
     }
+}
+
+fn look_at(bytes: &[u8], which: &Which) -> Result<Inspection, String> {
+    if which.is_any() {
+        return Inspection::of_file(bytes).map_err(|error| format!("{error}{}", Guess::of(bytes)));
+    }
+    let (dump, place) = which.of(bytes)?;
+    Inspection::of_dump(&dump, place).map_err(|error| error.to_string())
 }
 
 pub(crate) fn run(arguments: &Inspect) -> ExitCode {

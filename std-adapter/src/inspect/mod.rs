@@ -110,6 +110,8 @@ pub struct Inspection {
     pub chunks: Vec<ChunkLine>,
     /// What was lost altogether, a line each.
     pub losses: Vec<String>,
+    /// Where there are other buffers in the dump, as [`Found::others`](crate::recover::Found::others) has them.
+    pub others: Vec<u64>,
     /// `chunks` or `packets`.
     pieces: &'static str,
     pub(crate) spans: Vec<Span>,
@@ -198,6 +200,7 @@ impl Inspection {
             sequences: sequences.collect(),
             chunks: Vec::new(),
             losses: report.to_string().lines().skip(1).map(str::to_owned).collect(),
+            others: Vec::new(),
             pieces: "packets",
             spans,
         };

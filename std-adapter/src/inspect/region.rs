@@ -54,8 +54,8 @@ impl Inspection {
         let found = dump.find(place)?;
         let (stats, infos): (_, Vec<SequenceInfo>) =
             (found.buffer.stats(), found.buffer.sequences().collect());
-        let (address, salvage) = (found.address, found.salvage);
-        drop(found);
+        let (address, salvage, others) = (found.address, found.salvage, found.others);
+        drop(found.buffer);
         let region = dump.region_at(address)?;
         let (buffer, _) =
             ReadOnlyTraceBuffer::attach(Aligned::copy_of(region)).map_err(RecoverError::Attach)?;
@@ -71,6 +71,7 @@ impl Inspection {
             sequences: Vec::new(),
             chunks: Vec::new(),
             losses: losses_of(&stats, &infos, &salvage),
+            others,
             pieces: "chunks",
             spans: Vec::new(),
         };

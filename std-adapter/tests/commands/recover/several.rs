@@ -1,9 +1,18 @@
-//! `tracebuf recover` of a dump with more than one buffer.
+//! `tracebuf recover` and `tracebuf inspect` of a dump with more than one buffer.
 
 use object::Endianness;
 
 use super::{elf, hex, recover, region};
 use crate::trace::scratch;
+use crate::{text, tracebuf};
+
+/// Looks at a dump: whether there was something, and all that was said.
+fn inspect(dump: &[u8], more: &[&str]) -> (bool, String) {
+    let path = scratch("recover/several.inspected");
+    std::fs::write(&path, dump).expect("a file");
+    let run = tracebuf(&["inspect"]).arg(&path).args(more).output().expect("the command");
+    (run.status.success(), [text(&run.stderr), text(&run.stdout)].concat())
+}
 
 #[test]
 fn of_several_buffers_the_first_is_taken_the_others_are_told_and_an_address_or_a_symbol_says_which() {
@@ -20,17 +29,26 @@ fn of_several_buffers_the_first_is_taken_the_others_are_told_and_an_address_or_a
     let (ok, said, _) = recover("several", dump.as_bytes(), &[]);
     assert!(ok && said.contains("buffer at 0x2010: "), "{said}");
     assert!(said.contains(&format!("other buffers at {at:#x}: ")), "{said}");
+    let (ok, said) = inspect(dump.as_bytes(), &[]);
+    assert!(ok && said.starts_with(&format!("other buffers at {at:#x}: ")), "{said}");
+    assert!(said.contains("trace buffer at 0x2010: "), "{said}");
     let symbol = ["--symbol", "TRACE", "--program", program.to_str().expect("a name")];
     let address = format!("{recorded:#x}");
     for place in [&symbol[..], &["--address", &address]] {
         let (ok, said, _) = recover("several", dump.as_bytes(), place);
         assert!(ok && said.contains(&format!("buffer at {at:#x}: ")) && !said.contains("other"), "{said}");
+        let (ok, said) = inspect(dump.as_bytes(), place);
+        assert!(ok && said.starts_with(&format!("trace buffer at {at:#x}: ")), "{said}");
     }
+    let (ok, said) = inspect(dump.as_bytes(), &[&symbol[..], &["--svg", symbol[3]]].concat());
+    assert!(!ok && said.ends_with("it is the file that is read\n"), "{said}");
     // Behind the variable there is nothing of it.
     let small = elf(Endianness::Little, false, 0x2000 - 16, &[0; 16 + 8], "TRACE");
     std::fs::write(&program, small).expect("a file");
     let (ok, said, _) = recover("several", dump.as_bytes(), &symbol);
     assert!(!ok && said.contains("no trace buffer found"), "{said}");
+    let (ok, said) = inspect(dump.as_bytes(), &symbol);
+    assert!(!ok && said.ends_with("several.inspected: no trace buffer found\n"), "{said}");
     let many = recover("many", &region().repeat(12), &[]).1;
     assert!(
         many.contains("other buffers at 0x400, 0x800, ") && many.contains("0x2000 and elsewhere: "),

@@ -1,0 +1,66 @@
+//! Which buffer of a dump is meant.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::terminal::tell;
+use tracebuf_std::recover::{Dump, Place};
+
+/// More buffers than this are not told one by one.
+const OTHERS: usize = 8;
+
+/// How a command is told where in a dump to look.
+#[derive(clap::Args)]
+pub(crate) struct Which {
+    /// Where the buffer's memory starts, or something before it, decimal or 0x…: an address, or in a raw dump, which
+    /// has none, the offset from its start. Without it the dump is searched.
+    #[arg(long, alias = "offset", value_parser = number, conflicts_with = "symbol")]
+    address: Option<u64>,
+    /// The variable that is the buffer's memory, or has it within: a static of Rust by its path or the end of it,
+    /// TRACE, firmware::TRACE.
+    #[arg(long)]
+    symbol: Option<String>,
+    /// The program whose symbols are meant, for a dump without symbols.
+    #[arg(long, value_name = "ELF", requires = "symbol")]
+    pub(crate) program: Option<PathBuf>,
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|error| error.to_string())
+}
+
+impl Which {
+    /// Nobody said.
+    pub(crate) fn is_any(&self) -> bool {
+        self.address.is_none() && self.symbol.is_none()
+    }
+
+    /// A dump with the symbols that are meant, and where in it to look.
+    pub(crate) fn of(&self, file: &[u8]) -> Result<(Dump, Place), String> {
+        let mut dump = Dump::parse(file).map_err(|error| error.to_string())?;
+        if let Some(program) = &self.program {
+            let elf =
+                fs::read(program).map_err(|error| format!("error opening {}: {error}", program.display()))?;
+            dump.symbols_of(&elf).map_err(|error| error.to_string())?;
+        }
+        let place = match (self.address, &self.symbol) {
+            (Some(address), _) => Place::Address(address),
+            (None, Some(name)) => Place::Symbol(name.clone()),
+            (None, None) => Place::Anywhere,
+        };
+        Ok((dump, place))
+    }
+}
+
+/// Tells where there are other buffers than the one that was taken.
+pub(crate) fn tell_of_others(others: &[u64]) {
+    if !others.is_empty() {
+        let told: Vec<_> = others.iter().take(OTHERS).map(|address| format!("{address:#x}")).collect();
+        let more = if others.len() > OTHERS { " and elsewhere" } else { "" };
+        tell!("other buffers at {}{more}: --address takes one of them", told.join(", "));
+    }
+}

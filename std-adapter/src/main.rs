@@ -41,8 +41,8 @@ enum Command {
     /// Receive the trace of a device from a serial port, or from a file or a pipe of what came over one.
     ///
     /// Only packets that arrived intact are kept, and what was lost is counted. Ends with the file, when nobody has the
-    /// pipe open for writing any more, or with Ctrl-C. Exit status: 0 when packets came, whatever was lost, 1 when none came, or when something could not be
-    /// read or written, as when the port is gone.
+    /// pipe open for writing any more, or with Ctrl-C. Exit status: 0 when packets came, whatever was lost, 1 when none
+    /// came, or when something could not be read or written, as when the port is gone.
     Receive(receive::Receive),
     /// Record this machine: CPU, memory, load, disks, network, and the busiest processes.
     ///

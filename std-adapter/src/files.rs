@@ -125,6 +125,11 @@ fn read_all(file: impl BufRead, unpacked_max: u64) -> io::Result<(Vec<u8>, Optio
     }
 }
 
+/// All of a file as it is. The error names it.
+pub(crate) fn read_plain(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("error opening {}: {error}", path.display()))
+}
+
 /// Refuses to write into the file that is read, by whatever name: it would be emptied before it is read.
 pub(crate) fn check_is_other(output: &Path, input: &Path) -> io::Result<()> {
     let input = if input == Path::new("-") { Path::new("/dev/stdin") } else { input };

@@ -1,8 +1,8 @@
 //! Which buffer of a dump is meant.
 
-use std::fs;
 use std::path::PathBuf;
 
+use crate::files::read_plain;
 use crate::terminal::tell;
 use tracebuf_std::recover::{Dump, Place};
 
@@ -43,9 +43,7 @@ impl Which {
     pub(crate) fn of(&self, file: &[u8]) -> Result<(Dump, Place), String> {
         let mut dump = Dump::parse(file).map_err(|error| error.to_string())?;
         if let Some(program) = &self.program {
-            let elf =
-                fs::read(program).map_err(|error| format!("error opening {}: {error}", program.display()))?;
-            dump.symbols_of(&elf).map_err(|error| error.to_string())?;
+            dump.symbols_of(&read_plain(program)?).map_err(|error| error.to_string())?;
         }
         let place = match (self.address, &self.symbol) {
             (Some(address), _) => Place::Address(address),

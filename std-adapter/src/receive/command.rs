@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
     code
 }
 
-/// Standard input, of which nothing waits to be read but what the system has.
+/// Standard input without the buffer of Rust's own: bytes in there would be none that the system knows of.
 fn stdin() -> io::Result<File> {
     Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
 }

@@ -1,6 +1,6 @@
 //! Where the bytes come from.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -14,17 +14,17 @@ const SILENCE: Duration = Duration::from_millis(200);
 
 /// A regular file, a named pipe, or a serial port that is set to so many bits a second.
 pub(super) fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
-    let is_pipe = |there: fs::Metadata| there.file_type().is_fifo();
-    if path.is_file() {
+    let kind = fs::metadata(path).map(|there| there.file_type()).ok();
+    if kind.is_some_and(|kind| kind.is_file()) {
         return Ok(Box::new(File::open(path)?));
     }
-    if fs::metadata(path).is_ok_and(is_pipe) {
+    if kind.is_some_and(|kind| kind.is_fifo()) {
         // Its writers may come later: that is silence, and opening it does not wait for them.
         return Ok(Box::new(Waiting(unblocked(path)?)));
     }
     match serialport::new(path.to_string_lossy(), baud).timeout(SILENCE).open() {
         Ok(port) => Ok(Box::new(port)),
-        Err(_) if is_no_port(path) => {
+        Err(_) if kind.is_some_and(|kind| is_no_port(path, kind)) => {
             let neither = "it is neither a serial port nor a file of what came over one";
             Err(io::Error::new(io::ErrorKind::InvalidInput, neither))
         }
@@ -38,9 +38,8 @@ fn unblocked(path: &Path) -> io::Result<File> {
 
 /// Whether something else than a serial port has this name: the system says no more than that it is not a typewriter.
 /// To be asked when it could not be opened as one, for opening a port resets some devices.
-fn is_no_port(path: &Path) -> bool {
-    let Ok(there) = fs::metadata(path) else { return false };
-    !there.file_type().is_char_device() || unblocked(path).is_ok_and(|file| !file.is_terminal())
+fn is_no_port(path: &Path, kind: FileType) -> bool {
+    !kind.is_char_device() || unblocked(path).is_ok_and(|file| !file.is_terminal())
 }
 
 /// What is waited for no longer than [`SILENCE`] at a time, as a serial port is: the system goes on with a read

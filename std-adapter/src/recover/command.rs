@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::files::check_is_other;
+use crate::files::{check_is_other, read_plain};
 use crate::guess::Guess;
 use crate::terminal::tell;
 use crate::which::{Which, tell_of_others};
@@ -42,8 +42,7 @@ fn recover(arguments: &Recover) -> Result<(), String> {
     {
         return survive(arguments, survivor);
     }
-    let file = std::fs::read(&arguments.dump)
-        .map_err(|error| format!("error opening {}: {error}", arguments.dump.display()))?;
+    let file = read_plain(&arguments.dump)?;
     if anywhere && let Ok(survivor) = Survivor::parse(&file) {
         return survive(arguments, survivor);
     }

@@ -46,7 +46,7 @@ fn region(ring: u32, payload: usize) -> Vec<u8> {
     buffer.into_memory()
 }
 
-fn inspect(path: &PathBuf, more: &[&str]) -> Output {
+pub(super) fn inspect(path: &PathBuf, more: &[&str]) -> Output {
     tracebuf(&["inspect"]).arg(path).args(more).output().expect("it runs")
 }
 

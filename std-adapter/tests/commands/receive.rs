@@ -5,6 +5,8 @@ mod pipe;
 mod port;
 mod reset;
 
+use std::path::Path;
+
 use crc::{CRC_32_ISO_HDLC, Crc};
 use tracebuf::proto::TracePackets;
 use tracebuf_std::receive::{ReceiveReport, Receiver};
@@ -83,6 +85,12 @@ fn without_loss(packet: &[u8]) -> Vec<u8> {
 
 fn content(packet: &[u8]) -> Vec<u8> {
     TracePackets::new(packet).next().unwrap().unwrap().to_vec()
+}
+
+/// Whole packets in the trace so far.
+fn received(output: &Path) -> Vec<Vec<u8>> {
+    let trace = std::fs::read(output).unwrap_or_default();
+    TracePackets::new(&trace).flatten().map(<[u8]>::to_vec).collect()
 }
 
 #[test]

@@ -2,28 +2,22 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use tracebuf::proto::TracePackets;
 use tracebuf_std::receive::receive;
 
-use super::line;
+use super::{line, received};
 use crate::trace::{mkfifo, scratch};
 use crate::{text, tracebuf, wait_until};
 
-/// How many packets are in the trace.
-fn count(output: &Path) -> usize {
-    TracePackets::new(&std::fs::read(output).unwrap_or_default()).flatten().count()
-}
-
-/// An empty folder's trace, and a pipe beside it.
-fn trace_and_pipe(name: &str) -> [std::path::PathBuf; 2] {
-    let paths = ["pftrace", "pipe"].map(|kind| scratch(&format!("receive/{name}.{kind}")));
-    paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
-    mkfifo(&paths[1]);
-    paths
+/// Where a trace may go, and a pipe.
+fn trace_and_pipe(name: &str) -> [PathBuf; 2] {
+    let [output, pipe] = ["pftrace", "pipe"].map(|kind| scratch(&format!("receive/{name}.{kind}")));
+    let _ = std::fs::remove_file(&output);
+    mkfifo(&pipe);
+    [output, pipe]
 }
 
 #[test]
@@ -39,13 +33,17 @@ fn a_named_pipe_is_received_from_its_first_writer_until_its_last_is_gone() {
         let mut device = OpenOptions::new().write(true).open(&pipe).unwrap();
         let other = device.try_clone().unwrap();
         device.write_all(&line(40).concat()).unwrap();
-        assert!(wait_until(30, || count(&output) == 40), "{} of 40 while it is silent", count(&output));
+        assert!(
+            wait_until(30, || received(&output).len() == 40),
+            "{} of 40 while it is silent",
+            received(&output).len()
+        );
         drop(device);
         assert!(!wait_until(1, || receiver.is_finished()), "another may write");
         drop(other);
         receiver.join().unwrap()
     });
-    assert_eq!((report.unwrap().packets, count(&output)), (40, 40));
+    assert_eq!((report.unwrap().packets, received(&output).len()), (40, 40));
 }
 
 #[test]
@@ -66,7 +64,7 @@ fn receiving(input: impl Into<Stdio>, output: &Path) -> Child {
 fn assert_whole(out: &Output, output: &Path) {
     let said = (text(&out.stdout), text(&out.stderr));
     assert!(said.0.starts_with("40 packets from ") && said.0.ends_with(", nothing lost\n"), "{said:?}");
-    assert_eq!((out.status.code(), count(output)), (Some(0), 40), "{said:?}");
+    assert_eq!((out.status.code(), received(output).len()), (Some(0), 40), "{said:?}");
 }
 
 #[test]
@@ -87,7 +85,7 @@ fn standard_input_is_received_whatever_it_is() {
     let out = receiving(Stdio::null(), &output).wait_with_output().unwrap();
     let error = "error receiving from standard input: not one intact frame came, so nothing is written\n";
     assert_eq!((text(&out.stderr), out.status.code()), (error, Some(1)));
-    assert_eq!(count(&output), 40, "the trace of the time before");
+    assert_eq!(received(&output).len(), 40, "the trace of the time before");
 }
 
 #[cfg(target_os = "linux")]
@@ -99,7 +97,11 @@ fn a_signal_ends_it_though_the_pipe_is_silent() {
     let command = receiving(reader, &output);
     crate::wait_until_caught(&command, libc::SIGINT);
     writer.write_all(&line(40).concat()).unwrap();
-    assert!(wait_until(30, || count(&output) == 40), "{} of 40 while it is silent", count(&output));
+    assert!(
+        wait_until(30, || received(&output).len() == 40),
+        "{} of 40 while it is silent",
+        received(&output).len()
+    );
     crate::send(&command, libc::SIGINT);
     assert_whole(&command.wait_with_output().unwrap(), &output);
     drop(writer);

@@ -2,23 +2,15 @@
 //! last.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serialport::{SerialPort, TTYPort};
-use tracebuf::proto::TracePackets;
 use tracebuf_std::receive::ReceiveReport;
 
-use super::{FIRST, LAST, WHOLE, content, frame, line, packet};
+use super::{FIRST, LAST, WHOLE, content, frame, line, packet, received};
 use crate::trace::scratch;
 use crate::{keep_from_commands, tracebuf, wait_until};
-
-/// Whole packets in the trace so far.
-fn received(output: &Path) -> Vec<Vec<u8>> {
-    let trace = std::fs::read(output).unwrap_or_default();
-    TracePackets::new(&trace).flatten().map(<[u8]>::to_vec).collect()
-}
 
 #[test]
 fn a_port_is_received_until_the_device_is_gone_and_all_is_in_the_file_when_it_is_silent() {

@@ -3,14 +3,14 @@
 use object::Endianness;
 
 use super::{elf, hex, recover, region};
+use crate::text;
 use crate::trace::scratch;
-use crate::{text, tracebuf};
 
 /// Looks at a dump: whether there was something, and all that was said.
 fn inspect(dump: &[u8], more: &[&str]) -> (bool, String) {
     let path = scratch("recover/several.inspected");
     std::fs::write(&path, dump).expect("a file");
-    let run = tracebuf(&["inspect"]).arg(&path).args(more).output().expect("the command");
+    let run = crate::inspect::inspect(&path, more);
     (run.status.success(), [text(&run.stderr), text(&run.stdout)].concat())
 }
 

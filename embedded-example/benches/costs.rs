@@ -26,7 +26,7 @@ mod image {
     use tracebuf::producer::{ChunkToMove, CommitRequest, CommitSink, Exhaustion, Producer, ProducerStorage};
     use tracebuf_firmware::board;
     use tracebuf_firmware::export::Blocking;
-    use tracebuf_firmware::frame;
+    use tracebuf_firmware::frame::{FIRST, FRAME, Frames, PAYLOAD};
     use tracebuf_firmware::recorder::{self, Inbox, Recorder, WRITERS};
     use tracebuf_firmware::region::bytes;
     use tracebuf_firmware::send::Sender;
@@ -303,9 +303,9 @@ mod image {
 
     /// What a full frame costs, on a line that loses bytes: most of it is the CRC.
     fn framing(sheet: &mut Sheet, meter: &Meter) {
-        let (piece, mut line) = ([0x5A; frame::PAYLOAD], [0; frame::FRAME]);
+        let (piece, mut line, mut frames) = ([0x5A; PAYLOAD], [0; FRAME], Frames::new());
         let one = meter.count(|| {
-            black_box(frame::encode(frame::FIRST, 1, black_box(&piece), &mut line));
+            black_box(frames.encode(FIRST, black_box(&piece), &mut line));
         });
         sheet.line("frame", one, 2_000, "instructions");
     }

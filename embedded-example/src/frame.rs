@@ -5,15 +5,20 @@
 //! receiver that joins late, or lost bytes, is at a frame's start after the next zero. One more zero goes before the
 //! first frame, to end what a device that was reset has left on the line, and again each time the numbers begin anew.
 //! Frames are numbered one after the other; a packet's first and last frames are flagged. So a receiver knows of every
-//! packet whether it has all of it, and how many frames it has not. What it cannot know: whether a second frame is that
-//! of the start whose first it has, when a reset came between the two and what the next start sent first was lost.
+//! packet whether it has all of it, and how many frames it has not.
+//!
+//! The last of a packet's several frames has, behind its bytes of trace, the exclusive or of the CRCs of those before it
+//! (4 bytes). A device that is reset numbers its frames from 1 again: without this, a packet that began before a reset
+//! would seem to go on with the second frame of the next start, whose first was lost.
 //!
 //! ```
-//! use tracebuf_firmware::frame::{FIRST, FRAME, LAST, encode};
+//! use tracebuf_firmware::frame::{FIRST, FRAME, Frames, LAST};
 //!
-//! let mut line = [0; FRAME];
-//! let len = encode(FIRST | LAST, 7, b"packet", &mut line);
+//! let (mut frames, mut line) = (Frames::new(), [0; FRAME]);
+//! let len = frames.encode(FIRST | LAST, b"packet", &mut line);
 //! assert_eq!((len, line[len - 1]), (15, 0));
+//! let lens = [frames.encode(FIRST, b"pac", &mut line), frames.encode(LAST, b"ket", &mut line)];
+//! assert_eq!(lens, [12, 16]);
 //! ```
 
 use cobs::CobsEncoder;
@@ -25,30 +30,65 @@ pub const FIRST: u8 = 1;
 pub const LAST: u8 = 2;
 /// Bytes of trace in a frame, at most.
 pub const PAYLOAD: usize = 64;
-/// Bytes of a frame on the line, at most: flags, number, CRC, one byte of COBS, the zero.
-pub const FRAME: usize = PAYLOAD + 9;
+/// Bytes of a frame on the line, at most: flags, number, the CRCs of the packet's other frames, its own, one byte of
+/// COBS, the zero.
+pub const FRAME: usize = PAYLOAD + 13;
 
 /// With its table of 1 KiB a frame takes 1,500 instructions, bit by bit 4,100; and unrolled for speed that is as long.
 const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 
-/// Puts a frame around a piece, and says how long it is: 0, and nothing usable, for a piece of more than
-/// [`PAYLOAD`] bytes.
-pub fn encode(flags: u8, number: u16, piece: &[u8], line: &mut [u8; FRAME]) -> usize {
-    let [low, high] = number.to_le_bytes();
-    let head = [flags, low, high];
-    let mut digest = CRC.digest();
-    digest.update(&head);
-    digest.update(piece);
-    let check = digest.finalize().to_le_bytes();
-    let mut encoder = CobsEncoder::new(line);
-    let pushed = [&head, piece, &check].iter().all(|part| encoder.push(part).is_ok());
-    let len = encoder.finalize();
-    match line.get_mut(len) {
-        Some(end) if pushed => {
-            *end = 0;
-            len + 1
+/// The frames of a device, from its start on.
+pub struct Frames {
+    /// The last one's.
+    number: u16,
+    /// The exclusive or of the CRCs of the packet's frames so far.
+    others: u32,
+}
+
+impl Frames {
+    /// Of a device that has sent none.
+    pub const fn new() -> Self {
+        Frames { number: 0, others: 0 }
+    }
+
+    /// Whether a zero goes before the next one.
+    pub const fn is_beginning(&self) -> bool {
+        self.number == 0
+    }
+
+    /// Puts the next frame around a piece of a packet, and says how long it is: 0, and nothing usable, for a piece of
+    /// more than [`PAYLOAD`] bytes.
+    pub fn encode(&mut self, flags: u8, piece: &[u8], line: &mut [u8; FRAME]) -> usize {
+        self.number = self.number.wrapping_add(1);
+        if flags & FIRST != 0 {
+            self.others = 0;
         }
-        _ => 0,
+        let [low, high] = self.number.to_le_bytes();
+        let others = self.others.to_le_bytes();
+        let others = if flags & (FIRST | LAST) == LAST { &others[..] } else { &[] };
+        let content = [&[flags, low, high], piece, others];
+        let mut digest = CRC.digest();
+        content.iter().for_each(|part| digest.update(part));
+        let check = digest.finalize();
+        self.others ^= check;
+        let mut encoder = CobsEncoder::new(line);
+        let check = check.to_le_bytes();
+        let pushed = piece.len() <= PAYLOAD
+            && content.iter().chain([&&check[..]]).all(|part| encoder.push(part).is_ok());
+        let len = encoder.finalize();
+        match line.get_mut(len) {
+            Some(end) if pushed => {
+                *end = 0;
+                len + 1
+            }
+            _ => 0,
+        }
+    }
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -56,24 +96,55 @@ pub fn encode(flags: u8, number: u16, piece: &[u8], line: &mut [u8; FRAME]) -> u
 mod tests {
     use super::*;
 
+    /// What is in a frame on the line, but for its CRC, and that.
+    fn decoded(line: &[u8]) -> (Vec<u8>, u32) {
+        assert_eq!(line.iter().position(|byte| *byte == 0), Some(line.len() - 1));
+        let mut decoded = [0; FRAME];
+        let report = cobs::decode(&line[..line.len() - 1], &mut decoded).unwrap();
+        let (content, check) = decoded[..report.frame_size()].split_last_chunk().unwrap();
+        assert_eq!(CRC.checksum(content), u32::from_le_bytes(*check));
+        (content.to_vec(), CRC.checksum(content))
+    }
+
     #[test]
     fn a_frame_of_any_length_comes_back_and_holds_no_zero_but_its_last_byte() {
         for len in 0..=PAYLOAD {
             let piece: Vec<u8> = (0..len).map(|i| (i % 3) as u8).collect();
-            let mut line = [0xEE; FRAME];
-            let size = encode(FIRST, 0x0102, &piece, &mut line);
-            assert_eq!(line[..size].iter().position(|byte| *byte == 0), Some(size - 1), "{len}");
-            let mut decoded = [0; FRAME];
-            let report = cobs::decode(&line[..size - 1], &mut decoded).unwrap();
-            let decoded = &decoded[..report.frame_size()];
-            assert_eq!(decoded[..3], [FIRST, 2, 1]);
-            assert_eq!(decoded[3..len + 3], piece);
-            assert_eq!(decoded[len + 3..], CRC.checksum(&decoded[..len + 3]).to_le_bytes());
+            for flags in [0, FIRST, LAST, FIRST | LAST] {
+                let (mut frames, mut line) = (Frames { number: 0x0101, others: 0x0500_0700 }, [0xEE; FRAME]);
+                let size = frames.encode(flags, &piece, &mut line);
+                let (content, _) = decoded(&line[..size]);
+                assert_eq!(content[..3], [flags, 2, 1]);
+                let others: &[u8] = if flags == LAST { &[0, 7, 0, 5] } else { &[] };
+                assert_eq!(content[3..], [&piece, others].concat());
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_of_several_frames_knows_those_before_it() {
+        let (mut frames, mut line) = (Frames::new(), [0; FRAME]);
+        let mut next = |flags: u8, piece: &[u8]| {
+            let size = frames.encode(flags, piece, &mut line);
+            decoded(&line[..size])
+        };
+        // One that was given up is none of them.
+        for pieces in [&[&b"given up"[..]][..], &[b"a", b"b", b"c"], &[b"whole"], &[b"d", b"e"]] {
+            let mut others = 0;
+            for (i, piece) in pieces.iter().enumerate() {
+                let is_last = i + 1 == pieces.len() && pieces[0] != b"given up";
+                let flags = u8::from(i == 0) | u8::from(is_last) << 1;
+                let (content, check) = next(flags, piece);
+                if flags == LAST {
+                    assert!(content.ends_with(&u32::to_le_bytes(others)));
+                }
+                others ^= check;
+            }
         }
     }
 
     #[test]
     fn a_piece_that_is_too_long_gives_no_frame() {
-        assert_eq!(encode(0, 0, &[1; PAYLOAD + 1], &mut [0; FRAME]), 0);
+        assert_eq!(Frames::new().encode(0, &[1; PAYLOAD + 1], &mut [0; FRAME]), 0);
     }
 }

@@ -22,7 +22,7 @@
 //! ```
 
 use crate::export::Export;
-use crate::frame::{FIRST, FRAME, LAST, PAYLOAD, encode};
+use crate::frame::{FIRST, FRAME, Frames, LAST, PAYLOAD};
 use crate::recorder::{Losses, Recorder};
 use core::iter::once;
 use tracebuf::buffer::{DataLoss, Lease, Packet, ReadOnlyTraceBuffer, TraceBuffer};
@@ -49,7 +49,7 @@ pub enum Progress {
 pub struct Sender<E> {
     exporter: E,
     framed: bool,
-    number: u16,
+    frames: Frames,
     /// A zero, and behind it a frame or what goes out without one.
     line: [u8; FRAME + 1],
     filled: usize,
@@ -99,7 +99,7 @@ impl<E: Export> Sender<E> {
         Sender {
             exporter,
             framed: false,
-            number: 0,
+            frames: Frames::new(),
             line: [0; FRAME + 1],
             filled: 0,
             offered: 0,
@@ -240,10 +240,9 @@ impl<E: Export> Sender<E> {
         self.offered = 1;
         self.filled = 1 + if self.framed {
             // The zero goes before the first frame: half a frame may be on the line, of a device that was reset.
-            self.offered = self.number.min(1).into();
+            self.offered = usize::from(!self.frames.is_beginning());
             let flags = if at == 0 { FIRST } else { 0 } | if next >= total { LAST } else { 0 };
-            self.number = self.number.wrapping_add(1);
-            encode(flags, self.number, piece, line)
+            self.frames.encode(flags, piece, line)
         } else {
             line.iter_mut().zip(piece).for_each(|(to, from)| *to = *from);
             len

@@ -66,7 +66,9 @@ fn frames(line: &[u8]) -> Vec<(u8, u16, Vec<u8>)> {
         .map(|frame| {
             let mut decoded = [0; FRAME];
             let size = cobs::decode(frame, &mut decoded).unwrap().frame_size();
-            (decoded[0], u16::from_le_bytes([decoded[1], decoded[2]]), decoded[3..size - 4].to_vec())
+            // The CRC, and in the last of several frames those of the others.
+            let end = size - if decoded[0] == LAST { 8 } else { 4 };
+            (decoded[0], u16::from_le_bytes([decoded[1], decoded[2]]), decoded[3..end].to_vec())
         })
         .collect()
 }

@@ -58,13 +58,18 @@ fn damaged(input: &mut Input<'_>, cut: usize) {
     let (mut line, mut number) = (Vec::new(), u16::from(input.byte()) << 8 | 0xFC);
     for n in 0..count {
         let packet = packet(n, usize::from(input.byte()) * 2);
-        let last = packet.chunks(64).len() - 1;
+        let (last, mut others) = (packet.chunks(64).len() - 1, 0);
         for (i, piece) in packet.chunks(64).enumerate() {
             let flags = u8::from(i == 0) | u8::from(i == last) << 1;
             let mut frame = vec![flags];
             frame.extend(number.to_le_bytes());
             frame.extend(piece);
-            frame.extend(CRC.checksum(&frame).to_le_bytes());
+            if flags == 2 {
+                frame.extend(u32::to_le_bytes(others));
+            }
+            let check = CRC.checksum(&frame);
+            others ^= check;
+            frame.extend(check.to_le_bytes());
             line.extend(encode_vec(&frame));
             line.push(0);
             number = number.wrapping_add(1);

@@ -2,10 +2,10 @@
 //!
 //! A frame is COBS-encoded and ends with a zero; another goes before a device's first. It holds flags (1 byte: 1 a
 //! packet begins, 2 it ends), a number (2, little-endian, 1 when the device starts, and one more than the frame's
-//! before), a piece of a trace file, and CRC-32/ISO-HDLC over all of these (4, little-endian). Whatever happens to the
-//! line, only packets all of whose frames arrived intact are passed on. With one exception, as nothing in a frame says
-//! which start of the device it is of: a device that is reset just behind its first frame, and of whose next start
-//! neither the zero nor the first frame arrive, seems to go on with its second frame. Then two packets pass as one.
+//! before), a piece of a trace file, and CRC-32/ISO-HDLC over all of these (4, little-endian). Behind the last piece of
+//! a packet of several frames is the exclusive or of the CRCs of the others (4): their numbers alone could be those of
+//! two packets, when a device was reset between them. Whatever happens to the line, only packets all of whose frames
+//! arrived intact are passed on.
 //!
 //! ```
 //! use tracebuf_std::receive::Receiver;
@@ -21,10 +21,10 @@
 
 mod output;
 mod packet;
+mod report;
 mod source;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 use crate::file_error::about;
 use crc::{CRC_32_ISO_HDLC, Crc};
 use output::Output;
+pub use report::ReceiveReport;
 use source::{Waiting, open};
 
 const FIRST: u8 = 1;
@@ -44,7 +45,7 @@ const HEAD: usize = 3;
 const CHECK: usize = 4;
 /// What is shorter than this on the line was no frame: COBS adds a byte.
 const MIN_FRAME: usize = HEAD + CHECK + 1;
-/// A frame longer than this is none: zeros were lost. Devices make frames of 73 bytes.
+/// A frame longer than this is none: zeros were lost. Devices make frames of 77 bytes.
 const MAX_FRAME: usize = 64 * 1024;
 /// A packet longer than this is given up.
 const MAX_PACKET: usize = 64 << 20;
@@ -55,76 +56,6 @@ const NUMBERS_AT_START: u16 = 16;
 /// Shorter gaps are more likely to be what they look like.
 const LONG_GAP: u16 = 1024;
 
-/// What came over a line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiveReport {
-    /// Bytes, all of them.
-    pub bytes: u64,
-    /// Intact frames.
-    pub frames: u64,
-    /// Frames that arrived damaged, and whatever else was between two zeros.
-    pub frames_corrupt: u64,
-    /// Frames that are missing between intact ones, by their numbers, which count to 65,536; of those around a restart
-    /// only the ones after it.
-    pub frames_lost: u64,
-    /// Packets passed on; in what [`receive`] tells at its end, those in the file.
-    pub packets: u64,
-    /// Packets that were to go into the file when writing it failed, and did not as far as is known.
-    pub packets_unwritten: u64,
-    /// Packets of which some frames arrived and others did not: at least so many, as the frames on either side of
-    /// a gap are taken for one packet's unless they cannot be.
-    pub packets_incomplete: u64,
-    /// Packets that arrived whole and are none.
-    pub packets_malformed: u64,
-    /// Frames that the line ended in: none or one.
-    pub frames_unfinished: u64,
-    /// Whether the first intact frame is not a device's first, which has the number 1 and begins a packet. How many
-    /// frames were before it is not known, and none of them is counted as lost.
-    pub beginning_missing: bool,
-    /// How often the device began to count anew, by numbers that make no sense otherwise. How many frames before that
-    /// were lost is not known.
-    pub restarts: u64,
-}
-
-impl ReceiveReport {
-    /// Whether all that came was passed on, and nothing was missing since the first frame.
-    fn is_whole(&self) -> bool {
-        let frames = [self.frames_lost, self.frames_corrupt, self.frames_unfinished];
-        let packets = [self.packets_incomplete, self.packets_malformed, self.packets_unwritten];
-        frames == [0; 3] && packets == [0; 3] && self.restarts == 0
-    }
-}
-
-impl fmt::Display for ReceiveReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} packets from {} bytes", self.packets, self.bytes)?;
-        if self.frames == 0 {
-            return f.write_str(", not one intact frame in them");
-        }
-        let (beginning, since) = match self.beginning_missing {
-            true => (", the beginning missing", " since"),
-            false => ("", ""),
-        };
-        f.write_str(beginning)?;
-        if self.is_whole() {
-            return write!(f, ", nothing lost{since}");
-        }
-        write!(f, "; of {} frames ", self.frames.saturating_add(self.frames_lost))?;
-        write!(f, "{} lost ({} arrived damaged), ", self.frames_lost, self.frames_corrupt)?;
-        write!(f, "{} packets incomplete", self.packets_incomplete)?;
-        if self.packets_malformed > 0 {
-            write!(f, ", {} malformed", self.packets_malformed)?;
-        }
-        if self.packets_unwritten > 0 {
-            write!(f, ", {} not written", self.packets_unwritten)?;
-        }
-        if self.restarts > 0 {
-            write!(f, "; the device restarted {} times, and what was lost then is not known", self.restarts)?;
-        }
-        f.write_str(if self.frames_unfinished > 0 { "; it ended in the midst of a frame" } else { "" })
-    }
-}
-
 /// The packet that the next frame is of, unless one begins with it.
 #[derive(Debug, Default)]
 enum Current {
@@ -132,9 +63,27 @@ enum Current {
     #[default]
     Ended,
     /// All of it so far.
-    Whole(Vec<u8>),
+    Whole(Pieces),
     /// Not all of it is here. It is counted, so none of its other frames may count it again.
     Incomplete,
+}
+
+/// Of a packet all frames until now.
+#[derive(Debug, Default)]
+struct Pieces {
+    bytes: Vec<u8>,
+    /// The exclusive or of the frames' CRCs.
+    checks: u32,
+}
+
+/// A frame that arrived intact.
+struct Frame {
+    flags: u8,
+    number: u16,
+    piece: Vec<u8>,
+    check: u32,
+    /// The exclusive or of the CRCs of the packet's frames before it, if that is said.
+    others: Option<u32>,
 }
 
 /// Makes packets of the bytes of a line.
@@ -201,7 +150,7 @@ impl Receiver {
         if encoded.is_empty() {
             return None;
         }
-        let Some((flags, number, piece)) = decode(encoded) else {
+        let Some(Frame { flags, number, piece, check, others }) = decode(encoded) else {
             self.report.frames_corrupt += 1;
             self.damaged |= encoded.len() >= MIN_FRAME;
             return None;
@@ -235,10 +184,22 @@ impl Receiver {
             self.packet = Current::Ended;
         }
         if flags & FIRST != 0 {
-            self.packet = Current::Whole(Vec::new());
+            self.packet = Current::Whole(Pieces::default());
+        }
+        if let Current::Whole(packet) = &self.packet
+            && flags & (FIRST | LAST) == LAST
+            && others != Some(packet.checks)
+        {
+            // The device was reset behind the frame before, and the first of this one's packet was lost.
+            self.give_up();
+            self.packet = Current::Ended;
+            self.report.restarts += 1;
         }
         match &mut self.packet {
-            Current::Whole(packet) if packet.len() < MAX_PACKET => packet.extend_from_slice(&piece),
+            Current::Whole(packet) if packet.bytes.len() < MAX_PACKET => {
+                packet.bytes.extend_from_slice(&piece);
+                packet.checks ^= check;
+            }
             Current::Incomplete => {}
             // Too long, or without its first frame.
             Current::Whole(_) | Current::Ended => {
@@ -252,7 +213,7 @@ impl Receiver {
         let Current::Whole(packet) = std::mem::take(&mut self.packet) else {
             return None;
         };
-        let finished = self.tell_of_losses(&packet);
+        let finished = self.tell_of_losses(&packet.bytes);
         let malformed = u64::from(finished.is_none());
         self.report.packets_malformed += malformed;
         self.losses += malformed;
@@ -286,18 +247,28 @@ pub fn is_line(bytes: &[u8]) -> bool {
     intact > 0 && intact >= bytes.len() / 2
 }
 
-/// Flags, number and piece of a frame that is intact.
-fn decode(encoded: &[u8]) -> Option<(u8, u16, Vec<u8>)> {
+/// What is in a frame, if it is intact.
+fn decode(encoded: &[u8]) -> Option<Frame> {
     let mut frame = vec![0; encoded.len()];
     let size = cobs::decode(encoded, &mut frame).ok()?.frame_size();
     frame.truncate(size);
-    let check = frame.split_off(size.checked_sub(CHECK).filter(|content| *content >= HEAD)?);
-    if CRC.checksum(&frame).to_le_bytes() != *check {
+    let crc = frame.split_off(size.checked_sub(CHECK).filter(|content| *content >= HEAD)?);
+    let check = CRC.checksum(&frame);
+    if check.to_le_bytes() != *crc {
         return None;
     }
-    let piece = frame.split_off(HEAD);
+    let mut piece = frame.split_off(HEAD);
     let [flags, low, high] = *frame.first_chunk()?;
-    Some((flags, u16::from_le_bytes([low, high]), piece))
+    let others = if flags & (FIRST | LAST) == LAST { split_check(&mut piece) } else { None };
+    Some(Frame { flags, number: u16::from_le_bytes([low, high]), piece, check, others })
+}
+
+/// Takes four bytes from the end.
+fn split_check(piece: &mut Vec<u8>) -> Option<u32> {
+    let (rest, check) = piece.split_last_chunk()?;
+    let (len, check) = (rest.len(), u32::from_le_bytes(*check));
+    piece.truncate(len);
+    Some(check)
 }
 
 /// Receives from a regular file, a named pipe or a serial port into a trace file, until the file's end, until the pipe's
@@ -420,8 +391,8 @@ mod tests {
         let mut receiver = Receiver::new();
         assert_eq!(receiver.take_frame(&frame(FIRST | LAST, 1, PACKET)).as_deref(), Some(PACKET));
         assert_eq!(receiver.take_frame(&frame(FIRST, 2, &[])), None);
-        receiver.packet = Current::Whole(vec![0; MAX_PACKET]);
-        assert_eq!(receiver.take_frame(&frame(LAST, 3, &[0])), None);
+        receiver.packet = Current::Whole(Pieces { bytes: vec![0; MAX_PACKET], checks: 0 });
+        assert_eq!(receiver.take_frame(&frame(LAST, 3, &[9, 0, 0, 0, 0])), None);
         let next = receiver.take_frame(&frame(FIRST | LAST, 4, PACKET)).unwrap();
         assert_eq!(next, [0x0A, 5, 0x50, 2, 0xD0, 0x02, 1]);
         assert_eq!(receiver.report.packets_incomplete, 1);

@@ -27,22 +27,37 @@ fn packet(n: u32) -> Vec<u8> {
     packet
 }
 
-/// A frame by its definition.
+fn check(frame: &[u8]) -> u32 {
+    Crc::<u32>::new(&CRC_32_ISO_HDLC).checksum(frame)
+}
+
+/// A frame by its definition, but for what the last of several has of the others.
 fn frame(flags: u8, number: u16, piece: &[u8]) -> Vec<u8> {
     let mut frame = [&[flags][..], &number.to_le_bytes(), piece].concat();
-    frame.extend(Crc::<u32>::new(&CRC_32_ISO_HDLC).checksum(&frame).to_le_bytes());
+    frame.extend(check(&frame).to_le_bytes());
     [cobs::encode_vec(&frame), vec![0]].concat()
 }
 
-/// The frames of packets `0..count`, in pieces of 64 bytes.
+/// The frames of a packet, from this number on, in pieces of 64 bytes.
+fn frames_of(packet: &[u8], mut number: u16) -> Vec<Vec<u8>> {
+    let (mut others, count) = (0, packet.len().div_ceil(64));
+    let framed = packet.chunks(64).enumerate().map(|(i, piece)| {
+        let flags = u8::from(i == 0) | u8::from(i + 1 == count) << 1;
+        let said = if flags == LAST { u32::to_le_bytes(others).to_vec() } else { vec![] };
+        let piece = [piece, &said].concat();
+        others ^= check(&[&[flags][..], &number.to_le_bytes(), &piece].concat());
+        let frame = frame(flags, number, &piece);
+        number = number.wrapping_add(1);
+        frame
+    });
+    framed.collect()
+}
+
+/// The frames of packets `0..count`.
 pub(super) fn line(count: u32) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for packet in (0..count).map(packet) {
-        let pieces: Vec<_> = packet.chunks(64).collect();
-        for (i, piece) in pieces.iter().enumerate() {
-            let flags = u8::from(i == 0) | u8::from(i + 1 == pieces.len()) << 1;
-            frames.push(frame(flags, (frames.len() + 1) as u16, piece));
-        }
+        frames.extend(frames_of(&packet, (frames.len() + 1) as u16));
     }
     frames
 }

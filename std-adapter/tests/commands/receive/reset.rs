@@ -1,6 +1,6 @@
 //! A device that is reset in the midst of a frame, and what only looks like that.
 
-use super::{FIRST, LAST, WHOLE, content, frame, receive};
+use super::{WHOLE, content, frame, frames_of, receive};
 
 /// Packets of sequence 2, with a text each.
 fn packet_of(text: &[u8]) -> Vec<u8> {
@@ -11,9 +11,8 @@ fn packet_of(text: &[u8]) -> Vec<u8> {
 #[test]
 fn a_device_that_is_reset_in_its_second_frame_has_not_gone_on() {
     let [a, b] = [[b'a'; 73], [b'b'; 73]].map(|text| packet_of(&text));
-    let frames = |packet: &[u8]| [frame(FIRST, 1, &packet[..64]), frame(LAST, 2, &packet[64..])];
-    let ([a1, a2], [b1, b2]) = (frames(&a), frames(&b));
-    let line = [&a1[..], &a2[..9], &b1, &b2, &frame(WHOLE, 3, &packet_of(b"ccc"))].concat();
+    let (a, b) = (frames_of(&a, 1), frames_of(&b, 1));
+    let line = [&a[0][..], &a[1][..9], &b[0], &b[1], &frame(WHOLE, 3, &packet_of(b"ccc"))].concat();
     let (packets, report) = receive(&line, 64);
     // Not half of the one and half of the other.
     let after_loss = |text| [&content(&packet_of(text))[..], &[0xD0, 0x02, 1]].concat();
@@ -32,9 +31,33 @@ fn a_device_that_is_reset_in_its_second_frame_has_not_gone_on() {
 }
 
 #[test]
+fn the_second_frame_of_another_start_is_not_taken_for_the_firsts() {
+    let [a, b] = [[b'a'; 73], [b'b'; 73]].map(|text| frames_of(&packet_of(&text), 1));
+    let [c, d] = [[b'c'; 140], [b'd'; 140]].map(|text| frames_of(&packet_of(&text), 1));
+    let next = |number| frame(WHOLE, number, &packet_of(b"next"));
+    // Of the second start neither the zero nor the first frame arrive, nor the second.
+    let lines = [[&a[0][..], &b[1], &next(3)], [&c[..2].concat(), &d[2], &next(4)]];
+    for line in lines.map(|line| line.concat()).iter().chain([&[&c[0], &d[1], &d[2], &next(4)[..]].concat()])
+    {
+        let (packets, report) = receive(line, 64);
+        let told = [&content(&packet_of(b"next"))[..], &[0xD0, 0x02, 1]].concat();
+        assert_eq!(packets.iter().map(|packet| content(packet)).collect::<Vec<_>>(), [told]);
+        let counts = (report.frames_lost, report.frames_corrupt, report.packets_incomplete, report.restarts);
+        assert_eq!(counts, (0, 0, 2, 1), "{report}");
+    }
+    // The same packet once more is the same packet.
+    let (packets, report) = receive(&[&a[0][..], &a[1]].concat(), 64);
+    assert_eq!((packets.len(), report.restarts), (1, 0));
+    // Nothing is said of the others where there is no room for it.
+    let (packets, report) = receive(&[a[0].clone(), frame(super::LAST, 2, &[1; 3])].concat(), 64);
+    assert_eq!((packets.len(), report.packets_incomplete), (0, 2));
+}
+
+#[test]
 fn noise_that_is_too_short_for_a_frame_or_before_all_of_them_costs_no_packet() {
     let packet = packet_of(&[b'a'; 73]);
-    let [first, last] = [frame(FIRST, 1, &packet[..64]), frame(LAST, 2, &packet[64..])];
+    let frames = frames_of(&packet, 1);
+    let [first, last] = [&frames[0], &frames[1]];
     // The shortest frame has seven bytes, and the one of COBS.
     let noise = |length| [vec![0xFF; length], vec![0]].concat();
     for (before, between, packets) in [(200, 7, 1), (200, 8, 0)] {

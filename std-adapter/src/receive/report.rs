@@ -1,0 +1,73 @@
+//! What a line did to the frames.
+
+use std::fmt;
+
+/// What came over a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiveReport {
+    /// Bytes, all of them.
+    pub bytes: u64,
+    /// Intact frames.
+    pub frames: u64,
+    /// Frames that arrived damaged, and whatever else was between two zeros.
+    pub frames_corrupt: u64,
+    /// Frames that are missing between intact ones, by their numbers, which count to 65,536; of those around a restart
+    /// only the ones after it.
+    pub frames_lost: u64,
+    /// Packets passed on; in what [`receive`](super::receive()) tells at its end, those in the file.
+    pub packets: u64,
+    /// Packets that were to go into the file when writing it failed, and did not as far as is known.
+    pub packets_unwritten: u64,
+    /// Packets of which some frames arrived and others did not: at least so many, as the frames on either side of
+    /// a gap are taken for one packet's unless they cannot be.
+    pub packets_incomplete: u64,
+    /// Packets that arrived whole and are none.
+    pub packets_malformed: u64,
+    /// Frames that the line ended in: none or one.
+    pub frames_unfinished: u64,
+    /// Whether the first intact frame is not a device's first, which has the number 1 and begins a packet. How many
+    /// frames were before it is not known, and none of them is counted as lost.
+    pub beginning_missing: bool,
+    /// How often the device began to count anew, by numbers that make no sense otherwise. How many frames before that
+    /// were lost is not known.
+    pub restarts: u64,
+}
+
+impl ReceiveReport {
+    /// Whether all that came was passed on, and nothing was missing since the first frame.
+    fn is_whole(&self) -> bool {
+        let frames = [self.frames_lost, self.frames_corrupt, self.frames_unfinished];
+        let packets = [self.packets_incomplete, self.packets_malformed, self.packets_unwritten];
+        frames == [0; 3] && packets == [0; 3] && self.restarts == 0
+    }
+}
+
+impl fmt::Display for ReceiveReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} packets from {} bytes", self.packets, self.bytes)?;
+        if self.frames == 0 {
+            return f.write_str(", not one intact frame in them");
+        }
+        let (beginning, since) = match self.beginning_missing {
+            true => (", the beginning missing", " since"),
+            false => ("", ""),
+        };
+        f.write_str(beginning)?;
+        if self.is_whole() {
+            return write!(f, ", nothing lost{since}");
+        }
+        write!(f, "; of {} frames ", self.frames.saturating_add(self.frames_lost))?;
+        write!(f, "{} lost ({} arrived damaged), ", self.frames_lost, self.frames_corrupt)?;
+        write!(f, "{} packets incomplete", self.packets_incomplete)?;
+        if self.packets_malformed > 0 {
+            write!(f, ", {} malformed", self.packets_malformed)?;
+        }
+        if self.packets_unwritten > 0 {
+            write!(f, ", {} not written", self.packets_unwritten)?;
+        }
+        if self.restarts > 0 {
+            write!(f, "; the device restarted {} times, and what was lost then is not known", self.restarts)?;
+        }
+        f.write_str(if self.frames_unfinished > 0 { "; it ended in the midst of a frame" } else { "" })
+    }
+}

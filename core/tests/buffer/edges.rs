@@ -163,6 +163,7 @@ fn what_is_no_region_and_what_is_no_trace_is_said_to_be_none() {
 fn a_region_takes_what_its_parts_take() {
     let config = Config::new(FillPolicy::RingBuffer).sequences(10);
     assert_eq!(config.region_size(1000), 256 + 10 * 48 + 1000);
+    #[cfg(feature = "histograms")]
     assert_eq!(config.histograms(true).region_size(1000), 256 + 10 * (48 + 176) + 1000);
 }
 

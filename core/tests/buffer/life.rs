@@ -190,7 +190,10 @@ fn a_producer_that_is_forgotten_takes_nothing_of_the_others_with_it() {
 
 #[test]
 fn a_clone_holds_what_its_original_holds_and_leaves_it_alone() {
-    let mut b = Bench::new(small_table().histograms(true), 1024);
+    let config = small_table();
+    #[cfg(feature = "histograms")]
+    let config = config.histograms(true);
+    let mut b = Bench::new(config, 1024);
     for id in 0..40 {
         b.commit(Sent::new(id, &[packet(&[id as u8; 60]), packet(b"y")]));
     }

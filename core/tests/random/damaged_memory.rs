@@ -104,9 +104,12 @@ fn look_around(buffer: &mut TraceBuffer<Failing>, ring: u32) {
     assert!(buffer.sequences().count() <= 64, "no more sequences than the table has");
 }
 
+#[cfg_attr(not(feature = "crc"), allow(unused_variables))]
 fn run(seed: u64, (ring, discard, table): (u32, bool, u16), ops: &[Op], crc: bool) {
     let policy = if discard { FillPolicy::Discard } else { FillPolicy::RingBuffer };
-    let config = Config::new(policy).sequences(table).crc(crc);
+    let config = Config::new(policy).sequences(table);
+    #[cfg(feature = "crc")]
+    let config = config.crc(crc);
     let words = vec![0; (config.region_size(ring) as usize).div_ceil(8)];
     let mut rng = Rng::new(seed);
     let accesses_between_flips = rng.pick(&[2, 5, 20]);

@@ -3,6 +3,7 @@
 use super::crash::all;
 use super::load::{Buffer, Load, Op, Packets, numbers};
 use crate::buffer::tests::memory::Memory;
+use crate::buffer::tests::with_options;
 use crate::buffer::*;
 
 fn new(config: Config, ring: u32) -> Buffer {
@@ -22,7 +23,7 @@ fn whole_packets_come_out_and_the_rest_is_told_and_nothing_stays() {
     let (mut more, mut given_up) = (0, 0);
     for seed in seeds {
         let policy = if seed % 3 == 0 { FillPolicy::Discard } else { FillPolicy::RingBuffer };
-        let config = Config::new(policy).sequences(6).crc(seed % 2 == 0).histograms(seed % 5 == 0);
+        let config = with_options(Config::new(policy).sequences(6), seed % 2 == 0, seed % 5 == 0);
         let (mut load, mut buffer) = (Load::new(seed, 5), new(config, 900));
         for _ in 0..seed % steps {
             load.next().run(&mut buffer);

@@ -2,6 +2,7 @@
 
 use super::load::Load;
 use crate::buffer::tests::memory::Memory;
+use crate::buffer::tests::with_options;
 use crate::buffer::*;
 
 /// Runs the same operations on a buffer and on one that was attached to a copy of it in between.
@@ -32,7 +33,7 @@ fn compare(config: Config, ring: u32, seed: u64) {
 fn a_region_that_was_attached_again_goes_on_as_if_nothing_had_happened() {
     for seed in 0..if cfg!(miri) { 1 } else { 40 } {
         for policy in [FillPolicy::RingBuffer, FillPolicy::Discard] {
-            let config = Config::new(policy).histograms(seed % 2 == 0).crc(seed % 3 == 0);
+            let config = with_options(Config::new(policy), seed % 3 == 0, seed % 2 == 0);
             compare(config.sequences(4 + (seed % 5) as u16), 500 + 170 * (seed % 9) as u32, seed);
         }
     }
@@ -54,7 +55,7 @@ fn a_region_with_the_largest_table_is_attached_too() {
 
 #[test]
 fn where_no_patches_will_come_the_packets_in_front_of_the_one_that_waits_come_out() {
-    let config = Config::new(FillPolicy::RingBuffer).crc(true);
+    let config = with_options(Config::new(FillPolicy::RingBuffer), true, false);
     let mut buffer =
         TraceBuffer::new(Memory::filled(0, config.region_size(400) as usize), config).expect("room");
     let header = |chunk_id, flags| ChunkHeader {

@@ -52,17 +52,25 @@ fn packet(number: u8, size: usize) -> Vec<u8> {
     packet
 }
 
-/// Frames packets, damages the line, and looks for packets that were never sent.
-fn damaged(input: &mut Input<'_>, cut: usize) {
-    let count = input.byte() % 20;
-    let (mut line, mut number) = (Vec::new(), u16::from(input.byte()) << 8 | 0xFC);
-    for n in 0..count {
-        let packet = packet(n, usize::from(input.byte()) * 2);
-        let (last, mut others) = (packet.chunks(64).len() - 1, 0);
-        for (i, piece) in packet.chunks(64).enumerate() {
-            let flags = u8::from(i == 0) | u8::from(i == last) << 1;
+/// What a device puts on a line.
+struct Device {
+    line: Vec<u8>,
+    /// The next frame's.
+    number: u16,
+    restarts: u32,
+    /// Which packets went out whole.
+    whole: Vec<u8>,
+}
+
+impl Device {
+    /// Sends so many frames of a packet, and is reset if these are not all.
+    fn send(&mut self, n: u8, size: usize, frames: usize) {
+        let (packet, mut others) = (packet(n, size), 0);
+        let count = packet.chunks(64).len();
+        for (i, piece) in packet.chunks(64).enumerate().take(frames) {
+            let flags = u8::from(i == 0) | u8::from(i + 1 == count) << 1;
             let mut frame = vec![flags];
-            frame.extend(number.to_le_bytes());
+            frame.extend(self.number.to_le_bytes());
             frame.extend(piece);
             if flags == 2 {
                 frame.extend(u32::to_le_bytes(others));
@@ -70,41 +78,62 @@ fn damaged(input: &mut Input<'_>, cut: usize) {
             let check = CRC.checksum(&frame);
             others ^= check;
             frame.extend(check.to_le_bytes());
-            line.extend(encode_vec(&frame));
-            line.push(0);
-            number = number.wrapping_add(1);
+            self.line.extend(encode_vec(&frame));
+            self.line.push(0);
+            self.number = self.number.wrapping_add(1);
+        }
+        if frames < count {
+            self.line.push(0);
+            self.number = 1;
+            self.restarts += 1;
+        } else {
+            self.whole.push(n);
         }
     }
+}
+
+/// Frames packets, damages the line, and looks for packets that were never sent.
+fn damaged(input: &mut Input<'_>, cut: usize) {
+    let count = input.byte() % 20;
+    let number = u16::from(input.byte()) << 8 | 0xFC;
+    let mut device = Device { line: Vec::new(), number, restarts: 0, whole: Vec::new() };
+    for n in 0..count {
+        let (size, frames) = (usize::from(input.byte()) * 2, usize::from(input.byte()));
+        device.send(n, size, if frames < 3 { frames } else { usize::MAX });
+    }
+    let Device { mut line, restarts, whole, .. } = device;
     let clean = receive(&line, cut);
-    assert_eq!(clean.0.len(), usize::from(count), "{:?}", clean.1);
-    assert_eq!(clean.1.frames_lost + clean.1.frames_corrupt + clean.1.packets_incomplete, 0);
+    assert_eq!(clean.0.len(), whole.len(), "{:?}", clean.1);
+    if restarts == 0 {
+        assert_eq!(clean.1.frames_lost + clean.1.frames_corrupt + clean.1.packets_incomplete, 0);
+    }
     while !input.is_over() && !line.is_empty() {
         let at = usize::from(input.u16()) % line.len();
         match input.byte() {
             0 => drop(line.remove(at)),
             1 => line.insert(at, 0),
             2 => line.truncate(at),
+            // All of a frame, or several.
+            3 => drop(line.drain(at..(at + usize::from(input.byte()) * 2).min(line.len()))),
             flips => line[at] ^= flips,
         }
     }
     let (packets, _) = receive(&line, cut);
-    let mut next = 0;
+    let mut sent = whole.iter().zip(&clean.0);
     for packet in &packets {
         // Past the head the packet is as it was sent; what was lost is said behind it or in it.
-        let is_it =
-            |n: &u8| clean.0[usize::from(*n)].windows(8).next().is_some() && same(packet, *n, &clean.0);
-        let Some(n) = (next..count).find(is_it) else { panic!("{packet:?} was never sent, or before") };
-        next = n + 1;
+        let found = sent.any(|(n, sent)| same(packet, *n, sent));
+        assert!(found, "{packet:?} was never sent, or before");
     }
 }
 
-/// Whether a packet is the one of this number, but for what is said of losses.
-fn same(packet: &[u8], number: u8, sent: &[Vec<u8>]) -> bool {
+/// Whether a packet is the one of this number, as it was sent, but for what is said of losses.
+fn same(packet: &[u8], number: u8, sent: &[u8]) -> bool {
     let body = |packet: &[u8]| {
         let start = packet.windows(2).position(|two| two == [0xA2, 0x38])?;
         let size = usize::from(packet.get(start + 2)? & 0x7F) | usize::from(*packet.get(start + 3)?) << 7;
         Some(packet.get(start..start + 4 + size)?.to_vec())
     };
     let stamp = |packet: &[u8]| packet.windows(2).any(|two| two == [0x40, number & 0x7F]);
-    stamp(packet) && body(packet).is_some() && body(packet) == body(&sent[usize::from(number)])
+    stamp(packet) && body(packet).is_some() && body(packet) == body(sent)
 }

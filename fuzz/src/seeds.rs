@@ -277,10 +277,15 @@ fn receive() -> Vec<(&'static str, Vec<u8>)> {
         ("a_packet_twice", bytes(1, &[&line[..], &line[..]].concat())),
         ("a_damaged_packet", bytes(255, &[&line[..9], &line[12..], &line[..]].concat())),
         ("zeros", bytes(2, &[0; 20])),
-        ("many", vec![7, 1, 12, 0xFF, 5, 90, 200, 31, 0, 1, 2, 3, 4, 5, 6, 7]),
+        // Sizes, each with how many frames of it go out before a reset: from 3 on all.
+        ("many", [&[7, 1, 12, 0xFF][..], &[5, 9, 90, 9, 200, 9, 31, 9], &[0, 9, 7, 9].repeat(4)].concat()),
         (
             "many_damaged",
-            [&[7, 1, 5, 0xFF, 5, 90, 200, 31, 7][..], &[9, 1, 1, 80, 0, 0, 200, 2, 0x55]].concat(),
+            [&[7, 1, 5, 0xFF, 5, 9, 90, 9, 200, 9, 31, 9, 7, 9][..], &[9, 1, 1, 80, 0, 0, 200, 2, 0x55]]
+                .concat(),
         ),
+        ("resets", vec![64, 1, 6, 0xFF, 90, 1, 90, 9, 200, 2, 90, 1, 90, 1, 40, 9]),
+        // The zero and the first frame of the next start are cut out.
+        ("a_second_frame_of_another_start", vec![64, 1, 3, 0xFF, 90, 0, 90, 1, 90, 9, 74, 0, 3, 37]),
     ]
 }

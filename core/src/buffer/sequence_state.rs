@@ -313,8 +313,12 @@ impl SequenceState {
         }
     }
     /// Whether this was the chunk erased last, and something that was not read went with it: a commit would bring it again.
-    pub(super) fn may_come_back(&self, chunk_id: u32) -> bool {
-        self.has(Status::TENTATIVE_OVERWRITE) && self.has(Status::HAS_ERASED) && self.erased_id() == chunk_id
+    /// One that is as unfinished as it was would bring packets again, and not what may come behind them.
+    pub(super) fn may_come_back(&self, header: &ChunkHeader) -> bool {
+        self.has(Status::TENTATIVE_OVERWRITE)
+            && self.has(Status::HAS_ERASED)
+            && self.erased_id() == header.chunk_id
+            && (header.complete || self.erased_packets.get() != 0)
     }
     /// The chunk erased last was committed again: what was lost with it is not lost after all.
     pub(super) fn take_back(&mut self) {

@@ -205,10 +205,10 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     }
 
     /// Whether a chunk was overwritten before all of it was read, and would be taken again.
-    pub(crate) fn has_lost(&self, producer_id: u16, writer_id: u16, chunk_id: u32) -> bool {
+    pub(crate) fn has_lost(&self, header: &ChunkHeader) -> bool {
         let Some((table, _)) = self.layout.table(self.memory.as_ref()) else { return false };
-        let slot = lookup(table, producer_id, writer_id);
-        slot.and_then(|slot| table.get(usize::from(slot))).is_some_and(|entry| entry.may_come_back(chunk_id))
+        let slot = lookup(table, header.producer_id, header.writer_id);
+        slot.and_then(|slot| table.get(usize::from(slot))).is_some_and(|entry| entry.may_come_back(header))
     }
 
     /// Drops what is left of a producer of which nothing will come any more, and gives the places of its sequences in

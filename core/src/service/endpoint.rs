@@ -66,7 +66,7 @@ impl fmt::Debug for EndpointStats {
 
 /// The service's end of one producer.
 ///
-/// It knows the producer's writers (up to `WRITERS`, 12 bytes each) and the buffers they write to. Central
+/// It knows the producer's writers (up to `WRITERS`, 16 bytes each) and the buffers they write to. Central
 /// buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the producer
 /// does, says, or changes while it is read can do harm: it is refused and counted.
 ///
@@ -145,8 +145,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
     /// Copies what lies in shared memory and was not committed, of the writers that are registered: finished
     /// packets of chunks still being written, and chunks complete but not sent. They stay where they are, and
-    /// their commit will come. A chunk that was copied whole is not offered to a buffer again, unless it was overwritten
-    /// there before it was read, and nothing of its writer since. Returns how many were offered.
+    /// their commit will come. A chunk that was copied is not offered to a buffer again before there is more in it, unless
+    /// it was overwritten there before it was read, and nothing of its writer since. Returns how many were offered.
     ///
     /// For flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). Chunks come in the order of
     /// their addresses, but none before those of its writer that are older.
@@ -158,19 +158,18 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             &mut self.writers,
             |writers, writer_id| writers.get(writer_id).is_some(),
             |writers, chunk| {
-                let ChunkHeader { writer_id, chunk_id, .. } = chunk.header();
-                let Some(writer) = writers.get(writer_id) else { return };
+                let header = header_of(&chunk.header(), chunk.is_complete(), identity);
+                let Some(writer) = writers.get(header.writer_id) else { return };
                 let Some(buffer) = buffers.get_mut(usize::from(writer.target())) else { return };
-                if is_there(writer, chunk_id, buffer, identity) {
+                if is_there(writer, &header, buffer) {
                     return;
                 }
-                let header = header_of(&chunk.header(), chunk.is_complete(), identity);
                 let commit = commit(buffer, &header, chunk.payload());
                 scraped += 1;
                 let is_stored = !matches!(commit, Commit::Discarded | Commit::Refused(_));
                 // What its patches are for may still be changed where it lies.
-                if header.complete && is_stored && !header.flags.contains(ChunkFlags::NEEDS_PATCHING) {
-                    writers.show(writer_id, chunk_id);
+                if is_stored && !(header.complete && header.flags.contains(ChunkFlags::NEEDS_PATCHING)) {
+                    writers.show(&header);
                 }
             },
         );
@@ -206,13 +205,18 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             return None;
         };
         let header = header_of(&chunk.header(), true, self.identity);
-        let writer = self.writers.get(header.writer_id);
-        let allowed = is_target(writer, self.allowed, wanted.target);
+        let writer = self.writers.get_mut(header.writer_id);
+        let allowed = is_target(writer.as_deref(), self.allowed, wanted.target);
         let Some(buffer) = buffers.get_mut(usize::from(wanted.target)).filter(|_| allowed) else {
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
             return None;
         };
-        if writer.is_some_and(|writer| is_there(writer, header.chunk_id, buffer, self.identity)) {
+        let mut is_known = false;
+        if let Some(writer) = writer {
+            is_known = is_there(writer, &header, buffer);
+            writer.pass(header.chunk_id);
+        }
+        if is_known {
             // Its packets may have been read since, and the buffer would count it as one that came too late.
             self.stats.chunks_scraped_before = self.stats.chunks_scraped_before.saturating_add(1);
             return None;
@@ -263,15 +267,14 @@ fn commit<M: AsRef<[u8]> + AsMut<[u8]>>(
     buffer.commit_with(header, payload.len(), payload.filling())
 }
 
-/// Whether a buffer has, or has given out, all that is in a chunk: a scrape has shown the whole of it, and it was not
-/// overwritten since, as it is while nobody reads.
+/// Whether a buffer has, or has given out, all that is in a chunk: a scrape has shown it, and it was not overwritten
+/// since, as it is while nobody reads.
 fn is_there<M: AsRef<[u8]> + AsMut<[u8]>>(
     writer: &Writer,
-    chunk_id: u32,
+    header: &buffer::ChunkHeader,
     buffer: &TraceBuffer<M>,
-    identity: ProducerIdentity,
 ) -> bool {
-    writer.has_shown(chunk_id) && !buffer.has_lost(identity.producer_id, writer.id(), chunk_id)
+    writer.has_shown(header) && !buffer.has_lost(header)
 }
 
 /// Whether a producer with these buffers may write to one of them.

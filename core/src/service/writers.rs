@@ -1,5 +1,6 @@
 //! What the service knows of a producer's writers.
 
+use crate::buffer::ChunkHeader;
 use heapless::Vec;
 
 /// The registered writers of one producer.
@@ -8,25 +9,54 @@ pub(super) struct Writers<const N: usize>(Vec<Writer, N>);
 pub(super) struct Writer {
     id: u16,
     target: u16,
-    /// The chunks that scrapes have shown whole, of those shown last: the first one's id, and how many follow each
-    /// other.
+    /// The chunks that scrapes have shown whole and whose commits have not come, as far as they follow each other: the
+    /// first one's id, and how many.
     first_shown: u32,
     shown: u32,
+    /// Of the one behind these, if a scrape has shown it unfinished, how many fragments it had begun.
+    begun: u16,
 }
 
 impl Writer {
-    pub(super) fn id(&self) -> u16 {
-        self.id
-    }
-
     /// The buffer that it writes to.
     pub(super) fn target(&self) -> u16 {
         self.target
     }
 
-    /// Whether a scrape has shown the whole of a chunk.
-    pub(super) fn has_shown(&self, chunk_id: u32) -> bool {
-        chunk_id.wrapping_sub(self.first_shown) < self.shown
+    /// Whether a scrape has shown all that is in a chunk.
+    pub(super) fn has_shown(&self, header: &ChunkHeader) -> bool {
+        let place = header.chunk_id.wrapping_sub(self.first_shown);
+        place < self.shown || place == self.shown && !header.complete && header.fragments == self.begun
+    }
+
+    /// A scrape has shown a chunk, and the buffer has it.
+    fn show(&mut self, header: &ChunkHeader) {
+        let place = header.chunk_id.wrapping_sub(self.first_shown);
+        if place < self.shown {
+            return;
+        }
+        if place != self.shown {
+            if self.shown > 0 {
+                // Those before it can be read before it can, and their commits will come first.
+                return;
+            }
+            self.first_shown = header.chunk_id;
+        }
+        self.shown = self.shown.saturating_add(header.complete.into());
+        self.begun = if header.complete { 0 } else { header.fragments };
+    }
+
+    /// A chunk's commit has come, and so have those of all before it.
+    pub(super) fn pass(&mut self, chunk_id: u32) {
+        let passed = chunk_id.wrapping_sub(self.first_shown).wrapping_add(1);
+        if passed as i32 <= 0 {
+            return;
+        }
+        if passed > self.shown {
+            self.begun = 0;
+        }
+        self.first_shown = self.first_shown.wrapping_add(passed);
+        self.shown = self.shown.saturating_sub(passed);
     }
 }
 
@@ -37,7 +67,7 @@ impl<const N: usize> Writers<N> {
 
     /// False if there is no room for one more.
     pub(super) fn add(&mut self, id: u16, target: u16) -> bool {
-        self.0.push(Writer { id, target, first_shown: 0, shown: 0 }).is_ok()
+        self.0.push(Writer { id, target, first_shown: 0, shown: 0, begun: 0 }).is_ok()
     }
 
     pub(super) fn remove(&mut self, id: u16) {
@@ -49,16 +79,16 @@ impl<const N: usize> Writers<N> {
         self.0.iter().find(|writer| writer.id == id)
     }
 
-    /// A scrape has shown the whole of a chunk.
-    pub(super) fn show(&mut self, id: u16, chunk_id: u32) {
-        let Some(writer) = self.0.iter_mut().find(|writer| writer.id == id) else { return };
-        if writer.has_shown(chunk_id) {
-            return;
+    /// The same, to change what is known of it.
+    pub(super) fn get_mut(&mut self, id: u16) -> Option<&mut Writer> {
+        self.0.iter_mut().find(|writer| writer.id == id)
+    }
+
+    /// A scrape has shown a chunk, and the buffer has it.
+    pub(super) fn show(&mut self, header: &ChunkHeader) {
+        if let Some(writer) = self.get_mut(header.writer_id) {
+            writer.show(header);
         }
-        if chunk_id != writer.first_shown.wrapping_add(writer.shown) {
-            (writer.first_shown, writer.shown) = (chunk_id, 0);
-        }
-        writer.shown = writer.shown.saturating_add(1);
     }
 }
 
@@ -66,29 +96,77 @@ impl<const N: usize> Writers<N> {
 mod tests {
     use super::*;
 
+    fn whole(writer_id: u16, chunk_id: u32) -> ChunkHeader {
+        ChunkHeader { writer_id, chunk_id, complete: true, ..ChunkHeader::default() }
+    }
+
+    fn has_shown(writers: &Writers<2>, header: &ChunkHeader) -> bool {
+        writers.get(header.writer_id).is_some_and(|writer| writer.has_shown(header))
+    }
+
+    /// Whether the chunks from the last but one of all are known.
+    fn known(writers: &Writers<2>) -> [bool; 4] {
+        [u32::MAX - 1, u32::MAX, 0, 1].map(|chunk_id| has_shown(writers, &whole(1, chunk_id)))
+    }
+
     #[test]
-    fn chunks_shown_are_known_as_far_as_they_follow_each_other() {
+    fn chunks_shown_are_known_as_far_as_they_follow_each_other_until_their_commits_come() {
         let mut writers = Writers::<2>::new();
         assert!(writers.add(1, 0) && writers.add(2, 0) && !writers.add(3, 0));
-        let has_shown = |writers: &Writers<2>, id, chunk_id| {
-            writers.get(id).is_some_and(|writer| writer.has_shown(chunk_id))
-        };
-        for chunk_id in [0, 1, u32::MAX] {
-            assert!(!has_shown(&writers, 1, chunk_id), "none was");
-        }
-        writers.show(1, u32::MAX);
-        writers.show(1, 0);
-        let known = |writers: &Writers<2>| [u32::MAX - 1, u32::MAX, 0, 1].map(|id| has_shown(writers, 1, id));
+        assert_eq!(known(&writers), [false; 4], "none was");
+        writers.show(&whole(1, u32::MAX));
+        writers.show(&whole(1, 0));
         assert_eq!(known(&writers), [false, true, true, false]);
-        assert!(!has_shown(&writers, 2, 0), "another's");
-        writers.show(1, u32::MAX);
+        assert!(!has_shown(&writers, &whole(2, u32::MAX)), "another's");
+        writers.show(&whole(1, u32::MAX));
         assert_eq!(known(&writers), [false, true, true, false], "shown again");
-        // With a hole between them, those before it are not known any more.
-        writers.show(1, 2);
+        // Behind a hole none is known, and those before it still are.
+        writers.show(&whole(1, 2));
+        assert_eq!(known(&writers), [false, true, true, false]);
+        assert!(!has_shown(&writers, &whole(1, 2)));
+        // One that is older changes nothing.
+        for (passed, expected) in
+            [(u32::MAX - 1, [false, true, true, false]), (u32::MAX, [false, false, true, false])]
+        {
+            writers.get_mut(1).unwrap().pass(passed);
+            assert_eq!(known(&writers), expected);
+        }
+        writers.get_mut(1).unwrap().pass(1);
         assert_eq!(known(&writers), [false; 4]);
-        assert!(has_shown(&writers, 1, 2));
+        writers.show(&whole(1, 3));
+        assert!(!has_shown(&writers, &whole(1, 2)) && has_shown(&writers, &whole(1, 3)));
         // Who takes the number next has shown nothing.
         writers.remove(1);
-        assert!(writers.add(1, 0) && !has_shown(&writers, 1, 2));
+        assert!(writers.add(1, 0) && !has_shown(&writers, &whole(1, 3)));
+    }
+
+    #[test]
+    fn an_unfinished_chunk_is_known_until_there_is_more_in_it() {
+        let begun = |fragments| ChunkHeader { fragments, complete: false, ..whole(1, 8) };
+        for shown_before in [false, true] {
+            let mut writers = Writers::<2>::new();
+            assert!(writers.add(1, 0));
+            if shown_before {
+                writers.show(&whole(1, 7));
+            }
+            writers.show(&begun(2));
+            let is_known =
+                |writers: &_| [&begun(2), &begun(3), &whole(1, 8)].map(|it| has_shown(writers, it));
+            assert_eq!(is_known(&writers), [true, false, false]);
+            writers.show(&begun(3));
+            assert_eq!(is_known(&writers), [false, true, false]);
+            writers.get_mut(1).unwrap().pass(7);
+            assert_eq!(is_known(&writers), [false, true, false]);
+            writers.show(&whole(1, 8));
+            assert_eq!(is_known(&writers), [true; 3], "all of it");
+            writers.get_mut(1).unwrap().pass(8);
+            assert_eq!(is_known(&writers), [false; 3]);
+        }
+        // Nor is the next one taken for it.
+        let mut writers = Writers::<2>::new();
+        assert!(writers.add(1, 0));
+        writers.show(&begun(2));
+        writers.get_mut(1).unwrap().pass(8);
+        assert!(!has_shown(&writers, &ChunkHeader { chunk_id: 9, ..begun(2) }));
     }
 }

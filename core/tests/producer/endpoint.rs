@@ -82,6 +82,14 @@ impl World {
         tried(&self.buffers) - before
     }
 
+    /// Reads the first buffer, and says what was lost before each packet of the producer.
+    fn read(&mut self) -> Vec<DataLoss> {
+        let mut reader = self.buffers[0].read();
+        let packets =
+            std::iter::from_fn(|| reader.next_packet().map(|packet| (packet.producer_id(), packet.loss())));
+        packets.filter(|(id, _)| *id == IDENTITY.producer_id).map(|(_, loss)| loss).collect()
+    }
+
     fn written(&self) -> [u64; 2] {
         self.buffers.each_ref().map(|buffer| buffer.stats().chunks_written)
     }

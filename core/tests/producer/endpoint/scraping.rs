@@ -121,6 +121,81 @@ fn a_chunk_that_was_scraped_while_it_waited_for_patches_is_offered_again() {
 }
 
 #[test]
+#[cfg(feature = "patches")]
+fn a_chunk_that_was_scraped_whole_before_one_that_waits_for_patches_is_not_offered_again() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
+    let first = world.write();
+    // Of the three chunks that come then the first has the size.
+    world.writer.packet().message(900).bytes(1, &[1; 2500]);
+    world.writer.flush();
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 4);
+    assert_eq!(world.read(), [DataLoss::empty()]);
+    world.move_to(0, first);
+    let chunks: Vec<ChunkToMove> = world.queue.0.lock().unwrap().drain(..).collect();
+    for chunk in chunks {
+        world.move_to(0, chunk);
+    }
+    assert_eq!(
+        world.buffers[0].stats().chunks_discarded,
+        0,
+        "a chunk that was read is not one that came too late"
+    );
+    assert_eq!(world.endpoint.stats().chunks_scraped_before, 1);
+    // Those that are scraped after these are known again.
+    let late = [(); 2].map(|()| world.write());
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 2);
+    late.into_iter().for_each(|chunk| world.move_to(0, chunk));
+    assert_eq!(world.endpoint.stats().chunks_scraped_before, 3);
+}
+
+#[test]
+fn a_chunk_that_is_still_written_is_offered_again_when_there_is_more_in_it() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
+    let mut chunk_ids = 0..;
+    for _ in 0..3 {
+        world.writer.packet().varint(8, 1);
+        assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+        assert_eq!(world.read(), [DataLoss::empty()]);
+        // Whatever becomes of the copy: its thread has nothing to do, and others lap over it.
+        for _ in 0..3 {
+            assert_eq!(world.endpoint.scrape(&mut world.buffers), 0);
+            for chunk_id in chunk_ids.by_ref().take(300) {
+                let header = ChunkHeader {
+                    producer_id: 9,
+                    chunk_id,
+                    fragments: 1,
+                    complete: true,
+                    ..ChunkHeader::default()
+                };
+                world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
+            }
+            world.read();
+        }
+    }
+    world.write();
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+    assert_eq!(world.read(), [DataLoss::empty()]);
+    assert_eq!(world.buffers[0].stats().chunks_discarded, 0);
+}
+
+#[test]
+fn a_chunk_that_is_still_written_and_was_overwritten_before_it_was_read_is_offered_again() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
+    world.writer.packet().varint(8, 1);
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+    for chunk_id in 0..300 {
+        let header =
+            ChunkHeader { producer_id: 9, chunk_id, fragments: 1, complete: true, ..ChunkHeader::default() };
+        world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
+    }
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+    assert_eq!(world.read(), [DataLoss::empty()]);
+}
+
+#[test]
 fn writers_that_are_not_registered_take_no_room_in_a_scrape() {
     let mut world = World::new();
     assert!(world.endpoint.allow(0));

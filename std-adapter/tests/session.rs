@@ -239,6 +239,21 @@ fn an_event_within_the_making_of_another_session_s_event_is_recorded() {
 }
 
 #[test]
+fn a_session_needs_little_of_the_stack_of_the_thread_that_has_it() {
+    let work = || {
+        let path = scratch("stack.pftrace");
+        let session = Session::builder().start().expect("a session");
+        session.recorder().instant("here");
+        session.snapshot().expect("a snapshot").write_to(&path).expect("a file");
+        session.stop().expect("a stop").write_to(&path).expect("a file");
+        Trace::read(&path).events(3)
+    };
+    // One with less than the session takes in a debug build would end the process.
+    let thread = std::thread::Builder::new().stack_size(128 << 10).spawn(work).expect("a thread");
+    assert_eq!(thread.join().expect("no panic"), 1);
+}
+
+#[test]
 fn impossible_sessions_are_errors() {
     let error = |builder: tracebuf_std::session::SessionBuilder| builder.start().err().expect("an error");
     let small_ring = || Session::builder().ring(64 << 10);

@@ -218,24 +218,33 @@ impl SessionBuilder {
             Exhaustion::Drop => 1 << 20,
             _ => ENOUGH_TO_STALL,
         });
-        let producer = ProducerCell::in_memory(shared_memory, switch.clone(), waker.clone(), name);
-        let no_size = |_| SessionError::SharedMemory { bytes: shared_memory };
-        let producer = Arc::new(producer.map_err(no_size)?);
         let clock = SessionClock::new(self.fast_clock);
 
         // It waits for what it is to own: files come last, for what they hold is gone when the session starts.
         let (owner, owned) = channel::<Core>();
         let (tasks, receiver) = channel::<Task>();
-        let in_thread = switch.clone();
+        let (made, of_thread) = channel();
+        let (in_thread, its_waker, buffers) = (switch.clone(), waker.clone(), self.buffers.len() as u16);
         let thread = std::thread::Builder::new()
             .name("tracebuf-drain".into())
-            .spawn(move || owned.recv().ok().map(|core| core.run(&receiver, in_thread)))
+            .spawn(move || {
+                // Made here, for it lies on the stack first, of which the thread that starts the session may have little.
+                let producer = ProducerCell::in_memory(shared_memory, in_thread.clone(), its_waker, name);
+                let producer = producer.map(Arc::new);
+                let own = producer.as_ref().ok().cloned();
+                let _ = made.send(producer);
+                let transport = Box::new(InProcess::new(own?, identity(), buffers));
+                let mut core = owned.recv().ok()?;
+                core.attach(transport);
+                Some(core.run(&receiver, in_thread))
+            })
             .map_err(|error| SessionError::io("starting the drain thread", error))?;
         waker.set(thread.thread().clone());
+        let no_size = |_| SessionError::SharedMemory { bytes: shared_memory };
+        let producer = of_thread.recv().map_err(|_| SessionError::Stopped)?.map_err(no_size)?;
 
-        let mut core = self.open_files(&switch, clock)?;
+        let core = self.open_files(&switch, clock)?;
         let progress = core.long_trace.as_ref().map(|recording| recording.progress.clone());
-        core.attach(Box::new(InProcess::new(producer.clone(), identity(), self.buffers.len() as u16)));
         let _ = owner.send(core);
 
         static SESSIONS: AtomicU64 = AtomicU64::new(0);

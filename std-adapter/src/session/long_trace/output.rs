@@ -131,10 +131,11 @@ impl Output {
 
     /// Writes all, or at the end of the session perhaps nothing: false.
     fn write(&mut self, bytes: &[u8], packets: u64, progress: &Progress) -> bool {
+        let mut taken = 0;
         while !self.gave_up {
             let last_try = progress.finishing.load(Ordering::Relaxed);
             self.see_length(progress);
-            match self.file.write_all(bytes) {
+            match self.write_from(bytes, &mut taken) {
                 Ok(()) => {
                     self.good += bytes.len() as u64;
                     progress.bytes.store(self.good, Ordering::Relaxed);
@@ -144,7 +145,9 @@ impl Output {
                 }
                 Err(error) => {
                     progress.set_error(Some(error.to_string()));
-                    self.cut();
+                    if self.cut() {
+                        taken = 0;
+                    }
                     self.gave_up = last_try;
                     if !last_try {
                         thread::sleep(RETRY);
@@ -154,6 +157,19 @@ impl Output {
         }
         progress.given_up.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         false
+    }
+
+    /// Writes what was not yet taken.
+    fn write_from(&mut self, bytes: &[u8], taken: &mut usize) -> io::Result<()> {
+        while let Some(rest) = bytes.get(*taken..).filter(|rest| !rest.is_empty()) {
+            match self.file.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => *taken += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// What is written next goes to the file's end. That may be elsewhere by now, as after `> trace`: so that the file
@@ -174,12 +190,14 @@ impl Output {
         }
     }
 
-    /// Takes back what was written of a piece that did not go in whole.
-    fn cut(&mut self) {
-        // A pipe or a device cannot be cut, and has no half packets on a disk either.
-        if self.file.metadata().is_ok_and(|metadata| metadata.len() > self.good) {
+    /// Takes back what was written of a piece that did not go in whole. False of a pipe or a device: it has that part,
+    /// and its next reader goes on behind it.
+    fn cut(&mut self) -> bool {
+        let Some(file) = self.file.metadata().ok().filter(Metadata::is_file) else { return false };
+        if file.len() > self.good {
             let _ = self.file.set_len(self.good);
         }
+        true
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use trace::{Trace, folder, mkfifo, scratch};
 use tracebuf_std::recover::Survivor;
-use tracebuf_std::session::{BufferConfig, LongTrace, Session, SessionError, Written};
+use tracebuf_std::session::{BufferConfig, LongTrace, Session, SessionBuilder, SessionError, Written};
 
 /// For what takes some milliseconds, or for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -43,6 +43,23 @@ fn a_trace_cannot_take_the_place_of_the_file_of_one_of_the_session_s_buffers() {
     assert_eq!(chunks(&region), 1, "it is there still");
     stopped.write_to(&out).expect("what was refused can be written elsewhere");
     assert!(Trace::read(&out).contains("precious"));
+}
+
+#[test]
+fn a_file_that_a_session_is_to_have_twice_is_an_error_that_says_for_what_it_has_it() {
+    let folder = folder("own file twice");
+    let (path, link) = (folder.join("file"), folder.join("link"));
+    std::os::unix::fs::symlink(&path, &link).expect("a link");
+    let in_link = |builder: SessionBuilder| {
+        let error = builder.buffer(BufferConfig::ring(1 << 20).in_file(&link)).start().err();
+        let error = error.expect("it is taken").to_string();
+        assert!(std::fs::metadata(&path).is_err(), "nothing is left");
+        error.split_once("link: ").expect("the file's name").1.to_owned()
+    };
+    let builder = Session::builder().long_trace(LongTrace::to(&path));
+    assert_eq!(in_link(builder), "it is the file of the session's long trace");
+    let builder = Session::builder().buffer(BufferConfig::ring(1 << 20).in_file(&path));
+    assert_eq!(in_link(builder), "it is the file of a buffer of the session");
 }
 
 #[test]

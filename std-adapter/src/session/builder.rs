@@ -1,6 +1,7 @@
 //! What a session is to be: [`SessionBuilder`].
 
 use std::collections::HashSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -319,6 +320,10 @@ impl SessionBuilder {
         for (index, buffer) in self.buffers.iter().enumerate() {
             let bytes = buffer.bytes;
             let size = region_size(buffer).ok_or(SessionError::LargeBuffer { buffer: index, bytes })?;
+            if let Some(path) = &buffer.file {
+                // Its lock would say that another session has it.
+                files.check_is_none(path).map_err(|error| in_file(path, error))?;
+            }
             let (memory, outbox, undo) = memory_of(buffer, size, opened.is_some(), &clocks)?;
             made.extend(undo);
             files.regions.extend(buffer.file.as_deref().and_then(|path| path.metadata().ok()));
@@ -369,6 +374,10 @@ fn region_size(buffer: &BufferConfig) -> Option<usize> {
     usize::try_from(config(buffer).region_size(bytes)).ok()
 }
 
+fn in_file(path: &Path, error: io::Error) -> SessionError {
+    SessionError::io(format!("a buffer in {}", path.display()), error)
+}
+
 /// So many bytes of memory for a buffer; if it lies in a file, how to take that back, and if a long trace is written
 /// beside it, what goes from one to the other.
 fn memory_of(
@@ -383,7 +392,7 @@ fn memory_of(
         let memory = if size >= LARGE { memory.in_large_pages() } else { memory };
         return Ok((memory.into(), None, None));
     };
-    let failed = |error| SessionError::io(format!("a buffer in {}", path.display()), error);
+    let failed = |error| in_file(path, error);
     let mut clocks = Piece::default();
     clocks.clocks(reading).map_err(failed)?;
     let (memory, outbox, undo) =

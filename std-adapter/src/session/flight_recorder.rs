@@ -98,7 +98,8 @@ struct Request {
 const WAITING: usize = 16;
 
 impl FlightRecorder {
-    /// A recorder of a session into a folder that exists. It does not keep the session alive.
+    /// A recorder of a session into a folder that exists, wherever the process goes to from its own one later. It does
+    /// not keep the session alive.
     ///
     /// # Errors
     /// The folder is none, the session has a long trace, or the system has no thread.
@@ -115,6 +116,8 @@ impl FlightRecorder {
                 format!("{} is no folder", folder.display()),
             ));
         }
+        // Programs that go into the background leave the folder that they were started in.
+        let folder = std::path::absolute(folder)?;
         let state = Mutex::new(State { keep: 8, ..State::default() });
         let (session, forks) = (Arc::downgrade(session), fork::forks());
         let inner = Arc::new(Inner { session, forks, folder, state });

@@ -11,7 +11,6 @@ use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::Exhaustion;
 use tracebuf::service::ProducerIdentity;
 
-use super::Session;
 use super::clock::{ClockReading, SessionClock};
 use super::drain::{Core, Task, Waker};
 use super::error::SessionError;
@@ -21,6 +20,7 @@ use super::long_trace::{LongTrace, Recording, open};
 use super::recorder::Shared;
 use super::snapshot::{Spare, prepare};
 use super::transport::BUFFERS_MAX;
+use super::{PATIENCE, Session};
 use crate::memory::PagedMemory;
 use crate::region_file::{BufferMemory, Outbox, create};
 use crate::undo::Undo;
@@ -201,8 +201,8 @@ impl SessionBuilder {
     /// Starts the session, with its drain thread.
     ///
     /// # Errors
-    /// A size that cannot be, no memory, no thread, or no file for a buffer or the long trace. What was in the files
-    /// is there still then.
+    /// A size that cannot be, no memory, no thread, or one that does not begin in 10 s, or no file for a buffer or the
+    /// long trace. What was in the files is there still then.
     pub fn start(mut self) -> Result<Session, SessionError> {
         if self.buffers.is_empty() {
             self.buffers.push(BufferConfig::ring(4 << 20));
@@ -242,7 +242,9 @@ impl SessionBuilder {
             .map_err(|error| SessionError::io("starting the drain thread", error))?;
         waker.set(thread.thread().clone());
         let no_size = |_| SessionError::SharedMemory { bytes: shared_memory };
-        let producer = of_thread.recv().map_err(|_| SessionError::Stopped)?.map_err(no_size)?;
+        // Not for ever: in a child after a fork, a thread that was not forked may have a lock that this one waits for.
+        let producer = of_thread.recv_timeout(2 * PATIENCE).map_err(|_| SessionError::Timeout)?;
+        let producer = producer.map_err(no_size)?;
 
         let core = self.open_files(&switch, clock)?;
         let progress = core.long_trace.as_ref().map(|recording| recording.progress.clone());

@@ -5,13 +5,19 @@
 //! alone, by a handler of `pthread_atfork`, and a session works only while the number is the one it began
 //! with. Reading it is one load. The handler also closes the files by which the parent has locks, for a child
 //! would have them too. A child made by the bare system call, past the C library, is not noticed.
+//!
+//! A child may have signals of its own to watch, for which the crate `signal-hook` has a lock. So nobody forks while a
+//! thread changes that crate's handlers, or the child might wait for ever.
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::process::id;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
+use std::thread;
+use std::time::Duration;
 
 use signal_hook::consts::FORBIDDEN;
 use signal_hook::{SigId, low_level};
@@ -24,16 +30,61 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the handler is a function of the program, so it is there as long as the process; all it
-        // does is atomic operations and closing files, which POSIX allows between fork and exec. Without memory
-        // for the handler there is an error, and forks go unnoticed.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        // SAFETY: the handlers are functions of the program, so they are there as long as the process; all that the
+        // one in the child does is atomic operations and closing files, which POSIX allows between fork and exec.
+        // Without memory for the handlers there is an error, and forks go unnoticed.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     });
+}
+
+/// A thread changes handlers of signals, or forks.
+static CHANGING: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// This thread forks, and has waited for those who were changing handlers.
+    static HAS_WAITED: Cell<bool> = const { Cell::new(false) };
+}
+
+fn begin_to_change() -> bool {
+    CHANGING.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
+extern "C" fn before_fork() {
+    // Not for ever: who forks in a signal's handler may have interrupted the thread that is changing them.
+    let has_waited = (0..1000).any(|_| {
+        begin_to_change() || {
+            thread::sleep(Duration::from_millis(1));
+            false
+        }
+    });
+    HAS_WAITED.set(has_waited);
+}
+
+extern "C" fn in_parent() {
+    if HAS_WAITED.get() {
+        CHANGING.store(false, Ordering::Release);
+    }
 }
 
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    CHANGING.store(false, Ordering::Release);
     close_locks_of_parent();
+}
+
+/// Has handlers of signals changed while nobody forks.
+pub(crate) fn change_handlers<T>(change: impl FnOnce() -> T) -> T {
+    struct Changed;
+    impl Drop for Changed {
+        fn drop(&mut self) {
+            CHANGING.store(false, Ordering::Release);
+        }
+    }
+    while !begin_to_change() {
+        thread::yield_now();
+    }
+    let _changed = Changed;
+    change()
 }
 
 /// Forks between the first process that watched and this one.
@@ -100,6 +151,10 @@ static ENDS: Mutex<BTreeMap<i32, SigId>> = Mutex::new(BTreeMap::new());
 ///
 /// To be called when a recorder's own handler is there: what that notes down too late for its thread is found here.
 pub(crate) fn default_unless_watched(signal: i32) -> io::Result<()> {
+    change_handlers(|| replace_default(signal))
+}
+
+fn replace_default(signal: i32) -> io::Result<()> {
     // Not waited for: in a child, a thread of the parent's may have had it. What is made then, or by two threads at
     // once, stays.
     let ends = ENDS.try_lock();
@@ -122,6 +177,29 @@ pub(crate) fn default_unless_watched(signal: i32) -> io::Result<()> {
 #[cfg(test)]
 pub(crate) mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_child_may_watch_signals_though_other_threads_were_about_to() {
+        watch();
+        let (begun, forked) = (std::sync::Barrier::new(3), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    begun.wait();
+                    while !forked.load(Ordering::Relaxed) {
+                        default_unless_watched(libc::SIGWINCH).expect("a handler");
+                    }
+                });
+            }
+            begun.wait();
+            let mut children = (0..20).map(|_| in_child(|| default_unless_watched(libc::SIGURG).is_ok()));
+            let done = children.all(|done| done);
+            forked.store(true, Ordering::Relaxed);
+            assert!(done);
+        });
+    }
 
     /// Whether this was true in a child, which has 10 s for it.
     pub(crate) fn in_child(work: impl FnOnce() -> bool) -> bool {

@@ -245,7 +245,7 @@ impl FlightRecorder {
     }
 
     fn watch(&self, signals: &[i32], then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
-        let mut noted = signal_hook::iterator::Signals::new(signals)?;
+        let mut noted = fork::change_handlers(|| signal_hook::iterator::Signals::new(signals))?;
         // Not before: until then nobody notes them down, and they do what they do by default.
         let watch = fork::Watch::of(signals);
         let (handle, inner) = (noted.handle(), self.inner.clone());
@@ -286,6 +286,8 @@ impl Drop for FlightRecorder {
             drop(watch);
             handle.close();
             let _ = thread.join();
+            // The last that has the signals' handlers.
+            fork::change_handlers(|| drop(handle));
         }
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();

@@ -168,6 +168,8 @@ impl SessionBuilder {
 
     /// Has everything moved into a file, every period. It is not in the buffers any more then: there can be no
     /// [`FlightRecorder`](super::FlightRecorder), and a [snapshot](Session::snapshot) holds what was recorded since.
+    /// A buffer that [discards](BufferConfig::discard) takes no more for that once it has been full: all that comes later
+    /// is missing in the file, and counted.
     #[must_use]
     pub fn long_trace(mut self, trace: LongTrace) -> Self {
         self.long_trace = Some(trace);

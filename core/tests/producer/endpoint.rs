@@ -90,6 +90,21 @@ impl World {
         packets.filter(|(id, _)| *id == IDENTITY.producer_id).map(|(_, loss)| loss).collect()
     }
 
+    /// Another producer laps over all that is in the first buffer.
+    fn lap(&mut self) {
+        let first = self.buffers[0].stats().chunks_written as u32;
+        for chunk_id in first..first + 300 {
+            let header = ChunkHeader {
+                producer_id: 9,
+                chunk_id,
+                fragments: 1,
+                complete: true,
+                ..ChunkHeader::default()
+            };
+            self.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
+        }
+    }
+
     fn written(&self) -> [u64; 2] {
         self.buffers.each_ref().map(|buffer| buffer.stats().chunks_written)
     }

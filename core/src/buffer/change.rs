@@ -75,7 +75,8 @@ impl State<'_> {
     }
 
     /// Marks a chunk whose payload will change from `from` on, or whose header will.
-    #[inline(never)]
+    #[cfg_attr(not(target_os = "none"), inline(never))]
+    #[cfg_attr(target_os = "none", inline(always))]
     pub(super) fn begin_change(&mut self, chunk: &Stored, from: u16, kind: Kind) -> Option<()> {
         let mut next = chunk.links.next;
         if self.header.checksum_size() > 0 {

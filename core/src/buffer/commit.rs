@@ -171,7 +171,9 @@ impl State<'_> {
         }
         // Looked at before anything is evicted for it.
         let look = offer.look(source, read);
-        if look.valid > read {
+        // One byte more is an empty packet, and nothing may be evicted for it.
+        let nothing = u32::from(!offer.flags.contains(Flags::CONTINUES_ON_NEXT));
+        if u32::from(look.valid) > u32::from(read) + nothing {
             let sealed = self.header.mode().contains(Mode::SEALED);
             return Some(if look.fits || sealed {
                 Ok(Origin::Erased { read })
@@ -185,10 +187,10 @@ impl State<'_> {
         Some(Err(Commit::Discarded))
     }
 
-    /// A scraped chunk that was erased had nothing more to come: nothing is lost, and its end is passed.
+    /// A scraped chunk that was erased had nothing more to come, as its commit says: nothing is lost, and its end is passed.
     fn complete_erased(&mut self, slot: u16, look: &Look) -> Option<()> {
         let entry = self.sequence_mut(slot)?;
-        if !entry.has(Status::ERASED_INCOMPLETE) || look.valid != entry.erased_read.get() {
+        if !entry.has(Status::ERASED_INCOMPLETE) || look.valid < entry.erased_read.get() {
             return None;
         }
         entry.take_back();

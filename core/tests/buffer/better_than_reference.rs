@@ -84,6 +84,33 @@ fn a_commit_that_has_no_more_than_was_read_of_the_evicted_scrape_leaves_no_loss(
 }
 
 #[test]
+fn nothing_is_evicted_for_an_empty_packet_behind_what_was_read() {
+    let scraped = |id, text: &[u8]| Sent::new(id, &[packet(text), vec![1]]).scraped().room(64);
+    let mut b = Bench::ring(96);
+    b.commit(scraped(0, b"read"));
+    assert_eq!(b.read(), whole(&[b"read"]));
+    b.commit(scraped(1, b"not read"));
+    assert_eq!(b.commit(Sent::new(0, &[packet(b"read"), vec![0]])), Commit::Discarded);
+    // The newer one is still there to be completed.
+    let completed = b.commit(Sent::new(1, &[packet(b"not read"), packet(b"nor this")]));
+    assert_eq!(completed, Commit::Rewritten);
+    assert_eq!(b.read(), whole(&[b"not read", b"nor this"]));
+}
+
+#[test]
+fn a_packet_that_begins_with_no_byte_behind_what_was_read_comes_back() {
+    let mut b = Bench::ring(256);
+    b.commit(Sent::new(0, &[packet(b"read"), vec![1]]).scraped());
+    assert_eq!(b.read(), whole(&[b"read"]));
+    for id in 0..4 {
+        b.commit(Sent::new(id, &[packet(&[3; 60])]).writer(2));
+    }
+    assert_eq!(b.commit(Sent::new(0, &[packet(b"read"), vec![0]]).flags(NEXT)), Commit::Written);
+    b.commit(Sent::new(1, &[packet(b"goes on")]).flags(PREV));
+    assert_eq!(b.read_of(1), [(b"goes on".to_vec(), DataLoss::empty())]);
+}
+
+#[test]
 fn an_evicted_scrape_whose_commit_never_comes_is_a_loss() {
     let mut b = Bench::ring(256);
     b.commit(Sent::new(0, &[packet(b"one"), vec![]]).scraped());

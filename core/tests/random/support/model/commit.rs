@@ -29,6 +29,12 @@ impl Offer<'_> {
     pub(super) fn room(&self, tokens: Tokens) -> usize {
         if self.header.complete { tokens.valid } else { self.payload.len() }
     }
+
+    /// Whether it has nothing but an empty packet behind what was read of it.
+    fn is_nothing_after(&self, tokens: Tokens, read: usize) -> bool {
+        let empty = usize::from(self.flags & LAST_CONTINUES == 0);
+        (read..=read + empty).contains(&tokens.valid)
+    }
 }
 
 pub(super) fn outer_size(room: usize) -> u64 {
@@ -180,7 +186,11 @@ impl Model {
 
     fn admit(&mut self, offer: &Offer<'_>, observer: Observer<'_>) -> Outcome {
         let tokens = tokenise(offer.payload, Tokens::default(), offer.declared);
-        let admission = self.admission(offer, tokens);
+        let mut admission = self.admission(offer, tokens);
+        if self.has_nothing_more(offer, tokens) {
+            // No room is to be made for that.
+            admission = Admission::TooLate;
+        }
         if !matches!(admission, Admission::New | Admission::Again(_)) {
             return self.turn_away(offer, tokens, &admission);
         }
@@ -216,6 +226,12 @@ impl Model {
             }
             Err(late) => self.turn_away(offer, tokens, &late),
         }
+    }
+
+    /// Whether the last erased chunk comes again with nothing but an empty packet behind what was read of it.
+    fn has_nothing_more(&self, offer: &Offer<'_>, tokens: Tokens) -> bool {
+        let last = self.find_sequence(offer.key()).and_then(|s| self.sequences[s].last);
+        last.is_some_and(|last| last.id == offer.header.chunk_id && offer.is_nothing_after(tokens, last.read))
     }
 
     /// What an older chunk than all others holds is there to be had, and may be gone in a moment. Newer ones tell of
@@ -268,7 +284,7 @@ impl Model {
         let in_time = !self.begun_behind(s, offer.header.chunk_id);
         let Some(last) = &mut self.sequences[s].last else { return };
         // Later, what was open has been reported as a loss already.
-        let same = last.id == offer.header.chunk_id && tokens.valid == last.read;
+        let same = last.id == offer.header.chunk_id && offer.is_nothing_after(tokens, last.read);
         if in_time && last.open && offer.header.complete && same {
             last.open = false;
             self.take_back(s);

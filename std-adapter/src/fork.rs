@@ -10,11 +10,10 @@
 //! thread changes that crate's handlers, or the child might wait for ever.
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::process::id;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 use std::thread;
 use std::time::Duration;
@@ -37,38 +36,30 @@ pub(crate) fn watch() {
     });
 }
 
-/// A thread changes handlers of signals, or forks.
-static CHANGING: AtomicBool = AtomicBool::new(false);
-
-thread_local! {
-    /// This thread forks, and has waited for those who were changing handlers.
-    static HAS_WAITED: Cell<bool> = const { Cell::new(false) };
-}
-
-fn begin_to_change() -> bool {
-    CHANGING.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
-}
+/// [`FORK`] for each thread that forks, and [`CHANGING`] while one changes handlers of signals.
+static BUSY: AtomicU32 = AtomicU32::new(0);
+const CHANGING: u32 = 1;
+const FORK: u32 = 2;
 
 extern "C" fn before_fork() {
-    // Not for ever: who forks in a signal's handler may have interrupted the thread that is changing them.
-    let has_waited = (0..1000).any(|_| {
-        begin_to_change() || {
-            thread::sleep(Duration::from_millis(1));
-            false
+    // From here on nobody begins to change them.
+    BUSY.fetch_add(FORK, Ordering::Relaxed);
+    for _ in 0..1000 {
+        if BUSY.load(Ordering::Acquire) & CHANGING == 0 {
+            return;
         }
-    });
-    HAS_WAITED.set(has_waited);
+        thread::sleep(Duration::from_millis(1));
+    }
+    // Not for ever: who forks in a signal's handler may have interrupted the thread that is changing them.
 }
 
 extern "C" fn in_parent() {
-    if HAS_WAITED.get() {
-        CHANGING.store(false, Ordering::Release);
-    }
+    BUSY.fetch_sub(FORK, Ordering::Relaxed);
 }
 
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    CHANGING.store(false, Ordering::Release);
+    BUSY.store(0, Ordering::Relaxed);
     close_locks_of_parent();
 }
 
@@ -77,10 +68,10 @@ pub(crate) fn change_handlers<T>(change: impl FnOnce() -> T) -> T {
     struct Changed;
     impl Drop for Changed {
         fn drop(&mut self) {
-            CHANGING.store(false, Ordering::Release);
+            BUSY.fetch_and(!CHANGING, Ordering::Release);
         }
     }
-    while !begin_to_change() {
+    while BUSY.compare_exchange_weak(0, CHANGING, Ordering::Acquire, Ordering::Relaxed).is_err() {
         thread::yield_now();
     }
     let _changed = Changed;
@@ -179,6 +170,7 @@ pub(crate) mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn a_child_may_watch_signals_though_other_threads_were_about_to() {

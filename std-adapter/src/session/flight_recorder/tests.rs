@@ -33,21 +33,6 @@ fn a_child_does_not_wait_for_the_thread_that_had_the_recorder_s_lock() {
 }
 
 #[test]
-fn the_folder_stays_the_same_when_the_process_goes_elsewhere() {
-    let parent = std::env::temp_dir().join(format!("tracebuf-elsewhere-{}", std::process::id()));
-    std::fs::create_dir_all(parent.join("folder")).expect("a folder");
-    // Elsewhere than in this process, whose other tests have their own folders.
-    assert!(in_child(|| {
-        let session = Arc::new(Session::builder().start().expect("a session"));
-        std::env::set_current_dir(&parent).expect("it is there");
-        let recorder = FlightRecorder::new(&session, "folder").expect("a recorder");
-        std::env::set_current_dir("/").expect("it is there");
-        recorder.snapshot("x").is_ok_and(|path| path == parent.join("folder/x-0.pftrace") && path.exists())
-    }));
-    std::fs::remove_dir_all(parent).expect("it is there");
-}
-
-#[test]
 fn a_reason_that_is_no_name_of_a_file_in_the_folder_is_an_error_and_leaves_nothing() {
     let folder = std::env::temp_dir().join(format!("tracebuf-reason-{}", std::process::id()));
     let inner = folder.join("inner");

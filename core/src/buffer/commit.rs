@@ -187,7 +187,7 @@ impl State<'_> {
         Some(Err(Commit::Discarded))
     }
 
-    /// A scraped chunk that was erased had nothing more to come, as its commit says: nothing is lost, and its end is passed.
+    /// A scraped chunk that was erased had nothing more to come: nothing is lost, and its end is passed.
     fn complete_erased(&mut self, slot: u16, look: &Look) -> Option<()> {
         let entry = self.sequence_mut(slot)?;
         if !entry.has(Status::ERASED_INCOMPLETE) || look.valid < entry.erased_read.get() {

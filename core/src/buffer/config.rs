@@ -41,8 +41,9 @@ impl Config {
     /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. When it is full the sequence that
     /// has been without chunks for longest is forgotten; when each has chunks, further sequences are refused.
     ///
-    /// Let it hold at least the writers that write at the same time. What was read of a forgotten sequence is forgotten
-    /// too: a chunk that was scraped, read and overwritten, and is committed after that, comes out from its start again.
+    /// Let it hold at least the writers that write at the same time. What was read of a forgotten sequence is
+    /// forgotten too: a chunk that was scraped, read and overwritten, and is committed after that, comes out from its
+    /// start again.
     pub const fn sequences(mut self, count: u16) -> Self {
         self.sequences = count;
         self

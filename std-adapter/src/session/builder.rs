@@ -168,8 +168,8 @@ impl SessionBuilder {
 
     /// Has everything moved into a file, every period. It is not in the buffers any more then: there can be no
     /// [`FlightRecorder`](super::FlightRecorder), and a [snapshot](Session::snapshot) holds what was recorded since.
-    /// A buffer that [discards](BufferConfig::discard) takes no more for that once it has been full: all that comes later
-    /// is missing in the file, and counted.
+    /// A buffer that [discards](BufferConfig::discard) takes no more for that once it has been full: all that comes
+    /// later is missing in the file, and counted.
     #[must_use]
     pub fn long_trace(mut self, trace: LongTrace) -> Self {
         self.long_trace = Some(trace);
@@ -231,7 +231,8 @@ impl SessionBuilder {
         let thread = std::thread::Builder::new()
             .name("tracebuf-drain".into())
             .spawn(move || {
-                // Made here, for it lies on the stack first, of which the thread that starts the session may have little.
+                // Made here, for it lies on the stack first, of which the thread that starts the session may have
+                // little.
                 let producer = ProducerCell::in_memory(shared_memory, in_thread.clone(), its_waker, name);
                 let producer = producer.map(Arc::new);
                 let own = producer.as_ref().ok().cloned();

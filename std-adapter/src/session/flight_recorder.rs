@@ -4,6 +4,7 @@ mod files;
 mod status;
 #[cfg(test)]
 mod tests;
+mod watching;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use super::{FOR_EVER, Session, SessionError, Written};
 use crate::fork;
 pub use status::FlightStatus;
+use watching::Watching;
 
 /// Writes snapshots of a session's rings: on request, on a panic, on signals, on triggers.
 ///
@@ -60,13 +62,6 @@ pub struct FlightRecorder {
     requests: Option<SyncSender<Request>>,
     worker: Option<JoinHandle<()>>,
     signals: Mutex<Vec<Watching>>,
-}
-
-/// A thread that waits for signals.
-struct Watching {
-    watch: fork::Watch,
-    handle: signal_hook::iterator::Handle,
-    thread: JoinHandle<()>,
 }
 
 struct Inner {
@@ -245,20 +240,11 @@ impl FlightRecorder {
     }
 
     fn watch(&self, signals: &[i32], then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
-        let mut noted = fork::change_handlers(|| signal_hook::iterator::Signals::new(signals))?;
-        // Not before: until then nobody notes them down, and they do what they do by default.
-        let watch = fork::Watch::of(signals);
-        let (handle, inner) = (noted.handle(), self.inner.clone());
-        let thread = thread::Builder::new().name("tracebuf-signals".into()).spawn(move || {
-            let act = |signal| {
-                inner.report(&format!("signal-{signal}"), None);
-                then(signal);
-            };
-            noted.forever().for_each(act);
-            // Those that came last, before the end was seen.
-            noted.pending().for_each(act);
+        let inner = self.inner.clone();
+        let watching = Watching::new(signals, move |signal| {
+            inner.report(&format!("signal-{signal}"), None);
+            then(signal);
         })?;
-        let watching = Watching { watch, handle, thread };
         self.signals.lock().unwrap_or_else(PoisonError::into_inner).push(watching);
         Ok(())
     }
@@ -281,13 +267,7 @@ impl Drop for FlightRecorder {
         }
         self.requests = None;
         for watching in self.signals.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            let Watching { watch, handle, thread } = watching;
-            // First: what comes from here on does what it does by default. The thread still sees what came before.
-            drop(watch);
-            handle.close();
-            let _ = thread.join();
-            // The last that has the signals' handlers.
-            fork::change_handlers(|| drop(handle));
+            watching.end();
         }
         if let Some(worker) = self.worker.take() {
             let _ = worker.join();

@@ -102,8 +102,7 @@ impl ChunkSeqReader {
 
     /// Consumes the next fragment of a sequence's first chunk, and what follows it of a packet; or that chunk, if
     /// it has no more. Gives the causes that a packet carries, if that was one, and puts into `found` where it is.
-    #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[inline]
     fn read_first(
         &mut self,
         state: &mut State<'_>,

@@ -67,7 +67,8 @@ impl<'h> Offer<'h> {
 
     /// Looks at it before it is copied. What was read of an earlier copy, up to `offset`, can only be skipped if it
     /// is whole fragments of this one, too.
-    #[inline(never)]
+    #[cfg_attr(not(target_os = "none"), inline(never))]
+    #[cfg_attr(target_os = "none", inline)]
     pub(super) fn look<S: Source>(&self, source: &mut S, offset: u16) -> Look {
         match (source.private(), self.tokens) {
             (Some(bytes), Some(Tokens { valid, flags, .. })) => {
@@ -90,6 +91,10 @@ impl State<'_> {
     ) -> Commit {
         let outcome =
             self.try_commit(header, &mut source, observer).unwrap_or(Commit::Refused(Refusal::RegionDamaged));
+        if outcome == Commit::Refused(Refusal::TooLarge) {
+            // What comes behind it tells of the gap that it leaves, also behind the first of a sequence.
+            self.note_unknown(header.producer_id, header.writer_id);
+        }
         let counters = &mut self.header.counters;
         let counter = match outcome {
             Commit::Written => &mut counters.chunks_written,
@@ -140,7 +145,10 @@ impl State<'_> {
                 Place::Last | Place::After(_) => Ok(Origin::New),
                 Place::Existing(offset) => self.recommit(offset, &offer, source)?,
                 Place::ErasedLast => self.come_back(slot, &offer, source)?,
-                Place::Consumed => Err(Commit::Discarded),
+                Place::Consumed => {
+                    self.sequence_mut(slot)?.miss_older();
+                    Err(Commit::Discarded)
+                }
                 Place::TooFar => Err(Commit::Refused(Refusal::TooFarOutOfOrder)),
             };
             match back {
@@ -220,9 +228,6 @@ impl State<'_> {
         observer: &mut O,
     ) -> Option<Commit> {
         let extra = self.header.checksum_size();
-        if offer.size > MAX_PAYLOAD - usize::from(extra) {
-            return Some(Commit::Refused(Refusal::TooLarge));
-        }
         // Room for all of a scraped chunk, which may grow; of a complete one only for what is valid.
         let room = match offer.tokens {
             Some(tokens) if offer.header.complete => tokens.valid,
@@ -230,7 +235,7 @@ impl State<'_> {
         };
         let outer = outer_size(u32::from(room) + u32::from(extra));
         let left = self.header.ring_size().checked_sub(self.header.write.get())?;
-        if outer > self.header.ring_size() {
+        if outer > self.header.ring_size() || offer.size > MAX_PAYLOAD - usize::from(extra) {
             return Some(Commit::Refused(Refusal::TooLarge));
         }
         if outer > left && self.header.mode().contains(Mode::DISCARD) {

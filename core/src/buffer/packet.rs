@@ -168,7 +168,8 @@ impl<'b> Iterator for Slices<'b> {
 impl Slices<'_> {
     /// Goes on to the next chunk's first fragment. The chunk may have been erased since, which leaves all of
     /// it but its first word as it was.
-    #[inline(never)]
+    #[cfg_attr(not(target_os = "none"), inline(never))]
+    #[cfg_attr(target_os = "none", inline)]
     fn step(&mut self) -> Option<()> {
         let at = &mut self.located;
         at.chunk = front(self.ring, at.chunk)?.links.next.get();

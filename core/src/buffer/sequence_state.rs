@@ -29,8 +29,10 @@ bitflags::bitflags! {
         const ERASED_INCOMPLETE = 0x1000;
         /// A packet was counted as broken and its end has not been seen.
         const BROKEN_OPEN = 0x2000;
-        /// Something of this sequence was forgotten before this entry was made.
+        /// As long as nothing was erased: something of this sequence was forgotten before this entry was made.
         const FORGOTTEN = 0x4000;
+        /// From then on: nothing is known of what was before the chunk erased last.
+        const ERASED_FIRST = 0x4000;
         /// Of the *index*, not the entry: a sequence whose hash leads here was forgotten or refused.
         const FORGETFUL = 0x8000;
 
@@ -90,6 +92,8 @@ const_assert_eq!((NONE >> 2) as u16, NO_SLOT);
 impl SequenceState {
     /// Half of the half of the id space that is newer than any given id.
     const BEFORE_FIRST: u32 = 1 << 30;
+    /// How much older chunks than the first may be when that has come back.
+    const BEFORE_RETURNED: u32 = 1 << 16;
 
     /// Starts a new sequence here; what belongs to the index stays.
     #[cfg_attr(target_os = "none", inline(always))]
@@ -181,11 +185,11 @@ impl SequenceState {
     pub(super) fn age(&self, chunk_id: u32) -> u32 {
         chunk_id.wrapping_sub(self.erased_id.get())
     }
-    /// Whether a chunk may be stored behind the one erased last. All but the 2³¹ − 1 after that one are older. The last of
-    /// these is left out: when the chunk erased last comes back, the others count from the one before it.
+    /// Whether a chunk may be stored behind the one erased last. All but the 2³¹ − 1 after that one are older. The last
+    /// 65,536 of these are left out: when the chunk erased last comes back, the others count from before it.
     #[inline]
     pub(super) fn is_newer(&self, chunk_id: u32) -> bool {
-        self.age(chunk_id).wrapping_sub(1) < i32::MAX as u32 - 1
+        self.age(chunk_id).wrapping_sub(1) < i32::MAX as u32 - Self::BEFORE_RETURNED
     }
     /// Whether chunks are missing between the last one consumed and this one.
     pub(super) fn is_gap_before(&self, chunk_id: u32) -> bool {
@@ -254,7 +258,14 @@ impl SequenceState {
     pub(super) fn erase(&mut self, chunk_id: u32, read: u16) {
         self.erased_id.set(chunk_id);
         self.erased_read.set(read);
-        self.set_status((self.status() | Status::HAS_ERASED) - Status::ERASED_INCOMPLETE);
+        self.set_status(self.after_erasing());
+    }
+    /// The status when one more chunk has been erased, complete and with nothing open.
+    #[inline]
+    fn after_erasing(&self) -> Status {
+        let status = self.status() - (Status::ERASED_INCOMPLETE | Status::ERASED_FIRST);
+        let first = if status.contains(Status::HAS_ERASED) { Status::empty() } else { Status::ERASED_FIRST };
+        status | Status::HAS_ERASED | first
     }
     /// A chunk goes all of whose whole packets were unread: [`arrive`](Self::arrive), [`erase`](Self::erase) and
     /// [`count_evicted`](Self::count_evicted) together.
@@ -270,9 +281,7 @@ impl SequenceState {
         self.erased_packets.set(packets);
         self.erased_id.set(chunk_id);
         self.erased_read.set(0);
-        self.set_status(
-            (self.status() - Status::ERASED_INCOMPLETE) | Status::HAS_ERASED | Status::TENTATIVE_OVERWRITE,
-        );
+        self.set_status(self.after_erasing() | Status::TENTATIVE_OVERWRITE);
     }
     /// Counts packets that went with the chunk being erased.
     #[cfg_attr(target_os = "none", inline(never))]
@@ -334,11 +343,31 @@ impl SequenceState {
         self.erased_packets.set(0);
         self.remove(Status::TENTATIVE | Status::ERASED_INCOMPLETE);
     }
-    /// The chunk erased last is in the ring again: the one before it takes its place, and all of that was read.
+    /// The chunk erased last is in the ring again: the one before it takes its place, and all of that was read; or if there
+    /// is none, it is again as if nothing had been erased.
+    #[cfg_attr(target_os = "none", inline(always))]
     pub(super) fn readmit(&mut self) {
         self.take_back();
-        self.erased_id.set(self.erased_id.get().wrapping_sub(1));
+        let mut before = 1;
+        if self.has(Status::ERASED_FIRST) {
+            before = Self::BEFORE_RETURNED;
+            self.remove(Status::HAS_ERASED | Status::ERASED_FIRST);
+        }
+        self.erased_id.set(self.erased_id.get().wrapping_sub(before));
         self.erased_read.set(u16::MAX);
+    }
+    /// A chunk is turned away whose time is over. What was known of to be missing has been told with the chunk behind it;
+    /// but if that one was the first of all, nothing was, and it may still come back and tell of this one.
+    pub(super) fn miss_older(&mut self) {
+        if self.status().contains(Status::ERASED_FIRST | Status::TENTATIVE_OVERWRITE) {
+            self.lose(DataLoss::OVERWRITE);
+        }
+    }
+    /// After a crash it may have been said of a chunk erased before this one.
+    pub(super) fn forget_erased_first(&mut self) {
+        if self.has(Status::HAS_ERASED) {
+            self.remove(Status::ERASED_FIRST);
+        }
     }
     /// Nothing is known of what was before this chunk.
     pub(super) fn start_before(&mut self, chunk_id: u32) {

@@ -91,7 +91,7 @@ impl State<'_> {
             self.forget(slot);
             slot
         } else {
-            self.table.get_mut(home)?.insert(Status::FORGETFUL);
+            self.note_unknown(header.producer_id, header.writer_id);
             return None;
         };
         let forgotten = self.table.get(home)?.has(Status::FORGETFUL);
@@ -112,9 +112,16 @@ impl State<'_> {
         if !entry.has(Status::IN_USE) {
             return Some(());
         }
-        let home = home(entry.producer_id.get(), entry.writer_id.get(), self.table.len());
-        self.table.get_mut(home)?.insert(Status::FORGETFUL);
+        let home = self.note_unknown(entry.producer_id.get(), entry.writer_id.get())?;
         self.remove_from_index(slot, home)
+    }
+
+    /// Something of a sequence will not be known when it comes next. Gives where its hash leads.
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn note_unknown(&mut self, producer_id: u16, writer_id: u16) -> Option<usize> {
+        let home = home(producer_id, writer_id, self.table.len());
+        self.table.get_mut(home)?.insert(Status::FORGETFUL);
+        Some(home)
     }
 
     /// Gives back the place of an empty sequence of which nothing will come any more, to be given out before those of

@@ -45,6 +45,40 @@ fn a_chunk_older_than_its_sequence_that_finds_no_room_is_told_also_where_full_bu
 }
 
 #[test]
+fn what_was_before_a_sequence_s_first_chunk_is_told_also_when_that_comes_back() {
+    let first = || Sent::new(1, &[packet(b"second"), packet(b"and more")]);
+    let mut b = Bench::ring(128);
+    b.commit(Sent::new(1, &[packet(b"second"), packet(&[0; 40])]).scraped());
+    b.commit(Sent::new(0, &[packet(&[9; 63])]).writer(2));
+    // Its time is over: the one behind it went already.
+    assert_eq!(b.commit(Sent::new(0, &[packet(b"first")])), Commit::Discarded);
+    assert_eq!(b.commit(first()), Commit::Written);
+    let told = (b"second".to_vec(), DataLoss::ANY | DataLoss::OVERWRITE);
+    assert_eq!(b.read_of(1), [told, (b"and more".to_vec(), DataLoss::empty())]);
+    // With the one behind it back unread it is in time.
+    let mut b = Bench::ring(128);
+    b.commit(Sent::new(1, &[packet(b"second"), packet(&[0; 40])]).scraped());
+    b.commit(Sent::new(0, &[packet(&[9; 63])]).writer(2));
+    b.commit(first());
+    assert_eq!(b.commit(Sent::new(0, &[packet(b"first")])), Commit::Written);
+    assert_eq!(b.read_of(1), whole(&[b"first", b"second", b"and more"]));
+}
+
+#[test]
+fn a_sequence_s_first_chunk_that_does_not_fit_is_told_by_the_one_behind_it() {
+    let gap = DataLoss::ANY | DataLoss::READ_GAP;
+    let mut b = Bench::ring(128);
+    assert_eq!(b.commit(Sent::new(0, &[packet(&[0; 120])])), Commit::Refused(Refusal::TooLarge));
+    b.commit(Sent::new(1, &[packet(b"second")]));
+    assert_eq!(b.read(), [(b"second".to_vec(), gap)]);
+    // Nothing is missing before a sequence's very first chunk.
+    let mut b = Bench::ring(128);
+    assert_eq!(b.commit(Sent::new(0, &[packet(&[0; 120])])), Commit::Refused(Refusal::TooLarge));
+    b.commit(Sent::new(0, &[packet(b"first")]));
+    assert_eq!(b.read(), whole(&[b"first"]));
+}
+
+#[test]
 fn an_empty_packet_whose_beginning_is_evicted_is_no_loss() {
     let mut b = Bench::ring(256);
     b.commit(Sent::new(0, &[packet(b"")]).flags(NEXT));

@@ -131,6 +131,8 @@ impl State<'_> {
         self.header.counters.chunks_committed_out_of_order = disorder;
         for entry in self.table.iter_mut() {
             entry.stalled.set(0);
+            // Said of what was dropped here, it would now mean that.
+            entry.forget_erased_first();
         }
     }
 

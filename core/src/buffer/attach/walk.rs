@@ -34,6 +34,7 @@ impl State<'_> {
         self.header.generation.set(0);
         for entry in self.table.iter_mut() {
             entry.stalled.set(0);
+            entry.forget_erased_first();
             entry.hash_next.set(EVEN);
         }
     }

@@ -2,8 +2,8 @@
 
 use super::chunk::{Tokens, only_empty, tokenise};
 use super::{
-    FIRST_CONTINUES, Handle, Header, LAST_CONTINUES, Model, NEEDS_PATCHING, OVERHEAD, OVERWRITE, Observer,
-    Outcome, Why, precedes,
+    FIRST_CONTINUES, Handle, Header, LAST_CONTINUES, LastErased, Model, NEEDS_PATCHING, OVERHEAD, OVERWRITE,
+    Observer, Outcome, Why, precedes,
 };
 
 const MAX_PAYLOAD: usize = 65_535;
@@ -62,6 +62,10 @@ impl Model {
         observer: Observer<'_>,
     ) -> Outcome {
         let outcome = self.try_commit(header, payload, unseen, observer);
+        if outcome == Outcome::Refused(Why::TooLarge) {
+            // What comes next of a new sequence may have that before it.
+            self.forgotten.insert((header.producer, header.writer));
+        }
         let stats = &mut self.stats;
         match outcome {
             Outcome::Written => stats.chunks_written += 1,
@@ -192,6 +196,7 @@ impl Model {
             admission = Admission::TooLate;
         }
         if !matches!(admission, Admission::New | Admission::Again(_)) {
+            self.miss_older(offer);
             return self.turn_away(offer, tokens, &admission);
         }
         let at_risk = self.risk_oldest(offer);
@@ -254,6 +259,17 @@ impl Model {
         }
         self.settle(offer, tokens);
         Outcome::Discarded
+    }
+
+    /// A chunk older than all that is known is turned away. The one behind it tells of it when that is lost as well, but
+    /// it may come again.
+    fn miss_older(&mut self, offer: &Offer<'_>) {
+        let Some(s) = self.find_sequence(offer.key()) else { return };
+        let sequence = &mut self.sequences[s];
+        let is_older = |last: LastErased| last.first && precedes(offer.header.chunk_id, last.id);
+        if sequence.tentative & OVERWRITE != 0 && sequence.last.is_some_and(is_older) {
+            sequence.pending |= OVERWRITE;
+        }
     }
 
     /// Whether the reader is already inside the sequence's first chunk, behind the id.

@@ -33,6 +33,7 @@ impl Model {
         sequence.malformed += u64::from(chunk.tokens.malformed);
         sequence.last = Some(LastErased {
             id: chunk.id,
+            first: sequence.last.is_none(),
             open: !chunk.complete,
             read: chunk.seen.unwrap_or(chunk.read),
             evicted: chunk.evicted,

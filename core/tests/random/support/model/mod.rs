@@ -150,6 +150,8 @@ pub struct SequenceReport {
 #[derive(Clone, Copy, Debug)]
 struct LastErased {
     id: u32,
+    /// The first that left: nothing is known of what was before it.
+    first: bool,
     /// Payload bytes that really were read from it.
     read: usize,
     /// It was a scraped copy, and no commit has told since that there was no more of it.

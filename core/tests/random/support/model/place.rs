@@ -60,6 +60,11 @@ impl Model {
             Admission::New => 0,
             Admission::Again(read) => {
                 self.take_back(s);
+                let sequence = &mut self.sequences[s];
+                if sequence.last.is_some_and(|last| last.first) {
+                    // As if it had never left; a gap before it was told when it did.
+                    (sequence.last, sequence.unknown_start) = (None, false);
+                }
                 read
             }
             late => {

@@ -143,11 +143,11 @@ impl<'a> Producer<'a> {
         let take = |any: bool| slots().find(|(slot, _)| (any || slot.suits(target)) && slot.take());
         let (slot, id) = take(false).or_else(|| take(true))?;
         // Only the writer of an id writes this.
-        let has_lost = slot.target.load(Ordering::Relaxed) == WriterSlot::LOST | u32::from(target);
+        let news = slot.news(target);
         slot.target.store(u32::from(target), Ordering::Relaxed);
         self.sink.register_writer(id, target);
         let first_chunk = slot.next_chunk.load(Ordering::Relaxed);
-        Some(TraceWriter::new(self, slot, id, exhaustion, first_chunk, has_lost))
+        Some(TraceWriter::new(self, slot, id, exhaustion, first_chunk, news))
     }
 
     /// The shared memory.

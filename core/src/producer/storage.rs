@@ -25,7 +25,8 @@ pub(crate) struct WriterSlot {
     /// [`FREE`](Self::FREE), [`TAKEN`](Self::TAKEN) or [`ENDED`](Self::ENDED).
     pub(crate) state: AtomicU32,
     pub(crate) next_chunk: AtomicU32,
-    /// The central buffer that the writer writes to, and [`LOST`](Self::LOST).
+    /// The central buffer that the writer writes to, and above its 16 bits what the writer before, of the same buffer,
+    /// had still to say.
     pub(crate) target: AtomicU32,
     /// Size fields in chunks that were given away.
     pub(crate) patches: PatchList,
@@ -36,8 +37,6 @@ impl WriterSlot {
     pub(crate) const TAKEN: u32 = 1;
     /// Its writer is gone; whoever sends next sends what it has left, and says so.
     pub(crate) const ENDED: u32 = 2;
-    /// The last packet of the writer before was given up and none came after it: the next writer's first says so.
-    pub(crate) const LOST: u32 = 1 << 16;
 
     const_fn! {
         const fn new() -> Self {
@@ -62,13 +61,18 @@ impl WriterSlot {
         self.next_chunk.load(Ordering::Relaxed) == 0 || self.target() == target
     }
 
-    /// Its writer ends, all its chunks completed. The id returns when they are sent.
-    pub(crate) fn end(&self, next_chunk: u32, has_lost: bool) {
-        if has_lost {
-            self.target.store(Self::LOST | u32::from(self.target()), Ordering::Relaxed);
-        }
+    /// Its writer ends, all its chunks completed, and leaves to the next what no packet of its own has said: that the
+    /// last ones were given up, and whether that was for want of shared memory. The id returns when the chunks are sent.
+    pub(crate) fn end(&self, next_chunk: u32, news: u8) {
+        self.target.store(u32::from(news) << 16 | u32::from(self.target()), Ordering::Relaxed);
         self.next_chunk.store(next_chunk, Ordering::Relaxed);
         self.state.store(Self::ENDED, Ordering::Release);
+    }
+
+    /// What the writer before has left to be said by one that writes to the same buffer.
+    pub(crate) fn news(&self, target: u16) -> u8 {
+        let before = self.target.load(Ordering::Relaxed);
+        if before as u16 == target { (before >> 16) as u8 } else { 0 }
     }
 
     /// The central buffer that the writer writes to.

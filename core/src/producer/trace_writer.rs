@@ -145,7 +145,7 @@ impl<'a> TraceWriter<'a> {
         id: u16,
         exhaustion: Exhaustion,
         next_chunk: u32,
-        has_lost: bool,
+        news: u8,
     ) -> Self {
         TraceWriter {
             producer,
@@ -167,7 +167,7 @@ impl<'a> TraceWriter<'a> {
             id,
             is_open: false,
             dropping: false,
-            news: if has_lost { FIRST | LOST | FULL } else { FIRST },
+            news: news | FIRST,
             gave_up_waiting: false,
             has_ready_patches: false,
         }
@@ -338,7 +338,7 @@ impl<'a> TraceWriter<'a> {
 impl Drop for TraceWriter<'_> {
     fn drop(&mut self) {
         self.flush();
-        self.slot.end(self.next_chunk, self.news & LOST != 0);
+        self.slot.end(self.next_chunk, self.news);
         self.producer.send();
     }
 }

@@ -96,6 +96,16 @@ fn what_a_writer_lost_last_is_said_by_the_next_one_of_its_id() {
 }
 
 #[test]
+fn the_next_writer_of_an_id_says_that_shared_memory_was_full_only_if_it_was() {
+    let (model, producer) = chunk_a_page(4, 64, Pace::Prompt);
+    producer.writer(40, Exhaustion::Drop).unwrap().packet().varint(0, 1);
+    producer.writer(40, Exhaustion::Drop).unwrap().packet().varint(8, 1);
+    let packets = model.packets(1);
+    let says = [(87, Value::Int(1)), (42, Value::Int(1)), (8, Value::Int(1))];
+    assert_eq!(fields(packets[1].as_ref().unwrap()), says);
+}
+
+#[test]
 fn what_was_lost_to_one_buffer_is_not_said_in_another() {
     for (target, says) in [(40, true), (41, false)] {
         let (model, producer) = chunk_a_page(1, 64, Pace::Absent(0));

@@ -135,3 +135,36 @@ fn a_sink_that_panics_leaves_no_patch_waiting_for_ever() {
     assert_eq!(writer.stats().dropped, dropped);
     assert_eq!(sink.patches.load(Ordering::Relaxed), patches + 1);
 }
+
+/// Takes what it is sent at once, and gives up on who waits for more: nobody else is there to send any.
+struct Alone(Mutex<Consumer<'static>>);
+
+impl CommitSink for Alone {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        let mut consumer = self.0.lock().unwrap();
+        request.chunks_to_move.iter().for_each(|wanted| drop(consumer.take(wanted.page, wanted.chunk)));
+    }
+
+    fn stall(&self, step: u32, _: u32) -> bool {
+        step < 3
+    }
+}
+
+#[test]
+fn beside_packets_that_stay_open_a_writer_that_stalls_needs_two_chunks_for_each_writer() {
+    for (chunks, is_open, dropped) in [(3, false, 0), (3, true, 1), (4, true, 0)] {
+        let memory = memory(72 * chunks, 72);
+        let sink: &'static Alone = Box::leak(Box::new(Alone(Mutex::new(Consumer::new(memory)))));
+        let producer = producer(memory, Layout::One, sink);
+        let [mut other, mut writer] = [(); 2].map(|()| producer.writer(0, Exhaustion::Stall).unwrap());
+        let mut packet = other.packet();
+        packet.message(5).bytes(1, &[7; 20]);
+        let mut message = packet.message(5);
+        if is_open {
+            // The message's size is in the one chunk, and its end in the next.
+            message.bytes(1, &[7; 40]);
+        }
+        writer.packet().bytes(1, &[7; 200]);
+        assert_eq!(writer.stats().dropped, dropped, "{chunks} chunks");
+    }
+}

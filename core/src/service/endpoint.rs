@@ -183,7 +183,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// Returns how many chunks were offered to a buffer.
     pub fn disconnect<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
         let scraped = self.scrape(buffers);
-        for (buffer, target) in buffers.iter_mut().zip(0..) {
+        for (buffer, target) in buffers.iter_mut().zip(0..u32::BITS as u16) {
             if may_write_to(self.allowed, target) {
                 buffer.end_producer(self.identity.producer_id);
             }

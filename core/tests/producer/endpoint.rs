@@ -125,6 +125,16 @@ fn only_the_first_32_buffers_can_be_allowed_and_only_allowed_ones_be_registered_
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many buffers, and nothing unsafe")]
+fn a_producer_can_go_whatever_the_number_of_buffers() {
+    let mut world = World::new();
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    let small = || TraceBuffer::new(vec![0; config.region_size(64) as usize], config).unwrap();
+    let mut buffers: Vec<_> = (0..=1 << 16).map(|_| small()).collect();
+    assert_eq!(world.endpoint.disconnect(&mut buffers), 0);
+}
+
+#[test]
 fn chunks_that_are_not_there_or_not_complete_are_counted_as_missing() {
     let mut world = World::new();
     world.endpoint.allow(0);

@@ -107,19 +107,25 @@ impl State<'_> {
     /// before and has been counted with that.
     fn close(&mut self, chunk: &Stored, closed: Option<Mended>, counted: bool) -> Option<()> {
         let closed = closed?;
-        let kind = if closed.cut { Kind::Patch } else { Kind::Growth };
-        self.begin_change(chunk, closed.valid, kind)?;
-        closed.put_into(&mut self.ring.front_mut(chunk.offset)?.header);
+        self.make_closed(chunk, &closed)?;
         if closed.cut
             && let Some(histogram) = self.histogram(chunk.slot.get())
         {
             histogram.remove(chunk.valid.get());
             histogram.add(closed.valid);
         }
-        self.end_change(chunk, closed.flags);
         if !counted {
             self.count_end((closed.flags & Flags::ABORTED) - chunk.flags());
         }
+        Some(())
+    }
+
+    /// Changes a chunk into a closed one, and counts nothing. A crash in between leaves it as it was, or cut.
+    pub(super) fn make_closed(&mut self, chunk: &Stored, closed: &Mended) -> Option<()> {
+        let kind = if closed.cut { Kind::Patch } else { Kind::Growth };
+        self.begin_change(chunk, closed.valid, kind)?;
+        closed.put_into(&mut self.ring.front_mut(chunk.offset)?.header);
+        self.end_change(chunk, closed.flags);
         Some(())
     }
 }

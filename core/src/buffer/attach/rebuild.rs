@@ -4,6 +4,7 @@ use super::salvage::{Cause, Salvage};
 use super::walk::{DOUBLE, ERASED_IS_THERE, ERASED_IS_WRONG, EVEN, LISTED, SEEN};
 use crate::buffer::chunk_list::Place;
 use crate::buffer::region::{NO_SLOT, State};
+use crate::buffer::ring::fence;
 use crate::buffer::sequence_state::{Status, slot_of_link};
 use crate::buffer::sequence_table::{CROWD, add_to_index, lookup_among};
 use crate::buffer::tb_chunk::{Item, Stored};
@@ -172,7 +173,10 @@ impl State<'_> {
         let (there, wrong) = (marks & ERASED_IS_THERE != 0, marks & ERASED_IS_WRONG != 0);
         let erased = entry.has(Status::HAS_ERASED);
         if erased && there && !wrong {
-            // It was about to be erased, or had just come back.
+            // It was about to be erased, or had just come back. Nothing was lost with it, and that stays so should a reset
+            // come before it is no more the one erased last.
+            entry.take_back();
+            fence();
             entry.readmit();
         }
         if wrong || (there && !erased) || (erased && entry.age(chunk_id) > PLAUSIBLE_GAP) {

@@ -1,5 +1,6 @@
 //! Regions as crashes leave them.
 
+mod again;
 mod crash;
 mod damage;
 mod dropped;

@@ -112,7 +112,7 @@ impl State<'_> {
     pub(super) fn close_chunks(&mut self, salvage: &mut Salvage) {
         self.for_each_chunk(0..self.header.used.get(), |state, chunk| {
             if let Some(closed) = state.closed(chunk)
-                && state.apply(chunk, &closed).is_some()
+                && state.make_closed(chunk, &closed).is_some()
             {
                 salvage.chunks_cut = salvage.chunks_cut.saturating_add(u32::from(closed.cut));
             }
@@ -160,7 +160,7 @@ impl State<'_> {
     /// it; in front of all others it is one if something is known to have been there.
     pub(super) fn drop_found(&mut self, chunk: &Stored, cause: Cause, salvage: &mut Salvage) {
         salvage.count(cause);
-        self.ring.set_gap(chunk.offset, Item::Free(chunk.outer_size()));
+        // Noted down first: after a reset in between it is found and dropped again, and without it nobody would know.
         if let Some(entry) = self.sequence_mut(chunk.slot.get()).filter(|entry| entry.has(Status::IN_USE)) {
             entry.insert(Status::FORGOTTEN);
             if cause == Cause::OutOfOrder {
@@ -168,6 +168,7 @@ impl State<'_> {
                 entry.lose(DataLoss::CHUNK_CORRUPTED);
             }
         }
+        self.ring.set_gap(chunk.offset, Item::Free(chunk.outer_size()));
     }
 
     /// The first place behind `from` where a sound chunk starts and that something else points to: the table,

@@ -35,7 +35,7 @@ pub(in crate::buffer) fn crash_here() {
 }
 
 /// Runs something that works on `memory` up to its fence number `fences`. False if it ended before.
-fn crash_at(fences: u64, work: impl FnOnce()) -> bool {
+pub(super) fn crash_at(fences: u64, work: impl FnOnce()) -> bool {
     LEFT.with(|left| left.set(fences));
     let ended = catch_unwind(AssertUnwindSafe(work));
     LEFT.with(|left| left.set(0));
@@ -74,7 +74,7 @@ pub(super) fn instants(memory: &[u8], op: &Op) -> (Vec<Memory>, Packets) {
 }
 
 /// Memory between two fences: some of the words that differ are stored already.
-fn between(before: &[u8], after: &[u8], rng: &mut Rng, mut look: impl FnMut(&[u8])) {
+pub(super) fn between(before: &[u8], after: &[u8], rng: &mut Rng, mut look: impl FnMut(&[u8])) {
     let words = before.chunks(4).zip(after.chunks(4)).enumerate();
     let differ: Vec<usize> = words.filter(|(_, (old, new))| old != new).map(|(at, _)| at * 4).collect();
     let mut look_at = |stored: &dyn Fn(usize) -> bool| {

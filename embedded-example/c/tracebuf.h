@@ -63,7 +63,7 @@ enum {
     TRACEBUF_TWICE = -2,     /* called before */
     TRACEBUF_NOT_YET = -3,   /* tracebuf_init was not called */
     TRACEBUF_WRITE = -4,     /* the function that writes said so, or is NULL */
-    TRACEBUF_BUSY = -5,      /* called within an export */
+    TRACEBUF_BUSY = -5,      /* called within an export, or while another task has one */
 };
 
 /*

@@ -70,9 +70,8 @@ struct Drain {
     recorder: UnsafeCell<Option<Recorder<'static>>>,
 }
 
-// SAFETY: `tracebuf.h` says that one priority drains, and that it or one below exports. A drain that interrupts an
-// export, what these functions call in turn, and an interrupt that does not heed that, run to their end within such a
-// call and find it busy: so there is never more than one reference.
+// SAFETY: whoever comes while it is busy does without, be it a drain that interrupts an export, what these functions call
+// in turn, or another task of the same priority: so there is never more than one reference.
 unsafe impl Sync for Drain {}
 
 static DRAIN: Drain = Drain { busy: AtomicBool::new(false), recorder: UnsafeCell::new(None) };
@@ -81,11 +80,15 @@ impl Drain {
     /// Does something with the recorder. [`NOT_YET`] before `tracebuf_init`, [`BUSY`] within another call of this.
     fn with<R>(&self, work: impl FnOnce(&Made, &mut Recorder<'static>) -> R) -> Result<R, i32> {
         let made = made().ok_or(NOT_YET)?;
-        // Not one step: who comes between the two is done before the second. Not all cores could do it in one.
-        if self.busy.load(Ordering::Acquire) {
+        // Interrupts are masked as not all cores could do it in one step, and a scheduler may come between two.
+        let was_busy = critical_section::with(|_| {
+            let was_busy = self.busy.load(Ordering::Acquire);
+            self.busy.store(true, Ordering::Relaxed);
+            was_busy
+        });
+        if was_busy {
             return Err(BUSY);
         }
-        self.busy.store(true, Ordering::Relaxed);
         // SAFETY: `tracebuf_init` has put it there before `made` was to be had, and who is busy is alone with it.
         let result = unsafe { (*self.recorder.get()).as_mut() }.map(|recorder| work(made, recorder));
         self.busy.store(false, Ordering::Release);

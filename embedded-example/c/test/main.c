@@ -1,4 +1,5 @@
 /* Firmware in C that traces itself: a main loop and the SysTick interrupt, on the MPS2 AN386 in QEMU. */
+#include "start.h"
 #include "tracebuf.h"
 
 #define STEPS 100
@@ -49,23 +50,6 @@ static void pend_drain(void) { INTERRUPT_CONTROL = 1 << 28; }
 
 void pendsv(void) { tracebuf_drain(); }
 
-/* The debugger's host: operation and parameters in registers, a breakpoint with a number. */
-static int32_t host(int32_t operation, const void *parameters)
-{
-    register int32_t r0 __asm__("r0") = operation;
-    register const void *r1 __asm__("r1") = parameters;
-    __asm__ volatile("bkpt 0xAB" : "+r"(r0) : "r"(r1) : "memory");
-    return r0;
-}
-
-static void end(int well)
-{
-    const uint32_t parameters[2] = { 0x20026, !well };
-    host(0x20, parameters);
-    for (;;) {
-    }
-}
-
 static int32_t write_file(void *context, const uint8_t *bytes, size_t size)
 {
     /* The recorder is in use. */
@@ -111,9 +95,7 @@ static int32_t export_to(const char *name, uint32_t length)
     return sent;
 }
 
-void fault(void) { end(0); }
-
-static void run(void)
+void run(void)
 {
     if (tracebuf_export(write_file, 0) != TRACEBUF_NOT_YET || tracebuf_writer_new("early") != NULL)
         end(0);
@@ -212,19 +194,3 @@ static void run(void)
     }
     end(tracebuf_dropped() != then && tick_count > 10);
 }
-
-extern uint32_t stack_top, data_start, data_end, data_load, bss_start, bss_end;
-
-void reset(void)
-{
-    uint32_t *from = &data_load;
-    for (uint32_t *to = &data_start; to < &data_end;)
-        *to++ = *from++;
-    for (uint32_t *to = &bss_start; to < &bss_end;)
-        *to++ = 0;
-    run();
-}
-
-__attribute__((section(".vectors"), used)) static const void *const vectors[16] = {
-    &stack_top, reset, fault, fault, fault, fault, fault, 0, 0, 0, 0, fault, fault, 0, pendsv, systick,
-};

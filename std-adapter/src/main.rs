@@ -220,6 +220,7 @@ fn dump(file: &Path, page_size: u32) -> Result<(), Failure> {
 fn sample(out: &Path, size: usize, page_size: u32, layout: u32) -> Result<(), Failure> {
     let layout = Layout::from_bits(layout).ok_or(Failure::Memory(MemoryError::ChunkSize.into()))?;
     let image = smb::sample(size, page_size, layout).map_err(Failure::Memory)?;
+    is_stdout(out).map_err(Failure::Stdout)?;
     fs::write(out, image).map_err(|error| Failure::Open(out.to_owned(), error))
 }
 

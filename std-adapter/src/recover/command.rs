@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::files::{check_is_other, read_plain};
 use crate::guess::Guess;
-use crate::terminal::tell;
+use crate::terminal::{is_stdout, tell};
 use crate::which::{Which, tell_of_others};
 use tracebuf::buffer::AttachError;
 use tracebuf_std::recover::{RecoverError, Survivor};
@@ -34,6 +34,8 @@ fn recover(arguments: &Recover) -> Result<(), String> {
         check_is_other(output, input)
             .map_err(|error| format!("error writing {}: {error}", output.display()))?;
     }
+    // What there is to say is said on standard error in any case.
+    is_stdout(output).map_err(|error| format!("error {error}"))?;
     let anywhere = which.is_any();
     // A file may be larger than memory and hold little. A pipe is read but once.
     if anywhere

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
 use super::{FRAMES, command, fresh, make_region, name};
-use crate::text;
 use crate::trace::Trace;
+use crate::{recover, text};
 
 const DEMO: [&str; 5] = ["demo", "--numbers", "100", "--sources", env!("CARGO_MANIFEST_DIR")];
 
@@ -83,16 +83,22 @@ fn what_is_in_the_file_of_standard_output_is_not_written_over() {
     fs::write(&frames, FRAMES).expect("a file");
     fs::write(&path, "something").expect("a file");
     let [script, region] = inputs("appended");
-    for arguments in [
-        &["receive", name(&frames), "-o"][..],
-        &["record", "--duration", "50ms", "-o"],
-        &["record", "--duration", "50ms", "--long", "-o"],
-        &DEMO,
-        &["replay", name(&script), "--pftrace"],
-        &["inspect", name(&region), "--svg"],
+    let dump = fresh("appended-dump");
+    fs::write(&dump, recover::region()).expect("a file");
+    for (arguments, behind) in [
+        (&["receive", name(&frames), "-o"][..], &[][..]),
+        (&["record", "--duration", "50ms", "-o"], &[]),
+        (&["record", "--duration", "50ms", "--long", "-o"], &[]),
+        (&DEMO, &[]),
+        (&["replay", name(&script), "--pftrace"], &[]),
+        (&["inspect", name(&region), "--svg"], &[]),
+        (&["recover", name(&region), "-o"], &[]),
+        (&["recover", name(&dump), "-o"], &[]),
+        (&["smb", "sample"], &["8192", "4096", "1"]),
     ] {
         let stdout = OpenOptions::new().append(true).open(&path).expect("a file");
-        let output = command(arguments).arg("/dev/stdout").stdout(stdout).output().expect("the command");
+        let mut command = command(arguments);
+        let output = command.arg("/dev/stdout").args(behind).stdout(stdout).output().expect("the command");
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         let said = text(&output.stderr);
         assert!(said.contains("writing /dev/stdout: it is standard output, with something in it"), "{said}");

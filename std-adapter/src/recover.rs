@@ -24,7 +24,7 @@ mod survivor;
 mod symbols;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use ihex::{Reader, Record};
@@ -33,6 +33,7 @@ use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage, Sequ
 
 use crate::pftrace::TraceFile;
 use crate::region_file;
+use crate::whole_file::write_atomically;
 pub use error::RecoverError;
 pub use survivor::Survivor;
 use symbols::{Symbols, Variable};
@@ -334,13 +335,16 @@ pub(crate) fn ring_offset(header: &[u8]) -> usize {
 }
 
 impl Found {
-    /// Writes all packets into a trace file, the buffer's statistics at its end. Returns the number of packets
-    /// written, and of those left out because no producer may write them.
+    /// Writes all packets into a trace file, which appears when it is complete, the buffer's statistics at its end.
+    /// Returns the number of packets written, and of those left out because no producer may write them.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn write(mut self, out: &Path) -> io::Result<(u64, u64)> {
-        let mut file = TraceFile::create(out)?;
+    pub fn write(self, out: &Path) -> io::Result<(u64, u64)> {
+        write_atomically(out, |file| self.write_to(TraceFile::new(file)))
+    }
+
+    fn write_to(mut self, mut file: TraceFile<impl Write>) -> io::Result<(u64, u64)> {
         let mut packets = 0;
         let mut reader = self.buffer.read();
         while let Some(packet) = reader.next_packet() {

@@ -12,6 +12,7 @@ use tracebuf_std::recover::{Dump, Place};
 use crate::trace::scratch;
 use crate::tracebuf;
 
+mod full;
 mod several;
 mod symbols;
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::region_file::is_same;
+use crate::region_file::{check_is_free, is_same};
 
 /// Bytes of a file's name that are in that of its part: with all of them it could be longer than names can be.
 const NAME: usize = 100;
@@ -111,8 +111,8 @@ pub(crate) fn write_atomically<T>(
         // The error is what matters; that this fails too changes nothing.
         let _ = fs::remove_file(&part);
     })?;
-    // What it holds cannot be had again, and is whole.
-    fs::rename(&part, path).map_err(|error| {
+    // What it holds cannot be had again, and is whole. Nor can what a session that writes there by now is about to lose.
+    check_is_free(path).and_then(|()| fs::rename(&part, path)).map_err(|error| {
         let text = format!("{error}; all of it is in {}, which could not be renamed", part.display());
         io::Error::new(error.kind(), text)
     })?;
@@ -131,6 +131,7 @@ pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
         // Opening it would wait for the reader of a pipe.
         return Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?);
     }
+    check_is_free(path)?;
     let (part, _) = create_beside(&followed(path)?)?;
     fs::remove_file(part)
 }

@@ -46,6 +46,31 @@ fn a_trace_cannot_take_the_place_of_the_file_of_one_of_the_session_s_buffers() {
 }
 
 #[test]
+fn a_trace_cannot_take_the_place_of_a_file_that_another_session_is_using() {
+    let folder = folder("another's");
+    let [long, region] = ["long", "region"].map(|name| folder.join(name));
+    let theirs = Session::builder().long_trace(LongTrace::to(&long));
+    let theirs = theirs.buffer(BufferConfig::ring(1 << 20).in_file(&region)).start().expect("a session");
+    theirs.recorder().instant("theirs");
+    let ours = Session::builder().start().expect("a session");
+    ours.recorder().instant("ours");
+    for path in [&long, &region] {
+        let error = ours.snapshot().expect("a snapshot").write_to(path).expect_err("it is theirs");
+        assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+        // Nothing of the snapshot is lost either.
+        let said = error.to_string();
+        let part = said.strip_prefix("another session is using it; all of it is in ").expect("where it is");
+        let (part, _) = part.split_once(", which could not be renamed").expect("where it is");
+        assert!(Trace::read(Path::new(part)).contains("ours"));
+    }
+    theirs.stop().expect("a stop");
+    let trace = Trace::read(&long);
+    assert!(trace.contains("theirs") && !trace.contains("ours"));
+    ours.snapshot().expect("a snapshot").write_to(&long).expect("nobody uses it any more");
+    assert!(Trace::read(&long).contains("ours"));
+}
+
+#[test]
 fn a_file_that_a_session_is_to_have_twice_is_an_error_that_says_for_what_it_has_it() {
     let folder = folder("own file twice");
     let (path, link) = (folder.join("file"), folder.join("link"));

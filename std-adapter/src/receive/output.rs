@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use crate::region_file::check_is_free;
 use crate::whole_file::check_writable;
 
 /// Where the trace is to lie. Nothing is done there before there is something of it: who names the wrong input still
@@ -19,6 +20,7 @@ impl Place {
         let file = match fs::metadata(path) {
             Ok(there) => {
                 let file = OpenOptions::new().write(true).open(path)?;
+                check_is_free(path)?;
                 // By its name once more when it is emptied: who renames it until then wants to keep it.
                 Some(file).filter(|_| !there.is_file())
             }

@@ -113,6 +113,24 @@ fn try_lock(file: &File) -> io::Result<()> {
     })
 }
 
+/// Refuses a file that a session is using, also one of another process; of one that nobody knows this of it is not said.
+pub(crate) fn check_is_free(path: &Path) -> io::Result<()> {
+    // Looked at first: who opens a pipe waits for its other end.
+    if !std::fs::metadata(path).is_ok_and(|there| there.is_file()) {
+        return Ok(());
+    }
+    let Ok(file) = File::open(path) else { return Ok(()) };
+    // Shared: file systems that lock over a network want a file that can be written for more.
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => Err(in_use()),
+        Ok(()) => {
+            drop(Held(&file));
+            Ok(())
+        }
+        Err(_) => Ok(()),
+    }
+}
+
 /// Whether it is the same file, by whatever name.
 pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())

@@ -83,7 +83,7 @@ use std::os::unix::fs::FileExt;
 pub use memory::BufferMemory;
 
 pub(crate) use control::{Outbox, Slot, create};
-pub(crate) use lock::{Lock, close_locks_of_parent, is_same};
+pub(crate) use lock::{Lock, check_is_free, close_locks_of_parent, is_same};
 
 /// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"TRACEMAP";

@@ -1,6 +1,7 @@
 //! What the commands do when nobody takes what they print or write.
 
 mod stdout;
+mod taken;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;

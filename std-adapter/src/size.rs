@@ -29,6 +29,8 @@ pub struct Sizing {
 
 /// Bytes that the ring needs for each chunk beside its payload: header, links and alignment.
 const RING_PER_CHUNK: f64 = 26.0;
+/// Bytes of a chunk of shared memory that are no payload.
+const CHUNK_HEADER: u32 = 8;
 
 impl Sizing {
     /// For so many bytes of packets a second, of all producers together. Chunks are of 4 KiB; the service may
@@ -63,9 +65,14 @@ impl Sizing {
         Self { chunk: bytes.max(32), ..self }
     }
 
+    /// Bytes of packets that a chunk has room for; [`chunk`](Self::chunk) sees to it that there are some.
+    fn payload(&self) -> f64 {
+        f64::from(self.chunk - CHUNK_HEADER)
+    }
+
     /// Bytes of ring that a second takes.
     fn ring_rate(&self) -> f64 {
-        self.rate * (1.0 + RING_PER_CHUNK / f64::from(self.chunk))
+        self.rate * (1.0 + RING_PER_CHUNK / self.payload())
     }
 
     /// Bytes for the ring, a multiple of 4 KiB, at least: for the seconds asked for, or from one write of the
@@ -78,7 +85,7 @@ impl Sizing {
 
     /// Bytes for the shared memory of a producer that writes all of the rate, a multiple of 4 KiB.
     pub fn shared_memory(&self) -> u64 {
-        pages(self.rate * self.blocked).max(4096)
+        pages(self.rate * self.blocked * f64::from(self.chunk) / self.payload()).max(4096)
     }
 
     /// How many seconds a ring of so many bytes holds; infinity at a rate of zero.
@@ -122,6 +129,48 @@ impl fmt::Display for Bytes {
         match units.iter().find(|(unit, _)| self.0 >= *unit) {
             Some((unit, name)) => write!(f, "{:.1} {name}", self.0 as f64 / *unit as f64),
             None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    use tracebuf::proto::varint;
+
+    use super::*;
+
+    #[test]
+    fn what_comes_in_the_time_asked_for_has_room_in_chunks_of_any_size() {
+        for chunk in [32, 120, 2044, 4096] {
+            // For ten seconds in a ring, and as long without the service.
+            let sizing = Sizing::of_rate(100_000.0).seconds(10.0).blocked(10.0).chunk(chunk);
+            let bytes = sizing.ring().expect("a ring") as u32;
+            let config = Config::new(FillPolicy::RingBuffer);
+            let memory = vec![0u8; config.region_size(bytes) as usize];
+            let mut buffer = TraceBuffer::new(memory, config).expect("a buffer");
+            // One packet that fills it: of a smaller one the ring would not keep the rest of the chunk.
+            let mut payload = vec![7; (chunk - CHUNK_HEADER) as usize];
+            let head = if payload.len() > 128 { 2 } else { 1 };
+            let size = (payload.len() - head) as u64;
+            assert_eq!(varint::encode(size, &mut payload), Some(head));
+            let chunks = 1_000_000_u32.div_ceil(chunk - CHUNK_HEADER);
+            for chunk_id in 0..chunks {
+                let header = ChunkHeader {
+                    producer_id: 1,
+                    writer_id: 1,
+                    chunk_id,
+                    fragments: 1,
+                    complete: true,
+                    ..ChunkHeader::default()
+                };
+                buffer.copy_chunk_untrusted(&Chunk { header, payload: &payload });
+            }
+            let stats = buffer.stats();
+            assert_eq!((stats.chunks_written, stats.chunks_overwritten), (chunks.into(), 0), "{chunk}");
+            let shared = u64::from(chunks) * u64::from(chunk);
+            // The last of them is not full.
+            assert!((shared - u64::from(chunk)..shared + 4096).contains(&sizing.shared_memory()), "{chunk}");
         }
     }
 }

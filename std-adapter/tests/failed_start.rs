@@ -233,6 +233,12 @@ fn a_long_trace_is_emptied_only_by_a_session_that_starts() {
     }
     assert_eq!(std::fs::read(&long).expect("it is there"), b"an earlier trace");
     assert_eq!(names(&folder), ["long.pftrace"], "the new one is gone");
+    let link = folder.join("link");
+    std::os::unix::fs::symlink("new.pftrace", &link).expect("a link");
+    assert_fails(into(&link).buffer(ring(&folder.join("none/x"))), "none/x");
+    assert_eq!(names(&folder), ["link", "long.pftrace"], "that of a link too");
+    into(&link).start().expect("a session").stop().expect("a stop");
+    Trace::read(&new).assert_ends_with_stats();
     let session = into(&long).start().expect("a session");
     assert_eq!(std::fs::metadata(&long).expect("it is there").len(), 0);
     session.stop().expect("a stop");

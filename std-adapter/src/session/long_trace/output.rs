@@ -17,6 +17,7 @@ use crate::region_file::{Lock, Slot};
 use crate::session::export::Piece;
 use crate::session::snapshot::PIECE;
 use crate::undo::Undo;
+use crate::whole_file::followed;
 
 pub(super) enum Message {
     Piece(Piece),
@@ -49,6 +50,8 @@ pub(crate) struct Opened {
 
 /// Opens the file of a long trace, or makes it. What is in it stays there until [`empty`] is called.
 pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
+    // Of a link that leads to nothing, where it leads to: there the file is made, and taken back.
+    let path = &if path.exists() { path.to_owned() } else { followed(path)? };
     // Appending, for somebody else may cut the file: what was written where it had ended would be behind a hole.
     let (file, undo) = match OpenOptions::new().append(true).create_new(true).open(path) {
         Ok(file) => (file, Some(Undo::new(path, Vec::new()))),

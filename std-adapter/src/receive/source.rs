@@ -22,7 +22,12 @@ pub(super) fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
         // Its writers may come later: that is silence, and opening it does not wait for them.
         return Ok(Box::new(Waiting(unblocked(path)?)));
     }
-    match serialport::new(path.to_string_lossy(), baud).timeout(SILENCE).open() {
+    // The crate takes text. A link may have a name that is none; what it leads to has one of the system's.
+    let name = match path.to_str() {
+        Some(name) => name.to_owned(),
+        None => fs::canonicalize(path)?.to_string_lossy().into_owned(),
+    };
+    match serialport::new(name, baud).timeout(SILENCE).open() {
         Ok(port) => Ok(Box::new(port)),
         Err(_) if kind.is_some_and(|kind| is_no_port(path, kind)) => {
             let neither = "it is neither a serial port nor a file of what came over one";

@@ -1,7 +1,9 @@
 //! From a serial port. A pseudo-terminal is what that is: opened by name, set to a speed, silent at times, gone at
 //! last.
 
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -9,7 +11,7 @@ use serialport::{SerialPort, TTYPort};
 use tracebuf_std::receive::ReceiveReport;
 
 use super::{FIRST, LAST, WHOLE, content, frame, line, packet, received};
-use crate::trace::scratch;
+use crate::trace::{folder, scratch};
 use crate::{keep_from_commands, tracebuf, wait_until};
 
 #[test]
@@ -89,6 +91,18 @@ fn of_a_device_that_says_nothing_there_is_no_trace() {
     let error = end.expect_err("it said nothing").to_string();
     assert!(error.ends_with(": not one intact frame came, so nothing is written"), "{error}");
     assert_eq!(std::fs::read(&output).unwrap(), b"a trace");
+}
+
+#[test]
+fn a_link_to_a_port_may_have_a_name_that_is_no_text() {
+    let (output, link) =
+        (scratch("receive/linked.pftrace"), folder("receive/links").join(OsStr::from_bytes(b"\xFF")));
+    let (_device, port) = TTYPort::pair().unwrap();
+    std::os::unix::fs::symlink(port.name().unwrap(), &link).unwrap();
+    let stop = AtomicBool::new(false);
+    let end = tracebuf_std::receive::receive(&link, 9600, &output, &stop, |_| stop.store(true, Relaxed));
+    let error = end.expect_err("it said nothing").to_string();
+    assert!(error.ends_with(": not one intact frame came, so nothing is written"), "{error}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The command `tracebuf receive`.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -54,13 +54,39 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
     let code = report.map_or(code, |report| print_beside(beside, &report, code));
     if let Err(error) = result {
         let is_other = port.is_file() && report.is_some_and(|report| report.frames == 0);
-        let guess = is_other.then(|| std::fs::read(port).ok()).flatten().map(|file| Guess::of(&file));
+        let guess = is_other.then(|| beginning(port).ok()).flatten().map(|file| Guess::of(&file));
         tell!("error {error}{}", guess.map_or(String::new(), |guess| guess.to_string()));
     }
     code
 }
 
+/// Enough of a file to see what it is. All of one that was given up by Ctrl-C may be more than there is memory.
+fn beginning(file: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(file)?.take(ENOUGH).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+const ENOUGH: u64 = 64 << 20;
+
 /// Standard input without the buffer of Rust's own: bytes in there would be none that the system knows of.
 fn stdin() -> io::Result<File> {
     Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_large_file_that_is_no_line_only_the_beginning_is_read() {
+        let path = std::env::temp_dir().join(format!("tracebuf-beginning-{}", std::process::id()));
+        let file = File::create(&path).expect("a file");
+        for (len, read) in [(1000, 1000), (1 << 40, ENOUGH)] {
+            // All of it a hole.
+            file.set_len(len).expect("it is the test's own");
+            assert_eq!(beginning(&path).expect("a file").len() as u64, read);
+        }
+        std::fs::remove_file(path).expect("it is there");
+    }
 }

@@ -145,3 +145,17 @@ fn a_pipe_that_nobody_reads_is_an_error_and_not_waited_for() {
     std::fs::write(&copy, reader.join().expect("the trace")).expect("a file");
     Trace::read(&copy).assert_ends_with_stats();
 }
+
+#[test]
+fn a_buffer_s_file_whose_name_is_too_long_for_its_previous_ones_is_refused_the_first_time() {
+    for (len, starts) in [(237, 3), (238, 0), (246, 0), (255, 0)] {
+        let folder = folder("long names");
+        let path = folder.join("n".repeat(len));
+        let results: Vec<_> = (0..3).map(|_| in_file(&path).map(drop)).collect();
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), starts, "{len}: {results:?}");
+        for error in results.into_iter().filter_map(Result::err) {
+            assert!(error.to_string().contains("n.previous.previous: File name too long"), "{error}");
+        }
+        assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), starts.min(2));
+    }
+}

@@ -148,6 +148,7 @@ pub(crate) fn create(
 ) -> io::Result<(BufferMemory, Option<Outbox>, Undo)> {
     // What a link leads to is the file: the names beside it are too.
     let path = &followed(path)?;
+    check_names(path)?;
     let moved = keep_previous(path)?;
     let file = match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
         Ok(file) => file,
@@ -220,6 +221,15 @@ pub(crate) fn create(
     }
     let outbox = Outbox { control: control.clone(), turn, free, limit: limit as usize, count: 0 };
     Ok((memory.keeping(control), Some(outbox), undo))
+}
+
+/// Refuses a name with which those of what is kept would be longer than names can be: at once, not at the third start.
+fn check_names(path: &Path) -> io::Result<()> {
+    let longest = previous(&previous(path));
+    match fs::symlink_metadata(&longest) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Err(about_file(&longest, &error)),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a file that another start moved or removed before it was locked.

@@ -15,7 +15,7 @@ mod terminal;
 mod which;
 
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -26,6 +26,7 @@ use tracebuf::producer::{Exhaustion, Layout, MemoryError, SharedMemory, atomic_w
 use tracebuf_std::demo::Options;
 use tracebuf_std::pftrace::TraceFile;
 use tracebuf_std::replay::{Replay, ReplayError};
+use tracebuf_std::script::parse_line;
 use tracebuf_std::smb;
 
 /// Perfetto's trace buffer on the command line.
@@ -192,6 +193,8 @@ enum Failure {
 fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
     let open = |path: &Path, error| Failure::Open(path.to_owned(), error);
     let reader = open_any(script).map_err(|error| open(script, error))?;
+    let begun = as_far_as_known(reader).map_err(ReplayError::Script);
+    let (is_script, reader) = begun.map_err(Failure::Replay)?;
     let is_stdout = pftrace.map(is_stdout).transpose().map_err(Failure::Stdout)?.unwrap_or_default();
     let mut output = beside(is_stdout);
     if pftrace.is_some() {
@@ -199,13 +202,34 @@ fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
     }
     let mut replay = Replay::new(BufWriter::with_capacity(1 << 16, output));
     if let Some(path) = pftrace {
-        let trace = check_is_other(path, script).and_then(|()| TraceFile::create(path));
-        replay = replay.with_trace(trace.map_err(|error| open(path, error))?);
+        check_is_other(path, script).map_err(|error| open(path, error))?;
+        if is_script {
+            replay = replay.with_trace(TraceFile::create(path).map_err(|error| open(path, error))?);
+        }
     }
     let summary = replay.run(reader).map_err(Failure::Replay)?;
     tell!("{summary}");
     Ok(())
 }
+
+/// A script, and whether it may be one, by its first operation. Who names a trace in its place, and it in that of the
+/// trace, is to have both afterwards.
+fn as_far_as_known(mut script: impl BufRead) -> io::Result<(bool, impl BufRead)> {
+    let (mut begun, mut first) = (Vec::new(), Ok(None));
+    while first == Ok(None) && begun.len() < FAR_ENOUGH {
+        let start = begun.len();
+        let room = (FAR_ENOUGH - start) as u64;
+        if script.by_ref().take(room).read_until(b'\n', &mut begun)? == 0 {
+            break;
+        }
+        first = parse_line(begun.get(start..).unwrap_or_default());
+    }
+    Ok((first.is_ok(), io::Cursor::new(begun).chain(script)))
+}
+
+/// Bytes of a script in which its first operation is, unless there are very many comments before it: of a longer line
+/// the beginning says what it is.
+const FAR_ENOUGH: usize = 1 << 16;
 
 fn dump(file: &Path, page_size: u32) -> Result<(), Failure> {
     let bytes = read_any(file).map_err(|error| Failure::Open(file.to_owned(), error))?.bytes;

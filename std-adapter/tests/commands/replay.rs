@@ -180,3 +180,23 @@ fn overwritten_packets_are_printed_once_and_in_order() {
     assert!(rest[gone + 2].starts_with("pkt 1 1 5 6 65 1 "), "{rest:?}");
     assert!(text(&out.stderr).contains("1 after a loss (overwrite 1)"), "{}", text(&out.stderr));
 }
+
+#[test]
+fn a_trace_stays_as_it_was_when_what_is_named_as_the_script_is_none() {
+    let [script, trace, comments] =
+        ["swapped", "swapped.pftrace", "comments"].map(|name| scratch(&format!("replay/{name}")));
+    let [script, trace, comments] = [&script, &trace, &comments].map(|path| path.to_str().expect("text"));
+    std::fs::write(script, SCRIPT).expect("a file");
+    assert_eq!(replay(&[script, "--pftrace", trace], b"").status.code(), Some(0));
+    let written = std::fs::read(trace).expect("a trace");
+    // A script may begin with as many comments as it likes.
+    std::fs::write(comments, [&b"# nothing\n".repeat(100_000)[..], SCRIPT.as_bytes()].concat())
+        .expect("a file");
+    assert_eq!(replay(&[comments, "--pftrace", trace], b"").status.code(), Some(0));
+    assert_eq!(std::fs::read(trace).expect("a trace"), written);
+
+    let out = replay(&[trace, "--pftrace", script], b"");
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("no operation is called"), "{}", text(&out.stderr));
+    assert_eq!(std::fs::read_to_string(script).expect("it is there"), SCRIPT);
+}

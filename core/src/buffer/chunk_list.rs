@@ -141,10 +141,7 @@ impl State<'_> {
         let entry = self.sequence_mut(chunk.slot.get())?;
         fence();
         entry.erase(chunk.chunk_id.get(), chunk.read.get());
-        entry.insert(open);
-        if open.contains(Status::TENTATIVE_CORRUPTION) {
-            entry.malformed.saturating_add(1);
-        }
+        entry.leave_open(open);
         self.unlink_first(chunk)?;
         let size = chunk.outer_size();
         self.ring.set_gap(chunk.offset, Item::Free(size));

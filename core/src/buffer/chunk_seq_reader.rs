@@ -5,6 +5,7 @@ use super::frag_iterator::{Frag, FragIterator};
 use super::packet::Located;
 use super::reassembly::ChainEnd;
 use super::region::State;
+use super::ring::fence;
 use super::sequence_state::{SequenceState, Status};
 use super::tb_chunk::{Flags, Stored, TBChunk};
 use crate::SMALL;
@@ -138,23 +139,24 @@ impl ChunkSeqReader {
             return state.stall(self.slot);
         }
         state.arrive(chunk);
-        let entry = state.sequence_mut(self.slot)?;
-        let mut loss = None;
         if !cause.is_empty() {
+            let entry = state.sequence_mut(self.slot)?;
             entry.lose(cause);
             entry.malformed.saturating_add(u32::from(cause == DataLoss::CHUNK_CORRUPTED));
             if broken {
                 entry.open_broken();
             }
-        } else if found.size > 0 {
-            loss = Some(entry.take_pending());
         }
         state.advance(chunk, end)?;
         state.consume_chain(self.slot, found.chunks)?;
-        if loss.is_some() {
-            self.stay_within(chunk, end);
+        if !cause.is_empty() || found.size == 0 {
+            return Some(None);
         }
-        Some(loss)
+        self.stay_within(chunk, end);
+        // Not before all of it is read: after a crash in between the next packet tells of what this one would have, and of
+        // this one.
+        fence();
+        Some(Some(state.sequence_mut(self.slot)?.take_pending()))
     }
 
     /// A packet was found in a chunk, and more is behind it: the next look begins there.
@@ -202,10 +204,7 @@ impl State<'_> {
             return Some(());
         }
         chunk.header.read.set(end);
-        if chunk.has(Flags::END_MARKS) {
-            self.sequence_mut(chunk.slot.get())?.pass_end(chunk.flags());
-        }
-        self.erase_first(chunk, Status::empty())
+        self.erase_first(chunk, Status::of_end(chunk.flags()))
     }
 
     /// Looks along the sequence for the rest of the packet that begins at the end of a chunk, and counts that.

@@ -202,7 +202,7 @@ impl State<'_> {
             return None;
         }
         entry.take_back();
-        entry.pass_end(look.flags);
+        entry.leave_open(Status::of_end(look.flags));
         self.count_end(look.flags);
         Some(())
     }

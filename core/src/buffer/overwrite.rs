@@ -268,10 +268,8 @@ impl State<'_> {
     /// losses included, stays open until a later chunk of the sequence has its turn.
     pub(super) fn erase_unread(&mut self, chunk: &Stored, lost: bool) -> Option<()> {
         let incomplete = chunk.has(Flags::INCOMPLETE);
-        let mut open = Status::empty();
+        let mut open = Status::of_end(chunk.flags());
         open.set(Status::TENTATIVE_OVERWRITE, lost || incomplete);
-        open.set(Status::TENTATIVE_ABORT, chunk.has(Flags::ABORTED));
-        open.set(Status::TENTATIVE_CORRUPTION, chunk.has(Flags::TRUNCATED));
         open.set(Status::ERASED_INCOMPLETE, incomplete);
         self.erase_first(chunk, open)
     }

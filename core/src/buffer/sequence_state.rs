@@ -6,7 +6,7 @@ use super::region::NO_SLOT;
 use super::ring::fence;
 use super::tb_chunk::{Flags, NONE};
 use super::words::{Le16, Le32};
-use static_assertions::const_assert_eq;
+use static_assertions::{const_assert, const_assert_eq};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 bitflags::bitflags! {
@@ -21,10 +21,10 @@ bitflags::bitflags! {
         const HAS_ERASED = 0x100;
         /// The chunk erased last took unread data along, which a commit may still bring again.
         const TENTATIVE_OVERWRITE = 0x200;
-        /// The same for a packet given up at its end,
-        const TENTATIVE_ABORT = 0x400;
-        /// or for its malformed end.
-        const TENTATIVE_CORRUPTION = 0x800;
+        /// The same for its malformed end,
+        const TENTATIVE_CORRUPTION = 0x400;
+        /// or for a packet given up there.
+        const TENTATIVE_ABORT = 0x800;
         /// The chunk erased last was a scraped copy.
         const ERASED_INCOMPLETE = 0x1000;
         /// A packet was counted as broken and its end has not been seen.
@@ -40,6 +40,15 @@ bitflags::bitflags! {
         const TENTATIVE = Self::TENTATIVE_OVERWRITE.bits() | Self::TENTATIVE_ABORT.bits() | Self::TENTATIVE_CORRUPTION.bits();
     }
 }
+
+impl Status {
+    /// What the end of a chunk that goes tells.
+    pub(super) const fn of_end(flags: Flags) -> Self {
+        Self::from_bits_retain((flags.bits() & Flags::END_MARKS.bits()) << 7)
+    }
+}
+const_assert!(Status::of_end(Flags::TRUNCATED).bits() == Status::TENTATIVE_CORRUPTION.bits());
+const_assert!(Status::of_end(Flags::ABORTED).bits() == Status::TENTATIVE_ABORT.bits());
 
 /// The chunk erased last began a packet that was counted as broken; the other bits count packets.
 const ERASED_BROKEN: u16 = 0x8000;
@@ -235,15 +244,10 @@ impl SequenceState {
         loss.set(DataLoss::CHUNK_CORRUPTED, status.intersects(Status::TENTATIVE_CORRUPTION));
         loss
     }
-    /// The reader passes the end of a chunk with these flags.
-    pub(super) fn pass_end(&mut self, flags: Flags) {
-        if flags.contains(Flags::ABORTED) {
-            self.lose(DataLoss::WRITER_ABORT);
-        }
-        if flags.contains(Flags::TRUNCATED) {
-            self.lose(DataLoss::CHUNK_CORRUPTED);
-            self.malformed.saturating_add(1);
-        }
+    /// What the chunk erased last leaves to be settled by a later commit, or told with a later chunk.
+    pub(super) fn leave_open(&mut self, open: Status) {
+        self.insert(open);
+        self.malformed.saturating_add(u32::from(open.contains(Status::TENTATIVE_CORRUPTION)));
     }
     /// Hands out the pending causes.
     #[inline]

@@ -132,6 +132,17 @@ fn judge(memory: &[u8], before: &Packets, after: &Packets, op: &Op, seen: &mut S
     assert_eq!((salvage.chunks_dropped(), salvage.bytes_unreadable), (0, 0), "{what}: {salvage}");
     let found = all(&mut buffer);
     buffer.check().expect("a sound buffer");
+    if matches!(op, Op::Read { .. }) {
+        // A packet that comes again, not having been delivered, says of losses what it would have said.
+        for (writer, packets) in before {
+            if let (Some(first), Some(now)) =
+                (packets.first(), found.get(writer).and_then(|found| found.first()))
+            {
+                let untold = first.0 == now.0 && !first.1.is_empty() && now.1.is_empty();
+                assert!(!untold, "{what}: {first:?} of writer {writer} tells nothing");
+            }
+        }
+    }
     let (before, after, numbers) = (numbers(before), numbers(after), numbers(&found));
     let missing: Vec<_> = before.intersection(&after).filter(|packet| !numbers.contains(packet)).collect();
     assert!(missing.is_empty(), "{what}: {missing:?} missing");

@@ -304,8 +304,12 @@ impl Model {
         if in_time && last.open && offer.header.complete && same {
             last.open = false;
             self.take_back(s);
-            self.sequences[s].malformed += u64::from(tokens.malformed);
-            self.sequences[s].pending |= tokens.marks();
+            let sequence = &mut self.sequences[s];
+            sequence.malformed += u64::from(tokens.malformed);
+            sequence.tentative |= tokens.marks();
+            if let Some(last) = &mut sequence.last {
+                last.malformed = u64::from(tokens.malformed);
+            }
             self.count_violations(Tokens::default(), tokens);
         }
     }

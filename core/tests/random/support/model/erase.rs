@@ -21,14 +21,11 @@ impl Model {
         } else {
             self.stats.bytes_read += chunk.outer;
         }
-        if erased {
-            sequence.tentative |= chunk.tokens.marks();
-            // There may have been more of it, unless a commit tells otherwise.
-            if !chunk.complete {
-                sequence.tentative |= OVERWRITE;
-            }
-        } else {
-            sequence.pending |= chunk.tokens.marks();
+        // Should it come again, how it ends is found anew.
+        sequence.tentative |= chunk.tokens.marks();
+        // There may have been more of it, unless a commit tells otherwise.
+        if erased && !chunk.complete {
+            sequence.tentative |= OVERWRITE;
         }
         sequence.malformed += u64::from(chunk.tokens.malformed);
         sequence.last = Some(LastErased {
@@ -38,7 +35,7 @@ impl Model {
             read: chunk.seen.unwrap_or(chunk.read),
             evicted: chunk.evicted,
             broken: chunk.broken,
-            malformed: u64::from(erased && chunk.tokens.malformed),
+            malformed: u64::from(chunk.tokens.malformed),
         });
     }
 

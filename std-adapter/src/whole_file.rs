@@ -127,9 +127,12 @@ pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a folder of that name"));
     }
+    if path.exists() {
+        // Opening it would wait for the reader of a pipe. A file that is protected against writing is meant to be kept.
+        rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?;
+    }
     if is_special(path) {
-        // Opening it would wait for the reader of a pipe.
-        return Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?);
+        return Ok(());
     }
     check_is_free(path)?;
     let (part, _) = create_beside(&followed(path)?)?;
@@ -163,6 +166,38 @@ mod tests {
         let session = Session::builder().start().expect("a session");
         session.snapshot().expect("a snapshot").write_to(&path).expect("a file");
         assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 65);
+        fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    /// Does something as somebody who may not do everything, if this is a user who may.
+    #[cfg(target_os = "linux")]
+    fn as_anybody<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+        let other = rustix::process::Uid::from_raw(65_534);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                if rustix::process::geteuid().is_root() {
+                    // Only this thread.
+                    rustix::thread::set_thread_res_uid(other, other, other).expect("root may");
+                }
+                act()
+            });
+            thread.join().expect("no panic")
+        })
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_that_is_protected_against_writing_is_not_to_be_replaced() {
+        let folder = folder("protected");
+        let path = folder.join("out");
+        fs::write(&path, "to be kept").expect("a file");
+        for (path, mode) in [(&folder, 0o777), (&path, 0o444)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is the test's own");
+        }
+        let error = as_anybody(|| check_writable(&path)).expect_err("it may only be read");
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("it is the test's own");
+        as_anybody(|| check_writable(&path)).expect("it may be written");
         fs::remove_dir_all(&folder).expect("it is there");
     }
 

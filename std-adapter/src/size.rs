@@ -76,7 +76,8 @@ impl Sizing {
     }
 
     /// Bytes for the ring, a multiple of 4 KiB, at least: for the seconds asked for, or from one write of the
-    /// file to the next, if that is longer. `None` if neither was said.
+    /// file to the next, if that is longer. `None` if neither was said. A ring can have less than 4 GiB: for more there
+    /// have to be several.
     pub fn ring(&self) -> Option<u64> {
         let window = self.seconds.unwrap_or(0.0).max(self.drain_period.unwrap_or(0.0));
         let asked = self.seconds.is_some() || self.drain_period.is_some();
@@ -108,6 +109,12 @@ impl fmt::Display for Sizing {
                 Bytes(ring),
                 self.ring_lasts(ring)
             )?;
+            if ring > u64::from(u32::MAX) {
+                writeln!(
+                    f,
+                    "               a ring is smaller than 4 GiB: several are needed, for parts of what writes"
+                )?;
+            }
         }
         let shared = self.shared_memory();
         write!(
@@ -139,6 +146,14 @@ mod tests {
     use tracebuf::proto::varint;
 
     use super::*;
+
+    #[test]
+    fn a_ring_that_cannot_be_is_said_to_be_none() {
+        for (rate, is_told) in [(70e6, false), (73e6, true)] {
+            let text = Sizing::of_rate(rate).seconds(60.0).to_string();
+            assert_eq!(text.contains("smaller than 4 GiB"), is_told, "{text}");
+        }
+    }
 
     #[test]
     fn what_comes_in_the_time_asked_for_has_room_in_chunks_of_any_size() {

@@ -7,6 +7,7 @@ use super::frag_iterator::FragIterator;
 use super::packet::{Located, Packet};
 use super::reassembly::ChainEnd;
 use super::region::State;
+use super::ring::fence;
 use super::sequence_state::Status;
 use super::tb_chunk::{Flags, Item, Stored};
 use crate::SMALL;
@@ -183,7 +184,13 @@ impl State<'_> {
                 *until = chunk_id.wrapping_add(located.chunks - 1);
             }
         }
+        let told = self.has_shown::<O>(&chunk);
         self.erase_unread(&chunk, lost)?;
+        if told {
+            // Not before: after a crash in between the chunk would be there, and its first packet would not say it.
+            fence();
+            self.sequence_mut(chunk.slot.get())?.take_pending();
+        }
         Some(passed)
     }
 
@@ -248,7 +255,8 @@ impl State<'_> {
         let slot = chunk.slot.get();
         let sequence = self.table.get(usize::from(slot))?;
         let here = if lost { DataLoss::OVERWRITE } else { DataLoss::empty() };
-        let loss = (sequence.pending() | here).marked();
+        let before = if self.has_shown::<O>(chunk) { DataLoss::empty() } else { sequence.pending() };
+        let loss = (before | here).marked();
         let kept = observer.packet(&Packet { ring: self.ring.words, sequence, located, loss });
         let entry = self.sequence_mut(slot)?;
         if kept {
@@ -262,6 +270,11 @@ impl State<'_> {
             entry.count_evicted(1);
         }
         Some(kept)
+    }
+
+    /// Whether an observer kept a packet of a chunk that is being dropped: then that said what was pending.
+    fn has_shown<O: OverwriteObserver>(&self, chunk: &Stored) -> bool {
+        O::LOOKS && self.ring.chunk(chunk.offset).is_some_and(|stored| stored.read.get() != chunk.read.get())
     }
 
     /// Erases the first chunk of a sequence on behalf of a commit. What a later commit may still bring again,

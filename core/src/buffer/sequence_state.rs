@@ -295,10 +295,8 @@ impl SequenceState {
         let count = (erased & !ERASED_BROKEN).saturating_add(packets).min(!ERASED_BROKEN);
         self.erased_packets.set((erased & ERASED_BROKEN) | count);
     }
-    /// What was evicted of the chunk being erased is lost for good: the losses so far were told with a packet
-    /// behind it.
+    /// What was evicted of the chunk being erased is lost for good: it was told with a packet behind it.
     pub(super) fn settle_evicted(&mut self) {
-        self.take_pending();
         self.erased_packets.set(0);
     }
     /// Counts a packet that will not be put together, and whose end has not been seen.

@@ -4,6 +4,7 @@
 //! the memory is taken as it is then. Between two fences the compiler may order stores as it likes, so any
 //! subset of the words that differ may have been stored: single ones, all but one, and random subsets are tried.
 
+use super::dropped::{found, header, region_of};
 use super::load::{Buffer, Load, Op, Packets, Rng, numbers, read};
 use crate::buffer::region::Layout;
 use crate::buffer::tests::memory::Memory;
@@ -213,4 +214,42 @@ fn a_crash_at_any_store_loses_nothing_with_checksums_either() {
 #[test]
 fn a_crash_at_any_store_of_a_buffer_that_stops_loses_nothing() {
     crash_everywhere(Config::new(FillPolicy::Discard).sequences(8), 1200, 0..8, 60);
+}
+
+struct Keeper;
+
+impl OverwriteObserver for Keeper {
+    fn packet(&mut self, _packet: &Packet<'_>) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_packet_that_an_observer_keeps_in_a_crash_comes_again_and_says_of_losses_what_it_would_have_said() {
+    // The first of its chunks was overwritten; the next one is about to be.
+    let ids: Vec<u32> = (0..22).collect();
+    let before = region_of(&ids);
+    let (_, expected) = found(before.clone());
+    assert_eq!(expected.len(), 42);
+    let (first, mut again) = (&expected[0], 0);
+    assert!(first.2, "{first:?} says nothing");
+    let chunk = Chunk { header: header(2, 0), payload: &[1, 7, 1, 8] };
+    for fence in 1.. {
+        let region = before.clone();
+        let layout = Layout::find(&region, false).expect("a region");
+        let mut buffer = TraceBuffer::from_parts(region, layout);
+        let crashed = crash_at(fence, || {
+            buffer.copy_chunk_untrusted_observed(&chunk, &mut Keeper);
+        });
+        let (salvage, now) = found(buffer.into_memory());
+        assert!(salvage.is_clean(), "{salvage}");
+        if now.iter().filter(|packet| packet.0 == 1).count() == expected.len() {
+            again += u32::from(crashed);
+            assert!(!crashed || now[0].2, "fence {fence}: {:?} says nothing", now[0]);
+        }
+        if !crashed {
+            break;
+        }
+    }
+    assert!(again > 1, "it never came again");
 }

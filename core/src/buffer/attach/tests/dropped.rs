@@ -15,7 +15,7 @@ pub(super) const ROOM: usize = 16;
 /// Bytes of a chunk in the ring, with a checksum.
 pub(super) const OUTER: u32 = 24 + ROOM as u32 + 4;
 
-fn header(writer_id: u16, chunk_id: u32) -> ChunkHeader {
+pub(super) fn header(writer_id: u16, chunk_id: u32) -> ChunkHeader {
     ChunkHeader {
         producer_id: 1,
         writer_id,
@@ -48,7 +48,7 @@ pub(super) fn region(crc: bool) -> Memory {
 }
 
 /// Chunks of writer 1 with these ids, each of two packets.
-fn region_of(ids: &[u32]) -> Memory {
+pub(super) fn region_of(ids: &[u32]) -> Memory {
     let mut buffer = buffer(false);
     for id in ids {
         let chunk = Chunk { header: header(1, *id), payload: &[1, 7, 1, 8] };

@@ -149,6 +149,7 @@ fn a_lease_stays_ended_when_another_program_s_sequence_gets_the_numbers_of_the_o
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "tens of thousands of packets, and nothing unsafe")]
 fn as_many_packets_as_a_chunk_can_hold_are_taken_back_when_it_comes_again_but_for_one() {
     const WHOLE: usize = 32_767;
     let mut b = Bench::ring(70_000);

@@ -245,6 +245,7 @@ impl SequenceState {
         loss
     }
     /// What the chunk erased last leaves to be settled by a later commit, or told with a later chunk.
+    #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn leave_open(&mut self, open: Status) {
         self.insert(open);
         self.malformed.saturating_add(u32::from(open.contains(Status::TENTATIVE_CORRUPTION)));
@@ -346,12 +347,12 @@ impl SequenceState {
         self.remove(Status::TENTATIVE | Status::ERASED_INCOMPLETE);
     }
     /// The chunk erased last is in the ring again: the one before it takes its place, and all of that was read; or if there
-    /// is none, it is again as if nothing had been erased.
+    /// is none, it is again as if nothing had been erased. Not if it has a loss to tell of: an older one would tell that.
     #[cfg_attr(target_os = "none", inline(always))]
     pub(super) fn readmit(&mut self) {
         self.take_back();
         let mut before = 1;
-        if self.has(Status::ERASED_FIRST) {
+        if self.status() & (Status::ERASED_FIRST | Status::PENDING) == Status::ERASED_FIRST {
             before = Self::BEFORE_RETURNED;
             self.remove(Status::HAS_ERASED | Status::ERASED_FIRST);
         }
@@ -359,10 +360,12 @@ impl SequenceState {
         self.erased_read.set(u16::MAX);
     }
     /// A chunk is turned away whose time is over. What was known of to be missing has been told with the chunk behind it;
-    /// but if that one was the first of all, nothing was, and it may still come back and tell of this one.
+    /// but if that one was the first of all, nothing was, and it may still come back and tell of this one: unless some of
+    /// it was read before, too early to tell.
     pub(super) fn miss_older(&mut self) {
-        if self.status().contains(Status::ERASED_FIRST | Status::TENTATIVE_OVERWRITE) {
-            self.lose(DataLoss::OVERWRITE);
+        let missing = (Status::ERASED_FIRST | Status::TENTATIVE_OVERWRITE) - self.status();
+        if missing.bits() | self.erased_read.get() == 0 {
+            self.insert(Status::from_bits_retain(DataLoss::OVERWRITE.bits()));
         }
     }
     /// After a crash it may have been said of a chunk erased before this one.

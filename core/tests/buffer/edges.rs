@@ -65,6 +65,32 @@ fn what_was_before_a_sequence_s_first_chunk_is_told_also_when_that_comes_back() 
 }
 
 #[test]
+fn what_was_before_a_sequence_s_first_chunk_is_told_by_none_that_it_was_not_before() {
+    let first = || Sent::new(2, &[packet(b"third"), packet(b"and more")]);
+    let begun = || Sent::new(2, &[packet(b"third"), packet(&[0; 40])]).scraped();
+    let second = || Sent::new(1, &[packet(b"second")]);
+    let filler = || Sent::new(0, &[packet(&[9; 63])]).writer(2);
+    // A packet of it is out already: behind that one nothing is missing.
+    let mut b = Bench::ring(128);
+    b.commit(begun());
+    assert_eq!(b.read(), whole(&[b"third"]));
+    b.commit(filler());
+    assert_eq!(b.commit(second()), Commit::Discarded);
+    assert_eq!(b.commit(first()), Commit::Written);
+    assert_eq!(b.read_of(1), whole(&[b"and more"]));
+    // What is older still is late as well: it would have to tell of what was lost behind it.
+    let mut b = Bench::ring(128);
+    b.commit(begun());
+    b.commit(filler());
+    assert_eq!(b.commit(second()), Commit::Discarded);
+    assert_eq!(b.commit(first()), Commit::Written);
+    assert_eq!(b.commit(Sent::new(0, &[packet(b"first")])), Commit::Discarded);
+    assert_eq!(b.commit(second()), Commit::Discarded);
+    let told = (b"third".to_vec(), DataLoss::ANY | DataLoss::OVERWRITE);
+    assert_eq!(b.read_of(1), [told, (b"and more".to_vec(), DataLoss::empty())]);
+}
+
+#[test]
 fn a_sequence_s_first_chunk_that_does_not_fit_is_told_by_the_one_behind_it() {
     let gap = DataLoss::ANY | DataLoss::READ_GAP;
     let mut b = Bench::ring(128);

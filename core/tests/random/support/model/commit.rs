@@ -262,11 +262,12 @@ impl Model {
     }
 
     /// A chunk older than all that is known is turned away. The one behind it tells of it when that is lost as well, but
-    /// it may come again.
+    /// it may come again, and with nothing of it read it is in time to tell.
     fn miss_older(&mut self, offer: &Offer<'_>) {
         let Some(s) = self.find_sequence(offer.key()) else { return };
         let sequence = &mut self.sequences[s];
-        let is_older = |last: LastErased| last.first && precedes(offer.header.chunk_id, last.id);
+        let is_older =
+            |last: LastErased| last.first && last.read == 0 && precedes(offer.header.chunk_id, last.id);
         if sequence.tentative & OVERWRITE != 0 && sequence.last.is_some_and(is_older) {
             sequence.pending |= OVERWRITE;
         }

@@ -61,8 +61,8 @@ impl Model {
             Admission::Again(read) => {
                 self.take_back(s);
                 let sequence = &mut self.sequences[s];
-                if sequence.last.is_some_and(|last| last.first) {
-                    // As if it had never left; a gap before it was told when it did.
+                if sequence.last.is_some_and(|last| last.first) && sequence.pending == 0 {
+                    // As if it had never left. With a loss to tell it is the one that tells it, and no older one.
                     (sequence.last, sequence.unknown_start) = (None, false);
                 }
                 read

@@ -111,7 +111,8 @@ pub(crate) fn write_atomically<T>(
         // The error is what matters; that this fails too changes nothing.
         let _ = fs::remove_file(&part);
     })?;
-    // What it holds cannot be had again, and is whole. Nor can what a session that writes there by now is about to lose.
+    // What it holds cannot be had again, and is whole. Nor can what a session that writes there by now is about to
+    // lose.
     check_is_free(path).and_then(|()| fs::rename(&part, path)).map_err(|error| {
         let text = format!("{error}; all of it is in {}, which could not be renamed", part.display());
         io::Error::new(error.kind(), text)

@@ -153,8 +153,8 @@ impl ChunkSeqReader {
             return Some(None);
         }
         self.stay_within(chunk, end);
-        // Not before all of it is read: after a crash in between the next packet tells of what this one would have, and of
-        // this one.
+        // Not before all of it is read: after a crash in between the next packet tells of what this one would have, and
+        // of this one.
         fence();
         Some(Some(state.sequence_mut(self.slot)?.take_pending()))
     }

@@ -346,8 +346,9 @@ impl SequenceState {
         self.erased_packets.set(0);
         self.remove(Status::TENTATIVE | Status::ERASED_INCOMPLETE);
     }
-    /// The chunk erased last is in the ring again: the one before it takes its place, and all of that was read; or if there
-    /// is none, it is again as if nothing had been erased. Not if it has a loss to tell of: an older one would tell that.
+    /// The chunk erased last is in the ring again: the one before it takes its place, and all of that was read; or if
+    /// there is none, it is again as if nothing had been erased. Not if it has a loss to tell of: an older one would
+    /// tell that.
     #[cfg_attr(target_os = "none", inline(always))]
     pub(super) fn readmit(&mut self) {
         self.take_back();
@@ -359,9 +360,9 @@ impl SequenceState {
         self.erased_id.set(self.erased_id.get().wrapping_sub(before));
         self.erased_read.set(u16::MAX);
     }
-    /// A chunk is turned away whose time is over. What was known of to be missing has been told with the chunk behind it;
-    /// but if that one was the first of all, nothing was, and it may still come back and tell of this one: unless some of
-    /// it was read before, too early to tell.
+    /// A chunk is turned away whose time is over. What was known of to be missing has been told with the chunk behind
+    /// it; but if that one was the first of all, nothing was, and it may still come back and tell of this one: unless
+    /// some of it was read before, too early to tell.
     pub(super) fn miss_older(&mut self) {
         let missing = (Status::ERASED_FIRST | Status::TENTATIVE_OVERWRITE) - self.status();
         if missing.bits() | self.erased_read.get() == 0 {

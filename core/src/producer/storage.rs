@@ -62,7 +62,8 @@ impl WriterSlot {
     }
 
     /// Its writer ends, all its chunks completed, and leaves to the next what no packet of its own has said: that the
-    /// last ones were given up, and whether that was for want of shared memory. The id returns when the chunks are sent.
+    /// last ones were given up, and whether that was for want of shared memory. The id returns when the chunks are
+    /// sent.
     pub(crate) fn end(&self, next_chunk: u32, news: u8) {
         self.target.store(u32::from(news) << 16 | u32::from(self.target()), Ordering::Relaxed);
         self.next_chunk.store(next_chunk, Ordering::Relaxed);

@@ -19,9 +19,9 @@ pub enum Exhaustion {
     /// Waits for the service, in growing steps, until [`CommitSink::stall`](super::CommitSink::stall) says to
     /// give up. Nothing is lost, but it waits for ever when no service runs. Not for interrupts.
     ///
-    /// Needs more chunks than there are writers, or it may wait in vain for what they keep; and two for each where others'
-    /// packets stay open meanwhile, for a message that is open keeps the chunk that it began in until the packet needs a
-    /// third. With a single chunk a longer packet is dropped.
+    /// Needs more chunks than there are writers, or it may wait in vain for what they keep; and two for each where
+    /// others' packets stay open meanwhile, for a message that is open keeps the chunk that it began in until the
+    /// packet needs a third. With a single chunk a longer packet is dropped.
     Stall,
     /// Waits [`TraceWriter::STALL_STEPS`] steps, then drops until there is a free chunk. These are about 28 s if
     /// [`CommitSink::stall`](super::CommitSink::stall) waits as long as it is asked to, which its default does not.

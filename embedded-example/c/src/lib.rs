@@ -70,8 +70,8 @@ struct Drain {
     recorder: UnsafeCell<Option<Recorder<'static>>>,
 }
 
-// SAFETY: whoever comes while it is busy does without, be it a drain that interrupts an export, what these functions call
-// in turn, or another task of the same priority: so there is never more than one reference.
+// SAFETY: whoever comes while it is busy does without, be it a drain that interrupts an export, what these functions
+// call in turn, or another task of the same priority: so there is never more than one reference.
 unsafe impl Sync for Drain {}
 
 static DRAIN: Drain = Drain { busy: AtomicBool::new(false), recorder: UnsafeCell::new(None) };

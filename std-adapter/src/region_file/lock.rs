@@ -113,7 +113,8 @@ fn try_lock(file: &File) -> io::Result<()> {
     })
 }
 
-/// Refuses a file that a session is using, also one of another process; of one that nobody knows this of it is not said.
+/// Refuses a file that a session is using, also one of another process; of one that nobody knows this of it is not
+/// said.
 pub(crate) fn check_is_free(path: &Path) -> io::Result<()> {
     // Looked at first: who opens a pipe waits for its other end.
     if !std::fs::metadata(path).is_ok_and(|there| there.is_file()) {

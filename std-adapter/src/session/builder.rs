@@ -67,8 +67,8 @@ impl BufferConfig {
     /// Has it in this file, so that what is committed survives the process; see
     /// [`region_file`](crate::region_file). The file is made with all its blocks, and locked against other sessions.
     /// One that an earlier session left is kept as `FILE.previous`, in place of the one before; if the session does
-    /// not start, it is put back. Where the path is a link, all that is done to its target. `FILE.previous.previous` has
-    /// to be a name too: of most file systems' 255 bytes, 237 are left for that of the file.
+    /// not start, it is put back. Where the path is a link, all that is done to its target. `FILE.previous.previous`
+    /// has to be a name too: of most file systems' 255 bytes, 237 are left for that of the file.
     ///
     /// It is memory of the process: **whoever cuts it short ends the process**, by SIGBUS. So nothing that truncates
     /// files to rotate them or to make room may have it; removing or renaming it does no harm.

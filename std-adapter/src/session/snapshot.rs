@@ -144,7 +144,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// What the file system says; or `path` names no file, as one that ends with `/`, or one of the session's own: that
-    /// of its long trace or of a buffer. That of another session, of this process or another, is a last step that fails.
+    /// of its long trace or of a buffer. That of another session, of this process or another, is a last step that
+    /// fails.
     pub fn write_to(self, path: &Path) -> io::Result<Written> {
         self.files.check_is_none(path)?;
         write_atomically(path, |file| self.write(file))

@@ -173,8 +173,8 @@ impl State<'_> {
         let (there, wrong) = (marks & ERASED_IS_THERE != 0, marks & ERASED_IS_WRONG != 0);
         let erased = entry.has(Status::HAS_ERASED);
         if erased && there && !wrong {
-            // It was about to be erased, or had just come back. Nothing was lost with it, and that stays so should a reset
-            // come before it is no more the one erased last.
+            // It was about to be erased, or had just come back. Nothing was lost with it, and that stays so should a
+            // reset come before it is no more the one erased last.
             entry.take_back();
             fence();
             entry.readmit();

@@ -14,8 +14,8 @@ fn take_over(memory: Memory, config: Config) -> TraceBuffer<Memory> {
     buffer
 }
 
-/// The packets of each writer by number, and whether something was lost before. Why is another matter: what was given up
-/// may be taken for what was being patched.
+/// The packets of each writer by number, and whether something was lost before. Why is another matter: what was given
+/// up may be taken for what was being patched.
 fn packets(memory: Memory, config: Config) -> Vec<(u16, u32, bool)> {
     let mut buffer = take_over(memory, config);
     buffer.check().expect("a sound buffer");

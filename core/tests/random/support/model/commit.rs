@@ -261,8 +261,8 @@ impl Model {
         Outcome::Discarded
     }
 
-    /// A chunk older than all that is known is turned away. The one behind it tells of it when that is lost as well, but
-    /// it may come again, and with nothing of it read it is in time to tell.
+    /// A chunk older than all that is known is turned away. The one behind it tells of it when that is lost as well,
+    /// but it may come again, and with nothing of it read it is in time to tell.
     fn miss_older(&mut self, offer: &Offer<'_>) {
         let Some(s) = self.find_sequence(offer.key()) else { return };
         let sequence = &mut self.sequences[s];

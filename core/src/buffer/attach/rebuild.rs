@@ -177,7 +177,11 @@ impl State<'_> {
             // reset come before it is no more the one erased last.
             entry.take_back();
             fence();
+            // What says here that something was dropped would say there that nothing came before.
+            let dropped = entry.status() & Status::FORGOTTEN;
+            entry.remove(dropped);
             entry.readmit();
+            entry.insert(dropped);
         }
         if wrong || (there && !erased) || (erased && entry.age(chunk_id) > PLAUSIBLE_GAP) {
             // It cannot be true: then nothing is known of what was before.

@@ -393,6 +393,12 @@ fn a_chunk_that_was_about_to_be_erased_is_the_oldest() {
     change(&mut memory, |state| state.table[0].evict_whole(0, 2));
     let (mut buffer, salvage) = attach(&memory);
     assert_eq!((salvage, buffer.copy_chunk_untrusted(&older())), (kept(6), Commit::Discarded));
+    // Also where another was dropped.
+    let mut damaged = memory.clone();
+    change_chunk(&mut damaged, 4 * (OUTER - 4), |chunk, _| chunk.valid.set(ROOM as u16 + 1));
+    let (mut buffer, salvage) = attach(&damaged);
+    assert_eq!((salvage.chunks_kept, salvage.malformed), (5, 1));
+    assert_eq!(buffer.copy_chunk_untrusted(&older()), Commit::Discarded);
     // Where none was ever erased, the number is none.
     change(&mut memory, |state| state.table[0].remove(Status::HAS_ERASED));
     let (mut buffer, salvage) = attach(&memory);

@@ -17,6 +17,8 @@ bitflags::bitflags! {
         const IN_USE = 1;
         /// Causes that the next packet will carry.
         const PENDING = 0xFE;
+        /// Those that a first chunk which comes back has to tell itself: that of a forgotten sequence may come with any.
+        const PENDING_THERE = Self::PENDING.bits() & !DataLoss::READ_GAP.bits();
         /// Some chunk was erased: `erased_id` and what belongs to it are real.
         const HAS_ERASED = 0x100;
         /// The chunk erased last took unread data along, which a commit may still bring again.
@@ -353,7 +355,7 @@ impl SequenceState {
     pub(super) fn readmit(&mut self) {
         self.take_back();
         let mut before = 1;
-        if self.status() & (Status::ERASED_FIRST | Status::PENDING) == Status::ERASED_FIRST {
+        if self.status() & (Status::ERASED_FIRST | Status::PENDING_THERE) == Status::ERASED_FIRST {
             before = Self::BEFORE_RETURNED;
             self.remove(Status::HAS_ERASED | Status::ERASED_FIRST);
         }

@@ -3,7 +3,7 @@
 use super::chunk::{StoredChunk, Tokens};
 use super::commit::{Admission, Offer, outer_size};
 use super::ring::Space;
-use super::{Handle, Model, Observer, Sequence, precedes};
+use super::{Handle, Model, Observer, READ_GAP, Sequence, precedes};
 
 impl Model {
     /// A place in the table for a sequence never seen, or no longer known.
@@ -61,7 +61,7 @@ impl Model {
             Admission::Again(read) => {
                 self.take_back(s);
                 let sequence = &mut self.sequences[s];
-                if sequence.last.is_some_and(|last| last.first) && sequence.pending == 0 {
+                if sequence.last.is_some_and(|last| last.first) && sequence.pending & !READ_GAP == 0 {
                     // As if it had never left. With a loss to tell it is the one that tells it, and no older one.
                     (sequence.last, sequence.unknown_start) = (None, false);
                 }

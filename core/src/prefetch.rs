@@ -3,14 +3,16 @@
 //! Walking packets is a chain of loads, each address hidden in the size before it, so that a ring larger than
 //! the cache costs a whole memory access a packet: 70 ns and more, against 9 ns with the lines asked for 2 KiB
 //! ahead. And a chunk is copied to where nothing has been for a whole lap: with the lines asked for before its
-//! fragments are looked at, a commit of 2.7 KB takes 300 ns in place of 440. Stable Rust has no safe way to
-//! say so.
+//! fragments are looked at, a commit of 2.7 KB takes 300 ns in place of 440. Where the ring is small and that
+//! memory is near, it is the size fields that a commit waits for: with the chunk's own lines asked for, it
+//! takes 150 ns in place of 190. Stable Rust has no safe way to say so.
 #![allow(unsafe_code)]
 
 const LINE: usize = 64;
+const CAN_ASK: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// Lines of a whole chunk of the default page: beyond it the processor has long begun to write.
-const MOST_TO_WRITE: usize = 64 * LINE;
+const MOST_TO_COPY: usize = 64 * LINE;
 
 /// Asks for the line at `memory[at]`, if there is one. Changes nothing but the time that later accesses take.
 #[inline(always)]
@@ -23,22 +25,35 @@ pub(crate) fn prefetch(memory: &[u8], at: usize) {
 /// Asks for `size` bytes of `memory` from `at` on, as far as they are there.
 #[inline(always)]
 pub(crate) fn prefetch_range(memory: &[u8], at: usize, size: usize) {
-    each_line(memory, at, size, ask::<false>);
+    each_line(range(memory, at, size), ask::<false>);
 }
 
-/// The same for bytes that will be written.
+/// Asks for what a copy of `size` bytes to `memory[at]` will write, and for what it reads where that is known.
 #[inline(always)]
-pub(crate) fn prefetch_to_write(memory: &[u8], at: usize, size: usize) {
-    each_line(memory, at, size.min(MOST_TO_WRITE), ask::<true>);
-}
-
-#[inline(always)]
-fn each_line(memory: &[u8], at: usize, size: usize, ask: impl Fn(&u8)) {
-    if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-        let rest = memory.get(at..).unwrap_or_default();
-        let range = rest.get(..size).unwrap_or(rest);
-        range.chunks(LINE).filter_map(<[u8]>::first).for_each(ask);
+pub(crate) fn prefetch_copy(source: Option<&[u8]>, memory: &[u8], at: usize, size: usize) {
+    let target = range(memory, at, size.min(MOST_TO_COPY));
+    match source.and_then(|source| source.get(..target.len())) {
+        // In turn, or the source's lines, which are near, would have to wait for all of the others.
+        Some(source) => source.chunks_exact(LINE).zip(target.chunks_exact(LINE)).for_each(|(from, to)| {
+            from.first().map(ask::<false>);
+            to.first().map(ask::<true>);
+        }),
+        None => each_line(target, ask::<true>),
     }
+}
+
+/// What there is of `size` bytes of `memory` from `at` on; nothing on processors that cannot be asked.
+#[inline(always)]
+fn range(memory: &[u8], at: usize, size: usize) -> &[u8] {
+    let rest = if CAN_ASK { memory.get(at..).unwrap_or_default() } else { &[] };
+    rest.get(..size).unwrap_or(rest)
+}
+
+/// One byte of each whole line's worth, and the last.
+#[inline(always)]
+fn each_line(range: &[u8], ask: impl Fn(&u8)) {
+    range.chunks_exact(LINE).filter_map(<[u8]>::first).for_each(&ask);
+    range.last().map(ask);
 }
 
 #[inline(always)]

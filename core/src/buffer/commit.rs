@@ -11,7 +11,7 @@ use super::source::{Look, Source, probe};
 use super::tb_chunk::{Flags, Item, MAX_PAYLOAD, PAYLOAD, Stored, TBChunk, outer_size};
 use super::words::{Le16, Le32};
 use crate::SMALL;
-use crate::prefetch::{prefetch, prefetch_to_write};
+use crate::prefetch::{prefetch, prefetch_copy};
 
 /// What a chunk comes back from, when it is not new.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl State<'_> {
         }
         // Where the chunk will most likely go: the lines come in while its fragments are looked at.
         let target = self.header.write.get().wrapping_add(PAYLOAD);
-        prefetch_to_write(self.ring.bytes(), target as usize, source.size());
+        prefetch_copy(source.private(), self.ring.bytes(), target as usize, source.size());
         let offer = Offer::new(header, source);
         let (mut origin, mut place) = (Origin::New, Place::Last);
         if let Some(slot) = known {

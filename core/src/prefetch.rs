@@ -14,12 +14,23 @@ const CAN_ASK: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"))
 /// Lines of a whole chunk of the default page: beyond it the processor has long begun to write.
 const MOST_TO_COPY: usize = 64 * LINE;
 
+/// What comes in while a chunk of 2.7 KB is copied, at 5 ns a line: it takes 5 % off commits into a ring of 64 MiB. Should
+/// no other chunk come soon, it is not much that came in vain.
+const AHEAD: usize = 16 * LINE;
+
 /// Asks for the line at `memory[at]`, if there is one. Changes nothing but the time that later accesses take.
 #[inline(always)]
 pub(crate) fn prefetch(memory: &[u8], at: usize) {
     if let Some(byte) = memory.get(at) {
         ask::<false>(byte);
     }
+}
+
+/// The same for bytes that may lie across two lines, and not across three.
+#[inline(always)]
+pub(crate) fn prefetch_value(bytes: &[u8]) {
+    bytes.first().map(ask::<false>);
+    bytes.last().map(ask::<false>);
 }
 
 /// Asks for `size` bytes of `memory` from `at` on, as far as they are there.
@@ -40,6 +51,12 @@ pub(crate) fn prefetch_copy(source: Option<&[u8]>, memory: &[u8], at: usize, siz
         }),
         None => each_line(target, ask::<true>),
     }
+}
+
+/// Asks for where the copy after one of `size` bytes will go, from `memory[at]` on, if there is one soon.
+#[inline(always)]
+pub(crate) fn prefetch_ahead(memory: &[u8], at: usize, size: usize) {
+    each_line(range(memory, at, size.min(AHEAD)), ask::<true>);
 }
 
 /// What there is of `size` bytes of `memory` from `at` on; nothing on processors that cannot be asked.

@@ -11,7 +11,8 @@ use super::source::{Look, Source, probe};
 use super::tb_chunk::{Flags, Item, MAX_PAYLOAD, PAYLOAD, Stored, TBChunk, outer_size};
 use super::words::{Le16, Le32};
 use crate::SMALL;
-use crate::prefetch::{prefetch, prefetch_copy};
+use crate::prefetch::{prefetch, prefetch_ahead, prefetch_copy, prefetch_value};
+use zerocopy::IntoBytes;
 
 /// What a chunk comes back from, when it is not new.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -250,6 +251,7 @@ impl State<'_> {
         let Some(new_place) = self.place_now(slot, place, offer.header.chunk_id)? else {
             return Some(Commit::Discarded);
         };
+        prefetch_ahead(self.ring.bytes(), cleared.at.wrapping_add(outer) as usize, outer as usize);
         source.copy(0, self.ring.payload_mut(cleared.at, room)?);
         let tokens = match offer.tokens {
             Some(tokens) => tokens,
@@ -283,8 +285,11 @@ impl State<'_> {
             packets: Le16::new(tokens.packets),
         };
         self.put(header, new_place, &cleared)?;
-        if let Some(next) = self.ring.item(cleared.boundary) {
-            self.prefetch_header(cleared.boundary.wrapping_add(next.size()));
+        if let Some(next) = self.ring.front(cleared.boundary) {
+            if let Some(entry) = self.sequence(next.header.slot.get()) {
+                prefetch_value(entry.as_bytes());
+            }
+            self.prefetch_header(cleared.boundary.wrapping_add(next.header.outer_size()));
         }
         if tokens.flags.intersects(Flags::END_MARKS) {
             self.count_end(tokens.flags);
@@ -339,7 +344,8 @@ impl State<'_> {
     }
 
     /// Asks for the header of a chunk that will soon be overwritten. The next commit overwrites one or two: the
-    /// first is asked for before the copy of this one, which takes long enough, the second after it.
+    /// first is asked for before the copy of this one, which takes long enough, the second after it, and then what
+    /// the first one's header leads to.
     #[inline]
     fn prefetch_header(&self, offset: u32) {
         prefetch(self.ring.bytes(), offset as usize);

@@ -8,8 +8,8 @@
 //! packet whether it has all of it, and how many frames it has not.
 //!
 //! The last of a packet's several frames has, behind its bytes of trace, the exclusive or of the CRCs of those before
-//! it (4 bytes). A device that is reset numbers its frames from 1 again: without this, a packet that began before a reset
-//! would seem to go on with the second frame of the next start, whose first was lost.
+//! it (4 bytes). A device that is reset numbers its frames from 1 again: without this, a packet that began before a
+//! reset would seem to go on with the second frame of the next start, whose first was lost.
 //!
 //! ```
 //! use tracebuf_firmware::frame::{FIRST, FRAME, Frames, LAST};

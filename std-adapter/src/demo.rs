@@ -125,8 +125,8 @@ impl Write for Tee<'_> {
 ///
 /// # Errors
 /// A ring too small; more numbers than the system has memory for; what the file system says of the trace file or the
-/// folder of the sources, before any work is done, or the system of memory and threads. Sources in the folder that cannot
-/// be read are left out.
+/// folder of the sources, before any work is done, or the system of memory and threads. Sources in the folder that
+/// cannot be read are left out.
 pub fn run(options: &Options) -> io::Result<Report> {
     let writing = |error| about("writing", &options.out, &error);
     if options.ring < Options::LEAST_RING {

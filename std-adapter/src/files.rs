@@ -45,8 +45,8 @@ pub(crate) fn is_gzipped(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1F, 0x8B])
 }
 
-/// A gzipped file: one after the other of those that it is made of. There may be zeros behind each, as there are where a
-/// disk or a tape has only whole blocks.
+/// A gzipped file: one after the other of those that it is made of. There may be zeros behind each, as there are where
+/// a disk or a tape has only whole blocks.
 struct Unpacked<R> {
     /// `None` at the end.
     member: Option<GzDecoder<R>>,
@@ -94,8 +94,8 @@ pub(crate) struct Content {
     pub(crate) is_whole: bool,
 }
 
-/// All of such a file, of a gzipped one at most [`UNPACKED_MAX`]. One that is cut or damaged is told to be, and is there
-/// as far as it can be unpacked.
+/// All of such a file, of a gzipped one at most [`UNPACKED_MAX`]. One that is cut or damaged is told to be, and is
+/// there as far as it can be unpacked.
 pub(crate) fn read_any(path: &Path) -> io::Result<Content> {
     let (bytes, broken) = read_all(open_plain(path)?, UNPACKED_MAX)?;
     if let Some(error) = &broken {

@@ -271,9 +271,9 @@ fn split_check(piece: &mut Vec<u8>) -> Option<u32> {
     Some(check)
 }
 
-/// Receives from a regular file, a named pipe or a serial port into a trace file, until the file's end, until the pipe's
-/// last writer closes it, or until `stop` is set. Tells how it goes twice a second, and what came in all when it ends,
-/// by an error too.
+/// Receives from a regular file, a named pipe or a serial port into a trace file, until the file's end, until the
+/// pipe's last writer closes it, or until `stop` is set. Tells how it goes twice a second, and what came in all when it
+/// ends, by an error too.
 ///
 /// # Errors
 /// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) if not one whole packet came.

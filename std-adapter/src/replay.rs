@@ -106,8 +106,8 @@ impl<W: Write> Replay<W> {
 
     /// Runs a script to its end and flushes all that is written.
     ///
-    /// Takes memory for the buffer, for the longest line, which may have 16 MiB, and for the overwritten packets that no
-    /// `overwritten` has asked for yet.
+    /// Takes memory for the buffer, for the longest line, which may have 16 MiB, and for the overwritten packets that
+    /// no `overwritten` has asked for yet.
     ///
     /// # Errors
     /// The first line that is malformed, or the first failure to read or write.  What the lines before it

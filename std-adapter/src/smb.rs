@@ -22,8 +22,8 @@ pub fn words(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(|four| four.try_into().map_or(0, u32::from_ne_bytes)).collect()
 }
 
-/// Prints an image: every page and chunk in address order, then the chunks that a scrape looks at: it takes each id of a
-/// writer once, the oldest first.
+/// Prints an image: every page and chunk in address order, then the chunks that a scrape looks at: it takes each id of
+/// a writer once, the oldest first.
 ///
 /// Lines that begin with `!` tell what the layout does not allow; their number is the second one of the last
 /// line. Content is shown up to its first 24 bytes. Fails only when `out` does.

@@ -105,13 +105,14 @@ impl<W: Write> Write for UntilClosed<W> {
     }
 }
 
-/// Repeats of a signal within this time are the same request: `timeout` sends each to the process and then to its group.
+/// Repeats of a signal within this time are the same request: `timeout` sends each to the process and then to its
+/// group.
 const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 /// Set by Ctrl-C, by SIGTERM and when the terminal goes away, to end cleanly. Ctrl-C or SIGTERM again, later than
-/// [`SAME_REQUEST`], is from one who is in a hurry, and ends at once; a command that waits for somebody to read the pipe
-/// that it writes into ends only so. Under `nohup` a terminal may go. Without handlers the command can still run to its
-/// end.
+/// [`SAME_REQUEST`], is from one who is in a hurry, and ends at once; a command that waits for somebody to read the
+/// pipe that it writes into ends only so. Under `nohup` a terminal may go. Without handlers the command can still run
+/// to its end.
 pub(crate) fn stop_on_signals() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     // Milliseconds from the start to the first request, and one; none yet.
@@ -129,8 +130,8 @@ pub(crate) fn stop_on_signals() -> Arc<AtomicBool> {
             }
             stop.store(true, Ordering::Relaxed);
         };
-        // SAFETY: signal handlers may read the clock and change atomics, and by its documentation may call what emulates
-        // the default. Nothing here allocates, locks or panics.
+        // SAFETY: signal handlers may read the clock and change atomics, and by its documentation may call what
+        // emulates the default. Nothing here allocates, locks or panics.
         let _ = unsafe { low_level::register(signal, in_handler) };
     }
     // A terminal's end is told more than once, by the system and by the shell: nobody is in a hurry then.

@@ -54,8 +54,8 @@ fn start_of(name: &OsStr) -> &OsStr {
     OsStr::from_bytes(bytes.get(..end).unwrap_or_default())
 }
 
-/// Whether there is something that can only be written into: a device, a pipe. A folder cannot: what is to have its name
-/// is written beside it, and stays there if the folder does.
+/// Whether there is something that can only be written into: a device, a pipe. A folder cannot: what is to have its
+/// name is written beside it, and stays there if the folder does.
 fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }

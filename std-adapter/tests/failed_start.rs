@@ -101,7 +101,8 @@ fn a_start_that_is_killed_in_between_costs_no_crash_and_leaves_nothing() {
             .env("TRACEBUF_CHILD_RING", (megabytes << 20).to_string())
             .spawn()
             .expect("a child");
-        // The file is the child's by its length; then the buffer in it is made, and the start goes on to the endless one.
+        // The file is the child's by its length; then the buffer in it is made, and the start goes on to the endless
+        // one.
         let is_made = || {
             let there = std::fs::read(&region).unwrap_or_default();
             there.len() >> 20 == megabytes && there.get(4096..4100) == Some(b"TBUF")

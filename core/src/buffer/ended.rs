@@ -103,8 +103,8 @@ impl State<'_> {
         self.close(&chunk, closed, counted)
     }
 
-    /// Makes a chunk what it is when closed. `counted`: the packet that is given up with it, if one is, began in a chunk
-    /// before and has been counted with that.
+    /// Makes a chunk what it is when closed. `counted`: the packet that is given up with it, if one is, began in a
+    /// chunk before and has been counted with that.
     fn close(&mut self, chunk: &Stored, closed: Option<Mended>, counted: bool) -> Option<()> {
         let closed = closed?;
         self.make_closed(chunk, &closed)?;

@@ -17,7 +17,8 @@ bitflags::bitflags! {
         const IN_USE = 1;
         /// Causes that the next packet will carry.
         const PENDING = 0xFE;
-        /// Those that a first chunk which comes back has to tell itself: that of a forgotten sequence may come with any.
+        /// Those that a first chunk which comes back has to tell itself: that of a forgotten sequence may come with
+        /// any.
         const PENDING_THERE = Self::PENDING.bits() & !DataLoss::READ_GAP.bits();
         /// Some chunk was erased: `erased_id` and what belongs to it are real.
         const HAS_ERASED = 0x100;
@@ -326,8 +327,8 @@ impl SequenceState {
             self.remove(Status::TENTATIVE_OVERWRITE);
         }
     }
-    /// Whether this was the chunk erased last, and something that was not read went with it: a commit would bring it again.
-    /// One that is as unfinished as it was would bring packets again, and not what may come behind them.
+    /// Whether this was the chunk erased last, and something that was not read went with it: a commit would bring it
+    /// again. One that is as unfinished as it was would bring packets again, and not what may come behind them.
     pub(super) fn may_come_back(&self, header: &ChunkHeader) -> bool {
         self.has(Status::TENTATIVE_OVERWRITE)
             && self.has(Status::HAS_ERASED)

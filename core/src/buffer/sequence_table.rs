@@ -125,8 +125,8 @@ impl State<'_> {
     }
 
     /// Gives back the place of an empty sequence of which nothing will come any more, to be given out before those of
-    /// others are. Unlike one that is [forgotten](Self::forget), it is nothing that a sequence of the same numbers would
-    /// have to tell of.
+    /// others are. Unlike one that is [forgotten](Self::forget), it is nothing that a sequence of the same numbers
+    /// would have to tell of.
     #[inline]
     pub(super) fn release(&mut self, slot: u16) -> Option<()> {
         let entry = self.table.get(usize::from(slot))?;

@@ -154,9 +154,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Puts patches into a stored chunk: the reference's `TryPatchChunkContents`. With `more_pending` false the
     /// chunk need not wait for patches any longer; the list may be empty.
     ///
-    /// True if all were applied. False, and nothing changed, if the chunk is not there, or too far from the newest to be
-    /// looked for, or one of them leaves its payload. One that begins in what was read already is counted but changes nothing: an honest producer has
-    /// none, and a [`Lease`](super::Lease) gives the packet that was read.
+    /// True if all were applied. False, and nothing changed, if the chunk is not there, or too far from the newest to
+    /// be looked for, or one of them leaves its payload. One that begins in what was read already is counted but
+    /// changes nothing: an honest producer has none, and a [`Lease`](super::Lease) gives the packet that was read.
     ///
     /// Cost: O(1) for the newest chunk and for one that is gone; else a walk back from the newest chunk of the
     /// sequence by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks.

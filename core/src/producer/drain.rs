@@ -46,9 +46,9 @@ impl<'a> Consumer<'a> {
         self.memory
     }
 
-    /// Takes a complete chunk to read it; `None` when there is no such chunk or it is not complete. It must be one that a
-    /// request has named: of a chunk taken before that the request comes all the same, and others, completed before it,
-    /// may never be named, so that only a scrape finds them.
+    /// Takes a complete chunk to read it; `None` when there is no such chunk or it is not complete. It must be one that
+    /// a request has named: of a chunk taken before that the request comes all the same, and others, completed before
+    /// it, may never be named, so that only a scrape finds them.
     pub fn take(&mut self, page: u32, chunk: u32) -> Option<ReadChunk<'_>> {
         let page = self.memory.page(page)?;
         let place = page.place(page.bitmap().layout()?, chunk)?;

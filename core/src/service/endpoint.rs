@@ -179,8 +179,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     }
 
     /// The producer is gone: takes what it left, as [`scrape`](Self::scrape) does, and
-    /// [ends](TraceBuffer::end_producer) it in the buffers that it may write to, where nothing waits for it from then on.
-    /// Returns how many chunks were offered to a buffer.
+    /// [ends](TraceBuffer::end_producer) it in the buffers that it may write to, where nothing waits for it from then
+    /// on. Returns how many chunks were offered to a buffer.
     pub fn disconnect<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
         let scraped = self.scrape(buffers);
         for (buffer, target) in buffers.iter_mut().zip(0..u32::BITS as u16) {

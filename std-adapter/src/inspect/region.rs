@@ -15,8 +15,8 @@ const CHUNK_HEADER: u64 = 24;
 /// Numbers of sequences, by producer and writer.
 type Numbers = BTreeMap<(u16, u16), usize>;
 
-/// What a gap was before attaching, in a ring as it was found: it may have taken the place of what was dropped, and of gaps
-/// before that.
+/// What a gap was before attaching, in a ring as it was found: it may have taken the place of what was dropped, and of
+/// gaps before that.
 fn before(found: &[u8], gap: &RingItem) -> Vec<Span> {
     let (mut at, end) = (u64::from(gap.offset), u64::from(gap.offset) + u64::from(gap.size));
     let mut spans = Vec::new();

@@ -30,9 +30,9 @@
 //! chunks that make no sense are left out then, and of a slot what lies behind the first damage.
 //!
 //! # What the file must not suffer
-//! As long as the session runs, the file must not be made shorter: a page that is not there any more ends the process by
-//! SIGBUS when it is touched, as `> FILE`, `truncate`, and what rotates logs by copying and truncating do. Its lock is
-//! for sessions only, and keeps nobody from that. If it is removed or renamed, the session goes on in it; what was
+//! As long as the session runs, the file must not be made shorter: a page that is not there any more ends the process
+//! by SIGBUS when it is touched, as `> FILE`, `truncate`, and what rotates logs by copying and truncating do. Its lock
+//! is for sessions only, and keeps nobody from that. If it is removed or renamed, the session goes on in it; what was
 //! removed is gone when the process is.
 //!
 //! # With a long trace beside it

@@ -52,8 +52,8 @@ impl BufferConfig {
     /// Keeps the newest `bytes` bytes: from 2,060, which one chunk of a thread takes, to less than 4 GiB.
     ///
     /// Names, clocks and tracks are told again with every quarter of it that is recorded. So once the ring has
-    /// overwritten something, up to about a quarter of what it holds, the oldest, is older than the oldest that it has of
-    /// those: readers skip it, and `tracebuf stats` counts it. With
+    /// overwritten something, up to about a quarter of what it holds, the oldest, is older than the oldest that it has
+    /// of those: readers skip it, and `tracebuf stats` counts it. With
     /// [`self_contained_chunks`](Self::self_contained_chunks) all of it can be read.
     pub const fn ring(bytes: u64) -> Self {
         Self { bytes, policy: FillPolicy::RingBuffer, file: None, self_contained_chunks: false }
@@ -145,8 +145,8 @@ impl SessionBuilder {
     /// [`start`](Self::start) checks; 1 MiB if nothing is said. Each thread that records holds 2 KiB of it; the rest
     /// bridges the time that the drain thread takes to come.
     ///
-    /// Where threads are to [wait](Self::exhaustion) and nothing is said it is 2 MiB and a page, which is enough for all
-    /// that can record at a time: 1,024, each of them counted for each buffer that it records into.
+    /// Where threads are to [wait](Self::exhaustion) and nothing is said it is 2 MiB and a page, which is enough for
+    /// all that can record at a time: 1,024, each of them counted for each buffer that it records into.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = Some(bytes);

@@ -43,11 +43,12 @@ use watching::Watching;
 /// ```
 ///
 /// The rings keep their last bytes for ever; a snapshot copies them while recording goes on. A file
-/// `REASON-N.pftrace` appears in the folder when it is complete. `N` goes on behind the largest that is there, also that
-/// of an earlier run, and with each new file the oldest go, so that neither a storm of signals nor a program that is
-/// started again after each panic can fill the disk. Processes that share a folder share that number of files, and two
-/// that write one of the same reason at the same moment may write the same. Who starts a program again and again that
-/// may be killed meanwhile removes the parts that it leaves: see [`Snapshot::write_to`](super::Snapshot::write_to).
+/// `REASON-N.pftrace` appears in the folder when it is complete. `N` goes on behind the largest that is there, also
+/// that of an earlier run, and with each new file the oldest go, so that neither a storm of signals nor a program that
+/// is started again after each panic can fill the disk. Processes that share a folder share that number of files, and
+/// two that write one of the same reason at the same moment may write the same. Who starts a program again and again
+/// that may be killed meanwhile removes the parts that it leaves: see
+/// [`Snapshot::write_to`](super::Snapshot::write_to).
 ///
 /// A session with a [long trace](super::SessionBuilder::long_trace) has no flight recorder: every period the file takes
 /// what is in the rings. Who wants both records into two sessions.

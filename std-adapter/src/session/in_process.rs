@@ -91,8 +91,8 @@ pub(crate) struct Queue {
     switch: Arc<Switch>,
     /// Packets for each buffer that threads gave up, and of which nothing in shared memory tells.
     dropped: [AtomicU64; BUFFERS_MAX],
-    /// Chunks that have come, and those that were taken. Threads that begin or end bring none, and say nothing of when one
-    /// will.
+    /// Chunks that have come, and those that were taken. Threads that begin or end bring none, and say nothing of when
+    /// one will.
     came: AtomicU64,
     done: AtomicU64,
     /// How many had come when a thread that waits saw last that all were taken, and since when it was so.
@@ -126,8 +126,8 @@ impl Queue {
         }
     }
 
-    /// Whether no chunk has come for a while, in which this thread has waited, and all that came were taken: then all are
-    /// held by threads that record nothing, and nobody knows when they will.
+    /// Whether no chunk has come for a while, in which this thread has waited, and all that came were taken: then all
+    /// are held by threads that record nothing, and nobody knows when they will.
     #[cold]
     fn is_in_vain(&self, step: u32) -> bool {
         let came = self.came.load(Ordering::Relaxed);

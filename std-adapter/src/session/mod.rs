@@ -178,8 +178,8 @@ impl Session {
     /// the next snapshot; [`SessionBuilder::prepare_snapshots`] has it ready for the first.
     ///
     /// # Errors
-    /// No memory for the copies; [`SessionError::Timeout`] when there is no answer in 10 s, of which producers have 5 to
-    /// send what they have; [`SessionError::Stopped`] when the session has ended or this is its own thread,
+    /// No memory for the copies; [`SessionError::Timeout`] when there is no answer in 10 s, of which producers have 5
+    /// to send what they have; [`SessionError::Stopped`] when the session has ended or this is its own thread,
     /// [`SessionError::Forked`] in a child after a fork.
     pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());

@@ -266,9 +266,9 @@ impl Recorder {
     }
 }
 
-/// Ends the slice begun last on its thread's track when dropped: its own, if those begun since have ended. So guards are
-/// to be dropped in the reverse order of their making, as those of nested blocks are, and not held across an `.await`,
-/// where other tasks of the thread begin and end slices.
+/// Ends the slice begun last on its thread's track when dropped: its own, if those begun since have ended. So guards
+/// are to be dropped in the reverse order of their making, as those of nested blocks are, and not held across an
+/// `.await`, where other tasks of the thread begin and end slices.
 #[must_use = "the slice ends when this is dropped"]
 pub struct Slice<'r> {
     recorder: &'r Recorder,

@@ -13,10 +13,10 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 
 /// The session's end of one producer, wherever the producer runs.
 ///
-/// A sequence is a pair of producer and writer, so each transport has a producer number of its own, whatever its process
-/// says of itself: not 0, and not [`OWN_PRODUCER_ID`](super::Session::OWN_PRODUCER_ID), 1, which is that of this
-/// process's threads. Chunks of two that share one would be taken for each other's. All producers together have the
-/// 1,024 sequences of each buffer; chunks of one more are refused, and counted.
+/// A sequence is a pair of producer and writer, so each transport has a producer number of its own, whatever its
+/// process says of itself: not 0, and not [`OWN_PRODUCER_ID`](super::Session::OWN_PRODUCER_ID), 1, which is that of
+/// this process's threads. Chunks of two that share one would be taken for each other's. All producers together have
+/// the 1,024 sequences of each buffer; chunks of one more are refused, and counted.
 ///
 /// All calls come from the session's drain thread, one at a time, and must not block. The threads of this
 /// process come by one of these, which every session has; a socket to another process is another one, given

@@ -156,8 +156,8 @@ impl State<'_> {
         Some(())
     }
 
-    /// Makes a gap of a chunk. In the numbers of its sequence it is one, too, which is told with the first packet behind
-    /// it; in front of all others it is one if something is known to have been there.
+    /// Makes a gap of a chunk. In the numbers of its sequence it is one, too, which is told with the first packet
+    /// behind it; in front of all others it is one if something is known to have been there.
     pub(super) fn drop_found(&mut self, chunk: &Stored, cause: Cause, salvage: &mut Salvage) {
         salvage.count(cause);
         // Noted down first: after a reset in between it is found and dropped again, and without it nobody would know.

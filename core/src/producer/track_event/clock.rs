@@ -1,7 +1,7 @@
 use crate::producer::sync::{AtomicU32, Ordering, const_fn};
 
-/// A clock: ticks since any fixed moment, never backwards, up to 2⁶⁴ − 2³²: beyond that a tracer's first would be before
-/// tick 0. Their frequency is the [`TracerConfig`](super::TracerConfig)'s.
+/// A clock: ticks since any fixed moment, never backwards, up to 2⁶⁴ − 2³²: beyond that a tracer's first would be
+/// before tick 0. Their frequency is the [`TracerConfig`](super::TracerConfig)'s.
 ///
 /// Tracers whose times are to be compared read the same clock. Any closure that returns ticks is one.
 ///
@@ -111,8 +111,8 @@ impl Scale {
     }
 
     /// Units since the last call, without the fraction of a unit, which is kept for the next; a clock that went
-    /// backwards stands still. `None`, and no change, when there are 2³² or more, or as many ticks, or more than so many
-    /// backwards: start anew.
+    /// backwards stands still. `None`, and no change, when there are 2³² or more, or as many ticks, or more than so
+    /// many backwards: start anew.
     #[inline]
     pub(super) fn delta(&mut self, ticks: u64) -> Option<u32> {
         let elapsed = ticks.wrapping_sub(self.last);

@@ -45,9 +45,10 @@
 //! *incremental state*, with the clock and the tracks' descriptions: it starts anew, names and all, after a packet that
 //! the writer dropped, when [`Producer::clear_incremental_state`](super::Producer::clear_incremental_state) was
 //! called, when nothing happened for 2³² units of time or ticks of the clock (4 s of nanoseconds), when the clock has
-//! gone back by more ticks than that, and when the producer has written [`TracerConfig::state_every`] bytes since: a ring that overwrites its oldest must
-//! still hold the state of what it holds. What a thread that hangs wrote last comes into the ring late: for that,
-//! let each chunk have its state. A state takes some 80 bytes, and what it describes.
+//! gone back by more ticks than that, and when the producer has written [`TracerConfig::state_every`] bytes since: a
+//! ring that overwrites its oldest must still hold the state of what it holds. What a thread that hangs wrote last
+//! comes into the ring late: for that, let each chunk have its state. A state takes some 80 bytes, and what it
+//! describes.
 
 mod clock;
 mod event;

@@ -9,17 +9,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct LongTraceStatus {
     /// Bytes of whole packets in the file.
     pub bytes: u64,
-    /// Why writing does not get on now, or did not at the end; if it does, what went wrong once: that the file could not
-    /// be synced, or that somebody else changed its length. That is told to the end: what was written before it may not
-    /// be on the disk, of which no later sync tells, or not in the file. One that was cut goes on where it ends now.
+    /// Why writing does not get on now, or did not at the end; if it does, what went wrong once: that the file could
+    /// not be synced, or that somebody else changed its length. That is told to the end: what was written before it may
+    /// not be on the disk, of which no later sync tells, or not in the file. One that was cut goes on where it ends
+    /// now.
     pub error: Option<String>,
     /// Bytes that were given up when the session stopped and could not be written: from the first that did not go in
     /// on all, the statistics at the end too, so that the file has no hole. Those of a buffer in a file stay there, to
     /// be recovered.
     pub bytes_given_up: u64,
-    /// The file has reached its largest size: it has nothing that was recorded later. Of a buffer in a file that is there,
-    /// to be recovered. If there was no room for them, it
-    /// has no statistics of the writers either, or none at all; those that the session returns are whole.
+    /// The file has reached its largest size: it has nothing that was recorded later. Of a buffer in a file that is
+    /// there, to be recovered. If there was no room for them, it has no statistics of the writers either, or none at
+    /// all; those that the session returns are whole.
     pub full: bool,
 }
 

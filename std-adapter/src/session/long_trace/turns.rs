@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The buffers that have more to read in a period, taking turns: one that is filled as fast as it is read keeps no other
-/// waiting, nor the next period, which begins with a flush.
+/// The buffers that have more to read in a period, taking turns: one that is filled as fast as it is read keeps no
+/// other waiting, nor the next period, which begins with a flush.
 pub(super) struct Turns {
     buffers: VecDeque<usize>,
     /// How many have not had a turn.

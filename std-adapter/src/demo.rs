@@ -23,9 +23,10 @@ use crate::PagedMemory;
 use crate::file_error::about;
 use crate::pftrace::TraceFile;
 use crate::trace_stats::TraceReport;
+use crate::whole_file::{check_writable, write_atomically};
 use service::{Queue, Service};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +48,7 @@ const CHUNKS: usize = SHARED_MEMORY / PAGE as usize * 4;
 /// What the demonstration does.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The trace file, which is read again to be counted. What goes into a pipe is counted on its way; what goes to a
+    /// The trace file, which appears when it is complete, and is read again to be counted. What goes into a pipe is counted on its way; what goes to a
     /// device is not, and the numbers do not agree.
     pub out: PathBuf,
     /// Bytes of the ring, at least [`LEAST_RING`](Self::LEAST_RING).
@@ -102,7 +103,7 @@ impl Clock for WallClock {
 
 /// Where the trace goes, and in memory what went there.
 struct Tee<'b> {
-    file: File,
+    file: &'b mut File,
     /// `None` where it can be read again, or nobody knows what becomes of it.
     written: Option<&'b mut Vec<u8>>,
 }
@@ -134,10 +135,8 @@ pub fn run(options: &Options) -> io::Result<Report> {
     }
     fs::read_dir(&options.sources).map_err(|error| about("reading", &options.sources, &error))?;
     work::check_memory(options.numbers)?;
-    let file = File::create(&options.out).map_err(writing)?;
-    let kind = file.metadata().map_err(writing)?.file_type();
+    check_writable(&options.out).map_err(writing)?;
     let mut written = Vec::new();
-    let file = TraceFile::new(Tee { file, written: kind.is_fifo().then_some(&mut written) });
     let mut words = vec![0u32; SHARED_MEMORY / 4];
     let memory = SharedMemory::new(atomic_words(&mut words), PAGE).map_err(io::Error::other)?;
     let (storage, queue) = (ProducerStorage::<CHUNKS, THREADS>::new(), Queue::new());
@@ -193,12 +192,19 @@ pub fn run(options: &Options) -> io::Result<Report> {
             report.add_work(&result);
         }
         report.add_service(&service);
-        write_trace(service, queue.packets_dropped(), file, &mut report).map_err(writing)?;
+        write_atomically(&options.out, |file| {
+            let kind = file.metadata()?.file_type();
+            let tee = Tee { file, written: kind.is_fifo().then_some(&mut written) };
+            write_trace(service, queue.packets_dropped(), TraceFile::new(tee), &mut report)?;
+            if kind.is_file() {
+                file.rewind()?;
+                file.read_to_end(&mut written)?;
+            }
+            Ok(())
+        })
+        .map_err(writing)?;
         io::Result::Ok(report)
     })?;
-    if kind.is_file() {
-        written = fs::read(&options.out)?;
-    }
     report.file_bytes = written.len() as u64;
     report.add_file(&TraceReport::of(&written));
     Ok(report)
@@ -238,6 +244,20 @@ fn thread_id(index: usize) -> u32 {
 mod tests {
     use super::*;
     use tracebuf::producer::track_event::TracerStats;
+
+    #[test]
+    fn a_trace_that_is_there_is_replaced_and_not_emptied() {
+        let folder = std::env::temp_dir().join(format!("tracebuf-demo-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (out, old) = (folder.join("demo.pftrace"), folder.join("old"));
+        fs::write(&out, "an older trace").unwrap();
+        fs::hard_link(&out, &old).unwrap();
+        let report = run(&Options { numbers: 1000, sources: folder.clone(), ..Options::new(&out) }).unwrap();
+        assert!(report.agrees(), "{report}");
+        assert_eq!(fs::read_to_string(old).unwrap(), "an older trace");
+        assert_eq!(fs::metadata(out).unwrap().len(), report.file_bytes);
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn packets_given_up_without_a_chunk_are_in_the_files_counters_too() {

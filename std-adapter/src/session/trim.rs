@@ -50,6 +50,7 @@ struct Packet<'a> {
     time: Option<u64>,
     clock: Option<u64>,
     flags: u64,
+    clears_state: bool,
     snapshot: &'a [u8],
     defaults: &'a [u8],
     is_event: bool,
@@ -65,6 +66,9 @@ impl<'a> Packet<'a> {
                 (trace_packet::TIMESTAMP, Value::Number(time)) => packet.time = Some(time),
                 (trace_packet::TIMESTAMP_CLOCK_ID, Value::Number(clock)) => packet.clock = Some(clock),
                 (trace_packet::SEQUENCE_FLAGS, Value::Number(flags)) => packet.flags = flags,
+                (trace_packet::INCREMENTAL_STATE_CLEARED, Value::Number(is_so)) => {
+                    packet.clears_state = is_so != 0;
+                }
                 (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Number(id)) => packet.sequence = id,
                 (trace_packet::CLOCK_SNAPSHOT, Value::Bytes(snapshot)) => packet.snapshot = snapshot,
                 (trace_packet::TRACE_PACKET_DEFAULTS, Value::Bytes(defaults)) => packet.defaults = defaults,
@@ -77,6 +81,11 @@ impl<'a> Packet<'a> {
             }
         }
         packet
+    }
+
+    /// Whether it begins a state; older writers have a field of its own for that.
+    fn begins_state(&self) -> bool {
+        self.clears_state || self.flags & sequence_flags::INCREMENTAL_STATE_CLEARED != 0
     }
 
     /// Whether it tells of more than its event.
@@ -127,7 +136,7 @@ impl Trim {
     fn packet(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         let packet = Packet::of(bytes);
         let sequence = self.sequences.entry(packet.sequence).or_default();
-        if packet.flags & sequence_flags::INCREMENTAL_STATE_CLEARED != 0 {
+        if packet.begins_state() {
             *sequence = Sequence::begin(&packet);
             return put(out, bytes, None, false);
         }
@@ -281,5 +290,25 @@ mod tests {
         let track = [0x40, 5, 0x68, 2, 0x50, 2, 0xD0, 0x03, 6, 0xE2, 0x03, 2, 0x08, 1];
         let names = vec![0x68, 2, 0x50, 2, 0x62, 2, 0x12, 0];
         assert_eq!(trimmed(1000, &[STATE, &old, &named, &track]), [STATE, &names, &track]);
+    }
+
+    #[test]
+    fn a_state_is_one_too_where_the_packet_says_so_as_older_writers_do() {
+        // Instead of sequence_flags that say it, incremental_state_cleared; and of the clock, boot time.
+        let state: &[u8] = &[0x40, 0xE8, 0x07, 0xC8, 2, 1, 0x50, 2];
+        let (old, new) = (event(5, false), [&[0x40, 0xD0, 0x0F][..], &event(0, false)[2..]].concat());
+        assert_eq!(trimmed(1500, &[state, &old, &new]), [state, &new]);
+        let distances = [state, STATE.get(7..).expect("clocks and defaults")].concat();
+        // At 1050 and 2050.
+        assert_eq!(
+            trimmed(1500, &[&distances, &event(5, false), &event(100, false)]),
+            [&distances[..], &event(105, false)]
+        );
+        // One that says that none begins is none.
+        let no_state = [&event(100, false)[..], &[0xC8, 2, 0]].concat();
+        assert_eq!(
+            trimmed(1500, &[STATE, &no_state, &event(1, false)]),
+            [STATE, &no_state, &event(1, false)]
+        );
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Times of a thread's events are distances, or those of a clock, as its state says; names and tracks are told by
 //! number: so what is left out must leave its distance to the next event, and its names to all. Only events are left
-//! out; a packet that holds names beside an event, or tells that something before it is lost, stays without the event:
-//! what comes after a loss is not to be read by the state from before it.
+//! out; a packet that holds names or defaults beside an event, or tells that something before it is lost, stays without
+//! the event: what comes after a loss is not to be read by the state from before it.
 
 use std::collections::HashMap;
 
@@ -90,7 +90,7 @@ impl<'a> Packet<'a> {
 
     /// Whether it tells of more than its event.
     fn tells_more(&self) -> bool {
-        self.has_names || self.is_after_loss
+        self.has_names || self.is_after_loss || !self.defaults.is_empty()
     }
 }
 
@@ -114,6 +114,14 @@ impl Sequence {
                 Self { clock: Some(id), unit, now, owed: 0 }
             }
             _ => Self { clock: Some(id), ..Self::default() },
+        }
+    }
+
+    /// Another default clock, told behind the state's beginning: nobody has said here what its times count from.
+    fn change_defaults(&mut self, packet: &Packet<'_>) {
+        let id = number(packet.defaults, trace_packet_defaults::TIMESTAMP_CLOCK_ID);
+        if id.is_some() && id != self.clock {
+            *self = Self { clock: id, ..Self::default() };
         }
     }
 }
@@ -140,10 +148,12 @@ impl Trim {
             *sequence = Sequence::begin(&packet);
             return put(out, bytes, None, false);
         }
+        sequence.change_defaults(&packet);
         let Some(time) = packet.time else { return put(out, bytes, None, false) };
         let needs_state = packet.flags & sequence_flags::NEEDS_INCREMENTAL_STATE != 0;
+        // The default clock is that of packets that need nothing else of the state, too.
         let of_sequence = packet.clock.is_none() || packet.clock == sequence.clock;
-        if sequence.unit > 0 && needs_state && of_sequence {
+        if sequence.unit > 0 && of_sequence {
             sequence.now = sequence.now.saturating_add(time.saturating_mul(sequence.unit));
             if sequence.now >= self.from || !packet.is_event {
                 let owed = std::mem::take(&mut sequence.owed);
@@ -153,8 +163,7 @@ impl Trim {
             return packet.tells_more() && put(out, bytes, None, true);
         }
         let clock = match (packet.clock, sequence.clock) {
-            (Some(clock), _) => clock,
-            (None, Some(clock)) if needs_state => clock,
+            (Some(clock), _) | (None, Some(clock)) => clock,
             // Its state is gone, and with it what its time counts from; it is older than the next state.
             (None, None) if needs_state => return packet.is_after_loss && put(out, bytes, None, true),
             (None, _) => builtin_clock::BOOTTIME,
@@ -310,5 +319,41 @@ mod tests {
             trimmed(1500, &[STATE, &no_state, &event(1, false)]),
             [STATE, &no_state, &event(1, false)]
         );
+    }
+
+    #[test]
+    fn a_packet_that_needs_no_state_is_of_the_sequence_s_clock_too() {
+        // At 1050, 1100 and 2100; the second needs no state, and is an event or a track.
+        let without = |packet: &[u8]| [&[0x40, 5][..], packet].concat();
+        let (event_5, track_5) =
+            (without(&[0x50, 2, 0x5A, 2, 0x48, 3]), without(&[0x50, 2, 0xE2, 0x03, 2, 0x08, 1]));
+        let (old, new) = (event(5, false), event(100, false));
+        assert_eq!(trimmed(1500, &[STATE, &old, &event_5, &new]), [STATE, &event(110, false)]);
+        let track_10 = [&[0x40, 10][..], &track_5[2..]].concat();
+        assert_eq!(trimmed(1500, &[STATE, &old, &track_5, &new]), [STATE, &track_10, &new]);
+        let newer = [&[0x40, 100][..], &event_5[2..]].concat();
+        assert_eq!(trimmed(1500, &[STATE, &newer, &newer]), [STATE, &newer, &newer]);
+    }
+
+    #[test]
+    fn defaults_that_come_behind_the_state_are_the_sequence_s() {
+        let state = STATE.get(..7).expect("time, flags and sequence");
+        // Of clock 65, of which nobody knows anything; and then, of boot time.
+        let defaults = |clock| [0x50, 2, 0xDA, 0x03, 3, 0xD0, 0x03, clock];
+        let (unknown, boot_time, old) = (defaults(65), defaults(6), event(5, false));
+        for state in [state, STATE] {
+            let kept = trimmed(1500, &[state, &unknown, &old, &boot_time, &old]);
+            assert_eq!(kept, [state, &unknown, &old, &boot_time]);
+        }
+        // Beside an event that is left out.
+        let (beside, new) = ([&old, &boot_time[2..]].concat(), [0x40, 0xD0, 0x0F, 0x68, 2, 0x50, 2]);
+        assert_eq!(
+            trimmed(1500, &[state, &beside, &new]),
+            [state, &[&[0x68, 2], &boot_time[..]].concat(), &new]
+        );
+        // As they were.
+        let (same, new) = (defaults(64), event(100, false));
+        let owing = event(105, false);
+        assert_eq!(trimmed(1500, &[STATE, &old, &same, &new]), [STATE, &same, &owing]);
     }
 }

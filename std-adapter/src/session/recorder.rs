@@ -150,6 +150,15 @@ impl Recorder {
         Self { target: place as u16, ..self.clone() }
     }
 
+    /// Counts an event that this thread cannot record as lost.
+    #[cfg(feature = "tracing")]
+    #[cold]
+    pub(crate) fn lose(&self) {
+        if self.is_on() {
+            self.shared.producer.drop_packet(self.target);
+        }
+    }
+
     /// Hands this thread's tracer to `f`: tracks, counters, annotations, flows. `None`, and `f` is not called,
     /// when nothing is recorded. What is recorded inside an event's details, into the same buffer, is lost, and counted
     /// as a packet that the thread has lost.

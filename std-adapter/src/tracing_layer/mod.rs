@@ -48,7 +48,8 @@
 //! that a thread is in, the one exited is taken to be the one entered last. With flows or a field they are told apart.
 //!
 //! A guard that is kept in a thread local leaves its slice open, when what remembers the thread's spans is destroyed
-//! before it: drop such guards before the thread ends.
+//! before it: drop such guards before the thread ends. Its end is counted as a packet that is lost, and so are a span's
+//! begin and end when it is entered after that.
 //!
 //! When the session is over, or the process a fork's child, nothing is recorded, at the cost of a few loads.
 

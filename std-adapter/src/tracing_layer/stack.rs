@@ -105,7 +105,7 @@ pub(super) fn enter(
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
 ) {
-    enter_by(|| {
+    enter_by(owner, || {
         let mut entered = Entered { id, owner: owner.number, metadata, data, seen: 0 };
         entered.begin(&owner.recorder).then_some(entered)
     });
@@ -114,26 +114,29 @@ pub(super) fn enter(
 /// The same of a span that has nothing but its metadata.
 #[inline(always)]
 pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'static>) {
-    enter_by(|| {
+    enter_by(owner, || {
         let begun = begin_plain(&owner.recorder, metadata);
         begun.then_some(Entered { id, owner: owner.number, metadata, data: None, seen: 0 })
     });
 }
 
-/// At the end of a thread, when the stack is gone, nothing begins: nobody would end it.
+/// At the end of a thread, when the stack is gone, nothing begins: nobody would end it. It is lost, as its end is.
 #[inline(always)]
-fn enter_by(begin: impl FnOnce() -> Option<Entered>) {
-    let _ = STACK.try_with(|stack| {
+fn enter_by(owner: &Owner, begin: impl FnOnce() -> Option<Entered>) {
+    let entered = STACK.try_with(|stack| {
         if let Some(entered) = begin() {
             stack.borrow_mut().push(entered);
         }
     });
+    if entered.is_err() {
+        owner.recorder.lose();
+    }
 }
 
 /// Ends the slice of a span.
 #[inline]
 pub(super) fn exit(owner: &Owner, id: u64) {
-    let _ = STACK.try_with(|stack| {
+    let exited = STACK.try_with(|stack| {
         let mut stack = stack.borrow_mut();
         match stack.last() {
             Some(top) if top.is(id, owner) => {
@@ -143,6 +146,9 @@ pub(super) fn exit(owner: &Owner, id: u64) {
             _ => exit_below(owner, id, &mut stack),
         }
     });
+    if exited.is_err() {
+        owner.recorder.lose();
+    }
 }
 
 /// Exited before what was entered later: slices on a track are nested, so those are ended with it and begun again, each

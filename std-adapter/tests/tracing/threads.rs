@@ -43,7 +43,7 @@ impl Drop for EnteredLast {
 }
 
 #[test]
-fn a_span_entered_while_its_thread_s_locals_are_destroyed_leaves_nothing_open() {
+fn a_span_entered_while_its_thread_s_locals_are_destroyed_leaves_nothing_open_and_is_told_to_be_lost() {
     thread_local!(static LAST: RefCell<Option<EnteredLast>> = const { RefCell::new(None) });
     let session = Session::builder().start().expect("a session");
     let dispatch = Dispatch::new(TraceSubscriber::new(session.recorder()));
@@ -57,7 +57,9 @@ fn a_span_entered_while_its_thread_s_locals_are_destroyed_leaves_nothing_open() 
     };
     std::thread::spawn(work).join().expect("a thread");
     let path = scratch("last.pftrace");
-    session.stop().expect("a stop").write_to(&path).expect("a file");
+    let mut stopped = session.stop().expect("a stop");
+    assert_eq!(stopped.summary().buffers[0].trace_writer_packet_loss, 2, "its begin and its end");
+    stopped.write_to(&path).expect("a file");
     let trace = Trace::read(&path);
     assert_eq!(trace.events(1), trace.events(2), "{}", story(&trace));
 }

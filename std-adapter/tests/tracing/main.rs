@@ -9,11 +9,14 @@ mod trace;
 mod transport;
 mod values;
 
+use std::pin::pin;
+use std::task::{Context, Waker};
+
 use trace::{Field, Trace, fields, message, number, scratch};
 use tracebuf_std::session::{Recorder, Session};
 use tracebuf_std::tracing_layer::{TraceLayer, TraceSubscriber};
 use tracing::field::Empty;
-use tracing::{Dispatch, Level, Span};
+use tracing::{Dispatch, Instrument, Level, Span};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 
@@ -132,6 +135,18 @@ fn fields_recorded_within_a_span_are_annotations_of_its_slice_s_end() {
         let ends = ends.filter(|event| number(event, 9) == Some(2));
         let values = ends.map(|end| number(message(end, ANNOTATION)?, 4)).collect::<Vec<_>>();
         assert_eq!(values, [Some(200), None, Some(2), Some(1), None]);
+    });
+}
+
+#[test]
+fn a_future_s_polls_and_its_drop_are_slices() {
+    let work = |_: &Dispatch| {
+        let task = async { tracing::info!("polled") }.instrument(tracing::info_span!("task"));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(pin!(task).poll(&mut context).is_ready());
+    };
+    both("future", false, work, |trace| {
+        assert_eq!(story(trace), "+task !polled - +task -");
     });
 }
 

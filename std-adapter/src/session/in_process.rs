@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use self_cell::self_cell;
@@ -115,14 +115,39 @@ impl Queue {
         }
     }
 
-    fn push(&self, requests: impl Iterator<Item = Request>) {
+    fn push(&self, requests: impl ExactSizeIterator<Item = Request>) {
         // In a child the lock may be held by a thread that is not there. After the end nobody takes requests.
         if self.switch.is_here() {
-            let mut queued = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queued = self.with_room_for(requests.len());
             let before = queued.len();
             queued.extend(requests);
             let chunks = Request::chunks(queued.get(before..).unwrap_or_default());
             self.came.fetch_add(chunks, Ordering::Relaxed);
+        }
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Vec<Request>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The requests, with room for so many more. Without the lock while it asks for memory: an allocator that records
+    /// may come here again.
+    fn with_room_for(&self, more: usize) -> MutexGuard<'_, Vec<Request>> {
+        loop {
+            let queued = self.requests();
+            let needed = queued.len().saturating_add(more);
+            if needed <= queued.capacity() {
+                return queued;
+            }
+            drop(queued);
+            let mut larger = Vec::with_capacity(needed.saturating_mul(2));
+            let mut queued = self.requests();
+            // Others may have made it larger themselves meanwhile.
+            if queued.capacity() < larger.capacity() {
+                larger.append(&mut queued);
+                std::mem::swap(&mut larger, &mut queued);
+            }
+            drop(queued);
         }
     }
 
@@ -285,7 +310,7 @@ impl Transport for InProcess {
         let requests = &mut self.requests;
         self.endpoint.with_dependent_mut(|producer, endpoint| {
             let queue = &producer.borrow_owner().queue;
-            std::mem::swap(requests, &mut *queue.requests.lock().unwrap_or_else(PoisonError::into_inner));
+            std::mem::swap(requests, &mut *queue.requests());
             for request in requests.iter() {
                 match request {
                     Request::Move(chunk) => {

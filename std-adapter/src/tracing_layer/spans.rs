@@ -76,7 +76,10 @@ impl SpanData {
     /// is seldom entered, too, so only the newest are kept.
     pub(super) fn follow(&self, other: &Self) {
         let mut followed = self.followed();
-        followed.extend(other.flow);
+        // A flow that a slice takes twice is shown as an arrow from it to itself.
+        let is_new = |flow: &u64| self.flow != Some(*flow) && !followed.contains(flow);
+        let flow = other.flow.filter(is_new);
+        followed.extend(flow);
         if followed.len() > MAX_FOLLOWED {
             followed.pop_front();
         }

@@ -52,6 +52,22 @@ fn of_a_span_s_slices_the_first_is_where_the_flow_of_one_that_it_follows_goes() 
 }
 
 #[test]
+fn a_span_that_is_followed_twice_or_by_itself_is_one_arrow_and_none() {
+    let work = |_: &Dispatch| {
+        let span = tracing::info_span!("task");
+        span.in_scope(|| ());
+        let next = tracing::info_span!("next");
+        for followed in [&span, &next, &span] {
+            next.follows_from(followed);
+        }
+        next.in_scope(|| ());
+        next.follows_from(&span);
+        next.in_scope(|| ());
+    };
+    both("twice", true, work, |trace| assert_eq!(counts(trace, 1, FLOW), [1, 2, 2]));
+}
+
+#[test]
 fn of_many_spans_that_one_follows_the_newest_64_go_to_its_next_slice() {
     let work = |_: &Dispatch| {
         let span = tracing::info_span!("worker");

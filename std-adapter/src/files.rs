@@ -8,6 +8,7 @@ use std::path::Path;
 use flate2::bufread::GzDecoder;
 
 use crate::terminal::tell;
+use tracebuf_std::region_file::check_is_free;
 
 /// What a gzipped file may unpack to in memory: more than any trace that is worth looking at. A file can become a
 /// thousand times as large.
@@ -138,6 +139,12 @@ pub(crate) fn check_is_other(output: &Path, input: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the file that is read"));
     }
     Ok(())
+}
+
+/// Writes all of a file, in place of what was in it, unless that is what a session is writing.
+pub(crate) fn write_over(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
+    check_is_free(path)?;
+    fs::write(path, content)
 }
 
 #[cfg(test)]

@@ -14,13 +14,12 @@ mod recover;
 mod terminal;
 mod which;
 
-use std::fs;
 use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use files::{check_is_other, open_any, read_any};
+use files::{check_is_other, open_any, read_any, write_over};
 use terminal::{UntilClosed, beside, is_stdout, print_beside, tell};
 use tracebuf::producer::{Exhaustion, Layout, MemoryError, SharedMemory, atomic_words};
 use tracebuf_std::demo::Options;
@@ -245,7 +244,7 @@ fn sample(out: &Path, size: usize, page_size: u32, layout: u32) -> Result<(), Fa
     let layout = Layout::from_bits(layout).ok_or(Failure::Memory(MemoryError::ChunkSize.into()))?;
     let image = smb::sample(size, page_size, layout).map_err(Failure::Memory)?;
     is_stdout(out).map_err(Failure::Stdout)?;
-    fs::write(out, image).map_err(|error| Failure::Open(out.to_owned(), error))
+    write_over(out, image).map_err(|error| Failure::Open(out.to_owned(), error))
 }
 
 /// The size of a ring, as `record` takes it.

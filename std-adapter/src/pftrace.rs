@@ -9,6 +9,8 @@ use tracebuf::buffer::{BufferStats, DataLoss, Packet, SequenceInfo};
 use tracebuf::proto::{SequenceId, WriteError};
 use tracebuf::service::{Exported, TraceExporter, writer_stats};
 
+use crate::region_file::check_is_free;
+
 /// A `.pftrace` file that is being written, or the same somewhere else.
 ///
 /// A trace is one packet after another, so the file is valid up to the last whole packet at any moment.
@@ -44,8 +46,9 @@ impl TraceFile {
     /// Creates the file, or empties the one that is there.
     ///
     /// # Errors
-    /// What the file system says.
+    /// What the file system says, or that a session is using the file.
     pub fn create(path: &Path) -> io::Result<Self> {
+        check_is_free(path)?;
         Ok(Self::new(File::create(path)?))
     }
 }

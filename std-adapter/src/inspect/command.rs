@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::files::{check_is_other, read_any};
+use crate::files::{check_is_other, read_any, write_over};
 use crate::guess::Guess;
 use crate::terminal::{beside, is_stdout, tell};
 use crate::which::{Which, tell_of_others};
@@ -42,7 +42,7 @@ fn inspect(arguments: &Inspect) -> Result<(), String> {
         let mut inputs = [file].into_iter().chain(&arguments.which.program);
         inputs
             .try_for_each(|input| check_is_other(svg, input))
-            .and_then(|()| std::fs::write(svg, inspection.svg()))
+            .and_then(|()| write_over(svg, inspection.svg()))
             .map_err(|error| format!("error writing {}: {error}", svg.display()))?;
     }
     let mut out = beside(is_beside);

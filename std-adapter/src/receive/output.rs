@@ -37,7 +37,11 @@ impl Place {
     fn begin(&mut self) -> io::Result<&mut File> {
         match &mut self.file {
             Some(file) => Ok(file),
-            none => Ok(none.insert(File::create(&self.path)?)),
+            none => {
+                // The first packet may be long in coming, and a session may have begun to write there meanwhile.
+                check_is_free(&self.path)?;
+                Ok(none.insert(File::create(&self.path)?))
+            }
         }
     }
 }

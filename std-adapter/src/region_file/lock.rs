@@ -114,8 +114,25 @@ fn try_lock(file: &File) -> io::Result<()> {
 }
 
 /// Refuses a file that a session is using, also one of another process; of one that nobody knows this of it is not
-/// said.
-pub(crate) fn check_is_free(path: &Path) -> io::Result<()> {
+/// said. To be asked before a file is emptied: of a long trace all would be gone, and a process whose buffer is in the
+/// file would end.
+///
+/// ```
+/// use tracebuf_std::region_file::check_is_free;
+/// use tracebuf_std::session::{LongTrace, Session};
+///
+/// let path = std::env::temp_dir().join(format!("doc-free-{}.pftrace", std::process::id()));
+/// let session = Session::builder().long_trace(LongTrace::to(&path)).start()?;
+/// assert!(check_is_free(&path).is_err());
+/// session.stop()?;
+/// check_is_free(&path)?;
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if a session has it.
+pub fn check_is_free(path: &Path) -> io::Result<()> {
     // Looked at first: who opens a pipe waits for its other end.
     if !std::fs::metadata(path).is_ok_and(|there| there.is_file()) {
         return Ok(());

@@ -80,10 +80,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
+pub use lock::check_is_free;
 pub use memory::BufferMemory;
 
 pub(crate) use control::{Outbox, Slot, create};
-pub(crate) use lock::{Lock, check_is_free, close_locks_of_parent, is_same};
+pub(crate) use lock::{Lock, close_locks_of_parent, is_same};
 
 /// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"TRACEMAP";

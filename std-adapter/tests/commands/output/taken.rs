@@ -10,18 +10,25 @@ use crate::{recover, text};
 
 #[test]
 fn no_command_writes_over_a_trace_that_a_session_is_writing() {
-    let [path, frames, dump] = ["taken.pftrace", "taken-frames", "taken-dump"].map(fresh);
+    let [path, frames, dump, script] =
+        ["taken.pftrace", "taken-frames", "taken-dump", "taken-script"].map(fresh);
     let session = Session::builder().long_trace(LongTrace::to(&path)).start().expect("a session");
     session.recorder().instant("theirs");
     fs::write(&frames, FRAMES).expect("a file");
     fs::write(&dump, recover::region()).expect("a file");
+    fs::write(&script, "new 4096 ring\n").expect("a file");
+    let out = name(&path);
     for arguments in [
-        &["record", "--duration", "100ms", "-o"][..],
-        &["record", "--long", "--duration", "100ms", "-o"],
-        &["receive", name(&frames), "-o"],
-        &["recover", name(&dump), "-o"],
+        &["record", "--duration", "100ms", "-o", out][..],
+        &["record", "--long", "--duration", "100ms", "-o", out],
+        &["receive", name(&frames), "-o", out],
+        &["recover", name(&dump), "-o", out],
+        &["inspect", name(&dump), "--svg", out],
+        &["replay", name(&script), "--pftrace", out],
+        &["smb", "sample", out, "4096", "4096", "1"],
+        &["demo", out, "--numbers", "8", "--sources", env!("CARGO_MANIFEST_DIR")],
     ] {
-        let output = command(arguments).arg(&path).output().expect("the command");
+        let output = command(arguments).output().expect("the command");
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.contains("taken.pftrace: another session is using it"), "{said}");

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tracebuf_std::size::Sizing;
+use tracebuf_std::size::{Seconds, Sizing};
 use tracebuf_std::trace_stats::TraceReport;
 
 use crate::files::read_any;
@@ -75,7 +75,7 @@ pub(crate) fn size(arguments: &Size) -> ExitCode {
     }
     let mut text = sizing.to_string();
     if let Some(buffer) = arguments.buffer {
-        text += &format!("\na ring of {buffer} bytes lasts {:.1} s", sizing.ring_lasts(buffer));
+        text += &format!("\na ring of {buffer} bytes lasts {}", Seconds(sizing.ring_lasts(buffer)));
     }
     if sizing.ring().is_none() && arguments.buffer.is_none() {
         text += "\nfor a ring, say how far it is to reach back, --seconds, or how often a long trace is written, \

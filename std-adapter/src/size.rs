@@ -105,9 +105,9 @@ impl fmt::Display for Sizing {
         if let Some(ring) = self.ring() {
             writeln!(
                 f,
-                "ring           at least {} ({ring} bytes), lasts {:.1} s",
+                "ring           at least {} ({ring} bytes), lasts {}",
                 Bytes(ring),
-                self.ring_lasts(ring)
+                Seconds(self.ring_lasts(ring))
             )?;
             if ring > u64::from(u32::MAX) {
                 writeln!(
@@ -120,10 +120,33 @@ impl fmt::Display for Sizing {
         write!(
             f,
             "shared memory  at least {} ({shared} bytes) for each producer that writes so fast, if the service is kept \
-             from running for {:.0} ms",
+             from running for {}",
             Bytes(shared),
-            self.blocked * 1e3
+            Seconds(self.blocked)
         )
+    }
+}
+
+/// A time in seconds for people: a microcontroller's ring lasts some milliseconds.
+///
+/// ```
+/// use tracebuf_std::size::Seconds;
+///
+/// let times = [8.04, 0.0247, 0.0004].map(|time| Seconds(time).to_string());
+/// assert_eq!(times, ["8.0 s", "24.7 ms", "400 µs"]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seconds(pub f64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(seconds) = *self;
+        match seconds {
+            0.0 => f.write_str("0 s"),
+            ..0.001 => write!(f, "{:.0} µs", seconds * 1e6),
+            ..1.0 => write!(f, "{:.1} ms", seconds * 1e3),
+            _ => write!(f, "{seconds:.1} s"),
+        }
     }
 }
 

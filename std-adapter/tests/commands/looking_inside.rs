@@ -138,6 +138,11 @@ fn sizes_are_those_of_the_rules() {
     let long = command(&["size", "--rate", "2MB/s", "--drain-period", "5s"]);
     // 5 s of 2 MB/s are 10 MB, and 26 bytes for each chunk of 4 KiB.
     assert!(text(&long.stdout).contains("10063872 bytes"), "{}", text(&long.stdout));
+    // As much as firmware has: most of it in milliseconds.
+    let small = &["size", "--rate", "100KB", "--chunk", "120", "--buffer", "2472B", "--blocked", "0.4ms"];
+    let said = command(small);
+    let said = text(&said.stdout);
+    assert!(said.contains("lasts 20.1 ms") && said.contains("running for 400 µs"), "{said}");
     for no_rate in ["--rate=fast", "--rate=-5MB", "--rate=nanMB", "--rate=infMB"] {
         assert_eq!(command(&["size", no_rate]).status.code(), Some(2), "{no_rate}");
     }

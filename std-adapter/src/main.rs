@@ -164,6 +164,10 @@ fn main() -> ExitCode {
             tell!("error opening {}: {error}", path.display());
             ExitCode::FAILURE
         }
+        Err(Failure::Write(path, error)) => {
+            tell!("error writing {}: {error}", path.display());
+            ExitCode::FAILURE
+        }
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(Failure::Output(error)) => {
             tell!("error writing: {error}");
@@ -183,6 +187,7 @@ fn main() -> ExitCode {
 /// Why the command failed.
 enum Failure {
     Open(PathBuf, io::Error),
+    Write(PathBuf, io::Error),
     Replay(ReplayError),
     Output(io::Error),
     Stdout(String),
@@ -244,7 +249,7 @@ fn sample(out: &Path, size: usize, page_size: u32, layout: u32) -> Result<(), Fa
     let layout = Layout::from_bits(layout).ok_or(Failure::Memory(MemoryError::ChunkSize.into()))?;
     let image = smb::sample(size, page_size, layout).map_err(Failure::Memory)?;
     is_stdout(out).map_err(Failure::Stdout)?;
-    write_over(out, image).map_err(|error| Failure::Open(out.to_owned(), error))
+    write_over(out, image).map_err(|error| Failure::Write(out.to_owned(), error))
 }
 
 /// The size of a ring, as `record` takes it.

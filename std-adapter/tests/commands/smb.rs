@@ -134,6 +134,9 @@ fn the_command_says_what_it_cannot_do() {
     let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", "4096", "4096", "6"]);
     assert_eq!(status, Some(2));
     assert!(errors.contains("LAYOUT"), "{errors}");
+    let (_, errors, status) = run(&["smb", "sample", "/dev/full", "4096", "4096", "1"]);
+    assert_eq!(status, Some(1));
+    assert!(errors.starts_with("error writing /dev/full: "), "{errors}");
 }
 
 #[test]

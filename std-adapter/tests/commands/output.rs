@@ -210,6 +210,26 @@ fn a_terminal_that_nobody_can_be_told_on_any_more_ends_no_recording() {
     assert_whole(&trace);
 }
 
+/// A terminal can be narrower than what is said is long, and says its width to nobody.
+#[test]
+fn how_it_goes_is_said_in_one_row_of_any_terminal() {
+    let trace = fresh("narrow");
+    let (mut window, terminal, stderr) = terminal();
+    let mut recording = recording(&trace, "700ms", stderr.into()).spawn().expect("the command");
+    drop(terminal);
+    window.set_timeout(Duration::from_secs(30)).expect("a terminal");
+    let mut said = Vec::new();
+    // The system may call its end an error.
+    let _ = window.read_to_end(&mut said);
+    assert_eq!(recording.wait().expect("its end").code(), Some(0));
+    let lines: Vec<_> = text(&said).trim_end().split('\r').skip(1).collect();
+    assert!(!lines.is_empty());
+    for line in lines {
+        assert!(line.starts_with("\x1b[?7l") && line.ends_with("\x1b[?7h"), "{line:?}");
+        assert!(!line.contains('\n'), "{line:?}");
+    }
+}
+
 #[test]
 fn a_terminal_that_goes_away_ends_what_was_started_from_it_with_its_trace() {
     let trace = fresh("hung-up");

@@ -69,6 +69,9 @@ pub struct TraceReport {
     pub sequences: BTreeMap<u64, SequenceLosses>,
     /// All others together.
     pub others: SequenceLosses,
+    /// Packets in which there are others, compressed, as Perfetto's own service writes them when it is told to. Those are
+    /// not looked into: what they tell of is not told here.
+    pub compressed: u64,
     /// Counters of the statistics that tell of losses and are not zero; `None` without any.
     ///
     /// A trace may have several, from a session, from what was recovered of it, and from others behind it. Of each
@@ -80,6 +83,10 @@ pub struct TraceReport {
 /// What to do about packets that cannot be read.
 const UNREADABLE: &str = "readers skip them: names, clock or track that they need were lost before them. Give the ring \
                           more bytes, or let each chunk tell what it needs (self_contained_chunks)";
+
+/// What to do about packets that are not looked into.
+const COMPRESSED: &str =
+    "what those tell of losses is not known: Perfetto's `traceconv decompress_packets` unpacks them";
 
 /// What to do about a cause that a packet names.
 fn advice(cause: DataLoss) -> &'static str {
@@ -136,6 +143,7 @@ impl TraceReport {
 
     fn look_at(&mut self, packet: &[u8], counters: &mut Counters) -> Whose {
         let (mut sequence, mut loss, mut pid, mut flags, mut clears) = (0, 0, None, 0, false);
+        let mut is_compressed = false;
         for field in Fields::of(packet) {
             match (field.number, field.value) {
                 // Of a field that is there twice the last one counts.
@@ -145,9 +153,13 @@ impl TraceReport {
                 (trace_packet::INCREMENTAL_STATE_CLEARED, Value::Number(is_so)) => clears = is_so != 0,
                 (trace_packet::TRUSTED_PID, Value::Number(number)) => pid = Some(number),
                 (trace_packet::TRACE_STATS, Value::Bytes(stats)) => counters.add(stats),
+                (trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS, _) => {
+                    is_compressed = true;
+                }
                 _ => {}
             }
         }
+        self.compressed += u64::from(is_compressed);
         let is_room = self.sequences.len() < MAX_SEQUENCES;
         let (whose, losses) = match self.sequences.entry(sequence) {
             Entry::Vacant(_) if !is_room => {
@@ -182,6 +194,7 @@ impl TraceReport {
     /// Whether the trace says that something is missing, or does not say that nothing is.
     pub fn has_losses(&self) -> bool {
         self.rest > 0
+            || self.compressed > 0
             || self.all_sequences().any(|sequence| sequence.after_loss > 0 || sequence.unreadable > 0)
             || self.statistics.as_ref().is_none_or(|counted| !counted.is_empty())
     }
@@ -229,6 +242,9 @@ impl fmt::Display for TraceReport {
         if self.rest > 0 {
             writeln!(f, "the last {} bytes are no whole packet: writing was cut short there", self.rest)?;
         }
+        if self.compressed > 0 {
+            writeln!(f, "compressed: {} packets hold others\n  {COMPRESSED}", self.compressed)?;
+        }
         for (cause, name) in DataLoss::CAUSES {
             let bit = cause.bits().trailing_zeros() as usize;
             let count = |sequence: &SequenceLosses| sequence.causes.get(bit).copied().unwrap_or(0);
@@ -237,6 +253,7 @@ impl fmt::Display for TraceReport {
         self.fmt_losses(f, "no cause named: before", advice(DataLoss::ANY), |sequence| sequence.unnamed)?;
         self.fmt_losses(f, "cannot be read:", UNREADABLE, |sequence| sequence.unreadable)?;
         match &self.statistics {
+            None if self.compressed > 0 => write!(f, "no statistics beside them"),
             None => write!(f, "no statistics: the trace was not completed, so its end may be missing"),
             Some(counted) => {
                 for Counted { name, buffer, value, advice } in counted {
@@ -268,6 +285,22 @@ mod tests {
         let report = TraceReport::of(&trace);
         assert!(!report.has_losses(), "{report}");
         assert!(report.to_string().ends_with("nothing was lost"));
+    }
+
+    #[test]
+    fn of_packets_that_are_compressed_it_is_said_that_what_they_tell_is_not_known() {
+        let statistics = packet(&[0x50, 1, 0x9A, 0x02, 2, 0x0A, 0]);
+        // By deflate and by zstd.
+        for field in [[0x92, 0x03, 2, 1, 2], [0xAA, 0x08, 2, 1, 2]] {
+            let trace = [packet(&[0x50, 2]), packet(&field)].concat();
+            let report = TraceReport::of(&trace);
+            assert_eq!((report.packets, report.compressed), (2, 1));
+            let said = report.to_string();
+            assert!(said.contains("\ncompressed: 1 packets hold others\n  what those tell"), "{said}");
+            assert!(said.ends_with("no statistics beside them"), "{said}");
+            let report = TraceReport::of(&[trace, statistics.clone()].concat());
+            assert!(report.has_losses() && report.to_string().contains(COMPRESSED), "{report}");
+        }
     }
 
     #[test]

@@ -17,7 +17,8 @@ bitflags::bitflags! {
         const CONTINUES_FROM_PREVIOUS = 1;
         /// The last fragment's packet continues on the next chunk.
         const CONTINUES_ON_NEXT = 2;
-        /// Patches for the last fragment will follow; its packet has to wait for them.
+        /// Patches for the last fragment will follow; its packet has to wait for them, unless it lies in this chunk
+        /// alone.
         const NEEDS_PATCHING = 4;
     }
 }

@@ -48,8 +48,8 @@ const CHUNKS: usize = SHARED_MEMORY / PAGE as usize * 4;
 /// What the demonstration does.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The trace file, which appears when it is complete, and is read again to be counted. What goes into a pipe is counted on its way; what goes to a
-    /// device is not, and the numbers do not agree.
+    /// The trace file, which appears when it is complete, and is read again to be counted. What goes into a pipe is
+    /// counted on its way; what goes to a device is not, and the numbers do not agree.
     pub out: PathBuf,
     /// Bytes of the ring, at least [`LEAST_RING`](Self::LEAST_RING).
     pub ring: u32,

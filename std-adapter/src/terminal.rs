@@ -163,9 +163,9 @@ impl ProgressLine {
 
     pub(crate) fn show(&self, progress: &impl Display) {
         if self.seen {
-            // Without wrapping, or what is longer than the terminal is wide would take more rows each time, of which only
-            // the last is written over. In one piece, for who ends the command between two would leave it so. The rest
-            // of a longer line before is erased.
+            // Without wrapping, or what is longer than the terminal is wide would take more rows each time, of which
+            // only the last is written over. In one piece, for who ends the command between two would leave it so. The
+            // rest of a longer line before is erased.
             let line = format!("\r\x1b[?7l{progress}\x1b[K\x1b[?7h");
             let _ = io::stderr().write_all(line.as_bytes());
         }

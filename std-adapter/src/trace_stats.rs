@@ -69,8 +69,8 @@ pub struct TraceReport {
     pub sequences: BTreeMap<u64, SequenceLosses>,
     /// All others together.
     pub others: SequenceLosses,
-    /// Packets in which there are others, compressed, as Perfetto's own service writes them when it is told to. Those are
-    /// not looked into: what they tell of is not told here.
+    /// Packets in which there are others, compressed, as Perfetto's own service writes them when it is told to. Those
+    /// are not looked into: what they tell of is not told here.
     pub compressed: u64,
     /// Counters of the statistics that tell of losses and are not zero; `None` without any.
     ///

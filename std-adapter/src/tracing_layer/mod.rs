@@ -42,8 +42,8 @@
 //! | `follows_from` | with `flows(true)`, an arrow to the next slice from each span followed, the newest 64 at most |
 //!
 //! A future that is instrumented enters its span each time that it is polled, and once more when it is dropped: each of
-//! these is a slice of the thread that does so, and flows join them. Spans that are exited in another order than they were entered
-//! end their own slices: those above are ended and begun again, for a track's slices are nested. To a
+//! these is a slice of the thread that does so, and flows join them. Spans that are exited in another order than they
+//! were entered end their own slices: those above are ended and begun again, for a track's slices are nested. To a
 //! [`TraceSubscriber`] without flows, all spans of one place in the program that have no fields are the same: of those
 //! that a thread is in, the one exited is taken to be the one entered last. With flows or a field they are told apart.
 //!

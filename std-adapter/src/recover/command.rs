@@ -9,6 +9,7 @@ use crate::terminal::{is_stdout, tell};
 use crate::which::{Which, tell_of_others};
 use tracebuf::buffer::AttachError;
 use tracebuf_std::recover::{RecoverError, Survivor};
+use tracebuf_std::region_file::check_is_free;
 
 #[derive(clap::Args)]
 pub(crate) struct Recover {
@@ -30,10 +31,14 @@ pub(crate) struct Recover {
 fn recover(arguments: &Recover) -> Result<(), String> {
     let Recover { output, which, .. } = arguments;
     // Not the trace of `with`, which may be the one that is written.
-    for input in [&arguments.dump].into_iter().chain(&which.program).chain(&arguments.after) {
-        check_is_other(output, input)
-            .map_err(|error| format!("error writing {}: {error}", output.display()))?;
-    }
+    [&arguments.dump]
+        .into_iter()
+        .chain(&which.program)
+        .chain(&arguments.after)
+        .try_for_each(|input| check_is_other(output, input))
+        // Asked again when all is written, which then lies beside it.
+        .and_then(|()| check_is_free(output))
+        .map_err(|error| format!("error writing {}: {error}", output.display()))?;
     // What there is to say is said on standard error in any case.
     is_stdout(output).map_err(|error| format!("error {error}"))?;
     let anywhere = which.is_any();

@@ -18,6 +18,12 @@ fn no_command_writes_over_a_trace_that_a_session_is_writing() {
     fs::write(&dump, recover::region()).expect("a file");
     fs::write(&script, "new 4096 ring\n").expect("a file");
     let out = name(&path);
+    let parts = || {
+        let folder = fs::read_dir(path.parent().expect("a folder")).expect("a folder");
+        let is_part = |name: &str| name.starts_with(".taken.pftrace");
+        folder.flatten().filter(|file| file.file_name().to_str().is_some_and(is_part)).count()
+    };
+    let before = parts();
     for arguments in [
         &["record", "--duration", "100ms", "-o", out][..],
         &["record", "--long", "--duration", "100ms", "-o", out],
@@ -33,6 +39,7 @@ fn no_command_writes_over_a_trace_that_a_session_is_writing() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.contains("taken.pftrace: another session is using it"), "{said}");
     }
+    assert_eq!(parts(), before, "a part is left");
     session.stop().expect("a stop");
     assert!(Trace::read(&path).contains("theirs"));
 }

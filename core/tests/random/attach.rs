@@ -43,9 +43,19 @@ fn attach(mut real: Real) -> Result<Real, String> {
         return Err(format!("packets:\n  {expected:?}\n  {found:?}"));
     }
     let memory = real.buffer.into_memory();
-    attach_ended(memory.clone(), salvage.chunks_kept, &found)?;
+    attach_ended(copy_of(&memory), salvage.chunks_kept, &found)?;
     real.buffer = TraceBuffer::attach(memory).expect("a region").0;
     Ok(real)
+}
+
+/// A copy that lies as the memory does: a region begins at the first multiple of 8 in it, and memory may begin anywhere.
+fn copy_of(memory: &[u8]) -> Vec<u8> {
+    let region = memory.get(memory.as_ptr().align_offset(8)..).expect("a region");
+    let mut copy = vec![0; region.len() + 7];
+    let at = copy.as_ptr().align_offset(8);
+    copy.truncate(at + region.len());
+    copy[at..].copy_from_slice(region);
+    copy
 }
 
 /// When nothing comes any more, all that could be read can be, and what waited is out of the way for good.

@@ -26,11 +26,11 @@ pub(crate) fn prefetch(memory: &[u8], at: usize) {
     }
 }
 
-/// The same for bytes that may lie across two lines, and not across three.
+/// The same for `size` bytes, one at least, that may lie across two lines, and not across three.
 #[inline(always)]
-pub(crate) fn prefetch_value(bytes: &[u8]) {
-    bytes.first().map(ask::<false>);
-    bytes.last().map(ask::<false>);
+pub(crate) fn prefetch_value(memory: &[u8], at: usize, size: usize) {
+    prefetch(memory, at);
+    prefetch(memory, at.wrapping_add(size).wrapping_sub(1));
 }
 
 /// Asks for `size` bytes of `memory` from `at` on, as far as they are there.

@@ -287,7 +287,7 @@ impl State<'_> {
         self.put(header, new_place, &cleared)?;
         if let Some(next) = self.ring.front(cleared.boundary) {
             if let Some(entry) = self.sequence(next.header.slot.get()) {
-                prefetch_value(entry.as_bytes());
+                prefetch_value(entry.as_bytes(), 0, size_of_val(entry));
             }
             self.prefetch_header(cleared.boundary.wrapping_add(next.header.outer_size()));
         }
@@ -348,8 +348,7 @@ impl State<'_> {
     /// the first one's header leads to.
     #[inline]
     fn prefetch_header(&self, offset: u32) {
-        prefetch(self.ring.bytes(), offset as usize);
-        prefetch(self.ring.bytes(), offset.wrapping_add(PAYLOAD - 1) as usize);
+        prefetch_value(self.ring.bytes(), offset as usize, PAYLOAD as usize);
     }
 
     /// Sends the write cursor from `at` back to the start; the `left` bytes up to the end, cleared, are padding.

@@ -1,14 +1,14 @@
 //! Files that commands read and write.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use flate2::bufread::GzDecoder;
 
 use crate::terminal::tell;
-use tracebuf_std::region_file::check_is_free;
+use tracebuf_std::region_file::create_if_free;
 
 /// What a gzipped file may unpack to in memory: more than any trace that is worth looking at. A file can become a
 /// thousand times as large.
@@ -143,8 +143,7 @@ pub(crate) fn check_is_other(output: &Path, input: &Path) -> io::Result<()> {
 
 /// Writes all of a file, in place of what was in it, unless that is what a session is writing.
 pub(crate) fn write_over(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
-    check_is_free(path)?;
-    fs::write(path, content)
+    create_if_free(path)?.write_all(content.as_ref())
 }
 
 #[cfg(test)]

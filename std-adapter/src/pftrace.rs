@@ -9,7 +9,7 @@ use tracebuf::buffer::{BufferStats, DataLoss, Packet, SequenceInfo};
 use tracebuf::proto::{SequenceId, WriteError};
 use tracebuf::service::{Exported, TraceExporter, writer_stats};
 
-use crate::region_file::check_is_free;
+use crate::region_file::create_if_free;
 
 /// A `.pftrace` file that is being written, or the same somewhere else.
 ///
@@ -48,8 +48,7 @@ impl TraceFile {
     /// # Errors
     /// What the file system says, or that a session is using the file.
     pub fn create(path: &Path) -> io::Result<Self> {
-        check_is_free(path)?;
-        Ok(Self::new(File::create(path)?))
+        Ok(Self::new(create_if_free(path)?))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::region_file::check_is_free;
+use crate::region_file::{check_is_free, create_if_free};
 use crate::whole_file::check_writable;
 
 /// Where the trace is to lie. Nothing is done there before there is something of it: who names the wrong input still
@@ -37,11 +37,8 @@ impl Place {
     fn begin(&mut self) -> io::Result<&mut File> {
         match &mut self.file {
             Some(file) => Ok(file),
-            none => {
-                // The first packet may be long in coming, and a session may have begun to write there meanwhile.
-                check_is_free(&self.path)?;
-                Ok(none.insert(File::create(&self.path)?))
-            }
+            // The first packet may be long in coming, and a session may have begun to write there meanwhile.
+            none => Ok(none.insert(create_if_free(&self.path)?)),
         }
     }
 }

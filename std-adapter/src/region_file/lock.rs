@@ -149,6 +149,23 @@ pub fn check_is_free(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Creates a file, or empties the one that is there, unless a session is using it.
+///
+/// ```
+/// let path = std::env::temp_dir().join(format!("doc-create-{}.svg", std::process::id()));
+/// std::io::Write::write_all(&mut tracebuf_std::region_file::create_if_free(&path)?, b"<svg/>")?;
+/// assert_eq!(std::fs::read(&path)?, b"<svg/>");
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`check_is_free`], and what the file system says.
+pub fn create_if_free(path: &Path) -> io::Result<File> {
+    check_is_free(path)?;
+    File::create(path)
+}
+
 /// Whether it is the same file, by whatever name.
 pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())

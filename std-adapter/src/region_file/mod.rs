@@ -80,7 +80,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
-pub use lock::check_is_free;
+pub use lock::{check_is_free, create_if_free};
 pub use memory::BufferMemory;
 
 pub(crate) use control::{Outbox, Slot, create};

@@ -3,8 +3,8 @@
 //!
 //! `-- --slack F` multiplies the limits of what is timed by F: for machines that others use meanwhile.
 //!
-//! `-- spans load` runs these parts alone; the others are `recorder`, `snapshot` and `long-trace`. The load runs for 6
-//! s; for a minute by `TRACEBUF_LOAD_SECONDS=60`.
+//! `-- spans load` runs these parts alone; the others are `recorder`, `snapshot` and `long-trace`. The load runs for
+//! 6 s; for a minute by `TRACEBUF_LOAD_SECONDS=60`.
 //!
 //! One line each, `budget NAME MEASURED LIMIT UNIT ok|over`, and lines of figures without a limit; exit status 1
 //! if a budget is over.

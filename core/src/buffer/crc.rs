@@ -11,16 +11,16 @@ const fn table() -> [u32; 16] {
     let mut table = [0; 16];
     let mut index = 0;
     while index < 16 {
-        table[index] = shift(index as u32);
+        table[index] = shift(index as u32, 4);
         index += 1;
     }
     table
 }
 
-/// Half a byte, bit by bit.
-const fn shift(mut value: u32) -> u32 {
+/// So many bits, one by one.
+const fn shift(mut value: u32, bits: u32) -> u32 {
     let mut bit = 0;
-    while bit < 4 {
+    while bit < bits {
         value = (value >> 1) ^ if value & 1 != 0 { POLYNOMIAL } else { 0 };
         bit += 1;
     }
@@ -38,15 +38,12 @@ impl Crc {
 
     #[inline(never)]
     pub(super) fn with(self, bytes: &[u8]) -> Self {
-        let half = |crc: u32| {
-            if cfg!(feature = "crc") {
-                (crc >> 4) ^ TABLE.get((crc & 15) as usize).copied().unwrap_or_default()
-            } else {
-                // Only a region's header has a checksum then, which is not worth the table.
-                shift(crc)
-            }
+        let half = |crc: u32| (crc >> 4) ^ TABLE.get((crc & 15) as usize).copied().unwrap_or_default();
+        let next = |crc: u32| {
+            // Without the feature only a region's header has a checksum, which is not worth the table.
+            if cfg!(feature = "crc") { half(half(crc)) } else { shift(crc, 8) }
         };
-        Self(bytes.iter().fold(self.0, |crc, byte| half(half(crc ^ u32::from(*byte)))))
+        Self(bytes.iter().fold(self.0, |crc, byte| next(crc ^ u32::from(*byte))))
     }
 
     pub(super) fn value(self) -> u32 {

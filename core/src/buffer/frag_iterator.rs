@@ -77,7 +77,7 @@ impl<'p> FragIterator<'p> {
     /// Where the fragment just taken from a chunk ends. Trailing empty ones go with it, so that a chunk read to the
     /// end counts as read.
     #[cfg_attr(not(target_os = "none"), inline)]
-    #[cfg_attr(target_os = "none", inline(never))]
+    #[cfg_attr(target_os = "none", inline(always))]
     pub(super) fn end_before(&self, chunk: &TBChunk) -> u16 {
         if self.only_empty_left() && !chunk.has(Flags::CONTINUES_ON_NEXT) {
             chunk.valid.get()

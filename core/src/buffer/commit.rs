@@ -92,7 +92,7 @@ impl State<'_> {
     ) -> Commit {
         let outcome =
             self.try_commit(header, &mut source, observer).unwrap_or(Commit::Refused(Refusal::RegionDamaged));
-        if outcome == Commit::Refused(Refusal::TooLarge) {
+        if outcome == Commit::Refused(Refusal::TooLarge) && header.complete {
             // What comes behind it tells of the gap that it leaves, also behind the first of a sequence.
             self.note_unknown(header.producer_id, header.writer_id);
         }

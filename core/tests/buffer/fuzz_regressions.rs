@@ -18,6 +18,15 @@ fn overwriting_a_chunk_without_fragments_that_claims_to_continue_loses_nothing()
 }
 
 #[test]
+fn a_first_chunk_that_fits_without_the_slack_that_a_scrape_saw_is_no_gap() {
+    let mut bench = Bench::ring(64);
+    let chunk = Sent::new(1, &[packet(b"first"), packet(b"second")]);
+    assert_eq!(bench.commit(chunk.clone().scraped().room(41)), Commit::Refused(Refusal::TooLarge));
+    assert_eq!(bench.commit(chunk), Commit::Written);
+    assert_eq!(bench.read(), whole(&[b"first", b"second"]));
+}
+
+#[test]
 fn a_gap_before_a_packet_over_two_chunks_is_reported_once() {
     let mut bench = Bench::ring(1024);
     bench.commit(Sent::new(0, &[packet(b"before")]));

@@ -193,6 +193,7 @@ impl World {
         if matches!(outcome, Commit::Written | Commit::Rewritten | Commit::Relocated | Commit::Unchanged) {
             chunk.accepted = true;
         }
+        chunk.was_too_large |= outcome == Commit::Refused(Refusal::TooLarge);
         self.took(writer, index, outcome);
         outcome
     }

@@ -26,6 +26,8 @@ pub struct Chunk {
     pub stored: bool,
     /// All of it was taken by the buffer.
     pub accepted: bool,
+    /// It was refused whole before, as too large where the slack needs room as well.
+    pub was_too_large: bool,
     /// It came after a later one: what began before it may have been given up by then.
     pub late: bool,
     /// It had patches when it was committed.
@@ -105,6 +107,7 @@ impl Writer {
             shown: 0,
             stored: false,
             accepted: false,
+            was_too_large: false,
             late: false,
             patched_later: false,
         };
@@ -199,7 +202,7 @@ impl Writer {
         assert!(reported || !must, "writer {}: packets are missing before {k}, and nobody says so", self.id);
         let here = &self.packets[k];
         let between = self.last_end.unwrap_or(0)..=here.first;
-        let uncertain = self.chunks[between].iter().any(|chunk| !chunk.accepted);
+        let uncertain = self.chunks[between].iter().any(|chunk| !chunk.accepted || chunk.was_too_large);
         let starts = self.last_end.is_none() && self.table_was_full;
         // Who has only a part of a packet cannot know that it is empty.
         let gone = missing.iter().any(|packet| packet.is_visible() || packet.first != packet.last);

@@ -62,7 +62,7 @@ impl Model {
         observer: Observer<'_>,
     ) -> Outcome {
         let outcome = self.try_commit(header, payload, unseen, observer);
-        if outcome == Outcome::Refused(Why::TooLarge) {
+        if outcome == Outcome::Refused(Why::TooLarge) && header.complete {
             // What comes next of a new sequence may have that before it.
             self.forgotten.insert((header.producer, header.writer));
         }

@@ -65,21 +65,6 @@ impl<'h> Offer<'h> {
         let tokens = source.private().map(|bytes| tokenise_inline(bytes, 0, 0, declared, flags));
         Self { header, size: source.size(), flags, declared, tokens }
     }
-
-    /// Looks at it before it is copied. What was read of an earlier copy, up to `offset`, can only be skipped if it
-    /// is whole fragments of this one, too.
-    #[cfg_attr(not(target_os = "none"), inline(never))]
-    #[cfg_attr(target_os = "none", inline)]
-    pub(super) fn look<S: Source>(&self, source: &mut S, offset: u16) -> Look {
-        match (source.private(), self.tokens) {
-            (Some(bytes), Some(Tokens { valid, flags, .. })) => {
-                let fits = starts_fragment(bytes.get(..usize::from(valid)).unwrap_or(bytes), offset);
-                Look { valid, flags, fits }
-            }
-            // Of shared memory the size fields are enough.
-            _ => probe(source, self.declared, offset),
-        }
-    }
 }
 
 impl State<'_> {
@@ -179,10 +164,10 @@ impl State<'_> {
             return Some(Err(Commit::Discarded));
         }
         // Looked at before anything is evicted for it.
-        let look = offer.look(source, read);
-        // One byte more is an empty packet, and nothing may be evicted for it.
-        let nothing = u32::from(!offer.flags.contains(Flags::CONTINUES_ON_NEXT));
-        if u32::from(look.valid) > u32::from(read) + nothing {
+        let look = probe(source, offer.declared, read);
+        // More can be nothing but empty packets, and nothing may be evicted for those.
+        let reach = if offer.flags.contains(Flags::CONTINUES_ON_NEXT) { look.valid } else { look.filled };
+        if reach > read {
             let sealed = self.header.mode().contains(Mode::SEALED);
             return Some(if look.fits || sealed {
                 Ok(Origin::Erased { read })

@@ -6,7 +6,7 @@ use super::commit::{Offer, Origin};
 use super::frag_iterator::{Tokens, count_frags, tokenise};
 use super::region::{Mode, State};
 use super::sequence_state::Status;
-use super::source::Source;
+use super::source::{Source, probe};
 use super::tb_chunk::{Flags, Stored};
 
 impl State<'_> {
@@ -69,7 +69,9 @@ impl State<'_> {
                 marks = Flags::empty();
             }
             Err(Commit::Unchanged)
-        } else if offer.header.complete && self.may_move(&stored)? && offer.look(source, old).goes_on_at(old)
+        } else if offer.header.complete
+            && self.may_move(&stored)?
+            && probe(source, offer.declared, old).goes_on_at(old)
         {
             Ok(Origin::Relocated { read: old })
         } else {

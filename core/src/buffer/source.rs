@@ -57,6 +57,8 @@ impl<F: FnMut(usize, &mut [u8])> Source for Shared<F> {
 pub(super) struct Look {
     /// Bytes up to the end of the last well-formed fragment.
     pub(super) valid: u16,
+    /// Bytes up to the end of the last one that is not empty.
+    pub(super) filled: u16,
     /// End marks, if it has any.
     pub(super) flags: Flags,
     /// Whether a fragment, or the rest, starts at the offset that was asked about.
@@ -74,7 +76,7 @@ impl Look {
 #[inline(never)]
 pub(super) fn probe<S: Source>(source: &mut S, declared: u32, offset: u16) -> Look {
     let size = source.size();
-    let mut look = Look { valid: 0, flags: Flags::empty(), fits: offset == 0 };
+    let mut look = Look { valid: 0, filled: 0, flags: Flags::empty(), fits: offset == 0 };
     for _ in 0..declared {
         step();
         let mut field = [0; varint::MAX_LEN];
@@ -88,6 +90,9 @@ pub(super) fn probe<S: Source>(source: &mut S, declared: u32, offset: u16) -> Lo
             break;
         }
         look.valid = end as u16;
+        if frag > 0 {
+            look.filled = look.valid;
+        }
         look.fits |= look.valid == offset;
     }
     look

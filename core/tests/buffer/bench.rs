@@ -164,6 +164,13 @@ impl Bench {
         self.offered(1);
         commit
     }
+    /// As from shared memory that nobody changes.
+    pub fn commit_shared(&mut self, sent: Sent) -> Commit {
+        let payload = sent.payload.clone();
+        self.commit_with(sent, payload.len(), |at, target| {
+            target.copy_from_slice(&payload[at..at + target.len()])
+        })
+    }
     pub fn patch(&mut self, chunk_id: u32, patches: &[Patch], more_pending: bool) -> bool {
         self.patch_of(1, chunk_id, patches, more_pending)
     }

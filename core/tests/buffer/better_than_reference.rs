@@ -84,17 +84,25 @@ fn a_commit_that_has_no_more_than_was_read_of_the_evicted_scrape_leaves_no_loss(
 }
 
 #[test]
-fn nothing_is_evicted_for_an_empty_packet_behind_what_was_read() {
+fn nothing_is_evicted_for_empty_packets_behind_what_was_read() {
     let scraped = |id, text: &[u8]| Sent::new(id, &[packet(text), vec![1]]).scraped().room(64);
-    let mut b = Bench::ring(96);
-    b.commit(scraped(0, b"read"));
-    assert_eq!(b.read(), whole(&[b"read"]));
-    b.commit(scraped(1, b"not read"));
-    assert_eq!(b.commit(Sent::new(0, &[packet(b"read"), vec![0]])), Commit::Discarded);
-    // The newer one is still there to be completed.
-    let completed = b.commit(Sent::new(1, &[packet(b"not read"), packet(b"nor this")]));
-    assert_eq!(completed, Commit::Rewritten);
-    assert_eq!(b.read(), whole(&[b"not read", b"nor this"]));
+    // As our writers write the size, as one writes it that had reserved four bytes, and more than one.
+    for empty in [&[vec![0]][..], &[vec![0x80, 0x80, 0x80, 0]], &[vec![0], vec![0x80, 0], vec![0]]] {
+        let completed = Sent::new(0, &[&[packet(b"read")], empty].concat());
+        for shared in [false, true] {
+            let mut b = Bench::ring(96);
+            b.commit(scraped(0, b"read"));
+            assert_eq!(b.read(), whole(&[b"read"]));
+            b.commit(scraped(1, b"not read"));
+            let completed = completed.clone();
+            let outcome = if shared { b.commit_shared(completed) } else { b.commit(completed) };
+            assert_eq!(outcome, Commit::Discarded);
+            // The newer one is still there to be completed.
+            let completed = b.commit(Sent::new(1, &[packet(b"not read"), packet(b"nor this")]));
+            assert_eq!(completed, Commit::Rewritten);
+            assert_eq!(b.read(), whole(&[b"not read", b"nor this"]));
+        }
+    }
 }
 
 #[test]

@@ -135,6 +135,20 @@ pub(super) fn only_empty(bytes: &[u8]) -> bool {
     true
 }
 
+/// Where the last fragment ends that is not empty.
+pub(super) fn filled(bytes: &[u8]) -> usize {
+    let (mut at, mut filled) = (0, 0);
+    while at < bytes.len()
+        && let Token::Fragment { start, end } = token(bytes, at)
+    {
+        if start < end {
+            filled = end;
+        }
+        at = end;
+    }
+    filled
+}
+
 impl StoredChunk {
     /// The fragment at `at`: none at the end, an error if a patch broke it.
     pub fn fragment_at(&self, at: usize) -> Option<Result<Fragment, ()>> {

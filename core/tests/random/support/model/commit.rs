@@ -1,6 +1,6 @@
 //! Commits: of new chunks, of chunks that are there already, of chunks that were.
 
-use super::chunk::{Tokens, only_empty, tokenise};
+use super::chunk::{Tokens, filled, only_empty, tokenise};
 use super::{
     FIRST_CONTINUES, Handle, Header, LAST_CONTINUES, LastErased, Model, NEEDS_PATCHING, OVERHEAD, OVERWRITE,
     Observer, Outcome, Why, precedes,
@@ -30,10 +30,11 @@ impl Offer<'_> {
         if self.header.complete { tokens.valid } else { self.payload.len() }
     }
 
-    /// Whether it has nothing but an empty packet behind what was read of it.
+    /// Whether it has nothing but empty packets behind what was read of it.
     fn is_nothing_after(&self, tokens: Tokens, read: usize) -> bool {
-        let empty = usize::from(self.flags & LAST_CONTINUES == 0);
-        (read..=read + empty).contains(&tokens.valid)
+        let goes_on = self.flags & LAST_CONTINUES != 0;
+        let reach = if goes_on { tokens.valid } else { filled(&self.payload[..tokens.valid]) };
+        (reach..=tokens.valid).contains(&read)
     }
 }
 
@@ -233,7 +234,7 @@ impl Model {
         }
     }
 
-    /// Whether the last erased chunk comes again with nothing but an empty packet behind what was read of it.
+    /// Whether the last erased chunk comes again with nothing but empty packets behind what was read of it.
     fn has_nothing_more(&self, offer: &Offer<'_>, tokens: Tokens) -> bool {
         let last = self.find_sequence(offer.key()).and_then(|s| self.sequences[s].last);
         last.is_some_and(|last| last.id == offer.header.chunk_id && offer.is_nothing_after(tokens, last.read))

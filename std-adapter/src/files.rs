@@ -3,8 +3,9 @@
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use flate2::bufread::GzDecoder;
 
 use crate::terminal::tell;
@@ -13,6 +14,11 @@ use tracebuf_std::region_file::create_if_free;
 /// What a gzipped file may unpack to in memory: more than any trace that is worth looking at. A file can become a
 /// thousand times as large.
 const UNPACKED_MAX: u64 = if cfg!(target_pointer_width = "64") { 4 << 30 } else { 1 << 30 };
+
+/// The name of a file to write; - is standard output, by a name that opens it.
+pub(crate) fn output_path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(|path| if path == Path::new("-") { "/dev/stdout".into() } else { path })
+}
 
 /// Opens a file, plain or gzipped; - is standard input. A gzipped one is known by its first two bytes, so that standard
 /// input may be one too.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use files::{check_is_other, open_any, read_any, write_over};
+use files::{check_is_other, open_any, output_path, read_any, write_over};
 use terminal::{UntilClosed, beside, is_stdout, print_beside, tell};
 use tracebuf::producer::{Exhaustion, Layout, MemoryError, SharedMemory, atomic_words};
 use tracebuf_std::demo::Options;
@@ -69,8 +69,8 @@ enum Command {
     Replay {
         /// The script, plain or gzipped; - is standard input.
         script: PathBuf,
-        /// Also write the packets of read and readn into this trace file.
-        #[arg(long, value_name = "OUT")]
+        /// Also write the packets of read and readn into this trace file; - is standard output.
+        #[arg(long, value_name = "OUT", value_parser = output_path())]
         pftrace: Option<PathBuf>,
     },
     /// Shared memory images: what producers write and the service reads.
@@ -80,7 +80,8 @@ enum Command {
     ///
     /// Exit status: 0 when the numbers agree, 1 when not or when something could not be read or written.
     Demo {
-        /// The trace file to write, or a pipe.
+        /// The trace file to write, or a pipe; - is standard output.
+        #[arg(value_parser = output_path())]
         out: PathBuf,
         /// The ring's size: 512KiB, 16MiB, 1GiB.
         #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = ring)]
@@ -104,6 +105,8 @@ enum Command {
 #[derive(Subcommand)]
 enum Smb {
     /// Print an image: pages, layouts, chunk states, headers, packets, and what is wrong with them.
+    ///
+    /// Exit status: 0, whatever is wrong with the image, 1 when it could not be read or printed.
     Dump {
         /// The image, plain or gzipped; - is standard input.
         file: PathBuf,
@@ -111,8 +114,11 @@ enum Smb {
         page_size: u32,
     },
     /// Write an image that our own writers made, in the middle of their work.
+    ///
+    /// Exit status: 0, or 1 when there is no such image or it could not be written.
     Sample {
-        /// The file to write.
+        /// The file to write; - is standard output.
+        #[arg(value_parser = output_path())]
         out: PathBuf,
         /// Bytes of the image; it has 114688 chunks at most.
         size: usize,

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::files::{check_is_other, read_any, write_over};
+use crate::files::{check_is_other, output_path, read_any, write_over};
 use crate::guess::Guess;
 use crate::terminal::{beside, is_stdout, tell};
 use crate::which::{Which, tell_of_others};
@@ -16,8 +16,8 @@ pub(crate) struct Inspect {
     file: PathBuf,
     #[command(flatten)]
     which: Which,
-    /// Also draw a picture into this file.
-    #[arg(long, value_name = "OUT")]
+    /// Also draw a picture into this file; - is standard output.
+    #[arg(long, value_name = "OUT", value_parser = output_path())]
     svg: Option<PathBuf>,
     /// How many chunks to list, the newest.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]

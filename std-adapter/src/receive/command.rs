@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::files::check_is_other;
+use crate::files::{check_is_other, output_path};
 use crate::guess::Guess;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals, tell};
 use clap::Args;
@@ -17,8 +17,8 @@ use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
 pub(crate) struct Receive {
     /// A serial port, such as /dev/ttyACM0, a file, or a pipe; - is standard input.
     port: PathBuf,
-    /// The trace file.
-    #[arg(short, long)]
+    /// The trace file; - is standard output.
+    #[arg(short, long, value_parser = output_path())]
     output: PathBuf,
     /// Bits a second of a serial port.
     #[arg(long, default_value_t = 115_200)]

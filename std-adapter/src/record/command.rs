@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::files::output_path;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals, tell};
 use clap::Args;
 use tracebuf_std::record::{RecordOptions, record};
@@ -24,8 +25,8 @@ pub(crate) struct Record {
     /// Write into the file while recording, so that the beginning is kept however long it takes.
     #[arg(long)]
     long: bool,
-    /// The trace file.
-    #[arg(short, long, default_value = "trace.pftrace")]
+    /// The trace file; - is standard output.
+    #[arg(short, long, default_value = "trace.pftrace", value_parser = output_path())]
     output: PathBuf,
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::files::{check_is_other, read_plain};
+use crate::files::{check_is_other, output_path, read_plain};
 use crate::guess::Guess;
 use crate::terminal::{is_stdout, tell};
 use crate::which::{Which, tell_of_others};
@@ -15,8 +15,8 @@ use tracebuf_std::region_file::check_is_free;
 pub(crate) struct Recover {
     /// The dump of memory, or the file of a buffer.
     dump: PathBuf,
-    /// The trace file to write.
-    #[arg(short, long, value_name = "OUT")]
+    /// The trace file to write; - is standard output.
+    #[arg(short, long, value_name = "OUT", value_parser = output_path())]
     output: PathBuf,
     #[command(flatten)]
     which: Which,

@@ -44,9 +44,12 @@ fn a_trace_on_standard_output_has_nothing_else_in_it() {
         (&["record", "--duration", "50ms", "--long", "-o"], "lost: nothing"),
         (&DEMO, "the numbers agree"),
     ] {
-        for (output, trace) in
-            [into_file(arguments, "/dev/stdout"), into_file(arguments, ""), into_pipe(arguments)]
-        {
+        for (output, trace) in [
+            into_file(arguments, "/dev/stdout"),
+            into_file(arguments, "-"),
+            into_file(arguments, ""),
+            into_pipe(arguments),
+        ] {
             assert_eq!(output.status.code(), Some(0), "{arguments:?}");
             assert!(text(&output.stderr).contains(said), "{arguments:?}: {}", text(&output.stderr));
             assert!(trace.packets().count() > 0, "{arguments:?}");
@@ -65,16 +68,18 @@ fn inputs(test: &str) -> [PathBuf; 2] {
 #[test]
 fn a_picture_and_a_replayed_trace_on_standard_output_have_nothing_else_in_them() {
     let [script, region] = inputs("beside");
-    let (output, trace) = into_file(&["replay", name(&script), "--pftrace"], "/dev/stdout");
-    assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stderr).starts_with("ok\nok\npkt "), "{}", text(&output.stderr));
-    assert_eq!(trace.packets().count(), 2, "the packet, and what was lost");
+    for into in ["/dev/stdout", "-"] {
+        let (output, trace) = into_file(&["replay", name(&script), "--pftrace"], into);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text(&output.stderr).starts_with("ok\nok\npkt "), "{}", text(&output.stderr));
+        assert_eq!(trace.packets().count(), 2, "the packet, and what was lost");
 
-    let output = command(&["inspect", name(&region), "--svg", "/dev/stdout"]).output().expect("the command");
-    assert_eq!(output.status.code(), Some(0));
-    let (picture, said) = (text(&output.stdout).trim_end(), text(&output.stderr));
-    assert!(picture.starts_with("<svg") && picture.ends_with("</svg>"), "{picture}");
-    assert!(said.contains("buffer"), "{said}");
+        let output = command(&["inspect", name(&region), "--svg", into]).output().expect("the command");
+        assert_eq!(output.status.code(), Some(0));
+        let (picture, said) = (text(&output.stdout).trim_end(), text(&output.stderr));
+        assert!(picture.starts_with("<svg") && picture.ends_with("</svg>"), "{picture}");
+        assert!(said.contains("buffer"), "{said}");
+    }
 }
 
 #[test]

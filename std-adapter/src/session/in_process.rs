@@ -306,7 +306,7 @@ impl InProcess {
 }
 
 impl Transport for InProcess {
-    fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
+    fn drain(&mut self, buffers: &mut [CentralBuffer]) {
         let requests = &mut self.requests;
         self.endpoint.with_dependent_mut(|producer, endpoint| {
             let queue = &producer.borrow_owner().queue;
@@ -341,9 +341,7 @@ impl Transport for InProcess {
         });
         let queue = &self.endpoint.borrow_owner().borrow_owner().queue;
         queue.done.fetch_add(Request::chunks(&self.requests), Ordering::Relaxed);
-        let count = self.requests.len();
         self.requests.clear();
-        count
     }
 
     fn ask_flush(&mut self) {

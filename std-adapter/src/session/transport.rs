@@ -31,13 +31,12 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// /// A producer that says one thing.
 /// struct Once(bool);
 /// impl Transport for Once {
-///     fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
+///     fn drain(&mut self, buffers: &mut [CentralBuffer]) {
 ///         if std::mem::replace(&mut self.0, true) {
-///             return 0;
+///             return;
 ///         }
 ///         let header = ChunkHeader { producer_id: 2, writer_id: 1, fragments: 1, complete: true, ..Default::default() };
 ///         buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" }); // timestamp 5
-///         1
 ///     }
 ///     fn ask_flush(&mut self) {}
 ///     fn is_flushed(&self) -> bool { true }
@@ -53,9 +52,9 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 pub trait Transport: Send {
-    /// Carries out the requests that have come, and says how many. When more come, the drain thread is to be
-    /// woken by [`Waker::wake`](super::Waker::wake); it looks by itself once a second.
-    fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize;
+    /// Carries out the requests that have come. When more come, the drain thread is to be woken by
+    /// [`Waker::wake`](super::Waker::wake); it looks by itself once a second.
+    fn drain(&mut self, buffers: &mut [CentralBuffer]);
 
     /// Asks the producer to send what it has.
     fn ask_flush(&mut self);

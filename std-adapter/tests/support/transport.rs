@@ -17,9 +17,8 @@ impl<F: FnMut(&mut [CentralBuffer]) -> bool> Does<F> {
 }
 
 impl<F: FnMut(&mut [CentralBuffer]) -> bool + Send> Transport for Does<F> {
-    fn drain(&mut self, buffers: &mut [CentralBuffer]) -> usize {
+    fn drain(&mut self, buffers: &mut [CentralBuffer]) {
         self.stays = (self.work)(buffers);
-        0
     }
 
     fn ask_flush(&mut self) {}

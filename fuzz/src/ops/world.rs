@@ -193,7 +193,6 @@ impl World {
         if matches!(outcome, Commit::Written | Commit::Rewritten | Commit::Relocated | Commit::Unchanged) {
             chunk.accepted = true;
         }
-        chunk.was_too_large |= outcome == Commit::Refused(Refusal::TooLarge);
         self.took(writer, index, outcome);
         outcome
     }
@@ -299,10 +298,10 @@ impl World {
             assert_eq!(again, outcome, "watching changes the outcome");
         }
         crate::trace(|| format!("    {header:?} of {} bytes: {outcome}", payload.len()));
-        let full = outcome == Commit::Refused(Refusal::TableFull)
+        let is_unknown = matches!(outcome, Commit::Refused(Refusal::TableFull | Refusal::TooLarge))
             || before == self.buffer.sequences().count() && outcome == Commit::Written;
         for writer in &mut self.writers {
-            writer.table_was_full |= full;
+            writer.some_is_unknown |= is_unknown;
         }
         let mut last = [0; WRITERS];
         for ((producer, id, bytes, loss), kept) in observer.shown {

@@ -26,8 +26,6 @@ pub struct Chunk {
     pub stored: bool,
     /// All of it was taken by the buffer.
     pub accepted: bool,
-    /// It was refused whole before, as too large where the slack needs room as well.
-    pub was_too_large: bool,
     /// It came after a later one: what began before it may have been given up by then.
     pub late: bool,
     /// It had patches when it was committed.
@@ -63,9 +61,9 @@ pub struct Writer {
     must_report: bool,
     /// The table forgot the sequence: only contents are checked from then on.
     pub forgotten: bool,
-    /// The table had to forget or refuse a sequence before this one's first packet came out: perhaps this one,
-    /// and then its first packet says so.
-    pub table_was_full: bool,
+    /// A sequence was forgotten, or something of one refused that no entry of the table can tell of, before this
+    /// one's first packet came out: perhaps of this one, and then its first packet says so.
+    pub some_is_unknown: bool,
 }
 
 impl Writer {
@@ -82,7 +80,7 @@ impl Writer {
             baseline: None,
             must_report: false,
             forgotten: false,
-            table_was_full: false,
+            some_is_unknown: false,
         }
     }
 
@@ -107,7 +105,6 @@ impl Writer {
             shown: 0,
             stored: false,
             accepted: false,
-            was_too_large: false,
             late: false,
             patched_later: false,
         };
@@ -202,8 +199,8 @@ impl Writer {
         assert!(reported || !must, "writer {}: packets are missing before {k}, and nobody says so", self.id);
         let here = &self.packets[k];
         let between = self.last_end.unwrap_or(0)..=here.first;
-        let uncertain = self.chunks[between].iter().any(|chunk| !chunk.accepted || chunk.was_too_large);
-        let starts = self.last_end.is_none() && self.table_was_full;
+        let uncertain = self.chunks[between].iter().any(|chunk| !chunk.accepted);
+        let starts = self.last_end.is_none() && self.some_is_unknown;
         // Who has only a part of a packet cannot know that it is empty.
         let gone = missing.iter().any(|packet| packet.is_visible() || packet.first != packet.last);
         let may = must || uncertain || starts || gone;

@@ -165,8 +165,9 @@ impl Receiver {
         // Whose number is none the less the next: a device that is reset in the midst of its second frame damages its
         // first with it, and goes on with a second. Of noise of that length nobody knows that it was nothing more; it
         // costs the packet that it is in, while shorter noise, as of a line that is turned on, costs nothing. Before
-        // the first frame that arrives either says nothing.
-        let damaged = std::mem::take(&mut self.damaged) && self.expected.is_some();
+        // the first frame that arrives it costs none: a device that is reset in the midst of its first frame goes on
+        // with what was behind that packet, as if it began there.
+        let damaged = std::mem::take(&mut self.damaged);
         let expected = self.expected.unwrap_or(number);
         let gap = number.wrapping_sub(expected);
         let restarted = gap >= LONG_GAP && (is_devices_first || (2..=NUMBERS_AT_START).contains(&number));

@@ -144,6 +144,21 @@ fn damage_is_told_and_a_dump_without_a_buffer_is_an_error() {
 }
 
 #[test]
+fn a_dump_that_ends_before_the_ring_does_says_how_much_is_missing_wherever_it_ends() {
+    // A table of four, and three chunks of 32 bytes: the payload of three is followed by a checksum.
+    let (region, start) = (region(), 256 + 4 * 48);
+    for cut in 0..=130 {
+        let dump = Dump::parse(&region[..start + cut]).expect("a dump");
+        let salvage = dump.find(Place::Anywhere).expect("its header is whole").salvage;
+        let kept = (cut / 32).min(3);
+        let missing = (3 - kept as u64) * 32;
+        assert_eq!((salvage.chunks_kept, salvage.bytes_unreadable), (kept as u32, missing), "{cut}");
+    }
+    let (ok, said, _) = recover("cut-off", &region[..start + 64], &[]);
+    assert!(ok && said.contains("2 chunks of 1 sequences kept, 32 bytes unreadable"), "{said}");
+}
+
+#[test]
 fn a_dump_full_of_what_starts_like_a_buffer_is_searched_in_no_time() {
     assert_nothing_found_soon(&b"TBUF".repeat(1 << 19));
     // Headers that are sound, of buffers with tables that are longer than the dump.

@@ -103,7 +103,9 @@ void tracebuf_drain(void);
  * shared memory waits to be moved, and when a writer is flushed. It must be short, and neither wait nor call anything
  * of this: it pends the interrupt of the lowest priority that drains, such as PendSV (whose priority has to be set:
  * after a reset it is the highest, as all are), or gives the semaphore of the task that does. That is in time for four
- * writers in a region of 4 KiB and more. In smaller ones, or without it, the drain has to come by itself.
+ * writers in a region of 12 KiB and more, unless interrupts write very much at once. In one of 4 KiB it is for what
+ * tasks or the main loop write, but of interrupts some events are dropped, and counted: fewer the fewer writers there
+ * are. In smaller ones, or without it, the drain has to come by itself.
  */
 void tracebuf_on_work(void (*wake)(void));
 

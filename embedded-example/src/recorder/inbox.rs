@@ -116,8 +116,10 @@ impl Inbox {
     /// An empty one that calls for the drain: `wake` is called whenever something was put into it. That is, above
     /// all, when half of shared memory waits to be moved, and when a writer is flushed.
     ///
-    /// That is in time when shared memory has two chunks for each writer, so with four in regions of 4 KiB and more;
-    /// events of several chunks need some more of them. In a smaller region the drain has to come by a timer too.
+    /// That is in time when all that is written above the drain's priority until it has its turn fits into the other
+    /// half of shared memory, less a chunk for each writer. With four writers that is none in a region of 4 KiB, 4
+    /// chunks in one of 8 KiB and 12 from 16 KiB on; an event that starts the state anew takes about two. With fewer
+    /// than two chunks for each writer the drain has to come by a timer too.
     ///
     /// It is called within an event or a flush, at any priority that traces, so it has to be short and must neither
     /// wait, nor drain, nor trace: it pends an interrupt of the lowest priority, in which the drain runs, or gives the

@@ -46,6 +46,9 @@ pub enum Progress {
 }
 
 /// Sends the packets of a ring, each with what only the service may say about it, as a trace file.
+///
+/// It is always given the same ring: a packet that was begun is fetched from whatever ring comes with the next call.
+/// Of several recorders each has a sender, a line and a trace of its own, as they number their writers alike.
 pub struct Sender<E> {
     exporter: E,
     framed: bool,

@@ -63,6 +63,43 @@ fn patches_are_sent_at_the_end_of_their_packet_and_not_with_later_ones() {
     assert_eq!(sink.take(), []);
 }
 
+/// Takes what it is sent, and notes how many chunks behind the newest one a patch was for.
+#[cfg(all(feature = "patches", not(miri)))]
+struct Distances(Mutex<(Consumer<'static>, u32, Vec<u32>)>);
+
+#[cfg(all(feature = "patches", not(miri)))]
+impl CommitSink for Distances {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        let (consumer, newest, distances) = &mut *self.0.lock().unwrap();
+        for wanted in request.chunks_to_move {
+            *newest = consumer.take(wanted.page, wanted.chunk).expect("a complete chunk").header().chunk_id;
+        }
+        distances.extend(request.chunks_to_patch.iter().map(|patched| *newest - patched.chunk_id));
+    }
+}
+
+#[cfg(all(feature = "patches", not(miri)))]
+#[test]
+fn a_patch_is_sent_before_its_packet_has_gone_on_so_far_that_its_chunk_is_not_found() {
+    // What a chunk of 64 bytes has behind its header and the size of a fragment.
+    const ROOM: usize = 64 - 8 - 4;
+    // Half of the chunks, and as many as are sent at once, are more than the limit leaves room for.
+    let memory = memory(3000 * 72, 72);
+    let noted = Mutex::new((Consumer::new(memory), 0, Vec::new()));
+    let sink: &'static Distances = Box::leak(Box::new(Distances(noted)));
+    let storage = ProducerStorage::<3000, 1>::new();
+    let producer = Producer::new(memory, Layout::One, &storage, sink).unwrap();
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    let mut packet = writer.packet();
+    packet.message(5).bytes(1, &[7; 3000 * ROOM]);
+    packet.bytes(1, &[7; 1400 * ROOM]);
+    drop(packet);
+    writer.flush();
+    assert_eq!((writer.stats().packets, writer.stats().dropped), (1, 0));
+    let distances = sink.0.lock().unwrap().2.clone();
+    assert!(matches!(distances[..], [one] if one < tracebuf::buffer::WALK_LIMIT), "{distances:?}");
+}
+
 #[cfg(feature = "patches")]
 #[test]
 fn nothing_waits_for_the_patches_of_a_packet_given_up() {

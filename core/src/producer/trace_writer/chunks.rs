@@ -25,6 +25,8 @@ impl TraceWriter<'_> {
         if self.dropping || !self.is_open {
             return false;
         }
+        // Not with the packet's end, which may be more chunks away than a patch finds its way back over.
+        self.send_ready_patches();
         let (size_so_far, full) = (self.size_so_far(), self.chunk);
         self.cursor.fill_size(self.fragment, self.fragment_size());
         // A chunk holds less than 64 KiB; the format's sizes have 28 bits.

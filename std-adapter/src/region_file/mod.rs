@@ -46,8 +46,9 @@
 //! [largest size](crate::session::LongTrace::max_file_size) stays in a slot. What goes past the slots is lost when the
 //! process is killed while it is being written: a packet of more than a mebibyte, and what such a file takes at last.
 //!
-//! Cost: the file has twice the buffer, and half a buffer and some mebibytes for the slots; each period, and
-//! every quarter of the buffer read, copies what is used of the buffer.
+//! Cost: a slot takes what is read at once, a quarter of the buffer, but 256 KiB at least and 16 MiB at most, and a
+//! mebibyte more. The file has twice the buffer and two slots. Each period, and each slot that is filled in it, copies
+//! what is used of the buffer: of a large one that is full, all of it for every 16 MiB.
 //!
 //! # At the next start
 //! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,

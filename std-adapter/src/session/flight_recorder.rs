@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{FOR_EVER, Session, SessionError, Written};
+use super::{FOR_EVER, Session, SessionError};
 use crate::fork;
 pub use status::FlightStatus;
 use watching::Watching;
@@ -309,7 +309,7 @@ impl Inner {
         let result = self.try_snapshot(reason, from);
         let mut state = self.state();
         match result {
-            Ok((path, stall, _)) => {
+            Ok((path, stall)) => {
                 state.status.written += 1;
                 state.status.stall = stall;
                 Ok(path)
@@ -322,11 +322,8 @@ impl Inner {
         }
     }
 
-    fn try_snapshot(
-        &self,
-        reason: &str,
-        from: Option<u64>,
-    ) -> Result<(PathBuf, Duration, Written), SessionError> {
+    /// Where the file is, and how long the drain thread stood still for it.
+    fn try_snapshot(&self, reason: &str, from: Option<u64>) -> Result<(PathBuf, Duration), SessionError> {
         files::check(reason).map_err(|error| SessionError::io(format!("{reason:?} is no reason"), error))?;
         let session = self.session.upgrade().ok_or(SessionError::Stopped)?;
         let number = self.number(reason);
@@ -339,12 +336,12 @@ impl Inner {
             Some(time) => snapshot.from(time),
             None => snapshot,
         };
-        let written = snapshot
+        snapshot
             .write_to(&path)
             .map_err(|error| SessionError::io(format!("writing {}", path.display()), error))?;
         let keep = self.state().keep;
         files::remove_all_but(keep, &self.folder, reason, number);
-        Ok((path, stall, written))
+        Ok((path, stall))
     }
 
     /// The next number of a reason: behind those in the folder, and those that threads are still writing.

@@ -2,17 +2,23 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `board` | timers, clock and UART of two boards (on these only) |
 //! | [`region`] | memory that a reset leaves as it is |
 //! | [`recorder`] | shared memory and ring in one region; the drain |
-//! | `mode` | what the firmware is asked to do (on a target only) |
 //! | [`send`] | packets out of the ring, a piece at a time, while recording goes on |
-//! | [`crash_log`] | what was done to the ring, for the test of crashes |
-//! | `embassy` | tasks, polls and idle time of embassy-executor (with the feature, on a target) |
 //! | [`export`] | where they go: UART, SPI, a file of the debugger's host |
 //! | [`frame`] | COBS and a CRC, for lines that lose bytes |
 //! | [`trigger`] | a snapshot when a pin, or anything else, says so |
-//! | [`workload`] | what there is to trace: an oven
+//! | `embassy` | tasks, polls and idle time of embassy-executor (with the feature, on a target) |
+//!
+//! And what the programs here have in common, which other firmware does without:
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `board` | timers, clock and UART of two boards (on these only) |
+//! | `mode` | what the firmware is asked to do (on a target only) |
+//! | [`workload`] | what there is to trace: an oven |
+//! | [`tracks`] | the oven's timelines and counters |
+//! | [`crash_log`] | what was done to the ring, for the test of crashes |
 //!
 //! ```
 //! use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};

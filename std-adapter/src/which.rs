@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::files::read_plain;
 use crate::terminal::tell;
-use tracebuf_std::recover::{Dump, Place};
+use tracebuf_std::recover::{Dump, Place, RecoverError};
 
 /// More buffers than this are not told one by one.
 const OTHERS: usize = 8;
@@ -43,7 +43,13 @@ impl Which {
     pub(crate) fn of(&self, file: &[u8]) -> Result<(Dump, Place), String> {
         let mut dump = Dump::parse(file).map_err(|error| error.to_string())?;
         if let Some(program) = &self.program {
-            dump.symbols_of(&read_plain(program)?).map_err(|error| error.to_string())?;
+            dump.symbols_of(&read_plain(program)?).map_err(|error| match error {
+                // What is wrong is the program, and nothing of the dump.
+                RecoverError::Malformed(why) => {
+                    format!("no program can be read in {}: {why}", program.display())
+                }
+                error => error.to_string(),
+            })?;
         }
         let place = match (self.address, &self.symbol) {
             (Some(address), _) => Place::Address(address),

@@ -358,6 +358,10 @@ fn symbols_of_the_program_serve_a_dump_that_has_none() {
     let (ok, said, _) =
         recover("program", &dump, &["--symbol", "TRACE", "--program", program.to_str().expect("a name")]);
     assert!(ok && said.contains("buffer at 0x100") && said.contains("3 packets"), "{said}");
+    std::fs::write(&program, "no program").expect("a file");
+    let program = program.to_str().expect("a name");
+    let (ok, said, _) = recover("program", &dump, &["--symbol", "TRACE", "--program", program]);
+    assert!(!ok && said.starts_with(&format!("no program can be read in {program}: ")), "{said}");
 }
 
 #[test]

@@ -201,8 +201,7 @@ enum Failure {
 }
 
 fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
-    let open = |path: &Path, error| Failure::Open(path.to_owned(), error);
-    let reader = open_any(script).map_err(|error| open(script, error))?;
+    let reader = open_any(script).map_err(|error| Failure::Open(script.to_owned(), error))?;
     let begun = as_far_as_known(reader).map_err(ReplayError::Script);
     let (is_script, reader) = begun.map_err(Failure::Replay)?;
     let is_stdout = pftrace.map(is_stdout).transpose().map_err(Failure::Stdout)?.unwrap_or_default();
@@ -212,9 +211,10 @@ fn replay(script: &Path, pftrace: Option<&Path>) -> Result<(), Failure> {
     }
     let mut replay = Replay::new(BufWriter::with_capacity(1 << 16, output));
     if let Some(path) = pftrace {
-        check_is_other(path, script).map_err(|error| open(path, error))?;
+        let write = |error| Failure::Write(path.to_owned(), error);
+        check_is_other(path, script).map_err(write)?;
         if is_script {
-            replay = replay.with_trace(TraceFile::create(path).map_err(|error| open(path, error))?);
+            replay = replay.with_trace(TraceFile::create(path).map_err(write)?);
         }
     }
     let summary = replay.run(reader).map_err(Failure::Replay)?;

@@ -22,6 +22,7 @@ pub use report::{Report, WriterReport};
 use crate::PagedMemory;
 use crate::file_error::about;
 use crate::pftrace::TraceFile;
+use crate::thread_id::thread_id;
 use crate::trace_stats::TraceReport;
 use crate::whole_file::{check_writable, write_atomically};
 use service::{Queue, Service};
@@ -169,8 +170,7 @@ pub fn run(options: &Options) -> io::Result<Report> {
             .map(|((hands, writer), name)| {
                 thread::Builder::new().name(name.clone()).spawn_scoped(scope, move || {
                     let id = writer.id();
-                    let track =
-                        Track::thread(std::process::id(), thread_id(hands.index), name).within(process);
+                    let track = Track::thread(std::process::id(), thread_id(), name).within(process);
                     let tracer = Tracer::new(writer, clock, &track, config);
                     let result = work::run(&tracer, shared, hands);
                     tracer.flush();
@@ -231,13 +231,6 @@ fn write_trace(
     report.add_buffer(&stats, &sequences);
     report.invalid = file.finish(Some((&stats, &sequences)))?;
     Ok(())
-}
-
-/// The calling thread's id in the system, or a number of its own where that is not told.
-fn thread_id(index: usize) -> u32 {
-    let link = fs::read_link("/proc/thread-self").ok();
-    let id = link.as_deref().and_then(|link| link.file_name()?.to_str()?.parse().ok());
-    id.unwrap_or(std::process::id().wrapping_add(1 + index as u32))
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub mod script;
 pub mod session;
 pub mod size;
 pub mod smb;
+mod thread_id;
 pub mod trace_stats;
 #[cfg(feature = "tracing")]
 pub mod tracing_layer;

@@ -67,7 +67,7 @@ type Run = (Vec<u32>, u64);
 
 /// A thread's part in the tree of merges.
 pub(super) struct Hands {
-    pub(super) index: usize,
+    index: usize,
     from: Receiver<Run>,
     /// How many runs come to it.
     merges: u32,

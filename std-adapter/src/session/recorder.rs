@@ -10,6 +10,7 @@ use tracebuf::producer::{Exhaustion, Packet, TraceWriter};
 
 use super::clock::{BootClock, SessionClock};
 use super::in_process::{ProducerCell, Switch};
+use crate::thread_id::thread_id;
 
 /// The tracer of one thread: up to 127 names, and 64 tracks known at a time.
 pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
@@ -337,19 +338,6 @@ impl PacketWriter {
     /// Counts of packets and chunks.
     pub fn stats(&self) -> tracebuf::producer::WriterStats {
         self.cell.borrow_dependent().stats()
-    }
-}
-
-fn thread_id() -> u32 {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    return rustix::thread::gettid().as_raw_nonzero().get() as u32;
-    // Elsewhere a number of our own: threads are told apart, if not recognised.
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        thread_local!(static ID: u32 = NEXT.fetch_add(1, Ordering::Relaxed));
-        ID.with(|id| *id)
     }
 }
 

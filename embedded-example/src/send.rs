@@ -376,10 +376,9 @@ impl<E: Export> Sender<E> {
 /// What goes around a packet; `None` for one that a reader could not read.
 fn around(packet: Packet<'_>) -> Option<Around> {
     let valid = PacketValidator::check(packet.slices()).ok()?;
-    let loss = packet.loss() | if packet.loss().is_empty() { DataLoss::empty() } else { DataLoss::ANY };
     let id = sequence_id(packet.producer_id(), packet.writer_id());
     let trusted = TrustedFields {
-        previous_packet_dropped: u32::from(loss.bits()) | valid.previous_packet_dropped,
+        previous_packet_dropped: u32::from(packet.loss().bits()) | valid.previous_packet_dropped,
         ..TrustedFields::new(packet.uid(), id)
     };
     Some(Around::new(packet.len(), &trusted))

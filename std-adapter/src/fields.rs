@@ -1,6 +1,6 @@
 //! The fields of a protobuf message, by the wire format alone.
 
-use tracebuf::proto::varint;
+use tracebuf::proto::{WireType, fields, tag, varint};
 
 /// What a field holds.
 #[derive(Clone, Copy)]
@@ -68,6 +68,13 @@ pub(crate) fn push(bytes: &mut Vec<u8>, value: u64) {
     let mut room = [0; varint::MAX_LEN];
     let size = varint::encode(value, &mut room).unwrap_or(0);
     bytes.extend_from_slice(room.get(..size).unwrap_or_default());
+}
+
+/// Appends a packet, given in parts, to a trace.
+pub(crate) fn push_packet(trace: &mut Vec<u8>, parts: &[&[u8]]) {
+    push(trace, tag(fields::trace::PACKET, WireType::Length).into());
+    push(trace, parts.iter().map(|part| part.len() as u64).sum());
+    parts.iter().for_each(|part| trace.extend_from_slice(part));
 }
 
 #[cfg(test)]

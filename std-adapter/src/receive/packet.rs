@@ -2,7 +2,7 @@
 
 use tracebuf::proto::{TracePackets, WireType, fields, tag};
 
-use crate::fields::{Fields, Value, push};
+use crate::fields::{Fields, Value, push, push_packet};
 
 /// A packet of a trace file taken apart.
 pub(super) struct Parsed<'p> {
@@ -48,10 +48,7 @@ impl<'p> Parsed<'p> {
             push(&mut suffix, self.dropped | u64::from(fields::data_loss_reason::PRESENT));
         }
         let mut bytes = Vec::with_capacity(self.content.len() + suffix.len() + 8);
-        push(&mut bytes, tag(fields::trace::PACKET, WireType::Length).into());
-        push(&mut bytes, (self.content.len() + suffix.len()) as u64);
-        bytes.extend_from_slice(self.content);
-        bytes.append(&mut suffix);
+        push_packet(&mut bytes, &[self.content, &suffix]);
         bytes
     }
 }

@@ -12,7 +12,7 @@ use tracebuf::proto::fields::{
     builtin_clock, clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults,
 };
 
-use crate::fields::{Fields, Value, push};
+use crate::fields::{Fields, Value, push, push_packet};
 
 /// A writer's time.
 #[derive(Clone, Copy, Default)]
@@ -197,9 +197,7 @@ fn put(out: &mut Vec<u8>, bytes: &[u8], time: Option<u64>, without_event: bool) 
         }
         &changed
     };
-    out.push(0x0A);
-    push(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
+    push_packet(out, &[bytes]);
     true
 }
 

@@ -54,10 +54,8 @@ fn recover(arguments: &Recover) -> Result<(), String> {
         return survive(arguments, survivor);
     }
     if arguments.after.is_some() || arguments.with.is_some() {
-        return Err(format!(
-            "{} is no file of a buffer, which may be beside a trace",
-            arguments.dump.display()
-        ));
+        let dump = arguments.dump.display();
+        return Err(format!("{dump} is no file of a buffer, which --after and --with are for"));
     }
     let (dump, place) = which.of(&file)?;
     let found = dump.find(place).map_err(|error| match error {

@@ -2,6 +2,7 @@
 
 use super::region::State;
 use super::words::Le64;
+use crate::proto::trace_stats::{CHUNK_HISTOGRAM_BOUNDS, CHUNK_HISTOGRAM_BUCKETS};
 use static_assertions::const_assert_eq;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -22,9 +23,9 @@ pub struct Histogram {
 
 impl Histogram {
     /// Buckets: one for each bound, one for all that is larger.
-    pub const BUCKETS: usize = 11;
+    pub const BUCKETS: usize = CHUNK_HISTOGRAM_BUCKETS;
     /// The largest payload, in bytes, that belongs into each bucket but the last.
-    pub const BOUNDS: [u32; Self::BUCKETS - 1] = [8, 32, 128, 512, 1024, 2048, 4096, 8192, 12288, 16384];
+    pub const BOUNDS: [u32; Self::BUCKETS - 1] = CHUNK_HISTOGRAM_BOUNDS;
 }
 
 /// A histogram as it lies in the region.

@@ -8,7 +8,7 @@ pub enum Mode {
     Send,
     /// To record only, and send what the ring holds at the end: a flight recorder.
     Record,
-    /// The same, until the ring of 8 KiB was lapped a thousand times.
+    /// The same, for as many steps as lap the ring a thousand times.
     Laps,
     /// The same as [`Mode::Record`], and to panic on the way.
     Panic,

@@ -125,7 +125,7 @@ pub struct Summary {
     pub long_trace: Option<LongTraceStatus>,
 }
 
-/// How long `snapshot`, `stop` and long traces give producers to send what they have.
+/// How long producers are given to send what they have, and a session's thread to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// For ever, to a process: clocks can count no further than some such time, so that more is as much.

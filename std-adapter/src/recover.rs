@@ -42,11 +42,6 @@ use symbols::{Symbols, Variable};
 const MAGIC: &[u8] = b"TBUF";
 /// Bytes of a region's header, which no region is without.
 const HEADER: usize = 256;
-// Words in there, as `region.rs` of the core has them: where the ring begins, how large it is, and how much of it was
-// used.
-const RING_OFFSET: usize = 8;
-const RING_SIZE: usize = 12;
-const USED: usize = 32;
 
 /// Where in a dump to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +74,7 @@ pub struct Dump {
 pub struct Found {
     /// Where it lies: an address, or in a raw dump the offset from its start.
     pub address: u64,
-    /// What had to be dropped. Unreadable bytes are also those of the ring that the dump ends before.
+    /// What had to be dropped.
     pub salvage: Salvage,
     /// What was found.
     pub buffer: ReadOnlyTraceBuffer<Aligned>,
@@ -315,17 +310,8 @@ fn attach_owned(address: u64, mut bytes: Vec<u8>) -> Result<Found, AttachError> 
 }
 
 fn attach_to(address: u64, region: Aligned) -> Result<Found, AttachError> {
-    let missing = missing(region.as_ref());
-    let (buffer, mut salvage) = ReadOnlyTraceBuffer::attach_ended(region)?;
-    salvage.bytes_unreadable += missing;
+    let (buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(region)?;
     Ok(Found { address, salvage, buffer, others: Vec::new() })
-}
-
-/// Bytes of the ring that were used and are not there, as the dump ends before them. In a ring that ends between two
-/// chunks nothing else tells.
-fn missing(region: &[u8]) -> u64 {
-    let there = region.len().saturating_sub(ring_offset(region)) & !3;
-    word(region, USED).min(word(region, RING_SIZE)).saturating_sub(there) as u64
 }
 
 /// What the region takes of the bytes from its start on. A dump may have something like one every few bytes, so no
@@ -344,12 +330,7 @@ fn region(bytes: &[u8]) -> Result<&[u8], AttachError> {
 
 /// Where the ring begins, as the region says.
 pub(crate) fn ring_offset(header: &[u8]) -> usize {
-    word(header, RING_OFFSET)
-}
-
-/// A word of a region's header.
-fn word(header: &[u8], at: usize) -> usize {
-    let word = header.get(at..).and_then(<[u8]>::first_chunk);
+    let word = header.get(8..).and_then(<[u8]>::first_chunk);
     word.map_or(0, |word| u32::from_le_bytes(*word) as usize)
 }
 

@@ -174,7 +174,9 @@ fn salvage(layout: &Layout, memory: &mut [u8], ended: bool) -> Result<Salvage, A
 impl State<'_> {
     /// Makes a buffer of what is found.
     fn salvage(&mut self, ring_size: u32, ended: bool) -> Salvage {
-        let mut salvage = Salvage::default();
+        // Memory that ends between two chunks of the ring looks whole.
+        let missing = self.header.used.get().min(self.header.ring_size()).saturating_sub(ring_size);
+        let mut salvage = Salvage { bytes_unreadable: missing.into(), ..Salvage::default() };
         self.forget_marks();
         let used = self.find_used(ring_size);
         self.header.used.set(used);

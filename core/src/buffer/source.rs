@@ -72,7 +72,8 @@ impl Look {
     }
 }
 
-/// Splits shared memory into fragments by copies of the size fields alone.
+/// Splits what is on offer into fragments by copies of the size fields alone: of shared memory these are enough. What
+/// was read of an earlier copy, up to `offset`, can only be skipped if it is whole fragments of this one, too.
 #[inline(never)]
 pub(super) fn probe<S: Source>(source: &mut S, declared: u32, offset: u16) -> Look {
     let size = source.size();

@@ -125,18 +125,16 @@ pub(super) fn tokenise(bytes: &[u8], known: Tokens, declared: usize) -> Tokens {
 
 /// Whether there are only empty fragments.
 pub(super) fn only_empty(bytes: &[u8]) -> bool {
-    let mut at = 0;
-    while at < bytes.len() {
-        match token(bytes, at) {
-            Token::Fragment { start, end } if start == end => at = end,
-            _ => return false,
-        }
-    }
-    true
+    ends(bytes) == (0, bytes.len())
 }
 
 /// Where the last fragment ends that is not empty.
 pub(super) fn filled(bytes: &[u8]) -> usize {
+    ends(bytes).0
+}
+
+/// Where the last fragment ends that is not empty, and where the last one does.
+fn ends(bytes: &[u8]) -> (usize, usize) {
     let (mut at, mut filled) = (0, 0);
     while at < bytes.len()
         && let Token::Fragment { start, end } = token(bytes, at)
@@ -146,7 +144,7 @@ pub(super) fn filled(bytes: &[u8]) -> usize {
         }
         at = end;
     }
-    filled
+    (filled, at)
 }
 
 impl StoredChunk {

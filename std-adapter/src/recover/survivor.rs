@@ -95,8 +95,8 @@ impl Survivor {
 
     /// Writes what there is as a trace, statistics at its end, into a file that appears when it is complete.
     ///
-    /// Sequences have the numbers that they have in the session's own traces, so it can be appended to one that ends
-    /// with a whole packet.
+    /// It begins with the clocks at the session's start. So behind a trace of that session, whose clocks are newer, it is
+    /// put by [`write_with`](Self::write_with), which leaves them out.
     ///
     /// # Errors
     /// The file system's.
@@ -104,7 +104,8 @@ impl Survivor {
         write_atomically(out, |file| self.write_to(file, Written::default()))
     }
 
-    /// The same behind the whole packets of a trace that the session wrote. `out` may be that trace itself.
+    /// The same behind the whole packets of a trace that the session wrote: sequences have the numbers that they have
+    /// there. `out` may be that trace itself.
     ///
     /// # Errors
     /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it does not begin as that session's.
@@ -138,7 +139,11 @@ impl Survivor {
             written.packets += TracePackets::new(bytes).filter(Result::is_ok).count() as u64;
             output.write_all(bytes)
         };
-        put(&self.clocks, &mut written)?;
+        if written.packets == 0 {
+            // A trace of the session's begins with them. In its midst, behind newer ones, boot time would go back, which
+            // readers refuse.
+            put(&self.clocks, &mut written)?;
+        }
         for slot in &self.slots {
             put(&slot.bytes, &mut written)?;
         }

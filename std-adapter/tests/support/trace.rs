@@ -170,17 +170,20 @@ impl Trace {
         counters
     }
 
+    /// What a clock showed, by its number, each time that the service tells of its clocks.
+    pub(crate) fn clock(&self, id: u64) -> impl Iterator<Item = u64> {
+        self.packets().filter(|packet| number(packet, 10) == Some(1)).filter_map(move |packet| {
+            let clocks = message(packet, 6)?;
+            fields(clocks).into_iter().find_map(|field| match field {
+                Field::Bytes(1, clock) if number(clock, 1) == Some(id) => number(clock, 2),
+                _ => None,
+            })
+        })
+    }
+
     /// The time of day, in nanoseconds, of the first packet that starts a writer's state.
     pub(crate) fn time_of_day_of_first_state(&self) -> u64 {
-        let clock = |id: u64| {
-            self.packets().find(|packet| number(packet, 10) == Some(1)).and_then(|packet| {
-                let clocks = message(packet, 6)?;
-                fields(clocks).into_iter().find_map(|field| match field {
-                    Field::Bytes(1, clock) if number(clock, 1) == Some(id) => number(clock, 2),
-                    _ => None,
-                })
-            })
-        };
+        let clock = |id: u64| self.clock(id).next();
         let (boottime, realtime) = (clock(6).expect("boot time"), clock(1).expect("time of day"));
         let is = |packet: &&[u8]| number(packet, 10) != Some(1) && number(packet, 8).is_some();
         let state = self.packets().find(is).expect("a state");

@@ -3,6 +3,7 @@
 //! Others send it tasks, so that no lock is held while a buffer is copied or read, and none can be left
 //! locked. Producers go on meanwhile: they write into shared memory.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, OnceLock};
@@ -122,7 +123,7 @@ impl Core {
                 Err(TryRecvError::Empty) => false,
                 Err(TryRecvError::Disconnected) => {
                     // The last that had the session was a transport: nobody is left who could ask for an end.
-                    self.flush(Instant::now() + PATIENCE);
+                    self.last_flush(Instant::now() + PATIENCE);
                     self.finish();
                     return self;
                 }
@@ -192,6 +193,16 @@ impl Core {
         }
         self.flushes.count(all);
         all
+    }
+
+    /// The last flush. Nothing comes any more of what packets wait for, so these are given up, or they would keep back
+    /// what their threads have recorded before them.
+    pub(crate) fn last_flush(&mut self, deadline: Instant) {
+        self.flush(deadline);
+        for buffer in &mut self.buffers {
+            let producers: BTreeSet<u16> = buffer.sequences().map(|sequence| sequence.producer_id).collect();
+            producers.into_iter().for_each(|producer| buffer.end_producer(producer));
+        }
     }
 
     /// Completes the long trace, if there is one.

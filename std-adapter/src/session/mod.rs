@@ -245,7 +245,7 @@ impl Session {
         self.shared.switch.off();
         let deadline = Instant::now() + PATIENCE;
         let stop: Task = Box::new(move |core| {
-            core.flush(deadline);
+            core.last_flush(deadline);
             core.stop();
         });
         let _ = self.tasks.send(stop);

@@ -162,9 +162,10 @@ impl<'a> Producer<'a> {
 
     /// Sends the completed chunks now, for instance on a timer.
     ///
-    /// Chunks that are still being written, and patches that are not ready, are not sent.
-    pub fn commit(&self) {
-        self.send();
+    /// Chunks that are still being written, and patches that are not ready, are not sent. False: another writer is
+    /// sending just then, and does it; when it has, nobody tells.
+    pub fn commit(&self) -> bool {
+        self.send()
     }
 
     /// The service has done all that was asked up to this flush.
@@ -267,11 +268,11 @@ impl<'a> Producer<'a> {
         self.newest.load(Ordering::Relaxed) != NONE
     }
 
-    /// Sends completed chunks and ready patches. When somebody else is sending, they do it.
-    pub(crate) fn send(&self) {
+    /// Sends completed chunks and ready patches. When somebody else is sending, they do it: false.
+    pub(crate) fn send(&self) -> bool {
         // Release: whoever sends sees what was put on the list before.
         if self.sending.swap(AGAIN, Ordering::AcqRel) != IDLE {
-            return;
+            return false;
         }
         let guard = Sending(&self.sending);
         // From `AGAIN` to `SENDING`, and from there to `IDLE`, unless somebody has asked meanwhile.
@@ -279,6 +280,7 @@ impl<'a> Producer<'a> {
             self.send_once();
         }
         core::mem::forget(guard);
+        true
     }
 
     /// Sends what there is now: chunks, patches, and the flush last.

@@ -179,7 +179,7 @@ impl World {
             }
             Call::Later(ticks) => self.ticks.0.set(self.ticks.0.get() + ticks),
             Call::Flush => drop(self.tracer.as_ref().map(Tracer::flush)),
-            Call::Commit => self.producer.commit(),
+            Call::Commit => assert!(self.producer.commit(), "nobody else sends"),
             Call::Drain => self.model.drain(),
             Call::Scrape => self.model.scrape(),
             Call::Clear => self.producer.clear_incremental_state(),

@@ -289,6 +289,8 @@ pub(crate) struct InProcess {
     endpoint: EndpointCell,
     /// The queue's other vector: the two change places, so that none is ever allocated anew.
     requests: Vec<Request>,
+    /// All that was ready to be sent at the last flush was in the queue when that was emptied.
+    is_flushed: bool,
 }
 
 impl InProcess {
@@ -301,12 +303,15 @@ impl InProcess {
             }
             endpoint
         });
-        Self { endpoint, requests: Vec::new() }
+        Self { endpoint, requests: Vec::new(), is_flushed: true }
     }
 }
 
 impl Transport for InProcess {
     fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+        if !self.is_flushed {
+            self.ask_flush();
+        }
         let requests = &mut self.requests;
         self.endpoint.with_dependent_mut(|producer, endpoint| {
             let queue = &producer.borrow_owner().queue;
@@ -345,12 +350,13 @@ impl Transport for InProcess {
     }
 
     fn ask_flush(&mut self) {
-        self.endpoint.borrow_owner().borrow_dependent().producer.commit();
+        self.is_flushed = self.endpoint.borrow_owner().borrow_dependent().producer.commit();
     }
 
     fn is_flushed(&self) -> bool {
-        // What another thread is sending just now is found by scraping.
-        true
+        // Chunks that another thread is sending just now are found by scraping, but not the patches that packets in
+        // them, and all that their thread wrote behind those, wait for.
+        self.is_flushed
     }
 
     fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
@@ -368,22 +374,4 @@ impl Transport for InProcess {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_begins_to_wait_does_wait_however_long_nothing_came_before() {
-        let queue = Queue::new(Waker::default(), Arc::new(Switch::new()));
-        let lock = || queue.quiet.lock().expect("nobody panicked");
-        lock().1 = Instant::now() - 2 * IN_VAIN;
-        let steps: Vec<_> = (0..).take_while(|step| queue.stall(*step, 1000)).collect();
-        assert_eq!(steps.len(), WAITED as usize);
-        assert!(!queue.stall(0, 0), "the next need not try");
-        queue.register_writer(1, 0);
-        queue.unregister_writer(1);
-        assert!(!queue.stall(0, 0), "a thread that comes and goes frees nothing");
-        let chunks_to_move = &[ChunkToMove { page: 0, chunk: 0, target: 0 }];
-        queue.commit(&CommitRequest { chunks_to_move, ..CommitRequest::default() });
-        assert!(queue.stall(0, 0));
-    }
-}
+mod tests;

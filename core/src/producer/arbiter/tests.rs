@@ -224,6 +224,7 @@ impl CommitSink for Meanwhile {
         // Its end is, and a flush.
         drop(writer);
         assert_eq!(state(), AGAIN);
+        assert!(!PRODUCER.commit(), "who sends does it once more");
     }
 }
 
@@ -236,7 +237,7 @@ fn a_packet_given_up_for_want_of_a_chunk_keeps_nobody_at_sending() {
     write(first.packet(), 1, 40);
     rest.iter_mut().flatten().for_each(|writer| write(writer.packet(), 2, 2));
     assert!(PRODUCER.acquire().is_none() && PRODUCER.has_completed());
-    PRODUCER.commit();
+    assert!(PRODUCER.commit());
     assert!(GIVEN_UP.lock().unwrap().is_none());
     assert_eq!(PRODUCER.sending.load(Ordering::Relaxed), IDLE);
 }

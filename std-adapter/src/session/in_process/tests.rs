@@ -1,0 +1,84 @@
+//! Waiting for chunks, and flushes.
+
+use super::*;
+
+#[cfg(target_os = "linux")]
+use crate::memory::PagedMemory;
+#[cfg(target_os = "linux")]
+use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+#[cfg(target_os = "linux")]
+use tracebuf::producer::Exhaustion;
+
+#[test]
+fn who_begins_to_wait_does_wait_however_long_nothing_came_before() {
+    let queue = Queue::new(Waker::default(), Arc::new(Switch::new()));
+    let lock = || queue.quiet.lock().expect("nobody panicked");
+    lock().1 = Instant::now() - 2 * IN_VAIN;
+    let steps: Vec<_> = (0..).take_while(|step| queue.stall(*step, 1000)).collect();
+    assert_eq!(steps.len(), WAITED as usize);
+    assert!(!queue.stall(0, 0), "the next need not try");
+    queue.register_writer(1, 0);
+    queue.unregister_writer(1);
+    assert!(!queue.stall(0, 0), "a thread that comes and goes frees nothing");
+    let chunks_to_move = &[ChunkToMove { page: 0, chunk: 0, target: 0 }];
+    queue.commit(&CommitRequest { chunks_to_move, ..CommitRequest::default() });
+    assert!(queue.stall(0, 0));
+}
+
+/// Waits until a thread of this process waits for something.
+#[cfg(target_os = "linux")]
+fn until_it_waits(thread: u32) {
+    let waits = || {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("a thread");
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" S"))
+    };
+    let mut seen = 0;
+    while seen < 5 {
+        seen = if waits() { seen + 1 } else { 0 };
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_flush_has_not_succeeded_while_another_thread_is_sending_what_packets_wait_for() {
+    let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
+    let producer = ProducerCell::in_memory(1 << 20, switch, waker, "test".to_owned()).expect("memory");
+    let producer = Arc::new(producer);
+    let identity = ProducerIdentity { producer_id: 1, uid: 0, pid: 1 };
+    let mut transport = InProcess::new(producer.clone(), identity, 1);
+    let memory = PagedMemory::new(1 << 20).expect("memory").into();
+    let buffer =
+        TraceBuffer::new(memory, Config::new(FillPolicy::RingBuffer).sequences(4)).expect("a buffer");
+    let mut buffers = [buffer];
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let in_thread = producer.clone();
+        let thread = scope.spawn(move || {
+            let mut writer =
+                in_thread.borrow_dependent().producer.writer(0, Exhaustion::Drop).expect("a writer");
+            tell.send(crate::thread_id::thread_id()).expect("the test waits");
+            gone.recv().expect("the test goes on");
+            // Over more chunks than two, so that the first waits for the message's size.
+            writer.packet().message(900).string(1, &"x".repeat(6000));
+            // So that the test sees what is there without the writer's end.
+            let _ = gone.recv();
+        });
+        let id = told.recv().expect("a thread");
+        let held = producer.borrow_owner().queue.requests();
+        go.send(()).expect("the thread waits");
+        until_it_waits(id);
+        transport.ask_flush();
+        assert!(!transport.is_flushed(), "the patch is not in the queue");
+        drop(held);
+        while !transport.is_flushed() {
+            transport.drain(&mut buffers);
+        }
+        transport.scrape(&mut buffers);
+        let size = buffers[0].read().next_packet().map(|packet| packet.len());
+        assert!(size.is_some_and(|size| size > 6000), "{size:?}");
+        drop(go);
+        thread.join().expect("no panic");
+    });
+}

@@ -79,6 +79,11 @@ impl LongTrace {
     }
 
     /// How often to write; not below 10 ms.
+    ///
+    /// Each ring has to hold what is recorded into it in a period, and while that is read: nothing is written sooner
+    /// because one is full. The 4 MiB that a session has unless told otherwise are 0.8 MB/s in 5 s, which a thread or
+    /// two that are busy record; of more than that the file has the end of each period, and the losses. A larger
+    /// [`ring`](super::SessionBuilder::ring) takes memory only as it fills.
     #[must_use]
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period.clamp(Duration::from_millis(10), FOR_EVER);

@@ -57,7 +57,9 @@
 #![deny(unsafe_code)]
 
 #[cfg(target_pointer_width = "16")]
-compile_error!("tracebuf needs pointers of 32 bits or more: offsets in a region, and the values in it, have 32");
+compile_error!(
+    "tracebuf needs pointers of 32 bits or more: offsets in a region, and the values in it, have 32"
+);
 
 #[cfg(any(test, fuzzing, feature = "std"))]
 extern crate std;

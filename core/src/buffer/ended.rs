@@ -2,6 +2,8 @@
 
 use super::change::Kind;
 use super::mended::{Found, Mended};
+use super::packet::Located;
+use super::reassembly::ChainEnd;
 use super::region::State;
 use super::sequence_state::{SequenceState, Status};
 use super::tb_chunk::{Flags, PAYLOAD, Stored};
@@ -84,7 +86,8 @@ impl State<'_> {
             let chunk = self.ring.chunk(at)?;
             let is_scraped = at == last && chunk.has(Flags::INCOMPLETE);
             let closed = if is_scraped { Some(Self::closed_scraped(&chunk)) } else { self.closed(&chunk) };
-            let counted = given_up && (chunk.is_middle() || chunk.valid.get() == 0);
+            let counted = given_up && (chunk.is_middle() || chunk.valid.get() == 0)
+                || closed.as_ref().is_some_and(|closed| self.is_given_up_later(&chunk, closed));
             self.close(&chunk, closed, counted);
             let chunk = self.ring.chunk(at)?;
             // Packets go on behind chunks without fragments.
@@ -103,8 +106,15 @@ impl State<'_> {
         self.close(&chunk, closed, counted)
     }
 
-    /// Makes a chunk what it is when closed. `counted`: the packet that is given up with it, if one is, began in a
-    /// chunk before and has been counted with that.
+    /// Whether the packet that is given up with a chunk, if one is, ends in a chunk behind it, in which its writer gave
+    /// it up.
+    fn is_given_up_later(&self, chunk: &Stored, closed: &Mended) -> bool {
+        let ahead = || self.gather(chunk, closed.valid, true, &mut Located::default());
+        (closed.flags - chunk.flags()).contains(Flags::ABORTED) && ahead() == Some(ChainEnd::Aborted)
+    }
+
+    /// Makes a chunk what it is when closed. `counted`: the packet that is given up with it, if one is, has been counted
+    /// with a chunk before or behind it.
     fn close(&mut self, chunk: &Stored, closed: Option<Mended>, counted: bool) -> Option<()> {
         let closed = closed?;
         self.make_closed(chunk, &closed)?;

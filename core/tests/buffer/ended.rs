@@ -76,6 +76,22 @@ fn a_packet_that_waits_for_patches_in_many_chunks_is_given_up_once() {
 }
 
 #[test]
+fn a_packet_that_waits_for_a_patch_and_was_given_up_by_its_writer_counts_once() {
+    let aborted = || vec![0xFF, 0xFF, 0xFF, 0x7F];
+    for between in [&[][..], &[Sent::new(1, &[packet(b"some")]).flags(PREV | NEXT)], &[Sent::new(1, &[])]] {
+        let mut b = bench();
+        b.commit(Sent::new(0, &[packet(&[0; 4])]).flags(NEXT | ChunkFlags::NEEDS_PATCHING));
+        for sent in between {
+            b.commit(sent.clone());
+        }
+        b.commit(Sent::new(1 + between.len() as u32, &[aborted()]).flags(PREV));
+        assert_eq!(b.stats().trace_writer_packet_loss, 1);
+        assert_eq!(ended(&mut b), []);
+        assert_eq!(b.stats().trace_writer_packet_loss, 1);
+    }
+}
+
+#[test]
 fn how_a_scraped_chunk_ends_is_told_all_the_same() {
     let mut b = bench();
     b.commit(Sent::new(0, &[packet(b"one"), vec![0xFF, 0xFF, 0xFF, 0x7F], packet(b"")]).scraped());

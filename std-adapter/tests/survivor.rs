@@ -5,7 +5,7 @@ mod trace;
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trace::{Trace, folder};
 use tracebuf::producer::Exhaustion;
@@ -173,6 +173,31 @@ fn what_has_no_room_in_the_largest_file_is_left_without_a_hole() {
     );
     assert_eq!(trace.losses(), 0);
     trace.assert_ends_with_stats();
+}
+
+#[test]
+fn what_a_thread_wrote_is_in_the_file_after_a_second_however_little_it_is() {
+    let folder = folder("little");
+    let [region, long, out] = ["x.region", "x.pftrace", "out.pftrace"].map(|name| folder.join(name));
+    for long_trace in [None, Some(LongTrace::to(&long).period(Duration::MAX))] {
+        let mut builder = Session::builder().buffer(BufferConfig::ring(1 << 20).in_file(&region));
+        if let Some(trace) = long_trace {
+            builder = builder.long_trace(trace);
+        }
+        let session = builder.start().expect("a session");
+        // The last one is looked at only when another has begun.
+        count(&session, 0..11);
+        let begun = Instant::now();
+        loop {
+            std::thread::sleep(Duration::from_millis(100));
+            Survivor::open(&region).expect("a buffer").write(&out).expect("a trace");
+            if values(&Trace::read(&out)).starts_with(&Vec::from_iter(0..10)) {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(30), "nothing is in the file");
+        }
+        assert_eq!(session.summary().expect("a summary").flushes.requested, 0);
+    }
 }
 
 #[cfg(target_os = "linux")]

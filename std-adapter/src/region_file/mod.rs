@@ -24,10 +24,11 @@
 //! # What survives
 //! The pages belong to the system, so whatever was committed when the process dies, of `kill -9` too, is in the
 //! file, without a system call in between: a commit is as fast as without a file. What still lay in shared memory
-//! is not: the chunk that each thread is in, and full ones, which are committed when they are half of the
-//! [shared memory](crate::session::SessionBuilder::shared_memory), or with the next flush. A power cut is something
-//! else: pages that the system had not yet written are gone, and half of a commit may be there without the other;
-//! chunks that make no sense are left out then, and of a slot what lies behind the first damage.
+//! is not. It is committed once a second, by the next flush, and when it is half of the
+//! [shared memory](crate::session::SessionBuilder::shared_memory): a kill costs the last second, and of each thread the
+//! event that it wrote last before that. A power cut is something else: pages that the system had not yet written are
+//! gone, and half of a commit may be there without the other; chunks that make no sense are left out then, and of a slot
+//! what lies behind the first damage.
 //!
 //! # What the file must not suffer
 //! As long as the session runs, the file must not be made shorter: a page that is not there any more ends the process

@@ -62,6 +62,8 @@ pub(crate) struct Core {
     pub(crate) invalid_packets: u64,
     stopped: bool,
     clock: SessionClock,
+    /// When files get what lies in shared memory.
+    next_kept: Instant,
 }
 
 /// Turns recording off when the drain thread ends, also by a panic, of a transport perhaps: threads that stall would
@@ -74,7 +76,8 @@ impl Drop for OffAtEnd {
     }
 }
 
-/// How long the thread sleeps when nobody wakes it.
+/// How long the thread sleeps when nobody wakes it, and how much of what lies in shared memory a kill costs where
+/// buffers are in files.
 const IDLE: Duration = Duration::from_secs(1);
 
 impl Core {
@@ -95,6 +98,7 @@ impl Core {
             invalid_packets: 0,
             stopped: false,
             clock,
+            next_kept: Instant::now() + IDLE,
         }
     }
 
@@ -136,9 +140,10 @@ impl Core {
                 }
                 None => IDLE,
             };
+            let wait = wait.min(self.keep_in_files());
             // With more to do at once it does not even give up its processor, which others might keep for milliseconds.
             if !self.stopped && !was_asked && !wait.is_zero() {
-                thread::park_timeout(wait.min(IDLE));
+                thread::park_timeout(wait);
             }
         }
         self
@@ -188,11 +193,31 @@ impl Core {
     /// itself is no producer's fault.
     pub(crate) fn end_flush(&mut self) -> bool {
         let all = self.is_flushed();
+        self.scrape();
+        self.flushes.count(all);
+        all
+    }
+
+    /// Gets what lies in shared memory into buffers in files, when it is time, and says how long to sleep at most: who
+    /// writes little would else lose the last minutes when the process is killed.
+    fn keep_in_files(&mut self) -> Duration {
+        if self.files.regions.is_empty() {
+            return IDLE;
+        }
+        let now = Instant::now();
+        if now >= self.next_kept {
+            self.next_kept = now + IDLE;
+            // Nobody is waited for: what has not come by then is scraped.
+            self.ask_flush();
+            self.scrape();
+        }
+        self.next_kept.saturating_duration_since(now)
+    }
+
+    fn scrape(&mut self) {
         for transport in &mut self.transports {
             transport.scrape(&mut self.buffers);
         }
-        self.flushes.count(all);
-        all
     }
 
     /// The last flush. Nothing comes any more of what packets wait for, so these are given up, or they would keep back

@@ -94,22 +94,25 @@ fn is_end_behind_zeros(file: &mut impl BufRead) -> io::Result<bool> {
     }
 }
 
-/// What there is of a file.
-pub(crate) struct Content {
-    pub(crate) bytes: Vec<u8>,
-    /// False: the end could not be unpacked.
-    pub(crate) is_whole: bool,
-}
-
 /// All of such a file, of a gzipped one at most [`UNPACKED_MAX`]. One that is cut or damaged is told to be, and is
 /// there as far as it can be unpacked.
-pub(crate) fn read_any(path: &Path) -> io::Result<Content> {
+pub(crate) fn read_any(path: &Path) -> io::Result<Vec<u8>> {
     let (bytes, broken) = read_all(open_plain(path)?, UNPACKED_MAX)?;
     if let Some(error) = &broken {
-        let (name, len) = (path.display(), bytes.len());
-        tell!("{name} cannot be unpacked to its end: {error}; what follows is of the {len} bytes before");
+        tell_of_cut(path, error, bytes.len() as u64);
     }
-    Ok(Content { bytes, is_whole: broken.is_none() })
+    Ok(bytes)
+}
+
+/// Says that there is no more of a file than so many bytes, since the rest cannot be unpacked.
+pub(crate) fn tell_of_cut(path: &Path, error: &io::Error, len: u64) {
+    let name = path.display();
+    tell!("{name} cannot be unpacked to its end: {error}; what follows is of the {len} bytes before");
+}
+
+/// Whether a file's content is wrong, not the system that reads it.
+pub(crate) fn is_of_content(error: &io::Error) -> bool {
+    error.raw_os_error().is_none()
 }
 
 /// The bytes, and what is wrong with those behind them.
@@ -126,8 +129,7 @@ fn read_all(file: impl BufRead, unpacked_max: u64) -> io::Result<(Vec<u8>, Optio
     }
     match result {
         Ok(_) => Ok((bytes, None)),
-        // The file's content is wrong, not the system that reads it.
-        Err(error) if error.raw_os_error().is_none() && !bytes.is_empty() => Ok((bytes, Some(error))),
+        Err(error) if is_of_content(&error) && !bytes.is_empty() => Ok((bytes, Some(error))),
         Err(error) => Err(error),
     }
 }

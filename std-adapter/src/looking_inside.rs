@@ -1,5 +1,6 @@
 //! The commands `tracebuf stats` and `tracebuf size`.
 
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use clap::Args;
 use tracebuf_std::size::{Seconds, Sizing};
 use tracebuf_std::trace_stats::TraceReport;
 
-use crate::files::read_any;
+use crate::files::{is_of_content, open_any, tell_of_cut};
 use crate::guess::Guess;
 use crate::record::{bytes, interval, number_and_unit};
 use crate::terminal::{print_and_exit, tell};
@@ -22,22 +23,37 @@ pub(crate) struct Stats {
 
 /// Runs `tracebuf stats`.
 pub(crate) fn stats(arguments: &Stats) -> ExitCode {
-    match read_any(&arguments.trace) {
-        Ok(trace) => {
-            let report = TraceReport::of(&trace.bytes);
-            if report.packets == 0 && report.rest > 0 {
-                tell!("error {} is no trace{}", arguments.trace.display(), Guess::of(&trace.bytes));
-                return ExitCode::FAILURE;
+    let name = arguments.trace.display();
+    // A trace may be larger than memory. Of a file that is none its beginning tells what else it may be.
+    let mut begun = Vec::new();
+    let (report, result) = match open_any(&arguments.trace) {
+        Ok(mut trace) => match trace.by_ref().take(ENOUGH_TO_GUESS).read_to_end(&mut begun) {
+            Ok(_) => TraceReport::read((&begun[..]).chain(trace)),
+            Err(error) => {
+                let (report, _) = TraceReport::read(&begun[..]);
+                (report, Err(error))
             }
-            let has_losses = report.has_losses() || !trace.is_whole;
-            print_and_exit(&report, ExitCode::from(if has_losses { 3 } else { 0 }))
+        },
+        Err(error) => (TraceReport::default(), Err(error)),
+    };
+    if let Err(error) = &result {
+        let len = report.bytes + report.rest;
+        if !is_of_content(error) || len == 0 {
+            tell!("error reading {name}: {error}");
+            return ExitCode::FAILURE;
         }
-        Err(error) => {
-            tell!("error reading {}: {error}", arguments.trace.display());
-            ExitCode::FAILURE
-        }
+        tell_of_cut(&arguments.trace, error, len);
     }
+    if report.packets == 0 && report.rest > 0 {
+        tell!("error {name} is no trace{}", Guess::of(&begun));
+        return ExitCode::FAILURE;
+    }
+    let has_losses = report.has_losses() || result.is_err();
+    print_and_exit(&report, ExitCode::from(if has_losses { 3 } else { 0 }))
 }
+
+/// Bytes of a file by which it is told what it is: as much memory as most devices have, whose dump it may be.
+const ENOUGH_TO_GUESS: u64 = 16 << 20;
 
 /// What `tracebuf size` is given.
 #[derive(Args)]

@@ -242,7 +242,7 @@ fn as_far_as_known(mut script: impl BufRead) -> io::Result<(bool, impl BufRead)>
 const FAR_ENOUGH: usize = 1 << 16;
 
 fn dump(file: &Path, page_size: u32) -> Result<(), Failure> {
-    let bytes = read_any(file).map_err(|error| Failure::Open(file.to_owned(), error))?.bytes;
+    let bytes = read_any(file).map_err(|error| Failure::Open(file.to_owned(), error))?;
     let mut words = smb::words(&bytes);
     let memory = SharedMemory::new(atomic_words(&mut words), page_size);
     let memory = memory.map_err(|error| Failure::Memory(error.into()))?;

@@ -10,6 +10,7 @@
 //! ```
 
 mod counters;
+mod reading;
 mod state;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,6 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 
 use tracebuf::buffer::DataLoss;
-use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::{sequence_flags, trace_packet};
 
 use crate::fields::{Fields, Value};
@@ -124,19 +124,9 @@ impl TraceReport {
 
     /// The same, telling `each` of every packet where it lies, how many bytes it takes, and whose it is.
     pub(crate) fn with(trace: &[u8], mut each: impl FnMut(u64, u64, Whose)) -> Self {
-        let mut report = Self::default();
-        let mut packets = TracePackets::new(trace);
-        let mut counters = Counters::default();
-        let mut start = 0;
-        while let Some(Ok(packet)) = packets.next() {
-            report.packets += 1;
-            let whose = report.look_at(packet, &mut counters);
-            let end = packets.offset() as u64;
-            each(start, end - start, whose);
-            start = end;
-        }
+        let (mut report, mut counters) = (Self::default(), Counters::default());
+        report.look_through(trace, &mut counters, &mut each);
         report.statistics = counters.losses();
-        report.bytes = packets.offset() as u64;
         report.rest = trace.len() as u64 - report.bytes;
         report
     }

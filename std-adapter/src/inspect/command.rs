@@ -33,8 +33,8 @@ pub(crate) struct Inspect {
 fn inspect(arguments: &Inspect) -> Result<(), String> {
     let file = &arguments.file;
     let content = read_any(file).map_err(|error| format!("error opening {}: {error}", file.display()))?;
-    let inspection = look_at(&content.bytes, &arguments.which)
-        .map_err(|error| format!("error {}: {error}", file.display()))?;
+    let inspection =
+        look_at(&content, &arguments.which).map_err(|error| format!("error {}: {error}", file.display()))?;
     tell_of_others(&inspection.others);
     let mut is_beside = false;
     if let Some(svg) = &arguments.svg {

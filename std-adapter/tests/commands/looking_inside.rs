@@ -1,6 +1,7 @@
 //! `tracebuf stats` and `tracebuf size`: what was lost and why, and how large buffers must be.
 
-use std::process::Output;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
 
 use crate::trace::scratch;
 use crate::{gzipped, text};
@@ -115,6 +116,27 @@ fn a_gzipped_trace_that_is_cut_is_told_as_far_as_it_goes() {
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));
     assert!(text(&output.stderr).starts_with(&format!("error reading {name}: ")), "{output:?}");
     std::fs::remove_file(path).expect("it is there");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_trace_may_be_larger_than_memory() {
+    let mut stats = Command::new("sh")
+        .args(["-c", "ulimit -v 150000; exec \"$0\" stats -", env!("CARGO_BIN_EXE_tracebuf")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("sh");
+    let mut trace = stats.stdin.take().expect("a pipe");
+    // Of sequence 2: a string of a mebibyte, whose size is written redundantly.
+    let packet = [&[0x0A, 0x87, 0x80, 0x40, 0x50, 2, 0x22, 0x80, 0x80, 0xC0, 0][..], &[0; 1 << 20]].concat();
+    (0..300).for_each(|_| trace.write_all(&packet).expect("it is read"));
+    drop(trace);
+    let output = stats.wait_with_output().expect("an end");
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.starts_with("300 packets of 1 sequences, 314576100 bytes\n"), "{said}");
 }
 
 #[test]

@@ -82,7 +82,8 @@ pub struct TraceReport {
 
 /// What to do about packets that cannot be read.
 const UNREADABLE: &str = "readers skip them: names, clock or track that they need were lost before them. Give the ring \
-                          more bytes, or let each chunk tell what it needs (self_contained_chunks)";
+                          more bytes, or let each chunk tell what it needs: self_contained_chunks of a session's \
+                          buffer, state_every(0) of a TracerConfig";
 
 /// What to do about packets that are not looked into.
 const COMPRESSED: &str =

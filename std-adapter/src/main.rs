@@ -64,6 +64,9 @@ enum Command {
     Size(looking_inside::Size),
     /// Run a script of recorded operations over a buffer and print what comes out.
     ///
+    /// A line has one operation: new, copy, patch, read, readn, clone, stats or overwritten, with what the documentation
+    /// of tracebuf_std::script says of each.
+    ///
     /// Exit status: 0 when the script ran to its end, 1 when something could not be read or written, 2 when a
     /// line of the script is malformed.
     Replay {
@@ -98,7 +101,9 @@ enum Command {
     },
     /// Write what a trace buffer held when its program ended into a trace file, and say what had to be dropped.
     ///
-    /// The dump is raw memory, Intel HEX or ELF, from any device. Exit status: 0 when there is a trace, 1 if not.
+    /// The dump is raw memory, Intel HEX or ELF, from any device. What was read out of the buffer before is not in the
+    /// trace, nor what writers had not committed yet, their last moments. Exit status: 0 when there is a trace, if an
+    /// empty one, 1 if not.
     Recover(recover::Recover),
 }
 

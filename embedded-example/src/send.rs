@@ -282,7 +282,7 @@ impl<E: Export> Sender<E> {
         self.send_all(recorder.buffer())?;
         // What was lost while the line was waited for, too.
         let losses = recorder.losses();
-        self.send_counters(recorder.buffer(), losses)
+        self.send_counters_of(recorder.buffer(), losses)
     }
 
     /// The same of a ring without a recorder, such as one that a start before this one has left.
@@ -294,7 +294,7 @@ impl<E: Export> Sender<E> {
         buffer: &mut TraceBuffer<M>,
     ) -> Result<(), E::Error> {
         self.send_all(buffer)?;
-        self.send_counters(buffer, Losses::default())
+        self.send_counters_of(buffer, Losses::default())
     }
 
     fn send_all<M: AsRef<[u8]> + AsMut<[u8]>>(
@@ -305,7 +305,7 @@ impl<E: Export> Sender<E> {
         Ok(())
     }
 
-    fn send_counters<M: AsRef<[u8]> + AsMut<[u8]>>(
+    fn send_counters_of<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &TraceBuffer<M>,
         losses: Losses,
@@ -316,6 +316,10 @@ impl<E: Export> Sender<E> {
         counters.patches_failed = counters.patches_failed.saturating_add(losses.patches.into());
         // Consumed for the ring, so that overwriting them was no loss; and not every sequence has a packet to tell it.
         counters.chunks_overwritten = counters.chunks_overwritten.saturating_add(self.given_up.into());
+        self.send_counters(counters)
+    }
+
+    fn send_counters(&mut self, counters: BufferStats) -> Result<(), E::Error> {
         let buffers = [counters];
         let stats =
             TraceStats { buffers: &buffers, invalid_packets: self.invalid.into(), ..Default::default() };
@@ -328,7 +332,7 @@ impl<E: Export> Sender<E> {
         self.send_whole(&around, once(packet), packet.len())
     }
 
-    /// Sends all that a snapshot holds, waiting for the line.
+    /// Sends all that a snapshot holds, and a packet after it by which readers find losses, waiting for the line.
     ///
     /// To be called between packets: before any was sent, or after [`finish`](Self::finish).
     ///
@@ -351,7 +355,7 @@ impl<E: Export> Sender<E> {
                 }
             }
         }
-        Ok(())
+        self.send_counters(BufferStats::from(&snapshot.stats()))
     }
 
     /// Sends a packet of so many bytes, waiting for the line.

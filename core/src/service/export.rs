@@ -22,6 +22,9 @@ pub enum Exported {
 /// Writes the packets of a buffer as a trace file: each is checked, gets the fields that its producer must
 /// not forge, and is framed. No packet is copied or joined.
 ///
+/// The output is a writer of `embedded-io`, such as a slice of bytes. One of `std::io` becomes one by `FromStd` of the
+/// crate `embedded-io-adapters`, or is written to by `tracebuf_std::pftrace::TraceFile`.
+///
 /// See [the module](super) for an example.
 #[derive(Debug)]
 pub struct TraceExporter<W> {
@@ -125,7 +128,29 @@ impl<W: Write> TraceExporter<W> {
     }
 
     /// Writes the `TraceStats` packet of a trace of one buffer, by which readers find its losses; a trace
-    /// should end with it.
+    /// should end with it. For several buffers, each [drained](Self::drain) in turn, or to tell what a
+    /// [`ProducerEndpoint`](super::ProducerEndpoint) has discarded, write the packet to the [`file`](Self::file).
+    ///
+    /// ```
+    /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+    /// use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
+    /// use tracebuf::proto::{SequenceId, TrustedFields};
+    /// use tracebuf::service::{TraceExporter, sequence_id, writer_stats};
+    ///
+    /// let buffer = |policy| TraceBuffer::new(vec![0u8; 4096], Config::new(policy)).unwrap();
+    /// let mut buffers = [FillPolicy::RingBuffer, FillPolicy::Discard].map(buffer);
+    /// let (mut file, mut writers) = ([0; 512], vec![]);
+    /// let mut exporter = TraceExporter::new(&mut file[..]);
+    /// for (buffer, number) in buffers.iter_mut().zip(0..) {
+    ///     exporter.drain(&mut buffer.read(), sequence_id).unwrap();
+    ///     let told = |of| writer_stats(&of, sequence_id(of.producer_id, of.writer_id), number);
+    ///     writers.extend(buffer.sequences().map(told));
+    /// }
+    /// let counters = buffers.each_ref().map(|buffer| BufferStats::from(&buffer.stats()));
+    /// let stats = TraceStats { buffers: &counters, invalid_packets: exporter.invalid_packets(), ..Default::default() };
+    /// let packet = TraceStatsPacket { timestamp: None, stats: stats.with_writers(writers) };
+    /// exporter.file().message(&packet, &TrustedFields::new(0, SequenceId::SERVICE)).unwrap();
+    /// ```
     ///
     /// # Errors
     /// The output's.

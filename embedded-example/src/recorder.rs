@@ -6,6 +6,7 @@
 //! one, or wakes the other.
 
 use crate::region::bytes;
+use core::fmt;
 use tracebuf::buffer::{Config, FillPolicy, RegionError, RingContent, Salvage, TraceBuffer};
 use tracebuf::producer::{
     ChunkToPatch, CommitRequest, Consumer, Layout, MemoryError, Producer, ProducerStorage, SharedMemory,
@@ -51,6 +52,17 @@ pub enum RecorderError {
     /// Its part for the ring.
     Ring(RegionError),
 }
+
+impl fmt::Display for RecorderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SharedMemory(error) => write!(f, "a quarter of the region is no shared memory: {error}"),
+            Self::Ring(error) => write!(f, "the rest of the region is no ring: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for RecorderError {}
 
 impl<'a> Recorder<'a> {
     /// Lays a region out, whatever is in it: a start number, shared memory (a quarter, up to 4 KiB), the ring.

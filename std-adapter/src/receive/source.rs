@@ -33,8 +33,17 @@ pub(super) fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
             let neither = "it is neither a serial port nor a file of what came over one";
             Err(io::Error::new(io::ErrorKind::InvalidInput, neither))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(with_group(error.into())),
     }
+}
+
+/// Ports are a group's, and who is not in it is to hear of that.
+fn with_group(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return error;
+    }
+    let who = "serial ports are for those in their group, which `ls -l` shows, on Linux mostly dialout";
+    io::Error::new(error.kind(), format!("{error}: {who}"))
 }
 
 fn unblocked(path: &Path) -> io::Result<File> {
@@ -58,5 +67,19 @@ impl<F: Read + AsFd> Read for Waiting<F> {
             0 => Err(io::ErrorKind::TimedOut.into()),
             _ => self.0.read(bytes),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_use_a_port_hears_who_may() {
+        let said = |error: io::Error| with_group(error).to_string();
+        assert!(
+            said(io::ErrorKind::PermissionDenied.into()).contains("denied: serial ports are for those in")
+        );
+        assert!(!said(io::ErrorKind::NotFound.into()).contains("group"));
     }
 }

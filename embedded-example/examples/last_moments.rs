@@ -29,15 +29,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [dump, offset, bytes, out] = &arguments[..] else {
         return Err("usage: last_moments DUMP OFFSET BYTES OUT".into());
     };
-    let (memory, offset, bytes) = (std::fs::read(dump)?, number(offset)?, number(bytes)?);
-    let region = memory.get(offset..).and_then(|rest| rest.get(..bytes)).ok_or("the dump ends before")?;
+    recover(&std::fs::read(dump)?, number(offset)?, number(bytes)?, Path::new(out))
+}
+
+/// Writes the trace of the region that lies in a dump.
+pub(crate) fn recover(dump: &[u8], offset: usize, bytes: usize, out: &Path) -> Result<(), Box<dyn Error>> {
+    let region = dump.get(offset..).and_then(|rest| rest.get(..bytes)).ok_or("the dump ends before")?;
     // The memory of a target as it lies there: the words are not looked at as numbers.
     let mut region: Vec<u64> = region.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
     let mut written = None;
     Recorder::attach_or_new(&mut region, &STORAGE, &INBOX, |ring, salvage| {
         println!("{salvage}");
         let mut write = || {
-            let mut file = TraceFile::create(Path::new(out))?;
+            let mut file = TraceFile::create(out)?;
             let mut reader = ring.read();
             while let Some(packet) = reader.next_packet() {
                 file.write_packet(&packet)?;

@@ -8,6 +8,11 @@ use tracebuf_firmware::recorder::{Inbox, Recorder, RecorderError};
 use tracebuf_firmware::region::bytes;
 use tracebuf_firmware::send::{Progress, Sender};
 use tracebuf_std::recover::{Dump, Place};
+use tracebuf_std::trace_stats::TraceReport;
+
+#[path = "../examples/last_moments.rs"]
+#[allow(dead_code, reason = "its main is not called here")]
+mod last_moments;
 
 type Started<'a> = (Producer<'a>, Recorder<'a>);
 
@@ -110,6 +115,26 @@ fn recover_finds_what_the_drain_had_moved_and_a_recorder_over_the_same_dump_the_
     assert!((1..=56).contains(&moved), "{moved}");
     let all = of_writer(&start(&mut dump.0).1.unwrap(), 1, 0).len();
     assert!(all >= 59 && all > moved, "{moved} of {all}");
+}
+
+#[test]
+fn the_example_writes_a_trace_of_what_a_recorder_over_the_dump_finds() {
+    let mut region = [0; 1024];
+    record(start(&mut region).0.unwrap(), 60);
+    let dump = [&[0x55; 24], &*bytes(&mut region), &[0x55; 8]].concat();
+    let out = std::env::temp_dir().join(format!("last-moments-{}.pftrace", std::process::id()));
+    last_moments::recover(&dump, 24, 8192, &out).unwrap();
+    let report = TraceReport::of(&std::fs::read(&out).unwrap());
+    // Two writers', and the counters.
+    assert!(report.packets > 2 * 58 && !report.has_losses(), "{report}");
+    std::fs::remove_file(&out).unwrap();
+    for (offset, bytes, said) in
+        [(24, 8000, "no recorder's region"), (0, 8192, "no recorder's region"), (24, 9000, "ends before")]
+    {
+        let error = last_moments::recover(&dump, offset, bytes, &out).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    assert!(!out.exists());
 }
 
 #[test]

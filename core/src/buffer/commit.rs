@@ -276,11 +276,13 @@ impl State<'_> {
             }
             self.prefetch_header(cleared.boundary.wrapping_add(next.header.outer_size()));
         }
-        if tokens.flags.intersects(Flags::END_MARKS) {
-            self.count_end(tokens.flags);
-        }
+        let mut marks = tokens.flags;
         if origin != Origin::New {
-            self.sequence_mut(slot)?.readmit();
+            // How the copy that was erased ended has been counted.
+            marks -= self.sequence_mut(slot)?.readmit();
+        }
+        if SMALL || marks.intersects(Flags::END_MARKS) {
+            self.count_end(marks);
         }
         if let Some(histogram) = self.histogram(slot) {
             histogram.add(tokens.valid);

@@ -47,8 +47,13 @@ bitflags::bitflags! {
 impl Status {
     /// What the end of a chunk that goes tells.
     pub(super) const fn of_end(flags: Flags) -> Self {
-        Self::from_bits_retain((flags.bits() & Flags::END_MARKS.bits()) << 7)
+        Self::from_bits_retain((flags.bits() & Flags::END_MARKS.bits()) << Self::END)
     }
+    /// The end marks that led to it, among bits that are none.
+    const fn end(self) -> Flags {
+        Flags::from_bits_retain(self.bits() >> Self::END)
+    }
+    const END: u32 = 7;
 }
 const_assert!(Status::of_end(Flags::TRUNCATED).bits() == Status::TENTATIVE_CORRUPTION.bits());
 const_assert!(Status::of_end(Flags::ABORTED).bits() == Status::TENTATIVE_ABORT.bits());
@@ -351,9 +356,10 @@ impl SequenceState {
     }
     /// The chunk erased last is in the ring again: the one before it takes its place, and all of that was read; or if
     /// there is none, it is again as if nothing had been erased. Not if it has a loss to tell of: an older one would
-    /// tell that.
+    /// tell that. Gives how it ended, among bits that are no end marks.
     #[cfg_attr(target_os = "none", inline(always))]
-    pub(super) fn readmit(&mut self) {
+    pub(super) fn readmit(&mut self) -> Flags {
+        let ended = self.status().end();
         self.take_back();
         let mut before = 1;
         if self.status() & (Status::ERASED_FIRST | Status::PENDING_THERE) == Status::ERASED_FIRST {
@@ -362,6 +368,7 @@ impl SequenceState {
         }
         self.erased_id.set(self.erased_id.get().wrapping_sub(before));
         self.erased_read.set(u16::MAX);
+        ended
     }
     /// A chunk is turned away whose time is over. What was known of to be missing has been told with the chunk behind
     /// it; but if that one was the first of all, nothing was, and it may still come back and tell of this one: unless

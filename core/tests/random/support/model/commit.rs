@@ -310,7 +310,7 @@ impl Model {
             sequence.malformed += u64::from(tokens.malformed);
             sequence.tentative |= tokens.marks();
             if let Some(last) = &mut sequence.last {
-                last.malformed = u64::from(tokens.malformed);
+                (last.malformed, last.tokens) = (u64::from(tokens.malformed), tokens);
             }
             self.count_violations(Tokens::default(), tokens);
         }

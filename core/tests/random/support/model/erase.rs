@@ -32,6 +32,7 @@ impl Model {
             id: chunk.id,
             first: sequence.last.is_none(),
             open: !chunk.complete,
+            tokens: chunk.tokens,
             read: chunk.seen.unwrap_or(chunk.read),
             evicted: chunk.evicted,
             broken: chunk.broken,

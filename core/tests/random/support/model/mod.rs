@@ -14,7 +14,7 @@ mod ring;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chunk::StoredChunk;
+use chunk::{StoredChunk, Tokens};
 use ring::Ring;
 
 /// Bytes beside the payload of each stored chunk: a header of 16 and two links of 4.
@@ -156,6 +156,8 @@ struct LastErased {
     read: usize,
     /// It was a scraped copy, and no commit has told since that there was no more of it.
     open: bool,
+    /// How it ended, which has been counted.
+    tokens: Tokens,
     /// Packets beginning in it that overwriting took: its re-admission takes them back.
     evicted: u64,
     broken: u64,

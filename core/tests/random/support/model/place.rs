@@ -56,11 +56,13 @@ impl Model {
         self.ring.clear(at, end);
 
         let s = self.find_sequence(offer.key()).expect("entered before");
+        let mut before = Tokens::default();
         let read = match self.admission(offer, tokens) {
             Admission::New => 0,
             Admission::Again(read) => {
                 self.take_back(s);
                 let sequence = &mut self.sequences[s];
+                before = sequence.last.map_or(before, |last| last.tokens);
                 if sequence.last.is_some_and(|last| last.first) && sequence.pending & !READ_GAP == 0 {
                     // As if it had never left. With a loss to tell it is the one that tells it, and no older one.
                     (sequence.last, sequence.unknown_start) = (None, false);
@@ -106,7 +108,7 @@ impl Model {
         let list = &mut self.sequences[s].chunks;
         list.insert(list.len() - behind, handle);
         self.stats.chunks_committed_out_of_order += u64::from(behind > 0);
-        self.count_violations(Tokens::default(), tokens);
+        self.count_violations(before, tokens);
         Ok(())
     }
 }

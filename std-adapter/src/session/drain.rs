@@ -132,6 +132,10 @@ impl Core {
                     return self;
                 }
             };
+            if self.stopped {
+                // What is scraped behind the last flush would undo what that gave up.
+                break;
+            }
             let wait = match self.long_trace.take() {
                 Some(mut recording) => {
                     let wait = recording.work(&mut self);
@@ -142,7 +146,7 @@ impl Core {
             };
             let wait = wait.min(self.keep_in_files());
             // With more to do at once it does not even give up its processor, which others might keep for milliseconds.
-            if !self.stopped && !was_asked && !wait.is_zero() {
+            if !was_asked && !wait.is_zero() {
                 thread::park_timeout(wait);
             }
         }

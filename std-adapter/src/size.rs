@@ -29,6 +29,8 @@ pub struct Sizing {
 
 /// Bytes that the ring needs for each chunk beside its payload: header, links and alignment.
 const RING_PER_CHUNK: f64 = 26.0;
+/// The most shared memory that a session has.
+const SESSION_MAX: u64 = 64 << 20;
 /// Bytes of a chunk of shared memory that are no payload.
 const CHUNK_HEADER: u32 = 8;
 
@@ -123,7 +125,14 @@ impl fmt::Display for Sizing {
              from running for {}",
             Bytes(shared),
             Seconds(self.blocked)
-        )
+        )?;
+        if shared > SESSION_MAX {
+            write!(
+                f,
+                "\n               a session has 64 MiB at most; its threads can wait for the service instead"
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -175,6 +184,15 @@ mod tests {
         for (rate, is_told) in [(70e6, false), (73e6, true)] {
             let text = Sizing::of_rate(rate).seconds(60.0).to_string();
             assert_eq!(text.contains("smaller than 4 GiB"), is_told, "{text}");
+        }
+    }
+
+    #[test]
+    fn shared_memory_that_no_session_has_is_said_to_be_too_much_for_one() {
+        // Of 2,000 bytes each 64 MiB have room for 1,992.
+        for (rate, is_told) in [(66.8e6, false), (66.9e6, true)] {
+            let text = Sizing::of_rate(rate).chunk(2000).blocked(1.0).to_string();
+            assert_eq!(text.contains("a session has 64 MiB at most"), is_told, "{text}");
         }
     }
 

@@ -211,8 +211,11 @@ impl Core {
         let now = Instant::now();
         if now >= self.next_kept {
             self.next_kept = now + IDLE;
-            // Nobody is waited for: what has not come by then is scraped.
-            self.ask_flush();
+            // Nobody is waited for: what has not come by then is scraped. Nor asked again before the answer, for which a
+            // long trace may be waiting.
+            if self.is_flushed() {
+                self.ask_flush();
+            }
             self.scrape();
         }
         self.next_kept.saturating_duration_since(now)

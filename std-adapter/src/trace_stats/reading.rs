@@ -92,27 +92,12 @@ mod tests {
         }
     }
 
+    /// A packet of sequence 2 with a string; sizes are of four bytes each.
     fn packet(len: usize) -> Vec<u8> {
-        let (mut size, mut rest) = (vec![0x0A], len);
-        while rest > 0x7F {
-            size.push(rest as u8 | 0x80);
-            rest >>= 7;
-        }
-        size.push(rest as u8);
-        // sequence 2, and a string
-        [
-            size,
-            vec![0x50, 2],
-            vec![
-                0x22,
-                (len - 7) as u8 | 0x80,
-                ((len - 7) >> 7) as u8 | 0x80,
-                ((len - 7) >> 14) as u8 | 0x80,
-                ((len - 7) >> 21) as u8,
-            ],
-            vec![0; len - 7],
-        ]
-        .concat()
+        let size =
+            |n: usize| [n as u8 | 0x80, (n >> 7) as u8 | 0x80, (n >> 14) as u8 | 0x80, (n >> 21) as u8];
+        let string = vec![0; len - 7];
+        [&[0x0A][..], &size(len), &[0x50, 2, 0x22], &size(string.len()), &string].concat()
     }
 
     #[test]

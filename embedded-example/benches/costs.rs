@@ -31,7 +31,7 @@ mod image {
     use tracebuf_firmware::region::bytes;
     use tracebuf_firmware::send::Sender;
 
-    /// The microbit has 16 KiB of RAM in all,of which the stack needs a half.
+    /// The microbit has 16 KiB of RAM in all, of which the stack needs a half.
     const REGION_BYTES: usize = if cfg!(board = "microbit") { 6 } else { 16 } * 1024;
 
     static REGION: ConstStaticCell<[u64; REGION_BYTES / 8]> = ConstStaticCell::new([0; REGION_BYTES / 8]);
@@ -62,9 +62,9 @@ mod image {
 
     /// SysTick counts down, 24 bits.
     const FULL: u32 = 0x00FF_FFFF;
-    const TICK_PS: u32 = (1_000_000_000_000 / board::FREQUENCY) as u32;
+    const TICK_PS: u64 = 1_000_000_000_000 / board::FREQUENCY;
     /// As ./qemu has it.
-    const INSTRUCTION_PS: u32 = if cfg!(board = "microbit") { 64_000 } else { 32_000 };
+    const INSTRUCTION_PS: u64 = if cfg!(board = "microbit") { 64_000 } else { 32_000 };
 
     /// Instructions of one call, without those of looking at the clock.
     struct Meter {
@@ -77,7 +77,7 @@ mod image {
             let start = SYST::get_current();
             work();
             let ticks = start.wrapping_sub(SYST::get_current()) & FULL;
-            (ticks * TICK_PS + INSTRUCTION_PS / 2) / INSTRUCTION_PS
+            ((u64::from(ticks) * TICK_PS + INSTRUCTION_PS / 2) / INSTRUCTION_PS) as u32
         }
 
         fn new() -> Self {

@@ -113,9 +113,11 @@ impl RecordReport {
         self.summary.long_trace.as_ref().map_or(0, |trace| trace.bytes_given_up)
     }
 
-    /// A ring that may do, if there is a larger one.
-    fn larger_ring(&self) -> Option<String> {
-        let larger = self.ring.checked_mul(4).filter(|larger| RecordOptions::RING.contains(larger))?;
+    /// A ring that may do, of four times the size or with room for so many bytes more, if there is one.
+    fn larger_ring(&self, more: u64) -> Option<String> {
+        let enough = self.ring.saturating_add(more).checked_next_power_of_two()?;
+        let larger = self.ring.checked_mul(4)?.max(enough);
+        let larger = Some(larger).filter(|larger| RecordOptions::RING.contains(larger))?;
         // Whole units: rounded when it is shown, it could be larger than a ring can be.
         let unit = UNITS.iter().map(|(unit, _)| *unit).find(|unit| larger >= *unit)?;
         Some(format!("--ring {}", Bytes(larger / unit * unit)))
@@ -123,12 +125,13 @@ impl RecordReport {
 
     /// What had to make room in the ring, and what to do about it.
     fn overwritten(&self, chunks: u64, bytes: u64) -> String {
-        let (lost, larger) = (format!("{chunks} chunks ({})", Bytes(bytes)), self.larger_ring());
+        let lost = format!("{chunks} chunks ({})", Bytes(bytes));
         if self.summary.long_trace.is_none() {
-            let larger = larger.map_or_else(String::new, |larger| format!("{larger} or "));
+            // It was to hold all.
+            let larger = self.larger_ring(bytes).map_or_else(String::new, |larger| format!("{larger} or "));
             return format!("the beginning: {lost} had to make room; record with {larger}--long");
         }
-        let larger = larger.map_or_else(String::new, |larger| format!("; record with {larger}"));
+        let larger = self.larger_ring(0).map_or_else(String::new, |larger| format!("; record with {larger}"));
         format!("in between: {lost} had to make room before they were in the file{larger}")
     }
 
@@ -264,6 +267,11 @@ mod tests {
             let losses = report(ring, Summary { buffers: vec![stats], ..Summary::default() }).losses();
             assert!(losses[0].ends_with(with), "{losses:?}");
         }
+        // One of four times as much would lose some again.
+        stats.bytes_overwritten = 1_200_000;
+        let losses = report(4096, Summary { buffers: vec![stats], ..Summary::default() }).losses();
+        assert!(losses[0].ends_with("with --ring 2MiB or --long"), "{losses:?}");
+        stats.bytes_overwritten = 0;
         // Four times as much is less than 4 GiB, and would be 4.0 GiB if it were rounded.
         let losses = report(1023 << 20, Summary { buffers: vec![stats], ..Summary::default() }).losses();
         assert!(losses[0].ends_with("with --ring 3GiB or --long"), "{losses:?}");

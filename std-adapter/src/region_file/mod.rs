@@ -27,8 +27,8 @@
 //! is not. It is committed once a second, by the next flush, and when it is half of the
 //! [shared memory](crate::session::SessionBuilder::shared_memory): a kill costs the last second, and of each thread the
 //! event that it wrote last before that. A power cut is something else: pages that the system had not yet written are
-//! gone, and half of a commit may be there without the other; chunks that make no sense are left out then, and of a slot
-//! what lies behind the first damage.
+//! gone, and half of a commit may be there without the other; chunks that make no sense are left out then, and of a
+//! slot what lies behind the first damage.
 //!
 //! # What the file must not suffer
 //! As long as the session runs, the file must not be made shorter: a page that is not there any more ends the process

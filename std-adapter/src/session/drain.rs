@@ -211,8 +211,8 @@ impl Core {
         let now = Instant::now();
         if now >= self.next_kept {
             self.next_kept = now + IDLE;
-            // Nobody is waited for: what has not come by then is scraped. Nor asked again before the answer, for which a
-            // long trace may be waiting.
+            // Nobody is waited for: what has not come by then is scraped. Nor is anybody asked while one has yet to
+            // answer, for which a long trace may be waiting.
             if self.is_flushed() {
                 self.ask_flush();
             }
@@ -314,21 +314,33 @@ mod tests {
 
     use super::*;
 
-    /// A producer that answers, or does not, and how often it was drained.
-    struct Answers(bool, Arc<AtomicUsize>);
+    /// How often a producer was drained, asked and scraped.
+    #[derive(Default)]
+    struct Calls {
+        drained: AtomicUsize,
+        asked: AtomicUsize,
+        scraped: AtomicUsize,
+    }
+
+    /// A producer that answers, or does not.
+    struct Answers(bool, Arc<Calls>);
 
     impl Transport for Answers {
         fn drain(&mut self, _: &mut [CentralBuffer]) {
-            self.1.fetch_add(1, Ordering::Relaxed);
+            self.1.drained.fetch_add(1, Ordering::Relaxed);
         }
 
-        fn ask_flush(&mut self) {}
+        fn ask_flush(&mut self) {
+            self.1.asked.fetch_add(1, Ordering::Relaxed);
+        }
 
         fn is_flushed(&self) -> bool {
             self.0
         }
 
-        fn scrape(&mut self, _: &mut [CentralBuffer]) {}
+        fn scrape(&mut self, _: &mut [CentralBuffer]) {
+            self.1.scraped.fetch_add(1, Ordering::Relaxed);
+        }
 
         fn stats(&self) -> EndpointStats {
             EndpointStats::default()
@@ -347,20 +359,41 @@ mod tests {
 
     #[test]
     fn producers_are_drained_between_tasks_however_many_wait() {
-        let (mut core, drained) =
-            (Core::new(Vec::new(), None, SessionClock::new(false)), Arc::<AtomicUsize>::default());
-        core.attach(Box::new(Answers(true, drained.clone())));
+        let (mut core, calls) =
+            (Core::new(Vec::new(), None, SessionClock::new(false)), Arc::<Calls>::default());
+        core.attach(Box::new(Answers(true, calls.clone())));
         let (sender, tasks) = channel::<Task>();
         let (tell, told) = channel();
         for _ in 0..3 {
-            let (tell, drained) = (tell.clone(), drained.clone());
+            let (tell, calls) = (tell.clone(), calls.clone());
             let task: Task = Box::new(move |_| {
-                let _ = tell.send(drained.load(Ordering::Relaxed));
+                let _ = tell.send(calls.drained.load(Ordering::Relaxed));
             });
             let _ = sender.send(task);
         }
         drop((sender, tell));
         core.run(&tasks, Arc::new(Switch::new()));
         assert_eq!(told.iter().collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn for_a_file_who_has_yet_to_answer_is_scraped_and_not_asked_and_behind_the_end_nobody_is() {
+        for (answers, stops, told) in [(true, false, (1, 1)), (false, false, (0, 1)), (true, true, (0, 0))] {
+            let (mut core, calls) =
+                (Core::new(Vec::new(), None, SessionClock::new(false)), Arc::<Calls>::default());
+            core.files.regions.push(std::fs::metadata(".").expect("a folder"));
+            core.next_kept = Instant::now();
+            core.attach(Box::new(Answers(answers, calls.clone())));
+            if stops {
+                let (sender, tasks) = channel::<Task>();
+                let _ = sender.send(Box::new(Core::stop));
+                core.run(&tasks, Arc::new(Switch::new()));
+            } else {
+                core.keep_in_files();
+                // It is not time again.
+                core.keep_in_files();
+            }
+            assert_eq!((calls.asked.load(Ordering::Relaxed), calls.scraped.load(Ordering::Relaxed)), told);
+        }
     }
 }

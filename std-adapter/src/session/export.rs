@@ -25,9 +25,10 @@ pub(crate) fn whole_within(trace: &[u8], most: u64) -> usize {
 pub struct Flushes {
     /// Flushes asked for that have ended.
     pub requested: u64,
-    /// Flushes in which every producer answered in time.
+    /// Flushes in which every producer answered in time: this process's threads, which are one, too.
     pub succeeded: u64,
-    /// Flushes in which one did not; what it had was scraped.
+    /// Flushes in which one did not, such as a thread that was sending and waited for its processor; what it had was
+    /// scraped.
     pub failed: u64,
     /// Whether the last one succeeded; `None` before the first.
     pub last: Option<bool>,

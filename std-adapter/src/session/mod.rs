@@ -79,6 +79,8 @@ pub use recorder::{PacketWriter, Recorder, Slice, ThreadTracer};
 pub use snapshot::{Snapshot, Written};
 pub use transport::{CentralBuffer, Transport};
 
+pub(crate) use in_process::SHARED_MEMORY;
+
 use clock::ClockReading;
 use drain::{Core, Task};
 use long_trace::Progress;
@@ -157,9 +159,9 @@ impl Session {
     /// *scraped*: finished packets of chunks that are still being written are copied too.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] when a producer did not answer in time (what it had is scraped all the same), or
-    /// the drain thread did not; [`SessionError::Stopped`] and [`SessionError::Forked`] as of
-    /// [`snapshot`](Self::snapshot).
+    /// [`SessionError::Timeout`] when a producer, which this process's threads are too, did not answer in time (what it
+    /// had is scraped all the same), or the drain thread did not; [`SessionError::Stopped`] and
+    /// [`SessionError::Forked`] as of [`snapshot`](Self::snapshot).
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks who has not answered; this waits a little longer to hear it.
@@ -226,7 +228,8 @@ impl Session {
         Ok(Summary { long_trace: self.long_trace(), ..summary })
     }
 
-    /// Ends recording, flushes, completes the long trace. The buffers are still there to be written.
+    /// Ends recording, flushes, completes the long trace. The buffers are still there to be written. An event over
+    /// several chunks that a thread is still within is given up, and counts as given up by its writer.
     ///
     /// # Errors
     /// The session was stopped before, this is a child after a fork, or the session's own thread, which calls a

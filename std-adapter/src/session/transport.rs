@@ -18,8 +18,8 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// this process's threads. Chunks of two that share one would be taken for each other's. All producers together have
 /// the 1,024 sequences of each buffer; chunks of one more are refused, and counted.
 ///
-/// A [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does most of it. It borrows the producer's shared memory:
-/// the crate `self_cell`, for instance, makes one value of both.
+/// A [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does most of it. It borrows the producer's shared
+/// memory: the crate `self_cell`, for instance, makes one value of both.
 ///
 /// All calls come from the session's drain thread, one at a time, and must not block. The threads of this
 /// process come by one of these, which every session has; a socket to another process is another one, given
@@ -59,7 +59,8 @@ pub trait Transport: Send {
     /// [`Waker::wake`](super::Waker::wake); it looks by itself once a second.
     fn drain(&mut self, buffers: &mut [CentralBuffer]);
 
-    /// Asks the producer to send what it has: for a flush, and once a second for buffers in files.
+    /// Asks the producer to send what it has: for a flush, and for buffers in files once a second, unless a producer
+    /// has yet to answer.
     fn ask_flush(&mut self);
 
     /// Whether all that was asked for has come.

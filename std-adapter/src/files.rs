@@ -11,8 +11,7 @@ use flate2::bufread::GzDecoder;
 use crate::terminal::tell;
 use tracebuf_std::region_file::create_if_free;
 
-/// What a gzipped file may unpack to in memory: more than any trace that is worth looking at. A file can become a
-/// thousand times as large.
+/// What a gzipped file may unpack to where all of it has to be in memory. A file can become a thousand times as large.
 const UNPACKED_MAX: u64 = if cfg!(target_pointer_width = "64") { 4 << 30 } else { 1 << 30 };
 
 /// The name of a file to write; - is standard output, by a name that opens it.
@@ -112,7 +111,7 @@ pub(crate) fn tell_of_cut(path: &Path, error: &io::Error, len: u64) {
 
 /// Whether a file's content is wrong, not the system that reads it.
 pub(crate) fn is_of_content(error: &io::Error) -> bool {
-    error.raw_os_error().is_none()
+    error.raw_os_error().is_none() && error.kind() != io::ErrorKind::OutOfMemory
 }
 
 /// The bytes, and what is wrong with those behind them.

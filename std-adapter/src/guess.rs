@@ -7,6 +7,10 @@ use tracebuf_std::receive::is_line;
 use tracebuf_std::recover::{Dump, Place};
 use tracebuf_std::trace_stats::TraceReport;
 
+/// Bytes of a file that are enough to see what it is: as much memory as most devices have, whose dump it may be. All of
+/// it may be more than there is memory.
+pub(crate) const ENOUGH: u64 = 16 << 20;
+
 /// What a file seems to be, by what is in it.
 #[derive(Clone, Copy)]
 enum Kind {

@@ -10,7 +10,7 @@ use tracebuf_std::size::{Seconds, Sizing};
 use tracebuf_std::trace_stats::TraceReport;
 
 use crate::files::{is_of_content, open_any, tell_of_cut};
-use crate::guess::Guess;
+use crate::guess::{ENOUGH, Guess};
 use crate::record::{bytes, interval, number_and_unit};
 use crate::terminal::{print_and_exit, tell};
 
@@ -27,7 +27,7 @@ pub(crate) fn stats(arguments: &Stats) -> ExitCode {
     // A trace may be larger than memory. Of a file that is none its beginning tells what else it may be.
     let mut begun = Vec::new();
     let (report, result) = match open_any(&arguments.trace) {
-        Ok(mut trace) => match trace.by_ref().take(ENOUGH_TO_GUESS).read_to_end(&mut begun) {
+        Ok(mut trace) => match trace.by_ref().take(ENOUGH).read_to_end(&mut begun) {
             Ok(_) => TraceReport::read((&begun[..]).chain(trace)),
             Err(error) => {
                 let (report, _) = TraceReport::read(&begun[..]);
@@ -51,9 +51,6 @@ pub(crate) fn stats(arguments: &Stats) -> ExitCode {
     let has_losses = report.has_losses() || result.is_err();
     print_and_exit(&report, ExitCode::from(if has_losses { 3 } else { 0 }))
 }
-
-/// Bytes of a file by which it is told what it is: as much memory as most devices have, whose dump it may be.
-const ENOUGH_TO_GUESS: u64 = 16 << 20;
 
 /// What `tracebuf size` is given.
 #[derive(Args)]

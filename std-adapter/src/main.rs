@@ -64,8 +64,8 @@ enum Command {
     Size(looking_inside::Size),
     /// Run a script of recorded operations over a buffer and print what comes out.
     ///
-    /// A line has one operation: new, copy, patch, read, readn, clone, stats or overwritten, with what the documentation
-    /// of tracebuf_std::script says of each.
+    /// A line has one operation: new, copy, patch, read, readn, clone, stats or overwritten, with what the
+    /// documentation of tracebuf_std::script says of each.
     ///
     /// Exit status: 0 when the script ran to its end, 1 when something could not be read or written, 2 when a
     /// line of the script is malformed.

@@ -12,6 +12,8 @@
 
 use std::fmt;
 
+use crate::session::SHARED_MEMORY;
+
 /// What is known of a recording.
 ///
 /// The rules: a ring lasts its size divided by the rate of what all producers write into it; a long trace's ring
@@ -30,7 +32,7 @@ pub struct Sizing {
 /// Bytes that the ring needs for each chunk beside its payload: header, links and alignment.
 const RING_PER_CHUNK: f64 = 26.0;
 /// The most shared memory that a session has.
-const SESSION_MAX: u64 = 64 << 20;
+const SESSION_MAX: u64 = *SHARED_MEMORY.end() as u64;
 /// Bytes of a chunk of shared memory that are no payload.
 const CHUNK_HEADER: u32 = 8;
 
@@ -127,9 +129,10 @@ impl fmt::Display for Sizing {
             Seconds(self.blocked)
         )?;
         if shared > SESSION_MAX {
+            let most = Bytes(SESSION_MAX);
             write!(
                 f,
-                "\n               a session has 64 MiB at most; its threads can wait for the service instead"
+                "\n               a session has {most} at most; its threads can wait for the service instead"
             )?;
         }
         Ok(())
@@ -192,7 +195,7 @@ mod tests {
         // Of 2,000 bytes each 64 MiB have room for 1,992.
         for (rate, is_told) in [(66.8e6, false), (66.9e6, true)] {
             let text = Sizing::of_rate(rate).chunk(2000).blocked(1.0).to_string();
-            assert_eq!(text.contains("a session has 64 MiB at most"), is_told, "{text}");
+            assert_eq!(text.contains("a session has 64.0 MiB at most"), is_told, "{text}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::files::{check_is_other, output_path};
-use crate::guess::Guess;
+use crate::guess::{ENOUGH, Guess};
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals, tell};
 use clap::Args;
 use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
@@ -60,14 +60,12 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
     code
 }
 
-/// Enough of a file to see what it is. All of one that was given up by Ctrl-C may be more than there is memory.
+/// Enough of a file to see what it is.
 fn beginning(file: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(file)?.take(ENOUGH).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
-
-const ENOUGH: u64 = 64 << 20;
 
 /// Standard input without the buffer of Rust's own: bytes in there would be none that the system knows of.
 fn stdin() -> io::Result<File> {

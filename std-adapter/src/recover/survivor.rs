@@ -95,8 +95,8 @@ impl Survivor {
 
     /// Writes what there is as a trace, statistics at its end, into a file that appears when it is complete.
     ///
-    /// It begins with the clocks at the session's start. So behind a trace of that session, whose clocks are newer, it is
-    /// put by [`write_with`](Self::write_with), which leaves them out.
+    /// It begins with the clocks at the session's start. So behind a trace of that session, whose clocks are newer, it
+    /// is put by [`write_with`](Self::write_with), which leaves them out.
     ///
     /// # Errors
     /// The file system's.
@@ -140,8 +140,8 @@ impl Survivor {
             output.write_all(bytes)
         };
         if written.packets == 0 {
-            // A trace of the session's begins with them. In its midst, behind newer ones, boot time would go back, which
-            // readers refuse.
+            // A trace of the session's begins with them. In its midst, behind newer ones, boot time would go back,
+            // which readers refuse.
             put(&self.clocks, &mut written)?;
         }
         for slot in &self.slots {

@@ -40,8 +40,9 @@ const OF_BUFFER: [Known; 5] = [
     (
         buffer_stats::TRACE_WRITER_PACKET_LOSS,
         "trace_writer_packet_loss",
-        "writers gave packets up for want of shared memory: give it more bytes, or let writers stall; or there were more \
-         threads than writers, or events inside the details of another event",
+        "writers gave packets up for want of shared memory: give it more bytes, or let writers stall; or there were \
+         more threads than writers, or events inside the details of another event, or long ones that were not over \
+         at the end",
     ),
     (
         buffer_stats::ABI_VIOLATIONS,
@@ -76,7 +77,8 @@ const OF_TRACE: [Known; 4] = [
     (
         trace_stats::FLUSHES_FAILED,
         "flushes_failed",
-        "a producer did not answer in time, and what it held back may be missing: allow flushes more time",
+        "a producer did not answer in time, and what it held back may be late or missing: allow flushes more time, or a \
+         long trace a longer period",
     ),
 ];
 

@@ -11,8 +11,9 @@ use super::{TraceReport, Whose};
 const PIECE: usize = 1 << 20;
 
 impl TraceReport {
-    /// Reads a trace to its end, as [`of`](Self::of) looks through one in memory, and takes no more memory than a
-    /// mebibyte and the longest packet. What does not begin with a packet is not read on.
+    /// Reads a trace to its end, as [`of`](Self::of) looks through one in memory. It takes memory for a mebibyte, or a
+    /// few times the longest packet, or what a damaged size says there is. What does not begin with a packet is not
+    /// read on.
     ///
     /// If reading fails, the report is of what came before.
     ///
@@ -35,7 +36,7 @@ impl TraceReport {
         loop {
             // Of a packet that takes more than a piece as much again each time.
             let wanted = PIECE.max(bytes.len());
-            let result = trace.by_ref().take(wanted as u64).read_to_end(&mut bytes);
+            let mut result = trace.by_ref().take(wanted as u64).read_to_end(&mut bytes);
             let (used, fault) = self.look_through(&bytes, counters, &mut |_, _, _| ());
             bytes.drain(..used);
             let is_malformed = fault.is_some_and(|fault| fault != TraceFileFault::Truncated);
@@ -43,8 +44,10 @@ impl TraceReport {
                 continue;
             }
             self.rest = bytes.len() as u64;
-            if is_malformed && self.packets > 0 && result.is_ok() {
-                self.rest += io::copy(&mut trace, &mut io::sink())?;
+            while is_malformed && self.packets > 0 && matches!(result, Ok(1..)) {
+                bytes.clear();
+                result = trace.by_ref().take(PIECE as u64).read_to_end(&mut bytes);
+                self.rest += bytes.len() as u64;
             }
             return result.map(drop);
         }

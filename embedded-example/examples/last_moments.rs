@@ -2,13 +2,13 @@
 //!
 //! usage: last_moments DUMP OFFSET BYTES OUT      the region's place in the raw dump, 0x718 or decimal, and its size
 //!
-//! `tracebuf recover` takes the ring as it is. The last moments before a crash lie beside it, in shared memory: here they
-//! are brought in as the next start on the device does.
+//! `tracebuf recover` takes the ring as it is. The last moments before a crash lie beside it, in shared memory: here
+//! they are brought in as the next start on the device does.
 
 #[cfg(target_os = "none")]
 compile_error!("this runs on the host");
 
-// The inbox masks interrupts, for which the host has a lock: of this crate's feature `std`.
+// The inbox masks interrupts, for which the host has a lock: by the feature `std` of this one.
 use critical_section as _;
 use std::error::Error;
 use std::path::Path;

@@ -6,7 +6,6 @@ use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::proto::TracePackets;
 use tracebuf_firmware::export::Blocking;
 use tracebuf_firmware::send::Sender;
-
 use tracebuf_firmware::trigger::{High, Low, Trigger, TriggerError};
 use tracebuf_std::trace_stats::TraceReport;
 

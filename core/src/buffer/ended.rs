@@ -113,8 +113,8 @@ impl State<'_> {
         (closed.flags - chunk.flags()).contains(Flags::ABORTED) && ahead() == Some(ChainEnd::Aborted)
     }
 
-    /// Makes a chunk what it is when closed. `counted`: the packet that is given up with it, if one is, has been counted
-    /// with a chunk before or behind it.
+    /// Makes a chunk what it is when closed. `counted`: the packet that is given up with it, if one is, has been
+    /// counted with a chunk before or behind it.
     fn close(&mut self, chunk: &Stored, closed: Option<Mended>, counted: bool) -> Option<()> {
         let closed = closed?;
         self.make_closed(chunk, &closed)?;

@@ -147,8 +147,9 @@ impl<W: Write> TraceExporter<W> {
     ///     writers.extend(buffer.sequences().map(told));
     /// }
     /// let counters = buffers.each_ref().map(|buffer| BufferStats::from(&buffer.stats()));
-    /// let stats = TraceStats { buffers: &counters, invalid_packets: exporter.invalid_packets(), ..Default::default() };
-    /// let packet = TraceStatsPacket { timestamp: None, stats: stats.with_writers(writers) };
+    /// let invalid_packets = exporter.invalid_packets();
+    /// let stats = TraceStats { buffers: &counters, invalid_packets, ..Default::default() }.with_writers(writers);
+    /// let packet = TraceStatsPacket { timestamp: None, stats };
     /// exporter.file().message(&packet, &TrustedFields::new(0, SequenceId::SERVICE)).unwrap();
     /// ```
     ///

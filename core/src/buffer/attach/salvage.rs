@@ -34,7 +34,7 @@ pub struct Salvage {
     pub out_of_order: u32,
     /// Chunks that were being changed in a way that nothing of them can be relied on.
     pub unfinished: u32,
-    /// Bytes of the ring that no chunk can be found in, because what is there makes no sense, or because the memory ends
+    /// Bytes of the ring that no chunk can be found in, because what is there makes no sense, or as the memory ends
     /// before them.
     pub bytes_unreadable: u64,
 }

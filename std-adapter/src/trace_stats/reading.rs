@@ -128,6 +128,10 @@ mod tests {
             (report.packets, result.map_err(|error| error.kind())),
             (1, Err(io::ErrorKind::InvalidData))
         );
+        // Damage, and what is cut behind it.
+        let trace = [trace, vec![0; 3_000_000]].concat();
+        let (report, result) = TraceReport::read(Slow(&trace, Some(io::ErrorKind::InvalidData)));
+        assert!(result.is_err() && (report.packets, report.rest) == (1, 3_000_000), "{report:?}");
         let mut zeros = io::repeat(0).take(1 << 40);
         let (report, result) = TraceReport::read(&mut zeros);
         assert!(result.is_ok() && report.packets == 0 && report.rest == PIECE as u64);

@@ -14,6 +14,11 @@ use tracebuf_std::trace_stats::TraceReport;
 #[allow(dead_code, reason = "its main is not called here")]
 mod last_moments;
 
+/// What lies in it is found in a copy that is aligned as it is; by themselves its words may be aligned to four.
+#[repr(align(8))]
+#[derive(Clone, Copy)]
+struct Memory([u64; 1024]);
+
 type Started<'a> = (Producer<'a>, Recorder<'a>);
 
 /// A start: RAM that start-up code clears is new, the region is not. What was found is returned.
@@ -102,10 +107,6 @@ fn the_second_start_finds_all_that_was_said_also_what_had_not_left_shared_memory
 
 #[test]
 fn recover_finds_what_the_drain_had_moved_and_a_recorder_over_the_same_dump_the_rest() {
-    // What lies in it is found in a copy that is aligned as it is; by themselves its words may be aligned to four.
-    #[repr(align(8))]
-    #[derive(Clone, Copy)]
-    struct Memory([u64; 1024]);
     let mut region = Memory([0; 1024]);
     // The last drain is that after 56.
     record(start(&mut region.0).0.unwrap(), 60);
@@ -119,9 +120,9 @@ fn recover_finds_what_the_drain_had_moved_and_a_recorder_over_the_same_dump_the_
 
 #[test]
 fn the_example_writes_a_trace_of_what_a_recorder_over_the_dump_finds() {
-    let mut region = [0; 1024];
-    record(start(&mut region).0.unwrap(), 60);
-    let dump = [&[0x55; 24], &*bytes(&mut region), &[0x55; 8]].concat();
+    let mut region = Memory([0; 1024]);
+    record(start(&mut region.0).0.unwrap(), 60);
+    let dump = [&[0x55; 24], &*bytes(&mut region.0), &[0x55; 8]].concat();
     let out = std::env::temp_dir().join(format!("last-moments-{}.pftrace", std::process::id()));
     last_moments::recover(&dump, 24, 8192, &out).unwrap();
     let report = TraceReport::of(&std::fs::read(&out).unwrap());

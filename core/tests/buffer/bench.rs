@@ -30,6 +30,11 @@ pub fn packet(bytes: &[u8]) -> Vec<u8> {
     fragment
 }
 
+/// What a writer leaves of a packet that it gives up: a size of 0x0FFF_FFFF.
+pub fn aborted() -> Vec<u8> {
+    vec![0xFF, 0xFF, 0xFF, 0x7F]
+}
+
 pub fn patch(offset: u32, data: [u8; 4]) -> Patch {
     Patch { offset, data }
 }

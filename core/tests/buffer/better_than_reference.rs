@@ -1,6 +1,6 @@
 //! Where Perfetto's own buffer is known to be wrong, and this one must not be. A test or more for each point.
 
-use crate::bench::{Bench, NEXT, Notes, PREV, Sent, packet, patch, small_table, whole};
+use crate::bench::{Bench, NEXT, Notes, PREV, Sent, aborted, packet, patch, small_table, whole};
 use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, Refusal};
 
 // 1. Corrupt packets.
@@ -204,14 +204,14 @@ fn an_abort_is_reported_behind_the_hole_and_not_before_it() {
 
 #[test]
 fn an_abort_in_a_chunk_that_was_evicted_and_comes_back_is_counted_once() {
-    let aborted = || Sent::new(0, &[packet(b"kept"), vec![0xFF, 0xFF, 0xFF, 0x7F]]);
+    let sent = || Sent::new(0, &[packet(b"kept"), aborted()]);
     let mut b = Bench::new(small_table(), 128);
     // A scrape finds it complete; it is overwritten before its commit comes.
-    assert_eq!(b.commit(aborted()), Commit::Written);
+    assert_eq!(b.commit(sent()), Commit::Written);
     for chunk_id in 0..3 {
         b.commit(Sent::new(chunk_id, &[packet(&[0; 30])]).writer(2));
     }
-    assert_eq!(b.commit(aborted()), Commit::Written);
+    assert_eq!(b.commit(sent()), Commit::Written);
     assert_eq!(b.stats().trace_writer_packet_loss, 1);
 }
 

@@ -1,6 +1,6 @@
 //! Edges that random work rarely comes to: each is a change of the code that no other test noticed.
 
-use crate::bench::{Bench, NEXT, PREV, Sent, packet, whole};
+use crate::bench::{Bench, NEXT, PREV, Sent, aborted, packet, whole};
 use tracebuf::buffer::{AttachError, Commit, Config, DataLoss, FillPolicy, LeaseExpired, Refusal, RingView};
 use tracebuf::proto::{TraceFileFault, TracePackets};
 
@@ -136,7 +136,7 @@ fn a_broken_packet_that_its_writer_gave_up_behind_an_empty_chunk_is_not_counted_
     assert_eq!(b.sequence(1).packets_broken, 1);
     // Then its writer says that it had given it up.
     b.commit(Sent::new(1, &[]));
-    b.commit(Sent::new(2, &[vec![0xFF, 0xFF, 0xFF, 0x7F]]).flags(PREV));
+    b.commit(Sent::new(2, &[aborted()]).flags(PREV));
     b.read();
     assert_eq!(b.sequence(1).packets_broken, 0);
 }
@@ -324,7 +324,7 @@ fn causes_that_a_rejected_packet_or_a_lease_given_up_carried_are_told_though_the
 fn a_packet_that_its_writer_gave_up_is_not_counted_as_broken_before_its_end_is_seen_either() {
     let mut b = Bench::ring(128);
     b.commit(Sent::new(0, &[packet(b"never ended")]).flags(NEXT));
-    b.commit(Sent::new(1, &[vec![0xFF, 0xFF, 0xFF, 0x7F]]).flags(PREV));
+    b.commit(Sent::new(1, &[aborted()]).flags(PREV));
     b.commit(Sent::new(0, &[packet(&[1; 43])]).writer(2));
     // Only the first has to go for this one.
     b.commit(Sent::new(1, &[packet(b"x")]).writer(2));

@@ -1,6 +1,6 @@
 //! Producers that end in the midst of something.
 
-use crate::bench::{Bench, NEXT, PREV, Sent, packet, small_table, whole};
+use crate::bench::{Bench, NEXT, PREV, Sent, aborted, packet, small_table, whole};
 use tracebuf::buffer::{ChunkFlags, Commit, DataLoss};
 
 fn bench() -> Bench {
@@ -77,7 +77,6 @@ fn a_packet_that_waits_for_patches_in_many_chunks_is_given_up_once() {
 
 #[test]
 fn a_packet_that_waits_for_a_patch_and_was_given_up_by_its_writer_counts_once() {
-    let aborted = || vec![0xFF, 0xFF, 0xFF, 0x7F];
     for between in [&[][..], &[Sent::new(1, &[packet(b"some")]).flags(PREV | NEXT)], &[Sent::new(1, &[])]] {
         let mut b = bench();
         b.commit(Sent::new(0, &[packet(&[0; 4])]).flags(NEXT | ChunkFlags::NEEDS_PATCHING));
@@ -94,7 +93,7 @@ fn a_packet_that_waits_for_a_patch_and_was_given_up_by_its_writer_counts_once() 
 #[test]
 fn how_a_scraped_chunk_ends_is_told_all_the_same() {
     let mut b = bench();
-    b.commit(Sent::new(0, &[packet(b"one"), vec![0xFF, 0xFF, 0xFF, 0x7F], packet(b"")]).scraped());
+    b.commit(Sent::new(0, &[packet(b"one"), aborted(), packet(b"")]).scraped());
     b.buffer.end_producer(1);
     b.commit(Sent::new(1, &[packet(b"two")]));
     let loss = DataLoss::WRITER_ABORT | DataLoss::ANY;

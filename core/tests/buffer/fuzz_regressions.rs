@@ -1,6 +1,6 @@
 //! What fuzzing found, each as the shortest way to show it.
 
-use crate::bench::{Bench, NEXT, Notes, PREV, Sent, packet, whole};
+use crate::bench::{Bench, NEXT, Notes, PREV, Sent, aborted, packet, whole};
 use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, Refusal};
 
 #[test]
@@ -83,7 +83,7 @@ fn a_lease_outlasts_a_scraped_chunk_that_was_changed_and_is_too_short_to_be_move
 #[test]
 fn the_commit_of_an_erased_scrape_adds_no_loss_once_a_later_chunk_was_read() {
     let mut bench = Bench::ring(160);
-    let given_up = || [packet(b"first"), vec![0xFF, 0xFF, 0xFF, 0x7F]];
+    let given_up = || [packet(b"first"), aborted()];
     bench.commit(Sent::new(0, &given_up()).scraped());
     assert_eq!(bench.read(), whole(&[b"first"]));
     // Another writer laps over the scraped chunk, of which all was read.

@@ -29,10 +29,7 @@ pub(crate) fn stats(arguments: &Stats) -> ExitCode {
     let (report, result) = match open_any(&arguments.trace) {
         Ok(mut trace) => match trace.by_ref().take(ENOUGH).read_to_end(&mut begun) {
             Ok(_) => TraceReport::read((&begun[..]).chain(trace)),
-            Err(error) => {
-                let (report, _) = TraceReport::read(&begun[..]);
-                (report, Err(error))
-            }
+            Err(error) => (TraceReport::of(&begun), Err(error)),
         },
         Err(error) => (TraceReport::default(), Err(error)),
     };

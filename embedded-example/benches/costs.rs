@@ -35,8 +35,6 @@ mod image {
     const REGION_BYTES: usize = if cfg!(board = "microbit") { 6 } else { 16 } * 1024;
 
     static REGION: ConstStaticCell<[u64; REGION_BYTES / 8]> = ConstStaticCell::new([0; REGION_BYTES / 8]);
-    /// Of shared memory, a quarter of the region.
-    const CHUNKS: usize = if cfg!(board = "microbit") { 12 } else { Inbox::CHUNKS };
     static RING: ConstStaticCell<[u64; 256]> = ConstStaticCell::new([0; 256]);
     static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
     static INBOX: Inbox = Inbox::new();
@@ -244,7 +242,8 @@ mod image {
             begin(&tracer);
         };
         // So many that half of shared memory is completed, and that none is given up.
-        let (short, long) = (10 * (CHUNKS / 2 + 1), CHUNKS / 2 - 4);
+        let chunks = producer.memory().pages() * producer.layout().chunks();
+        let (short, long) = (10 * (chunks / 2 + 1), chunks / 2 - 4);
         let (mut sending, mut starting, mut deep) = (0, 0, 0);
         let lost = recorder.losses().packets;
         begin(&tracer);

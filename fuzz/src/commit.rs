@@ -211,9 +211,14 @@ fn read(plain: &mut TraceBuffer<Memory>, watched: &mut TraceBuffer<Memory>, limi
 
 fn clone(plain: &TraceBuffer<Memory>, offered: &Offered) {
     let mut clone = plain.clone_read_only(Memory::new(plain.clone_size(), 0)).expect("room for the clone");
-    let mut reader = clone.read();
-    while let Some(packet) = reader.next_packet() {
-        offered.check(&packet);
+    for is_waiting in [true, false] {
+        if !is_waiting {
+            clone.stop_waiting();
+        }
+        let mut reader = clone.read();
+        while let Some(packet) = reader.next_packet() {
+            offered.check(&packet);
+        }
     }
 }
 

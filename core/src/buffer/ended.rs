@@ -6,7 +6,7 @@ use super::packet::Located;
 use super::reassembly::ChainEnd;
 use super::region::State;
 use super::sequence_state::{SequenceState, Status};
-use super::tb_chunk::{Flags, PAYLOAD, Stored};
+use super::tb_chunk::{Flags, Item, PAYLOAD, Stored};
 
 impl State<'_> {
     /// A chunk that ends here: packets wait neither for its patches nor for the rest of it. `None` if none did.
@@ -104,6 +104,25 @@ impl State<'_> {
         let goes_on = chunk.valid.get() > 0 && chunk.has(Flags::CONTINUES_ON_NEXT);
         let closed = if goes_on { self.without_last(&chunk) } else { None };
         self.close(&chunk, closed, counted)
+    }
+
+    /// Gives up packets that wait for a patch of the chunk that they begin in. They count as no loss.
+    pub(super) fn stop_waiting(&mut self) -> Option<()> {
+        let mut at = 0;
+        while at < self.header.used.get() {
+            let item = self.ring.item(at)?;
+            if let Item::Chunk(_) = item {
+                let chunk = self.ring.chunk(at)?;
+                // In the middle of a packet it waits together with the chunk that this one begins in.
+                let begins =
+                    chunk.valid.get() > 0 && chunk.has(Flags::CONTINUES_ON_NEXT) && !chunk.is_middle();
+                if begins && chunk.has(Flags::NEEDS_PATCHING) {
+                    self.close(&chunk, self.without_last(&chunk), true)?;
+                }
+            }
+            at = at.checked_add(item.size().max(4))?;
+        }
+        Some(())
     }
 
     /// Whether the packet that is given up with a chunk, if one is, ends in a chunk behind it, in which its writer gave

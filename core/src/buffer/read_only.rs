@@ -62,6 +62,38 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
         SequenceInfo::all(&self.layout, self.memory.as_ref())
     }
 
+    /// Gives up packets that wait for a patch, so that what was written before them can be read. Where a packet ends in
+    /// the chunk that such a one begins in, it would wait with it.
+    ///
+    /// What is given up counts as no loss, for in the original it may yet come whole; a packet behind it, if there is
+    /// one, tells of it. Cost: a look at each chunk.
+    ///
+    /// ```
+    /// use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    ///
+    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+    /// let mut commit = |chunk_id, fragments, flags, payload| {
+    ///     let header = ChunkHeader { chunk_id, fragments, flags, complete: true, producer_id: 1, ..Default::default() };
+    ///     buffer.copy_chunk_untrusted(&Chunk { header, payload });
+    /// };
+    /// commit(0, 1, ChunkFlags::CONTINUES_ON_NEXT, b"\x05hello");
+    /// // The first packet ends here; the second is being written, and its first bytes wait for a patch.
+    /// let waits = ChunkFlags::CONTINUES_FROM_PREVIOUS | ChunkFlags::CONTINUES_ON_NEXT | ChunkFlags::NEEDS_PATCHING;
+    /// commit(1, 2, waits, b"\x06 world\x04\0\0\0\0");
+    ///
+    /// let mut clone = buffer.clone_read_only(vec![0u8; buffer.clone_size()])?;
+    /// assert!(clone.read().next_packet().is_none());
+    /// clone.stop_waiting();
+    /// assert_eq!(clone.read().next_packet().unwrap().len(), 11);
+    /// assert_eq!(clone.stats().trace_writer_packet_loss, 0);
+    /// # Ok::<(), tracebuf::buffer::RegionError>(())
+    /// ```
+    pub fn stop_waiting(&mut self) {
+        if let Some(mut state) = self.layout.state(self.memory.as_mut()) {
+            let _ = state.stop_waiting();
+        }
+    }
+
     /// Gives the memory back, contents and all.
     pub fn into_memory(self) -> M {
         self.memory

@@ -91,6 +91,30 @@ fn a_packet_that_waits_for_a_patch_and_was_given_up_by_its_writer_counts_once() 
 }
 
 #[test]
+fn a_clone_that_waits_for_nothing_gives_what_lies_before_a_packet_that_is_being_written() {
+    let mut b = bench();
+    b.commit(Sent::new(0, &[packet(b"one"), packet(b"tw")]).flags(NEXT));
+    let flags = PREV | NEXT | ChunkFlags::NEEDS_PATCHING;
+    b.commit(Sent::new(1, &[packet(b"o"), packet(b"three"), packet(&[0; 4])]).flags(flags));
+    b.commit(Sent::new(2, &[packet(b"four")]).flags(PREV | NEXT));
+    assert_eq!(b.read(), whole(&[b"one"]));
+    let mut clone = b.buffer.clone_read_only(vec![0; b.buffer.clone_size()]).expect("room");
+    assert!(clone.read().next_packet().is_none());
+    clone.stop_waiting();
+    let mut reader = clone.read();
+    for packet in [&b"two"[..], b"three"] {
+        let read = reader.next_packet().expect("a packet");
+        assert_eq!(
+            (read.slices().collect::<Vec<_>>().concat(), read.loss()),
+            (packet.to_vec(), DataLoss::empty())
+        );
+    }
+    assert!(reader.next_packet().is_none());
+    assert_eq!(clone.stats().trace_writer_packet_loss, 0);
+    assert!(clone.sequences().all(|sequence| sequence.packets_broken == 0));
+}
+
+#[test]
 fn how_a_scraped_chunk_ends_is_told_all_the_same() {
     let mut b = bench();
     b.commit(Sent::new(0, &[packet(b"one"), aborted(), packet(b"")]).scraped());

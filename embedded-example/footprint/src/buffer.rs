@@ -211,6 +211,8 @@ fn sequence(sequence: SequenceInfo) {
 
 fn of_clone(input: &mut Input<'_>, mut clone: ReadOnlyTraceBuffer<&mut [u8]>) {
     session(input, &mut clone.read());
+    clone.stop_waiting();
+    session(input, &mut clone.read());
     stats(clone.stats());
     clone.sequences().for_each(sequence);
     black_box(clone.into_memory());

@@ -156,6 +156,8 @@ impl Snapshot {
     /// # Errors
     /// The output's.
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
+        // What a thread is within when the snapshot is taken must not keep back what it has recorded before.
+        self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
         write_trace(&mut self.buffers, self.totals, &self.clocks, self.from, output)
     }
 }

@@ -170,10 +170,34 @@ impl Real {
                 let mut clone = self.buffer.clone_read_only(memory).expect("as large as it asked for");
                 shown.packets = take(clone.read(), None).0;
                 shown.stats = stats(&clone.stats());
+                self.check_without_waiting(&shown);
                 return shown;
             }
         }
         self.observe(shown)
+    }
+
+    /// A clone that waits for nothing gives what it gives otherwise, then in each sequence perhaps more, and counts the
+    /// same.
+    fn check_without_waiting(&self, otherwise: &Shown) {
+        let mut clone = self.buffer.clone_read_only(vec![0; self.buffer.clone_size()]).expect("large enough");
+        clone.stop_waiting();
+        let packets = take(clone.read(), None).0;
+        for sequence in clone.sequences() {
+            let of_it = |packet: &&Packet| {
+                (packet.producer, packet.writer) == (sequence.producer_id, sequence.writer_id)
+            };
+            let mut more = packets.iter().filter(of_it);
+            for packet in otherwise.packets.iter().filter(of_it) {
+                assert_eq!(more.next(), Some(packet));
+            }
+        }
+        let (counted, counts) = (stats(&clone.stats()), &otherwise.stats);
+        assert_eq!(
+            (counted.trace_writer_packet_loss, counted.abi_violations, counted.chunks_written),
+            (counts.trace_writer_packet_loss, counts.abi_violations, counts.chunks_written)
+        );
+        assert_eq!(take(clone.read(), None).0, []);
     }
 
     fn commit(

@@ -157,6 +157,11 @@ impl World {
         assert_eq!(clone.stats(), stats);
         let packets = bounded(2 * capacity(&self.buffer), 0, || drain(clone.read()));
         assert!(clone.read().next_packet().is_none());
+        let read = clone.stats();
+        bounded(2 * capacity(&self.buffer), 0, || clone.stop_waiting());
+        assert_eq!(clone.stats(), read);
+        bounded(2 * capacity(&self.buffer), 0, || drain(clone.read()));
+        assert!(clone.read().next_packet().is_none());
         assert_eq!(self.buffer.stats(), before);
         packets
     }

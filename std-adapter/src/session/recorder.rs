@@ -261,6 +261,24 @@ impl Recorder {
     }
 
     /// A counter's value from now on.
+    ///
+    /// Counters lie beside the processes in ui.perfetto.dev, and those of one name are one, whichever program counts. One
+    /// under this program's process, whose number is not known before it runs:
+    ///
+    /// ```
+    /// use std::sync::LazyLock;
+    /// use tracebuf::producer::track_event::{Track, Unit};
+    /// use tracebuf_std::session::Session;
+    ///
+    /// static PROCESS: LazyLock<Track<'static>> = LazyLock::new(|| Track::process(std::process::id(), "server"));
+    /// static DEPTH: LazyLock<Track<'static>> =
+    ///     LazyLock::new(|| Track::counter("queue depth", Unit::Count).within(&PROCESS));
+    ///
+    /// let session = Session::builder().process_name("server").start()?;
+    /// session.recorder().count(&DEPTH, 7);
+    /// # session.stop()?;
+    /// # Ok::<(), tracebuf_std::session::SessionError>(())
+    /// ```
     #[inline]
     pub fn count(&self, counter: &'static Track<'static>, value: i64) {
         self.with(|tracer| tracer.on(counter).count(value));

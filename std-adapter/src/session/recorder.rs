@@ -48,7 +48,8 @@ pub(crate) struct Shared {
 ///
 /// A thread's first event makes its writer, and a track named as the thread is; its end, or a first event of a
 /// later session, gives them back. When the session is stopped, and in a child after a fork, events go nowhere,
-/// at the cost of two loads. A thread that finds all 1,024 writers taken records nothing.
+/// at the cost of two loads. A thread that finds all 1,024 writers taken loses its events until one is free, and looks for
+/// one with each of them, which takes some microseconds.
 ///
 /// The program's allocator may record, if threads that find shared memory full drop. Of what a recorder itself asks it
 /// for while it writes, and while it makes a writer, the events are lost, and counted.
@@ -109,8 +110,7 @@ struct Entry {
     session: u64,
     target: u16,
     switch: Arc<Switch>,
-    /// `None` when all writers were taken.
-    recording: Option<Rc<Recording>>,
+    recording: Rc<Recording>,
 }
 
 thread_local! {
@@ -193,7 +193,7 @@ impl Recorder {
     #[inline]
     fn find(&self, tracers: &RefCell<Vec<Entry>>) -> Option<Rc<Recording>> {
         if let Some(entry) = tracers.try_borrow().ok()?.iter().find(|entry| self.is(entry)) {
-            return entry.recording.clone();
+            return Some(entry.recording.clone());
         }
         self.make(tracers)
     }
@@ -223,8 +223,9 @@ impl Recorder {
             let config = TracerConfig::new(BootClock::FREQUENCY).state_every(state_every);
             Ok::<_, ()>(Tracer::new(writer, *clock, track.borrow_dependent(), config))
         });
-        let recording =
-            tracer.ok().map(|tracer| Rc::new(Recording { tracer, target: self.target, told: Cell::new(0) }));
+        // All writers are taken; with the next event it looks again.
+        let tracer = tracer.ok()?;
+        let recording = Rc::new(Recording { tracer, target: self.target, told: Cell::new(0) });
         let entry =
             Entry { session: *id, target: self.target, switch: switch.clone(), recording: recording.clone() };
         // Those of sessions that are over give their memory back.
@@ -232,7 +233,7 @@ impl Recorder {
         tracers.push(entry);
         drop(tracers);
         drop(gone);
-        recording
+        Some(recording)
     }
 
     /// A slice on this thread's track that ends when the guard is dropped.
@@ -362,6 +363,23 @@ impl PacketWriter {
 #[cfg(test)]
 mod tests {
     use crate::session::Session;
+    use crate::session::in_process::WRITERS;
+
+    #[test]
+    fn a_thread_that_found_no_free_writer_records_once_there_is_one() {
+        let session = Session::builder().ring(1 << 20).start().expect("a session");
+        let recorder = session.recorder();
+        let writers: Vec<_> = std::iter::from_fn(|| recorder.packets()).collect();
+        assert_eq!(writers.len(), WRITERS);
+        for _ in 0..3 {
+            assert_eq!(recorder.with(|_| ()), None);
+        }
+        let lost = || session.summary().expect("a summary").buffers[0].trace_writer_packet_loss;
+        assert_eq!(lost(), 3);
+        drop(writers);
+        session.flush(std::time::Duration::from_secs(5)).expect("a flush");
+        assert_eq!((recorder.with(|_| ()), lost()), (Some(()), 3));
+    }
 
     #[test]
     fn events_within_the_making_of_another_are_counted_as_lost() {

@@ -30,6 +30,8 @@ use crate::region_file::create_if_free;
 pub struct TraceFile<W: Write = File> {
     exporter: TraceExporter<Output<W>>,
     sequences: HashMap<(u16, u16), Sequence>,
+    /// Packets left out because a trace has no room for one of them.
+    too_long: u64,
 }
 
 /// The output as the core sees it.
@@ -56,18 +58,24 @@ impl<W: Write> TraceFile<W> {
     /// A trace that goes there, many packets at a time.
     pub fn new(output: W) -> Self {
         let output = Output::new(BufWriter::new(output));
-        Self { exporter: TraceExporter::new(output), sequences: HashMap::new() }
+        Self { exporter: TraceExporter::new(output), sequences: HashMap::new(), too_long: 0 }
     }
 
-    /// Appends a packet with its trusted fields; one that no producer may write is left out and counted.
+    /// Appends a packet with its trusted fields; one that no producer may write, or that is longer than the 256 MiB a
+    /// trace has room for, is left out and counted.
     ///
     /// # Errors
     /// What the file system says.
     pub fn write_packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let sequence = sequence_of(&mut self.sequences, packet.producer_id(), packet.writer_id());
-        match self.exporter.packet(packet, sequence.id, sequence.lost).map_err(into_io)? {
-            Exported::Written(_) => sequence.lost = DataLoss::empty(),
-            Exported::Invalid(_) => sequence.lost |= packet.loss() | DataLoss::CHUNK_CORRUPTED,
+        match self.exporter.packet(packet, sequence.id, sequence.lost) {
+            Ok(Exported::Written(_)) => sequence.lost = DataLoss::empty(),
+            Ok(Exported::Invalid(_)) => sequence.lost |= packet.loss() | DataLoss::CHUNK_CORRUPTED,
+            Err(WriteError::TooLong) => {
+                sequence.lost |= packet.loss() | DataLoss::READ_GAP;
+                self.too_long += 1;
+            }
+            Err(error) => return Err(into_io(error)),
         }
         Ok(())
     }
@@ -89,7 +97,7 @@ impl<W: Write> TraceFile<W> {
             self.exporter.stats(stats, writers).map_err(into_io)?;
         }
         self.exporter.file().flush().map_err(into_io)?;
-        Ok(self.exporter.invalid_packets())
+        Ok(self.exporter.invalid_packets() + self.too_long)
     }
 }
 

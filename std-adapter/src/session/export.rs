@@ -97,7 +97,7 @@ impl Piece {
                     reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
                     has_read.refused_bytes += len;
                 }
-                // No packet of a buffer is too long for the format, but if it were it would be a loss.
+                // In a buffer of more than 256 MiB one can be too long for the format.
                 Err(WriteError::TooLong) => reader.reject_packet(DataLoss::READ_GAP),
                 Err(error) => {
                     reader.reject_packet(DataLoss::READ_GAP);

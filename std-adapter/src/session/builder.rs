@@ -15,7 +15,9 @@ use super::clock::{ClockReading, SessionClock};
 use super::drain::{Core, Task, Waker};
 use super::error::SessionError;
 use super::export::Piece;
-use super::in_process::{CHUNK, ENOUGH_TO_STALL, InProcess, ProducerCell, SHARED_MEMORY, Switch, WRITERS};
+use super::in_process::{
+    self, CHUNK, ENOUGH_TO_STALL, InProcess, ProducerCell, SHARED_MEMORY, Switch, WRITERS,
+};
 use super::long_trace::{LongTrace, Recording, open};
 use super::recorder::Shared;
 use super::snapshot::{Spare, prepare};
@@ -222,6 +224,8 @@ impl SessionBuilder {
             Exhaustion::Drop => 1 << 20,
             _ => ENOUGH_TO_STALL,
         });
+        // Before the thread is waited for: of the largest, a program that is not optimized has 16 million words to make.
+        let words = in_process::words(shared_memory);
         let clock = SessionClock::new(self.fast_clock);
 
         // It waits for what it is to own: files come last, for what they hold is gone when the session starts.
@@ -234,7 +238,7 @@ impl SessionBuilder {
             .spawn(move || {
                 // Made here, for it lies on the stack first, of which the thread that starts the session may have
                 // little.
-                let producer = ProducerCell::in_memory(shared_memory, in_thread.clone(), its_waker, name);
+                let producer = ProducerCell::in_memory(words, in_thread.clone(), its_waker, name);
                 let producer = producer.map(Arc::new);
                 let own = producer.as_ref().ok().cloned();
                 let _ = made.send(producer);

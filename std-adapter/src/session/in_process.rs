@@ -240,6 +240,12 @@ pub(crate) struct Attached<'a> {
     pub(crate) process: Track<'a>,
 }
 
+/// So many bytes for shared memory. Each page is touched here, so that no thread that records has to wait until the
+/// system has one.
+pub(crate) fn words(bytes: usize) -> Box<[AtomicU32]> {
+    (0..bytes / 4).map(|_| AtomicU32::new(0)).collect()
+}
+
 self_cell!(
     pub(crate) struct ProducerCell {
         owner: Home,
@@ -249,15 +255,13 @@ self_cell!(
 );
 
 impl ProducerCell {
-    /// A producer over `bytes` of new shared memory.
+    /// A producer over shared memory.
     pub(crate) fn in_memory(
-        bytes: usize,
+        words: Box<[AtomicU32]>,
         switch: Arc<Switch>,
         waker: Waker,
         process_name: String,
     ) -> Result<Self, MemoryError> {
-        // Each page is touched here, so that no thread that records has to wait until the system has one.
-        let words = (0..bytes / 4).map(|_| AtomicU32::new(0)).collect();
         let queue = Queue::new(waker, switch);
         let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
         ProducerCell::try_new(home, |home| {

@@ -43,7 +43,7 @@ fn until_it_waits(thread: u32) {
 #[test]
 fn a_flush_has_not_succeeded_while_another_thread_is_sending_what_packets_wait_for() {
     let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
-    let producer = ProducerCell::in_memory(1 << 20, switch, waker, "test".to_owned()).expect("memory");
+    let producer = ProducerCell::in_memory(words(1 << 20), switch, waker, "test".to_owned()).expect("memory");
     let producer = Arc::new(producer);
     let identity = ProducerIdentity { producer_id: 1, uid: 0, pid: 1 };
     let mut transport = InProcess::new(producer.clone(), identity, 1);

@@ -359,6 +359,7 @@ mod tests {
             &[0x18, 6, 0x50, 0x84, 0x80, 0x0C],
             &[0x18, 6, 0x50, 0x85, 0x80, 0x0C, 0xF8, 0x04, 1],
         ];
+        assert_eq!(packets.len(), ends.len());
         for (packet, end) in packets.iter().zip(ends) {
             assert_eq!(packet[2..], *end);
         }

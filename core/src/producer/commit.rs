@@ -49,23 +49,52 @@ pub struct CommitRequest<'r> {
 /// None of them may panic and be unwound: the chunks and patches of that request and those behind it are not sent
 /// again, and the writer that sent it has lost the packet that it was in. Other writers go on.
 ///
+/// A queue passes on all four kinds of things: whoever loses one of them loses packets, and none of this crate's counters
+/// can know. Where the service is a call away there is no queue: its end of the producer
+/// [carries requests out](crate::service::ProducerEndpoint::carry_out) as they come.
+///
 /// ```
 /// use std::sync::mpsc::Sender;
-/// use tracebuf::producer::{ChunkToMove, CommitRequest, CommitSink};
+/// use tracebuf::producer::{ChunkToMove, CommitRequest, CommitSink, Patch};
 ///
-/// /// What the service's thread gets: chunks to take and free, the number of a flush to acknowledge behind them.
-/// struct Work {
-///     chunks: Vec<ChunkToMove>,
-///     flush: u32,
+/// /// What the service's thread gets, to be done in this order.
+/// enum Work {
+///     Register { writer_id: u16, target: u16 },
+///     Move(Vec<ChunkToMove>),
+///     Patch { writer_id: u16, target: u16, chunk_id: u32, patches: Vec<Patch>, has_more: bool },
+///     /// To be acknowledged by `Producer::flushed`.
+///     Flush(u32),
+///     Unregister { writer_id: u16 },
 /// }
 ///
 /// struct Queue(Sender<Work>);
 ///
+/// impl Queue {
+///     fn push(&self, work: Work) {
+///         // Without a service there is nobody to tell.
+///         let _ = self.0.send(work);
+///     }
+/// }
+///
 /// impl CommitSink for Queue {
 ///     fn commit(&self, request: &CommitRequest<'_>) {
-///         let work = Work { chunks: request.chunks_to_move.to_vec(), flush: request.flush };
-///         // Without a service there is nobody to tell. Chunks to patch would go the same way.
-///         let _ = self.0.send(work);
+///         self.push(Work::Move(request.chunks_to_move.to_vec()));
+///         for chunk in request.chunks_to_patch {
+///             let (writer_id, target, chunk_id) = (chunk.writer_id, chunk.target, chunk.chunk_id);
+///             let (patches, has_more) = (chunk.patches.to_vec(), chunk.has_more);
+///             self.push(Work::Patch { writer_id, target, chunk_id, patches, has_more });
+///         }
+///         if request.flush != 0 {
+///             self.push(Work::Flush(request.flush));
+///         }
+///     }
+///
+///     fn register_writer(&self, writer_id: u16, target: u16) {
+///         self.push(Work::Register { writer_id, target });
+///     }
+///
+///     fn unregister_writer(&self, writer_id: u16) {
+///         self.push(Work::Unregister { writer_id });
 ///     }
 /// }
 /// ```
@@ -73,10 +102,11 @@ pub trait CommitSink {
     /// Passes a request on. It must not be lost; what it says is not said again.
     fn commit(&self, request: &CommitRequest<'_>);
 
-    /// A writer starts: scraping may expect its chunks, and where they go.
+    /// A writer starts: the service scrapes its chunks from now on, to that buffer, also when the producer goes away. Of
+    /// a writer that the service was not told of it takes only what is [committed](Self::commit).
     fn register_writer(&self, _writer_id: u16, _target: u16) {}
 
-    /// A writer ended; its chunks have all been sent. Called by whoever has sent the last of them.
+    /// A writer ended; its chunks have all been sent. Called by whoever has sent the last of them. Its id may start again.
     fn unregister_writer(&self, _writer_id: u16) {}
 
     /// A packet was given up when the writer had no chunk, so that nothing in shared memory tells of it. The writer's

@@ -33,8 +33,8 @@ pub enum Exhaustion {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct WriterStats {
-    /// Packets begun; empty ones do not count, as no reader sees them, unless there was no chunk to begin them in. The
-    /// dropped ones are among them.
+    /// Packets begun, the dropped ones among them. Empty ones do not count, as no reader sees them, unless there was no
+    /// chunk to begin them in, or they carry a flag: the first of a writer, and one behind a loss.
     pub packets: u64,
     /// Packets given up.
     pub dropped: u64,

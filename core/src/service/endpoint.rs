@@ -172,9 +172,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
     /// Copies what lies in shared memory and was not committed, of the writers that are registered: finished
     /// packets of chunks still being written, and chunks complete but not sent. They stay where they are, and
-    /// their commit will come. A chunk that was copied is not offered to a buffer again before there is more in it,
-    /// unless it was overwritten there before it was read, and nothing of its writer since. Returns how many were
-    /// offered.
+    /// their commit will come. A chunk that was copied is offered again only when there is more in it, or when the
+    /// buffer overwrote it unread and has read nothing of its writer since. Returns how many were offered.
     ///
     /// For flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). Chunks come in the order of
     /// their addresses, but none before those of its writer that are older.

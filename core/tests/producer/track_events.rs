@@ -341,7 +341,7 @@ fn a_step_of_no_nanoseconds_is_one_nanosecond() {
     assert_eq!(none, one);
     // 2³² ÷ 1.5 is 2,863,311,530.7.
     assert!(said(TracerConfig::new(1_500_000_000)).contains("factor: 2863311531"));
-    assert!(said(CONFIG).contains("state_bytes: 4194304"));
+    assert!(said(CONFIG).contains("state_bytes: 65536"));
 }
 
 #[test]

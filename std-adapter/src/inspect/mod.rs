@@ -215,7 +215,7 @@ impl Inspection {
         }
     }
 
-    /// The picture's or the map's text for a terminal; see [the module](self). With `colour`, by escape sequences.
+    /// The map as text; see [the module](self). With `colour`, by escape sequences.
     pub fn map(&self, columns: usize, rows: usize, colour: bool) -> String {
         map::draw(self, columns, rows, colour)
     }

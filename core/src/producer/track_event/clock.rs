@@ -1,7 +1,8 @@
 use crate::producer::sync::{AtomicU32, Ordering, const_fn};
 
-/// A clock: ticks since any fixed moment, never backwards, up to 2⁶⁴ − 2³²: beyond that a tracer's first would be
-/// before tick 0. Their frequency is the [`TracerConfig`](super::TracerConfig)'s.
+/// A clock: ticks since any fixed moment, never backwards. Their frequency is the
+/// [`TracerConfig`](super::TracerConfig)'s. A tracer's first reading that is above 2⁶⁴ − 2³² is taken for one before tick
+/// 0, and is 0.
 ///
 /// Tracers whose times are to be compared read the same clock. Any closure that returns ticks is one.
 ///

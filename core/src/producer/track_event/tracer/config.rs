@@ -22,15 +22,15 @@ const SECOND: u64 = 1_000_000_000;
 
 impl TracerConfig {
     /// For a clock of `frequency` ticks a second. Times to the nanosecond, on the trace's boot time clock;
-    /// the state starts anew every 4 MiB, a quarter of a ring of 16.
+    /// the state starts anew every 64 KiB, a quarter of a ring of 256.
     ///
     /// **For a smaller ring say [`TracerConfig::state_every`]**: of one that has overwritten all its states nothing can
-    /// be decoded.
+    /// be decoded. For a larger one it saves the space of states.
     ///
     /// Make it a constant: the divisions are in it. With a frequency of 0 all times are 0.
     pub const fn new(frequency: u64) -> Self {
         let clock_id = builtin_clock::BOOTTIME as u32;
-        TracerConfig { frequency, factor: 0, unit_ns: 1, clock_id, state_bytes: 4 << 20 }.unit_ns(1)
+        TracerConfig { frequency, factor: 0, unit_ns: 1, clock_id, state_bytes: 64 << 10 }.unit_ns(1)
     }
 
     /// Times in steps of so many nanoseconds: distances below 2¹⁴ steps take two bytes, below 2²¹ three.

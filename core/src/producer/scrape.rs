@@ -30,8 +30,10 @@ impl Consumer<'_> {
     ///
     /// So of every writer there is no hole, and a ring that is too small for a scrape overwrites the oldest.
     /// Of writers beyond `WRITERS` nothing is shown. Cost: three walks over the headers, for each chunk a look
-    /// through the writers; one walk more for up to 16 chunks that lie behind newer ones. After 256 of
-    /// these, enough for 4,096 chunks, the others come in address order, and readers find their order.
+    /// through the writers; one walk more where chunks were taken from the memory's start again, as after its end.
+    /// In any other order walks put at least 16 chunks in place in pairs, up to 4,096 of them, or fewer in a memory of
+    /// more than 16,384 chunks; the others come in address order, and readers find theirs as far as a buffer lets
+    /// chunks come late.
     pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
         self.scrape_those::<WRITERS, _>(&mut (), |_, _| true, |_, chunk| copy(chunk));
     }
@@ -46,37 +48,64 @@ impl Consumer<'_> {
         let wanted = self.visible().filter(|chunk| is_wanted(state, chunk.header.writer_id));
         let mut spans = seen::<WRITERS>(wanted);
         begin_with_oldest(&mut spans, self.visible());
-        self.show(&mut spans, MOST_WALKS, &mut |chunk| copy(state, chunk));
+        self.show(&mut spans, self.most_walks(), &mut |chunk| copy(state, chunk));
     }
 
-    /// Shows all that the spans have, each writer's chunks in order, as far as so many walks reach.
+    /// So many walks are enough for any order that writers leave, and no order of very many chunks holds up the
+    /// service.
+    fn most_walks(&self) -> u32 {
+        (MOST_LOOKS / 14).checked_div(self.memory().pages()).unwrap_or(0).min(MOST_WALKS)
+    }
+
+    /// Shows all that the spans have, each writer's chunks in order, as far as so many walks beside the first reach.
     fn show(&self, spans: &mut [Span], mut walks: u32, copy: &mut impl FnMut(&ScrapedChunk<'_>)) {
         // Whatever the producer does meanwhile, there is an end to it.
-        let mut left = self.memory().pages().saturating_mul(14);
-        for chunk in self.visible() {
-            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
-            let Some(span) = spans.iter_mut().find(|span| span.writer_id == writer_id) else { continue };
-            while span.has(chunk_id) && left > 0 {
-                if span.next == chunk_id {
+        let most = self.memory().pages().saturating_mul(14);
+        let mut shown = 0_u32;
+        loop {
+            let before = shown;
+            // All of a writer's chunks that lie in order, and of those that lie in two runs one: a writer begins at
+            // the memory's start again when it has come to the end.
+            for chunk in self.visible() {
+                let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+                let is_next = |span: &&mut Span| span.writer_id == writer_id && span.next == chunk_id;
+                if let Some(span) = spans.iter_mut().find(is_next)
+                    && span.has(chunk_id)
+                    && shown < most
+                {
                     copy(&chunk);
                     span.next = chunk_id.wrapping_add(1);
-                    break;
+                    shown += 1;
                 }
-                if walks == 0 {
-                    copy(&chunk);
-                    break;
-                }
-                walks -= 1;
-                let older = self.oldest(span);
-                if older.is_empty() {
-                    // Gone since: the producer changed what is not its to change.
-                    break;
-                }
-                for older in &older {
-                    copy(older);
-                    span.next = older.header.chunk_id.wrapping_add(1);
-                    left = left.saturating_sub(1);
-                }
+            }
+            let Some(span) = spans.iter_mut().find(|span| span.has(span.newest)) else { return };
+            if shown >= most {
+                return;
+            }
+            if walks == 0 {
+                break;
+            }
+            walks -= 1;
+            if shown - before >= AT_ONCE as u32 {
+                continue;
+            }
+            // In no such order.
+            walks = walks.saturating_sub(1);
+            let older = self.oldest(span);
+            if older.is_empty() {
+                // Gone since: the producer changed what is not its to change.
+                span.next = span.newest.wrapping_add(1);
+            }
+            for older in &older {
+                copy(older);
+                span.next = older.header.chunk_id.wrapping_add(1);
+                shown = shown.saturating_add(1);
+            }
+        }
+        for chunk in self.visible() {
+            let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
+            if spans.iter().any(|span| span.writer_id == writer_id && span.has(chunk_id)) {
+                copy(&chunk);
             }
         }
     }
@@ -148,6 +177,9 @@ const AT_ONCE: usize = 16;
 /// Walks of one scrape to put chunks in order, so that the worst order of many chunks cannot hold up the service:
 /// each walk is over all of them.
 const MOST_WALKS: u32 = 256;
+
+/// Chunks that these walks come by, for the same reason.
+const MOST_LOOKS: u32 = MOST_WALKS * 16_384;
 
 fn is_newer(chunk_id: u32, than: u32) -> bool {
     (chunk_id.wrapping_sub(than) as i32) > 0
@@ -249,26 +281,58 @@ mod tests {
         }
     }
 
+    /// The ids of what is shown of these chunks with so many walks beside the first.
+    fn shown_with(walks: u32, ids: &[u32]) -> std::vec::Vec<u32> {
+        let mut memory = std::vec![0u32; 16 * ids.len()];
+        let (memory, _) = pages(&mut memory, ids);
+        let consumer = Consumer::new(memory);
+        let mut spans = seen::<1>(consumer.visible());
+        begin_with_oldest(&mut spans, consumer.visible());
+        let mut shown = std::vec::Vec::new();
+        consumer.show(&mut spans, walks, &mut |chunk| shown.push(chunk.header().chunk_id));
+        shown
+    }
+
     #[test]
-    fn walks_put_16_chunks_in_order_and_without_them_each_comes_once_where_it_lies() {
+    fn two_walks_put_16_chunks_in_order_and_without_them_each_comes_once_where_it_lies() {
         const CHUNKS: u32 = 40;
-        // The last id of all is the last that one walk puts in order, or none of them.
         for first in [u32::MAX - 15, 0].into_iter().take(if cfg!(miri) { 1 } else { 2 }) {
-            let swapped: [u32; CHUNKS as usize] =
-                core::array::from_fn(|page| first.wrapping_add(page as u32 ^ 1));
-            let mut memory = [0u32; 16 * CHUNKS as usize];
-            let (memory, _) = pages(&mut memory, &swapped);
-            let consumer = Consumer::new(memory);
-            for walks in 0..5 {
-                let mut spans = seen::<1>(consumer.visible());
-                begin_with_oldest(&mut spans, consumer.visible());
-                let mut shown = std::vec::Vec::new();
-                consumer.show(&mut spans, walks, &mut |chunk| shown.push(chunk.header().chunk_id));
-                let in_order = (16 * walks).min(CHUNKS);
-                let place = |index| if index < in_order { index } else { index ^ 1 };
-                let expected = (0..CHUNKS).map(|index| first.wrapping_add(place(index)));
+            // Each is before the one that it follows.
+            let backward: std::vec::Vec<_> = (0..CHUNKS).rev().map(|id| first.wrapping_add(id)).collect();
+            for walks in 0..=6 {
+                let shown = shown_with(walks, &backward);
+                // Walks that show few are followed by one that shows 16, while there are some left.
+                let in_order = (walks.div_ceil(2) * 17 + 1).min(CHUNKS);
+                let expected = (0..in_order).chain((in_order..CHUNKS).rev()).map(|id| first.wrapping_add(id));
                 assert_eq!(shown, expected.collect::<std::vec::Vec<_>>(), "{walks} walks from {first}");
             }
+        }
+    }
+
+    #[test]
+    fn one_walk_puts_chunks_in_order_that_were_taken_from_the_memory_s_start_again() {
+        const CHUNKS: u32 = 40;
+        for first in [u32::MAX - 15, 0] {
+            let id = |place: u32| first.wrapping_add((place + 25) % CHUNKS);
+            let shown =
+                shown_with(1, &core::array::from_fn::<_, { CHUNKS as usize }, _>(|place| id(place as u32)));
+            assert_eq!(shown, (0..CHUNKS).map(|id| first.wrapping_add(id)).collect::<std::vec::Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn chunks_are_shown_up_to_a_hole_and_from_behind_it() {
+        for ids in [[7, 9, 0, 1, 3], [0, 1, 3, 7, 9], [9, 7, 3, 1, 0]] {
+            assert_eq!(shown_with(20, &ids), [0, 1, 3, 7, 9], "{ids:?}");
+        }
+    }
+
+    #[test]
+    fn in_a_large_memory_there_are_fewer_walks() {
+        let mut memory = std::vec![0u32; 16 * 65_536];
+        for (pages, walks) in [(1, 256), (1170, 256), (8192, 36), (65_536, 4)] {
+            let memory = SharedMemory::new(atomic_words(&mut memory[..16 * pages]), 64).unwrap();
+            assert_eq!(Consumer::new(memory).most_walks(), walks, "{pages} pages");
         }
     }
 
@@ -317,7 +381,7 @@ mod tests {
         assert_eq!((spans[0].next, spans[0].newest), (1, 2));
         begin_with_oldest(&mut spans, consumer.visible());
         let mut shown = std::vec::Vec::new();
-        consumer.show(&mut spans, 1, &mut |chunk| shown.push(chunk.header().chunk_id));
+        consumer.show(&mut spans, 0, &mut |chunk| shown.push(chunk.header().chunk_id));
         assert_eq!(shown, [0, 1, 2]);
         shown.clear();
         consumer.scrape::<1>(|chunk| shown.push(chunk.header().chunk_id));

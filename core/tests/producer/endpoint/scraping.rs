@@ -1,11 +1,13 @@
 //! What is scraped is offered once, and again where that is not enough.
 
-use super::World;
+use super::{IDENTITY, Queue, World};
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, DataLoss, FillPolicy, Packet, TraceBuffer};
 #[cfg(feature = "patches")]
 use tracebuf::producer::ChunkToMove;
-use tracebuf::producer::Exhaustion;
-use tracebuf::service::EndpointStats;
+use tracebuf::producer::{
+    CommitRequest, Consumer, Exhaustion, Layout, Producer, ProducerStorage, SharedMemory, atomic_words,
+};
+use tracebuf::service::{EndpointStats, ProducerEndpoint};
 
 #[test]
 fn scraping_leaves_out_writers_that_are_unknown_or_have_no_buffer() {
@@ -182,4 +184,36 @@ fn writers_that_are_not_registered_take_no_room_in_a_scrape() {
         assert!(world.endpoint.register_writer(writer.id(), 0));
     }
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 2);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many chunks, and nothing unsafe")]
+fn what_a_producer_leaves_in_a_large_memory_comes_out_wherever_in_it_the_oldest_is() {
+    // More than a buffer lets chunks come late, on both sides.
+    const CHUNKS: usize = 12_000;
+    let (mut words, storage) = (vec![0u32; CHUNKS * 16], ProducerStorage::<CHUNKS, 1>::new());
+    let memory = SharedMemory::new(atomic_words(&mut words), 64).unwrap();
+    let queue = Queue::default();
+    let producer = Producer::new(memory, Layout::One, &storage, &queue).unwrap();
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    let mut endpoint = ProducerEndpoint::<1>::new(Consumer::new(memory), IDENTITY);
+    assert!(endpoint.allow(0) && endpoint.register_writer(writer.id(), 0));
+    let mut buffers = [TraceBuffer::new(vec![0; 2 << 20], Config::new(FillPolicy::RingBuffer)).unwrap()];
+    let mut write = |chunks: usize| {
+        for _ in 0..chunks {
+            writer.packet().varint(8, 1);
+            writer.flush();
+        }
+        std::mem::take(&mut *queue.0.lock().unwrap())
+    };
+    let chunks_to_move = &write(CHUNKS / 2)[..];
+    endpoint.carry_out(&CommitRequest { chunks_to_move, ..CommitRequest::default() }, &mut buffers);
+    write(CHUNKS);
+    assert_eq!(endpoint.disconnect(&mut buffers), CHUNKS as u64);
+    let (mut reader, mut packets) = (buffers[0].read(), 0);
+    while let Some(packet) = reader.next_packet() {
+        assert!(packet.loss().is_empty());
+        packets += 1;
+    }
+    assert_eq!(packets, CHUNKS / 2 + CHUNKS);
 }

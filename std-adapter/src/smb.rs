@@ -66,7 +66,9 @@ pub fn dump_with_rest(memory: SharedMemory<'_>, rest: usize, out: &mut impl Writ
 fn dump_page(page: &Page<'_>, index: u32, out: &mut impl Write) -> io::Result<usize> {
     let bitmap = page.bitmap();
     let chunks = bitmap.layout().map_or(0, |layout| layout.chunks());
-    let complete = chunks > 0 && (0..chunks).all(|chunk| bitmap.state(chunk) == ChunkState::Complete);
+    let all = (0..chunks).all(|chunk| bitmap.state(chunk) == ChunkState::Complete);
+    // As the ABI's own code has it, which compares the states of all chunks that a page could have.
+    let complete = chunks > 0 && all && !bitmap.has_stray_states();
     writeln!(
         out,
         "page {index} bitmap={:#010x} layout={} chunks={chunks}{} reserved={}",

@@ -45,6 +45,16 @@ fn images_of_all_layouts_and_a_corrupt_one_print_as_the_reference_prints_them() 
 }
 
 #[test]
+fn a_page_with_a_state_of_a_chunk_that_it_does_not_have_is_not_complete() {
+    let (mut bytes, expected) = image("sample_4k_div4");
+    let complete = |text: &str| text.lines().filter(|line| line.contains(" COMPLETE ")).count();
+    let line = expected.lines().find(|line| line.contains(" COMPLETE ")).expect("such a page");
+    let page: usize = line.split(' ').nth(1).and_then(|page| page.parse().ok()).expect("its number");
+    bytes[page * 4096 + 3] |= 0x0C; // the last chunk of fourteen
+    assert_eq!(complete(&dump(&bytes, 4096)), complete(&expected) - 1);
+}
+
+#[test]
 fn any_bytes_at_all_can_be_printed() {
     let (image, _) = image("sample_4k_div5");
     let mut state = 1u32;

@@ -197,7 +197,19 @@ impl<'a> Producer<'a> {
     /// How often the state was cleared, and how many chunks were completed; both modulo 2³².
     #[inline]
     pub(crate) fn progress(&self) -> (u32, u32) {
-        (self.generation.load(Ordering::Relaxed), self.completed.load(Ordering::Relaxed))
+        (self.generation.load(Ordering::Relaxed), self.completed())
+    }
+
+    /// How many chunks were completed, modulo 2³².
+    #[inline]
+    pub(crate) fn completed(&self) -> u32 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    /// How many writers there can be at a time.
+    #[inline]
+    pub(crate) fn max_writers(&self) -> usize {
+        self.writers.len()
     }
 
     /// Bytes of a chunk.

@@ -89,6 +89,8 @@ pub struct TraceWriter<'a> {
     /// How many of the open messages have, or have had, a place in its list of patches.
     promised: usize,
     levels: Vec<Level, { TraceWriter::MAX_NESTING }>,
+    /// Chunks that the producer had completed when the current one was begun.
+    begun: u32,
 }
 
 /// [`WriterStats`] in the machine's words.
@@ -159,6 +161,7 @@ impl<'a> TraceWriter<'a> {
             promised: 0,
             counts: Counts::default(),
             next_chunk,
+            begun: 0,
             fragment: 0,
             base: 0,
             patience: match exhaustion {
@@ -211,14 +214,18 @@ impl<'a> TraceWriter<'a> {
         flush
     }
 
-    /// Ends the open packet and completes the chunk, filled or not. Says the next chunk's id.
-    pub(crate) fn end_chunk(&mut self) -> u32 {
+    /// Ends the open packet and completes the chunk, filled or not.
+    pub(crate) fn end_chunk(&mut self) {
         self.finish();
         if self.chunk != NONE {
             // The next packet is counted already: it ends here as an empty fragment.
             self.cursor.put(0, 1);
             self.complete_current();
         }
+    }
+
+    /// The id of the chunk that comes after the current one.
+    pub(crate) fn next_chunk(&self) -> u32 {
         self.next_chunk
     }
 
@@ -261,6 +268,11 @@ impl<'a> TraceWriter<'a> {
     #[inline]
     pub(crate) fn is_interrupted(&self) -> bool {
         self.news != 0
+    }
+
+    /// How many chunks the producer has completed since the writer began its own.
+    pub(crate) fn chunk_age(&self) -> u32 {
+        self.producer.completed().wrapping_sub(self.begun)
     }
 
     /// The id of the chunk begun last.

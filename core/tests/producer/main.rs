@@ -15,6 +15,7 @@ mod model;
 mod patches;
 mod sending;
 mod slices;
+mod slow_thread;
 mod states;
 mod track_events;
 mod writer;

@@ -181,6 +181,7 @@ impl TraceWriter<'_> {
         set_header(words, header);
         self.gave_up_waiting = false;
         self.next_chunk = self.next_chunk.wrapping_add(1);
+        self.begun = self.producer.completed();
         self.cursor = Cursor::new(words);
         self.chunk = chunk;
         true

@@ -56,6 +56,10 @@ struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
 /// Bytes that any event without details has at most whose name is known.
 const SHORT_EVENT: usize = 40;
 
+/// An old chunk is older than so many, or than two for each writer that there can be. One that is ended makes those of
+/// other writers older by one or two: where these are more than the age, each would end its own with nearly every event.
+const LEAST_AGE: usize = 16;
+
 /// The trace's incremental clock: the first of those that a sequence has for itself.
 const INCREMENTAL: u64 = builtin_clock::MAX_ID + 1;
 
@@ -259,6 +263,12 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     #[cold]
     #[inline(never)]
     fn start_state(&mut self, ticks: u64) -> bool {
+        // A scrape gives a chunk its place in the ring, where it stays: a state begun in one that is old would be
+        // overwritten long before the next.
+        let least = (2 * self.writer.producer().max_writers()).min(LEAST_AGE) as u32;
+        if self.lifetime == 0 || self.writer.chunk_age() > (self.lifetime + self.lifetime / 2).max(least) {
+            self.writer.end_chunk();
+        }
         // The state is as old as its first byte.
         (self.generation, self.chunks) = self.writer.producer().progress();
         self.names.clear();
@@ -268,7 +278,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         let values = [now.wrapping_mul(unit), id, now, unit];
         if self.lifetime == 0 {
             // Begun further on in a chunk, the state could end in the next.
-            self.chunks = self.writer.end_chunk();
+            self.chunks = self.writer.next_chunk();
         }
         // Where there is no chunk, each event comes here: in vain, and soon.
         if self.writer.begin() {

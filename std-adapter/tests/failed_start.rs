@@ -40,7 +40,7 @@ fn holds(path: &Path, event: &str) -> bool {
 }
 
 fn assert_fails(builder: SessionBuilder, why: &str) {
-    let error = builder.start().err().expect("an error").to_string();
+    let error = builder.start().expect_err("an error").to_string();
     assert!(error.contains(why), "{error}");
 }
 

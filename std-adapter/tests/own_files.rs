@@ -97,7 +97,7 @@ fn a_start_does_not_move_nor_remove_what_another_session_has_by_the_name_of_a_pr
         other.recorder().instant("of the other session");
         other.flush(PATIENCE).expect("a flush");
         for _ in 0..3 {
-            let error = in_file(&new).err().expect("it would take that file's name");
+            let error = in_file(&new).expect_err("it would take that file's name");
             let said = error.to_string();
             assert!(said.contains(&format!("{kept}: another session is using it")), "{said}");
             let SessionError::Io { error, .. } = error else { panic!("{said}") };

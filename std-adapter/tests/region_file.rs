@@ -58,7 +58,7 @@ fn a_second_session_cannot_have_the_file_and_a_later_one_keeps_what_it_held() {
     let start = |config: BufferConfig| Session::builder().buffer(config).start();
     let first = start(in_file(&region, 1 << 20)).expect("a session");
     first.recorder().instant("alpha");
-    let error = start(BufferConfig::ring(1 << 20).in_file(&region)).err().expect("it is taken").to_string();
+    let error = start(BufferConfig::ring(1 << 20).in_file(&region)).expect_err("it is taken").to_string();
     assert!(error.contains("another session is using it") && error.contains("taken.region"), "{error}");
     drop(first);
     let second = start(BufferConfig::ring(1 << 20).in_file(&region)).expect("it is free");
@@ -73,7 +73,7 @@ fn a_second_session_cannot_have_the_file_and_a_later_one_keeps_what_it_held() {
 fn a_file_that_cannot_be_had_is_an_error_before_anything_is_recorded() {
     let error = |path: &Path| {
         let builder = Session::builder().buffer(BufferConfig::ring(1 << 20).in_file(path));
-        builder.start().err().expect("an error").to_string()
+        builder.start().expect_err("an error").to_string()
     };
     assert!(error("/no such folder/x".as_ref()).contains("/no such folder/x"));
     assert!(error("/dev/full".as_ref()).contains("no file"));

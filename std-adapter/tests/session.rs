@@ -255,7 +255,7 @@ fn a_session_needs_little_of_the_stack_of_the_thread_that_has_it() {
 
 #[test]
 fn impossible_sessions_are_errors() {
-    let error = |builder: tracebuf_std::session::SessionBuilder| builder.start().err().expect("an error");
+    let error = |builder: tracebuf_std::session::SessionBuilder| builder.start().expect_err("an error");
     let small_ring = || Session::builder().ring(64 << 10);
     let many = (0..33).fold(Session::builder(), |builder, _| builder.ring(64 << 10));
     for (builder, why) in [
@@ -286,7 +286,7 @@ fn impossible_sessions_are_errors() {
 fn the_smallest_buffer_holds_a_chunk_and_a_smaller_one_is_an_error() {
     for config in [BufferConfig::ring, BufferConfig::discard] {
         let start = |bytes| Session::builder().buffer(config(bytes)).start();
-        let error = start(2048).err().expect("an error");
+        let error = start(2048).expect_err("an error");
         let SessionError::SmallBuffer { buffer: 0, bytes: 2048, needed } = error else { panic!("{error}") };
         assert!(start(needed - 1).is_err());
         let session = start(needed).expect("a session");

@@ -10,7 +10,7 @@ use tracebuf::buffer::RegionError;
 /// use tracebuf_std::session::{LongTrace, Session};
 ///
 /// let nowhere = LongTrace::to("/no such folder/trace.pftrace");
-/// let error = Session::builder().long_trace(nowhere).start().err().unwrap();
+/// let error = Session::builder().long_trace(nowhere).start().unwrap_err();
 /// assert!(error.to_string().contains("/no such folder/trace.pftrace"));
 /// ```
 #[derive(Debug)]

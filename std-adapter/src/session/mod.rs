@@ -58,6 +58,7 @@ mod transport;
 mod trim;
 mod tsc;
 
+use std::fmt;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -195,8 +196,9 @@ impl Session {
     /// Adds a producer that is elsewhere, with a number that nobody else has: [`Transport`] says which are taken.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] when the session does not answer in 5 s, [`SessionError::Stopped`] when it has ended
-    /// or this is its own thread, [`SessionError::Forked`] in a child after a fork.
+    /// [`SessionError::Timeout`] when the session does not answer in 5 s, and then the producer is added as soon as it
+    /// can, so that trying again would add another one; [`SessionError::Stopped`] when it has ended or this is its own
+    /// thread, [`SessionError::Forked`] in a child after a fork.
     pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
         self.ask(Instant::now() + PATIENCE, move |core| core.attach(Box::new(transport)))
     }
@@ -286,6 +288,12 @@ impl Session {
     }
 }
 
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("is_on", &self.shared.switch.is_on()).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         if !self.shared.switch.is_here() {
@@ -325,6 +333,13 @@ pub struct Stopped {
     pub file: Option<Written>,
     /// How the long trace ended.
     pub long_trace: Option<LongTraceStatus>,
+}
+
+impl fmt::Debug for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, long_trace, .. } = self;
+        f.debug_struct("Stopped").field("file", file).field("long_trace", long_trace).finish_non_exhaustive()
+    }
 }
 
 impl Stopped {

@@ -1,6 +1,7 @@
 //! What threads record with.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -296,6 +297,12 @@ impl Recorder {
             cell.borrow_dependent().producer.writer(self.target, *exhaustion).ok_or(())
         });
         Some(PacketWriter { cell: cell.ok()?, switch: switch.clone() })
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("buffer", &self.target).finish_non_exhaustive()
     }
 }
 

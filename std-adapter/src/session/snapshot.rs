@@ -1,5 +1,6 @@
 //! Copies of a session's buffers, and how they become files.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -159,6 +160,13 @@ impl Snapshot {
         // What a thread is within when the snapshot is taken must not keep back what it has recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
         write_trace(&mut self.buffers, self.totals, &self.clocks, self.from, output)
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stall, from, .. } = self;
+        f.debug_struct("Snapshot").field("stall", stall).field("from", from).finish_non_exhaustive()
     }
 }
 

@@ -117,7 +117,8 @@ impl State<'_> {
                 let begins =
                     chunk.valid.get() > 0 && chunk.has(Flags::CONTINUES_ON_NEXT) && !chunk.is_middle();
                 if begins && chunk.has(Flags::NEEDS_PATCHING) {
-                    self.close(&chunk, self.without_last(&chunk), true)?;
+                    // The others are done also if this one is damaged.
+                    let _ = self.close(&chunk, self.without_last(&chunk), true);
                 }
             }
             at = at.checked_add(item.size().max(4))?;

@@ -49,8 +49,8 @@ pub struct CommitRequest<'r> {
 /// None of them may panic and be unwound: the chunks and patches of that request and those behind it are not sent
 /// again, and the writer that sent it has lost the packet that it was in. Other writers go on.
 ///
-/// A queue passes on all four kinds of things: whoever loses one of them loses packets, and none of this crate's counters
-/// can know. Where the service is a call away there is no queue: its end of the producer
+/// A queue passes on all that comes: whoever leaves out patches or registrations loses packets, and none of this crate's
+/// counters can know. Where the service is a call away there is no queue: its end of the producer
 /// [carries requests out](crate::service::ProducerEndpoint::carry_out) as they come.
 ///
 /// ```

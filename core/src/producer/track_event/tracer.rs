@@ -56,8 +56,9 @@ struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
 /// Bytes that any event without details has at most whose name is known.
 const SHORT_EVENT: usize = 40;
 
-/// An old chunk is older than so many, or than two for each writer that there can be. One that is ended makes those of
-/// other writers older by one or two: where these are more than the age, each would end its own with nearly every event.
+/// An old chunk is older than so many, or where there can be but few writers than two for each. One that is ended makes
+/// those of other writers older by one or two: where these are more than the age, each would end its own with nearly
+/// every event.
 const LEAST_AGE: usize = 16;
 
 /// The trace's incremental clock: the first of those that a sequence has for itself.

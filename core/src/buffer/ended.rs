@@ -113,10 +113,7 @@ impl State<'_> {
             let item = self.ring.item(at)?;
             if let Item::Chunk(_) = item {
                 let chunk = self.ring.chunk(at)?;
-                // In the middle of a packet it waits together with the chunk that this one begins in.
-                let begins =
-                    chunk.valid.get() > 0 && chunk.has(Flags::CONTINUES_ON_NEXT) && !chunk.is_middle();
-                if begins && chunk.has(Flags::NEEDS_PATCHING) {
+                if chunk.has(Flags::NEEDS_PATCHING) && self.begins_packet(&chunk) {
                     // The others are done also if this one is damaged.
                     let _ = self.close(&chunk, self.without_last(&chunk), true);
                 }
@@ -124,6 +121,15 @@ impl State<'_> {
             at = at.checked_add(item.size().max(4))?;
         }
         Some(())
+    }
+
+    /// Whether a packet begins at the end of a chunk. In the middle of one it waits together with the chunk that this
+    /// begins in; and a patch may have broken a size, so that nothing waits.
+    fn begins_packet(&self, chunk: &Stored) -> bool {
+        let valid = chunk.valid.get();
+        let is_whole = |payload: &[u8]| Found::of(payload, valid, 0).is_whole();
+        let continues = valid > 0 && chunk.has(Flags::CONTINUES_ON_NEXT) && !chunk.is_middle();
+        continues && self.ring.payload(chunk.offset, valid).is_some_and(is_whole)
     }
 
     /// Whether the packet that is given up with a chunk, if one is, ends in a chunk behind it, in which its writer gave

@@ -93,6 +93,11 @@ impl Found {
         self.filled.saturating_sub(others) as u16
     }
 
+    /// Whether fragments fill the payload.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
     pub(super) fn agrees_with(&self, fields: &Mended) -> bool {
         if fields.flags.contains(Flags::PATCHED) {
             // A patch may put anything into a size; reading finds out, from where it was on.

@@ -264,8 +264,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     #[cold]
     #[inline(never)]
     fn start_state(&mut self, ticks: u64) -> bool {
-        // A scrape gives a chunk its place in the ring, where it stays: a state begun in one that is old would be
-        // overwritten long before the next.
+        // Each chunk's own state, begun further on in one, could end in the next. And a scrape gives a chunk its place in
+        // the ring, where it stays: a state begun in one that is old would be overwritten long before the next state.
         let least = (2 * self.writer.producer().max_writers()).min(LEAST_AGE) as u32;
         if self.lifetime == 0 || self.writer.chunk_age() > (self.lifetime + self.lifetime / 2).max(least) {
             self.writer.end_chunk();
@@ -278,7 +278,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         let (unit, id) = (u64::from(self.unit_ns), u64::from(self.clock_id));
         let values = [now.wrapping_mul(unit), id, now, unit];
         if self.lifetime == 0 {
-            // Begun further on in a chunk, the state could end in the next.
+            // It is known by its chunk.
             self.chunks = self.writer.next_chunk();
         }
         // Where there is no chunk, each event comes here: in vain, and soon.

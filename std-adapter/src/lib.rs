@@ -3,7 +3,7 @@
 //! - [`session`]: tracing of this process: rings, long traces, snapshots, flight recorders.
 //! - `tracing_layer`, with the feature `tracing`: spans and events of the crate `tracing`.
 //! - [`record`]: records the machine itself; the command `tracebuf record`.
-//! - [`receive`]: a device's trace from a serial port; the command `tracebuf receive`.
+//! - `receive`, with the feature of that name: a device's trace from a serial port; the command `tracebuf receive`.
 //! - [`trace_stats`], [`size`]: what a trace lost, and how large buffers must be; the commands `tracebuf stats` and
 //!   `tracebuf size`.
 //! - [`inspect`]: what lies where in a buffer or a trace, as text and as a picture; the command `tracebuf inspect`.
@@ -24,6 +24,7 @@ mod fork;
 pub mod inspect;
 pub mod memory;
 pub mod pftrace;
+#[cfg(feature = "receive")]
 pub mod receive;
 pub mod record;
 pub mod recover;

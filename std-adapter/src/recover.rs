@@ -19,7 +19,7 @@
 //! ```
 
 mod error;
-mod pieces;
+mod formats;
 mod survivor;
 mod symbols;
 
@@ -27,8 +27,6 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use ihex::{Reader, Record};
-use object::{Object, ObjectSegment, ObjectSymbol};
 use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage, SequenceInfo};
 
 use crate::pftrace::TraceFile;
@@ -119,13 +117,14 @@ impl AsMut<[u8]> for Aligned {
 }
 
 impl Dump {
-    /// Reads a dump: ELF and Intel HEX are known by how they start, everything else is raw.
+    /// Reads a dump: ELF and Intel HEX are known by how they start and read with the feature `dumps`, everything else
+    /// is raw.
     ///
     /// # Errors
-    /// [`RecoverError::Malformed`] if it starts as one of them and does not go on so.
+    /// [`RecoverError::Malformed`] if it starts as one of them and does not go on so, or without that feature.
     pub fn parse(file: &[u8]) -> Result<Self, RecoverError> {
-        if file.starts_with(b"\x7FELF") {
-            return Self::elf(file);
+        if let Some(dump) = formats::parse(file) {
+            return dump;
         }
         if let Some(contents) = region_file::parse(file) {
             // Of the two halves the one that counts.
@@ -136,65 +135,16 @@ impl Dump {
             // The buffer in it is one that nobody used.
             return Ok(Self::default());
         }
-        match std::str::from_utf8(file) {
-            Ok(text) if text.trim_start().starts_with(':') => Self::ihex(text),
-            _ => {
-                let pieces = BTreeMap::from([(0, file.to_vec())]);
-                Ok(Self { pieces, raw: Some(file.len() as u64), ..Self::default() })
-            }
-        }
-    }
-
-    fn elf(file: &[u8]) -> Result<Self, RecoverError> {
-        let malformed = |error: object::Error| RecoverError::Malformed(error.to_string());
-        let elf = object::File::parse(file).map_err(malformed)?;
-        let mut dump = Self::default();
-        let mut left = file.len();
-        let mut parts = Vec::new();
-        for segment in elf.segments() {
-            let bytes = segment.data().map_err(malformed)?;
-            left = less(left, bytes.len(), "segments")?;
-            parts.push((segment.address(), bytes));
-        }
-        dump.pieces = pieces::join(&parts);
-        let mut left = file.len();
-        for symbol in elf.symbols() {
-            if let Ok(name) = symbol.name() {
-                left = less(left, name.len(), "symbols' names")?;
-                dump.symbols.add(name, &symbol);
-            }
-        }
-        Ok(dump)
-    }
-
-    fn ihex(text: &str) -> Result<Self, RecoverError> {
-        let mut base = 0u64;
-        let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
-        for record in Reader::new(text) {
-            match record.map_err(|error| RecoverError::Malformed(error.to_string()))? {
-                Record::Data { offset, value } => {
-                    let address = base + u64::from(offset);
-                    match parts.last_mut() {
-                        Some((start, part)) if *start + part.len() as u64 == address => part.extend(value),
-                        _ => parts.push((address, value)),
-                    }
-                }
-                Record::ExtendedSegmentAddress(segment) => base = u64::from(segment) * 16,
-                Record::ExtendedLinearAddress(upper) => base = u64::from(upper) << 16,
-                Record::EndOfFile => break,
-                Record::StartSegmentAddress { .. } | Record::StartLinearAddress(_) => {}
-            }
-        }
-        let parts: Vec<_> = parts.iter().map(|(address, part)| (*address, &part[..])).collect();
-        Ok(Self { pieces: pieces::join(&parts), ..Self::default() })
+        let pieces = BTreeMap::from([(0, file.to_vec())]);
+        Ok(Self { pieces, raw: Some(file.len() as u64), ..Self::default() })
     }
 
     /// Takes the names of variables from a program, for a core that has none.
     ///
     /// # Errors
-    /// [`RecoverError::Malformed`] if it is no ELF file.
+    /// [`RecoverError::Malformed`] if it is no ELF file, or without the feature `dumps`.
     pub fn symbols_of(&mut self, program: &[u8]) -> Result<(), RecoverError> {
-        self.symbols = Self::elf(program)?.symbols;
+        self.symbols = formats::symbols_of(program)?;
         Ok(())
     }
 
@@ -283,12 +233,6 @@ fn search<'a>(pieces: impl Iterator<Item = (u64, &'a [u8], usize)>) -> Result<Fo
         }
     }
     first.ok_or(RecoverError::Attach(failed))
-}
-
-/// What is left of a file's bytes to copy. Each of tens of thousands of segments or names may say that it is all of it.
-fn less(left: usize, size: usize, what: &str) -> Result<usize, RecoverError> {
-    left.checked_sub(size)
-        .ok_or_else(|| RecoverError::Malformed(format!("its {what} take more than there is")))
 }
 
 /// Whether a region of another version may start so: a small number for it, then the header's size. What looks for

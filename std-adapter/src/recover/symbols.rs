@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use object::{ObjectSymbol, SymbolKind};
-
 use super::RecoverError;
 
 /// More bytes are no variable's path. A mangled name of some bytes may stand for very many.
@@ -25,13 +23,9 @@ pub(super) struct Variable {
 pub(super) struct Symbols(BTreeMap<String, Variable>);
 
 impl Symbols {
-    /// Takes a file's symbol, unless it is none of memory.
-    pub(super) fn add<'a>(&mut self, name: &str, symbol: &impl ObjectSymbol<'a>) {
-        let is_other = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::File | SymbolKind::Section);
-        if !is_other && !symbol.is_undefined() {
-            let variable = Variable { address: symbol.address(), size: symbol.size() };
-            self.0.insert(name.to_owned(), variable);
-        }
+    #[cfg(feature = "dumps")]
+    pub(super) fn add(&mut self, name: &str, variable: Variable) {
+        self.0.insert(name.to_owned(), variable);
     }
 
     /// The variable of this name or, if there is none, the one whose path in Rust is this, or ends with it.

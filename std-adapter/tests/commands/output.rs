@@ -2,6 +2,8 @@
 
 mod stdout;
 mod taken;
+#[cfg(target_os = "linux")] // for /dev/full
+mod unwritable;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;

@@ -9,14 +9,13 @@ use crate::region::bytes;
 use core::fmt;
 use tracebuf::buffer::{Config, FillPolicy, RegionError, RingContent, Salvage, TraceBuffer};
 use tracebuf::producer::{
-    ChunkToPatch, CommitRequest, Consumer, Layout, MemoryError, Producer, ProducerStorage, SharedMemory,
-    atomic_words,
+    Consumer, Layout, MemoryError, Producer, ProducerStorage, Request, SharedMemory, atomic_words,
 };
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 
 mod inbox;
 
-pub use inbox::{Inbox, Losses, Request};
+pub use inbox::{Inbox, Losses};
 
 /// Writers at a time: one for each priority that traces.
 pub const WRITERS: usize = 4;
@@ -158,23 +157,9 @@ impl<'a> Recorder<'a> {
 
     /// Does it.
     pub fn carry_out(&mut self, request: Request, producer: &Producer<'_>) {
-        match request {
-            Request::Move(chunk) => {
-                let chunks_to_move = &[chunk];
-                self.ask(&CommitRequest { chunks_to_move, ..CommitRequest::default() });
-            }
-            Request::Patch { writer_id, target, patch, has_more } => {
-                let chunk_id = patch.chunk_id;
-                let patches = &[patch];
-                let chunks_to_patch = &[ChunkToPatch { writer_id, target, chunk_id, patches, has_more }];
-                self.ask(&CommitRequest { chunks_to_patch, ..CommitRequest::default() });
-            }
-            Request::Flush(number) => producer.flushed(number),
+        if let Some(flush) = self.endpoint.carry_out_one(&request, &mut self.buffers) {
+            producer.flushed(flush);
         }
-    }
-
-    fn ask(&mut self, request: &CommitRequest<'_>) {
-        self.endpoint.carry_out(request, &mut self.buffers);
     }
 
     /// Also copies finished packets of chunks that are still being written: for the last export, or when

@@ -4,10 +4,10 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tracebuf::producer::{
     ChunkState, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Message, Page, Patch, Producer,
-    ProducerStorage,
+    ProducerStorage, Request,
 };
 use tracebuf_firmware::export::{Blocking, Export};
-use tracebuf_firmware::recorder::{Inbox, Recorder, Request, WRITERS, quarter_of_ring};
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, quarter_of_ring};
 use tracebuf_firmware::send::Sender;
 use tracebuf_std::receive::Receiver;
 use tracebuf_std::trace_stats::TraceReport;

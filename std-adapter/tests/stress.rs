@@ -28,13 +28,6 @@ fn events() -> u64 {
     std::env::var("TRACEBUF_STRESS_EVENTS").map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// What goes from the producer to the service.
-enum Request {
-    Register(u16, u16),
-    Unregister(u16),
-    Commit { moves: Vec<ChunkToMove>, patches: Vec<(ChunkToPatch<'static>, Vec<Patch>)>, flush: u32 },
-}
-
 /// A transport that only carries: whoever completes a chunk goes on at once.
 struct Queue {
     requests: Mutex<VecDeque<Request>>,
@@ -50,20 +43,15 @@ impl Queue {
 
 impl CommitSink for Queue {
     fn commit(&self, request: &CommitRequest<'_>) {
-        let patches = request.chunks_to_patch.iter();
-        self.push(Request::Commit {
-            moves: request.chunks_to_move.to_vec(),
-            patches: patches.map(|c| (ChunkToPatch { patches: &[], ..*c }, c.patches.to_vec())).collect(),
-            flush: request.flush,
-        });
+        request.each().for_each(|request| self.push(request));
     }
 
     fn register_writer(&self, writer_id: u16, target: u16) {
-        self.push(Request::Register(writer_id, target));
+        self.push(Request::Register { writer_id, target });
     }
 
     fn unregister_writer(&self, writer_id: u16) {
-        self.push(Request::Unregister(writer_id));
+        self.push(Request::Unregister { writer_id });
     }
 
     fn stall(&self, step: u32, micros: u32) -> bool {
@@ -95,19 +83,8 @@ struct Service<'m> {
 
 impl Service<'_> {
     fn carry_out(&mut self, request: &Request, producer: &Producer<'_>) {
-        match request {
-            Request::Register(writer, target) => assert!(self.endpoint.register_writer(*writer, *target)),
-            Request::Unregister(writer) => self.endpoint.unregister_writer(*writer),
-            Request::Commit { moves, patches, flush } => {
-                let patches: Vec<_> =
-                    patches.iter().map(|(chunk, patches)| ChunkToPatch { patches, ..*chunk }).collect();
-                let request =
-                    CommitRequest { chunks_to_move: moves, chunks_to_patch: &patches, flush: *flush };
-                self.endpoint.carry_out(&request, &mut self.buffers);
-                if *flush != 0 {
-                    producer.flushed(*flush);
-                }
-            }
+        if let Some(flush) = self.endpoint.carry_out_one(request, &mut self.buffers) {
+            producer.flushed(flush);
         }
     }
 

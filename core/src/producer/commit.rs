@@ -40,6 +40,72 @@ pub struct CommitRequest<'r> {
     pub flush: u32,
 }
 
+impl<'r> CommitRequest<'r> {
+    /// What it asks for, one thing after the other, in the order in which it is to be done. Of a chunk's patches all but
+    /// the last say that there are more. A chunk without any, as no producer of this crate sends it, is left out.
+    pub fn each(self) -> impl Iterator<Item = Request> + Clone + 'r {
+        let moves = self.chunks_to_move.iter().map(|chunk| Request::Move(*chunk));
+        let patches = self.chunks_to_patch.iter().flat_map(|chunk| {
+            let last = chunk.patches.len().saturating_sub(1);
+            chunk.patches.iter().enumerate().map(move |(at, patch)| Request::Patch {
+                writer_id: chunk.writer_id,
+                target: chunk.target,
+                patch: Patch { chunk_id: chunk.chunk_id, ..*patch },
+                has_more: chunk.has_more || at < last,
+            })
+        });
+        let flush = (self.flush != 0).then_some(Request::Flush(self.flush));
+        moves.chain(patches).chain(flush)
+    }
+}
+
+/// One thing that a producer asks of its service, with nothing borrowed: what queues between them hold.
+///
+/// All that a [`CommitSink`] is told can be said so; the service's end of the producer
+/// [carries it out](crate::service::ProducerEndpoint::carry_out_one).
+///
+/// ```
+/// use tracebuf::producer::{ChunkToMove, CommitRequest, Request};
+///
+/// let chunk = ChunkToMove { page: 0, chunk: 1, target: 0 };
+/// let commit = CommitRequest { chunks_to_move: &[chunk], flush: 7, ..CommitRequest::default() };
+/// assert!(commit.each().eq([Request::Move(chunk), Request::Flush(7)]));
+/// ```
+// With a shorter tag a copy begins within a word. On a Cortex-M0 taking one out of a queue, with interrupts masked, takes
+// 171 instructions then, more than four times as many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(u32)]
+pub enum Request {
+    /// A writer [starts](CommitSink::register_writer).
+    Register {
+        /// The writer.
+        writer_id: u16,
+        /// The central buffer that it writes to.
+        target: u16,
+    },
+    /// A writer has [ended](CommitSink::unregister_writer).
+    Unregister {
+        /// The writer.
+        writer_id: u16,
+    },
+    /// To move a chunk into its buffer.
+    Move(ChunkToMove),
+    /// To patch a chunk there.
+    Patch {
+        /// The writer of the chunk.
+        writer_id: u16,
+        /// The central buffer that the writer writes to.
+        target: u16,
+        /// Chunk, place and bytes.
+        patch: Patch,
+        /// More patches of this chunk will follow: it stays incomplete until then.
+        has_more: bool,
+    },
+    /// To call [`Producer::flushed`](super::Producer::flushed) with this number, now that all before it is done.
+    Flush(u32),
+}
+
 /// The way to the service: a function call, a queue, a socket. Implemented by the user.
 ///
 /// Called through a shared reference, from any thread or interrupt that has a writer. [`commit`](Self::commit) and
@@ -55,46 +121,29 @@ pub struct CommitRequest<'r> {
 ///
 /// ```
 /// use std::sync::mpsc::Sender;
-/// use tracebuf::producer::{ChunkToMove, CommitRequest, CommitSink, Patch};
+/// use tracebuf::producer::{CommitRequest, CommitSink, Request};
 ///
-/// /// What the service's thread gets, to be done in this order.
-/// enum Work {
-///     Register { writer_id: u16, target: u16 },
-///     Move(Vec<ChunkToMove>),
-///     Patch { writer_id: u16, target: u16, chunk_id: u32, patches: Vec<Patch>, has_more: bool },
-///     /// To be acknowledged by `Producer::flushed`.
-///     Flush(u32),
-///     Unregister { writer_id: u16 },
-/// }
-///
-/// struct Queue(Sender<Work>);
+/// /// To the service's thread.
+/// struct Queue(Sender<Request>);
 ///
 /// impl Queue {
-///     fn push(&self, work: Work) {
+///     fn push(&self, request: Request) {
 ///         // Without a service there is nobody to tell.
-///         let _ = self.0.send(work);
+///         let _ = self.0.send(request);
 ///     }
 /// }
 ///
 /// impl CommitSink for Queue {
 ///     fn commit(&self, request: &CommitRequest<'_>) {
-///         self.push(Work::Move(request.chunks_to_move.to_vec()));
-///         for chunk in request.chunks_to_patch {
-///             let (writer_id, target, chunk_id) = (chunk.writer_id, chunk.target, chunk.chunk_id);
-///             let (patches, has_more) = (chunk.patches.to_vec(), chunk.has_more);
-///             self.push(Work::Patch { writer_id, target, chunk_id, patches, has_more });
-///         }
-///         if request.flush != 0 {
-///             self.push(Work::Flush(request.flush));
-///         }
+///         request.each().for_each(|request| self.push(request));
 ///     }
 ///
 ///     fn register_writer(&self, writer_id: u16, target: u16) {
-///         self.push(Work::Register { writer_id, target });
+///         self.push(Request::Register { writer_id, target });
 ///     }
 ///
 ///     fn unregister_writer(&self, writer_id: u16) {
-///         self.push(Work::Unregister { writer_id });
+///         self.push(Request::Unregister { writer_id });
 ///     }
 /// }
 /// ```
@@ -122,5 +171,36 @@ pub trait CommitSink {
     fn stall(&self, _step: u32, _micros: u32) -> bool {
         core::hint::spin_loop();
         true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_taken_apart_in_the_order_in_which_it_is_done() {
+        let chunk = |chunk| ChunkToMove { page: 1, chunk, target: 2 };
+        let patch = |chunk_id, offset| Patch { chunk_id, offset, data: [offset as u8; 4] };
+        let patches = [patch(7, 10), patch(7, 20)];
+        let of_chunk =
+            |patches, has_more| ChunkToPatch { writer_id: 3, target: 2, chunk_id: 7, patches, has_more };
+        let request = CommitRequest {
+            chunks_to_move: &[chunk(0), chunk(3)],
+            chunks_to_patch: &[of_chunk(&patches, true), of_chunk(&[], false), of_chunk(&patches, false)],
+            flush: 9,
+        };
+        let apart = |patch, has_more| Request::Patch { writer_id: 3, target: 2, patch, has_more };
+        let all = [
+            Request::Move(chunk(0)),
+            Request::Move(chunk(3)),
+            apart(patches[0], true),
+            apart(patches[1], true),
+            apart(patches[0], true),
+            apart(patches[1], false),
+            Request::Flush(9),
+        ];
+        assert!(request.each().eq(all), "{:?}", request.each().collect::<std::vec::Vec<_>>());
+        assert_eq!(CommitRequest::default().each().count(), 0);
     }
 }

@@ -22,7 +22,7 @@ mod words;
 
 pub use arbiter::Producer;
 pub use chunk_header::{ChunkHeader, HeaderFlags};
-pub use commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
+pub use commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Request};
 pub(crate) use drain::Payload;
 pub use drain::{Consumer, ReadChunk};
 pub use fragments::{ChunkView, Fragment, FragmentKind, Fragments};

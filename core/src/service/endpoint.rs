@@ -5,7 +5,8 @@ use core::fmt;
 use crate::buffer::{self, ChunkFlags, Commit, TraceBuffer};
 use crate::debug::debug_fields;
 use crate::producer::{
-    ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Patch, Payload, TraceWriter,
+    ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Patch, Payload, Request,
+    TraceWriter,
 };
 use heapless::Vec;
 
@@ -168,6 +169,33 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         for patched in request.chunks_to_patch {
             self.patch(patched, buffers);
         }
+    }
+
+    /// Does one thing that a producer asked for, as a queue holds it. A flush is to be acknowledged by the caller, with
+    /// the number that is returned.
+    ///
+    /// Cost: that of one chunk in [`carry_out`](Self::carry_out).
+    #[must_use = "a flush is to be acknowledged, by `Producer::flushed`"]
+    pub fn carry_out_one<M: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        request: &Request,
+        buffers: &mut [TraceBuffer<M>],
+    ) -> Option<u32> {
+        match *request {
+            Request::Register { writer_id, target } => {
+                self.register_writer(writer_id, target);
+            }
+            Request::Unregister { writer_id } => self.unregister_writer(writer_id),
+            Request::Move(chunk) => {
+                self.move_chunk(&chunk, buffers);
+            }
+            Request::Patch { writer_id, target, patch, has_more } => {
+                let (chunk_id, patches) = (patch.chunk_id, &[patch]);
+                self.patch(&ChunkToPatch { writer_id, target, chunk_id, patches, has_more }, buffers);
+            }
+            Request::Flush(number) => return Some(number),
+        }
+        None
     }
 
     /// Copies what lies in shared memory and was not committed, of the writers that are registered: finished

@@ -9,21 +9,12 @@ use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 
 const WRITERS: usize = 2;
 
-enum Request {
-    Move(ChunkToMove),
-    Patch(ChunkToPatch<'static>, Vec<Patch>),
-}
-
 #[derive(Default)]
 struct Queue(Mutex<VecDeque<Request>>);
 
 impl CommitSink for Queue {
     fn commit(&self, request: &CommitRequest<'_>) {
-        let mut queue = self.0.lock().unwrap();
-        queue.extend(request.chunks_to_move.iter().map(|chunk| Request::Move(*chunk)));
-        let patches = request.chunks_to_patch.iter();
-        queue
-            .extend(patches.map(|c| Request::Patch(ChunkToPatch { patches: &[], ..*c }, c.patches.to_vec())));
+        self.0.lock().unwrap().extend(request.each());
     }
 }
 
@@ -37,18 +28,8 @@ impl Service<'_> {
     fn carry_out(&mut self, queue: &Queue, most: u32) {
         for _ in 0..most {
             let Some(request) = queue.0.lock().unwrap().pop_front() else { break };
-            match request {
-                Request::Move(chunk) => self.one(&[chunk], &[]),
-                Request::Patch(chunk, patches) => {
-                    self.one(&[], &[ChunkToPatch { patches: &patches, ..chunk }])
-                }
-            }
+            let _nobody_waits_for_it = self.endpoint.carry_out_one(&request, &mut self.buffers);
         }
-    }
-
-    fn one(&mut self, chunks_to_move: &[ChunkToMove], chunks_to_patch: &[ChunkToPatch<'_>]) {
-        let request = CommitRequest { chunks_to_move, chunks_to_patch, flush: 0 };
-        self.endpoint.carry_out(&request, &mut self.buffers);
     }
 
     fn read(&mut self, most: u32) {

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, DataLoss, FillPolicy, TraceBuffer};
 use tracebuf::producer::{
     ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Patch, Producer,
-    SharedMemory, TraceWriter,
+    Request, SharedMemory, TraceWriter,
 };
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 
@@ -108,6 +108,30 @@ impl World {
     fn written(&self) -> [u64; 2] {
         self.buffers.each_ref().map(|buffer| buffer.stats().chunks_written)
     }
+}
+
+#[test]
+fn what_a_queue_held_is_carried_out_one_by_one() {
+    let mut world = World::new();
+    world.endpoint.allow(0);
+    let writer_id = world.writer.id();
+    let moved = world.write();
+    let patch = Patch { chunk_id: 5, offset: 0, data: [0; 4] };
+    let mut done = |request: Request| world.endpoint.carry_out_one(&request, &mut world.buffers);
+    assert_eq!(done(Request::Register { writer_id, target: 0 }), None);
+    assert_eq!(done(Request::Move(moved)), None);
+    assert_eq!(done(Request::Patch { writer_id, target: 0, patch, has_more: false }), None);
+    assert_eq!(done(Request::Flush(7)), Some(7), "that is left to who owns the producer");
+    assert_eq!(done(Request::Patch { writer_id, target: 1, patch, has_more: false }), None);
+    let stats = world.endpoint.stats();
+    assert_eq!((stats.chunks_moved, stats.patches_discarded, world.read().len()), (1, 1, 1));
+    assert_eq!(world.buffers[0].stats().patches_failed, 1, "there is no such chunk");
+    // A writer that is registered no more is not scraped.
+    world.writer.packet().varint(8, 1);
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+    world.writer.packet().varint(8, 2);
+    assert_eq!(world.endpoint.carry_out_one(&Request::Unregister { writer_id }, &mut world.buffers), None);
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 0);
 }
 
 #[test]

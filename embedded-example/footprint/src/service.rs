@@ -46,6 +46,10 @@ fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
             flush: input.u32(),
         };
         endpoint.carry_out(&request, &mut buffers);
+        for one in request.each() {
+            debug(one);
+            black_box(endpoint.carry_out_one(&one, &mut buffers));
+        }
         black_box(endpoint.scrape(&mut buffers));
         endpoint.unregister_writer(input.u16());
     }

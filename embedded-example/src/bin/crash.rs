@@ -19,10 +19,12 @@ mod image {
     use defmt_semihosting as _;
     use static_cell::{ConstStaticCell, StaticCell};
     use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader};
-    use tracebuf::producer::{Consumer, Exhaustion, HeaderFlags, Producer, ProducerStorage, TraceWriter};
+    use tracebuf::producer::{
+        Consumer, Exhaustion, HeaderFlags, Producer, ProducerStorage, Request, TraceWriter,
+    };
     use tracebuf_firmware::board::{self, interrupt};
     use tracebuf_firmware::crash_log::{DATA, ENTRY, Kind, MAGIC, Operation};
-    use tracebuf_firmware::recorder::{Inbox, Recorder, Request, WRITERS};
+    use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
     use tracebuf_firmware::region::Region;
 
     const TRACE_BYTES: usize = 6 * 1024;
@@ -207,7 +209,7 @@ mod image {
                 fragments: patch.offset,
                 data: &patch.data,
             },
-            Request::Flush(_) => {
+            _ => {
                 recorder.carry_out(request, producer);
                 return true;
             }

@@ -4,7 +4,7 @@ use super::WRITERS;
 use core::cell::RefCell;
 use critical_section::Mutex;
 use heapless::Deque;
-use tracebuf::producer::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, PATCHES, Patch};
+use tracebuf::producer::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, PATCHES, Patch, Request};
 
 /// What writers have completed and the drain has yet to see to.
 ///
@@ -28,29 +28,6 @@ struct Requests {
     /// The newest flush that was asked for.
     flush: Option<u32>,
     losses: Losses,
-}
-
-/// One thing that a writer asks for.
-// With a shorter tag a copy begins within a word; on a Cortex-M0 taking one out masks interrupts for 171 instructions
-// then, more than four times as many.
-#[derive(Clone, Copy, Debug)]
-#[repr(u32)]
-pub enum Request {
-    /// To move a chunk into the ring.
-    Move(ChunkToMove),
-    /// To patch a chunk there.
-    Patch {
-        /// Whose chunk it is.
-        writer_id: u16,
-        /// The buffer; there is but one.
-        target: u16,
-        /// Chunk, place and bytes.
-        patch: Patch,
-        /// Whether the chunk has to wait for others.
-        has_more: bool,
-    },
-    /// To say that all before it is done.
-    Flush(u32),
 }
 
 /// What was lost before the ring, so that nothing in it tells.

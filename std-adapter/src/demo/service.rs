@@ -10,15 +10,6 @@ use tracebuf::buffer::TraceBuffer;
 use tracebuf::producer::*;
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 
-/// What a producer asks of the service.
-enum Request {
-    Register(u16, u16),
-    Unregister(u16),
-    Move(Vec<ChunkToMove>),
-    Patch(ChunkToPatch<'static>, Vec<Patch>),
-    Flush(u32),
-}
-
 /// Carries requests from the writers' threads to the service's. As long as shared memory has chunks, it is
 /// never longer than twice their number.
 pub(super) struct Queue {
@@ -60,23 +51,15 @@ const TICK: Duration = Duration::from_millis(10);
 
 impl CommitSink for Queue {
     fn commit(&self, request: &CommitRequest<'_>) {
-        if !request.chunks_to_move.is_empty() {
-            self.push(Request::Move(request.chunks_to_move.to_vec()));
-        }
-        for chunk in request.chunks_to_patch {
-            self.push(Request::Patch(ChunkToPatch { patches: &[], ..*chunk }, chunk.patches.to_vec()));
-        }
-        if request.flush != 0 {
-            self.push(Request::Flush(request.flush));
-        }
+        request.each().for_each(|request| self.push(request));
     }
 
     fn register_writer(&self, writer_id: u16, target: u16) {
-        self.push(Request::Register(writer_id, target));
+        self.push(Request::Register { writer_id, target });
     }
 
     fn unregister_writer(&self, writer_id: u16) {
-        self.push(Request::Unregister(writer_id));
+        self.push(Request::Unregister { writer_id });
     }
 
     fn packet_dropped(&self, _writer_id: u16, _target: u16) {
@@ -114,25 +97,13 @@ impl<'m> Service<'m> {
             if last && requests.is_empty() {
                 break;
             }
-            requests.iter().for_each(|request| self.carry_out(request, producer));
+            for request in &requests {
+                if let Some(flush) = self.endpoint.carry_out_one(request, &mut self.buffers) {
+                    producer.flushed(flush);
+                }
+            }
         }
         self.endpoint.scrape(&mut self.buffers);
-    }
-
-    fn carry_out(&mut self, request: &Request, producer: &Producer<'_>) {
-        let mut carry_out = |chunks_to_move: &[ChunkToMove], chunks_to_patch: &[ChunkToPatch<'_>]| {
-            let request = CommitRequest { chunks_to_move, chunks_to_patch, flush: 0 };
-            self.endpoint.carry_out(&request, &mut self.buffers);
-        };
-        match request {
-            Request::Move(chunks) => carry_out(chunks, &[]),
-            Request::Patch(chunk, patches) => carry_out(&[], &[ChunkToPatch { patches, ..*chunk }]),
-            Request::Flush(flush) => producer.flushed(*flush),
-            Request::Register(writer, target) => {
-                self.endpoint.register_writer(*writer, *target);
-            }
-            Request::Unregister(writer) => self.endpoint.unregister_writer(*writer),
-        }
     }
 
     pub(super) fn endpoint_stats(&self) -> EndpointStats {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use self_cell::self_cell;
 use tracebuf::producer::track_event::Track;
 use tracebuf::producer::{
-    AtomicU32, ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Layout, MemoryError, Patch,
-    Producer, ProducerStorage, SharedMemory,
+    AtomicU32, CommitRequest, CommitSink, Consumer, Layout, MemoryError, Producer, ProducerStorage, Request,
+    SharedMemory,
 };
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 
@@ -69,19 +69,9 @@ impl Switch {
     }
 }
 
-/// One thing that a producer asked for.
-enum Request {
-    Move(ChunkToMove),
-    Patch { writer_id: u16, target: u16, chunk_id: u32, patch: Patch, has_more: bool },
-    Register(u16, u16),
-    Unregister(u16),
-}
-
-impl Request {
-    /// Of so many, those that set a chunk free when they are carried out.
-    fn chunks(requests: &[Self]) -> u64 {
-        requests.iter().filter(|request| matches!(request, Self::Move(_))).count() as u64
-    }
+/// Of so many requests, those that set a chunk free when they are carried out.
+fn chunks(requests: &[Request]) -> u64 {
+    requests.iter().filter(|request| matches!(request, Request::Move(_))).count() as u64
 }
 
 /// The way from the threads to the drain thread. Its lock is held for a push of a batch, or a swap.
@@ -115,13 +105,13 @@ impl Queue {
         }
     }
 
-    fn push(&self, requests: impl ExactSizeIterator<Item = Request>) {
+    fn push(&self, requests: impl Iterator<Item = Request> + Clone) {
         // In a child the lock may be held by a thread that is not there. After the end nobody takes requests.
         if self.switch.is_here() {
-            let mut queued = self.with_room_for(requests.len());
+            let mut queued = self.with_room_for(requests.clone().count());
             let before = queued.len();
             queued.extend(requests);
-            let chunks = Request::chunks(queued.get(before..).unwrap_or_default());
+            let chunks = chunks(queued.get(before..).unwrap_or_default());
             self.came.fetch_add(chunks, Ordering::Relaxed);
         }
     }
@@ -173,29 +163,18 @@ impl Queue {
 
 impl CommitSink for Queue {
     fn commit(&self, request: &CommitRequest<'_>) {
-        self.push(request.chunks_to_move.iter().map(|chunk| Request::Move(*chunk)));
-        for of_chunk in request.chunks_to_patch {
-            let ChunkToPatch { writer_id, target, chunk_id, patches, has_more } = *of_chunk;
-            let last = patches.len().saturating_sub(1);
-            self.push(patches.iter().enumerate().map(|(at, patch)| Request::Patch {
-                writer_id,
-                target,
-                chunk_id,
-                patch: *patch,
-                has_more: has_more || at < last,
-            }));
-        }
+        self.push(request.each());
         if self.switch.is_here() {
             self.waker.wake();
         }
     }
 
     fn register_writer(&self, writer_id: u16, target: u16) {
-        self.push(std::iter::once(Request::Register(writer_id, target)));
+        self.push(std::iter::once(Request::Register { writer_id, target }));
     }
 
     fn unregister_writer(&self, writer_id: u16) {
-        self.push(std::iter::once(Request::Unregister(writer_id)));
+        self.push(std::iter::once(Request::Unregister { writer_id }));
     }
 
     fn packet_dropped(&self, _writer_id: u16, target: u16) {
@@ -321,35 +300,12 @@ impl Transport for InProcess {
             let queue = &producer.borrow_owner().queue;
             std::mem::swap(requests, &mut *queue.requests());
             for request in requests.iter() {
-                match request {
-                    Request::Move(chunk) => {
-                        let chunks_to_move = std::slice::from_ref(chunk);
-                        endpoint.carry_out(
-                            &CommitRequest { chunks_to_move, ..CommitRequest::default() },
-                            buffers,
-                        );
-                    }
-                    Request::Patch { writer_id, target, chunk_id, patch, has_more } => {
-                        let chunks_to_patch = [ChunkToPatch {
-                            writer_id: *writer_id,
-                            target: *target,
-                            chunk_id: *chunk_id,
-                            patches: std::slice::from_ref(patch),
-                            has_more: *has_more,
-                        }];
-                        let request =
-                            CommitRequest { chunks_to_patch: &chunks_to_patch, ..CommitRequest::default() };
-                        endpoint.carry_out(&request, buffers);
-                    }
-                    Request::Register(writer_id, target) => {
-                        endpoint.register_writer(*writer_id, *target);
-                    }
-                    Request::Unregister(writer_id) => endpoint.unregister_writer(*writer_id),
-                }
+                // The producer is flushed by asking it, not by requests.
+                let _no_flush = endpoint.carry_out_one(request, buffers);
             }
         });
         let queue = &self.endpoint.borrow_owner().borrow_owner().queue;
-        queue.done.fetch_add(Request::chunks(&self.requests), Ordering::Relaxed);
+        queue.done.fetch_add(chunks(&self.requests), Ordering::Relaxed);
         self.requests.clear();
     }
 

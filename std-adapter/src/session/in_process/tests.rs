@@ -6,6 +6,7 @@ use super::*;
 use crate::memory::PagedMemory;
 #[cfg(target_os = "linux")]
 use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+use tracebuf::producer::ChunkToMove;
 #[cfg(target_os = "linux")]
 use tracebuf::producer::Exhaustion;
 

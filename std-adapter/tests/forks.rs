@@ -1,4 +1,4 @@
-//! Flight recorders and what becomes of them in a child after a fork.
+//! Sessions and flight recorders, and what becomes of them in a child after a fork.
 
 #[path = "support/trace.rs"]
 mod trace;
@@ -54,6 +54,23 @@ fn end_of(child: i32) -> Option<i32> {
 fn sleep() -> bool {
     std::thread::sleep(Duration::from_secs(20));
     false
+}
+
+#[test]
+fn in_a_child_the_session_is_off() {
+    let session = Session::builder().start().expect("a session");
+    let recorder = session.recorder();
+    recorder.instant("parent");
+    let child = fork(|| {
+        recorder.instant("child");
+        !recorder.is_on()
+            && matches!(session.flush(Duration::from_secs(1)), Err(SessionError::Forked))
+            && matches!(session.stop(), Err(SessionError::Forked))
+    });
+    assert_eq!(status_of(child), 0);
+    let path = folder("off").join("fork.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    assert_eq!(Trace::read(&path).events(3), 1);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Sessions as a program uses them: threads, flushes, snapshots, stops, forks.
+//! Sessions as a program uses them: threads, flushes, snapshots, stops.
 
 #[path = "support/trace.rs"]
 mod trace;
@@ -44,6 +44,27 @@ fn events_of_many_threads_are_all_in_the_trace_with_their_threads_names() {
     assert_eq!(trace.losses(), 0);
     trace.assert_ends_with_stats();
     assert!(trace.all_have(79, std::process::id().into()), "real process id");
+}
+
+#[test]
+fn details_of_slices_and_instants_are_in_the_trace() {
+    let session = Session::builder().start().expect("a session");
+    let recorder = session.recorder();
+    let url = String::from("/index.html");
+    {
+        let _request = recorder.slice_with("request", |event| event.category("net").arg("url", &*url));
+        recorder.instant_with("parsed", |event| event.arg("header", "content-type"));
+    }
+    let path = scratch("details.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    recorder.instant_with("afterwards", |_| panic!("nothing is recorded any more"));
+    drop(recorder.slice_with("afterwards", |_| panic!("nor now")));
+    let trace = Trace::read(&path);
+    assert_eq!([1, 2, 3].map(|kind| trace.events(kind)), [1; 3], "a begin, an end, an instant");
+    for text in ["request", "net", "url", "/index.html", "parsed", "header", "content-type"] {
+        assert!(trace.contains(text), "{text}");
+    }
+    assert!(!trace.contains("afterwards"));
 }
 
 #[test]
@@ -390,28 +411,4 @@ fn events_are_at_their_time_of_day() {
     let at = Trace::read(&path).time_of_day_of_first_state();
     let ns = |time: std::time::SystemTime| time.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
     assert!((ns(before)..=ns(after) + 1_000_000).contains(&u128::from(at)), "{at}");
-}
-
-#[test]
-fn in_a_child_after_a_fork_the_session_is_off() {
-    let session = Session::builder().start().expect("a session");
-    let recorder = session.recorder();
-    recorder.instant("parent");
-    // SAFETY: the child does nothing but what is looked at here, and ends without unwinding.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        recorder.instant("child");
-        let off = !recorder.is_on();
-        let forked = matches!(session.flush(Duration::from_secs(1)), Err(SessionError::Forked));
-        let stopped = matches!(session.stop(), Err(SessionError::Forked));
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(i32::from(!(off && forked && stopped))) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child made above.
-    unsafe { libc::waitpid(child, &mut status, 0) };
-    assert_eq!(status, 0);
-    let path = scratch("fork.pftrace");
-    session.stop().expect("a stop").write_to(&path).expect("a file");
-    assert_eq!(Trace::read(&path).events(3), 1);
 }

@@ -121,7 +121,7 @@ fn nobody_waits_for_threads_that_are_idle_and_nothing_is_lost() {
     // Each goes on over several chunks.
     let (recorder, text) = (session.recorder(), "long".repeat(2000));
     for _ in 0..10 {
-        recorder.with(|tracer| tracer.track().instant_with("long", |event| event.arg("text", &*text)));
+        recorder.instant_with("long", |event| event.arg("text", &*text));
     }
     let buffers = session.summary().expect("an answer").buffers;
     assert_eq!(buffers.iter().map(|buffer| buffer.trace_writer_packet_loss).sum::<u64>(), 0);

@@ -52,6 +52,7 @@ pub(crate) mod export;
 mod flight_recorder;
 mod in_process;
 mod long_trace;
+mod packet_writer;
 mod recorder;
 pub(crate) mod snapshot;
 mod transport;
@@ -76,7 +77,8 @@ pub use error::SessionError;
 pub use export::Flushes;
 pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
-pub use recorder::{PacketWriter, Recorder, Slice, ThreadTracer};
+pub use packet_writer::PacketWriter;
+pub use recorder::{Recorder, Slice, ThreadTracer};
 pub use snapshot::{Snapshot, Written};
 pub use transport::{CentralBuffer, Transport};
 

@@ -6,11 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use self_cell::self_cell;
-use tracebuf::producer::track_event::{Tracer, TracerConfig, Track};
-use tracebuf::producer::{Exhaustion, Packet, TraceWriter};
+use tracebuf::producer::Exhaustion;
+use tracebuf::producer::track_event::{Details, Tracer, TracerConfig, Track};
 
 use super::clock::{BootClock, SessionClock};
 use super::in_process::{ProducerCell, Switch};
+use super::packet_writer::PacketWriter;
 use crate::thread_id::thread_id;
 
 /// The tracer of one thread: up to 127 names, and 64 tracks known at a time.
@@ -38,9 +39,7 @@ pub(crate) struct Shared {
 ///     let recorder = recorder.clone();
 ///     scope.spawn(move || {
 ///         let _request = recorder.slice("request");
-///         recorder.with(|tracer| {
-///             tracer.track().instant_with("parsed", |event| event.arg("bytes", 1500).category("net"));
-///         });
+///         recorder.instant_with("parsed", |event| event.category("net").arg("bytes", 1500));
 ///     });
 /// });
 /// session.stop()?;
@@ -244,6 +243,22 @@ impl Recorder {
         Slice { recorder: self, _thread: std::marker::PhantomData }
     }
 
+    /// The same with details: arguments, a category, flows.
+    ///
+    /// ```
+    /// # use tracebuf_std::session::Session;
+    /// # let session = Session::builder().start()?;
+    /// # let recorder = session.recorder();
+    /// let url = "/index.html";
+    /// let _request = recorder.slice_with("request", |event| event.category("net").arg("url", url));
+    /// # Ok::<(), tracebuf_std::session::SessionError>(())
+    /// ```
+    #[inline]
+    pub fn slice_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> Slice<'_> {
+        self.with(|tracer| tracer.track().begin_with(name, details));
+        Slice { recorder: self, _thread: std::marker::PhantomData }
+    }
+
     /// Begins a slice on this thread's track; [`Recorder::end`] ends it.
     #[inline]
     pub fn begin(&self, name: &'static str) {
@@ -260,6 +275,12 @@ impl Recorder {
     #[inline]
     pub fn instant(&self, name: &'static str) {
         self.with(|tracer| tracer.track().instant(name));
+    }
+
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn instant_with(&self, name: &'static str, details: impl for<'a> Details<'a>) {
+        self.with(|tracer| tracer.track().instant_with(name, details));
     }
 
     /// A counter's value from now on.
@@ -293,10 +314,7 @@ impl Recorder {
         if !switch.is_on() {
             return None;
         }
-        let cell = WriterCell::try_new(producer.clone(), |cell| {
-            cell.borrow_dependent().producer.writer(self.target, *exhaustion).ok_or(())
-        });
-        Some(PacketWriter { cell: cell.ok()?, switch: switch.clone() })
+        PacketWriter::new(producer.clone(), switch.clone(), self.target, *exhaustion)
     }
 }
 
@@ -320,50 +338,6 @@ impl Drop for Slice<'_> {
     #[inline]
     fn drop(&mut self) {
         self.recorder.end();
-    }
-}
-
-type Writer<'a> = TraceWriter<'a>;
-
-self_cell!(
-    struct WriterCell {
-        owner: Arc<ProducerCell>,
-        #[covariant]
-        dependent: Writer,
-    }
-);
-
-/// Writes packets of any content on a sequence of its own.
-///
-/// ```
-/// use tracebuf_std::session::Session;
-///
-/// let session = Session::builder().start()?;
-/// let mut writer = session.recorder().packets().expect("a free writer");
-/// writer.packet(|packet| {
-///     packet.varint(8, 1_000_000); // timestamp
-///     packet.message(900).string(1, "hello"); // for_testing
-/// });
-/// drop(writer);
-/// session.stop()?;
-/// # Ok::<(), tracebuf_std::session::SessionError>(())
-/// ```
-pub struct PacketWriter {
-    cell: WriterCell,
-    switch: Arc<Switch>,
-}
-
-impl PacketWriter {
-    /// Writes one packet, if the session still records.
-    pub fn packet(&mut self, fill: impl FnOnce(&mut Packet<'_, '_>)) {
-        if self.switch.is_on() {
-            self.cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));
-        }
-    }
-
-    /// Counts of packets and chunks.
-    pub fn stats(&self) -> tracebuf::producer::WriterStats {
-        self.cell.borrow_dependent().stats()
     }
 }
 

@@ -1,0 +1,65 @@
+//! Packets that threads make themselves.
+
+use std::sync::Arc;
+
+use self_cell::self_cell;
+use tracebuf::producer::{Exhaustion, Packet, TraceWriter, WriterStats};
+
+use super::in_process::{ProducerCell, Switch};
+
+type Writer<'a> = TraceWriter<'a>;
+
+self_cell!(
+    struct WriterCell {
+        owner: Arc<ProducerCell>,
+        #[covariant]
+        dependent: Writer,
+    }
+);
+
+/// Writes packets of any content on a sequence of its own.
+///
+/// ```
+/// use tracebuf_std::session::Session;
+///
+/// let session = Session::builder().start()?;
+/// let mut writer = session.recorder().packets().expect("a free writer");
+/// writer.packet(|packet| {
+///     packet.varint(8, 1_000_000); // timestamp
+///     packet.message(900).string(1, "hello"); // for_testing
+/// });
+/// drop(writer);
+/// session.stop()?;
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+pub struct PacketWriter {
+    cell: WriterCell,
+    switch: Arc<Switch>,
+}
+
+impl PacketWriter {
+    /// Of one of the producer's writers, if there is a free one.
+    pub(super) fn new(
+        producer: Arc<ProducerCell>,
+        switch: Arc<Switch>,
+        target: u16,
+        exhaustion: Exhaustion,
+    ) -> Option<Self> {
+        let cell = WriterCell::try_new(producer, |producer| {
+            producer.borrow_dependent().producer.writer(target, exhaustion).ok_or(())
+        });
+        Some(Self { cell: cell.ok()?, switch })
+    }
+
+    /// Writes one packet, if the session still records.
+    pub fn packet(&mut self, fill: impl FnOnce(&mut Packet<'_, '_>)) {
+        if self.switch.is_on() {
+            self.cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));
+        }
+    }
+
+    /// Counts of packets and chunks.
+    pub fn stats(&self) -> WriterStats {
+        self.cell.borrow_dependent().stats()
+    }
+}

@@ -174,6 +174,24 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// Does one thing that a producer asked for, as a queue holds it. A flush is to be acknowledged by the caller, with
     /// the number that is returned.
     ///
+    /// ```
+    /// use std::sync::mpsc::Receiver;
+    /// use tracebuf::{buffer::TraceBuffer, producer::{Producer, Request}, service::ProducerEndpoint};
+    ///
+    /// fn serve(
+    ///     requests: Receiver<Request>,
+    ///     producer: &Producer<'_>,
+    ///     endpoint: &mut ProducerEndpoint<'_, 8>,
+    ///     buffers: &mut [TraceBuffer<Vec<u8>>],
+    /// ) {
+    ///     for request in requests {
+    ///         if let Some(flush) = endpoint.carry_out_one(&request, buffers) {
+    ///             producer.flushed(flush);
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    ///
     /// Cost: that of one chunk in [`carry_out`](Self::carry_out).
     #[must_use = "a flush is to be acknowledged, by `Producer::flushed`"]
     pub fn carry_out_one<M: AsRef<[u8]> + AsMut<[u8]>>(

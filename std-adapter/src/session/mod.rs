@@ -69,6 +69,10 @@ use std::time::{Duration, Instant};
 use tracebuf::buffer::{BufferStats, SequenceInfo};
 use tracebuf::producer::track_event::Clock;
 
+// What recorders take and give, so that most programs need no more of the core.
+pub use tracebuf::producer::Exhaustion;
+pub use tracebuf::producer::track_event::{Details, Event, Track, Unit, Value};
+
 pub use crate::region_file::BufferMemory;
 pub use builder::{BufferConfig, SessionBuilder};
 pub use clock::{BootClock, SessionClock};

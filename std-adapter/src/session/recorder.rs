@@ -290,8 +290,7 @@ impl Recorder {
     ///
     /// ```
     /// use std::sync::LazyLock;
-    /// use tracebuf::producer::track_event::{Track, Unit};
-    /// use tracebuf_std::session::Session;
+    /// use tracebuf_std::session::{Session, Track, Unit};
     ///
     /// static PROCESS: LazyLock<Track<'static>> = LazyLock::new(|| Track::process(std::process::id(), "server"));
     /// static DEPTH: LazyLock<Track<'static>> =

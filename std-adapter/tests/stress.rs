@@ -36,22 +36,22 @@ struct Queue {
 }
 
 impl Queue {
-    fn push(&self, request: Request) {
-        self.requests.lock().expect("no thread panics").push_back(request);
+    fn push(&self, requests: impl IntoIterator<Item = Request>) {
+        self.requests.lock().expect("no thread panics").extend(requests);
     }
 }
 
 impl CommitSink for Queue {
     fn commit(&self, request: &CommitRequest<'_>) {
-        request.each().for_each(|request| self.push(request));
+        self.push(request.each());
     }
 
     fn register_writer(&self, writer_id: u16, target: u16) {
-        self.push(Request::Register { writer_id, target });
+        self.push([Request::Register { writer_id, target }]);
     }
 
     fn unregister_writer(&self, writer_id: u16) {
-        self.push(Request::Unregister { writer_id });
+        self.push([Request::Unregister { writer_id }]);
     }
 
     fn stall(&self, step: u32, micros: u32) -> bool {
@@ -83,7 +83,9 @@ struct Service<'m> {
 
 impl Service<'_> {
     fn carry_out(&mut self, request: &Request, producer: &Producer<'_>) {
-        if let Some(flush) = self.endpoint.carry_out_one(request, &mut self.buffers) {
+        if let Request::Register { writer_id, target } = *request {
+            assert!(self.endpoint.register_writer(writer_id, target));
+        } else if let Some(flush) = self.endpoint.carry_out_one(request, &mut self.buffers) {
             producer.flushed(flush);
         }
     }

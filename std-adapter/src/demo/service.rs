@@ -28,8 +28,8 @@ impl Queue {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, request: Request) {
-        self.lock().push_back(request);
+    fn push(&self, requests: impl IntoIterator<Item = Request>) {
+        self.lock().extend(requests);
         self.filled.notify_one();
     }
 
@@ -51,15 +51,15 @@ const TICK: Duration = Duration::from_millis(10);
 
 impl CommitSink for Queue {
     fn commit(&self, request: &CommitRequest<'_>) {
-        request.each().for_each(|request| self.push(request));
+        self.push(request.each());
     }
 
     fn register_writer(&self, writer_id: u16, target: u16) {
-        self.push(Request::Register { writer_id, target });
+        self.push([Request::Register { writer_id, target }]);
     }
 
     fn unregister_writer(&self, writer_id: u16) {
-        self.push(Request::Unregister { writer_id });
+        self.push([Request::Unregister { writer_id }]);
     }
 
     fn packet_dropped(&self, _writer_id: u16, _target: u16) {

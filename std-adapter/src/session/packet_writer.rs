@@ -7,13 +7,11 @@ use tracebuf::producer::{Exhaustion, Packet, TraceWriter, WriterStats};
 
 use super::in_process::{ProducerCell, Switch};
 
-type Writer<'a> = TraceWriter<'a>;
-
 self_cell!(
     struct WriterCell {
         owner: Arc<ProducerCell>,
         #[covariant]
-        dependent: Writer,
+        dependent: TraceWriter,
     }
 );
 

@@ -240,7 +240,7 @@ impl Recorder {
     #[inline]
     pub fn slice(&self, name: &'static str) -> Slice<'_> {
         self.begin(name);
-        Slice { recorder: self, _thread: std::marker::PhantomData }
+        Slice::of(self)
     }
 
     /// The same with details: arguments, a category, flows.
@@ -256,7 +256,7 @@ impl Recorder {
     #[inline]
     pub fn slice_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> Slice<'_> {
         self.with(|tracer| tracer.track().begin_with(name, details));
-        Slice { recorder: self, _thread: std::marker::PhantomData }
+        Slice::of(self)
     }
 
     /// Begins a slice on this thread's track; [`Recorder::end`] ends it.
@@ -331,6 +331,13 @@ pub struct Slice<'r> {
     recorder: &'r Recorder,
     /// The slice lies on this thread's track: not `Send`.
     _thread: std::marker::PhantomData<*const ()>,
+}
+
+impl<'r> Slice<'r> {
+    #[inline]
+    fn of(recorder: &'r Recorder) -> Self {
+        Self { recorder, _thread: std::marker::PhantomData }
+    }
 }
 
 impl Drop for Slice<'_> {

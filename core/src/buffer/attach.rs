@@ -13,58 +13,11 @@ pub(super) use tests::crash_here;
 
 pub use salvage::Salvage;
 
-use super::config::{Config, RegionError};
+use super::config::Config;
+use super::error::{AttachError, RegionError};
 use super::read_only::ReadOnlyTraceBuffer;
 use super::region::{Layout, State};
 use super::trace_buffer::TraceBuffer;
-use core::fmt;
-
-/// Why no buffer can be attached to a piece of memory. Nothing in it was changed.
-///
-/// ```
-/// use tracebuf::buffer::{AttachError, TraceBuffer};
-///
-/// let nothing = TraceBuffer::attach(vec![0u8; 4096]).err();
-/// assert_eq!(nothing, Some(AttachError::NoRegion));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum AttachError {
-    /// No region starts at the first 8-byte boundary.
-    NoRegion,
-    /// The region was laid out by another version of this crate, which this one cannot read.
-    UnknownVersion {
-        /// The version of its layout.
-        found: u16,
-    },
-    /// The sizes in the region's header are not those it was made with.
-    HeaderDamaged,
-    /// The memory ends before the region does.
-    TooShort {
-        /// Bytes that the region takes, from the 8-byte boundary on.
-        needed: usize,
-    },
-    /// Its chunks carry checksums: this build of the crate is without the feature `crc`.
-    CrcLeftOut,
-    /// It keeps histograms: this build of the crate is without the feature `histograms`.
-    HistogramsLeftOut,
-}
-
-impl fmt::Display for AttachError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoRegion => f.write_str("there is no region"),
-            Self::UnknownVersion { found } => write!(f, "the region has the unknown layout version {found}"),
-            Self::HeaderDamaged => f.write_str("the header of the region is damaged"),
-            Self::TooShort { needed } => write!(f, "the region is cut off: it takes {needed} bytes"),
-            Self::CrcLeftOut => f.write_str("the region has checksums, which need the feature `crc`"),
-            Self::HistogramsLeftOut => f.write_str("the region has histograms, which need their feature"),
-        }
-    }
-}
-
-impl core::error::Error for AttachError {}
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Takes over a region with all that is in it, however the program that filled it ended.

@@ -1,7 +1,7 @@
 //! Whether the region is what it should be: for tests and fuzzing.
 
-use super::region::{NO_SLOT, State};
-use super::sequence_state::{Status, slot_of_link};
+use super::region::State;
+use super::sequence_state::{NO_SLOT, Status, slot_of_link};
 use super::tb_chunk::{Flags, Item, NONE};
 
 /// What the ring holds, in bytes.

@@ -1,9 +1,4 @@
-//! How a region is to be laid out, and why it cannot be.
-
-use super::histogram::StoredHistogram;
-use super::region::Header;
-use super::sequence_state::SequenceState;
-use core::fmt;
+//! How a region is to be laid out.
 
 /// What to do when the buffer is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,39 +59,4 @@ impl Config {
         self.crc = on;
         self
     }
-
-    /// Bytes of region, aligned to 8, in which `ring` bytes are left for chunks and their headers.
-    pub const fn region_size(&self, ring: u32) -> u64 {
-        self.overhead() as u64 + ring as u64
-    }
-
-    pub(super) const fn overhead(&self) -> usize {
-        let histogram = if self.histograms { size_of::<StoredHistogram>() } else { 0 };
-        size_of::<Header>() + self.sequences as usize * (size_of::<SequenceState>() + histogram)
-    }
 }
-
-/// Why a piece of memory cannot be used as a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[non_exhaustive]
-pub enum RegionError {
-    /// No room for the header, the table and at least 64 bytes of ring.
-    TooSmall {
-        /// Bytes that would do, were they aligned to 8.
-        needed: usize,
-    },
-    /// The table must hold at least 4 sequences.
-    TooFewSequences,
-}
-
-impl fmt::Display for RegionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooSmall { needed } => write!(f, "the region is too small: {needed} bytes are needed"),
-            Self::TooFewSequences => f.write_str("the sequence table must hold at least 4 sequences"),
-        }
-    }
-}
-
-impl core::error::Error for RegionError {}

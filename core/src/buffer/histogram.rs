@@ -1,6 +1,5 @@
 //! How large the chunks of a writer were.
 
-use super::region::State;
 use super::words::Le64;
 use crate::proto::trace_stats::{CHUNK_HISTOGRAM_BOUNDS, CHUNK_HISTOGRAM_BUCKETS};
 use static_assertions::const_assert_eq;
@@ -41,21 +40,6 @@ const_assert_eq!(size_of::<StoredHistogram>(), 176);
 pub(super) struct Bucket {
     count: Le64,
     sum: Le64,
-}
-
-impl State<'_> {
-    /// The histogram of a sequence, if the buffer keeps them.
-    #[cfg(feature = "histograms")]
-    #[inline]
-    pub(super) fn histogram(&mut self, slot: u16) -> Option<&mut StoredHistogram> {
-        self.histograms.get_mut(usize::from(slot))
-    }
-
-    #[cfg(not(feature = "histograms"))]
-    #[inline]
-    pub(super) fn histogram(&mut self, _slot: u16) -> Option<&mut StoredHistogram> {
-        None
-    }
 }
 
 impl StoredHistogram {

@@ -1,7 +1,7 @@
 //! A look at the ring as it lies in memory: for tools that draw or list it.
 
-use super::attach::AttachError;
 use super::chunk::ChunkFlags;
+use super::error::AttachError;
 use super::region::{Layout, Mode};
 use super::sequence_state::SequenceState;
 use super::tb_chunk::{Flags, Item, TBChunk};

@@ -65,6 +65,7 @@ mod config;
 mod crc;
 mod data_loss;
 mod ended;
+mod error;
 mod frag_iterator;
 mod histogram;
 mod inspect;
@@ -90,13 +91,14 @@ mod tests;
 mod trace_buffer;
 mod words;
 
-pub use attach::{AttachError, Salvage};
+pub use attach::Salvage;
 #[doc(hidden)]
 pub use check::RingSummary;
 pub use chunk::{Chunk, ChunkFlags, ChunkHeader, Commit, Refusal};
 pub use chunk_list::WALK_LIMIT;
-pub use config::{Config, FillPolicy, RegionError};
+pub use config::{Config, FillPolicy};
 pub use data_loss::DataLoss;
+pub use error::{AttachError, RegionError};
 pub use frag_iterator::ABORTED_SIZE;
 pub use histogram::Histogram;
 pub use inspect::{RingChunk, RingContent, RingItem, RingItems, RingView};

@@ -1,6 +1,6 @@
 //! Clones: the same content, to be read only.
 
-use super::config::RegionError;
+use super::error::RegionError;
 use super::reader::Reader;
 use super::region::Layout;
 use super::sequence_info::SequenceInfo;
@@ -54,7 +54,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
 
     /// All counters: the original's when it was cloned, but for those of reading, which start at 0.
     pub fn stats(&self) -> BufferStats {
-        BufferStats::of(&self.layout, self.memory.as_ref())
+        self.layout.stats(self.memory.as_ref())
     }
 
     /// The sequences in the table, with what was lost on each.

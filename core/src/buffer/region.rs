@@ -11,13 +11,13 @@
 //! header, `frozen_from` and `frozen_size`, are kept for a part of the ring that a snapshot freezes while
 //! recording goes on in the rest: a hole that the write cursor skips as it skips the ring's end. They are zero.
 
-use super::attach::AttachError;
-use super::config::{Config, FillPolicy, RegionError};
+use super::config::{Config, FillPolicy};
 use super::crc::{CRC_SIZE, Crc};
+use super::error::{AttachError, RegionError};
 use super::histogram::StoredHistogram;
 use super::ring::Ring;
-use super::sequence_state::SequenceState;
-use super::stats::Counters;
+use super::sequence_state::{NO_SLOT, SequenceState};
+use super::stats::{BufferStats, Counters};
 use super::tb_chunk::PAYLOAD;
 use super::words::{Le16, Le32, Le64};
 use core::mem::offset_of;
@@ -32,7 +32,6 @@ const VERSION: u16 = 1;
 const HEADER: usize = 256;
 /// The smallest ring worth having: one chunk of 40 bytes.
 const SMALLEST_RING: usize = 64;
-pub(super) const NO_SLOT: u16 = u16::MAX;
 
 bitflags::bitflags! {
     /// What the whole buffer is in.
@@ -124,6 +123,18 @@ impl Header {
         let [_, a, b, c, d, e, ..] = *words;
         let fixed = [Le32::new(MAGIC), a, b, c, d, e, Le32::new((self.mode() & Mode::FIXED).bits())];
         Crc::new().with(fixed.as_bytes()).value()
+    }
+}
+
+impl Config {
+    /// Bytes of region, aligned to 8, in which `ring` bytes are left for chunks and their headers.
+    pub const fn region_size(&self, ring: u32) -> u64 {
+        self.overhead() as u64 + ring as u64
+    }
+
+    pub(super) const fn overhead(&self) -> usize {
+        let histogram = if self.histograms { size_of::<StoredHistogram>() } else { 0 };
+        size_of::<Header>() + self.sequences as usize * (size_of::<SequenceState>() + histogram)
     }
 }
 
@@ -264,6 +275,13 @@ impl Layout {
         Header::ref_from_prefix(memory.get(self.start..)?).ok().map(|(header, _)| header)
     }
 
+    /// All counters.
+    pub(super) fn stats(&self, memory: &[u8]) -> BufferStats {
+        self.header(memory)
+            .map(|header| header.counters.snapshot(u64::from(header.ring_size())))
+            .unwrap_or_default()
+    }
+
     fn histogram_count(&self) -> usize {
         if self.histograms { usize::from(self.sequences) } else { 0 }
     }
@@ -358,4 +376,19 @@ pub(super) struct State<'a> {
     #[cfg(feature = "histograms")]
     pub(super) histograms: &'a mut [StoredHistogram],
     pub(super) ring: Ring<'a>,
+}
+
+impl State<'_> {
+    /// The histogram of a sequence, if the buffer keeps them.
+    #[cfg(feature = "histograms")]
+    #[inline]
+    pub(super) fn histogram(&mut self, slot: u16) -> Option<&mut StoredHistogram> {
+        self.histograms.get_mut(usize::from(slot))
+    }
+
+    #[cfg(not(feature = "histograms"))]
+    #[inline]
+    pub(super) fn histogram(&mut self, _slot: u16) -> Option<&mut StoredHistogram> {
+        None
+    }
 }

@@ -2,7 +2,6 @@
 
 use super::chunk::ChunkHeader;
 use super::data_loss::DataLoss;
-use super::region::NO_SLOT;
 use super::ring::fence;
 use super::tb_chunk::{Flags, NONE};
 use super::words::{Le16, Le32};
@@ -93,6 +92,9 @@ pub(super) struct SequenceState {
 }
 const_assert_eq!(size_of::<SequenceState>(), 48);
 const_assert_eq!(align_of::<SequenceState>(), 4);
+
+/// No place of the table.
+pub(super) const NO_SLOT: u16 = u16::MAX;
 
 /// A link between empty sequences: odd, where offsets of chunks are multiples of 4.
 #[cfg_attr(target_os = "none", inline(never))]

@@ -4,8 +4,8 @@
 //! without chunks are linked from the longest empty to the latest; a full table forgets at the long end.
 
 use super::chunk::ChunkHeader;
-use super::region::{NO_SLOT, State};
-use super::sequence_state::{SequenceState, Status, link_to_slot, slot_of_link};
+use super::region::State;
+use super::sequence_state::{NO_SLOT, SequenceState, Status, link_to_slot, slot_of_link};
 use super::tb_chunk::NONE;
 use crate::SMALL;
 use crate::steps::step;

@@ -156,11 +156,4 @@ impl BufferStats {
         let not = [self.chunks_unchanged, self.chunks_discarded, self.chunks_refused];
         stored.iter().chain(&not).fold(0, |sum, count| sum.saturating_add(*count))
     }
-
-    pub(super) fn of(layout: &super::region::Layout, memory: &[u8]) -> Self {
-        layout
-            .header(memory)
-            .map(|header| header.counters.snapshot(u64::from(header.ring_size())))
-            .unwrap_or_default()
-    }
 }

@@ -1,7 +1,8 @@
 //! `TraceBuffer`: the buffer as its owner sees it.
 
 use super::chunk::{Chunk, ChunkHeader, Commit, Refusal};
-use super::config::{Config, FillPolicy, RegionError};
+use super::config::{Config, FillPolicy};
+use super::error::RegionError;
 use super::overwrite::{OverwriteObserver, Unobserved};
 use super::patch::Patch;
 use super::read_only::ReadOnlyTraceBuffer;
@@ -250,7 +251,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// All counters.
     pub fn stats(&self) -> BufferStats {
-        BufferStats::of(&self.layout, self.memory.as_ref())
+        self.layout.stats(self.memory.as_ref())
     }
 
     /// The sequences in the table, with what was lost on each.

@@ -3,9 +3,9 @@
 use super::salvage::{Cause, Salvage};
 use super::walk::{DOUBLE, ERASED_IS_THERE, ERASED_IS_WRONG, EVEN, LISTED, SEEN};
 use crate::buffer::chunk_list::Place;
-use crate::buffer::region::{NO_SLOT, State};
+use crate::buffer::region::State;
 use crate::buffer::ring::fence;
-use crate::buffer::sequence_state::{Status, slot_of_link};
+use crate::buffer::sequence_state::{NO_SLOT, Status, slot_of_link};
 use crate::buffer::sequence_table::{CROWD, add_to_index, lookup_among};
 use crate::buffer::tb_chunk::{Item, Stored};
 

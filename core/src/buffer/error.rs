@@ -1,0 +1,75 @@
+//! Why a piece of memory cannot be a region, or is none.
+
+use core::fmt;
+
+/// Why a piece of memory cannot be used as a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum RegionError {
+    /// No room for the header, the table and at least 64 bytes of ring.
+    TooSmall {
+        /// Bytes that would do, were they aligned to 8.
+        needed: usize,
+    },
+    /// The table must hold at least 4 sequences.
+    TooFewSequences,
+}
+
+impl fmt::Display for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooSmall { needed } => write!(f, "the region is too small: {needed} bytes are needed"),
+            Self::TooFewSequences => f.write_str("the sequence table must hold at least 4 sequences"),
+        }
+    }
+}
+
+impl core::error::Error for RegionError {}
+
+/// Why no buffer can be attached to a piece of memory. Nothing in it was changed.
+///
+/// ```
+/// use tracebuf::buffer::{AttachError, TraceBuffer};
+///
+/// let nothing = TraceBuffer::attach(vec![0u8; 4096]).err();
+/// assert_eq!(nothing, Some(AttachError::NoRegion));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum AttachError {
+    /// No region starts at the first 8-byte boundary.
+    NoRegion,
+    /// The region was laid out by another version of this crate, which this one cannot read.
+    UnknownVersion {
+        /// The version of its layout.
+        found: u16,
+    },
+    /// The sizes in the region's header are not those it was made with.
+    HeaderDamaged,
+    /// The memory ends before the region does.
+    TooShort {
+        /// Bytes that the region takes, from the 8-byte boundary on.
+        needed: usize,
+    },
+    /// Its chunks carry checksums: this build of the crate is without the feature `crc`.
+    CrcLeftOut,
+    /// It keeps histograms: this build of the crate is without the feature `histograms`.
+    HistogramsLeftOut,
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRegion => f.write_str("there is no region"),
+            Self::UnknownVersion { found } => write!(f, "the region has the unknown layout version {found}"),
+            Self::HeaderDamaged => f.write_str("the header of the region is damaged"),
+            Self::TooShort { needed } => write!(f, "the region is cut off: it takes {needed} bytes"),
+            Self::CrcLeftOut => f.write_str("the region has checksums, which need the feature `crc`"),
+            Self::HistogramsLeftOut => f.write_str("the region has histograms, which need their feature"),
+        }
+    }
+}
+
+impl core::error::Error for AttachError {}

@@ -30,8 +30,8 @@ use crate::region_file::create_if_free;
 pub struct TraceFile<W: Write = File> {
     exporter: TraceExporter<Output<W>>,
     sequences: HashMap<(u16, u16), Sequence>,
-    /// Packets left out because a trace has no room for one of them.
-    too_long: u64,
+    /// Packets left out, for what was in them or their length.
+    left_out: u64,
 }
 
 /// The output as the core sees it.
@@ -58,7 +58,7 @@ impl<W: Write> TraceFile<W> {
     /// A trace that goes there, many packets at a time.
     pub fn new(output: W) -> Self {
         let output = Output::new(BufWriter::new(output));
-        Self { exporter: TraceExporter::new(output), sequences: HashMap::new(), too_long: 0 }
+        Self { exporter: TraceExporter::new(output), sequences: HashMap::new(), left_out: 0 }
     }
 
     /// Appends a packet with its trusted fields; one that no producer may write, or that is longer than the 256 MiB a
@@ -70,10 +70,9 @@ impl<W: Write> TraceFile<W> {
         let sequence = sequence_of(&mut self.sequences, packet.producer_id(), packet.writer_id());
         match self.exporter.packet(packet, sequence.id, sequence.lost) {
             Ok(Exported::Written(_)) => sequence.lost = DataLoss::empty(),
-            Ok(Exported::Invalid(_)) => sequence.lost |= packet.loss() | DataLoss::CHUNK_CORRUPTED,
-            Err(WriteError::TooLong) => {
-                sequence.lost |= packet.loss() | DataLoss::READ_GAP;
-                self.too_long += 1;
+            Ok(left_out) => {
+                sequence.lost |= packet.loss() | left_out.loss();
+                self.left_out += 1;
             }
             Err(error) => return Err(into_io(error)),
         }
@@ -97,7 +96,7 @@ impl<W: Write> TraceFile<W> {
             self.exporter.stats(stats, writers).map_err(into_io)?;
         }
         self.exporter.file().flush().map_err(into_io)?;
-        Ok(self.exporter.invalid_packets() + self.too_long)
+        Ok(self.left_out)
     }
 }
 

@@ -17,6 +17,21 @@ pub enum Exported {
     /// packet of the sequence has to say so. What its writer said in it of losses before it
     /// (`previous_packet_dropped`) goes with it, as all that is in it.
     Invalid(InvalidPacket),
+    /// Left out: longer than [`MAX_LENGTH`](crate::proto::MAX_LENGTH), which the format has no room for. Only a buffer
+    /// of more than 256 MiB can hold one.
+    TooLong,
+}
+
+impl Exported {
+    /// What the sequence's next packet has to say of this one: nothing if it was written. It is for
+    /// [`Reader::reject_packet`], or for `lost_before` of that next packet.
+    pub const fn loss(self) -> DataLoss {
+        match self {
+            Exported::Written(_) => DataLoss::empty(),
+            Exported::Invalid(_) => DataLoss::CHUNK_CORRUPTED,
+            Exported::TooLong => DataLoss::READ_GAP,
+        }
+    }
 }
 
 /// Writes the packets of a buffer as a trace file: each is checked, gets the fields that its producer must
@@ -69,8 +84,7 @@ impl<W: Write> TraceExporter<W> {
     /// own causes, such as a packet before it that was invalid.
     ///
     /// # Errors
-    /// The output's; then the file ends in a part of a packet, and [`file`](Self::file) says where to cut it. Or
-    /// [`WriteError::TooLong`]: nothing was written, and others may follow.
+    /// The output's; then the file ends in a part of a packet, and [`file`](Self::file) says where to cut it.
     pub fn packet(
         &mut self,
         packet: &Packet<'_>,
@@ -91,7 +105,11 @@ impl<W: Write> TraceExporter<W> {
             ..TrustedFields::new(packet.uid(), sequence_id)
         };
         let suffix = self.last.of(&trusted);
-        self.file.packet_of_len(packet.slices(), valid.len, &suffix).map(Exported::Written)
+        match self.file.packet_of_len(packet.slices(), valid.len, &suffix) {
+            Ok(bytes) => Ok(Exported::Written(bytes)),
+            Err(WriteError::TooLong) => Ok(Exported::TooLong),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes all that a read session gives, and returns how many packets that were. `ids` numbers the
@@ -116,8 +134,7 @@ impl<W: Write> TraceExporter<W> {
             let id = ids(packet.producer_id(), packet.writer_id());
             match self.packet(&packet, id, DataLoss::empty()) {
                 Ok(Exported::Written(_)) => written += 1,
-                Ok(Exported::Invalid(_)) => reader.reject_packet(DataLoss::CHUNK_CORRUPTED),
-                Err(WriteError::TooLong) => reader.reject_packet(DataLoss::READ_GAP),
+                Ok(left_out) => reader.reject_packet(left_out.loss()),
                 Err(error) => {
                     reader.reject_packet(DataLoss::READ_GAP);
                     return Err(error);

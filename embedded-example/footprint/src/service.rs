@@ -64,8 +64,8 @@ fn export(input: &mut Input<'_>, memory: &mut [u8]) {
     while let Some(packet) = reader.next_packet() {
         let loss = DataLoss::from_bits_truncate(input.u16());
         match exporter.packet(&packet, sequence_id(input.u16(), input.u16()), loss) {
-            Ok(Exported::Written(size)) => drop(black_box(size)),
             Ok(Exported::Invalid(fault)) => show(fault),
+            Ok(exported) => drop(black_box(exported.loss())),
             Err(error) => show(error),
         }
         let _ = black_box(exporter.drain(&mut reader, sequence_id));

@@ -4,7 +4,7 @@ use std::io;
 
 use tracebuf::buffer::{BufferStats, DataLoss, Reader, SequenceInfo};
 use tracebuf::proto::trace_stats::{self, FinalFlush, TraceStats, TraceStatsPacket, WriterStats};
-use tracebuf::proto::{Message, SequenceId, TracePackets, TrustedFields, WriteError};
+use tracebuf::proto::{Message, SequenceId, TracePackets, TrustedFields};
 use tracebuf::service::{EndpointStats, Exported, TraceExporter, sequence_id, writer_stats};
 
 use super::clock::ClockReading;
@@ -73,7 +73,7 @@ pub(crate) struct HasRead {
     pub(crate) exhausted: bool,
     /// Packets that were left out, for what is in them.
     pub(crate) refused: u64,
-    /// Their bytes.
+    /// Their bytes, and those of packets too long for a trace.
     pub(crate) refused_bytes: usize,
 }
 
@@ -93,12 +93,10 @@ impl Piece {
             let len = packet.len();
             match exporter.packet(&packet, id, DataLoss::empty()) {
                 Ok(Exported::Written(_)) => {}
-                Ok(Exported::Invalid(_)) => {
-                    reader.reject_packet(DataLoss::CHUNK_CORRUPTED);
+                Ok(left_out) => {
+                    reader.reject_packet(left_out.loss());
                     has_read.refused_bytes += len;
                 }
-                // In a buffer of more than 256 MiB one can be too long for the format.
-                Err(WriteError::TooLong) => reader.reject_packet(DataLoss::READ_GAP),
                 Err(error) => {
                     reader.reject_packet(DataLoss::READ_GAP);
                     return Err(io::Error::other(error.to_string()));

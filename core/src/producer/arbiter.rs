@@ -5,7 +5,6 @@ use super::page::{ChunkState, Division, Layout, add_flags, change_state};
 use super::smb::{MemoryError, SharedMemory};
 use super::storage::{ProducerStorage, WriterSlot};
 use super::sync::{AtomicU32, Ordering, const_fn};
-use super::trace_writer::{Exhaustion, TraceWriter};
 use heapless::Vec;
 
 /// One producer: its shared memory, its writers' ids, and the chunks that wait to be sent.
@@ -133,12 +132,8 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// A writer to the central buffer `target`; `None` when all ids are taken.
-    ///
-    /// `exhaustion` says what the writer does when shared memory is full. The id returns when the writer is
-    /// dropped. It goes to a writer to the same buffer then, or to another when no other id is left: chunk ids go
-    /// on, and a buffer that misses some of them takes them for lost. Cost: two looks at each id at most.
-    pub fn writer(&'a self, target: u16, exhaustion: Exhaustion) -> Option<TraceWriter<'a>> {
+    /// The id of a new writer to the central buffer `target`, its place, and what its first packet has to say.
+    pub(super) fn take_id(&'a self, target: u16) -> Option<(u16, &'a WriterSlot, u8)> {
         let slots = || self.writers.iter().zip(1u16..);
         let take = |any: bool| slots().find(|(slot, _)| (any || slot.suits(target)) && slot.take());
         let (slot, id) = take(false).or_else(|| take(true))?;
@@ -146,8 +141,7 @@ impl<'a> Producer<'a> {
         let news = slot.news(target);
         slot.target.store(u32::from(target), Ordering::Relaxed);
         self.sink.register_writer(id, target);
-        let first_chunk = slot.next_chunk.load(Ordering::Relaxed);
-        Some(TraceWriter::new(self, slot, id, exhaustion, first_chunk, news))
+        Some((id, slot, news))
     }
 
     /// The shared memory.
@@ -179,7 +173,7 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// Whether the service has acknowledged a [`TraceWriter::flush`].
+    /// Whether the service has acknowledged a [`TraceWriter::flush`](super::TraceWriter::flush).
     pub fn is_flushed(&self, flush: u32) -> bool {
         (self.flush_done.load(Ordering::Acquire).wrapping_sub(flush) as i32) >= 0
     }

@@ -24,9 +24,14 @@ pub struct Message<'w, 'a> {
 const FIXED64: u32 = 1;
 const FIXED32: u32 = 5;
 
-impl<'w, 'a> Packet<'w, 'a> {
-    pub(crate) fn new(writer: &'w mut TraceWriter<'a>) -> Self {
-        Packet { message: Message { writer, depth: 0 } }
+impl<'a> TraceWriter<'a> {
+    /// Begins a packet; it ends when the handle is dropped.
+    ///
+    /// When there is no free chunk and the policy does not wait, what is written into the packet is
+    /// discarded and the packet counted as dropped, also if nothing is written.
+    pub fn packet(&mut self) -> Packet<'_, 'a> {
+        self.begin();
+        Packet { message: Message { writer: self, depth: 0 } }
     }
 }
 

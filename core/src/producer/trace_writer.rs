@@ -1,8 +1,8 @@
 use super::arbiter::{NONE, Producer};
 use super::chunk_header::{ChunkHeader, HeaderFlags};
 use super::cursor::Cursor;
-use super::packet::Packet;
 use super::storage::WriterSlot;
+use super::sync::Ordering;
 use heapless::Vec;
 
 mod chunks;
@@ -128,6 +128,19 @@ const FULL: u8 = 4;
 /// In place of a fragment's size: the packet was given up.
 pub(super) const ABORTED: u32 = 0x0FFF_FFFF;
 
+impl<'a> Producer<'a> {
+    /// A writer to the central buffer `target`; `None` when all ids are taken.
+    ///
+    /// `exhaustion` says what the writer does when shared memory is full. The id returns when the writer is
+    /// dropped. It goes to a writer to the same buffer then, or to another when no other id is left: chunk ids go
+    /// on, and a buffer that misses some of them takes them for lost. Cost: two looks at each id at most.
+    pub fn writer(&'a self, target: u16, exhaustion: Exhaustion) -> Option<TraceWriter<'a>> {
+        let (id, slot, news) = self.take_id(target)?;
+        let next_chunk = slot.next_chunk.load(Ordering::Relaxed);
+        Some(TraceWriter::new(self, slot, id, exhaustion, next_chunk, news))
+    }
+}
+
 impl<'a> TraceWriter<'a> {
     /// Messages that can be open within each other; a deeper one gives the packet up.
     pub const MAX_NESTING: usize = 12;
@@ -143,7 +156,7 @@ impl<'a> TraceWriter<'a> {
     /// Nor beyond so many fragments.
     const MAX_FRAGMENTS: u16 = ChunkHeader::MAX_FRAGMENTS - 1;
 
-    pub(crate) fn new(
+    fn new(
         producer: &'a Producer<'a>,
         slot: &'a WriterSlot,
         id: u16,
@@ -192,15 +205,6 @@ impl<'a> TraceWriter<'a> {
             over_limit: over_limit as u64,
             chunks: chunks as u64,
         }
-    }
-
-    /// Begins a packet; it ends when the handle is dropped.
-    ///
-    /// When there is no free chunk and the policy does not wait, what is written into the packet is
-    /// discarded and the packet counted as dropped, also if nothing is written.
-    pub fn packet(&mut self) -> Packet<'_, 'a> {
-        self.begin();
-        Packet::new(self)
     }
 
     /// Completes the chunk even if it is only partly filled, and sends all there is to send.

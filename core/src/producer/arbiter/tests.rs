@@ -3,8 +3,7 @@
 
 use super::*;
 use crate::buffer::{Config, FillPolicy, TraceBuffer};
-use crate::producer::PATCHES;
-use crate::producer::{Consumer, Packet, atomic_words};
+use crate::producer::{Consumer, Exhaustion, PATCHES, Packet, TraceWriter, atomic_words};
 use crate::proto::varint;
 use crate::service::{ProducerEndpoint, ProducerIdentity};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};

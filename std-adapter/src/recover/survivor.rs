@@ -10,8 +10,8 @@ use tracebuf::proto::{MAX_LENGTH, TracePackets, WireType, fields, tag, varint};
 use super::{Found, attach_owned};
 use crate::fields::take;
 use crate::region_file::{self, Contents, Waiting};
-use crate::session::Written;
-use crate::session::export::{BufferReport, Piece, Totals, whole_within};
+use crate::session::counts::{Totals, Written};
+use crate::session::export::{BufferReport, Piece, whole_within};
 use crate::session::snapshot::PIECE;
 use crate::whole_file::write_atomically;
 

@@ -11,18 +11,21 @@ use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::Exhaustion;
 use tracebuf::service::ProducerIdentity;
 
-use super::clock::{ClockReading, SessionClock};
-use super::drain::{Core, Task, Waker};
+use super::Session;
+use super::central::Central;
+use super::clock::ClockReading;
+use super::drain::{Drain, Task};
 use super::error::SessionError;
 use super::export::Piece;
-use super::in_process::{
-    self, CHUNK, ENOUGH_TO_STALL, InProcess, ProducerCell, SHARED_MEMORY, Switch, WRITERS,
-};
+use super::in_process::{self, CHUNK, ENOUGH_TO_STALL, InProcess, ProducerCell, SHARED_MEMORY, WRITERS};
 use super::long_trace::{LongTrace, Recording, open};
 use super::recorder::Shared;
+use super::session_clock::SessionClock;
 use super::snapshot::{Spare, prepare};
+use super::switch::Switch;
 use super::transport::BUFFERS_MAX;
-use super::{PATIENCE, Session};
+use super::waits::PATIENCE;
+use super::waker::Waker;
 use crate::memory::PagedMemory;
 use crate::region_file::{BufferMemory, Outbox, create};
 use crate::undo::Undo;
@@ -229,7 +232,7 @@ impl SessionBuilder {
         let clock = SessionClock::new(self.fast_clock);
 
         // It waits for what it is to own: files come last, for what they hold is gone when the session starts.
-        let (owner, owned) = channel::<Core>();
+        let (owner, owned) = channel::<Drain>();
         let (tasks, receiver) = channel::<Task>();
         let (made, of_thread) = channel();
         let (in_thread, its_waker, buffers) = (switch.clone(), waker.clone(), self.buffers.len() as u16);
@@ -243,9 +246,9 @@ impl SessionBuilder {
                 let own = producer.as_ref().ok().cloned();
                 let _ = made.send(producer);
                 let transport = Box::new(InProcess::new(own?, identity(), buffers));
-                let mut core = owned.recv().ok()?;
-                core.attach(transport);
-                Some(core.run(&receiver, in_thread))
+                let mut drain = owned.recv().ok()?;
+                drain.central.attach(transport);
+                Some(drain.run(&receiver, in_thread))
             })
             .map_err(|error| SessionError::io("starting the drain thread", error))?;
         waker.set(thread.thread().clone());
@@ -254,9 +257,9 @@ impl SessionBuilder {
         let producer = of_thread.recv_timeout(2 * PATIENCE).map_err(|_| SessionError::Timeout)?;
         let producer = producer.map_err(no_size)?;
 
-        let core = self.open_files(&switch, clock)?;
-        let progress = core.long_trace.as_ref().map(|recording| recording.progress.clone());
-        let _ = owner.send(core);
+        let (central, long_trace) = self.open_files(&switch)?;
+        let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
+        let _ = owner.send(Drain::new(central, long_trace, clock));
 
         static SESSIONS: AtomicU64 = AtomicU64::new(0);
         let state_every = self.buffers.iter().map(state_every).collect();
@@ -310,7 +313,7 @@ impl SessionBuilder {
     }
 
     /// The buffers and the long trace, or files as they were: an earlier process's last moments may be in them.
-    fn open_files(&self, switch: &Arc<Switch>, clock: SessionClock) -> Result<Core, SessionError> {
+    fn open_files(&self, switch: &Arc<Switch>) -> Result<(Central, Option<Recording>), SessionError> {
         let (mut buffers, mut outboxes) = (Vec::new(), Vec::new());
         let in_trace =
             |trace: &LongTrace, error| SessionError::io(format!("creating {}", trace.path.display()), error);
@@ -348,9 +351,7 @@ impl SessionBuilder {
             None => None,
         };
         made.into_iter().for_each(Undo::forget);
-        let mut core = Core::new(buffers, long_trace, clock);
-        core.files = files;
-        Ok(core)
+        Ok((Central::new(buffers, files), long_trace))
     }
 }
 

@@ -1,11 +1,9 @@
-//! The clock of sessions, and what ties it to the time of day.
+//! The system's clocks: boot time, and what ties it to the time of day.
 
 use rustix::time::{ClockId, clock_gettime};
 use tracebuf::producer::track_event::Clock;
 use tracebuf::proto::fields::{builtin_clock, clock, clock_snapshot, trace_packet};
 use tracebuf::proto::{Message, Sink};
-
-use super::tsc::TscClock;
 
 /// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock.
 ///
@@ -35,40 +33,6 @@ impl Clock for BootClock {
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         let clock = ClockId::Monotonic;
         nanoseconds(clock)
-    }
-}
-
-/// The clock of a session's events: boot time, read from the system or from the processor's counter.
-///
-/// ```
-/// use tracebuf_std::session::Session;
-///
-/// let session = Session::builder().fast_clock().start()?;
-/// session.recorder().instant("at a time that took 10 ns to read");
-/// # Ok::<(), tracebuf_std::session::SessionError>(())
-/// ```
-#[derive(Clone, Copy)]
-pub struct SessionClock(Option<&'static TscClock>);
-
-impl SessionClock {
-    pub(crate) fn new(fast: bool) -> Self {
-        Self(if fast { TscClock::get() } else { None })
-    }
-
-    pub(crate) fn steer(self) {
-        if let Some(clock) = self.0 {
-            clock.steer();
-        }
-    }
-}
-
-impl Clock for SessionClock {
-    #[inline]
-    fn now(&self) -> u64 {
-        match self.0 {
-            Some(clock) => clock.now(),
-            None => BootClock.now(),
-        }
     }
 }
 

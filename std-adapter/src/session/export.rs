@@ -5,10 +5,10 @@ use std::io;
 use tracebuf::buffer::{BufferStats, DataLoss, Reader, SequenceInfo};
 use tracebuf::proto::trace_stats::{self, FinalFlush, TraceStats, TraceStatsPacket, WriterStats};
 use tracebuf::proto::{Message, SequenceId, TracePackets, TrustedFields};
-use tracebuf::service::{EndpointStats, Exported, TraceExporter, sequence_id, writer_stats};
+use tracebuf::service::{Exported, TraceExporter, sequence_id, writer_stats};
 
 use super::clock::ClockReading;
-use super::drain::Dropped;
+use super::counts::Totals;
 
 /// Bytes of the whole packets that lie within the first `most` bytes of a trace, or of a part of one.
 pub(crate) fn whole_within(trace: &[u8], most: u64) -> usize {
@@ -18,39 +18,6 @@ pub(crate) fn whole_within(trace: &[u8], most: u64) -> usize {
         whole = packets.offset();
     }
     whole
-}
-
-/// How flushes went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flushes {
-    /// Flushes asked for that have ended.
-    pub requested: u64,
-    /// Flushes in which every producer answered in time: this process's threads, which are one, too.
-    pub succeeded: u64,
-    /// Flushes in which one did not, such as a thread that was sending and waited for its processor; what it had was
-    /// scraped.
-    pub failed: u64,
-    /// Whether the last one succeeded; `None` before the first.
-    pub last: Option<bool>,
-}
-
-impl Flushes {
-    pub(crate) fn count(&mut self, succeeded: bool) {
-        self.requested += 1;
-        *(if succeeded { &mut self.succeeded } else { &mut self.failed }) += 1;
-        self.last = Some(succeeded);
-    }
-}
-
-/// What a session counts beside its buffers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) producers_connected: u32,
-    pub(crate) producers_seen: u64,
-    pub(crate) endpoints: EndpointStats,
-    pub(crate) dropped: Dropped,
-    pub(crate) invalid_packets: u64,
-    pub(crate) flushes: Flushes,
 }
 
 /// One buffer's part of the statistics.

@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{FOR_EVER, Session, SessionError};
+use super::waits::FOR_EVER;
+use super::{Session, SessionError};
 use crate::fork;
 pub use status::FlightStatus;
 use watching::Watching;

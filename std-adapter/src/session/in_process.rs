@@ -1,7 +1,7 @@
 //! The transport of this process's own threads: shared memory on the heap, requests in a queue.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use tracebuf::producer::{
 };
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 
-use super::drain::Waker;
+use super::switch::Switch;
 use super::transport::{BUFFERS_MAX, CentralBuffer, Transport};
-use crate::fork;
+use super::waker::Waker;
 
 /// Threads that can write at a time, each to one buffer.
 pub(crate) const WRITERS: usize = 1024;
@@ -40,34 +40,6 @@ const IN_VAIN: Duration = Duration::from_secs(1);
 const WAITED: u32 = 26;
 
 type Storage = ProducerStorage<CHUNKS, WRITERS>;
-
-/// Whether threads may write: the session records, and this is its process.
-pub(crate) struct Switch {
-    recording: AtomicBool,
-    forks: u32,
-}
-
-impl Switch {
-    pub(crate) fn new() -> Self {
-        fork::watch();
-        Self { recording: AtomicBool::new(true), forks: fork::forks() }
-    }
-
-    #[inline]
-    pub(crate) fn is_on(&self) -> bool {
-        self.recording.load(Ordering::Relaxed) && self.is_here()
-    }
-
-    /// Whether this process is the one that began the session.
-    #[inline]
-    pub(crate) fn is_here(&self) -> bool {
-        fork::forks() == self.forks
-    }
-
-    pub(crate) fn off(&self) {
-        self.recording.store(false, Ordering::Relaxed);
-    }
-}
 
 /// Of so many requests, those that set a chunk free when they are carried out.
 fn chunks(requests: &[Request]) -> u64 {

@@ -8,7 +8,7 @@ mod turns;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::FOR_EVER;
+use super::waits::FOR_EVER;
 
 pub(super) use output::open;
 pub(crate) use recording::Recording;

@@ -45,7 +45,9 @@
 //! the child has a recorder for them.
 
 mod builder;
+mod central;
 mod clock;
+pub(crate) mod counts;
 mod drain;
 mod error;
 pub(crate) mod export;
@@ -54,19 +56,22 @@ mod in_process;
 mod long_trace;
 mod packet_writer;
 mod recorder;
+mod session_clock;
 pub(crate) mod snapshot;
+mod stopped;
+mod switch;
 mod transport;
 mod trim;
 mod tsc;
+mod waits;
+mod waker;
 
 use std::fmt;
-use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tracebuf::buffer::{BufferStats, SequenceInfo};
 use tracebuf::producer::track_event::Clock;
 
 // What recorders take and give, so that most programs need no more of the core.
@@ -75,26 +80,27 @@ pub use tracebuf::producer::track_event::{Details, Event, Track, Unit, Value};
 
 pub use crate::region_file::BufferMemory;
 pub use builder::{BufferConfig, SessionBuilder};
-pub use clock::{BootClock, SessionClock};
-pub use drain::Waker;
+pub use clock::BootClock;
+pub use counts::{Flushes, Written};
 pub use error::SessionError;
-pub use export::Flushes;
 pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
 pub use packet_writer::PacketWriter;
 pub use recorder::{Recorder, Slice, ThreadTracer};
-pub use snapshot::{Snapshot, Written};
+pub use session_clock::SessionClock;
+pub use snapshot::Snapshot;
+pub use stopped::{Stopped, Summary};
 pub use transport::{CentralBuffer, Transport};
+pub use waker::Waker;
 
 pub(crate) use in_process::SHARED_MEMORY;
 
-use clock::ClockReading;
-use drain::{Core, Task};
+use drain::{Drain, Task};
 use long_trace::Progress;
 use recorder::Shared;
-use snapshot::{Spare, write_trace};
-
-use crate::whole_file::write_atomically;
+use snapshot::Spare;
+use stopped::summary_of;
+use waits::{FOR_EVER, PATIENCE};
 
 /// A running session. See [the module](self).
 ///
@@ -105,40 +111,10 @@ pub struct Session {
     sources: Vec<(String, u16)>,
     tasks: Sender<Task>,
     waker: Waker,
-    thread: Mutex<Option<JoinHandle<Option<Core>>>>,
+    thread: Mutex<Option<JoinHandle<Option<Drain>>>>,
     progress: Option<Arc<Progress>>,
     spare: Spare,
 }
-
-/// What a session did.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Summary {
-    /// The counters of each buffer.
-    pub buffers: Vec<BufferStats>,
-    /// The writers of all buffers, with what was lost of each.
-    pub sequences: Vec<SequenceInfo>,
-    /// How flushes went.
-    pub flushes: Flushes,
-    /// Chunks for a buffer that is none of the producer's.
-    pub chunks_discarded: u64,
-    /// Patches for such a buffer.
-    pub patches_discarded: u64,
-    /// Packets left out of the long trace and of what [`Stopped::write_to`] wrote, because no producer may write them.
-    /// Those that a snapshot leaves out are in the buffers still, and not among them: [`Written::invalid_packets`] and
-    /// the statistics of its trace tell of them.
-    pub invalid_packets: u64,
-    /// Packets and bytes that are in the long trace's file, if there is one.
-    pub file: Option<Written>,
-    /// How the long trace is doing, or how it ended.
-    pub long_trace: Option<LongTraceStatus>,
-}
-
-/// How long producers are given to send what they have, and a session's thread to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// For ever, to a process: clocks can count no further than some such time, so that more is as much.
-const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 impl Session {
     /// The producer that this process's own threads are in the buffers: no [`Transport`]'s may have its number.
@@ -172,7 +148,8 @@ impl Session {
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks who has not answered; this waits a little longer to hear it.
-        let all = self.ask(deadline + Duration::from_millis(100), move |core| core.flush(deadline))?;
+        let all =
+            self.ask(deadline + Duration::from_millis(100), move |drain| drain.central.flush(deadline))?;
         if all { Ok(()) } else { Err(SessionError::Timeout) }
     }
 
@@ -192,9 +169,9 @@ impl Session {
     /// [`SessionError::Forked`] in a child after a fork.
     pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
-        let taken = self.ask(deadline + PATIENCE, move |core| {
-            core.flush(deadline);
-            Snapshot::take(core, &spare)
+        let taken = self.ask(deadline + PATIENCE, move |drain| {
+            drain.central.flush(deadline);
+            Snapshot::take(&drain.central, &spare)
         })?;
         taken.map_err(|error| SessionError::io("making a snapshot", error))
     }
@@ -206,7 +183,7 @@ impl Session {
     /// can, so that trying again would add another one; [`SessionError::Stopped`] when it has ended or this is its own
     /// thread, [`SessionError::Forked`] in a child after a fork.
     pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
-        self.ask(Instant::now() + PATIENCE, move |core| core.attach(Box::new(transport)))
+        self.ask(Instant::now() + PATIENCE, move |drain| drain.central.attach(Box::new(transport)))
     }
 
     /// The time of the session's clock, in nanoseconds of boot time.
@@ -232,7 +209,8 @@ impl Session {
     /// [`SessionError::Timeout`] when the session does not answer in 5 s; [`SessionError::Stopped`] and
     /// [`SessionError::Forked`] as of [`snapshot`](Self::snapshot).
     pub fn summary(&self) -> Result<Summary, SessionError> {
-        let summary = self.ask(Instant::now() + PATIENCE, |core| summary_of(core))?;
+        let summary =
+            self.ask(Instant::now() + PATIENCE, |drain| summary_of(&drain.central, drain.written()))?;
         Ok(Summary { long_trace: self.long_trace(), ..summary })
     }
 
@@ -255,22 +233,22 @@ impl Session {
         let thread = thread.ok_or(SessionError::Stopped)?;
         self.shared.switch.off();
         let deadline = Instant::now() + PATIENCE;
-        let stop: Task = Box::new(move |core| {
-            core.last_flush(deadline);
-            core.stop();
+        let stop: Task = Box::new(move |drain| {
+            drain.central.last_flush(deadline);
+            drain.stop();
         });
         let _ = self.tasks.send(stop);
         self.waker.wake();
-        let mut core = thread.join().ok().flatten().ok_or(SessionError::Stopped)?;
-        let file = core.finish();
-        Ok(Stopped { core, is_cut: false, file, long_trace: self.long_trace() })
+        let mut drain = thread.join().ok().flatten().ok_or(SessionError::Stopped)?;
+        let file = drain.finish();
+        Ok(Stopped::new(drain.central, file, self.long_trace()))
     }
 
     /// Has the drain thread do something, and waits for what it says.
     fn ask<T: Send + 'static>(
         &self,
         deadline: Instant,
-        task: impl FnOnce(&mut Core) -> T + Send + 'static,
+        task: impl FnOnce(&mut Drain) -> T + Send + 'static,
     ) -> Result<T, SessionError> {
         if !self.shared.switch.is_here() {
             return Err(SessionError::Forked);
@@ -280,9 +258,9 @@ impl Session {
             return Err(SessionError::Stopped);
         }
         let (answer, answers) = sync_channel(1);
-        let task: Task = Box::new(move |core| {
+        let task: Task = Box::new(move |drain| {
             // Who asked may have given up.
-            let _ = answer.send(task(core));
+            let _ = answer.send(task(drain));
         });
         self.tasks.send(task).map_err(|_| SessionError::Stopped)?;
         self.waker.wake();
@@ -315,83 +293,5 @@ impl Drop for Session {
         }
         // Who wants to hear of errors calls `stop`.
         let _ = self.stop();
-    }
-}
-
-/// A session that has ended, with what is in its buffers.
-///
-/// ```
-/// use tracebuf_std::session::Session;
-///
-/// let session = Session::builder().start()?;
-/// session.recorder().instant("hello");
-/// let path = std::env::temp_dir().join(format!("doc-stopped-{}.pftrace", std::process::id()));
-/// let written = session.stop()?.write_to(&path)?;
-/// assert!(written.packets > 0);
-/// # std::fs::remove_file(path)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct Stopped {
-    core: Core,
-    /// Some of it was read for a file that could not be completed, or all of it for one that has not its name.
-    is_cut: bool,
-    /// Packets and bytes of the long trace, if there was one.
-    pub file: Option<Written>,
-    /// How the long trace ended.
-    pub long_trace: Option<LongTraceStatus>,
-}
-
-impl fmt::Debug for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, long_trace, .. } = self;
-        f.debug_struct("Stopped").field("file", file).field("long_trace", long_trace).finish_non_exhaustive()
-    }
-}
-
-impl Stopped {
-    /// Writes what nobody has read yet as a whole trace, in a file that appears when it is complete. As
-    /// [`Snapshot::write_to`], without a copy of the buffers; a second call finds them empty. What was read of a buffer
-    /// in a file is not there to be recovered any more. Who wants to be able to try again elsewhere, or to lose nothing
-    /// if the process is killed meanwhile, takes a snapshot before the session stops.
-    ///
-    /// # Errors
-    /// What the file system says, or that `path` is the file of the long trace or of a buffer; from then on, unless the
-    /// file could not even be made, that what there was has been read: what is left of it is in the file that the first
-    /// error names, if it names one.
-    pub fn write_to(&mut self, path: &Path) -> std::io::Result<Written> {
-        if self.is_cut {
-            return Err(std::io::Error::other(
-                "it was read for a file that could not be completed, or not be named",
-            ));
-        }
-        self.core.files.check_is_none(path)?;
-        let (totals, Self { core, is_cut, .. }) = (self.core.totals(), &mut *self);
-        let written = write_atomically(path, |file| {
-            *is_cut = true;
-            let written = write_trace(&mut core.buffers, totals, &ClockReading::now(), None, file)?;
-            core.invalid_packets += written.invalid_packets;
-            Ok(written)
-        })?;
-        self.is_cut = false;
-        Ok(written)
-    }
-
-    /// What the session did.
-    pub fn summary(&self) -> Summary {
-        Summary { file: self.file, long_trace: self.long_trace.clone(), ..summary_of(&self.core) }
-    }
-}
-
-fn summary_of(core: &Core) -> Summary {
-    let totals = core.totals();
-    Summary {
-        buffers: totals.dropped.told(core.buffers.iter().map(CentralBuffer::stats)).collect(),
-        sequences: core.buffers.iter().flat_map(CentralBuffer::sequences).collect(),
-        flushes: totals.flushes,
-        chunks_discarded: totals.endpoints.chunks_discarded,
-        patches_discarded: totals.endpoints.patches_discarded,
-        invalid_packets: totals.invalid_packets,
-        file: core.written(),
-        long_trace: None,
     }
 }

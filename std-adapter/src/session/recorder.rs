@@ -9,9 +9,11 @@ use self_cell::self_cell;
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Details, Tracer, TracerConfig, Track};
 
-use super::clock::{BootClock, SessionClock};
-use super::in_process::{ProducerCell, Switch};
+use super::clock::BootClock;
+use super::in_process::ProducerCell;
 use super::packet_writer::PacketWriter;
+use super::session_clock::SessionClock;
+use super::switch::Switch;
 use crate::thread_id::thread_id;
 
 /// The tracer of one thread: up to 127 names, and 64 tracks known at a time.

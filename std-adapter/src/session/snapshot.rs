@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader};
 
+use super::central::Central;
 use super::clock::ClockReading;
-use super::drain::Core;
-use super::export::{BufferReport, Piece, Totals};
+use super::counts::{Totals, Written};
+use super::export::{BufferReport, Piece};
 use super::transport::CentralBuffer;
 use super::trim::Trim;
 use crate::fork;
@@ -88,29 +89,19 @@ pub struct Snapshot {
     files: OwnFiles,
 }
 
-/// What a trace file holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
-    /// Packets, the service's own among them.
-    pub packets: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Packets left out, because no producer may write them.
-    pub invalid_packets: u64,
-}
-
 impl Snapshot {
     /// Copies the buffers, on the drain thread.
-    pub(crate) fn take(core: &mut Core, spare: &Spare) -> io::Result<Self> {
-        let sizes = core.buffers.iter().map(CentralBuffer::clone_size).enumerate();
+    pub(crate) fn take(central: &Central, spare: &Spare) -> io::Result<Self> {
+        let sizes = central.buffers.iter().map(CentralBuffer::clone_size).enumerate();
         let memory = sizes.map(|(buffer, size)| memory_of(spare, buffer, size));
         let memory = memory.collect::<io::Result<Vec<_>>>()?;
         let start = Instant::now();
-        let copies = core.buffers.iter().zip(memory).map(|(buffer, memory)| buffer.clone_read_only(memory));
+        let copies =
+            central.buffers.iter().zip(memory).map(|(buffer, memory)| buffer.clone_read_only(memory));
         let buffers = copies.collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
         let stall = start.elapsed();
-        let (totals, clocks, spare) = (core.totals(), ClockReading::now(), spare.clone());
-        let (forks, files) = (fork::forks(), core.files.clone());
+        let (totals, clocks, spare) = (central.totals(), ClockReading::now(), spare.clone());
+        let (forks, files) = (fork::forks(), central.files.clone());
         Ok(Self { buffers, totals, clocks, stall, spare, forks, from: None, files })
     }
 

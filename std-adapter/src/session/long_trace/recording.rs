@@ -13,12 +13,12 @@ use super::output::{Message, Opened, Output, empty};
 use super::turns::Turns;
 use super::{LongTrace, Progress, SyncPolicy};
 use crate::region_file::Outbox;
+use crate::session::central::Central;
 use crate::session::clock::ClockReading;
-use crate::session::drain::Core;
 use crate::session::export::{BufferReport, HasRead, Piece, whole_within};
-use crate::session::in_process::Switch;
 use crate::session::snapshot::{PIECE, Readable};
-use crate::session::{FOR_EVER, PATIENCE};
+use crate::session::switch::Switch;
+use crate::session::waits::{FOR_EVER, PATIENCE};
 
 /// The drain thread's part: reads, and hands pieces over.
 pub(crate) struct Recording {
@@ -114,23 +114,23 @@ impl Recording {
 
     /// Does what is due, and says when to come again. Never more than a piece at once, nor by waiting: shared memory
     /// must not fill up meanwhile, and others ask for things.
-    pub(crate) fn work(&mut self, core: &mut Core) -> Duration {
+    pub(crate) fn work(&mut self, central: &mut Central) -> Duration {
         if self.ended {
             return self.period;
         }
         if self.turns.is_none()
-            && let Some(wait) = self.begin(core)
+            && let Some(wait) = self.begin(central)
         {
             return wait;
         }
-        match self.read_on(core, false) {
+        match self.read_on(central, false) {
             Step::Done => {}
             Step::Busy => return MOMENT,
-            Step::Piece if !self.hand_over(core, false) => return MOMENT,
+            Step::Piece if !self.hand_over(central, false) => return MOMENT,
             Step::Piece if self.ended => return self.period,
             Step::Piece => return Duration::ZERO,
         }
-        if !self.hand_over(core, false) {
+        if !self.hand_over(central, false) {
             return MOMENT;
         }
         self.turns = None;
@@ -141,7 +141,7 @@ impl Recording {
     }
 
     /// Begins a period's work, with a flush; says how long to wait if it is not yet time, or not all has come.
-    fn begin(&mut self, core: &mut Core) -> Option<Duration> {
+    fn begin(&mut self, central: &mut Central) -> Option<Duration> {
         let now = Instant::now();
         let deadline = match self.flushing {
             Some(deadline) => deadline,
@@ -149,23 +149,23 @@ impl Recording {
             None => {
                 // Late by more than a period: that one is left out.
                 self.next = (self.next + self.period).max(now);
-                core.ask_flush();
+                central.ask_flush();
                 now + self.period.min(PATIENCE)
             }
         };
         self.flushing = Some(deadline);
-        if !core.is_flushed() && now < deadline {
+        if !central.is_flushed() && now < deadline {
             return Some(MOMENT);
         }
         self.flushing = None;
-        core.end_flush();
+        central.end_flush();
         let _ = self.piece.clocks(&ClockReading::now());
-        self.turns = Some(Turns::new(core.buffers.len(), self.period));
+        self.turns = Some(Turns::new(central.buffers.len(), self.period));
         None
     }
 
     /// Fills the piece, or a slot, as far as what is left out meanwhile leaves room.
-    fn read_on(&mut self, core: &mut Core, wait: bool) -> Step {
+    fn read_on(&mut self, central: &mut Central, wait: bool) -> Step {
         let mut refused = 0;
         while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
             if self.piece.bytes.len() + refused >= PIECE {
@@ -176,19 +176,19 @@ impl Recording {
                     // There is no room for more in a slot: that would be a turn in which nothing is read.
                     return Step::Piece;
                 }
-                return self.read_into_slot(core, at, wait);
+                return self.read_into_slot(central, at, wait);
             }
-            let Some(buffer) = core.buffers.get_mut(at) else { break };
+            let Some(buffer) = central.buffers.get_mut(at) else { break };
             let read = self.piece.read(&mut buffer.read(), PIECE - refused);
-            refused += self.count(core, read);
+            refused += self.count(central, read);
         }
         Step::Done
     }
 
     /// Ends a buffer's turn; the bytes that were left out.
-    fn count(&mut self, core: &mut Core, read: io::Result<HasRead>) -> usize {
+    fn count(&mut self, central: &mut Central, read: io::Result<HasRead>) -> usize {
         let read = read.unwrap_or(HasRead { exhausted: true, ..HasRead::default() });
-        core.invalid_packets += read.refused;
+        central.invalid_packets += read.refused;
         self.invalid_packets += read.refused;
         self.end_turn(read.exhausted);
         read.refused_bytes
@@ -201,9 +201,9 @@ impl Recording {
     }
 
     /// Reads from a buffer in a file, so that at any instant a packet is in the buffer or in the slot.
-    fn read_into_slot(&mut self, core: &mut Core, at: usize, wait: bool) -> Step {
+    fn read_into_slot(&mut self, central: &mut Central, at: usize, wait: bool) -> Step {
         let outbox = self.outboxes.get_mut(at).and_then(Option::as_mut);
-        let (Some(buffer), Some(outbox)) = (core.buffers.get_mut(at), outbox) else { return Step::Done };
+        let (Some(buffer), Some(outbox)) = (central.buffers.get_mut(at), outbox) else { return Step::Done };
         let Some(mut slot) = outbox.slot(wait) else {
             if wait {
                 // The file takes nothing more: what is in the buffer stays there.
@@ -214,8 +214,8 @@ impl Recording {
         };
         outbox.turn();
         let read = self.piece.read(&mut buffer.read(), outbox.limit);
-        self.count(core, read);
-        let (len, room) = (self.piece.bytes.len() as u64, self.room(core));
+        self.count(central, read);
+        let (len, room) = (self.piece.bytes.len() as u64, self.room(central));
         let is_full = len > room;
         // Of what goes to a full file the slot has the part that has no room there, and stays.
         let beyond = if is_full { self.cut(room) } else { Vec::new() };
@@ -225,7 +225,7 @@ impl Recording {
         }
         if is_full {
             slot.give_up();
-            self.end(core);
+            self.end(central);
             return Step::Piece;
         }
         let Some(sender) = &self.sender else { return Step::Done };
@@ -242,22 +242,22 @@ impl Recording {
 
     /// Bytes that the file may still take. The clocks come before the room for the statistics: without them no time is
     /// right, and recovery does not know the file.
-    fn room(&self, core: &Core) -> u64 {
+    fn room(&self, central: &Central) -> u64 {
         let all = self.max_file_size.saturating_sub(self.handed_over);
         let first = if self.handed_over == 0 { self.clocks.min(all) } else { 0 };
-        all.saturating_sub(reserve(core)).max(first)
+        all.saturating_sub(reserve(central)).max(first)
     }
 
     /// Gives the piece to the file's thread; false if that is busy.
-    fn hand_over(&mut self, core: &mut Core, wait: bool) -> bool {
+    fn hand_over(&mut self, central: &mut Central, wait: bool) -> bool {
         if self.piece.bytes.is_empty() {
             return true;
         }
-        let room = self.room(core);
+        let room = self.room(central);
         let len = self.piece.bytes.len() as u64;
         if len > room {
             self.cut(room);
-            self.end(core);
+            self.end(central);
             return true;
         }
         let spare = if wait {
@@ -289,17 +289,17 @@ impl Recording {
     }
 
     /// The statistics, if they fit, and no more. A file that has no room for the clocks stays empty.
-    fn end(&mut self, core: &mut Core) {
+    fn end(&mut self, central: &mut Central) {
         self.ended = true;
         if self.handed_over == 0 && self.piece.bytes.is_empty() {
             return;
         }
-        let mut reports: Vec<_> = core.buffers.iter().map(Readable::report).collect();
-        if !self.stats(core, &reports) {
+        let mut reports: Vec<_> = central.buffers.iter().map(Readable::report).collect();
+        if !self.stats(central, &reports) {
             // More writers came than there was room left for. Losses are told without them.
             self.progress.full.store(true, Ordering::Relaxed);
             reports.iter_mut().for_each(|report| report.sequences.clear());
-            self.stats(core, &reports);
+            self.stats(central, &reports);
         }
         if self.piece.bytes.is_empty() {
             return;
@@ -310,9 +310,9 @@ impl Recording {
     }
 
     /// Adds the statistics, if the file still has room for them.
-    fn stats(&mut self, core: &Core, reports: &[BufferReport]) -> bool {
+    fn stats(&mut self, central: &Central, reports: &[BufferReport]) -> bool {
         let (len, packets) = (self.piece.bytes.len(), self.piece.packets);
-        let _ = self.piece.stats(&core.totals(), reports, Some(ClockReading::now().boottime));
+        let _ = self.piece.stats(&central.totals(), reports, Some(ClockReading::now().boottime));
         let fits = self.piece.bytes.len() as u64 <= self.max_file_size.saturating_sub(self.handed_over);
         if !fits {
             self.piece.bytes.truncate(len);
@@ -322,18 +322,18 @@ impl Recording {
     }
 
     /// Writes all there is, and the statistics, and waits for the file.
-    pub(crate) fn finish(&mut self, core: &mut Core) {
+    pub(crate) fn finish(&mut self, central: &mut Central) {
         self.progress.finishing.store(true, Ordering::Relaxed);
         if !self.ended {
-            self.turns = Some(Turns::new(core.buffers.len(), FOR_EVER));
-            while !self.ended && self.read_on(core, true) == Step::Piece {
-                self.hand_over(core, true);
+            self.turns = Some(Turns::new(central.buffers.len(), FOR_EVER));
+            while !self.ended && self.read_on(central, true) == Step::Piece {
+                self.hand_over(central, true);
             }
             if !self.ended {
-                self.hand_over(core, true);
+                self.hand_over(central, true);
             }
             if !self.ended {
-                self.end(core);
+                self.end(central);
             }
         }
         if self.sync != SyncPolicy::Never {
@@ -353,7 +353,7 @@ impl Drop for Recording {
 }
 
 /// Room for the statistics: some 250 bytes a buffer, up to 300 a writer.
-fn reserve(core: &Core) -> u64 {
-    let writers: usize = core.buffers.iter().map(|buffer| buffer.sequences().count()).sum();
-    1024 + 300 * (core.buffers.len() + writers) as u64
+fn reserve(central: &Central) -> u64 {
+    let writers: usize = central.buffers.iter().map(|buffer| buffer.sequences().count()).sum();
+    1024 + 300 * (central.buffers.len() + writers) as u64
 }

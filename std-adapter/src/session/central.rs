@@ -1,0 +1,118 @@
+//! The service's side: the central buffers, and the producers that fill them.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tracebuf::service::EndpointStats;
+
+use super::counts::{Dropped, Flushes, Totals, sum};
+use super::transport::{CentralBuffer, Transport};
+use crate::whole_file::OwnFiles;
+
+/// The central buffers of a session, with all that comes into them. Of one thread at a time.
+#[derive(Default)]
+pub(crate) struct Central {
+    pub(crate) buffers: Vec<CentralBuffer>,
+    /// That the buffers, or the long trace, lie in.
+    pub(crate) files: OwnFiles,
+    transports: Vec<Box<dyn Transport>>,
+    /// Of producers that are gone.
+    past: EndpointStats,
+    past_dropped: Dropped,
+    seen: u64,
+    flushes: Flushes,
+    pub(crate) invalid_packets: u64,
+}
+
+impl Central {
+    pub(crate) fn new(buffers: Vec<CentralBuffer>, files: OwnFiles) -> Self {
+        Self { buffers, files, ..Self::default() }
+    }
+
+    pub(crate) fn attach(&mut self, transport: Box<dyn Transport>) {
+        self.transports.push(transport);
+        self.seen += 1;
+    }
+
+    /// Carries out what producers have asked for so far.
+    pub(crate) fn drain(&mut self) {
+        let (buffers, past, past_dropped) = (&mut self.buffers[..], &mut self.past, &mut self.past_dropped);
+        self.transports.retain_mut(|transport| {
+            transport.drain(buffers);
+            let connected = transport.is_connected();
+            if !connected {
+                // Its last packets are not lost.
+                transport.disconnect(buffers);
+                *past = sum(*past, transport.stats());
+                past_dropped.add(transport.as_ref());
+            }
+            connected
+        });
+    }
+
+    /// Gets everything that was written until now into the buffers; false if a producer did not answer in
+    /// time, and was only scraped.
+    pub(crate) fn flush(&mut self, deadline: Instant) -> bool {
+        self.ask_flush();
+        while !self.is_flushed() && Instant::now() < deadline {
+            thread::park_timeout(Duration::from_millis(1));
+            self.drain();
+        }
+        self.end_flush()
+    }
+
+    /// Asks producers to send what they have.
+    pub(crate) fn ask_flush(&mut self) {
+        for transport in &mut self.transports {
+            transport.ask_flush();
+        }
+        self.drain();
+    }
+
+    /// Whether all of it has come.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.transports.iter().all(|transport| transport.is_flushed())
+    }
+
+    /// Gets what has not come; false if that is of a producer that did not answer in time. That this thread is late
+    /// itself is no producer's fault.
+    pub(crate) fn end_flush(&mut self) -> bool {
+        let all = self.is_flushed();
+        self.scrape();
+        self.flushes.count(all);
+        all
+    }
+
+    /// Copies what lies in shared memory.
+    pub(crate) fn scrape(&mut self) {
+        for transport in &mut self.transports {
+            transport.scrape(&mut self.buffers);
+        }
+    }
+
+    /// The last flush. Nothing comes any more of what packets wait for, so these are given up, or they would keep back
+    /// what their threads have recorded before them.
+    pub(crate) fn last_flush(&mut self, deadline: Instant) {
+        self.flush(deadline);
+        for buffer in &mut self.buffers {
+            let producers: BTreeSet<u16> = buffer.sequences().map(|sequence| sequence.producer_id).collect();
+            producers.into_iter().for_each(|producer| buffer.end_producer(producer));
+        }
+    }
+
+    /// What is counted over the whole session.
+    pub(crate) fn totals(&self) -> Totals {
+        let endpoints = self.transports.iter().fold(self.past, |all, transport| sum(all, transport.stats()));
+        let mut dropped = self.past_dropped;
+        self.transports.iter().for_each(|transport| dropped.add(transport.as_ref()));
+        Totals {
+            dropped,
+            producers_connected: u32::try_from(self.transports.len()).unwrap_or(u32::MAX),
+            producers_seen: self.seen,
+            endpoints,
+            invalid_packets: self.invalid_packets,
+            flushes: self.flushes,
+        }
+    }
+}

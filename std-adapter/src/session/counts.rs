@@ -1,0 +1,84 @@
+//! What a session counts beside its buffers.
+
+use tracebuf::buffer::BufferStats;
+use tracebuf::service::EndpointStats;
+
+use super::transport::{BUFFERS_MAX, Transport};
+
+/// What a trace file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Packets, the service's own among them.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Packets left out, because no producer may write them.
+    pub invalid_packets: u64,
+}
+
+/// How flushes went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushes {
+    /// Flushes asked for that have ended.
+    pub requested: u64,
+    /// Flushes in which every producer answered in time: this process's threads, which are one, too.
+    pub succeeded: u64,
+    /// Flushes in which one did not, such as a thread that was sending and waited for its processor; what it had was
+    /// scraped.
+    pub failed: u64,
+    /// Whether the last one succeeded; `None` before the first.
+    pub last: Option<bool>,
+}
+
+impl Flushes {
+    pub(crate) fn count(&mut self, succeeded: bool) {
+        self.requested += 1;
+        *(if succeeded { &mut self.succeeded } else { &mut self.failed }) += 1;
+        self.last = Some(succeeded);
+    }
+}
+
+/// What a session counts beside its buffers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) producers_connected: u32,
+    pub(crate) producers_seen: u64,
+    pub(crate) endpoints: EndpointStats,
+    pub(crate) dropped: Dropped,
+    pub(crate) invalid_packets: u64,
+    pub(crate) flushes: Flushes,
+}
+
+/// Packets for each buffer that writers gave up, and of which nothing in the buffer tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dropped([u64; BUFFERS_MAX]);
+
+impl Dropped {
+    pub(crate) fn add(&mut self, transport: &dyn Transport) {
+        for (buffer, count) in self.0.iter_mut().enumerate() {
+            *count += transport.packets_dropped(buffer);
+        }
+    }
+
+    /// The counters of all buffers with them.
+    pub(crate) fn told(
+        &self,
+        buffers: impl Iterator<Item = BufferStats>,
+    ) -> impl Iterator<Item = BufferStats> {
+        buffers.zip(self.0).map(|(mut stats, dropped)| {
+            stats.trace_writer_packet_loss += dropped;
+            stats
+        })
+    }
+}
+
+pub(crate) fn sum(a: EndpointStats, b: EndpointStats) -> EndpointStats {
+    EndpointStats {
+        chunks_moved: a.chunks_moved + b.chunks_moved,
+        chunks_scraped: a.chunks_scraped + b.chunks_scraped,
+        chunks_scraped_before: a.chunks_scraped_before + b.chunks_scraped_before,
+        chunks_discarded: a.chunks_discarded + b.chunks_discarded,
+        chunks_missing: a.chunks_missing + b.chunks_missing,
+        patches_discarded: a.patches_discarded + b.patches_discarded,
+    }
+}

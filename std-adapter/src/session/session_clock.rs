@@ -1,0 +1,40 @@
+//! The clock of a session's events.
+
+use tracebuf::producer::track_event::Clock;
+
+use super::clock::BootClock;
+use super::tsc::TscClock;
+
+/// The clock of a session's events: boot time, read from the system or from the processor's counter.
+///
+/// ```
+/// use tracebuf_std::session::Session;
+///
+/// let session = Session::builder().fast_clock().start()?;
+/// session.recorder().instant("at a time that took 10 ns to read");
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct SessionClock(Option<&'static TscClock>);
+
+impl SessionClock {
+    pub(crate) fn new(fast: bool) -> Self {
+        Self(if fast { TscClock::get() } else { None })
+    }
+
+    pub(crate) fn steer(self) {
+        if let Some(clock) = self.0 {
+            clock.steer();
+        }
+    }
+}
+
+impl Clock for SessionClock {
+    #[inline]
+    fn now(&self) -> u64 {
+        match self.0 {
+            Some(clock) => clock.now(),
+            None => BootClock.now(),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What a session did, and what it leaves.
+
+use std::fmt;
+use std::path::Path;
+
+use tracebuf::buffer::{BufferStats, SequenceInfo};
+
+use super::central::Central;
+use super::clock::ClockReading;
+use super::counts::{Flushes, Written};
+use super::long_trace::LongTraceStatus;
+use super::snapshot::write_trace;
+use super::transport::CentralBuffer;
+use crate::whole_file::write_atomically;
+
+/// What a session did.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The counters of each buffer.
+    pub buffers: Vec<BufferStats>,
+    /// The writers of all buffers, with what was lost of each.
+    pub sequences: Vec<SequenceInfo>,
+    /// How flushes went.
+    pub flushes: Flushes,
+    /// Chunks for a buffer that is none of the producer's.
+    pub chunks_discarded: u64,
+    /// Patches for such a buffer.
+    pub patches_discarded: u64,
+    /// Packets left out of the long trace and of what [`Stopped::write_to`] wrote, because no producer may write them.
+    /// Those that a snapshot leaves out are in the buffers still, and not among them: [`Written::invalid_packets`] and
+    /// the statistics of its trace tell of them.
+    pub invalid_packets: u64,
+    /// Packets and bytes that are in the long trace's file, if there is one.
+    pub file: Option<Written>,
+    /// How the long trace is doing, or how it ended.
+    pub long_trace: Option<LongTraceStatus>,
+}
+
+/// A session that has ended, with what is in its buffers.
+///
+/// ```
+/// use tracebuf_std::session::Session;
+///
+/// let session = Session::builder().start()?;
+/// session.recorder().instant("hello");
+/// let path = std::env::temp_dir().join(format!("doc-stopped-{}.pftrace", std::process::id()));
+/// let written = session.stop()?.write_to(&path)?;
+/// assert!(written.packets > 0);
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Stopped {
+    central: Central,
+    /// Some of it was read for a file that could not be completed, or all of it for one that has not its name.
+    is_cut: bool,
+    /// Packets and bytes of the long trace, if there was one.
+    pub file: Option<Written>,
+    /// How the long trace ended.
+    pub long_trace: Option<LongTraceStatus>,
+}
+
+impl fmt::Debug for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, long_trace, .. } = self;
+        f.debug_struct("Stopped").field("file", file).field("long_trace", long_trace).finish_non_exhaustive()
+    }
+}
+
+impl Stopped {
+    pub(super) fn new(central: Central, file: Option<Written>, long_trace: Option<LongTraceStatus>) -> Self {
+        Self { central, is_cut: false, file, long_trace }
+    }
+
+    /// Writes what nobody has read yet as a whole trace, in a file that appears when it is complete. As
+    /// [`Snapshot::write_to`](super::Snapshot::write_to), without a copy of the buffers; a second call finds them
+    /// empty. What was read of a buffer in a file is not there to be recovered any more. Who wants to be able to try
+    /// again elsewhere, or to lose nothing if the process is killed meanwhile, takes a snapshot before the session
+    /// stops.
+    ///
+    /// # Errors
+    /// What the file system says, or that `path` is the file of the long trace or of a buffer; from then on, unless the
+    /// file could not even be made, that what there was has been read: what is left of it is in the file that the first
+    /// error names, if it names one.
+    pub fn write_to(&mut self, path: &Path) -> std::io::Result<Written> {
+        if self.is_cut {
+            return Err(std::io::Error::other(
+                "it was read for a file that could not be completed, or not be named",
+            ));
+        }
+        self.central.files.check_is_none(path)?;
+        let (totals, Self { central, is_cut, .. }) = (self.central.totals(), &mut *self);
+        let written = write_atomically(path, |file| {
+            *is_cut = true;
+            let written = write_trace(&mut central.buffers, totals, &ClockReading::now(), None, file)?;
+            central.invalid_packets += written.invalid_packets;
+            Ok(written)
+        })?;
+        self.is_cut = false;
+        Ok(written)
+    }
+
+    /// What the session did.
+    pub fn summary(&self) -> Summary {
+        Summary { long_trace: self.long_trace.clone(), ..summary_of(&self.central, self.file) }
+    }
+}
+
+/// What happened so far, the long trace's file with it.
+pub(super) fn summary_of(central: &Central, file: Option<Written>) -> Summary {
+    let totals = central.totals();
+    Summary {
+        buffers: totals.dropped.told(central.buffers.iter().map(CentralBuffer::stats)).collect(),
+        sequences: central.buffers.iter().flat_map(CentralBuffer::sequences).collect(),
+        flushes: totals.flushes,
+        chunks_discarded: totals.endpoints.chunks_discarded,
+        patches_discarded: totals.endpoints.patches_discarded,
+        invalid_packets: totals.invalid_packets,
+        file,
+        long_trace: None,
+    }
+}

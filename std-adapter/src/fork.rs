@@ -12,16 +12,15 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::RawFd;
 use std::process::id;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 use std::thread;
 use std::time::Duration;
 
 use signal_hook::consts::FORBIDDEN;
 use signal_hook::{SigId, low_level};
-
-use crate::region_file::close_locks_of_parent;
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
@@ -60,7 +59,40 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     BUSY.store(0, Ordering::Relaxed);
-    close_locks_of_parent();
+    close_files_of_parent();
+}
+
+const NONE: i32 = -1;
+
+/// Open files that children close. They keep more of them than there are places for.
+static FILES: [AtomicI32; 256] = [const { AtomicI32::new(NONE) }; 256];
+
+/// Puts a number in the place of another, if there is one.
+fn replace(old: i32, new: i32) {
+    let exchange =
+        |place: &AtomicI32| place.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    let _ = FILES.iter().any(exchange);
+}
+
+/// Has children close an open file of this process, which does neither use it in a child nor close it there.
+pub(crate) fn close_in_children(file: RawFd) {
+    replace(NONE, file);
+}
+
+/// Takes that back, before the file is closed here.
+pub(crate) fn leave_to_children(file: RawFd) {
+    replace(file, NONE);
+}
+
+/// In a child after a fork, where nothing but what POSIX allows in signal handlers may be done.
+fn close_files_of_parent() {
+    for place in &FILES {
+        let number = place.swap(NONE, Ordering::Relaxed);
+        if number != NONE {
+            // SAFETY: `close` may be called here, and nobody else in this process uses or closes the file.
+            unsafe { libc::close(number) };
+        }
+    }
 }
 
 /// Has handlers of signals changed while nobody forks.

@@ -20,6 +20,7 @@
 pub mod demo;
 mod fields;
 mod file_error;
+mod file_lock;
 mod fork;
 pub mod inspect;
 pub mod memory;

@@ -9,7 +9,7 @@ use tracebuf::buffer::{BufferStats, DataLoss, Packet, SequenceInfo};
 use tracebuf::proto::{SequenceId, WriteError};
 use tracebuf::service::{Exported, TraceExporter, writer_stats};
 
-use crate::region_file::create_if_free;
+use crate::file_lock::create_if_free;
 
 /// A `.pftrace` file that is being written, or the same somewhere else.
 ///

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::region_file::{check_is_free, is_same};
+use crate::file_lock::{check_is_free, is_same};
 
 /// Bytes of a file's name that are in that of its part: with all of them it could be longer than names can be.
 const NAME: usize = 100;

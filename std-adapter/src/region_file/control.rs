@@ -13,10 +13,10 @@ use memmap2::{MmapMut, MmapOptions};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
+use crate::file_lock::{Held, Lock, is_same, lock};
 use crate::undo::Undo;
 use crate::whole_file::followed;
 
-use super::lock::{Held, Lock, is_same, lock};
 use super::{
     ABOUT, BEGUN, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, PAGE, Places, SLOT,
     SLOTS, VERSION, WORD,

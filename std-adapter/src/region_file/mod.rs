@@ -75,18 +75,16 @@
 //! | 256 | 8 + 512 | length and bytes of a packet with the clocks at the start, with which the long trace begins too |
 
 mod control;
-mod lock;
 mod memory;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
-pub use lock::{check_is_free, create_if_free};
+pub use crate::file_lock::{check_is_free, create_if_free};
 pub use memory::BufferMemory;
 
 pub(crate) use control::{Outbox, Slot, create};
-pub(crate) use lock::{Lock, close_locks_of_parent, is_same};
 
 /// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"TRACEMAP";

@@ -1,12 +1,10 @@
 //! A file's lock, which a process has and its children have not.
-#![allow(unsafe_code)]
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -24,33 +22,9 @@ pub(crate) struct Lock {
     forks: u32,
 }
 
-const NONE: i32 = -1;
-
-/// The open files of locks. Children keep those of more locks than there are places for.
-static FILES: [AtomicI32; 256] = [const { AtomicI32::new(NONE) }; 256];
-
-/// Puts a number in the place of another, if there is one.
-fn replace(old: i32, new: i32) {
-    let exchange =
-        |place: &AtomicI32| place.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-    let _ = FILES.iter().any(exchange);
-}
-
-/// In a child after a fork, where nothing but what POSIX allows in signal handlers may be done.
-pub(crate) fn close_locks_of_parent() {
-    for place in &FILES {
-        let number = place.swap(NONE, Ordering::Relaxed);
-        if number != NONE {
-            // SAFETY: `close` may be called here. The file is that of a lock, which does not use it in a child, nor
-            // closes it.
-            unsafe { libc::close(number) };
-        }
-    }
-}
-
 impl Lock {
     /// Locks a file that was opened at this path.
-    pub(super) fn new(file: &File, path: &Path) -> io::Result<Self> {
+    pub(crate) fn new(file: &File, path: &Path) -> io::Result<Self> {
         fork::watch();
         let forks = fork::forks();
         let own = OpenOptions::new().write(true).open(path)?;
@@ -59,7 +33,7 @@ impl Lock {
         }
         // First, for a child that came in between would keep the lock. One that came since the file was opened does: it
         // has the file, and does not know that it is to close it.
-        replace(NONE, own.as_raw_fd());
+        fork::close_in_children(own.as_raw_fd());
         let locked = try_lock(&own);
         let this = Self { file: Some(own), forks };
         locked.map(|()| this)
@@ -85,13 +59,13 @@ impl Drop for Lock {
         }
         // First, for a child that comes before it is closed would keep the lock.
         let _ = flock(&file, FlockOperation::Unlock);
-        replace(file.as_raw_fd(), NONE);
+        fork::leave_to_children(file.as_raw_fd());
     }
 }
 
 /// Keeps a file locked for a moment, by one that has other uses.
 #[must_use]
-pub(super) struct Held<'f>(&'f File);
+pub(crate) struct Held<'f>(&'f File);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
@@ -100,7 +74,7 @@ impl Drop for Held<'_> {
     }
 }
 
-pub(super) fn lock(file: &File) -> io::Result<Held<'_>> {
+pub(crate) fn lock(file: &File) -> io::Result<Held<'_>> {
     try_lock(file).map(|()| Held(file))
 }
 

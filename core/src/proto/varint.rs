@@ -209,15 +209,16 @@ mod tests {
             let mut out = [0xEE; MAX_LEN + 1];
             let written = encode(value, &mut out).unwrap();
             assert_eq!(written, len(value), "{value}");
+            assert!(out[written..].iter().all(|&byte| byte == 0xEE));
             assert_eq!(decode(&out[..written]), Some((value, written)));
             assert_eq!(decode(&out), Some((value, written)), "what follows does not matter");
             out[written..].fill(0x7F);
             assert_eq!(decode(&out), Some((value, written)));
-            out[written..].fill(0xEE);
-            assert!(out[written..].iter().all(|&byte| byte == 0xEE));
             for short in 0..written {
                 assert_eq!(read(&out[..short]), Err(VarintError::Truncated));
-                assert_eq!(encode(value, &mut [0; MAX_LEN][..short]), None);
+                let mut small = [0xEE; MAX_LEN];
+                assert_eq!(encode(value, &mut small[..short]), None);
+                assert_eq!(small, [0xEE; MAX_LEN]);
             }
         }
     }

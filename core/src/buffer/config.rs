@@ -36,6 +36,9 @@ impl Config {
     /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. When it is full the sequence that
     /// has been without chunks for longest is forgotten; when each has chunks, further sequences are refused.
     ///
+    /// On microcontrollers (`target_os = "none"`), where there is no index of it, each commit, patch and lease looks
+    /// through the table up to its sequence.
+    ///
     /// Let it hold at least the writers that write at the same time. What was read of a forgotten sequence is
     /// forgotten too: a chunk that was scraped, read and overwritten, and is committed after that, comes out from its
     /// start again.
@@ -53,7 +56,8 @@ impl Config {
 
     /// Whether each chunk carries a CRC-32 of itself and of its sequence's identity, in 4 bytes at its end: for
     /// memory whose bits may flip. [`attach`](super::TraceBuffer::attach) then keeps no chunk that does not
-    /// match it. The largest payload is 65,531 bytes then; a commit costs one more pass over its bytes.
+    /// match it. The largest payload is 65,531 bytes then; a commit costs one more pass over its bytes, and a patch, or
+    /// a commit of a chunk that is there already, up to two over that chunk's.
     #[cfg(feature = "crc")]
     pub const fn crc(mut self, on: bool) -> Self {
         self.crc = on;

@@ -80,9 +80,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     ///
     /// Nothing about a chunk is trusted; what becomes of it is returned and counted, and nothing panics.
     ///
-    /// Cost: one copy of the payload, a look at each fragment's size, and O(1) for each chunk overwritten (on
-    /// microcontrollers a look at its fragments' sizes). A chunk out of order walks back by at most
-    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks.
+    /// Cost: one copy of the payload, a look at each fragment's size, and O(1) for each chunk overwritten, or a look at
+    /// its fragments' sizes if some of it was read or it was patched. A chunk out of order walks back by at most
+    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc) one pass more over the payload, or two
+    /// over that of a chunk that is there already. On microcontrollers (`target_os = "none"`) a look through the table,
+    /// and at the fragments' sizes of every chunk overwritten.
     #[doc(alias = "CopyChunkUntrusted")]
     #[inline]
     pub fn copy_chunk_untrusted(&mut self, chunk: &Chunk<'_>) -> Commit {
@@ -100,9 +102,14 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// Stores a chunk of `size` bytes that somebody else may still be changing.
     ///
-    /// `fill(offset, target)` is to copy the chunk's bytes from `offset` on into `target`, which lies in the
-    /// ring: the only copy, and the only bytes that anything is decided on. It may be asked for a part, or
-    /// twice; it need not give the same bytes then.
+    /// `fill(offset, target)` must copy the chunk's bytes from `offset` on into all of `target`: what it leaves alone
+    /// keeps what lay there before, perhaps another producer's bytes. `target` lies in the ring, and what is stored is
+    /// judged by that copy alone. For a chunk that comes again it may also be up to 10 bytes beside the ring: its size
+    /// fields are asked for one by one, and by them it may be refused, discarded or moved. So `fill` may be asked for a
+    /// part, or for the same bytes again; it need not give the same ones then.
+    ///
+    /// Cost: as [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), but what is copied is all of the chunk, also what
+    /// follows its last declared fragment.
     pub fn commit_with<F: FnMut(usize, &mut [u8])>(
         &mut self,
         header: &ChunkHeader,
@@ -159,8 +166,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// be looked for, or one of them leaves its payload. One that begins in what was read already is counted but
     /// changes nothing: an honest producer has none, and a [`Lease`](super::Lease) gives the packet that was read.
     ///
-    /// Cost: O(1) for the newest chunk and for one that is gone; else a walk back from the newest chunk of the
-    /// sequence by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks.
+    /// Cost: O(1) for the newest chunk and for one that is gone; else a walk back from the newest chunk of the sequence
+    /// by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc) up to two passes over the
+    /// chunk's payload; on microcontrollers a look through the table.
     #[doc(alias = "TryPatchChunkContents")]
     pub fn try_patch_chunk_contents(
         &mut self,

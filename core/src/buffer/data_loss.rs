@@ -1,5 +1,6 @@
 //! Why packets are missing.
 
+use crate::proto::fields::data_loss_reason;
 use core::fmt;
 
 bitflags::bitflags! {
@@ -19,23 +20,25 @@ bitflags::bitflags! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct DataLoss: u16 {
         /// Something was lost; set with every cause.
-        const ANY = 1;
-        /// Chunks are missing between two that were read.
-        const READ_GAP = 2;
-        /// A chunk was malformed or held fewer fragments than it declared; its rest was dropped.
-        const CHUNK_CORRUPTED = 4;
+        const ANY = data_loss_reason::PRESENT as u16;
+        /// Chunks are missing between two that were read, or the table had forgotten the sequence; or an exporter could
+        /// not write a packet.
+        const READ_GAP = data_loss_reason::READ_GAP as u16;
+        /// A chunk was malformed or held fewer fragments than it declared; its rest was dropped. Or an exporter refused
+        /// a packet as invalid, or attaching to the region could not place a chunk.
+        const CHUNK_CORRUPTED = data_loss_reason::CHUNK_CORRUPTED as u16;
         /// A fragment continues a packet whose beginning is not there.
-        const ORPHAN_CONTINUATION = 8;
+        const ORPHAN_CONTINUATION = data_loss_reason::ORPHAN_CONTINUATION as u16;
         /// A chunk is missing in the middle of a fragmented packet.
-        const REASSEMBLY_GAP = 16;
+        const REASSEMBLY_GAP = data_loss_reason::REASSEMBLY_GAP as u16;
         /// The chunk after a fragmented packet's fragment does not continue it.
-        const REASSEMBLY_BROKEN_CHAIN = 32;
-        /// The ring lapped over packets that nobody had read.
-        const OVERWRITE = 64;
+        const REASSEMBLY_BROKEN_CHAIN = data_loss_reason::REASSEMBLY_BROKEN_CHAIN as u16;
+        /// The ring lapped over packets that nobody had read, or a chunk came when its time was over.
+        const OVERWRITE = data_loss_reason::OVERWRITE as u16;
         /// The writer gave the packet up (size field `0x0FFF_FFFF`).
-        const WRITER_ABORT = 128;
+        const WRITER_ABORT = data_loss_reason::WRITER_ABORT as u16;
         /// The writer found no free chunk in shared memory. Set by producers only.
-        const SHARED_MEMORY_FULL = 256;
+        const SHARED_MEMORY_FULL = data_loss_reason::SMB_FULL as u16;
     }
 }
 

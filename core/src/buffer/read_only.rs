@@ -1,4 +1,4 @@
-//! Clones: the same content, to be read only.
+//! Buffers to be read only: clones, and regions that were found.
 
 use super::error::RegionError;
 use super::reader::Reader;
@@ -6,7 +6,8 @@ use super::region::Layout;
 use super::sequence_info::SequenceInfo;
 use super::stats::BufferStats;
 
-/// A snapshot of a [`TraceBuffer`](super::TraceBuffer) in memory of its own. It has no way to commit.
+/// A buffer that has no way to commit: a snapshot of a [`TraceBuffer`](super::TraceBuffer) in memory of its own, or a
+/// region that was found and is [attached](Self::attach) to, such as a dump.
 ///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -52,7 +53,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
         Reader::begin(self.layout.state(self.memory.as_mut()))
     }
 
-    /// All counters: the original's when it was cloned, but for those of reading, which start at 0.
+    /// All counters. A clone's are the original's when it was cloned, but for those of reading, which start at 0; an
+    /// attached region's are its own, corrected as [`BufferStats`] says.
     pub fn stats(&self) -> BufferStats {
         self.layout.stats(self.memory.as_ref())
     }

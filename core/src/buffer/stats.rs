@@ -8,9 +8,10 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What happened in a buffer since it was made: a copy of all its counters.
         ///
-        /// All in chunks, bytes or events since the buffer was made; 64 bits, never reset. Attaching corrects those
-        /// that do not agree with what the region holds. Names are those of Perfetto's `TraceStats.BufferStats`;
-        /// `chunks_unchanged` and `chunks_refused` are ours. At any time
+        /// All in chunks, bytes or events since the buffer was made; 64 bits, never reset while it is in use. Attaching
+        /// starts those again from 0 that cannot be true, of 2⁵⁶ and more, and corrects those that do not agree with
+        /// what the region holds. Names are those of Perfetto's `TraceStats.BufferStats`; `chunks_unchanged` and
+        /// `chunks_refused` are ours. At any time
         ///
         /// - every chunk offered counts once: written, rewritten, relocated, unchanged, discarded or refused;
         /// - `bytes_written + padding_bytes_written` = bytes held in chunks and padding + `bytes_read` +
@@ -109,7 +110,7 @@ counters! {
     trace_writer_packet_loss,
     /// Chunks committed again with the bytes that are stored already.
     chunks_unchanged,
-    /// Chunks not stored: they violate the protocol, or the sequence table is full.
+    /// Chunks not stored, for what a [`Refusal`](super::Refusal) says.
     chunks_refused,
 }
 

@@ -3,8 +3,9 @@
 //! `-- --slack F` multiplies the limits of what is timed by F, and divides those of ratios that must be
 //! reached: for machines that others use meanwhile.
 //!
-//! One line each, `budget NAME MEASURED LIMIT UNIT ok|over`; exit status 1 if one is over. Times are ratios of
-//! medians taken in turn with their baseline, because machines are noisy.
+//! One line each, `budget NAME MEASURED LIMIT UNIT ok|over`; exit status 1 if one is over. Because machines are
+//! noisy, commits are medians of ratios to a copy taken in turn with them; the other times are medians in
+//! nanoseconds.
 
 mod producer;
 mod sheet;

@@ -122,7 +122,8 @@ pub(super) fn size_field(bytes: &[u8]) -> (u32, usize) {
     any_size_field(bytes)
 }
 
-/// A size of four bytes, as writers reserve them for packets of 128 bytes and more.
+/// A size of four bytes, as writers leave them at packets of 127 bytes and more, and at every fragment of a packet over
+/// several chunks.
 #[inline]
 fn reserved_size(word: u32) -> Option<u32> {
     (word & 0x8080_8080 == 0x0080_8080).then_some(varint::of_four_bytes(word))

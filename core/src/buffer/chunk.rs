@@ -43,7 +43,8 @@ pub struct ChunkHeader {
     pub writer_id: u16,
     /// The chunk's number on its sequence: one more than the chunk before, modulo 2³².
     pub chunk_id: u32,
-    /// Fragments started in it.
+    /// Fragments started in it, with the one that continues an earlier packet. Of a scraped chunk the last is not
+    /// looked at.
     pub fragments: u16,
     /// How it relates to its neighbours.
     pub flags: ChunkFlags,
@@ -102,7 +103,7 @@ impl Default for ChunkHeader {
 pub struct Chunk<'a> {
     /// What is said of it.
     pub header: ChunkHeader,
-    /// Its bytes, at most 65,535; what follows the last declared fragment is ignored.
+    /// Its bytes, at most [`MAX_PAYLOAD`](super::MAX_PAYLOAD); what follows the last declared fragment is ignored.
     pub payload: &'a [u8],
 }
 
@@ -138,7 +139,8 @@ pub enum Commit {
 pub enum Refusal {
     /// Producer and writer are both 0.
     NullSequence,
-    /// The payload is larger than 65,535 bytes or than the buffer.
+    /// The payload is larger than 65,535 bytes (65,531 with checksums) or than the buffer: in the ring a chunk takes 24
+    /// bytes more, or 28.
     TooLarge,
     /// A commit of a chunk that is there already holds less than is stored.
     Shrinks,

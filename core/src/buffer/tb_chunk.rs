@@ -20,7 +20,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub(super) const NONE: u32 = u32::MAX;
 /// Bytes from a chunk's start to its payload: the header and the links.
 pub(super) const PAYLOAD: u32 = 24;
-/// The largest payload, in bytes: sizes in shared memory have 16 bits.
+/// The largest payload, in bytes: sizes in shared memory have 16 bits. With checksums it is 65,531. In the ring a chunk
+/// takes 24 bytes more than its payload, or 28, rounded up to a multiple of 4.
 pub const MAX_PAYLOAD: usize = 65_535;
 
 // Of a gap's only word; `inspect/region.rs` of the std adapter reads it too.

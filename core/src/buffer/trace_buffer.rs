@@ -61,8 +61,8 @@ static_assertions::const_assert!(size_of::<TraceBuffer<&mut [u8]>>() <= 64);
 impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Lays out a region, whatever was in it, and starts an empty buffer.
     ///
-    /// The region is used from its first 8-byte boundary on and up to 4 GiB; its ring is what the header and
-    /// the table leave. Only these two are touched: pages of the ring are first touched by chunks.
+    /// The region is used from its first 8-byte boundary on; its ring is what the header and the table leave, up to
+    /// 4 GiB less 4 bytes. Only these two are touched: pages of the ring are first touched by chunks.
     ///
     /// # Errors
     /// [`RegionError`] if there is no room for the header, the table and 64 bytes, or the table is to hold
@@ -289,7 +289,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Cost: one copy of [`clone_size`](Self::clone_size) bytes. Nothing else of `memory` is touched.
     ///
     /// # Errors
-    /// [`RegionError::TooSmall`] if it does not fit.
+    /// [`RegionError::TooSmall`] if it does not fit, or, perhaps with 0 bytes `needed`, if this buffer's own memory is
+    /// not what it was.
     #[doc(alias = "CloneReadOnly")]
     pub fn clone_read_only<N: AsRef<[u8]> + AsMut<[u8]>>(
         &self,

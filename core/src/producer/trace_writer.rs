@@ -39,7 +39,8 @@ pub struct WriterStats {
     /// Packets given up.
     pub dropped: u64,
     /// Of these, packets given up for too deep a nesting, too many patches, too large a size, a message over more than
-    /// [`TraceWriter::MAX_PATCHED`] chunks or a field number that is none.
+    /// [`TraceWriter::MAX_PATCHED`] chunks, a field number that is none or, without the feature `patches`, a third
+    /// chunk while a message of the first is open.
     pub over_limit: u64,
     /// Chunks completed.
     pub chunks: u64,

@@ -119,7 +119,8 @@ pub struct ValidPacket {
 /// Checks one packet, fragment by fragment, without joining them.
 ///
 /// Well-formed is: field after field, numbers 1 to 2²⁹ − 1, wire types 0, 1, 2 and 5, values of up to 64
-/// bits in up to ten bytes of varint, lengths up to [`MAX_LENGTH`], and its end at the end of a field.
+/// bits in up to ten bytes of varint, lengths up to [`MAX_LENGTH`], tags and lengths in up to five bytes, and its end
+/// at the end of a field.
 /// Beyond that, no field may be one that [`is_service_only`]. Where fragments are cut makes no difference,
 /// not even to the error. The contents of length-delimited fields are stepped over: cost is by the number
 /// of the packet's own fields and fragments, not by its bytes.

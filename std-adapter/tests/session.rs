@@ -323,7 +323,7 @@ fn the_smallest_buffer_holds_a_chunk_and_a_smaller_one_is_an_error() {
         let path = scratch("smallest.pftrace");
         let mut stopped = session.stop().expect("a stop");
         stopped.write_to(&path).expect("a file");
-        let malformed: u64 = stopped.summary().sequences.iter().map(|writer| writer.packets_malformed).sum();
+        let malformed: u64 = stopped.summary().sequences.iter().map(|writer| writer.chunks_malformed).sum();
         assert_eq!((malformed, stopped.summary().buffers[0].chunks_refused), (0, 0));
         assert!(Trace::read(&path).events(3) > 10);
     }

@@ -244,7 +244,7 @@ fn account(service: &mut Service<'_>, stats: &[WriterStats; THREADS], events: u6
         // A writer that never got a chunk has no sequence.
         let sequence = buffer.sequences().find(|s| usize::from(s.writer_id) == index + 1);
         let [evicted, broken, malformed] =
-            sequence.map_or([0; 3], |s| [s.packets_evicted, s.packets_broken, s.packets_malformed]);
+            sequence.map_or([0; 3], |s| [s.packets_evicted, s.packets_broken, s.chunks_malformed]);
         let what = format!("writer {}: {writer:?} {sequence:?}", index + 1);
         assert_eq!((writer.packets, malformed), (events, 0), "{what}");
         let counted = writer.dropped + evicted + broken;

@@ -9,7 +9,7 @@ use core::fmt;
 
 /// A sequence of the table: who writes it, and what it lost.
 ///
-/// The packet counters count each packet once, where it begins, and stick at `u32::MAX`. They start again from
+/// The packet counters count each packet once, where it begins. All counters stick at `u32::MAX`, and start again from
 /// 0 when a full table has forgotten the sequence.
 ///
 /// ```
@@ -37,8 +37,9 @@ pub struct SequenceInfo {
     pub packets_evicted: u64,
     /// Packets that began but could not be put together.
     pub packets_broken: u64,
-    /// Chunks that were cut short because they were malformed.
-    pub packets_malformed: u64,
+    /// Chunks whose rest was dropped, as it was malformed or they held fewer fragments than they declared. They count
+    /// when they have been read or are overwritten.
+    pub chunks_malformed: u64,
     /// What the next packet will carry, as far as it is certain.
     pub pending: DataLoss,
     /// Chunk sizes, if the buffer keeps them.
@@ -56,7 +57,7 @@ impl SequenceInfo {
             pid: entry.pid.get() as i32,
             packets_evicted: u64::from(entry.evicted.get()),
             packets_broken: u64::from(entry.broken.get()),
-            packets_malformed: u64::from(entry.malformed.get()),
+            chunks_malformed: u64::from(entry.malformed.get()),
             pending: entry.pending().marked(),
             histogram: histograms.get(slot).map(|histogram| histogram.get()),
         })
@@ -75,7 +76,7 @@ impl fmt::Debug for SequenceInfo {
             pid,
             packets_evicted,
             packets_broken,
-            packets_malformed,
+            chunks_malformed,
             pending,
             histogram,
         )

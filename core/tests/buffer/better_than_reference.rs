@@ -166,7 +166,7 @@ fn the_packet_after_a_malformed_chunk_says_so() {
     let expected = [(&b"good"[..], DataLoss::empty()), (b"next", corrupted), (b"last", DataLoss::empty())];
     assert_eq!(b.read(), expected.map(|(bytes, loss)| (bytes.to_vec(), loss)));
     assert_eq!(b.stats().abi_violations, 1);
-    assert_eq!(b.sequence(1).packets_malformed, 1);
+    assert_eq!(b.sequence(1).chunks_malformed, 1);
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn run(seed: u64, steps: u32, ring: u32) -> Result<(), String> {
         let stats = writer.stats();
         // Of a writer that lost all in shared memory the buffer knows nothing.
         let sequence = buffer.sequences().find(|s| s.writer_id == writer.id());
-        let lost = sequence.map_or(0, |s| s.packets_evicted + s.packets_broken + s.packets_malformed);
+        let lost = sequence.map_or(0, |s| s.packets_evicted + s.packets_broken + s.chunks_malformed);
         if read + stats.dropped + lost != stats.packets {
             return Err(format!("{read} read, {stats:?}, {sequence:?}"));
         }

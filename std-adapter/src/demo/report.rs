@@ -110,7 +110,7 @@ impl Report {
             if let Some(writer) = self.writer_mut(sequence.writer_id) {
                 writer.evicted = sequence.packets_evicted;
                 writer.broken = sequence.packets_broken;
-                writer.malformed = sequence.packets_malformed;
+                writer.malformed = sequence.chunks_malformed;
             }
         }
     }

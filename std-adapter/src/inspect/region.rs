@@ -163,7 +163,7 @@ fn losses_of_sequence(info: &SequenceInfo) -> String {
     let counts = [
         (info.packets_evicted, "packets overwritten"),
         (info.packets_broken, "packets in pieces"),
-        (info.packets_malformed, "chunks malformed"),
+        (info.chunks_malformed, "chunks malformed"),
     ];
     let said = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     said.collect::<Vec<_>>().join(", ")
@@ -180,7 +180,7 @@ fn losses_of(stats: &BufferStats, infos: &[SequenceInfo], salvage: &Salvage) -> 
         (stats.trace_writer_packet_loss, "packets were given up by their writers"),
         // No counter of the buffer has what readers find.
         (sum(|info| info.packets_broken), "packets could not be put together"),
-        (sum(|info| info.packets_malformed), "chunks were malformed"),
+        (sum(|info| info.chunks_malformed), "chunks were malformed"),
     ];
     let counted =
         counters.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));

@@ -157,7 +157,7 @@ fn accounts<'a>(
         let account = accounts.entry(id).or_default();
         account.overwritten = info.packets_evicted;
         account.broken = info.packets_broken;
-        account.malformed = info.packets_malformed;
+        account.malformed = info.chunks_malformed;
     }
     let mut accounts: Vec<Account> = accounts.into_values().collect();
     // Which writer is whose is not known outside; the totals are, and each writer's but for their order.

@@ -238,7 +238,7 @@ impl Real {
             pid: s.pid,
             evicted: s.packets_evicted,
             broken: s.packets_broken,
-            malformed: s.packets_malformed,
+            malformed: s.chunks_malformed,
             pending: s.pending.bits() & !1,
         };
         shown.sequences = self.buffer.sequences().map(report).collect();

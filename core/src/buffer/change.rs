@@ -68,7 +68,7 @@ pub(super) fn checksum(
 impl State<'_> {
     /// Writes the checksum of a chunk whose payload is in place: the last word of its room.
     #[inline(never)]
-    pub(super) fn seal(&mut self, chunk: &Stored, flags: Flags) -> Option<()> {
+    pub(super) fn write_checksum(&mut self, chunk: &Stored, flags: Flags) -> Option<()> {
         let entry = self.table.get(usize::from(chunk.slot.get()))?;
         let value = checksum(&self.ring, entry, chunk, flags, chunk.valid.get())?;
         self.ring.set_checksum(chunk, value)
@@ -95,7 +95,7 @@ impl State<'_> {
         if self.header.checksum_size() > 0
             && let Some(chunk) = self.ring.chunk(before.offset)
         {
-            self.seal(&chunk, flags);
+            self.write_checksum(&chunk, flags);
         }
         // This puts an end to the mark, and only then may the links be links again.
         self.ring.set_flags(before, flags);

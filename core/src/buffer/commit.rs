@@ -378,7 +378,7 @@ impl State<'_> {
         let links = self.link(header.slot.get(), cleared.at, place)?;
         let stored = Stored { offset: cleared.at, header, links };
         if self.header.checksum_size() > 0 {
-            self.seal(&stored, stored.flags())?;
+            self.write_checksum(&stored, stored.flags())?;
         }
         self.ring.publish(&stored);
         self.header.used.set(self.header.used.get().max(end));

@@ -13,7 +13,7 @@ struct Laps {
     /// Where the chunks of the first lap end and those of the other start.
     turn: Option<(u32, u32)>,
     /// They change back: that is no ring.
-    odd: bool,
+    is_broken: bool,
     /// The place that the header names is inside a chunk.
     covers_hint: bool,
 }
@@ -35,12 +35,12 @@ impl State<'_> {
             {
                 used
             }
-            Some(Laps { odd: false, turn: Some((low, high)), first, .. }) => {
+            Some(Laps { is_broken: false, turn: Some((low, high)), first, .. }) => {
                 lap = first;
                 between(low, high, low)
             }
-            Some(Laps { odd: false, first, end, .. }) if first == lap => between(end, used, end),
-            Some(Laps { odd: false, start, .. }) => between(0, start, 0),
+            Some(Laps { is_broken: false, first, end, .. }) if first == lap => between(end, used, end),
+            Some(Laps { is_broken: false, start, .. }) => between(0, start, 0),
             _ => between(0, used, 0),
         };
         self.header.write.set(write);
@@ -79,13 +79,13 @@ impl State<'_> {
                     start: at,
                     end: at,
                     turn: None,
-                    odd: false,
+                    is_broken: false,
                     covers_hint: false,
                 });
                 if laps.turn.is_none() && lap != laps.first {
                     laps.turn = Some((laps.end, at));
                 }
-                laps.odd |= laps.turn.is_some() && lap == laps.first;
+                laps.is_broken |= laps.turn.is_some() && lap == laps.first;
                 laps.covers_hint |= at < hint && hint < next;
                 laps.end = next;
             }

@@ -136,7 +136,7 @@ impl State<'_> {
         mended.put_into(&mut self.ring.front_mut(chunk.offset)?.header);
         if self.header.checksum_size() > 0 {
             let sound = self.ring.chunk(chunk.offset)?;
-            self.seal(&sound, mended.flags)?;
+            self.write_checksum(&sound, mended.flags)?;
         }
         self.ring.set_flags(chunk, mended.flags);
         Some(())

@@ -375,23 +375,21 @@ const ZERO: EndpointStats = EndpointStats {
     patches_discarded: 0,
 };
 
+// Both have the bits of the shared memory protocol.
+const _: () = assert!(
+    HeaderFlags::CONTINUES_FROM_PREVIOUS.bits() == ChunkFlags::CONTINUES_FROM_PREVIOUS.bits()
+        && HeaderFlags::CONTINUES_ON_NEXT.bits() == ChunkFlags::CONTINUES_ON_NEXT.bits()
+        && HeaderFlags::NEEDS_PATCHING.bits() == ChunkFlags::NEEDS_PATCHING.bits()
+);
+
 /// A header of shared memory as the buffer takes it.
 fn header_of(header: &ChunkHeader, complete: bool, identity: ProducerIdentity) -> buffer::ChunkHeader {
-    let mut flags = ChunkFlags::empty();
-    let pairs = [
-        (HeaderFlags::CONTINUES_FROM_PREVIOUS, ChunkFlags::CONTINUES_FROM_PREVIOUS),
-        (HeaderFlags::CONTINUES_ON_NEXT, ChunkFlags::CONTINUES_ON_NEXT),
-        (HeaderFlags::NEEDS_PATCHING, ChunkFlags::NEEDS_PATCHING),
-    ];
-    for (from, to) in pairs {
-        flags.set(to, header.flags.contains(from));
-    }
     buffer::ChunkHeader {
         producer_id: identity.producer_id,
         writer_id: header.writer_id,
         chunk_id: header.chunk_id,
         fragments: header.fragments,
-        flags,
+        flags: ChunkFlags::from_bits_truncate(header.flags.bits()),
         complete,
         uid: identity.uid,
         pid: identity.pid,

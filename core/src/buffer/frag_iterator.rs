@@ -2,11 +2,8 @@
 
 use super::tb_chunk::{Flags, TBChunk};
 use crate::SMALL;
-use crate::proto::varint;
+use crate::proto::varint::{self, ABORTED_SIZE};
 use crate::steps::step;
-
-/// The size a writer gives to a fragment whose packet it gave up.
-pub const ABORTED_SIZE: u32 = 0x0FFF_FFFF;
 
 /// A fragment, as places in its chunk's payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

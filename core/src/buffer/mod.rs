@@ -91,6 +91,7 @@ mod tests;
 mod trace_buffer;
 mod words;
 
+pub use crate::proto::varint::ABORTED_SIZE;
 pub use attach::Salvage;
 #[doc(hidden)]
 pub use check::RingSummary;
@@ -99,7 +100,6 @@ pub use chunk_list::WALK_LIMIT;
 pub use config::{Config, FillPolicy};
 pub use data_loss::DataLoss;
 pub use error::{AttachError, RegionError};
-pub use frag_iterator::ABORTED_SIZE;
 pub use histogram::Histogram;
 pub use inspect::{RingChunk, RingContent, RingItem, RingItems, RingView};
 pub use lease::{Lease, LeaseExpired};

@@ -1,8 +1,8 @@
 //! The bytes of a chunk on offer: private ones, or shared memory that is only looked at after it was copied.
 
-use super::frag_iterator::{ABORTED_SIZE, size_field};
+use super::frag_iterator::size_field;
 use super::tb_chunk::Flags;
-use crate::proto::varint;
+use crate::proto::varint::{self, ABORTED_SIZE};
 use crate::steps::step;
 
 /// Where a chunk's bytes come from.

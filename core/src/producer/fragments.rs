@@ -2,8 +2,7 @@ use super::chunk_header::ChunkHeader;
 use super::drain::copy_out;
 use super::page::{ChunkState, Layout, Page};
 use super::sync::AtomicU32;
-use super::trace_writer::ABORTED;
-use crate::proto::varint;
+use crate::proto::varint::{self, ABORTED_SIZE};
 
 /// A chunk wherever it is in its life, for looking at: nothing is taken and nothing changes.
 ///
@@ -125,7 +124,7 @@ impl Iterator for Fragments<'_> {
         let field = field.get_mut(..rest.min(varint::MAX_LEN))?;
         copy_out(self.words, offset, field);
         let (size, header) = varint::decode(field).unwrap_or((u64::MAX, field.len()));
-        let (kind, size) = if size == u64::from(ABORTED) {
+        let (kind, size) = if size == u64::from(ABORTED_SIZE) {
             (FragmentKind::Aborted, 0)
         } else if size <= rest.saturating_sub(header) as u64 {
             (FragmentKind::Valid, size as usize)

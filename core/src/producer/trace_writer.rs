@@ -126,9 +126,6 @@ const LOST: u8 = 2;
 /// One of those given up was so for want of shared memory.
 const FULL: u8 = 4;
 
-/// In place of a fragment's size: the packet was given up.
-pub(super) const ABORTED: u32 = 0x0FFF_FFFF;
-
 impl<'a> Producer<'a> {
     /// A writer to the central buffer `target`; `None` when all ids are taken.
     ///

@@ -29,6 +29,9 @@ pub const REDUNDANT_LEN: usize = 4;
 /// The largest value of [`REDUNDANT_LEN`] bytes: 2²⁸ − 1.
 pub const REDUNDANT_MAX: u32 = 0x0FFF_FFFF;
 
+/// The size a writer gives to a fragment whose packet it gave up.
+pub const ABORTED_SIZE: u32 = REDUNDANT_MAX;
+
 /// Why a varint cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

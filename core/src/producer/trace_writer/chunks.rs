@@ -1,11 +1,12 @@
 //! How a writer comes by its chunks, and parts with them.
 
-use super::{ABORTED, FULL, LOST, TraceWriter};
+use super::{FULL, LOST, TraceWriter};
 use crate::producer::PATCHES;
 use crate::producer::arbiter::NONE;
 use crate::producer::chunk_header::{ChunkHeader, HeaderFlags};
 use crate::producer::cursor::Cursor;
 use crate::producer::page::set_header;
+use crate::proto::varint::ABORTED_SIZE;
 
 impl TraceWriter<'_> {
     /// Gives the packet up for what its author did.
@@ -30,7 +31,7 @@ impl TraceWriter<'_> {
         let (size_so_far, full) = (self.size_so_far(), self.chunk);
         self.cursor.fill_size(self.fragment, self.fragment_size());
         // A chunk holds less than 64 KiB; the format's sizes have 28 bits.
-        let fits = size_so_far <= ABORTED - 65_536 && !(PATCHES && self.is_patched_too_late());
+        let fits = size_so_far <= ABORTED_SIZE - 65_536 && !(PATCHES && self.is_patched_too_late());
         if !fits || !self.take_chunk(HeaderFlags::CONTINUES_FROM_PREVIOUS) {
             // A chunk still held back has found no room for its patches.
             let over = usize::from(!fits || self.held != NONE);
@@ -113,7 +114,7 @@ impl TraceWriter<'_> {
         if self.chunk == NONE {
             return self.producer.sink().packet_dropped(self.id, self.slot.target());
         }
-        self.cursor.fill_size(self.fragment, ABORTED);
+        self.cursor.fill_size(self.fragment, ABORTED_SIZE);
         self.complete_current();
     }
 

@@ -34,8 +34,21 @@
 //! | `BeginRead`, `ReadNextTracePacket`, the walk in buffer order | `reader` |
 //! | `CloneReadOnly` | `read_only` |
 //!
-//! Beside the paper there are `lease` (exporters that are slower than the writers), `histogram`,
-//! `sequence_info`, and `inspect` (the ring as it lies in memory).
+//! Beside the paper:
+//!
+//! | what | here |
+//! |---|---|
+//! | the buffer as its owner sees it | `trace_buffer`, `config`, `error` |
+//! | what is committed, what comes out, what is lost | `chunk`, `packet`, `data_loss` |
+//! | what is counted, in all and of a sequence | `stats`, `sequence_info`, `histogram` |
+//! | memory: the region's parts, the ring, their words, checksums | `region`, `ring`, `words`, `crc` |
+//! | the bytes of a chunk on offer, private or shared | `source` |
+//! | stored chunks that change while a crash may come | `change`, `mended` |
+//! | chunks whose producer or program has ended | `ended` |
+//! | regions that are found again | `attach` |
+//! | exporters that are slower than the writers | `lease` |
+//! | the ring as it lies in memory | `inspect` |
+//! | whether all of it agrees, for tests | `check` |
 //!
 //! What lies where in memory is described in `region` and `tb_chunk`.
 //!

@@ -1,3 +1,5 @@
+//! `Producer`: who has which chunk, and when what is complete is sent.
+
 use super::chunk_header::HeaderFlags;
 use super::commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
 use super::cursor;

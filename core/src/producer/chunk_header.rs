@@ -1,3 +1,5 @@
+//! The header of a chunk in shared memory.
+
 use bitflags::bitflags;
 
 bitflags! {

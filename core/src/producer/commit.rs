@@ -1,3 +1,5 @@
+//! What a producer says to its service, and the way it takes.
+
 use super::patch_list::Patch;
 
 /// A complete chunk that the service may take.

@@ -1,3 +1,5 @@
+//! The service's side: taking complete chunks, and copying them.
+
 use super::chunk_header::ChunkHeader;
 use super::page::{ChunkPlace, ChunkState};
 use super::smb::SharedMemory;

@@ -1,3 +1,5 @@
+//! Chunks and their fragments, for looking at.
+
 use super::chunk_header::ChunkHeader;
 use super::drain::copy_out;
 use super::page::{ChunkState, Layout, Page};

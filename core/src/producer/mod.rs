@@ -1,6 +1,22 @@
 //! Writing: shared memory, trace writers, commits, and the service's side of shared memory.
 //!
 //! This part knows nothing of the central buffer. See [`Producer`] to begin with.
+//!
+//! # Where things are
+//!
+//! | Perfetto | here | file |
+//! |---|---|---|
+//! | `SharedMemoryABI` | [`SharedMemory`], [`Page`], [`ChunkHeader`] | `smb`, `page`, `chunk_header` |
+//! | `SharedMemoryArbiterImpl` | [`Producer`], in its [`ProducerStorage`] | `arbiter`, `storage` |
+//! | `TraceWriterImpl` | [`TraceWriter`] | `trace_writer` |
+//! | `TracePacketHandle`, `protozero::Message` | [`Packet`], [`Message`] | `packet` |
+//! | `ScatteredStreamWriter` | a place in a chunk | `cursor` |
+//! | `PatchList` | what is to be patched, [`Patch`] | `patch_list` |
+//! | `CommitDataRequest` | [`CommitRequest`], [`Request`], and [`CommitSink`], the way they take | `commit` |
+//! | the service taking chunks, `ScrapeSharedMemoryBuffers` | [`Consumer`] | `drain`, `scrape` |
+//!
+//! Beside these: [`ChunkView`] for looking at chunks (`fragments`), atomics and plain memory seen as such (`sync`,
+//! `words`), and the events that the SDK's macros write (`track_event`).
 
 mod arbiter;
 mod chunk_header;

@@ -1,3 +1,5 @@
+//! Packets and messages as their author sees them.
+
 use super::trace_writer::TraceWriter;
 use core::fmt;
 use core::ops::{Deref, DerefMut};

@@ -1,3 +1,5 @@
+//! Pages, how they are divided into chunks, and the states of these.
+
 use super::chunk_header::{ChunkHeader, HeaderFlags};
 use super::sync::{AtomicU32, Ordering};
 

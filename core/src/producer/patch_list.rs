@@ -1,3 +1,5 @@
+//! Size fields in chunks that were given away.
+
 use super::sync::{AtomicU32, Ordering, const_fn};
 
 /// Whether writers fill size fields in chunks that they gave away, as the feature `patches` lets them. Without, no

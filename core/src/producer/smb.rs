@@ -1,3 +1,5 @@
+//! The shared memory buffer: pages in memory that the caller provides.
+
 use super::page::{Division, Layout, Page};
 use super::sync::AtomicU32;
 use core::fmt;

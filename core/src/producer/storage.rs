@@ -1,3 +1,5 @@
+//! What a producer remembers outside shared memory.
+
 use super::patch_list::PatchList;
 use super::sync::{AtomicU32, Ordering, const_fn};
 

@@ -1,3 +1,5 @@
+//! `TraceWriter`: packets one after the other, from chunk to chunk.
+
 use super::arbiter::{NONE, Producer};
 use super::chunk_header::{ChunkHeader, HeaderFlags};
 use super::cursor::Cursor;

@@ -1,3 +1,5 @@
+//! Clocks, and their ticks as the timestamps of a trace.
+
 use crate::producer::sync::{AtomicU32, Ordering, const_fn};
 
 /// A clock: ticks since any fixed moment, never backwards. Their frequency is the

@@ -1,3 +1,5 @@
+//! The details of an event.
+
 use super::names::{Kind, Names};
 use crate::producer::Message;
 use crate::proto::fields::{debug_annotation, track_event};

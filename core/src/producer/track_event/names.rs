@@ -1,3 +1,5 @@
+//! Names that are written once and then told by number.
+
 use crate::producer::TraceWriter;
 use crate::proto::fields::{interned_data, interned_string, trace_packet};
 use heapless::Vec;

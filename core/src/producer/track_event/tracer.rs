@@ -1,3 +1,5 @@
+//! `Tracer`: the events of one thread, and the state to read them by.
+
 use super::clock::{Clock, Scale};
 use super::event::Event;
 use super::names::{Kind, Names};

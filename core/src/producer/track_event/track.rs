@@ -1,3 +1,5 @@
+//! Timelines, and the packets that describe them.
+
 use crate::producer::TraceWriter;
 use crate::producer::cursor::redundant_varint;
 use crate::proto::fields::{

@@ -1,3 +1,5 @@
+//! How a tracer is set up, and what it has done.
+
 use crate::proto::fields::builtin_clock;
 
 /// How a [`Tracer`](super::Tracer) tells the time, and how often it starts its state anew.

@@ -1,3 +1,5 @@
+//! A tracer on one track: slices, instants and counts there.
+
 use super::Tracer;
 use crate::producer::track_event::names::Names;
 use crate::producer::track_event::{Clock, Details, Event, Track};

@@ -118,7 +118,7 @@ impl State<'_> {
                     let _ = self.close(&chunk, self.without_last(&chunk), true);
                 }
             }
-            at = at.checked_add(item.size().max(4))?;
+            at = item.end_from(at)?;
         }
         Some(())
     }

@@ -105,8 +105,7 @@ impl State<'_> {
                 }
                 Item::Free(_) => cleared.free_tail = true,
             }
-            // A gap of no length would be a damaged region.
-            cleared.boundary = cleared.boundary.checked_add(item.size().max(4))?;
+            cleared.boundary = item.end_from(cleared.boundary)?;
         }
         Some(cleared)
     }

@@ -131,8 +131,7 @@ impl BufferWalk {
             }
             let here = self.at;
             let item = state.ring.item(here)?;
-            // A gap of no length would be a damaged region.
-            let next = here.checked_add(item.size().max(4))?;
+            let next = item.end_from(here)?;
             if let Item::Free(_) = item {
                 if self.free != here {
                     state.ring.set_gap(self.free, Item::Free(next.wrapping_sub(self.free)));

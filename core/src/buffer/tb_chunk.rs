@@ -216,4 +216,11 @@ impl Item {
             Self::Chunk(size) | Self::Padding(size) | Self::Free(size) => size,
         }
     }
+
+    /// Where this item, which starts at `at`, ends and the next one starts. A gap of no length, which only a damaged
+    /// region has, counts as one of a word, so that whoever goes from item to item comes to an end.
+    #[inline]
+    pub(super) fn end_from(self, at: u32) -> Option<u32> {
+        at.checked_add(self.size().max(4))
+    }
 }

@@ -71,7 +71,7 @@ impl State<'_> {
         let mut at = 0;
         while at < used {
             let item = self.ring.item(at)?;
-            let next = at.checked_add(item.size().max(4))?;
+            let next = item.end_from(at)?;
             if let Item::Chunk(_) = item {
                 let lap = self.ring.chunk(at)?.has(Flags::LAP);
                 let laps = laps.get_or_insert(Laps {
@@ -99,7 +99,7 @@ impl State<'_> {
         let mut at = 0;
         while at < write {
             let Some(item) = self.ring.item(at) else { return };
-            let next = at.saturating_add(item.size().max(4));
+            let Some(next) = item.end_from(at) else { return };
             if next > write && write < used {
                 let (head, tail) = (write.saturating_sub(at), next.saturating_sub(write));
                 let part = |size| {

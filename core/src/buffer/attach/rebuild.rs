@@ -199,7 +199,8 @@ impl State<'_> {
             if !matches!(item, Item::Free(_)) {
                 held = held.wrapping_add(u64::from(item.size()));
             }
-            at = at.saturating_add(item.size().max(4));
+            let Some(next) = item.end_from(at) else { break };
+            at = next;
         }
         let counters = &mut self.header.counters;
         counters.reset_if(|count| count >= IMPLAUSIBLE_COUNT);

@@ -127,7 +127,8 @@ impl State<'_> {
             if let (Item::Chunk(_), Some(chunk)) = (item, self.ring.chunk(at)) {
                 show(self, &chunk);
             }
-            at = at.saturating_add(item.size().max(4));
+            let Some(next) = item.end_from(at) else { return };
+            at = next;
         }
     }
 
@@ -195,7 +196,8 @@ impl State<'_> {
                 consider(front.links.prev.get());
                 consider(front.links.next.get());
             }
-            at = at.saturating_add(item.size().max(4));
+            let Some(next) = item.end_from(at) else { break };
+            at = next;
         }
         nearest
     }

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Decodes trace files with the Python package `perfetto`, which knows nothing of this project.
 
-usage: check_traces.py TRACE...                  each decodes, without a field that is unknown anywhere
+usage: check_traces.py [--stats-last] TRACE...   each decodes, without a field that is unknown anywhere
        check_traces.py --same-packets OURS REAL  both decode, and hold the same producer packets in order
 
-Files may be gzipped.  --same-packets leaves aside what the service adds (the trusted fields, and its own
+Files may be gzipped.  With --stats-last the last packet of each TRACE, or of OURS, must hold the statistics.
+--same-packets leaves aside what the service adds (the trusted fields, and its own
 packets, which have sequence id 1); packets of one producer's writer must come under one sequence id in
 each of the files.  Only OURS is searched for unknown fields: a service may be newer than the package.
 Exit status: 0 when all is well, 1 when not, with a line that says what.

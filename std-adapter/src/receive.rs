@@ -45,7 +45,7 @@ const HEAD: usize = 3;
 const CHECK: usize = 4;
 /// What is shorter than this on the line was no frame: COBS adds a byte.
 const MIN_FRAME: usize = HEAD + CHECK + 1;
-/// A frame longer than this is none: zeros were lost. Devices make frames of 77 bytes.
+/// A frame longer than this on the line is none: zeros were lost. Devices make frames of 77 bytes.
 const MAX_FRAME: usize = 64 * 1024;
 /// A packet longer than this is given up.
 const MAX_PACKET: usize = 64 << 20;
@@ -91,8 +91,14 @@ struct Frame {
 /// After a loss or a restart of the device the next packet of every sequence says so (`previous_packet_dropped`):
 /// nobody knows whose packet it was, and readers must not go on with names that they may have missed. A damaged frame
 /// is a loss too where no number is missing: a device that was reset may have come to the same number again.
+///
+/// A frame of more than 64 KiB, as COBS encodes it and without its zero, and a packet of more than 64 MiB are given up
+/// and counted, the one as corrupt, the other as incomplete. What packets come of a line, and what is reported of it,
+/// does not depend on the pieces that it is pushed in. Memory is taken for the packet that is on its way, three times
+/// its size at most, which is when it is finished, and some 40 bytes for each sequence.
 #[derive(Debug, Default)]
 pub struct Receiver {
+    /// What came of it so far. Of one that is too long it is only as much as shows that.
     frame: Vec<u8>,
     packet: Current,
     expected: Option<u16>,
@@ -133,16 +139,22 @@ impl Receiver {
         while let Some(end) = rest.iter().position(|byte| *byte == 0) {
             let (head, tail) = rest.split_at(end);
             rest = tail.get(1..).unwrap_or_default();
-            self.frame.extend_from_slice(head);
+            self.append(head);
             let frame = std::mem::take(&mut self.frame);
             if let Some(packet) = self.take_frame(&frame) {
                 pass(&packet)?;
                 self.report.packets += 1;
             }
         }
-        let room = MAX_FRAME.saturating_sub(self.frame.len());
-        self.frame.extend_from_slice(rest.get(..room).unwrap_or(rest));
+        self.append(rest);
         Ok(())
+    }
+
+    /// Adds to the frame that is on its way.
+    fn append(&mut self, bytes: &[u8]) {
+        // One byte more than a frame has, or the beginning of a longer one would pass for a frame.
+        let room = (MAX_FRAME + 1).saturating_sub(self.frame.len());
+        self.frame.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
     /// The packet that a frame completes.
@@ -197,7 +209,7 @@ impl Receiver {
             self.report.restarts += 1;
         }
         match &mut self.packet {
-            Current::Whole(packet) if packet.bytes.len() < MAX_PACKET => {
+            Current::Whole(packet) if packet.bytes.len() + piece.len() <= MAX_PACKET => {
                 packet.bytes.extend_from_slice(&piece);
                 packet.checks ^= check;
             }
@@ -243,13 +255,16 @@ impl Receiver {
 /// Whether bytes seem to be what came over a line: half of them or more are intact frames. In a device's memory there
 /// may be one too.
 pub fn is_line(bytes: &[u8]) -> bool {
-    let pieces = bytes.split(|byte| *byte == 0).filter(|piece| piece.len() <= MAX_FRAME);
+    let pieces = bytes.split(|byte| *byte == 0);
     let intact: usize = pieces.filter(|piece| decode(piece).is_some()).map(|piece| piece.len() + 1).sum();
     intact > 0 && intact >= bytes.len() / 2
 }
 
 /// What is in a frame, if it is intact.
 fn decode(encoded: &[u8]) -> Option<Frame> {
+    if encoded.len() > MAX_FRAME {
+        return None;
+    }
     let mut frame = vec![0; encoded.len()];
     let size = cobs::decode(encoded, &mut frame).ok()?.frame_size();
     frame.truncate(size);
@@ -380,15 +395,17 @@ fn is_silence(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
+    /// Of sequence 2.
+    const PACKET: &[u8] = &[0x0A, 2, 0x50, 2];
+
+    fn frame(flags: u8, number: u8, piece: &[u8]) -> Vec<u8> {
+        let mut frame = [&[flags, number, 0], piece].concat();
+        frame.extend(CRC.checksum(&frame).to_le_bytes());
+        cobs::encode_vec(&frame)
+    }
+
     #[test]
     fn after_a_packet_that_is_too_long_the_next_one_says_that_something_is_missing() {
-        // Of sequence 2.
-        const PACKET: &[u8] = &[0x0A, 2, 0x50, 2];
-        let frame = |flags, number: u8, piece: &[u8]| {
-            let mut frame = [&[flags, number, 0], piece].concat();
-            frame.extend(CRC.checksum(&frame).to_le_bytes());
-            cobs::encode_vec(&frame)
-        };
         let mut receiver = Receiver::new();
         assert_eq!(receiver.take_frame(&frame(FIRST | LAST, 1, PACKET)).as_deref(), Some(PACKET));
         assert_eq!(receiver.take_frame(&frame(FIRST, 2, &[])), None);
@@ -397,5 +414,17 @@ mod tests {
         let next = receiver.take_frame(&frame(FIRST | LAST, 4, PACKET)).unwrap();
         assert_eq!(next, [0x0A, 5, 0x50, 2, 0xD0, 0x02, 1]);
         assert_eq!(receiver.report.packets_incomplete, 1);
+    }
+
+    #[test]
+    fn the_longest_packet_has_64_mib_wherever_its_frames_end() {
+        for (before, told) in [(MAX_PACKET - 2, (0, 1)), (MAX_PACKET - 1, (1, 0))] {
+            let mut receiver = Receiver::new();
+            assert_eq!(receiver.take_frame(&frame(FIRST, 1, &[])), None);
+            receiver.packet = Current::Whole(Pieces { bytes: vec![0; before], checks: 0 });
+            // Two bytes, and a check of none before them. All of it together is no packet.
+            assert_eq!(receiver.take_frame(&frame(LAST, 2, &[9, 9, 0, 0, 0, 0])), None);
+            assert_eq!((receiver.report.packets_incomplete, receiver.report.packets_malformed), told);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! `tracebuf receive`: what a line did to the frames never reaches the trace, and is counted.
 
 mod kept;
+mod long;
 mod pipe;
 mod port;
 mod reset;

@@ -19,34 +19,20 @@
 //! assert_eq!(receiver.report().to_string(), "1 packets from 18 bytes, nothing lost");
 //! ```
 
+mod frame;
+mod line;
 mod output;
 mod packet;
 mod report;
 mod source;
 
 use std::collections::HashMap;
-use std::io::{self, Read};
-use std::os::fd::AsFd;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
-use crate::file_error::about;
-use crc::{CRC_32_ISO_HDLC, Crc};
-use output::Output;
+pub use frame::is_line;
+use frame::{FIRST, Frame, LAST, MAX_FRAME, MIN_FRAME, decode};
+pub use line::{receive, receive_from};
 pub use report::ReceiveReport;
-use source::{Waiting, open};
 
-const FIRST: u8 = 1;
-const LAST: u8 = 2;
-const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
-/// Bytes of flags and number; and of the CRC.
-const HEAD: usize = 3;
-const CHECK: usize = 4;
-/// What is shorter than this on the line was no frame: COBS adds a byte.
-const MIN_FRAME: usize = HEAD + CHECK + 1;
-/// A frame longer than this on the line is none: zeros were lost. Devices make frames of 77 bytes.
-const MAX_FRAME: usize = 64 * 1024;
 /// A packet longer than this is given up.
 const MAX_PACKET: usize = 64 << 20;
 /// A device that is reset numbers its frames from 1 again. The frame that the reset cut short has no end but the zero
@@ -74,16 +60,6 @@ struct Pieces {
     bytes: Vec<u8>,
     /// The exclusive or of the frames' CRCs.
     checks: u32,
-}
-
-/// A frame that arrived intact.
-struct Frame {
-    flags: u8,
-    number: u16,
-    piece: Vec<u8>,
-    check: u32,
-    /// The exclusive or of the CRCs of the packet's frames before it, if that is said.
-    others: Option<u32>,
 }
 
 /// Makes packets of the bytes of a line.
@@ -252,147 +228,9 @@ impl Receiver {
     }
 }
 
-/// Whether bytes seem to be what came over a line: half of them or more are intact frames. In a device's memory there
-/// may be one too.
-pub fn is_line(bytes: &[u8]) -> bool {
-    let pieces = bytes.split(|byte| *byte == 0);
-    let intact: usize = pieces.filter(|piece| decode(piece).is_some()).map(|piece| piece.len() + 1).sum();
-    intact > 0 && intact >= bytes.len() / 2
-}
-
-/// What is in a frame, if it is intact.
-fn decode(encoded: &[u8]) -> Option<Frame> {
-    if encoded.len() > MAX_FRAME {
-        return None;
-    }
-    let mut frame = vec![0; encoded.len()];
-    let size = cobs::decode(encoded, &mut frame).ok()?.frame_size();
-    frame.truncate(size);
-    let crc = frame.split_off(size.checked_sub(CHECK).filter(|content| *content >= HEAD)?);
-    let check = CRC.checksum(&frame);
-    if check.to_le_bytes() != *crc {
-        return None;
-    }
-    let mut piece = frame.split_off(HEAD);
-    let [flags, low, high] = *frame.first_chunk()?;
-    let others = if flags & (FIRST | LAST) == LAST { split_check(&mut piece) } else { None };
-    Some(Frame { flags, number: u16::from_le_bytes([low, high]), piece, check, others })
-}
-
-/// Takes four bytes from the end.
-fn split_check(piece: &mut Vec<u8>) -> Option<u32> {
-    let (rest, check) = piece.split_last_chunk()?;
-    let (len, check) = (rest.len(), u32::from_le_bytes(*check));
-    piece.truncate(len);
-    Some(check)
-}
-
-/// Receives from a regular file, a named pipe or a serial port into a trace file, until the file's end, until the
-/// pipe's last writer closes it, or until `stop` is set. Tells how it goes twice a second, and what came in all when it
-/// ends, by an error too.
-///
-/// # Errors
-/// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) if not one whole packet came.
-/// The trace file holds what came until then, as far as it could be written; what was in it before is there until the
-/// first packet comes.
-pub fn receive(
-    port: impl AsRef<Path>,
-    baud: u32,
-    output: &Path,
-    stop: &AtomicBool,
-    progress: impl FnMut(&ReceiveReport),
-) -> io::Result<ReceiveReport> {
-    let port = port.as_ref();
-    let line = open(port, baud).map_err(|error| about("receiving from", port, &error))?;
-    receive_line(line, port, output, stop, progress)
-}
-
-/// The same from what is open already: standard input, a socket, what a debug probe reads. Errors call it `name`.
-///
-/// ```
-/// use std::io::Write;
-/// use std::os::unix::net::UnixStream;
-/// use std::sync::atomic::AtomicBool;
-/// use tracebuf_std::receive::receive_from;
-///
-/// let (line, mut device) = UnixStream::pair()?;
-/// device.write_all(b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0")?;
-/// drop(device);
-/// # let trace = &std::env::temp_dir().join(format!("receive-from-{}.pftrace", std::process::id()));
-/// let report = receive_from(line, "the device", trace, &AtomicBool::new(false), |_| {})?;
-/// assert_eq!(report.packets, 1);
-/// # std::fs::remove_file(trace)?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-///
-/// # Errors
-/// Those of [`receive`].
-pub fn receive_from(
-    line: impl Read + AsFd,
-    name: impl AsRef<Path>,
-    output: &Path,
-    stop: &AtomicBool,
-    progress: impl FnMut(&ReceiveReport),
-) -> io::Result<ReceiveReport> {
-    receive_line(Waiting(line), name.as_ref(), output, stop, progress)
-}
-
-/// From a line whose silence ends in an error from time to time.
-fn receive_line(
-    mut line: impl Read,
-    name: &Path,
-    output: &Path,
-    stop: &AtomicBool,
-    mut progress: impl FnMut(&ReceiveReport),
-) -> io::Result<ReceiveReport> {
-    let receiving = |error| about("receiving from", name, &error);
-    let writing = |error| about("writing", output, &error);
-    let mut file = Output::to(output).map_err(writing)?;
-    let mut receiver = Receiver::new();
-    let mut bytes = vec![0; 1 << 16];
-    let mut next_word = Instant::now() + Duration::from_millis(500);
-    let mut receive_all = || {
-        while !stop.load(Ordering::Relaxed) {
-            match line.read(&mut bytes) {
-                Ok(0) => break,
-                Ok(count) => {
-                    let bytes = bytes.get(..count).unwrap_or_default();
-                    receiver.push(bytes, |packet| file.packet(packet)).map_err(writing)?;
-                }
-                Err(error) if is_silence(&error) => {
-                    // Whoever looks at the file while the device is silent sees all there is.
-                    file.flush().map_err(writing)?;
-                }
-                Err(error) => return Err(receiving(error)),
-            }
-            if Instant::now() >= next_word {
-                next_word += Duration::from_millis(500);
-                progress(&receiver.report());
-            }
-        }
-        Ok(())
-    };
-    let received = receive_all();
-    let flushed = file.flush().map_err(writing);
-    let mut report = receiver.finish();
-    (report.packets, report.packets_unwritten) = file.packets();
-    progress(&report);
-    flushed.and(received)?;
-    if report.packets == 0 {
-        let what = if report.frames == 0 { "intact frame" } else { "whole packet" };
-        let none = format!("not one {what} came, so nothing is written");
-        return Err(receiving(io::Error::new(io::ErrorKind::InvalidData, none)));
-    }
-    Ok(report)
-}
-
-fn is_silence(error: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::frame::CRC;
     use super::*;
 
     /// Of sequence 2.

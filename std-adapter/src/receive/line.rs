@@ -1,0 +1,116 @@
+//! From a line into a trace file.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::output::Output;
+use super::source::{Waiting, open};
+use super::{ReceiveReport, Receiver};
+use crate::file_error::about;
+
+/// Receives from a regular file, a named pipe or a serial port into a trace file, until the file's end, until the
+/// pipe's last writer closes it, or until `stop` is set. Tells how it goes twice a second, and what came in all when it
+/// ends, by an error too.
+///
+/// # Errors
+/// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) if not one whole packet came.
+/// The trace file holds what came until then, as far as it could be written; what was in it before is there until the
+/// first packet comes.
+pub fn receive(
+    port: impl AsRef<Path>,
+    baud: u32,
+    output: &Path,
+    stop: &AtomicBool,
+    progress: impl FnMut(&ReceiveReport),
+) -> io::Result<ReceiveReport> {
+    let port = port.as_ref();
+    let line = open(port, baud).map_err(|error| about("receiving from", port, &error))?;
+    receive_line(line, port, output, stop, progress)
+}
+
+/// The same from what is open already: standard input, a socket, what a debug probe reads. Errors call it `name`.
+///
+/// ```
+/// use std::io::Write;
+/// use std::os::unix::net::UnixStream;
+/// use std::sync::atomic::AtomicBool;
+/// use tracebuf_std::receive::receive_from;
+///
+/// let (line, mut device) = UnixStream::pair()?;
+/// device.write_all(b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0")?;
+/// drop(device);
+/// # let trace = &std::env::temp_dir().join(format!("receive-from-{}.pftrace", std::process::id()));
+/// let report = receive_from(line, "the device", trace, &AtomicBool::new(false), |_| {})?;
+/// assert_eq!(report.packets, 1);
+/// # std::fs::remove_file(trace)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of [`receive`].
+pub fn receive_from(
+    line: impl Read + AsFd,
+    name: impl AsRef<Path>,
+    output: &Path,
+    stop: &AtomicBool,
+    progress: impl FnMut(&ReceiveReport),
+) -> io::Result<ReceiveReport> {
+    receive_line(Waiting(line), name.as_ref(), output, stop, progress)
+}
+
+/// From a line whose silence ends in an error from time to time.
+fn receive_line(
+    mut line: impl Read,
+    name: &Path,
+    output: &Path,
+    stop: &AtomicBool,
+    mut progress: impl FnMut(&ReceiveReport),
+) -> io::Result<ReceiveReport> {
+    let receiving = |error| about("receiving from", name, &error);
+    let writing = |error| about("writing", output, &error);
+    let mut file = Output::to(output).map_err(writing)?;
+    let mut receiver = Receiver::new();
+    let mut bytes = vec![0; 1 << 16];
+    let mut next_word = Instant::now() + Duration::from_millis(500);
+    let mut receive_all = || {
+        while !stop.load(Ordering::Relaxed) {
+            match line.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(count) => {
+                    let bytes = bytes.get(..count).unwrap_or_default();
+                    receiver.push(bytes, |packet| file.packet(packet)).map_err(writing)?;
+                }
+                Err(error) if is_silence(&error) => {
+                    // Whoever looks at the file while the device is silent sees all there is.
+                    file.flush().map_err(writing)?;
+                }
+                Err(error) => return Err(receiving(error)),
+            }
+            if Instant::now() >= next_word {
+                next_word += Duration::from_millis(500);
+                progress(&receiver.report());
+            }
+        }
+        Ok(())
+    };
+    let received = receive_all();
+    let flushed = file.flush().map_err(writing);
+    let mut report = receiver.finish();
+    (report.packets, report.packets_unwritten) = file.packets();
+    progress(&report);
+    flushed.and(received)?;
+    if report.packets == 0 {
+        let what = if report.frames == 0 { "intact frame" } else { "whole packet" };
+        let none = format!("not one {what} came, so nothing is written");
+        return Err(receiving(io::Error::new(io::ErrorKind::InvalidData, none)));
+    }
+    Ok(report)
+}
+
+fn is_silence(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}

@@ -38,6 +38,9 @@ use proc::Proc;
 use sampler::Sampler;
 use tracks::Tracks;
 
+/// How often a long trace is written: the ring has to hold what is recorded meanwhile.
+const LONG_TRACE_PERIOD: Duration = Duration::from_secs(1);
+
 /// What to record, and where to.
 ///
 /// ```
@@ -145,7 +148,7 @@ fn record_from(
     proc.read("stat").map_err(|error| SessionError::io("reading /proc/stat", error))?;
     let mut builder = Session::builder().ring(options.ring).process_name("tracebuf record");
     if options.long {
-        builder = builder.long_trace(LongTrace::to(output).period(Duration::from_secs(1)));
+        builder = builder.long_trace(LongTrace::to(output).period(LONG_TRACE_PERIOD));
     } else {
         check_writable(output).map_err(writing)?;
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::RecordOptions;
+use super::{LONG_TRACE_PERIOD, RecordOptions};
 use crate::session::{Summary, Written};
 
 /// How a recording is doing. Its `Display` is the progress line.
@@ -131,7 +131,13 @@ impl RecordReport {
             let larger = self.larger_ring(bytes).map_or_else(String::new, |larger| format!("{larger} or "));
             return format!("the beginning: {lost} had to make room; record with {larger}--long");
         }
-        let larger = self.larger_ring(0).map_or_else(String::new, |larger| format!("; record with {larger}"));
+        // It was to hold what is recorded in a period. In one more may have been lost than in another, but not twice as
+        // much.
+        let periods = (self.elapsed.as_nanos() / LONG_TRACE_PERIOD.as_nanos()).max(1);
+        let more = (u128::from(bytes) * 2 / periods).min(bytes.into());
+        let more = u64::try_from(more).unwrap_or(u64::MAX);
+        let larger =
+            self.larger_ring(more).map_or_else(String::new, |larger| format!("; record with {larger}"));
         format!("in between: {lost} had to make room before they were in the file{larger}")
     }
 
@@ -286,5 +292,31 @@ mod tests {
         let lost = "in between: 2 chunks (4KiB) had to make room before they were in the file";
         assert_eq!(report(4096, summary.clone()).losses(), [format!("{lost}; record with --ring 16KiB")]);
         assert_eq!(report(1 << 30, summary).losses(), [lost]);
+    }
+
+    #[test]
+    fn a_long_trace_is_to_have_a_ring_with_room_for_what_was_lost_in_a_period() {
+        // Lost all together, in so many seconds, of a ring of 4 KiB; and twice the share of one of them.
+        for (lost, seconds, ring) in [
+            (908 << 10, 3.0, "1MiB"),
+            (908 << 10, 3.9, "1MiB"),
+            (908 << 10, 4.0, "512KiB"),
+            (3600 * (300 << 10), 3600.0, "1MiB"),
+            // Not more than all of it, and four times the ring at least.
+            (908 << 10, 0.2, "1MiB"),
+            (508 << 10, 1.0, "512KiB"),
+            (9080, 10.0, "16KiB"),
+        ] {
+            let mut stats = BufferStats::default();
+            (stats.chunks_overwritten, stats.bytes_overwritten) = (1, lost);
+            let long_trace = Some(LongTraceStatus::default());
+            let summary = Summary { buffers: vec![stats], long_trace, ..Summary::default() };
+            let elapsed = Duration::from_secs_f64(seconds);
+            let losses = RecordReport { elapsed, ..report(4096, summary) }.losses();
+            assert!(
+                losses[0].ends_with(&format!("; record with --ring {ring}")),
+                "{losses:?} in {seconds} s"
+            );
+        }
     }
 }

@@ -20,6 +20,7 @@ pub(crate) struct Record {
     #[arg(long, default_value = "100ms", value_parser = pause)]
     interval: Duration,
     /// Keep the newest so much in memory, and write it at the end: 512KiB, 4MiB, 1GiB. 4KiB or more, below 4GiB.
+    /// With --long it has to hold what is recorded between two writes of the file, which is a second.
     #[arg(long, default_value = "4MiB", value_parser = bytes)]
     ring: u64,
     /// Write into the file while recording, so that the beginning is kept however long it takes.

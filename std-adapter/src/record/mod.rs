@@ -49,7 +49,7 @@ const LONG_TRACE_PERIOD: Duration = Duration::from_secs(1);
 ///
 /// // The last 4 MiB of a recording that ends when it is told to.
 /// let last = RecordOptions::new("last.pftrace").until_told().ring(4 << 20);
-/// // All of an hour, written as it is recorded.
+/// // An hour, written as it is recorded.
 /// let all = RecordOptions::new("all.pftrace").duration(Duration::from_secs(3600)).long();
 /// # let _ = (last, all);
 /// ```
@@ -105,14 +105,17 @@ impl RecordOptions {
         self
     }
 
-    /// Bytes of the ring, in [`RING`](Self::RING): what does not fit takes the place of the oldest.
+    /// Bytes of the ring, in [`RING`](Self::RING), which [`record`] checks: what does not fit takes the place of the
+    /// oldest.
     #[must_use]
     pub fn ring(mut self, bytes: u64) -> Self {
         self.ring = bytes;
         self
     }
 
-    /// Writes into the file while recording, so that nothing is overwritten.
+    /// Writes into the file while recording, once a second, so that the beginning is kept however long it takes. The
+    /// [`ring`](Self::ring) has to hold what is recorded in a second; what it cannot is missing in between, and
+    /// [`RecordReport::losses`] tells of it.
     #[must_use]
     pub fn long(mut self) -> Self {
         self.long = true;

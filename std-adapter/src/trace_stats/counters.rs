@@ -26,7 +26,7 @@ pub struct Counted {
 type Known = (u32, &'static str, &'static str);
 
 pub(super) const LARGER_RING: &str =
-    "the ring was full: give it more bytes, write a long trace, or record less";
+    "the ring was full: give it more bytes, write a long trace, or a long one more often, or record less";
 
 /// Counters of a buffer that tell of losses.
 const OF_BUFFER: [Known; 5] = [

@@ -12,7 +12,8 @@ pub struct Written {
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Packets left out, because no producer may write them.
+    /// Packets left out, because no producer may write them, or because they are longer than the 256 MiB that a trace
+    /// has room for.
     pub invalid_packets: u64,
 }
 

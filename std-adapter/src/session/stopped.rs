@@ -27,9 +27,9 @@ pub struct Summary {
     pub chunks_discarded: u64,
     /// Patches for such a buffer.
     pub patches_discarded: u64,
-    /// Packets left out of the long trace and of what [`Stopped::write_to`] wrote, because no producer may write them.
-    /// Those that a snapshot leaves out are in the buffers still, and not among them: [`Written::invalid_packets`] and
-    /// the statistics of its trace tell of them.
+    /// Packets left out of the long trace and of what [`Stopped::write_to`] wrote, because no producer may write them,
+    /// or because they are longer than the 256 MiB that a trace has room for. Those that a snapshot leaves out are in
+    /// the buffers still, and not among them: [`Written::invalid_packets`] and its trace's statistics tell of them.
     pub invalid_packets: u64,
     /// Packets and bytes that are in the long trace's file, if there is one.
     pub file: Option<Written>,

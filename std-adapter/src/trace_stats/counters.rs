@@ -62,7 +62,8 @@ const OF_TRACE: [Known; 4] = [
     (
         trace_stats::INVALID_PACKETS,
         "invalid_packets",
-        "packets were malformed, or held fields that only the service may write: mend their producer",
+        "packets were malformed, held fields that only the service may write, or were too long for a trace: mend their \
+         producer",
     ),
     (
         trace_stats::CHUNKS_DISCARDED,

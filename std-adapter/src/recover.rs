@@ -280,7 +280,8 @@ pub(crate) fn ring_offset(header: &[u8]) -> usize {
 
 impl Found {
     /// Writes all packets into a trace file, which appears when it is complete, the buffer's statistics at its end.
-    /// Returns the number of packets written, and of those left out because no producer may write them.
+    /// Returns the number of packets written, and of those left out because no producer may write them or because they
+    /// are too long for a trace.
     ///
     /// # Errors
     /// What the file system says.

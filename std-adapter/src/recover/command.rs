@@ -8,6 +8,7 @@ use crate::guess::Guess;
 use crate::terminal::{is_stdout, tell};
 use crate::which::{Which, tell_of_others};
 use tracebuf::buffer::AttachError;
+use tracebuf_std::pftrace::LeftOut;
 use tracebuf_std::recover::{RecoverError, Survivor};
 use tracebuf_std::region_file::check_is_free;
 
@@ -68,7 +69,7 @@ fn recover(arguments: &Recover) -> Result<(), String> {
         found.write(output).map_err(|error| format!("error writing {}: {error}", output.display()))?;
     tell!("{packets} packets in {}", output.display());
     if refused > 0 {
-        tell!("not in the trace file, malformed or forged: {refused} packets");
+        tell!("{}", LeftOut(refused));
     }
     Ok(())
 }
@@ -90,7 +91,7 @@ fn survive(arguments: &Recover, survivor: Survivor) -> Result<(), String> {
     let written = written.map_err(|error| format!("error writing {}: {error}", output.display()))?;
     tell!("{} packets in {}", written.packets, output.display());
     if written.invalid_packets > 0 {
-        tell!("not in the trace file, malformed or forged: {} packets", written.invalid_packets);
+        tell!("{}", LeftOut(written.invalid_packets));
     }
     Ok(())
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use tracebuf::buffer::{Commit, DataLoss, Packet};
 
+use crate::pftrace::LeftOut;
+
 /// The figures of one replay.  Its `Display` is the summary that the command prints, in several lines.
 ///
 /// ```
@@ -23,7 +25,7 @@ pub struct ReplaySummary {
     pub read: Packets,
     /// Packets read from clones.
     pub cloned: Packets,
-    /// Packets read that the trace file did not take, being no packets that a producer may write.
+    /// Packets read that the trace file did not take: no producer may write them, or they are too long for a trace.
     pub refused_packets: u64,
 }
 
@@ -114,7 +116,7 @@ impl fmt::Display for ReplaySummary {
             write!(f, "\nread from clones: {}", self.cloned)?;
         }
         if self.refused_packets > 0 {
-            write!(f, "\nnot in the trace file, malformed or forged: {} packets", self.refused_packets)?;
+            write!(f, "\n{}", LeftOut(self.refused_packets))?;
         }
         Ok(())
     }

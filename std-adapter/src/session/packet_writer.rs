@@ -50,7 +50,15 @@ impl PacketWriter {
         Some(Self { cell: cell.ok()?, switch })
     }
 
-    /// Writes one packet, if the session still records.
+    /// Writes one packet. When the session is over nothing is written, and `fill` is not called.
+    ///
+    /// With [`Exhaustion::Drop`] all of it has to fit into what is free of
+    /// [shared memory](super::SessionBuilder::shared_memory) until the drain thread comes: of the 1 MiB that there is
+    /// unless told otherwise, some 1,000 KiB if nobody else records. With [`Exhaustion::Stall`] it may be as long as
+    /// its buffer has room for, and a trace, which is less than 256 MiB. In either case a message in it has to fit into
+    /// [3,072 chunks](tracebuf::producer::TraceWriter::MAX_PATCHED), some 6 MB. A packet for which shared memory has no
+    /// room, or with a longer message, is given up as a whole: [`stats`](Self::stats) count it as `dropped`, and the
+    /// next packet says that something is missing before it.
     pub fn packet(&mut self, fill: impl FnOnce(&mut Packet<'_, '_>)) {
         if self.switch.is_on() {
             self.cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));

@@ -4,12 +4,8 @@
 //! poll. On the executor's track are slices `idle`, from when nothing more is to be polled to the next poll. What
 //! tasks trace themselves on their tracks, with the same tracer, nests in their polls.
 //!
-//! ```ignore
-//! static BLINK: Track<'static> = Track::custom("blink");
-//!
-//! embassy::trace(tracer, &EXECUTOR_TRACK); // before the executor runs
-//! executor.run(|spawner| embassy::spawn(spawner, blink().unwrap(), "blink", &BLINK));
-//! ```
+//! `src/bin/embassy.rs` is a program with three tasks: it calls [`trace`] before the executor runs, and [`spawn`] for
+//! each of them, with a static track.
 //!
 //! One executor is traced, the one in thread mode; of others the hooks must not come through. Tasks are spawned from
 //! its own priority. That a task is woken is not in the trace: it happens in interrupts, which have writers of their

@@ -118,7 +118,7 @@ impl AsMut<[u8]> for Aligned {
 
 impl Dump {
     /// Reads a dump: ELF and Intel HEX are known by how they start and read with the feature `dumps`, everything else
-    /// is raw.
+    /// is raw. Takes memory for a copy of what it says of memory: of a raw one, for all of it.
     ///
     /// # Errors
     /// [`RecoverError::Malformed`] if it starts as one of them and does not go on so, or without that feature.
@@ -148,7 +148,7 @@ impl Dump {
         Ok(())
     }
 
-    /// Finds the region and attaches to a copy of it.
+    /// Finds the region and attaches to a copy of it, which takes as much memory as the region has.
     ///
     /// # Errors
     /// [`RecoverError`] says what is missing.

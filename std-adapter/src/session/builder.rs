@@ -126,13 +126,15 @@ impl SessionBuilder {
         }
     }
 
-    /// A ring of so many bytes as the next buffer. Memory is taken as it fills.
+    /// A ring of so many bytes as the next buffer: from 2,060 to less than 4 GiB, which [`start`](Self::start) checks.
+    /// Memory is taken as it fills.
     #[must_use]
     pub fn ring(self, bytes: u64) -> Self {
         self.buffer(BufferConfig::ring(bytes))
     }
 
-    /// The next buffer; they are numbered from 0, up to 32 of them.
+    /// The next buffer; they are numbered from 0, up to 32 of them, which [`start`](Self::start) checks. Without any
+    /// there is a ring of 4 MiB.
     #[must_use]
     pub fn buffer(mut self, buffer: BufferConfig) -> Self {
         self.buffers.push(buffer);
@@ -140,6 +142,7 @@ impl SessionBuilder {
     }
 
     /// What records under this name goes to the buffer of that number; a name has one. See [`Session::recorder_of`].
+    /// [`start`](Self::start) refuses a number that no buffer has, and a name that comes twice.
     #[must_use]
     pub fn data_source(mut self, name: impl Into<String>, buffer: u16) -> Self {
         self.sources.push((name.into(), buffer));
@@ -209,8 +212,8 @@ impl SessionBuilder {
     /// Starts the session, with its drain thread.
     ///
     /// # Errors
-    /// A size that cannot be, no memory, no thread, or one that does not begin in 10 s, or no file for a buffer or the
-    /// long trace. What was in the files is there still then.
+    /// A size or a number that cannot be, a data source named twice, no memory, no thread, or one that does not begin
+    /// in 10 s, or no file for a buffer or the long trace. What was in the files is there still then.
     pub fn start(mut self) -> Result<Session, SessionError> {
         if self.buffers.is_empty() {
             self.buffers.push(BufferConfig::ring(4 << 20));

@@ -2,22 +2,23 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+use tracebuf::buffer::TraceBuffer;
 use tracebuf::producer::Exhaustion;
 use tracebuf::service::ProducerIdentity;
 
 use super::Session;
+use super::buffer_config::{BufferConfig, SMALLEST, config, region_size, state_every};
 use super::central::Central;
 use super::clock::ClockReading;
 use super::drain::{Drain, Task};
 use super::error::SessionError;
 use super::export::Piece;
-use super::in_process::{self, CHUNK, ENOUGH_TO_STALL, InProcess, ProducerCell, SHARED_MEMORY, WRITERS};
+use super::in_process::{self, ENOUGH_TO_STALL, InProcess, ProducerCell, SHARED_MEMORY};
 use super::long_trace::{LongTrace, Recording, open};
 use super::recorder::Shared;
 use super::session_clock::SessionClock;
@@ -30,67 +31,6 @@ use crate::memory::PagedMemory;
 use crate::region_file::{BufferMemory, Outbox, create};
 use crate::undo::Undo;
 use crate::whole_file::OwnFiles;
-
-/// One central buffer.
-///
-/// ```
-/// use tracebuf_std::session::{BufferConfig, Session};
-///
-/// // The end of what happens, and the beginning of what goes wrong.
-/// let session = Session::builder()
-///     .buffer(BufferConfig::ring(8 << 20))
-///     .buffer(BufferConfig::discard(1 << 20))
-///     .data_source("errors", 1)
-///     .start()?;
-/// session.recorder_of("errors").unwrap().instant("disk full");
-/// # Ok::<(), tracebuf_std::session::SessionError>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct BufferConfig {
-    bytes: u64,
-    policy: FillPolicy,
-    file: Option<PathBuf>,
-    self_contained_chunks: bool,
-}
-
-impl BufferConfig {
-    /// Keeps the newest `bytes` bytes: from 2,060, which one chunk of a thread takes, to less than 4 GiB.
-    ///
-    /// Names, clocks and tracks are told again with every quarter of it that is recorded. So once the ring has
-    /// overwritten something, up to about a quarter of what it holds, the oldest, is older than the oldest that it has
-    /// of those: readers skip it, and `tracebuf stats` counts it. With
-    /// [`self_contained_chunks`](Self::self_contained_chunks) all of it can be read.
-    pub const fn ring(bytes: u64) -> Self {
-        Self { bytes, policy: FillPolicy::RingBuffer, file: None, self_contained_chunks: false }
-    }
-
-    /// Keeps the first `bytes` bytes, as many as a ring can have, and then takes no more.
-    pub const fn discard(bytes: u64) -> Self {
-        Self { bytes, policy: FillPolicy::Discard, file: None, self_contained_chunks: false }
-    }
-
-    /// Has it in this file, so that all but the last second survives the process; see
-    /// [`region_file`](crate::region_file). The file is made with all its blocks, and locked against other sessions.
-    /// One that an earlier session left is kept as `FILE.previous`, in place of the one before; if the session does
-    /// not start, it is put back. Where the path is a link, all that is done to its target. `FILE.previous.previous`
-    /// has to be a name too: of most file systems' 255 bytes, 237 are left for that of the file.
-    ///
-    /// It is memory of the process: **whoever cuts it short ends the process**, by SIGBUS. So nothing that truncates
-    /// files to rotate them or to make room may have it; removing or renaming it does no harm.
-    #[must_use]
-    pub fn in_file(self, path: impl AsRef<Path>) -> Self {
-        Self { file: Some(path.as_ref().to_owned()), ..self }
-    }
-
-    /// Has each chunk of a thread say all that its events need: names, clock and track. So what a thread did last
-    /// before it hung can be read however long ago that was, when the others have long overwritten the rest: for a
-    /// flight recorder that is to tell why. It takes some 80 bytes of each 2 KB, and those of the names in use.
-    #[must_use]
-    pub const fn self_contained_chunks(mut self) -> Self {
-        self.self_contained_chunks = true;
-        self
-    }
-}
 
 /// What a session is to be. Made by [`Session::builder`].
 ///
@@ -367,26 +307,8 @@ fn identity() -> ProducerIdentity {
     }
 }
 
-/// What a full chunk takes in a buffer: 24 bytes of header in place of the 8 in shared memory. A smaller buffer would
-/// refuse each of them.
-const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
-
 /// Buffers from this size on are in large pages.
 const LARGE: usize = 16 << 20;
-
-/// Sequences in a buffer's table, with their histograms: 224 KiB. Each writer of this process is one, and all may write
-/// to one buffer: of a sequence too many everything would be refused.
-const SEQUENCES: u16 = WRITERS as u16;
-
-fn config(buffer: &BufferConfig) -> Config {
-    Config::new(buffer.policy).sequences(SEQUENCES).histograms(true)
-}
-
-/// Bytes of memory; `None` for a buffer that no memory is large enough for.
-fn region_size(buffer: &BufferConfig) -> Option<usize> {
-    let bytes = u32::try_from(buffer.bytes).ok()?;
-    usize::try_from(config(buffer).region_size(bytes)).ok()
-}
 
 fn in_file(path: &Path, error: io::Error) -> SessionError {
     SessionError::io(format!("a buffer in {}", path.display()), error)
@@ -412,17 +334,6 @@ fn memory_of(
     let (memory, outbox, undo) =
         create(path, size as u64, beside_long_trace, &clocks.bytes).map_err(failed)?;
     Ok((memory, outbox, Some(undo)))
-}
-
-/// What is overwritten in a ring takes the names with it, so they come again every quarter of it.
-fn state_every(buffer: &BufferConfig) -> u32 {
-    let bytes = u32::try_from(buffer.bytes).unwrap_or(u32::MAX);
-    match buffer.policy {
-        _ if buffer.self_contained_chunks => 0,
-        FillPolicy::RingBuffer => (bytes / 4).max(CHUNK as u32),
-        // Nothing is overwritten; a part of the trace can be read on its own from here.
-        FillPolicy::Discard => bytes,
-    }
 }
 
 /// The program's file name, or `process` if it has none.

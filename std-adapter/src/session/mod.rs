@@ -44,6 +44,7 @@
 //! do. The same holds for a flight recorder; signals on which it writes a last snapshot end a child at once, unless
 //! the child has a recorder for them.
 
+mod buffer_config;
 mod builder;
 mod central;
 mod clock;
@@ -79,7 +80,8 @@ pub use tracebuf::producer::Exhaustion;
 pub use tracebuf::producer::track_event::{Details, Event, Track, Unit, Value};
 
 pub use crate::region_file::BufferMemory;
-pub use builder::{BufferConfig, SessionBuilder};
+pub use buffer_config::BufferConfig;
+pub use builder::SessionBuilder;
 pub use clock::BootClock;
 pub use counts::{Flushes, Written};
 pub use error::SessionError;

@@ -33,91 +33,59 @@ pub const CHUNK_HISTOGRAM_BOUNDS: [u32; 10] = [8, 32, 128, 512, 1024, 2048, 4096
 /// Buckets in a [`ChunkHistogram`].
 pub const CHUNK_HISTOGRAM_BUCKETS: usize = CHUNK_HISTOGRAM_BOUNDS.len() + 1;
 
-/// What one central buffer counted since it was made; names and meanings are those of Perfetto's
-/// `TraceStats.BufferStats`. All are written, zeros too.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[allow(missing_docs)] // the names are all there is to say, and they are Perfetto's
-pub struct BufferStats {
-    pub bytes_written: u64,
-    pub chunks_written: u64,
-    pub chunks_overwritten: u64,
-    pub write_wrap_count: u64,
-    pub patches_succeeded: u64,
-    pub patches_failed: u64,
-    pub readaheads_succeeded: u64,
-    pub readaheads_failed: u64,
-    pub abi_violations: u64,
-    pub chunks_rewritten: u64,
-    pub chunks_committed_out_of_order: u64,
-    pub buffer_size: u64,
-    pub bytes_overwritten: u64,
-    pub bytes_read: u64,
-    pub padding_bytes_written: u64,
-    pub padding_bytes_cleared: u64,
-    pub chunks_read: u64,
-    pub chunks_discarded: u64,
-    pub trace_writer_packet_loss: u64,
-    pub chunks_relocated: u64,
+macro_rules! counters {
+    ($($name:ident: $number:ident,)*) => {
+        /// What one central buffer counted since it was made; names and meanings are those of Perfetto's
+        /// `TraceStats.BufferStats`. All are written, zeros too.
+        ///
+        /// Made from a [`buffer::BufferStats`](crate::buffer::BufferStats), `chunks_discarded` holds its
+        /// `chunks_refused` too, for which the format has no counter.
+        #[derive(Clone, Copy, PartialEq, Eq, Default)]
+        #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+        pub struct BufferStats {
+            $(
+                #[doc = concat!("As in [`buffer::BufferStats`](crate::buffer::BufferStats::", stringify!($name), ").")]
+                pub $name: u64,
+            )*
+        }
+
+        impl fmt::Debug for BufferStats {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                debug_fields!(self, f, "BufferStats", $($name),*)
+            }
+        }
+
+        impl Message for BufferStats {
+            fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+                let fields = [$((buffer_stats::$number, self.$name),)*];
+                fields.iter().try_for_each(|&(number, value)| out.varint(number, value))
+            }
+        }
+    };
 }
 
-impl fmt::Debug for BufferStats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "BufferStats",
-            bytes_written,
-            chunks_written,
-            chunks_overwritten,
-            write_wrap_count,
-            patches_succeeded,
-            patches_failed,
-            readaheads_succeeded,
-            readaheads_failed,
-            abi_violations,
-            chunks_rewritten,
-            chunks_committed_out_of_order,
-            buffer_size,
-            bytes_overwritten,
-            bytes_read,
-            padding_bytes_written,
-            padding_bytes_cleared,
-            chunks_read,
-            chunks_discarded,
-            trace_writer_packet_loss,
-            chunks_relocated,
-        )
-    }
-}
-
-impl Message for BufferStats {
-    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
-        use buffer_stats as field;
-        let fields = [
-            (field::BYTES_WRITTEN, self.bytes_written),
-            (field::CHUNKS_WRITTEN, self.chunks_written),
-            (field::CHUNKS_OVERWRITTEN, self.chunks_overwritten),
-            (field::WRITE_WRAP_COUNT, self.write_wrap_count),
-            (field::PATCHES_SUCCEEDED, self.patches_succeeded),
-            (field::PATCHES_FAILED, self.patches_failed),
-            (field::READAHEADS_SUCCEEDED, self.readaheads_succeeded),
-            (field::READAHEADS_FAILED, self.readaheads_failed),
-            (field::ABI_VIOLATIONS, self.abi_violations),
-            (field::CHUNKS_REWRITTEN, self.chunks_rewritten),
-            (field::CHUNKS_COMMITTED_OUT_OF_ORDER, self.chunks_committed_out_of_order),
-            (field::BUFFER_SIZE, self.buffer_size),
-            (field::BYTES_OVERWRITTEN, self.bytes_overwritten),
-            (field::BYTES_READ, self.bytes_read),
-            (field::PADDING_BYTES_WRITTEN, self.padding_bytes_written),
-            (field::PADDING_BYTES_CLEARED, self.padding_bytes_cleared),
-            (field::CHUNKS_READ, self.chunks_read),
-            (field::CHUNKS_DISCARDED, self.chunks_discarded),
-            (field::TRACE_WRITER_PACKET_LOSS, self.trace_writer_packet_loss),
-            (field::CHUNKS_RELOCATED, self.chunks_relocated),
-        ];
-        fields.iter().try_for_each(|&(number, value)| out.varint(number, value))
-    }
+// In the order in which they are written.
+counters! {
+    bytes_written: BYTES_WRITTEN,
+    chunks_written: CHUNKS_WRITTEN,
+    chunks_overwritten: CHUNKS_OVERWRITTEN,
+    write_wrap_count: WRITE_WRAP_COUNT,
+    patches_succeeded: PATCHES_SUCCEEDED,
+    patches_failed: PATCHES_FAILED,
+    readaheads_succeeded: READAHEADS_SUCCEEDED,
+    readaheads_failed: READAHEADS_FAILED,
+    abi_violations: ABI_VIOLATIONS,
+    chunks_rewritten: CHUNKS_REWRITTEN,
+    chunks_committed_out_of_order: CHUNKS_COMMITTED_OUT_OF_ORDER,
+    buffer_size: BUFFER_SIZE,
+    bytes_overwritten: BYTES_OVERWRITTEN,
+    bytes_read: BYTES_READ,
+    padding_bytes_written: PADDING_BYTES_WRITTEN,
+    padding_bytes_cleared: PADDING_BYTES_CLEARED,
+    chunks_read: CHUNKS_READ,
+    chunks_discarded: CHUNKS_DISCARDED,
+    trace_writer_packet_loss: TRACE_WRITER_PACKET_LOSS,
+    chunks_relocated: CHUNKS_RELOCATED,
 }
 
 /// How large one writer's chunks were: for each bucket of [`CHUNK_HISTOGRAM_BOUNDS`] and the rest, how

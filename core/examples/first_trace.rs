@@ -83,7 +83,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let track = Track::thread(pid, tid, name).within(process);
                 let writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
                 let config = TracerConfig::new(1_000_000_000).state_every(RING / 4);
-                let tracer = Tracer::<_, 32, 8>::new(writer, clock, &track, config);
+                let tracer = Tracer::<_, 32, 8>::with_tables(writer, clock, &track, config);
                 for round in 0..1_000 {
                     let sum: i64 = tracer.track().slice("work", || (0..round).map(|i| i % 7).sum());
                     tracer.on(sums).count(sum);

@@ -175,7 +175,7 @@ mod image {
         };
         let producer = PRODUCER.init(producer);
         let Some(writer) = producer.writer(0, Exhaustion::Drop) else { finish(true) };
-        let tracer: SmallTracer = Tracer::new(writer, BoardClock, &MAIN, CONFIG);
+        let tracer: SmallTracer = Tracer::with_tables(writer, BoardClock, &MAIN, CONFIG);
         let mut sheet = Sheet { over: false };
         let meter = Meter::new();
         // The state, and the names.
@@ -236,7 +236,7 @@ mod image {
         producer: &'static Producer<'static>,
     ) {
         let Some(writer) = producer.writer(0, Exhaustion::Drop) else { finish(true) };
-        let tracer: SmallTracer = Tracer::new(writer, BoardClock, &INTERRUPT, CONFIG);
+        let tracer: SmallTracer = Tracer::with_tables(writer, BoardClock, &INTERRUPT, CONFIG);
         let new_state = || {
             producer.clear_incremental_state();
             begin(&tracer);

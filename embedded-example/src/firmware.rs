@@ -78,7 +78,7 @@ type Snapshot = ReadOnlyTraceBuffer<&'static mut [u8]>;
 fn tracer(track: &'static Track<'static>, priority: usize) -> Option<SmallTracer> {
     let producer = cortex_m::interrupt::free(|cs| SHARED.borrow(cs).get())?;
     let writer = producer.writer(0, Exhaustion::Drop)?;
-    Some(Tracer::new(writer, PriorityClock(priority), track, CONFIG))
+    Some(Tracer::with_tables(writer, PriorityClock(priority), track, CONFIG))
 }
 
 #[inline(never)]

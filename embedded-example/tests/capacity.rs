@@ -74,7 +74,7 @@ fn hold(bytes: usize, until: u64) -> (u64, u32, u64) {
     let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
     let config = TracerConfig::new(1_000_000).unit_ns(1_000).state_every(quarter_of_ring(bytes));
     let [main, control, sensor] = [&MAIN, &CONTROL, &SENSOR].map(|track| -> Tracer<'_, _, 16, 4> {
-        Tracer::new(producer.writer(0, Exhaustion::Drop).unwrap(), Micros(&micros), track, config)
+        Tracer::with_tables(producer.writer(0, Exhaustion::Drop).unwrap(), Micros(&micros), track, config)
     });
     let (mut oven, mut probe, mut controller, mut program) =
         (Oven::new(), Sensor::new(), Controller::default(), Program::new());

@@ -34,7 +34,7 @@ fn event_ns(page_size: u32, pairs: u32, rounds: u32, clock: impl Clock) -> f64 {
     let producer = Producer::new(memory, Layout::One, &storage, &sink).expect("enough storage");
     let writer = producer.writer(0, Exhaustion::Drop).expect("the first");
     let track = Track::thread(1, 2, "bench");
-    let tracer: Tracer<'_, _> = Tracer::new(writer, clock, &track, TracerConfig::new(1_000_000_000));
+    let tracer = Tracer::new(writer, clock, &track, TracerConfig::new(1_000_000_000));
     let on = tracer.track();
     let mut times = Vec::new();
     for _ in 0..rounds {

@@ -138,7 +138,7 @@ impl World {
             std::mem::forget(packet);
         }
         let config = TracerConfig::new(1_000_000_000).state_every(4096);
-        self.tracer = Some(Tracer::new(writer, self.ticks.clone(), &MAIN, config));
+        self.tracer = Some(Tracer::with_tables(writer, self.ticks.clone(), &MAIN, config));
     }
 
     /// Records on a track, and notes what is expected of it.

@@ -8,7 +8,7 @@ use tracebuf::producer::track_event::*;
 #[test]
 fn an_event_inside_the_writing_of_another_is_left_out_and_breaks_nothing() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     tracer.track().instant_with("outer", |event| {
         tracer.track().instant("inner");
         assert_eq!(tracer.reentered(), 1);
@@ -24,7 +24,7 @@ fn an_event_inside_the_writing_of_another_is_left_out_and_breaks_nothing() {
 #[test]
 fn while_an_event_is_written_its_tracer_counts_nothing_and_flushes_nothing() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     tracer.track().instant_with("outer", |event| {
         assert_eq!(tracer.flush(), None);
         assert_eq!(tracer.stats(), TracerStats::default());
@@ -38,7 +38,7 @@ fn while_an_event_is_written_its_tracer_counts_nothing_and_flushes_nothing() {
 #[test]
 fn a_slice_whose_details_panic_ends() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let _outer = tracer.track().enter("outer");
         let _inner = tracer.track().enter_with("inner", |_| panic!("in the details"));
@@ -52,7 +52,7 @@ fn a_slice_whose_details_panic_ends() {
 #[test]
 fn a_panic_in_a_slice_ends_it() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         tracer.track().slice("bad", || panic!("in the slice"));
     }));
@@ -65,7 +65,7 @@ fn a_panic_in_a_slice_ends_it() {
 #[test]
 fn a_panic_in_the_details_of_an_event_ends_it_with_the_names_it_has_brought() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         tracer.track().instant_with("bad", |event| {
             event.category("known");

@@ -22,7 +22,7 @@ fn names_and_descriptions_of_any_length_come_out_whole_from_chunks_of_any_size()
             let tracks = [Track::custom(&text[..len]), Track::counter(&text[len..], Unit::Count)];
             let writer = producer.writer(40, Exhaustion::Stall).unwrap();
             // The first two names are told, the third is written out.
-            let tracer: Tracer<'_, _, 2> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+            let tracer: Tracer<'_, _, 2> = Tracer::with_tables(writer, Ticks::default(), &MAIN, CONFIG);
             let names = [&text[..len], &text[len..], &text[1..]];
             for name in names {
                 tracer.track().instant(name);
@@ -65,7 +65,7 @@ fn a_state_of_the_largest_values_is_whole() {
     // Both times take ten bytes.
     ticks.0.set((1 << 62) + (1 << 34));
     let config = TracerConfig::new(1).unit_ns(1 << 28).clock_id(u32::MAX);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, ticks, &MAIN, config);
+    let tracer = Tracer::new(writer, ticks, &MAIN, config);
     tracer.track().instant("now");
     drop(tracer);
     model.drain();
@@ -85,7 +85,7 @@ fn an_event_given_up_in_the_middle_is_marked_and_the_next_ones_say_so() {
     // Two chunks: the name does not fit them, and nobody takes them away.
     let (model, producer) = chunk_a_page(2, 256, Pace::Absent(0));
     let writer = producer.writer(40, Exhaustion::Drop).unwrap();
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     tracer.track().instant("before");
     tracer.track().instant(&TEXT);
     assert_eq!(tracer.stats().writer.dropped, 1);
@@ -108,7 +108,7 @@ fn a_packet_forgotten_before_a_tracer_took_the_writer_is_there_all_the_same() {
         let mut packet = writer.packet();
         packet.varint(8, 7);
         core::mem::forget(packet);
-        let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+        let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
         if flushes {
             tracer.flush();
         }

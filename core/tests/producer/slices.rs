@@ -13,7 +13,7 @@ type Tracks<'t> = OnTrack<'t, 'static, Ticks>;
 /// What a reader sees of what `write` does, on the own track and on another, with names in place of their numbers.
 fn seen(write: impl Fn(Tracks<'_>)) -> Vec<String> {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     write(tracer.track());
     write(tracer.on(&GPU));
     tracer.flush();

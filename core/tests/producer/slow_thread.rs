@@ -69,7 +69,7 @@ fn a_state_is_not_begun_in_a_chunk_that_a_scrape_has_put_where_the_ring_will_soo
             let producer = Producer::new(memory, Layout::One, &storage, &service).unwrap();
             let [slow, mut other] = [(); 2].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
             let config = TracerConfig::new(1_000_000_000).state_every(RING / 4);
-            let slow: Tracer<'_, _> = Tracer::new(slow, || 0, &SLOW, config);
+            let slow = Tracer::new(slow, || 0, &SLOW, config);
             let mut fill = |chunks: usize| {
                 (0..chunks).for_each(|_| other.packet().bytes(900, &[7; CHUNK - 26]));
             };

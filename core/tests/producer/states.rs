@@ -10,7 +10,7 @@ use tracebuf::producer::*;
 fn the_state_comes_again_after_a_loss_when_cleared_and_after_so_many_bytes() {
     let (size, most, count) = if cfg!(miri) { (4096, 300, 150) } else { (16384, 2000, 5000) };
     let (model, producer, writer) = setup(Pace::Absent(0), size);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     let work = |n: usize| (0..n).for_each(|_| tracer.track().slice("work", || {}));
     work(2);
     tracer.flush();
@@ -34,7 +34,7 @@ fn the_state_comes_again_after_a_loss_when_cleared_and_after_so_many_bytes() {
     for every in [1, 8] {
         let (model, _, writer) = setup(Pace::Prompt, 65536);
         let config = CONFIG.state_every(every * 1020);
-        let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, config);
+        let tracer = Tracer::new(writer, Ticks::default(), &MAIN, config);
         (0..count).for_each(|_| tracer.track().slice("work", || {}));
         tracer.flush();
         let chunks = model.state().chunks.len() as u32;
@@ -53,7 +53,7 @@ fn an_event_whose_track_could_not_be_described_is_left_out_and_counted() {
     let producer = producer(memory, Layout::One, model);
     let writer = producer.writer(40, Exhaustion::Drop).unwrap();
     static LONG: Track<'static> = Track::custom(include_str!("track_events.rs"));
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     tracer.track().instant("before");
     tracer.on(&LONG).instant("on a track whose name is too long");
     tracer.on(&LONG).count(3);
@@ -71,7 +71,7 @@ fn with_a_state_in_each_chunk_every_chunk_can_be_decoded_without_those_before_it
     let model = Model::new(memory, Pace::Prompt);
     let producer = producer(memory, Layout::One, model);
     let [writer, mut other] = [(); 2].map(|()| producer.writer(40, Exhaustion::Drop).unwrap());
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG.state_every(0));
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG.state_every(0));
     let count = if cfg!(miri) { 60 } else { 500 };
     for n in 0..count {
         tracer.track().slice(["work", "more"][n as usize % 2], || {});
@@ -108,7 +108,7 @@ fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_sta
             let (writer, ticks) = (producer.writer(40, Exhaustion::Drop).unwrap(), Ticks::default());
             let start = 1 << 40;
             ticks.0.set(start);
-            let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG.state_every(0));
+            let tracer = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG.state_every(0));
             (0..n).for_each(|_| tracer.track().instant("tick"));
             // So that chunks end at each byte of what comes.
             tracer.track().instant_with("tock", |event| event.arg("", &"elevenbytes"[n % 12..]));
@@ -160,7 +160,7 @@ fn a_clock_that_goes_backwards_stands_still_also_where_a_state_begins() {
     for back in [1, 5, 1 << 31, 1 << 32] {
         let (model, producer, writer) = setup(Pace::Prompt, 65536);
         let ticks = Ticks::default();
-        let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+        let tracer = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
         for time in [now - 10, now] {
             ticks.0.set(time);
             tracer.track().instant("before");
@@ -178,7 +178,7 @@ fn a_clock_that_goes_backwards_stands_still_also_where_a_state_begins() {
 fn a_time_read_wrong_once_does_not_hold_up_those_after_it() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let ticks = Ticks::default();
-    let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
     // Back by 2³² it stands still, by more it was read wrong.
     let (wrong, little) = (1 << 40, (1 << 40) - (1 << 32));
     for time in [1000, wrong, 3000, 3001, wrong, little, wrong, little - 1, little] {
@@ -199,7 +199,7 @@ fn threads_within_each_other_in_a_ring_are_described_so_far_and_no_further() {
     ];
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     // Described tracks are forgotten before the ring is closed.
-    let tracer: Tracer<'_, _, 64, 2> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer: Tracer<'_, _, 64, 2> = Tracer::with_tables(writer, Ticks::default(), &MAIN, CONFIG);
     tracer.on(&RING[0]).instant("on a ring");
     tracer.flush();
     let reader = read(model, 1);
@@ -228,7 +228,7 @@ fn a_tracer_begins_with_a_state_whatever_its_writer_has_written_before() {
             packet.message(5).string(1, "open");
             std::mem::forget(packet);
         }
-        let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+        let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
         tracer.track().instant("first");
         tracer.flush();
         let reader = read(model, 1);
@@ -241,7 +241,7 @@ fn a_tracer_begins_with_a_state_whatever_its_writer_has_written_before() {
 #[test]
 fn a_state_that_was_not_written_is_not_counted() {
     let (model, _, writer) = setup(Pace::Absent(0), 4096);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     (0..if cfg!(miri) { 400 } else { 2000 }).for_each(|_| tracer.track().slice("work", || {}));
     model.drain();
     tracer.track().instant("after");
@@ -260,7 +260,7 @@ fn with_a_state_in_each_chunk_one_that_leaves_no_room_for_events_is_not_written_
         let model = Model::new(memory, Pace::Prompt);
         let producer = producer(memory, Layout::One, model);
         let writer = producer.writer(40, Exhaustion::Drop).unwrap();
-        let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG.state_every(0));
+        let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG.state_every(0));
         (0..50).for_each(|_| tracer.track().slice("work", || {}));
         tracer.flush();
         let (stats, reader) = (tracer.stats(), read(model, 1));

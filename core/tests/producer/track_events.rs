@@ -40,7 +40,7 @@ fn slices_instants_and_counters_come_out_in_order_with_names_times_and_tracks() 
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let ticks = Ticks::default();
     ticks.0.set(1_000_000);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
     let later = |ns: u64| ticks.0.set(ticks.0.get() + ns);
     let track = tracer.track();
     track.slice("outer", || {
@@ -90,7 +90,7 @@ fn slices_instants_and_counters_come_out_in_order_with_names_times_and_tracks() 
 fn a_slice_begin_with_a_known_name_takes_at_most_14_bytes() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let ticks = Ticks::default();
-    let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
     tracer.track().slice("work", || {});
     let times = [100, 16_383, 2_000_000, (1 << 28) - 1];
     for ns in times {
@@ -114,7 +114,7 @@ fn counts_and_times_of_every_length_come_out_as_they_were_wherever_they_lie_in_a
     steps.extend([0, 1, (1 << 32) - 1]);
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let ticks = Ticks::default();
-    let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
     let mut expected = Vec::new();
     for value in &values {
         for step in steps.iter().step_by(if cfg!(miri) { 4 } else { 1 }) {
@@ -136,7 +136,7 @@ fn counts_and_times_of_every_length_come_out_as_they_were_wherever_they_lie_in_a
 #[test]
 fn a_slice_with_a_category_is_the_same_on_every_track_and_takes_two_bytes_more() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     for _ in 0..3 {
         for track in [tracer.track(), tracer.on(&GPU)] {
             track.begin_in("work", "net");
@@ -161,7 +161,7 @@ fn a_slice_with_a_category_is_the_same_on_every_track_and_takes_two_bytes_more()
 #[test]
 fn details_are_annotations_categories_and_flows_with_interned_keys() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     let dynamic = format!("request {}", 5);
     for _ in 0..2 {
         let _slice = tracer.track().enter_with("request", |e| {
@@ -199,7 +199,7 @@ fn details_are_annotations_categories_and_flows_with_interned_keys() {
 #[test]
 fn a_slice_s_end_has_details_of_its_own() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     for track in [tracer.track(), tracer.on(&GPU)] {
         track.begin("request");
         track.end_with(|event| event.arg("status", 200));
@@ -223,7 +223,7 @@ fn super_pointer() -> track_event::Value<'static> {
 #[test]
 fn more_names_than_the_table_holds_are_written_out() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _, 4> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer: Tracer<'_, _, 4> = Tracer::with_tables(writer, Ticks::default(), &MAIN, CONFIG);
     let names: Vec<&'static str> = (0..10).map(|i| &*format!("name {i}").leak()).collect();
     for _ in 0..3 {
         for name in &names {
@@ -242,7 +242,7 @@ fn coarse_units_add_up_without_drift() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let ticks = Ticks::default();
     let config = TracerConfig::new(24_000_000).unit_ns(1000).clock_id(3);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, config);
+    let tracer = Tracer::new(writer, ticks.clone(), &MAIN, config);
     let steps = if cfg!(miri) { 100 } else { 1000 };
     for _ in 0..=steps {
         tracer.track().instant("tick");
@@ -258,7 +258,7 @@ fn coarse_units_add_up_without_drift() {
 #[test]
 fn categories_and_keys_beyond_the_table_are_written_out() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _, 1> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer: Tracer<'_, _, 1> = Tracer::with_tables(writer, Ticks::default(), &MAIN, CONFIG);
     tracer.track().instant_with("the one name", |event| event.category("net").arg("bytes", 7u8));
     tracer.flush();
     let reader = read(model, 1);
@@ -272,7 +272,7 @@ fn categories_and_keys_beyond_the_table_are_written_out() {
 #[test]
 fn more_tracks_than_a_tracer_remembers_are_described_whenever_they_are_used() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _, 8, 2> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer: Tracer<'_, _, 8, 2> = Tracer::with_tables(writer, Ticks::default(), &MAIN, CONFIG);
     let tracks: [Track<'static>; 5] = ["a", "b", "c", "d", "e"].map(Track::custom);
     let tracks: &'static [Track<'static>; 5] = Box::leak(Box::new(tracks));
     for track in tracks.iter().chain(tracks) {
@@ -289,7 +289,7 @@ fn more_tracks_than_a_tracer_remembers_are_described_whenever_they_are_used() {
 #[allow(clippy::clone_on_copy, reason = "generic code clones")]
 fn a_handle_on_a_track_can_be_cloned_and_means_the_same_track() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     let gpu = tracer.on(&GPU);
     gpu.clone().instant("cloned");
     gpu.instant("original");
@@ -306,7 +306,7 @@ fn tracks_are_described_with_numbers_and_names_of_any_length() {
     static THREAD: Track<'static> = Track::thread(2_000_000_000, 300, LONG).within(&PROGRAM);
     static OTHER: Track<'static> = Track::custom(LONG).within(&PROGRAM);
     let (model, _, writer) = setup(Pace::Prompt, 65536);
-    let tracer: Tracer<'_, _> = Tracer::new(writer, Ticks::default(), &THREAD, CONFIG);
+    let tracer = Tracer::new(writer, Ticks::default(), &THREAD, CONFIG);
     tracer.track().instant("here");
     tracer.on(&OTHER).instant("there");
     tracer.flush();
@@ -351,7 +351,7 @@ fn an_event_that_just_does_not_fit_a_chunk_loses_nothing() {
         for kind in 0..3 {
             let (model, _, writer) = setup(Pace::Prompt, 65536);
             let ticks = Ticks::default();
-            let tracer: Tracer<'_, _> = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
+            let tracer = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
             let text = "x".repeat(filler);
             tracer.track().instant_with("tick", |event| event.arg("text", text.as_str()));
             for n in 1..=count {

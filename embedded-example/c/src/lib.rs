@@ -171,7 +171,7 @@ pub unsafe extern "C" fn tracebuf_writer_new(name: *const c_char) -> Option<&'st
     let name = unsafe { text(name) };
     let track = track.try_init(Track::thread(1, number as u32, name).within(&FIRMWARE))?;
     place
-        .try_init_with(|| Writer(Tracer::new(writer, CallersClock(made.clock), track, made.config)))
+        .try_init_with(|| Writer(Tracer::with_tables(writer, CallersClock(made.clock), track, made.config)))
         .map(|writer| &*writer)
 }
 

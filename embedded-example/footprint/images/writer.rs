@@ -49,7 +49,7 @@ mod image {
     #[unsafe(no_mangle)]
     pub(crate) extern "C" fn _start() {
         let Some(writer) = PRODUCER.writer(0, Exhaustion::Drop) else { return };
-        let tracer: Tracer<'_, _, 32, 4> = Tracer::new(writer, now as fn() -> u64, &MAIN, CONFIG);
+        let tracer: Tracer<'_, _, 32, 4> = Tracer::with_tables(writer, now as fn() -> u64, &MAIN, CONFIG);
         loop {
             slice_begin(tracer.track());
             slice_end(tracer.track());

@@ -34,7 +34,7 @@ pub(crate) fn all(input: &mut Input<'static>, writer: TraceWriter<'_>) {
         _ => Unit::Named(input.text()),
     };
     black_box(Track::counter(input.text(), unit).uuid());
-    let tracer: Tracer<'_, _> = Tracer::new(writer, now, &THREAD, config);
+    let tracer = Tracer::new(writer, now, &THREAD, config);
     while input.bool() {
         slices(input, tracer.track());
         slices(input, tracer.on(&CUSTOM));

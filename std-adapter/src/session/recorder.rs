@@ -223,7 +223,7 @@ impl Recorder {
             let attached = track.borrow_owner().producer.borrow_dependent();
             let writer = attached.producer.writer(self.target, *exhaustion).ok_or(())?;
             let config = TracerConfig::new(BootClock::FREQUENCY).state_every(state_every);
-            Ok::<_, ()>(Tracer::new(writer, *clock, track.borrow_dependent(), config))
+            Ok::<_, ()>(Tracer::with_tables(writer, *clock, track.borrow_dependent(), config))
         });
         // All writers are taken; with the next event it looks again.
         let tracer = tracer.ok()?;

@@ -34,7 +34,7 @@
 //! // The type says how many names and tracks it knows at a time: as many as by default.
 //! // For a ring of 64 KiB: whatever lies in it, the state to read it by does so too.
 //! let config = TracerConfig::new(1_000_000_000).state_every(64 * 1024 / 4);
-//! let tracer: Tracer<'_, _> = Tracer::new(writer, clock, &MAIN, config);
+//! let tracer = Tracer::new(writer, clock, &MAIN, config);
 //! decode(tracer.track());
 //! tracer.on(&QUEUE).count(3);
 //! tracer.flush();

@@ -113,9 +113,21 @@ static STATE: &[(u8, u8)] = &[
     message(trace_packet_defaults::TRACK_EVENT_DEFAULTS),
 ];
 
-impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
-    /// A tracer of what happens on `track`, through `writer`.
+impl<'a, C: Clock> Tracer<'a, C> {
+    /// A tracer of what happens on `track`, through `writer`, with room for 64 names and 8 tracks.
     pub fn new(writer: TraceWriter<'a>, clock: C, track: &'a Track<'a>, config: TracerConfig) -> Self {
+        Self::with_tables(writer, clock, track, config)
+    }
+}
+
+impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
+    /// The same with room for `N` names and `T` tracks, as the tracer's type says.
+    pub fn with_tables(
+        writer: TraceWriter<'a>,
+        clock: C,
+        track: &'a Track<'a>,
+        config: TracerConfig,
+    ) -> Self {
         let lifetime = match config.state_bytes {
             0 => 0,
             bytes => bytes.checked_div(writer.producer().chunk_size()).unwrap_or(0).max(1),

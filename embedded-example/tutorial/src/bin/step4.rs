@@ -37,7 +37,7 @@ const CONFIG: TracerConfig =
     TracerConfig::new(25_000_000).unit_ns(1_000).state_every(quarter_of_ring(TRACE_BYTES));
 
 fn tracer(producer: &'static Producer<'static>, track: &'static Track<'static>) -> Option<MyTracer> {
-    Some(Tracer::new(producer.writer(0, Exhaustion::Drop)?, Timer, track, CONFIG))
+    Some(Tracer::with_tables(producer.writer(0, Exhaustion::Drop)?, Timer, track, CONFIG))
 }
 
 /// What records. If the region is too small for it, the firmware does its work without.

@@ -44,7 +44,7 @@ const CONFIG: TracerConfig =
     TracerConfig::new(25_000_000).unit_ns(1_000).state_every(quarter_of_ring(TRACE_BYTES));
 
 fn tracer(producer: &'static Producer<'static>, track: &'static Track<'static>) -> Option<MyTracer> {
-    Some(Tracer::new(producer.writer(0, Exhaustion::Drop)?, Timer, track, CONFIG))
+    Some(Tracer::with_tables(producer.writer(0, Exhaustion::Drop)?, Timer, track, CONFIG))
 }
 
 static SHARED: Mutex<Cell<Option<&'static Producer<'static>>>> = Mutex::new(Cell::new(None));

@@ -4,14 +4,18 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::failure::Failure;
 use crate::files::{check_is_other, output_path, read_any, write_over};
 use crate::guess::Guess;
-use crate::terminal::{beside, is_stdout, tell};
+use crate::terminal::{beside, is_stdout, printed};
 use crate::which::{Which, tell_of_others};
 use tracebuf_std::inspect::Inspection;
 
+/// Show sequences, chunks and losses of a trace or of a trace buffer's memory, and draw a map of it.
+///
+/// Nothing is changed. Exit status: 0 when there was something to show, 1 if not.
 #[derive(clap::Args)]
-pub(crate) struct Inspect {
+pub(crate) struct Args {
     /// A trace, the memory of a trace buffer, or a dump with one in it, plain or gzipped; - is standard input.
     file: PathBuf,
     #[command(flatten)]
@@ -30,20 +34,22 @@ pub(crate) struct Inspect {
     rows: u16,
 }
 
-fn inspect(arguments: &Inspect) -> Result<(), String> {
+/// Runs the command.
+pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let file = &arguments.file;
-    let content = read_any(file).map_err(|error| format!("error opening {}: {error}", file.display()))?;
-    let inspection =
-        look_at(&content, &arguments.which).map_err(|error| format!("error {}: {error}", file.display()))?;
+    let content = read_any(file)
+        .map_err(|error| Failure::new(format_args!("error opening {}: {error}", file.display())))?;
+    let inspection = look_at(&content, &arguments.which)
+        .map_err(|error| Failure::new(format_args!("error {}: {error}", file.display())))?;
     tell_of_others(&inspection.others);
     let mut is_beside = false;
     if let Some(svg) = &arguments.svg {
-        is_beside = is_stdout(svg).map_err(|error| format!("error {error}"))?;
+        is_beside = is_stdout(svg).map_err(|error| Failure::new(format_args!("error {error}")))?;
         let mut inputs = [file].into_iter().chain(&arguments.which.program);
         inputs
             .try_for_each(|input| check_is_other(svg, input))
             .and_then(|()| write_over(svg, inspection.svg()))
-            .map_err(|error| format!("error writing {}: {error}", svg.display()))?;
+            .map_err(|error| Failure::new(format_args!("error writing {}: {error}", svg.display())))?;
     }
     let mut out = beside(is_beside);
     let colour = !is_beside && io::stdout().is_terminal();
@@ -56,11 +62,7 @@ fn inspect(arguments: &Inspect) -> Result<(), String> {
         }
         inspection.chunks.iter().skip(more).try_for_each(|chunk| writeln!(out, "{}", chunk.text))
     };
-    match print() {
-        // Who reads the output has seen enough; that is no failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(|error| format!("error writing: {error}")),
-    }
+    printed(print())
 }
 
 fn look_at(bytes: &[u8], which: &Which) -> Result<Inspection, String> {
@@ -69,14 +71,4 @@ fn look_at(bytes: &[u8], which: &Which) -> Result<Inspection, String> {
     }
     let (dump, place) = which.of(bytes)?;
     Inspection::of_dump(&dump, place).map_err(|error| error.to_string())
-}
-
-pub(crate) fn run(arguments: &Inspect) -> ExitCode {
-    match inspect(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            tell!("{message}");
-            ExitCode::FAILURE
-        }
-    }
 }

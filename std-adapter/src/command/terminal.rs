@@ -14,36 +14,40 @@ use rustix::fs::FileType;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-/// Prints a line on standard error. Who reads it may be gone, or its disk full: that keeps no command from its work,
-/// and there is nobody to be told.
-macro_rules! tell {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
-    }};
-}
-pub(crate) use tell;
+use crate::failure::Failure;
+use crate::tell::tell;
 
 /// Prints what a command has to say at its end, and ends it with `code`, or as a failure if that cannot be printed. Who
 /// reads the output may have seen enough, or their terminal may be gone: that is no failure.
-pub(crate) fn print_and_exit(text: &impl Display, code: ExitCode) -> ExitCode {
+pub(crate) fn print_and_exit(text: &impl Display, code: ExitCode) -> Result<ExitCode, Failure> {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe && !is_gone(&out, &error) => {
-            tell!("error writing: {error}");
-            ExitCode::FAILURE
-        }
-        _ => code,
+        Err(error) if is_gone(&out, &error) => Ok(code),
+        result => printed(result).map(|_| code),
     }
 }
 
 /// The same beside a file that was written, on standard error if `is_stdout`.
-pub(crate) fn print_beside(is_stdout: bool, text: &impl Display, code: ExitCode) -> ExitCode {
+pub(crate) fn print_beside(
+    is_stdout: bool,
+    text: &impl Display,
+    code: ExitCode,
+) -> Result<ExitCode, Failure> {
     if !is_stdout {
         return print_and_exit(text, code);
     }
     tell!("{text}");
-    code
+    Ok(code)
+}
+
+/// What becomes of a command by what became of its output. Who reads it may have seen enough; that is no failure.
+pub(crate) fn printed(result: io::Result<()>) -> Result<ExitCode, Failure> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format_args!("error writing: {error}")))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Where a command prints text beside a file that it writes: on standard error if the file `is_stdout`.

@@ -1,57 +1,19 @@
-//! The commands `tracebuf stats` and `tracebuf size`.
+//! `tracebuf size`.
 
-use std::io::Read;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
 use tracebuf_std::size::{Seconds, Sizing};
-use tracebuf_std::trace_stats::TraceReport;
 
-use crate::files::{is_of_content, open_any, tell_of_cut};
-use crate::guess::{ENOUGH, Guess};
-use crate::record::{bytes, interval, number_and_unit};
-use crate::terminal::{print_and_exit, tell};
+use crate::failure::Failure;
+use crate::terminal::print_and_exit;
+use crate::units::{bytes, interval, number_and_unit};
 
-/// What `tracebuf stats` is given.
-#[derive(Args)]
-pub(crate) struct Stats {
-    /// The trace file, plain or gzipped; - is standard input.
-    trace: PathBuf,
-}
-
-/// Runs `tracebuf stats`.
-pub(crate) fn stats(arguments: &Stats) -> ExitCode {
-    let name = arguments.trace.display();
-    // A trace may be larger than memory. Of a file that is none its beginning tells what else it may be.
-    let mut begun = Vec::new();
-    let (report, result) = match open_any(&arguments.trace) {
-        Ok(mut trace) => match trace.by_ref().take(ENOUGH).read_to_end(&mut begun) {
-            Ok(_) => TraceReport::read((&begun[..]).chain(trace)),
-            Err(error) => (TraceReport::of(&begun), Err(error)),
-        },
-        Err(error) => (TraceReport::default(), Err(error)),
-    };
-    if let Err(error) = &result {
-        let len = report.bytes + report.rest;
-        if !is_of_content(error) || len == 0 {
-            tell!("error reading {name}: {error}");
-            return ExitCode::FAILURE;
-        }
-        tell_of_cut(&arguments.trace, error, len);
-    }
-    if report.packets == 0 && report.rest > 0 {
-        tell!("error {name} is no trace{}", Guess::of(&begun));
-        return ExitCode::FAILURE;
-    }
-    let has_losses = report.has_losses() || result.is_err();
-    print_and_exit(&report, ExitCode::from(if has_losses { 3 } else { 0 }))
-}
-
-/// What `tracebuf size` is given.
-#[derive(Args)]
-pub(crate) struct Size {
+/// Say how large buffers must be for a rate, or how long a buffer lasts.
+///
+/// Exit status: 0, or 1 when the answer could not be written.
+#[derive(clap::Args)]
+pub(crate) struct Args {
     /// Bytes of packets a second, of all producers together: 2MB, 512KiB; a /s may follow.
     #[arg(long, value_parser = rate)]
     rate: u64,
@@ -72,8 +34,8 @@ pub(crate) struct Size {
     chunk: u32,
 }
 
-/// Runs `tracebuf size`.
-pub(crate) fn size(arguments: &Size) -> ExitCode {
+/// Runs the command.
+pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let mut sizing = Sizing::of_rate(arguments.rate as f64)
         .blocked(arguments.blocked.as_secs_f64())
         .chunk(arguments.chunk);

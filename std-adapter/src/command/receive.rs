@@ -1,4 +1,4 @@
-//! The command `tracebuf receive`.
+//! `tracebuf receive`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,15 +6,19 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::failure::Failure;
 use crate::files::{check_is_other, output_path};
 use crate::guess::{ENOUGH, Guess};
-use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals, tell};
-use clap::Args;
+use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
 
-/// What `tracebuf receive` is given.
-#[derive(Args)]
-pub(crate) struct Receive {
+/// Receive the trace of a device from a serial port, or from a file or a pipe of what came over one.
+///
+/// Only packets that arrived intact are kept, and what was lost is counted. Ends with the file, when nobody has the
+/// pipe open for writing any more, or with Ctrl-C. Exit status: 0 when packets came, whatever was lost, 1 when none
+/// came, or when something could not be read or written, as when the port is gone.
+#[derive(clap::Args)]
+pub(crate) struct Args {
     /// A serial port, such as /dev/ttyACM0, a file, or a pipe; - is standard input.
     port: PathBuf,
     /// The trace file; - is standard output.
@@ -26,10 +30,10 @@ pub(crate) struct Receive {
 }
 
 /// Runs the command.
-pub(crate) fn run(arguments: &Receive) -> ExitCode {
+pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let stop = stop_on_signals();
     let line = ProgressLine::new();
-    let Receive { port, output, baud } = arguments;
+    let Args { port, output, baud } = arguments;
     let (mut report, mut beside) = (None, false);
     let progress = |so_far: &ReceiveReport| {
         line.show(so_far);
@@ -49,15 +53,17 @@ pub(crate) fn run(arguments: &Receive) -> ExitCode {
             received.map_err(|error| error.to_string())
         });
     drop(line);
-    let code = if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     // A device that is unplugged is an error; what came until then, and what was lost, is worth knowing all the same.
-    let code = report.map_or(code, |report| print_beside(beside, &report, code));
-    if let Err(error) = result {
-        let is_other = port.is_file() && report.is_some_and(|report| report.frames == 0);
-        let guess = is_other.then(|| beginning(port).ok()).flatten().map(|file| Guess::of(&file));
-        tell!("error {error}{}", guess.map_or(String::new(), |guess| guess.to_string()));
+    let code = ExitCode::SUCCESS;
+    let printed = report.map_or(Ok(code), |report| print_beside(beside, &report, code));
+    let Err(error) = result else { return printed };
+    if let Err(failure) = printed {
+        failure.tell();
     }
-    code
+    let is_other = port.is_file() && report.is_some_and(|report| report.frames == 0);
+    let guess = is_other.then(|| beginning(port).ok()).flatten().map(|file| Guess::of(&file));
+    let guess = guess.map_or(String::new(), |guess| guess.to_string());
+    Err(Failure::new(format_args!("error {error}{guess}")))
 }
 
 /// Enough of a file to see what it is.

@@ -1,17 +1,21 @@
-//! The command `tracebuf record`.
+//! `tracebuf record`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::failure::Failure;
 use crate::files::output_path;
-use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals, tell};
-use clap::Args;
+use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
+use crate::units::{bytes, interval};
 use tracebuf_std::record::{RecordOptions, record};
 
-/// What `tracebuf record` is given.
-#[derive(Args)]
-pub(crate) struct Record {
+/// Record this machine: CPU, memory, load, disks, network, and the busiest processes.
+///
+/// Ten seconds into trace.pftrace, unless told otherwise. Ctrl-C ends it early, with all that was recorded.
+/// Exit status: 0 when the file is whole, 1 when not or when nothing could be recorded.
+#[derive(clap::Args)]
+pub(crate) struct Args {
     /// How long to record: 10s, 500ms, 2m, 1h, or forever: until Ctrl-C, SIGTERM, or the end of the
     /// terminal.
     #[arg(long, default_value = "10s", value_parser = length)]
@@ -39,14 +43,9 @@ enum Length {
 }
 
 /// Runs the command.
-pub(crate) fn run(arguments: &Record) -> ExitCode {
-    let is_stdout = match is_stdout(&arguments.output) {
-        Ok(is_stdout) => is_stdout,
-        Err(error) => {
-            tell!("error {error}");
-            return ExitCode::FAILURE;
-        }
-    };
+pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
+    let failed = |error: String| Failure::new(format_args!("error {error}"));
+    let is_stdout = is_stdout(&arguments.output).map_err(failed)?;
     let stop = stop_on_signals();
     let mut options = RecordOptions::new(&arguments.output).interval(arguments.interval).ring(arguments.ring);
     options = match arguments.duration {
@@ -66,32 +65,8 @@ pub(crate) fn run(arguments: &Record) -> ExitCode {
         }
     });
     drop(line);
-    match result {
-        Ok(report) => print_beside(is_stdout, &report, ExitCode::from(u8::from(!report.is_whole()))),
-        Err(error) => {
-            tell!("error {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-pub(crate) fn number_and_unit(text: &str) -> Result<(f64, String), String> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let number = number.parse().map_err(|_| format!("'{text}' does not begin with a number"))?;
-    Ok((number, unit.trim().to_ascii_lowercase()))
-}
-
-pub(crate) fn interval(text: &str) -> Result<Duration, String> {
-    let (number, unit) = number_and_unit(text)?;
-    let seconds = match unit.as_str() {
-        "ms" => 1e-3,
-        "s" | "" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(format!("'{unit}' is no unit of time: ms, s, m or h")),
-    };
-    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+    let report = result.map_err(|error| failed(error.to_string()))?;
+    print_beside(is_stdout, &report, ExitCode::from(u8::from(!report.is_whole())))
 }
 
 /// The time between two looks.
@@ -105,16 +80,4 @@ fn pause(text: &str) -> Result<Duration, String> {
 
 fn length(text: &str) -> Result<Length, String> {
     if text == "forever" { Ok(Length::Forever) } else { interval(text).map(Length::For) }
-}
-
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let (number, unit) = number_and_unit(text)?;
-    let factor = match unit.as_str() {
-        "" | "b" => 1.0,
-        "k" | "kb" | "kib" => 1024.0,
-        "m" | "mb" | "mib" => 1024.0 * 1024.0,
-        "g" | "gb" | "gib" => 1024.0 * 1024.0 * 1024.0,
-        _ => return Err(format!("'{unit}' is no unit of size: KiB, MiB or GiB")),
-    };
-    Ok((number * factor) as u64)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::files::read_plain;
-use crate::terminal::tell;
+use crate::tell::tell;
 use tracebuf_std::recover::{Dump, Place, RecoverError};
 
 /// More buffers than this are not told one by one.

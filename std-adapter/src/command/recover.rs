@@ -3,17 +3,24 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::failure::Failure;
 use crate::files::{check_is_other, output_path, read_plain};
 use crate::guess::Guess;
-use crate::terminal::{is_stdout, tell};
+use crate::tell::tell;
+use crate::terminal::is_stdout;
 use crate::which::{Which, tell_of_others};
 use tracebuf::buffer::AttachError;
 use tracebuf_std::pftrace::LeftOut;
 use tracebuf_std::recover::{RecoverError, Survivor};
 use tracebuf_std::region_file::check_is_free;
 
+/// Write what a trace buffer held when its program ended into a trace file, and say what had to be dropped.
+///
+/// The dump is raw memory, Intel HEX or ELF, from any device. What was read out of the buffer before is not in the
+/// trace, nor what writers had not committed yet, their last moments. Exit status: 0 when there is a trace, if an
+/// empty one, 1 if not.
 #[derive(clap::Args)]
-pub(crate) struct Recover {
+pub(crate) struct Args {
     /// The dump of memory, or the file of a buffer.
     dump: PathBuf,
     /// The trace file to write; - is standard output.
@@ -29,8 +36,13 @@ pub(crate) struct Recover {
     with: Option<PathBuf>,
 }
 
-fn recover(arguments: &Recover) -> Result<(), String> {
-    let Recover { output, which, .. } = arguments;
+/// Runs the command.
+pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
+    recover(arguments).map(|()| ExitCode::SUCCESS).map_err(Failure::new)
+}
+
+fn recover(arguments: &Args) -> Result<(), String> {
+    let Args { output, which, .. } = arguments;
     // Not the trace of `with`, which may be the one that is written.
     [&arguments.dump]
         .into_iter()
@@ -75,8 +87,8 @@ fn recover(arguments: &Recover) -> Result<(), String> {
 }
 
 /// The file of a buffer.
-fn survive(arguments: &Recover, survivor: Survivor) -> Result<(), String> {
-    let Recover { output, after, with, .. } = arguments;
+fn survive(arguments: &Args, survivor: Survivor) -> Result<(), String> {
+    let Args { output, after, with, .. } = arguments;
     tell!("buffer in a file: {}", survivor.salvage());
     let survivor = match after.as_ref().or(with.as_ref()) {
         Some(trace) => {
@@ -94,14 +106,4 @@ fn survive(arguments: &Recover, survivor: Survivor) -> Result<(), String> {
         tell!("{}", LeftOut(written.invalid_packets));
     }
     Ok(())
-}
-
-pub(crate) fn run(arguments: &Recover) -> ExitCode {
-    match recover(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            tell!("{message}");
-            ExitCode::FAILURE
-        }
-    }
 }

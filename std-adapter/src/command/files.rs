@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use flate2::bufread::GzDecoder;
 
-use crate::terminal::tell;
+use crate::tell::tell;
 use tracebuf_std::region_file::create_if_free;
 
 /// What a gzipped file may unpack to where all of it has to be in memory. A file can become a thousand times as large.

@@ -1,0 +1,73 @@
+//! The `tracebuf` command: a file for each of its commands, and what those have in common.
+//!
+//! Calls go downwards:
+//!
+//! ```text
+//! main                                                            parses, runs, tells of a failure
+//! record receive recover inspect stats size replay smb demo       a command each: `Args`, and `run`
+//! which                                                           which buffer of a dump is meant
+//! guess                                                           what a file is that is another command's
+//! files                                                           what commands read and write
+//! terminal  units                                                 what they print, and how options are written
+//! failure                                                         why a command ends as it should not
+//! tell                                                            a line on standard error
+//! ```
+//!
+//! What commands do is the library's, and a program can do it without them.
+
+mod demo;
+mod failure;
+mod files;
+mod guess;
+mod inspect;
+mod receive;
+mod record;
+mod recover;
+mod replay;
+mod size;
+mod smb;
+mod stats;
+mod tell;
+mod terminal;
+mod units;
+mod which;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Perfetto's trace buffer on the command line.
+#[derive(Parser)]
+#[command(name = "tracebuf", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Receive(receive::Args),
+    Record(record::Args),
+    Inspect(inspect::Args),
+    Stats(stats::Args),
+    Size(size::Args),
+    Replay(replay::Args),
+    Smb(smb::Args),
+    Demo(demo::Args),
+    Recover(recover::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Receive(arguments) => receive::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Stats(arguments) => stats::run(&arguments),
+        Command::Size(arguments) => size::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
+        Command::Smb(arguments) => smb::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Recover(arguments) => recover::run(&arguments),
+    };
+    result.unwrap_or_else(|failure| failure.tell())
+}

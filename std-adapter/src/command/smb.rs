@@ -1,0 +1,79 @@
+//! `tracebuf smb`.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use tracebuf::producer::{Layout, MemoryError, SharedMemory, atomic_words};
+use tracebuf_std::smb::{self, SampleError};
+
+use crate::failure::Failure;
+use crate::files::{output_path, read_any, write_over};
+use crate::terminal::{is_stdout, printed};
+
+/// Shared memory images: what producers write and the service reads.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Print an image: pages, layouts, chunk states, headers, packets, and what is wrong with them.
+    ///
+    /// Exit status: 0, whatever is wrong with the image, 1 when it could not be read or printed.
+    Dump {
+        /// The image, plain or gzipped; - is standard input.
+        file: PathBuf,
+        /// Bytes of a page, a multiple of 4 from 64 to 65536.
+        page_size: u32,
+    },
+    /// Write an image that our own writers made, in the middle of their work.
+    ///
+    /// Exit status: 0, or 1 when there is no such image or it could not be written.
+    Sample {
+        /// The file to write; - is standard output.
+        #[arg(value_parser = output_path())]
+        out: PathBuf,
+        /// Bytes of the image; it has 114688 chunks at most.
+        size: usize,
+        /// Bytes of a page, a multiple of 4 from 64 to 65536.
+        page_size: u32,
+        /// The number of the pages' layout: 1 to 5 for 1, 2, 4, 7 or 14 chunks a page.
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=5))]
+        layout: u32,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
+    match &arguments.what {
+        What::Dump { file, page_size } => dump(file, *page_size),
+        What::Sample { out, size, page_size, layout } => sample(out, *size, *page_size, *layout),
+    }
+}
+
+fn dump(file: &Path, page_size: u32) -> Result<ExitCode, Failure> {
+    let bytes = read_any(file)
+        .map_err(|error| Failure::new(format_args!("error opening {}: {error}", file.display())))?;
+    let mut words = smb::words(&bytes);
+    let memory = SharedMemory::new(atomic_words(&mut words), page_size).map_err(no_memory)?;
+    let rest = bytes.len().saturating_sub(memory.size());
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    printed(smb::dump_with_rest(memory, rest, &mut out).and_then(|()| out.flush()))
+}
+
+fn sample(out: &Path, size: usize, page_size: u32, layout: u32) -> Result<ExitCode, Failure> {
+    let layout = Layout::from_bits(layout).ok_or_else(|| no_memory(MemoryError::ChunkSize))?;
+    let image = smb::sample(size, page_size, layout).map_err(no_memory)?;
+    is_stdout(out).map_err(|error| Failure::new(format_args!("error {error}")))?;
+    write_over(out, image)
+        .map_err(|error| Failure::new(format_args!("error writing {}: {error}", out.display())))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn no_memory(error: impl Into<SampleError>) -> Failure {
+    Failure::new(format_args!("no such shared memory: {}", error.into()))
+}

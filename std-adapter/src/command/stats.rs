@@ -1,0 +1,48 @@
+//! `tracebuf stats`.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tracebuf_std::trace_stats::TraceReport;
+
+use crate::failure::Failure;
+use crate::files::{is_of_content, open_any, tell_of_cut};
+use crate::guess::{ENOUGH, Guess};
+use crate::terminal::print_and_exit;
+
+/// List every data loss in a trace, with its cause and what to do about it.
+///
+/// Exit status: 0 when nothing was lost, 3 when something was, 1 when the file could not be read or is no trace. A
+/// gzipped trace that is cut is read as far as it goes, and has lost something.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The trace file, plain or gzipped; - is standard input.
+    trace: PathBuf,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
+    let name = arguments.trace.display();
+    // A trace may be larger than memory. Of a file that is none its beginning tells what else it may be.
+    let mut begun = Vec::new();
+    let (report, result) = match open_any(&arguments.trace) {
+        Ok(mut trace) => match trace.by_ref().take(ENOUGH).read_to_end(&mut begun) {
+            Ok(_) => TraceReport::read((&begun[..]).chain(trace)),
+            Err(error) => (TraceReport::of(&begun), Err(error)),
+        },
+        Err(error) => (TraceReport::default(), Err(error)),
+    };
+    if let Err(error) = &result {
+        let len = report.bytes + report.rest;
+        if !is_of_content(error) || len == 0 {
+            return Err(Failure::new(format_args!("error reading {name}: {error}")));
+        }
+        tell_of_cut(&arguments.trace, error, len);
+    }
+    if report.packets == 0 && report.rest > 0 {
+        return Err(Failure::new(format_args!("error {name} is no trace{}", Guess::of(&begun))));
+    }
+    let has_losses = report.has_losses() || result.is_err();
+    print_and_exit(&report, ExitCode::from(if has_losses { 3 } else { 0 }))
+}

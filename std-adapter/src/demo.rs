@@ -20,7 +20,7 @@ mod work;
 pub use report::{Report, WriterReport};
 
 use crate::PagedMemory;
-use crate::file_error::about;
+use crate::file_error::{about, about_writing};
 use crate::pftrace::TraceFile;
 use crate::thread_id::thread_id;
 use crate::trace_stats::TraceReport;
@@ -130,11 +130,11 @@ impl Write for Tee<'_> {
 /// folder of the sources, before any work is done, or the system of memory and threads. Sources in the folder that
 /// cannot be read are left out.
 pub fn run(options: &Options) -> io::Result<Report> {
-    let writing = |error| about("writing", &options.out, &error);
+    let writing = |error| about_writing(&options.out, &error);
     if options.ring < Options::LEAST_RING {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a ring has 4KiB at least"));
     }
-    fs::read_dir(&options.sources).map_err(|error| about("reading", &options.sources, &error))?;
+    fs::read_dir(&options.sources).map_err(|error| about(&options.sources, &error))?;
     work::check_memory(options.numbers)?;
     check_writable(&options.out).map_err(writing)?;
     let mut written = Vec::new();

@@ -3,7 +3,12 @@
 use std::io;
 use std::path::Path;
 
-/// The error with what was done, and to which file, before it.
-pub(crate) fn about(what: &str, path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
+/// The error behind the file's name.
+pub(crate) fn about(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// The same of a file that was to be written.
+pub(crate) fn about_writing(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: cannot be written: {error}", path.display()))
 }

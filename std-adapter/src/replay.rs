@@ -68,11 +68,11 @@ pub enum ReplayError {
 impl fmt::Display for ReplayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Line { number, reason } => write!(f, "error line {number}: {reason}"),
-            Self::Script(error) => write!(f, "error reading the script: {error}"),
-            Self::Output(error) => write!(f, "error writing the output: {error}"),
-            Self::Trace(error) => write!(f, "error writing the trace: {error}"),
-            Self::Clone(error) => write!(f, "error making a clone: {error}"),
+            Self::Line { number, reason } => write!(f, "line {number}: {reason}"),
+            Self::Script(error) => write!(f, "reading the script: {error}"),
+            Self::Output(error) => write!(f, "writing the output: {error}"),
+            Self::Trace(error) => write!(f, "writing the trace: {error}"),
+            Self::Clone(error) => write!(f, "making a clone: {error}"),
         }
     }
 }

@@ -54,9 +54,8 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     };
     let options =
         Options { out: out.clone(), ring: *ring, exhaustion, numbers: *numbers, sources: sources.clone() };
-    let failed = |error: String| Failure::new(format_args!("error: {error}"));
-    let is_stdout = is_stdout(out).map_err(failed)?;
-    let report = tracebuf_std::demo::run(&options).map_err(|error| failed(error.to_string()))?;
+    let is_stdout = is_stdout(out)?;
+    let report = tracebuf_std::demo::run(&options).map_err(Failure::new)?;
     let code = ExitCode::from(u8::from(!report.agrees()));
     print_beside(is_stdout, &report.to_string().trim_end(), code)
 }

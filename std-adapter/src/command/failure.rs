@@ -1,6 +1,7 @@
 //! How a command fails.
 
 use std::fmt::Display;
+use std::path::Path;
 use std::process::ExitCode;
 
 use crate::tell::tell;
@@ -12,13 +13,30 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(text: impl Display) -> Self {
-        Self { text: text.to_string(), status: 1 }
+    pub(crate) fn new(why: impl Display) -> Self {
+        Self { text: format!("error: {why}"), status: 1 }
     }
 
-    /// With another exit status than that of most failures.
-    pub(crate) fn with_status(self, status: u8) -> Self {
-        Self { status, ..self }
+    /// About a file, by the name that it was given.
+    pub(crate) fn of(file: &Path, why: impl Display) -> Self {
+        let name = if file == Path::new("-") { Path::new("standard input") } else { file };
+        Self::new(format_args!("{}: {why}", name.display()))
+    }
+
+    /// About a file that was to be written.
+    pub(crate) fn writing(file: &Path, why: impl Display) -> Self {
+        Self::of(file, format_args!("cannot be written: {why}"))
+    }
+
+    /// A line of a script that is malformed. How this is told is part of the format of scripts, for who runs them by
+    /// another program: by the line's number, and without the script's name.
+    pub(crate) fn malformed(line: impl Display) -> Self {
+        Self { text: format!("error {line}"), status: 2 }
+    }
+
+    /// With something more to be said.
+    pub(crate) fn followed_by(self, more: impl Display) -> Self {
+        Self { text: format!("{}{more}", self.text), ..self }
     }
 
     /// Tells why, and gives the exit status.

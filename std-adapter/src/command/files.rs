@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use flate2::bufread::GzDecoder;
 
+use crate::failure::Failure;
 use crate::tell::tell;
 use tracebuf_std::region_file::create_if_free;
 
@@ -133,9 +134,9 @@ fn read_all(file: impl BufRead, unpacked_max: u64) -> io::Result<(Vec<u8>, Optio
     }
 }
 
-/// All of a file as it is. The error names it.
-pub(crate) fn read_plain(path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|error| format!("error opening {}: {error}", path.display()))
+/// All of a file as it is.
+pub(crate) fn read_plain(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure::of(path, error))
 }
 
 /// Refuses to write into the file that is read, by whatever name: it would be emptied before it is read.

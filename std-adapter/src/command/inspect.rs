@@ -1,7 +1,7 @@
 //! `tracebuf inspect`.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
@@ -37,19 +37,17 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let file = &arguments.file;
-    let content = read_any(file)
-        .map_err(|error| Failure::new(format_args!("error opening {}: {error}", file.display())))?;
-    let inspection = look_at(&content, &arguments.which)
-        .map_err(|error| Failure::new(format_args!("error {}: {error}", file.display())))?;
+    let content = read_any(file).map_err(|error| Failure::of(file, error))?;
+    let inspection = look_at(file, &content, &arguments.which)?;
     tell_of_others(&inspection.others);
     let mut is_beside = false;
     if let Some(svg) = &arguments.svg {
-        is_beside = is_stdout(svg).map_err(|error| Failure::new(format_args!("error {error}")))?;
+        is_beside = is_stdout(svg)?;
         let mut inputs = [file].into_iter().chain(&arguments.which.program);
         inputs
             .try_for_each(|input| check_is_other(svg, input))
             .and_then(|()| write_over(svg, inspection.svg()))
-            .map_err(|error| Failure::new(format_args!("error writing {}: {error}", svg.display())))?;
+            .map_err(|error| Failure::writing(svg, error))?;
     }
     let mut out = beside(is_beside);
     let colour = !is_beside && io::stdout().is_terminal();
@@ -65,10 +63,11 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     printed(print())
 }
 
-fn look_at(bytes: &[u8], which: &Which) -> Result<Inspection, String> {
+fn look_at(file: &Path, bytes: &[u8], which: &Which) -> Result<Inspection, Failure> {
     if which.is_any() {
-        return Inspection::of_file(bytes).map_err(|error| format!("{error}{}", Guess::of(bytes)));
+        return Inspection::of_file(bytes)
+            .map_err(|error| Failure::of(file, format_args!("{error}{}", Guess::of(bytes))));
     }
-    let (dump, place) = which.of(bytes)?;
-    Inspection::of_dump(&dump, place).map_err(|error| error.to_string())
+    let (dump, place) = which.of(file, bytes)?;
+    Inspection::of_dump(&dump, place).map_err(|error| Failure::of(file, error))
 }

@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         report = Some(*so_far);
     };
     let result = check_is_other(output, port)
-        .map_err(|error| format!("writing {}: {error}", output.display()))
+        .map_err(|error| Failure::writing(output, error))
         .and_then(|()| is_stdout(output))
         .and_then(|is_stdout| {
             beside = is_stdout;
@@ -50,20 +50,19 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
                 }
                 false => receive(port, *baud, output, &stop, progress),
             };
-            received.map_err(|error| error.to_string())
+            received.map_err(Failure::new)
         });
     drop(line);
     // A device that is unplugged is an error; what came until then, and what was lost, is worth knowing all the same.
     let code = ExitCode::SUCCESS;
     let printed = report.map_or(Ok(code), |report| print_beside(beside, &report, code));
-    let Err(error) = result else { return printed };
-    if let Err(failure) = printed {
-        failure.tell();
+    let Err(failure) = result else { return printed };
+    if let Err(printing) = printed {
+        printing.tell();
     }
     let is_other = port.is_file() && report.is_some_and(|report| report.frames == 0);
     let guess = is_other.then(|| beginning(port).ok()).flatten().map(|file| Guess::of(&file));
-    let guess = guess.map_or(String::new(), |guess| guess.to_string());
-    Err(Failure::new(format_args!("error {error}{guess}")))
+    Err(failure.followed_by(guess.map_or(String::new(), |guess| guess.to_string())))
 }
 
 /// Enough of a file to see what it is.

@@ -44,8 +44,7 @@ enum Length {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
-    let failed = |error: String| Failure::new(format_args!("error {error}"));
-    let is_stdout = is_stdout(&arguments.output).map_err(failed)?;
+    let is_stdout = is_stdout(&arguments.output)?;
     let stop = stop_on_signals();
     let mut options = RecordOptions::new(&arguments.output).interval(arguments.interval).ring(arguments.ring);
     options = match arguments.duration {
@@ -65,7 +64,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         }
     });
     drop(line);
-    let report = result.map_err(|error| failed(error.to_string()))?;
+    let report = result.map_err(Failure::new)?;
     print_beside(is_stdout, &report, ExitCode::from(u8::from(!report.is_whole())))
 }
 

@@ -38,47 +38,47 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
-    recover(arguments).map(|()| ExitCode::SUCCESS).map_err(Failure::new)
+    recover(arguments).map(|()| ExitCode::SUCCESS)
 }
 
-fn recover(arguments: &Args) -> Result<(), String> {
-    let Args { output, which, .. } = arguments;
+fn recover(arguments: &Args) -> Result<(), Failure> {
+    let Args { dump, output, which, .. } = arguments;
     // Not the trace of `with`, which may be the one that is written.
-    [&arguments.dump]
+    [dump]
         .into_iter()
         .chain(&which.program)
         .chain(&arguments.after)
         .try_for_each(|input| check_is_other(output, input))
         // Asked again when all is written, which then lies beside it.
         .and_then(|()| check_is_free(output))
-        .map_err(|error| format!("error writing {}: {error}", output.display()))?;
+        .map_err(|error| Failure::writing(output, error))?;
     // What there is to say is said on standard error in any case.
-    is_stdout(output).map_err(|error| format!("error {error}"))?;
+    is_stdout(output)?;
     let anywhere = which.is_any();
     // A file may be larger than memory and hold little. A pipe is read but once.
     if anywhere
-        && std::fs::metadata(&arguments.dump).is_ok_and(|dump| dump.is_file())
-        && let Ok(survivor) = Survivor::open(&arguments.dump)
+        && std::fs::metadata(dump).is_ok_and(|dump| dump.is_file())
+        && let Ok(survivor) = Survivor::open(dump)
     {
         return survive(arguments, survivor);
     }
-    let file = read_plain(&arguments.dump)?;
+    let file = read_plain(dump)?;
     if anywhere && let Ok(survivor) = Survivor::parse(&file) {
         return survive(arguments, survivor);
     }
     if arguments.after.is_some() || arguments.with.is_some() {
-        let dump = arguments.dump.display();
-        return Err(format!("{dump} is no file of a buffer, which --after and --with are for"));
+        return Err(Failure::of(dump, "it is no file of a buffer, which --after and --with are for"));
     }
-    let (dump, place) = which.of(&file)?;
-    let found = dump.find(place).map_err(|error| match error {
-        RecoverError::Attach(AttachError::NoRegion) if anywhere => format!("{error}{}", Guess::of(&file)),
-        error => error.to_string(),
+    let (memory, place) = which.of(dump, &file)?;
+    let found = memory.find(place).map_err(|error| match error {
+        RecoverError::Attach(AttachError::NoRegion) if anywhere => {
+            Failure::of(dump, format_args!("{error}{}", Guess::of(&file)))
+        }
+        error => Failure::of(dump, error),
     })?;
     tell!("buffer at {:#x}: {}", found.address, found.salvage);
     tell_of_others(&found.others);
-    let (packets, refused) =
-        found.write(output).map_err(|error| format!("error writing {}: {error}", output.display()))?;
+    let (packets, refused) = found.write(output).map_err(|error| Failure::writing(output, error))?;
     tell!("{packets} packets in {}", output.display());
     if refused > 0 {
         tell!("{}", LeftOut(refused));
@@ -87,20 +87,18 @@ fn recover(arguments: &Args) -> Result<(), String> {
 }
 
 /// The file of a buffer.
-fn survive(arguments: &Args, survivor: Survivor) -> Result<(), String> {
+fn survive(arguments: &Args, survivor: Survivor) -> Result<(), Failure> {
     let Args { output, after, with, .. } = arguments;
     tell!("buffer in a file: {}", survivor.salvage());
     let survivor = match after.as_ref().or(with.as_ref()) {
-        Some(trace) => {
-            survivor.after(trace).map_err(|error| format!("error opening {}: {error}", trace.display()))?
-        }
+        Some(trace) => survivor.after(trace).map_err(|error| Failure::of(trace, error))?,
         None => survivor,
     };
     let written = match with {
         Some(trace) => survivor.write_with(trace, output),
         None => survivor.write(output),
     };
-    let written = written.map_err(|error| format!("error writing {}: {error}", output.display()))?;
+    let written = written.map_err(|error| Failure::writing(output, error))?;
     tell!("{} packets in {}", written.packets, output.display());
     if written.invalid_packets > 0 {
         tell!("{}", LeftOut(written.invalid_packets));

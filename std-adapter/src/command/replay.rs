@@ -11,7 +11,7 @@ use tracebuf_std::script::parse_line;
 use crate::failure::Failure;
 use crate::files::{check_is_other, open_any, output_path};
 use crate::tell::tell;
-use crate::terminal::{UntilClosed, beside, is_stdout};
+use crate::terminal::{UntilClosed, beside, is_stdout, printed};
 
 /// Run a script of recorded operations over a buffer and print what comes out.
 ///
@@ -32,31 +32,30 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let Args { script, pftrace } = arguments;
-    let reader = open_any(script)
-        .map_err(|error| Failure::new(format_args!("error opening {}: {error}", script.display())))?;
-    let (is_script, reader) =
-        as_far_as_known(reader).map_err(|error| Failure::new(ReplayError::Script(error)))?;
-    let is_stdout = pftrace.as_deref().map(is_stdout).transpose();
-    let is_stdout = is_stdout.map_err(|error| Failure::new(format_args!("error {error}")))?;
-    let mut output = beside(is_stdout.unwrap_or_default());
+    let begun = open_any(script).and_then(as_far_as_known);
+    let (is_script, reader) = begun.map_err(|error| Failure::of(script, error))?;
+    let is_stdout = pftrace.as_deref().map(is_stdout).transpose()?.unwrap_or_default();
+    let mut output = beside(is_stdout);
     if pftrace.is_some() {
         output = Box::new(UntilClosed::new(output));
     }
     let mut replay = Replay::new(BufWriter::with_capacity(1 << 16, output));
     if let Some(path) = pftrace {
-        let write = |error| Failure::new(format_args!("error writing {}: {error}", path.display()));
+        let write = |error| Failure::writing(path, error);
         check_is_other(path, script).map_err(write)?;
         if is_script {
             replay = replay.with_trace(TraceFile::create(path).map_err(write)?);
         }
     }
-    match replay.run(reader) {
-        Ok(summary) => tell!("{summary}"),
-        // Who reads the output has seen enough; that is no failure.
-        Err(ReplayError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        Err(error @ ReplayError::Line { .. }) => return Err(Failure::new(error).with_status(2)),
-        Err(error) => return Err(Failure::new(error)),
-    }
+    let summary = match (replay.run(reader), pftrace) {
+        (Ok(summary), _) => summary,
+        (Err(ReplayError::Output(error)), _) => return printed(Err(error)),
+        (Err(ReplayError::Trace(error)), Some(path)) => return Err(Failure::writing(path, error)),
+        (Err(ReplayError::Script(error)), _) => return Err(Failure::of(script, error)),
+        (Err(error @ ReplayError::Line { .. }), _) => return Err(Failure::malformed(error)),
+        (Err(error), _) => return Err(Failure::of(script, error)),
+    };
+    tell!("{summary}");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -56,24 +56,23 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
 }
 
 fn dump(file: &Path, page_size: u32) -> Result<ExitCode, Failure> {
-    let bytes = read_any(file)
-        .map_err(|error| Failure::new(format_args!("error opening {}: {error}", file.display())))?;
+    let bytes = read_any(file).map_err(|error| Failure::of(file, error))?;
     let mut words = smb::words(&bytes);
-    let memory = SharedMemory::new(atomic_words(&mut words), page_size).map_err(no_memory)?;
+    let memory =
+        SharedMemory::new(atomic_words(&mut words), page_size).map_err(|error| no_memory(file, error))?;
     let rest = bytes.len().saturating_sub(memory.size());
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     printed(smb::dump_with_rest(memory, rest, &mut out).and_then(|()| out.flush()))
 }
 
 fn sample(out: &Path, size: usize, page_size: u32, layout: u32) -> Result<ExitCode, Failure> {
-    let layout = Layout::from_bits(layout).ok_or_else(|| no_memory(MemoryError::ChunkSize))?;
-    let image = smb::sample(size, page_size, layout).map_err(no_memory)?;
-    is_stdout(out).map_err(|error| Failure::new(format_args!("error {error}")))?;
-    write_over(out, image)
-        .map_err(|error| Failure::new(format_args!("error writing {}: {error}", out.display())))?;
+    let layout = Layout::from_bits(layout).ok_or_else(|| no_memory(out, MemoryError::ChunkSize))?;
+    let image = smb::sample(size, page_size, layout).map_err(|error| no_memory(out, error))?;
+    is_stdout(out)?;
+    write_over(out, image).map_err(|error| Failure::writing(out, error))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn no_memory(error: impl Into<SampleError>) -> Failure {
-    Failure::new(format_args!("no such shared memory: {}", error.into()))
+fn no_memory(file: &Path, error: impl Into<SampleError>) -> Failure {
+    Failure::of(file, format_args!("no such shared memory: {}", error.into()))
 }

@@ -23,10 +23,10 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
-    let name = arguments.trace.display();
+    let file = &arguments.trace;
     // A trace may be larger than memory. Of a file that is none its beginning tells what else it may be.
     let mut begun = Vec::new();
-    let (report, result) = match open_any(&arguments.trace) {
+    let (report, result) = match open_any(file) {
         Ok(mut trace) => match trace.by_ref().take(ENOUGH).read_to_end(&mut begun) {
             Ok(_) => TraceReport::read((&begun[..]).chain(trace)),
             Err(error) => (TraceReport::of(&begun), Err(error)),
@@ -36,12 +36,12 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     if let Err(error) = &result {
         let len = report.bytes + report.rest;
         if !is_of_content(error) || len == 0 {
-            return Err(Failure::new(format_args!("error reading {name}: {error}")));
+            return Err(Failure::of(file, error));
         }
-        tell_of_cut(&arguments.trace, error, len);
+        tell_of_cut(file, error, len);
     }
     if report.packets == 0 && report.rest > 0 {
-        return Err(Failure::new(format_args!("error {name} is no trace{}", Guess::of(&begun))));
+        return Err(Failure::of(file, format_args!("it is no trace{}", Guess::of(&begun))));
     }
     let has_losses = report.has_losses() || result.is_err();
     print_and_exit(&report, ExitCode::from(if has_losses { 3 } else { 0 }))

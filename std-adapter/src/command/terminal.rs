@@ -44,7 +44,7 @@ pub(crate) fn print_beside(
 pub(crate) fn printed(result: io::Result<()>) -> Result<ExitCode, Failure> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(format_args!("error writing: {error}")))
+            Err(Failure::writing(Path::new("standard output"), error))
         }
         _ => Ok(ExitCode::SUCCESS),
     }
@@ -60,13 +60,13 @@ pub(crate) fn beside(is_stdout: bool) -> Box<dyn Write> {
 ///
 /// # Errors
 /// It is a file with something in it, as `>>` may have: it would be emptied, or be replaced.
-pub(crate) fn is_stdout(path: &Path) -> Result<bool, String> {
+pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
     let (Ok(file), Ok(stdout)) = (rustix::fs::stat(path), rustix::fs::fstat(io::stdout())) else {
         return Ok(false);
     };
     let is_same = (file.st_dev, file.st_ino) == (stdout.st_dev, stdout.st_ino);
     if is_same && file.st_size > 0 && FileType::from_raw_mode(file.st_mode).is_file() {
-        return Err(format!("writing {}: it is standard output, with something in it", path.display()));
+        return Err(Failure::writing(path, "it is standard output, with something in it"));
     }
     Ok(is_same)
 }

@@ -1,7 +1,8 @@
 //! Which buffer of a dump is meant.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use crate::failure::Failure;
 use crate::files::read_plain;
 use crate::tell::tell;
 use tracebuf_std::recover::{Dump, Place, RecoverError};
@@ -39,16 +40,16 @@ impl Which {
         self.address.is_none() && self.symbol.is_none()
     }
 
-    /// A dump with the symbols that are meant, and where in it to look.
-    pub(crate) fn of(&self, file: &[u8]) -> Result<(Dump, Place), String> {
-        let mut dump = Dump::parse(file).map_err(|error| error.to_string())?;
+    /// The dump that this file holds with the symbols that are meant, and where in it to look.
+    pub(crate) fn of(&self, path: &Path, file: &[u8]) -> Result<(Dump, Place), Failure> {
+        let mut dump = Dump::parse(file).map_err(|error| Failure::of(path, error))?;
         if let Some(program) = &self.program {
             dump.symbols_of(&read_plain(program)?).map_err(|error| match error {
                 // What is wrong is the program, and nothing of the dump.
                 RecoverError::Malformed(why) => {
-                    format!("no program can be read in {}: {why}", program.display())
+                    Failure::of(program, format_args!("no program can be read: {why}"))
                 }
-                error => error.to_string(),
+                error => Failure::of(path, error),
             })?;
         }
         let place = match (self.address, &self.symbol) {

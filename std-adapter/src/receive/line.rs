@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::output::Output;
 use super::source::{Waiting, open};
 use super::{ReceiveReport, Receiver};
-use crate::file_error::about;
+use crate::file_error::{about, about_writing};
 
 /// Receives from a regular file, a named pipe or a serial port into a trace file, until the file's end, until the
 /// pipe's last writer closes it, or until `stop` is set. Tells how it goes twice a second, and what came in all when it
@@ -27,7 +27,7 @@ pub fn receive(
     progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
     let port = port.as_ref();
-    let line = open(port, baud).map_err(|error| about("receiving from", port, &error))?;
+    let line = open(port, baud).map_err(|error| about(port, &error))?;
     receive_line(line, port, output, stop, progress)
 }
 
@@ -69,8 +69,8 @@ fn receive_line(
     stop: &AtomicBool,
     mut progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    let receiving = |error| about("receiving from", name, &error);
-    let writing = |error| about("writing", output, &error);
+    let receiving = |error| about(name, &error);
+    let writing = |error| about_writing(output, &error);
     let mut file = Output::to(output).map_err(writing)?;
     let mut receiver = Receiver::new();
     let mut bytes = vec![0; 1 << 16];

@@ -145,10 +145,10 @@ fn record_from(
     mut progress: impl FnMut(&RecordProgress),
 ) -> Result<RecordReport, SessionError> {
     let output = &options.output;
-    let writing = |error| SessionError::io(format!("writing {}", output.display()), error);
+    let writing = |error| SessionError::io(format!("{}: cannot be written", output.display()), error);
     check_ring(options.ring)?;
     // Before the session starts: it empties the file of a long trace.
-    proc.read("stat").map_err(|error| SessionError::io("reading /proc/stat", error))?;
+    proc.read("stat").map_err(|error| SessionError::io("/proc/stat", error))?;
     let mut builder = Session::builder().ring(options.ring).process_name("tracebuf record");
     if options.long {
         builder = builder.long_trace(LongTrace::to(output).period(LONG_TRACE_PERIOD));
@@ -351,7 +351,7 @@ mod tests {
         for options in [RecordOptions::new(&older), RecordOptions::new(&older).long()] {
             let recorded = record_from(machine.proc(), &options, &AtomicBool::new(true), |_| ());
             let error = recorded.expect_err("nothing to look at").to_string();
-            assert!(error.starts_with("reading /proc/stat: "), "{error}");
+            assert!(error.starts_with("/proc/stat: "), "{error}");
             assert_eq!(std::fs::read_to_string(&older).expect("a file"), "an older trace");
         }
     }

@@ -258,8 +258,9 @@ impl SessionBuilder {
     /// The buffers and the long trace, or files as they were: an earlier process's last moments may be in them.
     fn open_files(&self, switch: &Arc<Switch>) -> Result<(Central, Option<Recording>), SessionError> {
         let (mut buffers, mut outboxes) = (Vec::new(), Vec::new());
-        let in_trace =
-            |trace: &LongTrace, error| SessionError::io(format!("creating {}", trace.path.display()), error);
+        let in_trace = |trace: &LongTrace, error| {
+            SessionError::io(format!("{}: cannot be written", trace.path.display()), error)
+        };
         let (opened, undo) = match &self.long_trace {
             Some(trace) => {
                 let (file, undo) = open(&trace.path).map_err(|error| in_trace(trace, error))?;

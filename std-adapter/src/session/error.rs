@@ -60,7 +60,7 @@ pub enum SessionError {
     },
     /// The system refused something.
     Io {
-        /// What was to be done.
+        /// What was to be done, or cannot be.
         what: String,
         /// What the system says.
         error: io::Error,

@@ -62,14 +62,14 @@ fn what_writers_drop_is_accounted_for() {
 #[test]
 fn a_file_that_cannot_be_written_is_said() {
     let arguments = ["demo", "/nonexistent/demo.pftrace", "--numbers", "100", "--sources", "."];
-    assert_fails(&arguments, "error: writing /nonexistent/demo.pftrace: No such file");
+    assert_fails(&arguments, "error: /nonexistent/demo.pftrace: cannot be written: No such file");
 }
 
 #[test]
 fn sources_that_cannot_be_read_are_said() {
     let file = scratch("demo/sources");
     let arguments = ["demo", file.to_str().unwrap(), "--numbers", "100", "--sources", "/nonexistent"];
-    assert_fails(&arguments, "error: reading /nonexistent: No such file");
+    assert_fails(&arguments, "error: /nonexistent: No such file");
 }
 
 #[test]

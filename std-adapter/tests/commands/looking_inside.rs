@@ -114,7 +114,7 @@ fn a_gzipped_trace_that_is_cut_is_told_as_far_as_it_goes() {
     std::fs::write(&path, &whole[..8]).expect("a file");
     let output = command(&["stats", name]);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));
-    assert!(text(&output.stderr).starts_with(&format!("error reading {name}: ")), "{output:?}");
+    assert!(text(&output.stderr).starts_with(&format!("error: {name}: ")), "{output:?}");
     std::fs::remove_file(path).expect("it is there");
 }
 

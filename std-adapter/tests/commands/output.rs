@@ -78,7 +78,11 @@ fn an_output_that_takes_nothing_is_an_error_of_every_command() {
         let full = OpenOptions::new().write(true).open("/dev/full").expect("a device");
         let output = run(&arguments, full.into());
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).contains("error writing"), "{arguments:?}: {}", text(&output.stderr));
+        assert!(
+            text(&output.stderr).contains("cannot be written: "),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
     }
 }
 
@@ -385,7 +389,7 @@ fn the_file_that_is_read_is_not_written_into_by_any_name() {
             let stdin = File::open(&input).expect("a file");
             let said = command(arguments).stdin(stdin).output().expect("the command");
             assert_eq!(said.status.code(), Some(1), "{arguments:?}");
-            let refused = format!("error writing {output}: it is the file that is read\n");
+            let refused = format!("error: {output}: cannot be written: it is the file that is read\n");
             assert!(text(&said.stderr).ends_with(&refused), "{arguments:?}: {}", text(&said.stderr));
             assert!(fs::read(&input).expect("a file") == contents, "{arguments:?}");
         }

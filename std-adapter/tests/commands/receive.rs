@@ -385,7 +385,7 @@ fn packets_that_the_disk_did_not_take_are_not_told_to_be_in_the_file() {
         let out = tracebuf(&["receive"]).arg(&input).args(["-o", "/dev/full"]).output().unwrap();
         let (text, errors) = (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
         assert_eq!(out.status.code(), Some(1));
-        assert!(errors.starts_with("error writing /dev/full: No space"), "{errors}");
+        assert!(errors.starts_with("error: /dev/full: cannot be written: No space"), "{errors}");
         assert!(text.starts_with("0 packets from ") && !text.contains("nothing lost"), "{text}");
         let unwritten = text.trim_end().strip_suffix(" not written").and_then(|text| text.rsplit(' ').next());
         let unwritten: u32 = unwritten.expect("a number").parse().expect("a number");
@@ -400,7 +400,7 @@ fn any_file_name_will_do_and_a_failure_names_the_file_that_it_is_about() {
     let input = scratch("receive/name").with_file_name(std::ffi::OsStr::from_bytes(b"\xFF.bin"));
     std::fs::write(&input, line(3).concat()).unwrap();
     for (output, code, said) in
-        [("/dev/null", 0, ""), ("/nonexistent/x", 1, "error writing /nonexistent/x: No such")]
+        [("/dev/null", 0, ""), ("/nonexistent/x", 1, "error: /nonexistent/x: cannot be written: No such")]
     {
         let out = tracebuf(&["receive"]).arg(&input).args(["-o", output]).output().unwrap();
         let errors = String::from_utf8(out.stderr).unwrap();

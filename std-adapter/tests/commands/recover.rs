@@ -361,7 +361,7 @@ fn symbols_of_the_program_serve_a_dump_that_has_none() {
     std::fs::write(&program, "no program").expect("a file");
     let program = program.to_str().expect("a name");
     let (ok, said, _) = recover("program", &dump, &["--symbol", "TRACE", "--program", program]);
-    assert!(!ok && said.starts_with(&format!("no program can be read in {program}: ")), "{said}");
+    assert!(!ok && said.starts_with(&format!("error: {program}: no program can be read: ")), "{said}");
 }
 
 #[test]

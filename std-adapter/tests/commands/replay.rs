@@ -113,12 +113,12 @@ fn a_buffer_that_cannot_be_made_is_told_and_another_may_be_made() {
 fn an_unreadable_script_exits_1() {
     let out = replay(&["/there/is/no/such/script"], b"");
     assert_eq!(out.status.code(), Some(1));
-    assert!(text(&out.stderr).starts_with("error opening /there/is/no/such/script: "));
+    assert!(text(&out.stderr).starts_with("error: /there/is/no/such/script: "));
     let mut cut = gzipped(SCRIPT.as_bytes());
     cut.truncate(cut.len() / 2);
     let out = replay(&["-"], &cut);
     assert_eq!(out.status.code(), Some(1));
-    assert!(text(&out.stderr).starts_with("error reading the script: "), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).starts_with("error: standard input: "), "{}", text(&out.stderr));
 }
 
 #[test]

@@ -25,7 +25,9 @@ fn refusal(command: &str, content: &[u8], more: &[&str]) -> String {
     }
     let out = run.output().expect("the command");
     assert_eq!(out.status.code(), Some(1), "{}", text(&out.stdout));
-    text(&out.stderr).to_owned()
+    let error = text(&out.stderr).to_owned();
+    assert!(error.starts_with(&format!("error: {}: ", file.display())), "{command}: {error}");
+    error
 }
 
 #[test]
@@ -53,7 +55,7 @@ fn what_a_file_seems_to_be_is_said_and_which_command_reads_it() {
 #[test]
 fn of_what_is_nothing_that_is_known_no_more_is_said_than_that() {
     for (command, more, said) in [
-        ("stats", &[][..], " is no trace\n"),
+        ("stats", &[][..], "it is no trace\n"),
         ("inspect", &[], "neither a trace nor memory with a trace buffer in it\n"),
         ("recover", &[], "no trace buffer found\n"),
         ("receive", &[], "so nothing is written\n"),

@@ -37,7 +37,7 @@ fn no_command_writes_over_a_trace_that_a_session_is_writing() {
         let output = command(arguments).output().expect("the command");
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
-        assert!(said.contains("taken.pftrace: another session is using it"), "{said}");
+        assert!(said.contains("taken.pftrace: cannot be written: another session is using it"), "{said}");
     }
     assert_eq!(parts(), before, "a part is left");
     session.stop().expect("a stop");

@@ -83,7 +83,7 @@ fn standard_input_is_received_whatever_it_is() {
     assert!(text(&out.stderr).ends_with("it is the file that is read\n"), "{}", text(&out.stderr));
     assert_eq!(std::fs::read(&input).unwrap(), bytes);
     let out = receiving(Stdio::null(), &output).wait_with_output().unwrap();
-    let error = "error receiving from standard input: not one intact frame came, so nothing is written\n";
+    let error = "error: standard input: not one intact frame came, so nothing is written\n";
     assert_eq!((text(&out.stderr), out.status.code()), (error, Some(1)));
     assert_eq!(received(&output).len(), 40, "the trace of the time before");
 }

@@ -75,7 +75,7 @@ fn the_command_tells_what_was_lost_and_then_that_the_device_is_gone() {
     let out = command.wait_with_output().unwrap();
     let (report, error) = (crate::text(&out.stdout), crate::text(&out.stderr));
     assert!(report.contains(" 2 lost") && report.ends_with(", 1 packets incomplete\n"), "{report}");
-    assert!(error.starts_with(&format!("error receiving from {name}: ")), "{error}");
+    assert!(error.starts_with(&format!("error: {name}: ")), "{error}");
     assert_eq!(out.status.code(), Some(1));
 }
 
@@ -134,9 +134,7 @@ fn a_port_that_is_not_there_is_a_failure_that_says_so() {
 fn what_is_neither_a_port_nor_a_file_is_told_to_be_neither() {
     for other in ["/dev/null", "/dev"] {
         let out = tracebuf(&["receive", other, "-o", "/dev/null"]).output().unwrap();
-        let error = format!(
-            "error receiving from {other}: it is neither a serial port nor a file of what came over one\n"
-        );
+        let error = format!("error: {other}: it is neither a serial port nor a file of what came over one\n");
         assert_eq!((crate::text(&out.stderr), out.status.code()), (&error[..], Some(1)));
     }
 }

@@ -7,6 +7,7 @@
 //! - [`trace_stats`], [`size`]: what a trace lost, and how large buffers must be; the commands `tracebuf stats` and
 //!   `tracebuf size`.
 //! - [`inspect`]: what lies where in a buffer or a trace, as text and as a picture; the command `tracebuf inspect`.
+//! - [`figures`]: how the commands print numbers.
 //! - [`PagedMemory`]: memory for a buffer that costs what is used of it.
 //! - [`script`] and [`replay`]: recorded operations, run over a real buffer; the command `tracebuf replay`.
 //! - [`pftrace`]: trace files.
@@ -19,6 +20,7 @@
 
 pub mod demo;
 mod fields;
+pub mod figures;
 mod file_error;
 mod file_lock;
 mod fork;

@@ -1,7 +1,6 @@
 //! Trace files: the packets that leave a buffer, as ui.perfetto.dev and `trace_processor` open them.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -98,23 +97,6 @@ impl<W: Write> TraceFile<W> {
         }
         self.exporter.file().flush().map_err(into_io)?;
         Ok(self.left_out)
-    }
-}
-
-/// How many packets were left out of a trace file, as the commands tell it.
-///
-/// ```
-/// use tracebuf_std::pftrace::LeftOut;
-///
-/// let said = LeftOut(2).to_string();
-/// assert_eq!(said, "not in the trace file, malformed, forged or too long for a trace: 2 packets");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeftOut(pub u64);
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not in the trace file, malformed, forged or too long for a trace: {} packets", self.0)
     }
 }
 

@@ -21,6 +21,7 @@ use tracebuf::buffer::DataLoss;
 use tracebuf::proto::fields::{sequence_flags, trace_packet};
 
 use crate::fields::{Fields, Value};
+use crate::figures::Count;
 pub use counters::Counted;
 use counters::{Counters, LARGER_RING};
 
@@ -206,35 +207,43 @@ impl TraceReport {
         if total == 0 {
             return Ok(());
         }
-        writeln!(f, "{name} {total} packets\n  {advice}")?;
+        writeln!(f, "{name} {}\n  {advice}", Count(total, "packet"))?;
         for (id, sequence) in self.sequences.iter().filter(|(_, sequence)| count(sequence) > 0) {
-            let (lost, all) = (count(sequence), sequence.packets);
+            let (lost, all) = (count(sequence), Count(sequence.packets, "packet"));
             write!(f, "  sequence {id}")?;
             if let Some(pid) = sequence.pid {
                 write!(f, ", process {pid}")?;
             }
-            writeln!(f, ": {lost} of its {all} packets")?;
+            writeln!(f, ": {lost} of its {all}")?;
         }
         match count(&self.others) {
             0 => Ok(()),
-            lost => writeln!(f, "  all other sequences: {lost} of their {} packets", self.others.packets),
+            lost => {
+                writeln!(f, "  all other sequences: {lost} of their {}", Count(self.others.packets, "packet"))
+            }
         }
     }
 }
 
 impl fmt::Display for TraceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (packets, bytes, sequences) = (self.packets, self.bytes, self.sequences.len());
+        let (packets, bytes) = (Count(self.packets, "packet"), Count(self.bytes, "byte"));
+        let sequences = Count(self.sequences.len() as u64, "sequence");
         let more = if self.others.packets > 0 { "more than " } else { "" };
-        writeln!(f, "{packets} packets of {more}{sequences} sequences, {bytes} bytes")?;
+        writeln!(f, "{packets} of {more}{sequences}, {bytes}")?;
         if !self.has_losses() {
             return write!(f, "nothing was lost");
         }
         if self.rest > 0 {
-            writeln!(f, "the last {} bytes are no whole packet: writing was cut short there", self.rest)?;
+            let rest = Count(self.rest, "byte");
+            writeln!(f, "no whole packet in the last {rest}: writing was cut short there")?;
         }
         if self.compressed > 0 {
-            writeln!(f, "compressed: {} packets hold others\n  {COMPRESSED}", self.compressed)?;
+            writeln!(
+                f,
+                "compressed: {} with others within\n  {COMPRESSED}",
+                Count(self.compressed, "packet")
+            )?;
         }
         for (cause, name) in DataLoss::CAUSES {
             let bit = cause.bits().trailing_zeros() as usize;
@@ -287,7 +296,7 @@ mod tests {
             let report = TraceReport::of(&trace);
             assert_eq!((report.packets, report.compressed), (2, 1));
             let said = report.to_string();
-            assert!(said.contains("\ncompressed: 1 packets hold others\n  what those tell"), "{said}");
+            assert!(said.contains("\ncompressed: 1 packet with others within\n  what those tell"), "{said}");
             assert!(said.ends_with("no statistics beside them"), "{said}");
             let report = TraceReport::of(&[trace, statistics.clone()].concat());
             assert!(report.has_losses() && report.to_string().contains(COMPRESSED), "{report}");
@@ -300,7 +309,7 @@ mod tests {
             let bits = cause.bits() | 1;
             let trace = packet(&[0x50, 2, 0xD0, 0x02, bits as u8 | 0x80, (bits >> 7) as u8]);
             let text = TraceReport::of(&trace).to_string();
-            assert!(text.contains(&format!("{name}: before 1 packets")), "{text}");
+            assert!(text.contains(&format!("{name}: before 1 packet\n")), "{text}");
             assert!(text.contains(advice(cause)) && !text.contains("no cause"), "{text}");
         }
     }
@@ -315,7 +324,7 @@ mod tests {
             let report = TraceReport::of(&trace);
             assert_eq!(report.sequences[&2].unnamed, unnamed, "{loss:?}");
             let block = format!(
-                "\nno cause named: before 1 packets\n  {}\n  sequence 2: 1 of its 2 packets\nwhat else",
+                "\nno cause named: before 1 packet\n  {}\n  sequence 2: 1 of its 2 packets\nwhat else",
                 advice(DataLoss::ANY)
             );
             assert_eq!(report.to_string().contains(&block), unnamed > 0, "{report}");

@@ -1,6 +1,6 @@
 //! `tracebuf recover`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
@@ -10,7 +10,7 @@ use crate::tell::tell;
 use crate::terminal::is_stdout;
 use crate::which::{Which, tell_of_others};
 use tracebuf::buffer::AttachError;
-use tracebuf_std::pftrace::LeftOut;
+use tracebuf_std::figures::{Count, LeftOut};
 use tracebuf_std::recover::{RecoverError, Survivor};
 use tracebuf_std::region_file::check_is_free;
 
@@ -79,10 +79,7 @@ fn recover(arguments: &Args) -> Result<(), Failure> {
     tell!("buffer at {:#x}: {}", found.address, found.salvage);
     tell_of_others(&found.others);
     let (packets, refused) = found.write(output).map_err(|error| Failure::writing(output, error))?;
-    tell!("{packets} packets in {}", output.display());
-    if refused > 0 {
-        tell!("{}", LeftOut(refused));
-    }
+    tell_of_packets(packets, refused, output);
     Ok(())
 }
 
@@ -99,9 +96,13 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<(), Failure> {
         None => survivor.write(output),
     };
     let written = written.map_err(|error| Failure::writing(output, error))?;
-    tell!("{} packets in {}", written.packets, output.display());
-    if written.invalid_packets > 0 {
-        tell!("{}", LeftOut(written.invalid_packets));
-    }
+    tell_of_packets(written.packets, written.invalid_packets, output);
     Ok(())
+}
+
+fn tell_of_packets(packets: u64, refused: u64, output: &Path) {
+    tell!("{} in {}", Count(packets, "packet"), output.display());
+    if refused > 0 {
+        tell!("{}", LeftOut(refused));
+    }
 }

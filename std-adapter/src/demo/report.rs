@@ -2,6 +2,7 @@
 
 use super::service::Service;
 use super::work::Outcome;
+use crate::figures::Count;
 use crate::trace_stats::TraceReport;
 use std::fmt;
 use tracebuf::buffer::{BufferStats, DataLoss, SequenceInfo};
@@ -153,12 +154,10 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (numbers, words, files) = (self.numbers, self.words, self.files);
-        writeln!(
-            f,
-            "{} threads sorted {numbers} numbers and counted {words} words in {files} files",
-            self.writers.len()
-        )?;
+        let (threads, numbers) =
+            (Count(self.writers.len() as u64, "thread"), Count(self.numbers as u64, "number"));
+        let (words, files) = (Count(self.words, "word"), Count(self.files, "file"));
+        writeln!(f, "{threads} sorted {numbers} and counted {words} in {files}")?;
         writeln!(
             f,
             "{:<12}{:>10}{:>10}{:>10}{:>10}{:>10}{:>8}",
@@ -176,32 +175,37 @@ impl fmt::Display for Report {
         let (endpoint, buffer) = (&self.endpoint, &self.buffer);
         writeln!(
             f,
-            "shared memory: {} chunks moved, {} scraped",
-            endpoint.chunks_moved, endpoint.chunks_scraped
+            "shared memory: {} moved, {} scraped",
+            Count(endpoint.chunks_moved, "chunk"),
+            endpoint.chunks_scraped
         )?;
         writeln!(
             f,
-            "ring of {} bytes: {} bytes written, {} overwritten unread, lapped {} times",
-            buffer.buffer_size, buffer.bytes_written, buffer.bytes_overwritten, buffer.write_wrap_count
+            "ring of {}: {} written, {} overwritten unread, lapped {}",
+            Count(buffer.buffer_size, "byte"),
+            Count(buffer.bytes_written, "byte"),
+            buffer.bytes_overwritten,
+            Count(buffer.write_wrap_count, "time")
         )?;
-        writeln!(f, "trace file: {} packets, {} bytes", self.file_packets, self.file_bytes)?;
+        let (packets, bytes) = (Count(self.file_packets, "packet"), Count(self.file_bytes, "byte"));
+        writeln!(f, "trace file: {packets}, {bytes}")?;
         let lost = total.written - total.read;
         if lost == 0 {
             writeln!(f, "lost: nothing")?;
         } else {
             writeln!(
                 f,
-                "lost: {lost} packets: {} because shared memory was full, {} overwritten in the ring, {} in part",
-                total.dropped, total.evicted, total.broken
+                "lost: {}: {} because shared memory was full, {} overwritten in the ring, {} in part",
+                Count(lost, "packet"),
+                total.dropped,
+                total.evicted,
+                total.broken
             )?;
             writeln!(f, "causes that packets carry: {}", self.causes)?;
         }
         if total.skipped > 0 {
-            writeln!(
-                f,
-                "{} events were not begun, because the state before them was dropped",
-                total.skipped
-            )?;
+            let skipped = Count(total.skipped, "event");
+            writeln!(f, "not begun, because the state before was dropped: {skipped}")?;
         }
         writeln!(f, "{}", if self.agrees() { "the numbers agree" } else { "the numbers DO NOT agree" })
     }

@@ -34,6 +34,7 @@ use std::fmt;
 
 use tracebuf::buffer::AttachError;
 
+use crate::figures::Count;
 use crate::recover::{Dump, Place, RecoverError};
 use crate::trace_stats::{TraceReport, Whose};
 
@@ -112,7 +113,7 @@ pub struct Inspection {
     pub losses: Vec<String>,
     /// Where there are other buffers in the dump, as [`Found::others`](crate::recover::Found::others) has them.
     pub others: Vec<u64>,
-    /// `chunks` or `packets`.
+    /// `chunk` or `packet`.
     pieces: &'static str,
     pub(crate) spans: Vec<Span>,
 }
@@ -181,7 +182,10 @@ impl Inspection {
             let pid = known.and_then(|sequence| sequence.pid);
             let losses = match known.map_or(0, |sequence| sequence.after_loss) {
                 0 => String::new(),
-                count => format!("{count} packets follow a loss"),
+                count => {
+                    let follow = if count == 1 { "follows" } else { "follow" };
+                    format!("{} {follow} a loss", Count(count, "packet"))
+                }
             };
             let name = match (whose, pid) {
                 (Whose::Sequence(1), _) => "the service".to_owned(),
@@ -201,7 +205,7 @@ impl Inspection {
             chunks: Vec::new(),
             losses: report.to_string().lines().skip(1).map(str::to_owned).collect(),
             others: Vec::new(),
-            pieces: "packets",
+            pieces: "packet",
             spans,
         };
         (this, report)
@@ -210,8 +214,10 @@ impl Inspection {
     /// How many sequences there are.
     fn counted(&self) -> String {
         match self.sequences.split_last() {
-            Some((last, told)) if last.name == OTHERS => format!("more than {} sequences", told.len()),
-            _ => format!("{} sequences", self.sequences.len()),
+            Some((last, told)) if last.name == OTHERS => {
+                format!("more than {}", Count(told.len() as u64, "sequence"))
+            }
+            _ => Count(self.sequences.len() as u64, "sequence").to_string(),
         }
     }
 
@@ -233,7 +239,7 @@ impl Inspection {
 
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} bytes, {} used", self.title, self.size, self.used)?;
+        write!(f, "{}: {}, {} used", self.title, Count(self.size, "byte"), self.used)?;
         if let Some(write) = self.write {
             write!(f, ", write cursor at {write}")?;
         }
@@ -250,7 +256,8 @@ impl fmt::Display for Inspection {
         for (line, number) in self.sequences.iter().zip(0..) {
             let SequenceLine { name, pieces, bytes, unread, losses } = line;
             let letter = map::letter(number);
-            write!(f, "  {letter} {name}: {pieces} {}, {bytes} bytes", self.pieces)?;
+            let (pieces, bytes) = (Count(*pieces, self.pieces), Count(*bytes, "byte"));
+            write!(f, "  {letter} {name}: {pieces}, {bytes}")?;
             if self.write.is_some() {
                 write!(f, ", {unread} unread")?;
             }

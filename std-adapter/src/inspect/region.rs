@@ -7,6 +7,7 @@ use tracebuf::buffer::{
 };
 
 use super::{ChunkLine, Inspection, Kind, SequenceLine, Span};
+use crate::figures::Count;
 use crate::recover::{Aligned, Dump, Place, RecoverError, ring_offset};
 
 /// Bytes of a chunk before its payload, as in `tb_chunk.rs` of the core.
@@ -72,7 +73,7 @@ impl Inspection {
             chunks: Vec::new(),
             losses: losses_of(&stats, &infos, &salvage),
             others,
-            pieces: "chunks",
+            pieces: "chunk",
             spans: Vec::new(),
         };
         let mut numbers: Numbers = infos.iter().map(|info| ((info.producer_id, info.writer_id), 0)).collect();
@@ -126,8 +127,13 @@ impl Inspection {
                 (oldest, self.oldest_unread) = (item.age, Some(offset));
             }
             let mut text = format!(
-                "at {offset}: chunk {} of producer {} writer {}, {} packets, {} bytes, {} read",
-                chunk.chunk_id, chunk.producer_id, chunk.writer_id, chunk.packets, chunk.valid, chunk.read
+                "at {offset}: chunk {} of producer {} writer {}, {}, {}, {} read",
+                chunk.chunk_id,
+                chunk.producer_id,
+                chunk.writer_id,
+                Count(chunk.packets.into(), "packet"),
+                Count(chunk.valid.into(), "byte"),
+                chunk.read
             );
             for (name, _) in chunk.flags.iter_names() {
                 text.push_str(", ");
@@ -159,32 +165,34 @@ fn name_of(info: &SequenceInfo) -> String {
     name
 }
 
+/// What became of those of which there are any.
+fn of_those_that_are(counts: &[(Count, &str)]) -> impl Iterator<Item = String> {
+    counts.iter().filter(|(count, _)| count.0 > 0).map(|(count, what)| format!("{count} {what}"))
+}
+
 fn losses_of_sequence(info: &SequenceInfo) -> String {
     let counts = [
-        (info.packets_evicted, "packets overwritten"),
-        (info.packets_broken, "packets in pieces"),
-        (info.chunks_malformed, "chunks malformed"),
+        (Count(info.packets_evicted, "packet"), "overwritten"),
+        (Count(info.packets_broken, "packet"), "in pieces"),
+        (Count(info.chunks_malformed, "chunk"), "malformed"),
     ];
-    let said = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
-    said.collect::<Vec<_>>().join(", ")
+    of_those_that_are(&counts).collect::<Vec<_>>().join(", ")
 }
 
 fn losses_of(stats: &BufferStats, infos: &[SequenceInfo], salvage: &Salvage) -> Vec<String> {
     let sum = |count: fn(&SequenceInfo) -> u64| infos.iter().map(count).sum::<u64>();
     let counters = [
-        (stats.chunks_overwritten, "chunks were overwritten unread"),
-        (stats.chunks_discarded, "chunks came too late or did not fit"),
-        (stats.chunks_refused, "chunks were refused"),
-        (stats.abi_violations, "chunks broke the rules"),
-        (stats.patches_failed, "patches came too late"),
-        (stats.trace_writer_packet_loss, "packets were given up by their writers"),
+        (Count(stats.chunks_overwritten, "chunk"), "overwritten unread"),
+        (Count(stats.chunks_discarded, "chunk"), "came too late or did not fit"),
+        (Count(stats.chunks_refused, "chunk"), "refused"),
+        (Count(stats.abi_violations, "chunk"), "broke the rules"),
+        (Count(stats.patches_failed, "patch"), "came too late"),
+        (Count(stats.trace_writer_packet_loss, "packet"), "given up by the writer"),
         // No counter of the buffer has what readers find.
-        (sum(|info| info.packets_broken), "packets could not be put together"),
-        (sum(|info| info.chunks_malformed), "chunks were malformed"),
+        (Count(sum(|info| info.packets_broken), "packet"), "could not be put together"),
+        (Count(sum(|info| info.chunks_malformed), "chunk"), "malformed"),
     ];
-    let counted =
-        counters.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
-    let mut losses: Vec<String> = counted.collect();
+    let mut losses: Vec<String> = of_those_that_are(&counters).collect();
     if !salvage.is_clean() {
         losses.push(format!("when it was found: {salvage}"));
     }

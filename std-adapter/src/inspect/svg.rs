@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::map::cells;
 use super::{Inspection, Kind, SequenceLine};
+use crate::figures::Count;
 
 /// Of the map alone.
 const WIDTH: f64 = 1024.0;
@@ -264,7 +265,7 @@ fn legend(out: &mut String, inspection: &Inspection, top: f64) {
     for lines in order.chunks(3).take(LEGEND / 3) {
         for ((number, line), column) in lines.iter().zip(0..) {
             let SequenceLine { name, pieces, bytes, .. } = line;
-            let text = format!("{name}: {pieces} {}, {}", inspection.pieces, in_units(*bytes));
+            let text = format!("{name}: {}, {}", Count(*pieces, inspection.pieces), in_units(*bytes));
             swatch(out, LEFT + f64::from(column) * 342.0, y, &colour(Kind::Unread(*number)), &text);
         }
         y += 18.0;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::figures::Count;
+
 /// What came over a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveReport {
@@ -44,7 +46,7 @@ impl ReceiveReport {
 
 impl fmt::Display for ReceiveReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} packets from {} bytes", self.packets, self.bytes)?;
+        write!(f, "{} from {}", Count(self.packets, "packet"), Count(self.bytes, "byte"))?;
         if self.frames == 0 {
             return f.write_str(", not one intact frame in them");
         }
@@ -56,9 +58,9 @@ impl fmt::Display for ReceiveReport {
         if self.is_whole() {
             return write!(f, ", nothing lost{since}");
         }
-        write!(f, "; of {} frames ", self.frames.saturating_add(self.frames_lost))?;
+        write!(f, "; of {} ", Count(self.frames.saturating_add(self.frames_lost), "frame"))?;
         write!(f, "{} lost ({} arrived damaged), ", self.frames_lost, self.frames_corrupt)?;
-        write!(f, "{} packets incomplete", self.packets_incomplete)?;
+        write!(f, "{} incomplete", Count(self.packets_incomplete, "packet"))?;
         if self.packets_malformed > 0 {
             write!(f, ", {} malformed", self.packets_malformed)?;
         }
@@ -66,7 +68,8 @@ impl fmt::Display for ReceiveReport {
             write!(f, ", {} not written", self.packets_unwritten)?;
         }
         if self.restarts > 0 {
-            write!(f, "; the device restarted {} times, and what was lost then is not known", self.restarts)?;
+            let times = Count(self.restarts, "time");
+            write!(f, "; the device restarted {times}, and what was lost then is not known")?;
         }
         f.write_str(if self.frames_unfinished > 0 { "; it ended in the midst of a frame" } else { "" })
     }

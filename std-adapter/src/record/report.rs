@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{LONG_TRACE_PERIOD, RecordOptions};
+use crate::figures::Count;
 use crate::session::{Summary, Written};
 
 /// How a recording is doing. Its `Display` is the progress line.
@@ -46,7 +47,7 @@ impl fmt::Display for RecordProgress {
             write!(f, " of {:.1} s", duration.as_secs_f64())?;
         }
         let rate = self.events as f64 / seconds.max(0.1);
-        write!(f, " · {} values ({rate:.0}/s)", self.events)?;
+        write!(f, " · {} ({rate:.0}/s)", Count(self.events, "value"))?;
         match &self.file {
             Some(file) => write!(f, " · {} written", Bytes(file.bytes))?,
             None => {
@@ -57,11 +58,11 @@ impl fmt::Display for RecordProgress {
         if let Some(error) = &self.file_error {
             write!(f, " ({error})")?;
         }
-        match (self.chunks_overwritten, self.dropped) {
-            (0, 0) => f.write_str(" · nothing lost"),
-            (0, dropped) => write!(f, " · {dropped} packets dropped"),
-            (chunks, 0) => write!(f, " · {chunks} chunks overwritten"),
-            (chunks, dropped) => write!(f, " · {chunks} chunks overwritten, {dropped} packets dropped"),
+        match (Count(self.chunks_overwritten, "chunk"), Count(self.dropped, "packet")) {
+            (Count(0, _), Count(0, _)) => f.write_str(" · nothing lost"),
+            (Count(0, _), dropped) => write!(f, " · {dropped} dropped"),
+            (chunks, Count(0, _)) => write!(f, " · {chunks} overwritten"),
+            (chunks, dropped) => write!(f, " · {chunks} overwritten, {dropped} dropped"),
         }
     }
 }
@@ -125,7 +126,7 @@ impl RecordReport {
 
     /// What had to make room in the ring, and what to do about it.
     fn overwritten(&self, chunks: u64, bytes: u64) -> String {
-        let lost = format!("{chunks} chunks ({})", Bytes(bytes));
+        let lost = format!("{} ({})", Count(chunks, "chunk"), Bytes(bytes));
         if self.summary.long_trace.is_none() {
             // It was to hold all.
             let larger = self.larger_ring(bytes).map_or_else(String::new, |larger| format!("{larger} or "));
@@ -152,7 +153,8 @@ impl RecordReport {
             losses.push(self.overwritten(overwritten, sum(|buffer| buffer.bytes_overwritten)));
         }
         if self.dropped > 0 {
-            losses.push(format!("{} packets, for the drain thread did not get to run in time", self.dropped));
+            let dropped = Count(self.dropped, "packet");
+            losses.push(format!("{dropped}, for the drain thread did not get to run in time"));
         }
         let given_up = self.bytes_given_up();
         match (given_up, self.error()) {
@@ -166,32 +168,34 @@ impl RecordReport {
         // Those of the values are told above; the buffer's counter has them too.
         let packets_of_others = sum(|buffer| buffer.trace_writer_packet_loss).saturating_sub(self.dropped);
         let others = [
-            ("packets given up by their writer", packets_of_others),
+            (Count(packets_of_others, "packet"), "given up by the writer"),
             (
-                "chunks not taken",
-                sum(|buffer| buffer.chunks_discarded + buffer.chunks_refused) + self.summary.chunks_discarded,
+                Count(
+                    sum(|buffer| buffer.chunks_discarded + buffer.chunks_refused)
+                        + self.summary.chunks_discarded,
+                    "chunk",
+                ),
+                "not taken",
             ),
-            ("chunks malformed", sum(|buffer| buffer.abi_violations)),
-            ("packets malformed", self.summary.invalid_packets),
+            (Count(sum(|buffer| buffer.abi_violations), "chunk"), "malformed"),
+            (Count(self.summary.invalid_packets, "packet"), "malformed"),
         ];
-        losses.extend(others.iter().filter(|(_, n)| *n > 0).map(|(what, count)| format!("{count} {what}")));
+        let others = others.iter().filter(|(count, _)| count.0 > 0);
+        losses.extend(others.map(|(count, what)| format!("{count} {what}")));
         losses
     }
 }
 
 impl fmt::Display for RecordReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = |count: u64, one: &'static str, many: &'static str| if count == 1 { one } else { many };
         writeln!(
             f,
-            "{}: {:.1} s of this machine, {} {}, {} busy {}; {} values, {}",
+            "{}: {:.1} s of this machine, {}, {}; {}, {}",
             self.output.display(),
             self.elapsed.as_secs_f64(),
-            self.cores,
-            plural(self.cores as u64, "core", "cores"),
-            self.processes,
-            plural(self.processes, "process", "processes"),
-            self.events,
+            Count(self.cores as u64, "core"),
+            Count(self.processes, "busy process"),
+            Count(self.events, "value"),
             Bytes(self.written.bytes),
         )?;
         for file in &self.missing {
@@ -257,12 +261,14 @@ mod tests {
         stats.trace_writer_packet_loss = 3;
         let summary = Summary { buffers: vec![stats], ..Summary::default() };
         let losses = |dropped| RecordReport { dropped, ..report(4 << 20, summary.clone()) }.losses();
-        let values = |count: u64| format!("{count} packets, for the drain thread did not get to run in time");
-        assert_eq!(losses(2), [values(2), "1 packets given up by their writer".into()]);
+        let values = |count: u64| {
+            format!("{}, for the drain thread did not get to run in time", Count(count, "packet"))
+        };
+        assert_eq!(losses(2), [values(2), "1 packet given up by the writer".into()]);
         assert_eq!(losses(3), [values(3)]);
         // The buffer may not have taken the chunk that tells of one.
         assert_eq!(losses(4), [values(4)]);
-        assert_eq!(losses(0), ["3 packets given up by their writer"]);
+        assert_eq!(losses(0), ["3 packets given up by the writer"]);
     }
 
     #[test]

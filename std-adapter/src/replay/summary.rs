@@ -4,7 +4,7 @@ use std::fmt;
 
 use tracebuf::buffer::{Commit, DataLoss, Packet};
 
-use crate::pftrace::LeftOut;
+use crate::figures::LeftOut;
 
 /// The figures of one replay.  Its `Display` is the summary that the command prints, in several lines.
 ///
@@ -86,7 +86,7 @@ impl Packets {
 
 impl fmt::Display for Packets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} packets, {} bytes, ", self.packets, self.bytes)?;
+        write!(f, "{}, {}, ", Count(self.packets, "packet"), Count(self.bytes, "byte"))?;
         if self.after_loss == 0 {
             return f.write_str("none after a loss");
         }

@@ -136,7 +136,7 @@ fn a_trace_may_be_larger_than_memory() {
     let output = stats.wait_with_output().expect("an end");
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     let said = text(&output.stdout);
-    assert!(said.starts_with("300 packets of 1 sequences, 314576100 bytes\n"), "{said}");
+    assert!(said.starts_with("300 packets of 1 sequence, 314576100 bytes\n"), "{said}");
 }
 
 #[test]

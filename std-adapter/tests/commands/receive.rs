@@ -169,7 +169,7 @@ fn a_packet_without_its_first_frame_is_incomplete_and_not_nothing() {
     assert_eq!((report.frames, report.packets, report.packets_incomplete), (3, 1, 1));
     let text = report.to_string();
     assert!(
-        text.ends_with("the beginning missing; of 3 frames 0 lost (0 arrived damaged), 1 packets incomplete"),
+        text.ends_with("the beginning missing; of 3 frames 0 lost (0 arrived damaged), 1 packet incomplete"),
         "{text}"
     );
     // Numbers come again after 65,536 frames, but a device's first frame begins a packet.
@@ -209,7 +209,7 @@ fn a_device_that_is_reset_is_said_to_have_restarted_and_every_sequence_misses_so
     let marked: Vec<_> = (0..720).filter(|n| packets[*n].ends_with(&[0xD0, 0x02, 1])).collect();
     assert_eq!(marked, [700, 701, 702]);
     let text = report.to_string();
-    let end = " 0 lost (0 arrived damaged), 0 packets incomplete; the device restarted 1 times, \
+    let end = " 0 lost (0 arrived damaged), 0 packets incomplete; the device restarted 1 time, \
                and what was lost then is not known";
     assert!(text.ends_with(end), "{text}");
 }
@@ -314,12 +314,12 @@ fn what_is_not_finished_at_the_end_of_the_line_is_lost() {
     let (_, report) = receive(&whole[..whole.len() - 5], 64);
     assert_eq!((report.packets, report.packets_incomplete, report.frames_unfinished), (3, 1, 1));
     assert!(
-        report.to_string().ends_with("1 packets incomplete; it ended in the midst of a frame"),
+        report.to_string().ends_with("1 packet incomplete; it ended in the midst of a frame"),
         "{report}"
     );
     let (_, report) = receive(&whole[..whole.len() - last], 64);
     assert_eq!((report.packets, report.packets_incomplete, report.frames_unfinished), (3, 1, 0));
-    assert!(report.to_string().ends_with("1 packets incomplete"), "{report}");
+    assert!(report.to_string().ends_with("1 packet incomplete"), "{report}");
 }
 
 #[test]

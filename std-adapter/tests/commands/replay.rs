@@ -40,7 +40,7 @@ fn a_script_prints_its_results_and_a_summary_apart() {
     assert!(lines[5].starts_with("stats buffer_size=4096 bytes_written="), "{}", lines[5]);
     assert_eq!(lines.len(), 6);
     let summary = text(&out.stderr);
-    assert!(summary.contains("read: 1 packets, 3 bytes, none after a loss"), "{summary}");
+    assert!(summary.contains("read: 1 packet, 3 bytes, none after a loss"), "{summary}");
     assert!(summary.contains("1 written"), "{summary}");
 }
 

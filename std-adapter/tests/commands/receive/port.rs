@@ -74,7 +74,7 @@ fn the_command_tells_what_was_lost_and_then_that_the_device_is_gone() {
     drop((device, port));
     let out = command.wait_with_output().unwrap();
     let (report, error) = (crate::text(&out.stdout), crate::text(&out.stderr));
-    assert!(report.contains(" 2 lost") && report.ends_with(", 1 packets incomplete\n"), "{report}");
+    assert!(report.contains(" 2 lost") && report.ends_with(", 1 packet incomplete\n"), "{report}");
     assert!(error.starts_with(&format!("error: {name}: ")), "{error}");
     assert_eq!(out.status.code(), Some(1));
 }

@@ -8,18 +8,10 @@
 //! assert_eq!(parse_line(b"readn ten").unwrap_err().to_string(), "the count is not a number: 'ten'");
 //! ```
 //!
-//! Tokens are separated by blanks and `#` starts a comment.  Numbers are decimal or `0x…`, bytes are pairs
-//! of hexadecimal digits, `-` where there are none:
+//! What a line may have:
 //!
 //! ```text
-//! new SIZE ring|discard
-//! copy PRODUCER WRITER CHUNK_ID FRAGMENTS FLAGS COMPLETE UID PID HEX
-//! patch PRODUCER WRITER CHUNK_ID PENDING OFFSET:HEX8[,OFFSET:HEX8...] | -
-//! read
-//! readn N
-//! clone
-//! stats
-//! overwritten
+#![doc = include_str!("script/grammar.txt")]
 //! ```
 
 use std::fmt;

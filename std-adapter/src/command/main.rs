@@ -44,30 +44,31 @@ struct Arguments {
     command: Command,
 }
 
+// In the README's order, which is that of the help.
 #[derive(Subcommand)]
 enum Command {
-    Receive(receive::Args),
     Record(record::Args),
+    Receive(receive::Args),
+    Recover(recover::Args),
     Inspect(inspect::Args),
     Stats(stats::Args),
     Size(size::Args),
     Replay(replay::Args),
     Smb(smb::Args),
     Demo(demo::Args),
-    Recover(recover::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Receive(arguments) => receive::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Receive(arguments) => receive::run(&arguments),
+        Command::Recover(arguments) => recover::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Size(arguments) => size::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Smb(arguments) => smb::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
-        Command::Recover(arguments) => recover::run(&arguments),
     };
     result.unwrap_or_else(|failure| failure.tell())
 }

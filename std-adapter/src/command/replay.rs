@@ -15,12 +15,10 @@ use crate::terminal::{UntilClosed, beside, is_stdout, printed};
 
 /// Run a script of recorded operations over a buffer and print what comes out.
 ///
-/// A line has one operation: new, copy, patch, read, readn, clone, stats or overwritten, with what the
-/// documentation of tracebuf_std::script says of each.
-///
 /// Exit status: 0 when the script ran to its end, 1 when something could not be read or written, 2 when a
 /// line of the script is malformed.
 #[derive(clap::Args)]
+#[command(after_long_help = LINES)]
 pub(crate) struct Args {
     /// The script, plain or gzipped; - is standard input.
     script: PathBuf,
@@ -28,6 +26,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "OUT", value_parser = output_path())]
     pftrace: Option<PathBuf>,
 }
+
+/// What the lines of a script are.
+const LINES: &str = concat!("A line has one operation:\n\n", include_str!("../script/grammar.txt"));
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {

@@ -56,6 +56,15 @@ fn gzipped_scripts_are_known_by_their_content_in_files_and_on_standard_input() {
 }
 
 #[test]
+fn the_help_says_what_a_line_may_have() {
+    let help = replay(&["--help"], b"").stdout;
+    let help = text(&help);
+    for operation in ["new", "copy", "patch", "read", "readn", "clone", "stats", "overwritten"] {
+        assert!(help.contains(&format!("\n{operation} ")), "{operation}: {help}");
+    }
+}
+
+#[test]
 fn a_malformed_line_is_told_by_number_and_reason_and_exits_2() {
     for (script, message) in [
         ("new 4096 ring\n\n# fine so far\nreadn x\nread\n", "error line 4: the count is not a number: 'x'\n"),

@@ -132,7 +132,7 @@ impl Write for Tee<'_> {
 pub fn run(options: &Options) -> io::Result<Report> {
     let writing = |error| about_writing(&options.out, &error);
     if options.ring < Options::LEAST_RING {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a ring has 4KiB at least"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a ring has 4 KiB at least"));
     }
     fs::read_dir(&options.sources).map_err(|error| about(&options.sources, &error))?;
     work::check_memory(options.numbers)?;

@@ -1,11 +1,17 @@
 //! Figures as the commands print them.
 //!
 //! ```
-//! use tracebuf_std::figures::Count;
+//! use tracebuf_std::figures::{Bytes, Count, Seconds};
 //!
 //! let said = [0, 1, 2].map(|count| format!("{} lost", Count(count, "packet")));
 //! assert_eq!(said, ["0 packets lost", "1 packet lost", "2 packets lost"]);
 //! assert_eq!(Count(2, "process").to_string(), "2 processes");
+//!
+//! let sizes = [0, 1023, 16 << 20, 60_314].map(|size| Bytes(size).to_string());
+//! assert_eq!(sizes, ["0 bytes", "1023 bytes", "16 MiB", "58.9 KiB"]);
+//!
+//! let times = [8.04, 0.010, 0.0247, 0.0004, f64::INFINITY].map(|time| Seconds(time).to_string());
+//! assert_eq!(times, ["8 s", "10 ms", "24.7 ms", "400 µs", "for ever"]);
 //! ```
 
 use std::fmt;
@@ -45,4 +51,53 @@ impl fmt::Display for LeftOut {
             Count(self.0, "packet")
         )
     }
+}
+
+/// A size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl Bytes {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+
+    /// Whole units, rounded down, as options of the commands take it: without a blank.
+    pub(crate) fn as_option(self) -> String {
+        match Self::UNITS.iter().find(|(unit, _)| self.0 >= *unit) {
+            Some((unit, name)) => format!("{}{name}", self.0 / unit),
+            None => self.0.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Self::UNITS.iter().find(|(unit, _)| self.0 >= *unit) {
+            Some((unit, name)) => write!(f, "{} {name}", tenths(self.0 as f64 / *unit as f64)),
+            None => Count(self.0, "byte").fmt(f),
+        }
+    }
+}
+
+/// A time in seconds: a microcontroller's ring lasts some milliseconds, and one that nothing is written into does not
+/// end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seconds(pub f64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(seconds) = *self;
+        match seconds {
+            0.0 => f.write_str("0 s"),
+            f64::INFINITY => f.write_str("for ever"),
+            ..0.001 => write!(f, "{:.0} µs", seconds * 1e6),
+            ..1.0 => write!(f, "{} ms", tenths(seconds * 1e3)),
+            _ => write!(f, "{} s", tenths(seconds)),
+        }
+    }
+}
+
+/// A number with its tenths, if it has any.
+fn tenths(number: f64) -> String {
+    let text = format!("{number:.1}");
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }

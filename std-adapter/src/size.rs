@@ -12,7 +12,10 @@
 
 use std::fmt;
 
+use crate::figures::{Bytes, Count};
 use crate::session::SHARED_MEMORY;
+
+pub use crate::figures::Seconds;
 
 /// What is known of a recording.
 ///
@@ -109,8 +112,9 @@ impl fmt::Display for Sizing {
         if let Some(ring) = self.ring() {
             writeln!(
                 f,
-                "ring           at least {} ({ring} bytes), lasts {}",
+                "ring           at least {} ({}), lasts {}",
                 Bytes(ring),
+                Count(ring, "byte"),
                 Seconds(self.ring_lasts(ring))
             )?;
             if ring > u64::from(u32::MAX) {
@@ -139,42 +143,6 @@ impl fmt::Display for Sizing {
     }
 }
 
-/// A time in seconds for people: a microcontroller's ring lasts some milliseconds.
-///
-/// ```
-/// use tracebuf_std::size::Seconds;
-///
-/// let times = [8.04, 0.0247, 0.0004].map(|time| Seconds(time).to_string());
-/// assert_eq!(times, ["8.0 s", "24.7 ms", "400 µs"]);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seconds(pub f64);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(seconds) = *self;
-        match seconds {
-            0.0 => f.write_str("0 s"),
-            ..0.001 => write!(f, "{:.0} µs", seconds * 1e6),
-            ..1.0 => write!(f, "{:.1} ms", seconds * 1e3),
-            _ => write!(f, "{seconds:.1} s"),
-        }
-    }
-}
-
-/// A size for people.
-struct Bytes(u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-        match units.iter().find(|(unit, _)| self.0 >= *unit) {
-            Some((unit, name)) => write!(f, "{:.1} {name}", self.0 as f64 / *unit as f64),
-            None => write!(f, "{} bytes", self.0),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -195,7 +163,7 @@ mod tests {
         // Of 2,000 bytes each 64 MiB have room for 1,992.
         for (rate, is_told) in [(66.8e6, false), (66.9e6, true)] {
             let text = Sizing::of_rate(rate).chunk(2000).blocked(1.0).to_string();
-            assert_eq!(text.contains("a session has 64.0 MiB at most"), is_told, "{text}");
+            assert_eq!(text.contains("a session has 64 MiB at most"), is_told, "{text}");
         }
     }
 

@@ -20,7 +20,9 @@ pub(crate) struct Args {
     /// The trace file to write, or a pipe; - is standard output.
     #[arg(value_parser = output_path())]
     out: PathBuf,
-    /// The ring's size: 512KiB, 16MiB, 1GiB.
+    /// The ring's size: 512KiB, 16MiB, 1GiB. 4KiB or more, below 4GiB.
+    ///
+    /// Units: B, kB, MB, GB (of 1000), KiB, MiB, GiB or K, M, G (of 1024).
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = ring)]
     ring: u32,
     /// What writers do when shared memory is full: wait for the service, or drop packets.
@@ -42,7 +44,7 @@ enum WhenFull {
 
 /// The size of a ring, as `record` takes it.
 fn ring(text: &str) -> Result<u32, String> {
-    u32::try_from(bytes(text)?).map_err(|_| "a ring is less than 4GiB".to_owned())
+    u32::try_from(bytes(text)?).map_err(|_| "a ring is less than 4 GiB".to_owned())
 }
 
 /// Runs the command.

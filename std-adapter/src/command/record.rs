@@ -18,13 +18,19 @@ use tracebuf_std::record::{RecordOptions, record};
 pub(crate) struct Args {
     /// How long to record: 10s, 500ms, 2m, 1h, or forever: until Ctrl-C, SIGTERM, or the end of the
     /// terminal.
+    ///
+    /// Units: ms, s, m, h; without one seconds.
     #[arg(long, default_value = "10s", value_parser = length)]
     duration: Length,
     /// Time between two looks at the machine, 10ms or more.
+    ///
+    /// Units: ms, s, m, h; without one seconds.
     #[arg(long, default_value = "100ms", value_parser = pause)]
     interval: Duration,
     /// Keep the newest so much in memory, and write it at the end: 512KiB, 4MiB, 1GiB. 4KiB or more, below 4GiB.
     /// With --long it has to hold what is recorded between two writes of the file, which is a second.
+    ///
+    /// Units: B, kB, MB, GB (of 1000), KiB, MiB, GiB or K, M, G (of 1024).
     #[arg(long, default_value = "4MiB", value_parser = bytes)]
     ring: u64,
     /// Write into the file while recording, so that the beginning is kept however long it takes.

@@ -3,11 +3,12 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tracebuf_std::size::{Seconds, Sizing};
+use tracebuf_std::figures::{Count, Seconds};
+use tracebuf_std::size::Sizing;
 
 use crate::failure::Failure;
 use crate::terminal::print_and_exit;
-use crate::units::{bytes, interval, number_and_unit};
+use crate::units::{bytes, interval, rate};
 
 /// Say how large buffers must be for a rate, or how long a buffer lasts.
 ///
@@ -15,18 +16,28 @@ use crate::units::{bytes, interval, number_and_unit};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Bytes of packets a second, of all producers together: 2MB, 512KiB; a /s may follow.
+    ///
+    /// Units: B, kB, MB, GB (of 1000), KiB, MiB, GiB or K, M, G (of 1024).
     #[arg(long, value_parser = rate)]
     rate: u64,
-    /// How long the ring is to reach back.
+    /// How long the ring is to reach back: 10s, 2m.
+    ///
+    /// Units: ms, s, m, h; without one seconds.
     #[arg(long, value_parser = interval)]
     seconds: Option<Duration>,
-    /// How often a long trace is written into its file.
+    /// How often a long trace is written into its file: 500ms, 1s.
+    ///
+    /// Units: ms, s, m, h; without one seconds.
     #[arg(long, value_parser = interval)]
     drain_period: Option<Duration>,
     /// How long the service may be kept from running.
+    ///
+    /// Units: ms, s, m, h; without one seconds.
     #[arg(long, default_value = "10ms", value_parser = interval)]
     blocked: Duration,
-    /// A ring of so many bytes: how long does it last?
+    /// A ring of this size: how long does it last?
+    ///
+    /// Units: B, kB, MB, GB (of 1000), KiB, MiB, GiB or K, M, G (of 1024).
     #[arg(long, value_parser = bytes)]
     buffer: Option<u64>,
     /// Bytes of a chunk of shared memory, from 32 to 65536; a session's have 2044, those of the firmware crate 120.
@@ -47,26 +58,12 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     }
     let mut text = sizing.to_string();
     if let Some(buffer) = arguments.buffer {
-        text += &format!("\na ring of {buffer} bytes lasts {}", Seconds(sizing.ring_lasts(buffer)));
+        text +=
+            &format!("\na ring of {} lasts {}", Count(buffer, "byte"), Seconds(sizing.ring_lasts(buffer)));
     }
     if sizing.ring().is_none() && arguments.buffer.is_none() {
         text += "\nfor a ring, say how far it is to reach back, --seconds, or how often a long trace is written, \
                  --drain-period";
     }
     print_and_exit(&text, ExitCode::SUCCESS)
-}
-
-/// A size a second. MB and KB are powers of ten here, as rates have them.
-fn rate(text: &str) -> Result<u64, String> {
-    let text = text.strip_suffix("/s").unwrap_or(text);
-    let lower = text.to_ascii_lowercase();
-    let decimal = [("kb", 1e3), ("mb", 1e6), ("gb", 1e9)];
-    match decimal.iter().find_map(|(unit, factor)| Some((lower.strip_suffix(unit)?, factor))) {
-        Some((number, factor)) => {
-            let number = number_and_unit(number.trim()).ok().filter(|(_, rest)| rest.is_empty());
-            let (number, _) = number.ok_or(format!("'{text}' is no rate"))?;
-            Ok((number * factor) as u64)
-        }
-        None => bytes(text),
-    }
 }

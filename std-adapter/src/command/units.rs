@@ -1,14 +1,15 @@
-//! Sizes and times as options have them.
+//! Sizes and times as options have them: the same in all commands.
 
 use std::time::Duration;
 
-pub(crate) fn number_and_unit(text: &str) -> Result<(f64, String), String> {
+fn number_and_unit(text: &str) -> Result<(f64, String), String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let number = number.parse().map_err(|_| format!("'{text}' does not begin with a number"))?;
     Ok((number, unit.trim().to_ascii_lowercase()))
 }
 
+/// A time; seconds without a unit.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let (number, unit) = number_and_unit(text)?;
     let seconds = match unit.as_str() {
@@ -21,14 +22,52 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
 }
 
+/// A size. A letter alone is a power of two, as other programs have it; with a B it is one of ten.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = number_and_unit(text)?;
     let factor = match unit.as_str() {
         "" | "b" => 1.0,
-        "k" | "kb" | "kib" => 1024.0,
-        "m" | "mb" | "mib" => 1024.0 * 1024.0,
-        "g" | "gb" | "gib" => 1024.0 * 1024.0 * 1024.0,
-        _ => return Err(format!("'{unit}' is no unit of size: KiB, MiB or GiB")),
+        "kb" => 1e3,
+        "mb" => 1e6,
+        "gb" => 1e9,
+        "k" | "kib" => 1024.0,
+        "m" | "mib" => 1024.0 * 1024.0,
+        "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(format!("'{unit}' is no unit of size: B, kB, MB, GB, KiB, MiB or GiB")),
     };
     Ok((number * factor) as u64)
+}
+
+/// A size a second.
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
+    bytes(text.strip_suffix("/s").unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_is_the_same_in_a_size_and_in_a_rate() {
+        for (text, size) in [
+            ("16MB", 16_000_000),
+            ("16mb", 16_000_000),
+            ("1.5kB", 1500),
+            ("2GB", 2_000_000_000),
+            ("16MiB", 16 << 20),
+            ("16 MiB", 16 << 20),
+            ("16M", 16 << 20),
+            ("4k", 4096),
+            ("1GiB", 1 << 30),
+            ("12B", 12),
+            ("12", 12),
+        ] {
+            let sizes = [bytes(text), rate(text), rate(&format!("{text}/s"))].map(Result::ok);
+            assert_eq!(sizes, [Some(size); 3], "{text}");
+        }
+        for none in ["", "MB", "-1MB", "4 apples", "1e3", "1..2", "1MB/s/s"] {
+            assert!(bytes(none).is_err() && rate(none).is_err(), "{none}");
+        }
+        assert!(bytes("1MB/s").is_err());
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::map::cells;
 use super::{Inspection, Kind, SequenceLine};
-use crate::figures::Count;
+use crate::figures::{Bytes, Count};
 
 /// Of the map alone.
 const WIDTH: f64 = 1024.0;
@@ -45,14 +45,6 @@ fn colour(kind: Kind) -> String {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-fn in_units(bytes: u64) -> String {
-    match bytes {
-        0..10_240 => format!("{bytes} B"),
-        10_240..10_485_760 => format!("{:.1} KiB", bytes as f64 / 1024.0),
-        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-    }
 }
 
 /// Where bytes lie in the picture.
@@ -122,7 +114,7 @@ pub(super) fn draw(inspection: &Inspection) -> String {
 
 fn heading(out: &mut String, inspection: &Inspection) {
     let Inspection { title, size, used, .. } = inspection;
-    let (size, used) = (in_units(*size), in_units(*used));
+    let (size, used) = (Bytes(*size), Bytes(*used));
     let _ = writeln!(
         out,
         "<text x=\"{LEFT}\" y=\"26\" font-size=\"17\" font-weight=\"bold\">{}</text>\n\
@@ -265,7 +257,7 @@ fn legend(out: &mut String, inspection: &Inspection, top: f64) {
     for lines in order.chunks(3).take(LEGEND / 3) {
         for ((number, line), column) in lines.iter().zip(0..) {
             let SequenceLine { name, pieces, bytes, .. } = line;
-            let text = format!("{name}: {}, {}", Count(*pieces, inspection.pieces), in_units(*bytes));
+            let text = format!("{name}: {}, {}", Count(*pieces, inspection.pieces), Bytes(*bytes));
             swatch(out, LEFT + f64::from(column) * 342.0, y, &colour(Kind::Unread(*number)), &text);
         }
         y += 18.0;

@@ -29,9 +29,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use report::Bytes;
 pub use report::{RecordProgress, RecordReport};
 
+use crate::figures::Bytes;
 use crate::session::{LongTrace, Session, SessionError, Summary};
 use crate::whole_file::check_writable;
 use proc::Proc;
@@ -219,7 +219,7 @@ fn check_ring(bytes: u64) -> Result<(), SessionError> {
     if RecordOptions::RING.contains(&bytes) {
         return Ok(());
     }
-    let error = io::Error::new(io::ErrorKind::InvalidInput, "it is 4KiB at least, and less than 4GiB");
+    let error = io::Error::new(io::ErrorKind::InvalidInput, "it is 4 KiB at least, and less than 4 GiB");
     Err(SessionError::io(format!("in the size of the ring, {}", Bytes(bytes)), error))
 }
 
@@ -318,7 +318,7 @@ mod tests {
         let (file, long_trace) = (Some(Written::default()), Some(status));
         let summary = Summary { file, long_trace, ..Summary::default() };
         let told = progress(Ok(summary)).expect("no error").expect("progress").to_string();
-        assert!(told.contains(" · 0B written (No space left on device) · "), "{told}");
+        assert!(told.contains(" · 0 bytes written (No space left on device) · "), "{told}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{LONG_TRACE_PERIOD, RecordOptions};
-use crate::figures::Count;
+use crate::figures::{Bytes, Count};
 use crate::session::{Summary, Written};
 
 /// How a recording is doing. Its `Display` is the progress line.
@@ -119,9 +119,8 @@ impl RecordReport {
         let enough = self.ring.saturating_add(more).checked_next_power_of_two()?;
         let larger = self.ring.checked_mul(4)?.max(enough);
         let larger = Some(larger).filter(|larger| RecordOptions::RING.contains(larger))?;
-        // Whole units: rounded when it is shown, it could be larger than a ring can be.
-        let unit = UNITS.iter().map(|(unit, _)| *unit).find(|unit| larger >= *unit)?;
-        Some(format!("--ring {}", Bytes(larger / unit * unit)))
+        // Whole units: rounded up, it could be larger than a ring can be.
+        Some(format!("--ring {}", Bytes(larger).as_option()))
     }
 
     /// What had to make room in the ring, and what to do about it.
@@ -209,21 +208,6 @@ impl fmt::Display for RecordReport {
     }
 }
 
-const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-
-/// A size for people, which the command line reads back.
-pub(super) struct Bytes(pub(super) u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match UNITS.iter().find(|(unit, _)| self.0 >= *unit) {
-            Some((unit, name)) if self.0.is_multiple_of(*unit) => write!(f, "{}{name}", self.0 / unit),
-            Some((unit, name)) => write!(f, "{:.1}{name}", self.0 as f64 / *unit as f64),
-            None => write!(f, "{}B", self.0),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,7 +279,7 @@ mod tests {
         (stats.chunks_overwritten, stats.bytes_overwritten) = (2, 4096);
         let long_trace = Some(LongTraceStatus::default());
         let summary = Summary { buffers: vec![stats], long_trace, ..Summary::default() };
-        let lost = "in between: 2 chunks (4KiB) had to make room before they were in the file";
+        let lost = "in between: 2 chunks (4 KiB) had to make room before they were in the file";
         assert_eq!(report(4096, summary.clone()).losses(), [format!("{lost}; record with --ring 16KiB")]);
         assert_eq!(report(1 << 30, summary).losses(), [lost]);
     }

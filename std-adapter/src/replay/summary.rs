@@ -4,7 +4,7 @@ use std::fmt;
 
 use tracebuf::buffer::{Commit, DataLoss, Packet};
 
-use crate::figures::LeftOut;
+use crate::figures::{Count, LeftOut};
 
 /// The figures of one replay.  Its `Display` is the summary that the command prints, in several lines.
 ///

@@ -79,7 +79,7 @@ fn a_ring_that_holds_no_chunk_is_refused_and_the_file_left_as_it_is() {
     for ring in ["0", "512B"] {
         let arguments =
             ["demo", file.to_str().unwrap(), "--numbers", "100", "--sources", ".", "--ring", ring];
-        assert_fails(&arguments, "error: a ring has 4KiB at least");
+        assert_fails(&arguments, "error: a ring has 4 KiB at least");
     }
     assert_eq!(fs::read(&file).unwrap(), b"as it was");
     fs::remove_file(file).unwrap();

@@ -214,11 +214,11 @@ fn a_file_that_takes_nothing_for_a_while_ends_no_recording() {
 fn a_ring_that_holds_nothing_or_that_cannot_be_is_refused_before_anything_is_recorded() {
     let path = scratch("record/ring.pftrace");
     let _ = std::fs::remove_file(&path);
-    for (ring, size) in [("2KiB", "2KiB"), ("4GiB", "4GiB"), ("0", "0B")] {
+    for (ring, size) in [("2KiB", "2 KiB"), ("4GiB", "4 GiB"), ("0", "0 bytes")] {
         let output = command().args(["--ring", ring, "-o"]).arg(&path).output().expect("the command");
         assert_eq!(output.status.code(), Some(1), "{ring}");
         let said = text(&output.stderr);
-        assert!(said.contains(&format!("the ring, {size}: it is 4KiB at least")), "{said}");
+        assert!(said.contains(&format!("the ring, {size}: it is 4 KiB at least")), "{said}");
         assert!(!path.exists());
     }
 }

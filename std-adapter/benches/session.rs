@@ -117,13 +117,13 @@ fn recorder(sheet: &mut Sheet) {
     for (name, fast) in [("slice, system clock", false), ("slice, counter clock", true)] {
         let session = session(fast);
         let recorder = session.recorder();
-        let slice = nanoseconds(|| drop(black_box(recorder.slice("work"))));
+        let slice = nanoseconds(|| drop(black_box(recorder.enter("work"))));
         println!("{name}: {slice:.1} ns");
         if fast {
             sheet.at_most("recorder-slice", slice, 60.0, "ns");
         }
         session.stop().expect("a stop");
-        let off = nanoseconds(|| drop(black_box(recorder.slice("work"))));
+        let off = nanoseconds(|| drop(black_box(recorder.enter("work"))));
         println!("{name}, when the session is over: {off:.1} ns");
     }
 }
@@ -198,7 +198,7 @@ impl LongRun {
     }
 
     fn record(&mut self, packets: u64, content: &[u8]) -> &Self {
-        let mut writer = self.session.recorder().packets().expect("a writer");
+        let mut writer = self.session.recorder().packet_writer().expect("a writer");
         for time in 0..packets {
             writer.packet(|packet| {
                 packet.varint(8, time);

@@ -23,7 +23,7 @@ fn a_panic_of_any_thread_leaves_a_trace_of_what_came_before() {
     recorder.on_panic();
     let events = session.recorder();
     let thread = std::thread::spawn(move || {
-        let _slice = events.slice("doomed");
+        let _slice = events.enter("doomed");
         events.with(|_| panic!("in the midst of an event"));
     });
     assert!(thread.join().is_err());
@@ -43,8 +43,8 @@ fn what_a_thread_did_before_it_hung_can_be_read_though_the_others_have_lapped_th
     let (began, begun) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         // A chunk and a half.
-        (0..150).for_each(|_| drop(events.slice("before")));
-        let _lock = events.slice("waits for the lock");
+        (0..150).for_each(|_| drop(events.enter("before")));
+        let _lock = events.enter("waits for the lock");
         began.send(()).expect("the test waits");
         let _ = end.recv();
     });

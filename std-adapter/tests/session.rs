@@ -26,7 +26,7 @@ fn events_of_many_threads_are_all_in_the_trace_with_their_threads_names() {
             let thread = std::thread::Builder::new().name(format!("worker {number}"));
             let work = move || {
                 for _ in 0..1000 {
-                    let _slice = recorder.slice("work");
+                    let _slice = recorder.enter("work");
                 }
             };
             thread.spawn_scoped(scope, work).expect("a thread");
@@ -47,21 +47,42 @@ fn events_of_many_threads_are_all_in_the_trace_with_their_threads_names() {
 }
 
 #[test]
+fn a_slice_whose_details_or_body_panic_has_an_end() {
+    let session = Session::builder().start().expect("a session");
+    let recorder = session.recorder();
+    for panics in [
+        &(|| drop(recorder.enter_with("first", |_| panic!("of details")))) as &dyn Fn(),
+        &|| recorder.slice_with("second", |_| panic!("of details"), || ()),
+        &|| recorder.slice("third", || panic!("of the body")),
+    ] {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).expect_err("it panics");
+    }
+    let path = scratch("panics.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    let trace = Trace::read(&path);
+    assert_eq!([1, 2].map(|kind| trace.events(kind)), [3; 2], "begins and ends");
+}
+
+#[test]
 fn details_of_slices_and_instants_are_in_the_trace() {
     let session = Session::builder().start().expect("a session");
     let recorder = session.recorder();
     let url = String::from("/index.html");
     {
-        let _request = recorder.slice_with("request", |event| event.category("net").arg("url", &*url));
+        let _request = recorder.enter_with("request", |event| event.category("net").arg("url", &*url));
         recorder.instant_with("parsed", |event| event.arg("header", "content-type"));
     }
+    let sum =
+        recorder.slice("add up", || recorder.slice_with("of", |event| event.arg("kind", "ints"), || 2 + 3));
+    assert_eq!(sum, 5);
     let path = scratch("details.pftrace");
     session.stop().expect("a stop").write_to(&path).expect("a file");
     recorder.instant_with("afterwards", |_| panic!("nothing is recorded any more"));
-    drop(recorder.slice_with("afterwards", |_| panic!("nor now")));
+    drop(recorder.enter_with("afterwards", |_| panic!("nor now")));
     let trace = Trace::read(&path);
-    assert_eq!([1, 2, 3].map(|kind| trace.events(kind)), [1; 3], "a begin, an end, an instant");
-    for text in ["request", "net", "url", "/index.html", "parsed", "header", "content-type"] {
+    assert_eq!([1, 2, 3].map(|kind| trace.events(kind)), [3, 3, 1], "begins, ends, an instant");
+    for text in ["request", "net", "url", "/index.html", "parsed", "header", "content-type", "add up", "ints"]
+    {
         assert!(trace.contains(text), "{text}");
     }
     assert!(!trace.contains("afterwards"));
@@ -233,7 +254,7 @@ fn a_message_too_long_to_be_patched_is_one_loss_and_what_comes_behind_it_is_ther
         let config = if discard { BufferConfig::discard(64 << 20) } else { BufferConfig::ring(64 << 20) };
         let session =
             Session::builder().buffer(config).exhaustion(Exhaustion::Stall).start().expect("a session");
-        let mut writer = session.recorder().packets().expect("a writer");
+        let mut writer = session.recorder().packet_writer().expect("a writer");
         // for_testing.str
         for len in [1, 1 << 20, 24 << 20, 1, 1] {
             writer.packet(|packet| packet.message(900).string(1, &"x".repeat(len)));

@@ -98,7 +98,7 @@ impl Recording {
     pub(super) fn start() -> (Self, Tracks) {
         const RING: u64 = 4 << 20;
         let session = Session::builder().ring(RING).exhaustion(Exhaustion::Stall).start().expect("a session");
-        let writer = session.recorder().packets().expect("a writer");
+        let writer = session.recorder().packet_writer().expect("a writer");
         (Self(session), Tracks::new(writer, RING))
     }
 

@@ -157,12 +157,12 @@ fn record_from(
     }
     let session = builder.start()?;
     let recorder = session.recorder();
-    let writer = recorder.packets().ok_or(SessionError::Stopped)?;
+    let writer = recorder.packet_writer().ok_or(SessionError::Stopped)?;
     let mut sampler = Sampler::new(proc, Tracks::new(writer, options.ring));
 
     let start = Instant::now();
     let look = |sampler: &mut Sampler, how: fn(&mut Sampler)| {
-        let _look = recorder.slice("look at /proc");
+        let _look = recorder.enter("look at /proc");
         how(sampler);
     };
     let mut tell = |sampler: &Sampler| {

@@ -206,7 +206,7 @@ mod tests {
 
     fn start() -> (Session, Tracks) {
         let session = Session::builder().ring(RING).exhaustion(Exhaustion::Stall).start().expect("a session");
-        let writer = session.recorder().packets().expect("a writer");
+        let writer = session.recorder().packet_writer().expect("a writer");
         (session, Tracks::new(writer, RING))
     }
 
@@ -231,7 +231,7 @@ mod tests {
         const RING: u64 = 16 << 20;
         // Two chunks, which are full before anybody takes them.
         let session = Session::builder().ring(RING).shared_memory(4096).start().expect("a session");
-        let mut tracks = Tracks::new(session.recorder().packets().expect("a writer"), RING);
+        let mut tracks = Tracks::new(session.recorder().packet_writer().expect("a writer"), RING);
         let group = tracks.group("group");
         let counter = tracks.counter(group, "counter", Kind::Count);
         let mut time = 0;

@@ -9,7 +9,7 @@
 //!
 //! let recorder = session.recorder(); // cheap to clone, for any thread
 //! {
-//!     let _slice = recorder.slice("load");
+//!     let _slice = recorder.enter("load");
 //!     recorder.instant("cache miss");
 //! }
 //!
@@ -88,7 +88,7 @@ pub use error::SessionError;
 pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
 pub use packet_writer::PacketWriter;
-pub use recorder::{Recorder, Slice, ThreadTracer};
+pub use recorder::{Recorder, SliceGuard, ThreadTracer};
 pub use session_clock::SessionClock;
 pub use snapshot::Snapshot;
 pub use stopped::{Stopped, Summary};

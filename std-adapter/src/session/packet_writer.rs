@@ -22,7 +22,7 @@ self_cell!(
 /// use tracebuf_std::session::Session;
 ///
 /// let session = Session::builder().start()?;
-/// let mut writer = session.recorder().packets().expect("a free writer");
+/// let mut writer = session.recorder().packet_writer().expect("a free writer");
 /// writer.packet(|packet| {
 ///     packet.varint(8, 1_000_000); // timestamp
 ///     packet.message(900).string(1, "hello"); // for_testing

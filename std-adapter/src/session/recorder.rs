@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use self_cell::self_cell;
 use tracebuf::producer::Exhaustion;
-use tracebuf::producer::track_event::{Details, Tracer, TracerConfig, Track};
+use tracebuf::producer::track_event::{Tracer, TracerConfig, Track};
 
 use super::clock::BootClock;
 use super::in_process::ProducerCell;
@@ -15,6 +15,10 @@ use super::packet_writer::PacketWriter;
 use super::session_clock::SessionClock;
 use super::switch::Switch;
 use crate::thread_id::thread_id;
+
+mod events;
+
+pub use events::SliceGuard;
 
 /// The tracer of one thread: up to 127 names, and 64 tracks known at a time.
 pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
@@ -40,7 +44,7 @@ pub(crate) struct Shared {
 /// std::thread::scope(|scope| {
 ///     let recorder = recorder.clone();
 ///     scope.spawn(move || {
-///         let _request = recorder.slice("request");
+///         let _request = recorder.enter("request");
 ///         recorder.instant_with("parsed", |event| event.category("net").arg("bytes", 1500));
 ///     });
 /// });
@@ -238,79 +242,9 @@ impl Recorder {
         Some(recording)
     }
 
-    /// A slice on this thread's track that ends when the guard is dropped.
-    #[inline]
-    pub fn slice(&self, name: &'static str) -> Slice<'_> {
-        self.begin(name);
-        Slice::of(self)
-    }
-
-    /// The same with details: arguments, a category, flows.
-    ///
-    /// ```
-    /// # use tracebuf_std::session::Session;
-    /// # let session = Session::builder().start()?;
-    /// # let recorder = session.recorder();
-    /// let url = "/index.html";
-    /// let _request = recorder.slice_with("request", |event| event.category("net").arg("url", url));
-    /// # Ok::<(), tracebuf_std::session::SessionError>(())
-    /// ```
-    #[inline]
-    pub fn slice_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> Slice<'_> {
-        self.with(|tracer| tracer.track().begin_with(name, details));
-        Slice::of(self)
-    }
-
-    /// Begins a slice on this thread's track; [`Recorder::end`] ends it.
-    #[inline]
-    pub fn begin(&self, name: &'static str) {
-        self.with(|tracer| tracer.track().begin(name));
-    }
-
-    /// Ends the slice begun last on this thread's track.
-    #[inline]
-    pub fn end(&self) {
-        self.with(|tracer| tracer.track().end());
-    }
-
-    /// Something without a duration, on this thread's track.
-    #[inline]
-    pub fn instant(&self, name: &'static str) {
-        self.with(|tracer| tracer.track().instant(name));
-    }
-
-    /// The same with details: arguments, a category, flows.
-    #[inline]
-    pub fn instant_with(&self, name: &'static str, details: impl for<'a> Details<'a>) {
-        self.with(|tracer| tracer.track().instant_with(name, details));
-    }
-
-    /// A counter's value from now on.
-    ///
-    /// Counters lie beside the processes in ui.perfetto.dev, and those of one name are one, whichever program counts. One
-    /// under this program's process, whose number is not known before it runs:
-    ///
-    /// ```
-    /// use std::sync::LazyLock;
-    /// use tracebuf_std::session::{Session, Track, Unit};
-    ///
-    /// static PROCESS: LazyLock<Track<'static>> = LazyLock::new(|| Track::process(std::process::id(), "server"));
-    /// static DEPTH: LazyLock<Track<'static>> =
-    ///     LazyLock::new(|| Track::counter("queue depth", Unit::Count).within(&PROCESS));
-    ///
-    /// let session = Session::builder().process_name("server").start()?;
-    /// session.recorder().count(&DEPTH, 7);
-    /// # session.stop()?;
-    /// # Ok::<(), tracebuf_std::session::SessionError>(())
-    /// ```
-    #[inline]
-    pub fn count(&self, counter: &'static Track<'static>, value: i64) {
-        self.with(|tracer| tracer.on(counter).count(value));
-    }
-
     /// A writer of whole packets, for those who make them themselves; `None` when all are taken or the
     /// session is over.
-    pub fn packets(&self) -> Option<PacketWriter> {
+    pub fn packet_writer(&self) -> Option<PacketWriter> {
         let Shared { switch, producer, exhaustion, .. } = &*self.shared;
         if !switch.is_on() {
             return None;
@@ -325,30 +259,6 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// Ends the slice begun last on its thread's track when dropped: its own, if those begun since have ended. So guards
-/// are to be dropped in the reverse order of their making, as those of nested blocks are, and not held across an
-/// `.await`, where other tasks of the thread begin and end slices.
-#[must_use = "the slice ends when this is dropped"]
-pub struct Slice<'r> {
-    recorder: &'r Recorder,
-    /// The slice lies on this thread's track: not `Send`.
-    _thread: std::marker::PhantomData<*const ()>,
-}
-
-impl<'r> Slice<'r> {
-    #[inline]
-    fn of(recorder: &'r Recorder) -> Self {
-        Self { recorder, _thread: std::marker::PhantomData }
-    }
-}
-
-impl Drop for Slice<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.recorder.end();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::session::Session;
@@ -358,7 +268,7 @@ mod tests {
     fn a_thread_that_found_no_free_writer_records_once_there_is_one() {
         let session = Session::builder().ring(1 << 20).start().expect("a session");
         let recorder = session.recorder();
-        let writers: Vec<_> = std::iter::from_fn(|| recorder.packets()).collect();
+        let writers: Vec<_> = std::iter::from_fn(|| recorder.packet_writer()).collect();
         assert_eq!(writers.len(), WRITERS);
         for _ in 0..3 {
             assert_eq!(recorder.with(|_| ()), None);

@@ -125,7 +125,7 @@ fn more_writers_than_there_is_room_left_for_make_the_file_no_larger() {
     let path = scratch("many writers.pftrace");
     let session = Session::builder().shared_memory(4 << 20).long_trace(quick(&path).max_file_size(50_000));
     let session = session.start().expect("a session");
-    let mut writers: Vec<_> = (0..900).map_while(|_| session.recorder().packets()).collect();
+    let mut writers: Vec<_> = (0..900).map_while(|_| session.recorder().packet_writer()).collect();
     // for_testing.str
     let write = |writer: &mut PacketWriter, len| {
         writer.packet(|packet| packet.message(900).string(1, &"x".repeat(len)));

@@ -1,0 +1,137 @@
+//! The events of a thread, by its recorder.
+
+use tracebuf::producer::track_event::{Details, Track};
+
+use super::Recorder;
+
+impl Recorder {
+    /// A slice on this thread's track that ends when the guard is dropped.
+    #[inline]
+    pub fn enter(&self, name: &'static str) -> SliceGuard<'_> {
+        self.begin(name);
+        SliceGuard::of(self)
+    }
+
+    /// The same with details: arguments, a category, flows.
+    ///
+    /// ```
+    /// # use tracebuf_std::session::Session;
+    /// # let session = Session::builder().start()?;
+    /// # let recorder = session.recorder();
+    /// let url = "/index.html";
+    /// let _request = recorder.enter_with("request", |event| event.category("net").arg("url", url));
+    /// # Ok::<(), tracebuf_std::session::SessionError>(())
+    /// ```
+    #[inline]
+    pub fn enter_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> SliceGuard<'_> {
+        // Before the details: when they panic, the slice has begun and must end.
+        let guard = SliceGuard::of(self);
+        self.with(|tracer| tracer.track().begin_with(name, details));
+        guard
+    }
+
+    /// A slice on this thread's track for as long as `body` runs, which may end by a panic.
+    ///
+    /// ```
+    /// # use tracebuf_std::session::Session;
+    /// # let session = Session::builder().start()?;
+    /// # let recorder = session.recorder();
+    /// let sum: u32 = recorder.slice("add up", || (1..=100).sum());
+    /// assert_eq!(sum, 5050);
+    /// # Ok::<(), tracebuf_std::session::SessionError>(())
+    /// ```
+    #[inline]
+    pub fn slice<R>(&self, name: &'static str, body: impl FnOnce() -> R) -> R {
+        let _slice = self.enter(name);
+        body()
+    }
+
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn slice_with<R>(
+        &self,
+        name: &'static str,
+        details: impl for<'a> Details<'a>,
+        body: impl FnOnce() -> R,
+    ) -> R {
+        let _slice = self.enter_with(name, details);
+        body()
+    }
+
+    /// Begins a slice on this thread's track; [`Recorder::end`] ends it.
+    #[inline]
+    pub fn begin(&self, name: &'static str) {
+        self.with(|tracer| tracer.track().begin(name));
+    }
+
+    /// Ends the slice begun last on this thread's track.
+    #[inline]
+    pub fn end(&self) {
+        self.with(|tracer| tracer.track().end());
+    }
+
+    /// Something without a duration, on this thread's track.
+    #[inline]
+    pub fn instant(&self, name: &'static str) {
+        self.with(|tracer| tracer.track().instant(name));
+    }
+
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn instant_with(&self, name: &'static str, details: impl for<'a> Details<'a>) {
+        self.with(|tracer| tracer.track().instant_with(name, details));
+    }
+
+    /// A counter's value from now on.
+    ///
+    /// Counters lie beside the processes in ui.perfetto.dev, and those of one name are one, whichever program counts. One
+    /// under this program's process, whose number is not known before it runs:
+    ///
+    /// ```
+    /// use std::sync::LazyLock;
+    /// use tracebuf_std::session::{Session, Track, Unit};
+    ///
+    /// static PROCESS: LazyLock<Track<'static>> = LazyLock::new(|| Track::process(std::process::id(), "server"));
+    /// static DEPTH: LazyLock<Track<'static>> =
+    ///     LazyLock::new(|| Track::counter("queue depth", Unit::Count).within(&PROCESS));
+    ///
+    /// let session = Session::builder().process_name("server").start()?;
+    /// session.recorder().count(&DEPTH, 7);
+    /// # session.stop()?;
+    /// # Ok::<(), tracebuf_std::session::SessionError>(())
+    /// ```
+    #[inline]
+    pub fn count(&self, counter: &'static Track<'static>, value: i64) {
+        self.with(|tracer| tracer.on(counter).count(value));
+    }
+
+    /// A counter's value from now on, as a fraction.
+    #[inline]
+    pub fn measure(&self, counter: &'static Track<'static>, value: f64) {
+        self.with(|tracer| tracer.on(counter).measure(value));
+    }
+}
+
+/// Ends the slice begun last on its thread's track when dropped: its own, if those begun since have ended. So guards
+/// are to be dropped in the reverse order of their making, as those of nested blocks are, and not held across an
+/// `.await`, where other tasks of the thread begin and end slices.
+#[must_use = "the slice ends when this is dropped"]
+pub struct SliceGuard<'r> {
+    recorder: &'r Recorder,
+    /// The slice lies on this thread's track: not `Send`.
+    _thread: std::marker::PhantomData<*const ()>,
+}
+
+impl<'r> SliceGuard<'r> {
+    #[inline]
+    fn of(recorder: &'r Recorder) -> Self {
+        Self { recorder, _thread: std::marker::PhantomData }
+    }
+}
+
+impl Drop for SliceGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.recorder.end();
+    }
+}

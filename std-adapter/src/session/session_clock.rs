@@ -19,7 +19,7 @@ pub struct SessionClock(Option<&'static TscClock>);
 
 impl SessionClock {
     pub(crate) fn new(fast: bool) -> Self {
-        Self(if fast { TscClock::get() } else { None })
+        Self(if fast { TscClock::get().inspect(|clock| clock.resume()) } else { None })
     }
 
     pub(crate) fn steer(self) {

@@ -8,6 +8,9 @@
 //! While a machine sleeps the counter may stand still, or begin anew, and boot time goes on. Then the next line
 //! begins at the clock, ahead of the old one; never before it. A counter that began anew is noticed by whoever
 //! reads it, one that stood still when the drain thread wakes, within a second.
+//!
+//! While no session runs nobody compares them, and a correction goes on for longer than its second. So the next session
+//! that starts makes a line that begins at the clock, wherever the old one is.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -149,6 +152,20 @@ impl TscClock {
         if passed >= PERIOD || clock.saturating_sub(shown) > OFF || line.is_past(counter) {
             let mut steering = self.steering.lock().unwrap_or_else(PoisonError::into_inner);
             self.follow(&mut steering, Measured::now());
+        }
+    }
+
+    /// For a session that starts: begins anew at the clock, if no other session steers it. A correction, which is to
+    /// last a second, has gone on since the last one did.
+    pub(crate) fn resume(&self) {
+        let mut steering = self.steering.lock().unwrap_or_else(PoisonError::into_inner);
+        self.resume_at(&mut steering, Measured::now());
+    }
+
+    fn resume_at(&self, steering: &mut Steering, now: Measured) {
+        if now.nanoseconds.saturating_sub(steering.last.nanoseconds) > 2 * PERIOD {
+            (steering.last, steering.was_off) = (now, false);
+            self.publish(&Line { counter: now.counter, nanoseconds: now.nanoseconds, factor: steering.rate });
         }
     }
 
@@ -341,6 +358,29 @@ mod tests {
         clock.steer();
         let (time, after) = (clock.now(), BootClock.now());
         assert!(time > found && time.abs_diff(after) < OFF, "{time} {after}");
+    }
+
+    #[test]
+    fn a_session_that_starts_when_none_has_run_for_a_while_has_the_clock_s_time() {
+        let (clock, mut now) = at_one_second();
+        // The rate was measured wrong by 50 millionths, and each session compares but once.
+        let mut pass = |seconds| {
+            now.counter += 2_000_100_000 * seconds;
+            now.nanoseconds += PERIOD * seconds;
+            now
+        };
+        for _ in 0..5 {
+            let now = pass(60);
+            clock.resume_at(&mut clock.steering.lock().expect("a lock"), now);
+            assert_eq!(shown(&clock, now.counter), now.nanoseconds);
+            let now = pass(1);
+            assert!(compared(&clock, now.counter, now.nanoseconds).abs_diff(now.nanoseconds) < 100_000);
+        }
+        // While another one runs it leaves the line to that.
+        let now = pass(1);
+        let before = shown(&clock, now.counter);
+        clock.resume_at(&mut clock.steering.lock().expect("a lock"), now);
+        assert_eq!(shown(&clock, now.counter), before);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use trace::{Trace, folder};
+use trace::{Trace, folder, scratch};
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf::proto::TracePackets;
@@ -228,5 +228,24 @@ fn a_buffer_s_file_with_any_size_in_its_header_is_an_error() {
         let file: Vec<u8> = b"TRACEMAP".iter().copied().chain(header).chain([0; 8192]).collect();
         assert!(Survivor::parse(&file).is_err());
         assert!(Dump::parse(&file).is_ok_and(|dump| dump.find(Place::Anywhere).is_err()));
+    }
+}
+
+#[test]
+fn a_file_as_long_as_the_sizes_in_its_header_that_no_memory_is_large_enough_for_is_an_error() {
+    let path = scratch("long.region");
+    for sizes in [&[1 << 41, 1, 0, 0, 0][..], &[4096, 1, 1, 1 << 41, 2, 0, 1 << 41]] {
+        let header = [&[1][..], sizes].concat().into_iter().flat_map(u64::to_le_bytes);
+        let start: Vec<u8> = b"TRACEMAP".iter().copied().chain(header).collect();
+        std::fs::write(&path, start).expect("a file");
+        // Without room for a single byte more on the disk.
+        std::fs::File::options()
+            .write(true)
+            .open(&path)
+            .and_then(|file| file.set_len(1 << 42))
+            .expect("a file");
+        let error = Survivor::open(&path).map(|_| ()).expect_err("no buffer is as large");
+        std::fs::remove_file(&path).expect("it is there");
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
     }
 }

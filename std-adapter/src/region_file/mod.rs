@@ -92,6 +92,8 @@ pub(crate) const MAGIC: &[u8; 8] = b"TRACEMAP";
 pub(crate) const BEGUN: &[u8; 8] = b"TRACENEW";
 const VERSION: u64 = 1;
 const PAGE: u64 = 4096;
+/// More than a part can have: a buffer has less than 4 GiB, and its table less than one.
+const LARGEST: u64 = 5 << 30;
 const SLOTS: usize = 2;
 /// Where things lie in the first page.
 const HALF: usize = 16;
@@ -183,6 +185,10 @@ fn layout(page: &[u8]) -> Option<Layout> {
         slots: number(page, COUNT)?.min(SLOTS as u64),
         slot: number(page, SLOT)?,
     };
+    // A file can be as long as a damaged header says and take no room: nobody is to ask for so much memory.
+    if places.half.max(places.slot) > LARGEST {
+        return None;
+    }
     let word = number(page, WORD)?;
     let mut slots = Vec::new();
     for slot in (0..places.slots).filter(|slot| word >> (1 + slot) & 1 == 1) {

@@ -68,7 +68,8 @@ pub struct LongTrace {
 impl LongTrace {
     /// Into this file, emptied if it is there and the session starts: every 5 s, of any size, synced at the end. Until
     /// the session has stopped it is locked against other sessions, and no snapshot takes its place, unless it is a
-    /// pipe or a device. A named pipe must have its reader by then: without one the session does not start.
+    /// pipe or a device. A named pipe must have its reader by then: without one the session does not start. As long as
+    /// that takes nothing, [`stop`](super::Session::stop) waits for it, and so does dropping the session.
     pub fn to(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),

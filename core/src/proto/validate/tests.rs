@@ -164,7 +164,8 @@ fn a_value_above_64_bits_is_refused_wherever_it_is_cut() {
     let mut packet = vec![0x40, 5, 0xD0, 0x02];
     packet.extend([0x81; 9]);
     packet.push(0);
-    for last in 0..0x80 {
+    // Interpreted only around the limit.
+    for last in 0..if cfg!(miri) { 4 } else { 0x80 } {
         packet[13] = last;
         let invalid = InvalidPacket { fault: Fault::VarintTooLong, offset: 2 };
         let expected = (last > 1).then_some(invalid);

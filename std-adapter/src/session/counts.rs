@@ -1,4 +1,4 @@
-//! What a session counts beside its buffers.
+//! Counters of a session and of its files.
 
 use tracebuf::buffer::BufferStats;
 use tracebuf::service::EndpointStats;

@@ -53,9 +53,10 @@ pub(crate) struct Shared {
 /// ```
 ///
 /// A thread's first event makes its writer, and a track named as the thread is; its end, or a first event of a
-/// later session, gives them back. When the session is stopped, and in a child after a fork, events go nowhere,
-/// at the cost of two loads. A thread that finds all 1,024 writers taken loses its events until one is free, and looks for
-/// one with each of them, which takes some microseconds.
+/// later session, gives them back. (Not those of a thread whose first event comes from a destructor of
+/// `pthread_key_create`, which is called when Rust's have been.) When the session is stopped, and in a child after a
+/// fork, events go nowhere, at the cost of two loads. A thread that finds all 1,024 writers taken loses its events until
+/// one is free, and looks for one with each of them, which takes some microseconds.
 ///
 /// The program's allocator may record, if threads that find shared memory full drop. Of what a recorder itself asks it
 /// for while it writes, and while it makes a writer, the events are lost, and counted.

@@ -285,11 +285,11 @@ impl Found {
     ///
     /// # Errors
     /// What the file system says.
-    pub fn write(self, out: &Path) -> io::Result<(u64, u64)> {
-        write_atomically(out, |file| self.write_to(TraceFile::new(file)))
+    pub fn write_to(self, out: &Path) -> io::Result<(u64, u64)> {
+        write_atomically(out, |file| self.write(TraceFile::new(file)))
     }
 
-    fn write_to(mut self, mut file: TraceFile<impl Write>) -> io::Result<(u64, u64)> {
+    fn write(mut self, mut file: TraceFile<impl Write>) -> io::Result<(u64, u64)> {
         let mut packets = 0;
         let mut reader = self.buffer.read();
         while let Some(packet) = reader.next_packet() {

@@ -33,7 +33,7 @@ fn two_crashes(name: &str) -> (PathBuf, PathBuf, PathBuf) {
 
 fn holds(path: &Path, event: &str) -> bool {
     let out = path.with_extension("pftrace");
-    Survivor::open(path).expect("a buffer").write(&out).expect("a trace");
+    Survivor::open(path).expect("a buffer").write_to(&out).expect("a trace");
     let found = Trace::read(&out).contains(event);
     std::fs::remove_file(out).expect("it was written");
     found

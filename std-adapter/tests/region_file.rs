@@ -64,7 +64,7 @@ fn a_second_session_cannot_have_the_file_and_a_later_one_keeps_what_it_held() {
     let second = start(BufferConfig::ring(1 << 20).in_file(&region)).expect("it is free");
     second.recorder().instant("omega");
     let out = scratch("previous.pftrace");
-    Survivor::open(&previous).expect("what the first left").write(&out).expect("a trace");
+    Survivor::open(&previous).expect("what the first left").write_to(&out).expect("a trace");
     let trace = Trace::read(&out);
     assert!(trace.contains("alpha") && !trace.contains("omega"));
 }
@@ -147,7 +147,12 @@ fn after_a_clean_end_all_is_in_the_long_trace_and_nothing_is_left() {
     // The buffer's counters go on over all turns.
     let stats = stopped.summary().buffers[0];
     assert!(stats.bytes_written > 1 << 20 && stats.chunks_read >= stats.chunks_written, "{stats:?}");
-    Survivor::open(&region).expect("the buffer").after(&long).expect("a trace").write(&out).expect("a file");
+    Survivor::open(&region)
+        .expect("the buffer")
+        .after(&long)
+        .expect("a trace")
+        .write_to(&out)
+        .expect("a file");
     assert!(Trace::read(&out).counters().is_empty());
 }
 
@@ -156,7 +161,7 @@ fn what_a_full_disk_did_not_take_stays_in_the_file_of_the_buffer() {
     let (region, out) = (scratch("full.region"), scratch("full.pftrace"));
     let stopped = stopped_after_100_000(in_file(&region, 4 << 20), LongTrace::to("/dev/full"));
     assert!(stopped.long_trace.expect("a status").error.is_some());
-    Survivor::open(&region).expect("the buffer").write(&out).expect("a file");
+    Survivor::open(&region).expect("the buffer").write_to(&out).expect("a file");
     let values = Trace::read(&out).counters().into_values().next().expect("a counter");
     assert_eq!(values, (0..100_000).collect::<Vec<u64>>());
 }
@@ -387,7 +392,7 @@ fn a_service_that_starts_again_finds_what_the_killed_one_left() {
     session.recorder().instant("the next one");
     let (previous, out) = (scratch("again.region.previous"), scratch("again.pftrace"));
     let survivor = Survivor::open(&previous).expect("what the killed one left");
-    survivor.write(&out).expect("a trace");
+    survivor.write_to(&out).expect("a trace");
     let runs = runs(&Trace::read(&out).counters(), 0);
     assert_reached(&runs, &committed, 0);
 }

@@ -59,7 +59,7 @@ fn what_lies_behind_damage_in_a_slot_is_told_and_hides_nothing_else() {
     let recover = || {
         let survivor = Survivor::open(&region).expect("a buffer");
         let unreadable = survivor.salvage().bytes_unreadable;
-        let written = survivor.write(&out).expect("a trace");
+        let written = survivor.write_to(&out).expect("a trace");
         let trace = Trace::read(&out);
         assert_eq!(
             (written.packets, written.bytes),
@@ -115,11 +115,11 @@ fn what_is_left_goes_together_with_its_own_session_s_trace_alone() {
         assert_eq!(refused.expect_err("it is another's").kind(), std::io::ErrorKind::InvalidInput);
     }
     assert!(!out.exists());
-    survivor().write(&out).expect("a trace");
+    survivor().write_to(&out).expect("a trace");
     assert_eq!(values(&Trace::read(&out)), Vec::from_iter(0..50_000));
     // One in which there is nothing yet may be anybody's.
     std::fs::write(folder.join("empty.pftrace"), "").expect("a file");
-    survivor().after(&folder.join("empty.pftrace")).expect("a trace").write(&out).expect("a trace");
+    survivor().after(&folder.join("empty.pftrace")).expect("a trace").write_to(&out).expect("a trace");
     assert_eq!(values(&Trace::read(&out)).len(), 50_000);
 
     let own = Survivor::open(&region).expect("a buffer").after(&long).expect("its own");
@@ -190,7 +190,7 @@ fn what_a_thread_wrote_is_in_the_file_after_a_second_however_little_it_is() {
         let begun = Instant::now();
         loop {
             std::thread::sleep(Duration::from_millis(100));
-            Survivor::open(&region).expect("a buffer").write(&out).expect("a trace");
+            Survivor::open(&region).expect("a buffer").write_to(&out).expect("a trace");
             if values(&Trace::read(&out)).starts_with(&Vec::from_iter(0..10)) {
                 break;
             }

@@ -78,7 +78,7 @@ fn recover(arguments: &Args) -> Result<(), Failure> {
     })?;
     tell!("buffer at {:#x}: {}", found.address, found.salvage);
     tell_of_others(&found.others);
-    let (packets, refused) = found.write(output).map_err(|error| Failure::writing(output, error))?;
+    let (packets, refused) = found.write_to(output).map_err(|error| Failure::writing(output, error))?;
     tell_of_packets(packets, refused, output);
     Ok(())
 }
@@ -93,7 +93,7 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<(), Failure> {
     };
     let written = match with {
         Some(trace) => survivor.write_with(trace, output),
-        None => survivor.write(output),
+        None => survivor.write_to(output),
     };
     let written = written.map_err(|error| Failure::writing(output, error))?;
     tell_of_packets(written.packets, written.invalid_packets, output);

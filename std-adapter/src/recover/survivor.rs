@@ -100,8 +100,8 @@ impl Survivor {
     ///
     /// # Errors
     /// The file system's.
-    pub fn write(self, out: &Path) -> io::Result<Written> {
-        write_atomically(out, |file| self.write_to(file, Written::default()))
+    pub fn write_to(self, out: &Path) -> io::Result<Written> {
+        write_atomically(out, |file| self.write(file, Written::default()))
     }
 
     /// The same behind the whole packets of a trace that the session wrote: sequences have the numbers that they have
@@ -117,7 +117,7 @@ impl Survivor {
         trace.rewind()?;
         write_atomically(out, |file| {
             io::copy(&mut trace.take(whole.bytes), file)?;
-            self.write_to(file, whole)
+            self.write(file, whole)
         })
     }
 
@@ -133,7 +133,7 @@ impl Survivor {
     }
 
     /// Behind what is `written` already.
-    fn write_to(mut self, output: &mut impl Write, mut written: Written) -> io::Result<Written> {
+    fn write(mut self, output: &mut impl Write, mut written: Written) -> io::Result<Written> {
         let mut put = |bytes: &[u8], written: &mut Written| {
             written.bytes += bytes.len() as u64;
             written.packets += TracePackets::new(bytes).filter(Result::is_ok).count() as u64;

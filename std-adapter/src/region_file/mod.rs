@@ -15,7 +15,7 @@
 //! session.flush(std::time::Duration::from_secs(1))?;
 //! # drop(session); // stands for kill -9
 //! // The process is killed, by whatever means. The next one:
-//! let written = Survivor::open(&region)?.write(&folder.join("recovered.pftrace"))?;
+//! let written = Survivor::open(&region)?.write_to(&folder.join("recovered.pftrace"))?;
 //! assert!(written.packets >= 3);
 //! # std::fs::remove_dir_all(folder)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

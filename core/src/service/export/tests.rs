@@ -1,0 +1,162 @@
+use super::*;
+use crate::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+use crate::proto::TracePackets;
+use std::vec;
+use std::vec::Vec;
+
+fn commit(buffer: &mut TraceBuffer<Vec<u8>>, chunk_id: u32, payload: &[u8]) {
+    let header = ChunkHeader {
+        producer_id: 3,
+        writer_id: 1,
+        chunk_id,
+        fragments: 1,
+        complete: true,
+        uid: 7,
+        pid: 8,
+        ..Default::default()
+    };
+    buffer.copy_chunk_untrusted(&Chunk { header, payload });
+}
+
+fn export(buffer: &mut TraceBuffer<Vec<u8>>) -> (Vec<Vec<u8>>, u64) {
+    let mut file = vec![0u8; 4096];
+    let mut exporter = TraceExporter::new(&mut file[..]);
+    exporter.drain(&mut buffer.read(), sequence_id).unwrap();
+    let (size, invalid) = (exporter.file().bytes() as usize, exporter.invalid_packets());
+    let packets = TracePackets::new(&file[..size]).map(|packet| packet.unwrap().to_vec()).collect();
+    (packets, invalid)
+}
+
+#[test]
+fn a_forged_packet_is_left_out_and_the_next_of_its_sequence_says_so() {
+    let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+    commit(&mut buffer, 0, &[2, 0x40, 1]);
+    commit(&mut buffer, 1, &[2, 0x18, 0]); // trusted_uid = 0
+    commit(&mut buffer, 2, &[2, 0x40, 2]);
+    commit(&mut buffer, 3, &[2, 0x40, 3]);
+    let (packets, invalid) = export(&mut buffer);
+    assert_eq!(invalid, 1);
+    let suffix = [0x18, 7, 0x50, 0x81, 0x80, 0x0C, 0xF8, 0x04, 8];
+    assert_eq!(packets[0], [&[0x40, 1][..], &suffix].concat());
+    assert_eq!(packets[1], [&[0x40, 2][..], &suffix, &[0xD0, 0x02, 5]].concat());
+    assert_eq!(packets[2], [&[0x40, 3][..], &suffix].concat());
+}
+
+#[test]
+fn what_a_writer_says_in_a_packet_that_is_left_out_goes_with_it() {
+    let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+    commit(&mut buffer, 0, &[2, 0x40, 1]);
+    // previous_packet_dropped = 257, and trusted_uid = 0.
+    commit(&mut buffer, 1, &[6, 0xD0, 0x02, 0x81, 0x02, 0x18, 0]);
+    commit(&mut buffer, 2, &[2, 0x40, 2]);
+    let (packets, _) = export(&mut buffer);
+    assert_eq!(packets.len(), 2);
+    assert!(packets[1].ends_with(&[0xD0, 0x02, 5]), "{:x?}", packets[1]);
+}
+
+#[test]
+fn what_the_caller_knows_to_be_lost_is_told_beside_what_the_packet_carries() {
+    for (lost_before, told) in [(DataLoss::READ_GAP, 3), (DataLoss::OVERWRITE, 0x43)] {
+        let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+        commit(&mut buffer, 0, &[2, 0x40, 1]);
+        commit(&mut buffer, 2, &[2, 0x40, 2]);
+        let mut reader = buffer.read();
+        assert!(reader.next_packet().is_some_and(|packet| packet.loss().is_empty()));
+        let packet = reader.next_packet().unwrap();
+        assert_eq!(packet.loss(), DataLoss::ANY | DataLoss::READ_GAP);
+        let mut file = [0u8; 64];
+        let mut exporter = TraceExporter::new(&mut file[..]);
+        exporter.packet(&packet, sequence_id(3, 1), lost_before).unwrap();
+        let size = exporter.file().bytes() as usize;
+        assert_eq!(file[..size][size - 3..], [0xD0, 0x02, told]);
+    }
+}
+
+#[test]
+fn the_statistics_have_the_buffer_s_and_what_was_left_out() {
+    let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+    for chunk_id in 0..3 {
+        commit(&mut buffer, chunk_id, &[2, 0x18, 0]); // trusted_uid = 0
+    }
+    commit(&mut buffer, 3, &[&[0x86, 0x27][..], &[0; 4998]].concat());
+    let mut file = vec![0u8; 4096];
+    let mut exporter = TraceExporter::new(&mut file[..]);
+    assert_eq!(exporter.invalid_packets(), 0);
+    assert_eq!(exporter.drain(&mut buffer.read(), sequence_id), Ok(0));
+    assert_eq!(exporter.invalid_packets(), 3);
+    commit(&mut buffer, 0, &[2, 0x40, 1]);
+    let written = exporter.stats(&buffer.stats(), []).unwrap();
+
+    let buffers = [trace_stats::BufferStats::from(&buffer.stats())];
+    assert_eq!((buffers[0].chunks_written, buffers[0].chunks_read), (3, 3));
+    assert_eq!(buffers[0].chunks_discarded, 2, "one came late, one was refused");
+    let stats = TraceStats { buffers: &buffers, invalid_packets: 3, ..TraceStats::default() };
+    let packet = TraceStatsPacket { timestamp: None, stats: stats.with_writers([]) };
+    let mut expected = vec![0u8; 4096];
+    let mut by_hand = TraceFileWriter::new(&mut expected[..]);
+    assert_eq!(by_hand.message(&packet, &TrustedFields::new(0, SequenceId::SERVICE)), Ok(written));
+    assert_eq!(file[..written], expected[..written]);
+}
+
+#[test]
+fn packets_of_another_process_or_of_none_say_so() {
+    let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+    for (writer_id, uid, pid) in [(1, 7, 8), (2, 7, 9), (3, 6, 9), (4, 6, -1), (5, 6, 1)] {
+        let header = ChunkHeader {
+            producer_id: 3,
+            writer_id,
+            fragments: 1,
+            complete: true,
+            uid,
+            pid,
+            ..Default::default()
+        };
+        buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 1] });
+    }
+    let (packets, _) = export(&mut buffer);
+    let ends: [&[u8]; 5] = [
+        &[0x18, 7, 0x50, 0x81, 0x80, 0x0C, 0xF8, 0x04, 8],
+        &[0x18, 7, 0x50, 0x82, 0x80, 0x0C, 0xF8, 0x04, 9],
+        &[0x18, 6, 0x50, 0x83, 0x80, 0x0C, 0xF8, 0x04, 9],
+        &[0x18, 6, 0x50, 0x84, 0x80, 0x0C],
+        &[0x18, 6, 0x50, 0x85, 0x80, 0x0C, 0xF8, 0x04, 1],
+    ];
+    assert_eq!(packets.len(), ends.len());
+    for (packet, end) in packets.iter().zip(ends) {
+        assert_eq!(packet[2..], *end);
+    }
+}
+
+#[test]
+fn what_the_writer_dropped_and_what_the_buffer_lost_are_both_said() {
+    let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+    commit(&mut buffer, 0, &[2, 0x40, 1]);
+    commit(&mut buffer, 5, &[5, 0xD0, 0x02, 0x81, 0x82, 0x00]); // previous_packet_dropped = 257, redundantly
+    let (packets, _) = export(&mut buffer);
+    assert!(packets[1].ends_with(&[0xD0, 0x02, 0x83, 0x02]), "{:x?}", packets[1]);
+}
+
+#[test]
+fn sequence_ids_are_never_those_of_nobody_or_of_the_service() {
+    assert_eq!(sequence_id(0, 1).get(), u32::MAX);
+    assert_eq!(sequence_id(0, 2).get(), 2);
+    assert_eq!(sequence_id(u16::MAX, u16::MAX).get(), u32::MAX);
+}
+#[test]
+fn a_packet_that_the_output_has_no_room_for_is_a_loss_of_the_next() {
+    let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer)).unwrap();
+    commit(&mut buffer, 0, &[2, 0x40, 1]);
+    commit(&mut buffer, 1, &[2, 0x40, 2]);
+    let mut reader = buffer.read();
+    let (mut small, mut large) = ([0u8; 4], [0u8; 64]);
+    let mut full = TraceExporter::new(&mut small[..]);
+    assert!(full.drain(&mut reader, sequence_id).is_err());
+    // Nothing is read that could not be written.
+    assert_eq!(full.drain(&mut reader, sequence_id), Err(WriteError::AfterFailure));
+
+    let mut exporter = TraceExporter::new(&mut large[..]);
+    assert_eq!(exporter.drain(&mut reader, sequence_id), Ok(1));
+    let written = exporter.file().bytes() as usize;
+    assert_eq!(exporter.into_output().len(), 64 - written, "what is left of the output");
+    assert!(large[..written].ends_with(&[0xD0, 0x02, 3]), "a gap of the reading");
+}

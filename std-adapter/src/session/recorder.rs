@@ -61,7 +61,7 @@ pub(crate) struct Shared {
 /// The program's allocator may record, if threads that find shared memory full drop. Of what a recorder itself asks it
 /// for while it writes, and while it makes a writer, the events are lost, and counted.
 ///
-/// Cost of a slice's begin or end: 11 to 34 ns, and a reading of the clock; the README has what was measured.
+/// Cost of a slice's begin or end: 11 to 35 ns, and a reading of the clock; the README has what was measured.
 #[derive(Clone)]
 pub struct Recorder {
     shared: Arc<Shared>,

@@ -30,8 +30,6 @@ use crate::file_lock::create_if_free;
 pub struct TraceFile<W: Write = File> {
     exporter: TraceExporter<Output<W>>,
     sequences: HashMap<(u16, u16), Sequence>,
-    /// Packets left out, for what was in them or their length.
-    left_out: u64,
 }
 
 /// The output as the core sees it.
@@ -58,7 +56,7 @@ impl<W: Write> TraceFile<W> {
     /// A trace that goes there, many packets at a time.
     pub fn new(output: W) -> Self {
         let output = Output::new(BufWriter::new(output));
-        Self { exporter: TraceExporter::new(output), sequences: HashMap::new(), left_out: 0 }
+        Self { exporter: TraceExporter::new(output), sequences: HashMap::new() }
     }
 
     /// Appends a packet with its trusted fields; one that no producer may write, or that is longer than the 256 MiB a
@@ -70,10 +68,7 @@ impl<W: Write> TraceFile<W> {
         let sequence = sequence_of(&mut self.sequences, packet.producer_id(), packet.writer_id());
         match self.exporter.packet(packet, sequence.id, sequence.lost) {
             Ok(Exported::Written(_)) => sequence.lost = DataLoss::empty(),
-            Ok(left_out) => {
-                sequence.lost |= packet.loss() | left_out.loss();
-                self.left_out += 1;
-            }
+            Ok(left_out) => sequence.lost |= packet.loss() | left_out.loss(),
             Err(error) => return Err(into_io(error)),
         }
         Ok(())
@@ -96,7 +91,7 @@ impl<W: Write> TraceFile<W> {
             self.exporter.stats(stats, writers).map_err(into_io)?;
         }
         self.exporter.file().flush().map_err(into_io)?;
-        Ok(self.left_out)
+        Ok(self.exporter.invalid_packets())
     }
 }
 

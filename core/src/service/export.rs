@@ -17,8 +17,8 @@ pub enum Exported {
     /// packet of the sequence has to say so. What its writer said in it of losses before it
     /// (`previous_packet_dropped`) goes with it, as all that is in it.
     Invalid(InvalidPacket),
-    /// Left out: longer than [`MAX_LENGTH`](crate::proto::MAX_LENGTH), which the format has no room for. Only a buffer
-    /// of more than 256 MiB can hold one.
+    /// Left out and counted: longer than [`MAX_LENGTH`](crate::proto::MAX_LENGTH), which the format has no room for.
+    /// Only a buffer of more than 256 MiB can hold one.
     TooLong,
 }
 
@@ -107,7 +107,10 @@ impl<W: Write> TraceExporter<W> {
         let suffix = self.last.of(&trusted);
         match self.file.packet_of_len(packet.slices(), valid.len, &suffix) {
             Ok(bytes) => Ok(Exported::Written(bytes)),
-            Err(WriteError::TooLong) => Ok(Exported::TooLong),
+            Err(WriteError::TooLong) => {
+                self.invalid_packets = self.invalid_packets.saturating_add(1);
+                Ok(Exported::TooLong)
+            }
             Err(error) => Err(error),
         }
     }
@@ -184,7 +187,7 @@ impl<W: Write> TraceExporter<W> {
         self.file.message(&packet, &TrustedFields::new(0, SequenceId::SERVICE))
     }
 
-    /// Packets left out because they were invalid.
+    /// Packets left out because they were invalid, or too long for a trace. Statistics tell of both by this name.
     pub const fn invalid_packets(&self) -> u64 {
         self.invalid_packets
     }

@@ -62,7 +62,6 @@ impl Piece {
                 Ok(Exported::Written(_)) => {}
                 Ok(left_out) => {
                     reader.reject_packet(left_out.loss());
-                    has_read.refused += 1;
                     has_read.refused_bytes += len;
                 }
                 Err(error) => {
@@ -72,6 +71,7 @@ impl Piece {
             }
         }
         self.packets += exporter.file().packets();
+        has_read.refused = exporter.invalid_packets();
         Ok(has_read)
     }
 

@@ -25,6 +25,8 @@ mod file_error;
 mod file_lock;
 mod fork;
 pub mod inspect;
+#[cfg(all(test, target_pointer_width = "64"))]
+mod long_packet;
 pub mod memory;
 pub mod pftrace;
 #[cfg(feature = "receive")]

@@ -114,3 +114,30 @@ fn into_io(error: WriteError<io::Error>) -> io::Error {
         other => io::Error::other(other),
     }
 }
+
+#[cfg(all(test, target_pointer_width = "64"))]
+mod tests {
+    use tracebuf::buffer::ChunkFlags;
+
+    use super::*;
+    use crate::long_packet::{PART, PARTS, SIZE, commit, in_buffer};
+
+    #[test]
+    fn a_packet_that_a_trace_has_no_room_for_is_left_out_of_it_and_counted() {
+        // Fields of five bytes.
+        let part: Vec<u8> = SIZE.into_iter().chain([0x40, 0x81, 0x80, 0x80, 0x00].repeat(PART / 5)).collect();
+        let mut buffer = in_buffer(&part);
+        commit(&mut buffer, PARTS, ChunkFlags::empty(), &[2, 0x40, 7]);
+        let (mut reader, mut bytes) = (buffer.read(), Vec::new());
+        let mut file = TraceFile::new(&mut bytes);
+        let mut lengths = Vec::new();
+        while let Some(packet) = reader.next_packet() {
+            lengths.push(packet.len());
+            file.write_packet(&packet).expect("a file");
+        }
+        assert_eq!(lengths, [PARTS as usize * (PART - 3), 2]);
+        assert_eq!(file.finish(None).expect("a file"), 1);
+        let told = DataLoss::READ_GAP | DataLoss::ANY;
+        assert!(bytes.ends_with(&[0xD0, 0x02, told.bits() as u8]), "{bytes:x?}");
+    }
+}

@@ -135,9 +135,8 @@ impl Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::PagedMemory;
     use crate::trace_stats::TraceReport;
-    use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 
     #[test]
     fn packets_that_are_left_out_count_towards_what_is_read_at_once() {
@@ -166,33 +165,15 @@ mod tests {
         assert!(piece.read(&mut reader, 0).expect("memory").exhausted);
     }
 
-    /// 256 MiB and more, of chunks with one field each.
     #[cfg(target_pointer_width = "64")]
     #[test]
     fn packets_too_long_for_a_trace_are_counted_with_those_that_are_left_out() {
-        const PART: usize = 65_528;
-        const PARTS: u32 = (1 << 28) / PART as u32 + 1;
-        let config = Config::new(FillPolicy::RingBuffer).sequences(4);
-        let region = usize::try_from(config.region_size(300 << 20)).expect("64 bits");
-        let mut buffer =
-            TraceBuffer::new(PagedMemory::new(region).expect("memory"), config).expect("a region");
-        // The fragment's length, and a string as for_testing, which goes to its end.
+        use crate::long_packet::{PART, PARTS, SIZE, in_buffer};
+        // In each chunk a string as for_testing, which goes to its end.
         let mut part = vec![0; PART];
-        part[..8].copy_from_slice(&[0xF5, 0xFF, 0x03, 0xA2, 0x38, 0xF0, 0xFF, 0x03]);
-        for chunk_id in 0..PARTS {
-            let mut flags = ChunkFlags::empty();
-            flags.set(ChunkFlags::CONTINUES_FROM_PREVIOUS, chunk_id > 0);
-            flags.set(ChunkFlags::CONTINUES_ON_NEXT, chunk_id < PARTS - 1);
-            let header = ChunkHeader {
-                producer_id: 2,
-                chunk_id,
-                fragments: 1,
-                complete: true,
-                flags,
-                ..Default::default()
-            };
-            buffer.copy_chunk_untrusted(&Chunk { header, payload: &part });
-        }
+        part[..3].copy_from_slice(&SIZE);
+        part[3..8].copy_from_slice(&[0xA2, 0x38, 0xF0, 0xFF, 0x03]);
+        let mut buffer = in_buffer(&part);
         let mut piece = Piece::default();
         let read = piece.read(&mut buffer.read(), 0).expect("memory");
         assert_eq!((read.refused, read.refused_bytes, piece.packets), (1, PARTS as usize * (PART - 3), 0));

@@ -145,7 +145,7 @@ fn record_from(
     mut progress: impl FnMut(&RecordProgress),
 ) -> Result<RecordReport, SessionError> {
     let output = &options.output;
-    let writing = |error| SessionError::io(format!("{}: cannot be written", output.display()), error);
+    let writing = |error| SessionError::writing(output, error);
     check_ring(options.ring)?;
     // Before the session starts: it empties the file of a long trace.
     proc.read("stat").map_err(|error| SessionError::io("/proc/stat", error))?;

@@ -65,6 +65,27 @@ impl BufferConfig {
         self.self_contained_chunks = true;
         self
     }
+
+    pub(super) fn config(&self) -> Config {
+        Config::new(self.policy).sequences(SEQUENCES).histograms(true)
+    }
+
+    /// Bytes of memory; `None` for a buffer that no memory is large enough for.
+    pub(super) fn region_size(&self) -> Option<usize> {
+        let bytes = u32::try_from(self.bytes).ok()?;
+        usize::try_from(self.config().region_size(bytes)).ok()
+    }
+
+    /// What is overwritten in a ring takes the names with it, so they come again every quarter of it.
+    pub(super) fn state_every(&self) -> u32 {
+        let bytes = u32::try_from(self.bytes).unwrap_or(u32::MAX);
+        match self.policy {
+            _ if self.self_contained_chunks => 0,
+            FillPolicy::RingBuffer => (bytes / 4).max(CHUNK as u32),
+            // Nothing is overwritten; a part of the trace can be read on its own from here.
+            FillPolicy::Discard => bytes,
+        }
+    }
 }
 
 /// What a full chunk takes in a buffer: 24 bytes of header in place of the 8 in shared memory. A smaller buffer would
@@ -74,24 +95,3 @@ pub(super) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
 /// Sequences in a buffer's table, with their histograms: 224 KiB. Each writer of this process is one, and all may write
 /// to one buffer: of a sequence too many everything would be refused.
 const SEQUENCES: u16 = WRITERS as u16;
-
-pub(super) fn config(buffer: &BufferConfig) -> Config {
-    Config::new(buffer.policy).sequences(SEQUENCES).histograms(true)
-}
-
-/// Bytes of memory; `None` for a buffer that no memory is large enough for.
-pub(super) fn region_size(buffer: &BufferConfig) -> Option<usize> {
-    let bytes = u32::try_from(buffer.bytes).ok()?;
-    usize::try_from(config(buffer).region_size(bytes)).ok()
-}
-
-/// What is overwritten in a ring takes the names with it, so they come again every quarter of it.
-pub(super) fn state_every(buffer: &BufferConfig) -> u32 {
-    let bytes = u32::try_from(buffer.bytes).unwrap_or(u32::MAX);
-    match buffer.policy {
-        _ if buffer.self_contained_chunks => 0,
-        FillPolicy::RingBuffer => (bytes / 4).max(CHUNK as u32),
-        // Nothing is overwritten; a part of the trace can be read on its own from here.
-        FillPolicy::Discard => bytes,
-    }
-}

@@ -12,7 +12,7 @@ use tracebuf::producer::Exhaustion;
 use tracebuf::service::ProducerIdentity;
 
 use super::Session;
-use super::buffer_config::{BufferConfig, SMALLEST, config, region_size, state_every};
+use super::buffer_config::{BufferConfig, SMALLEST};
 use super::central::Central;
 use super::clock::ClockReading;
 use super::drain::{Drain, Task};
@@ -161,7 +161,7 @@ impl SessionBuilder {
         self.check()?;
         let spare = Spare::default();
         if self.prepare_snapshots {
-            let sizes = self.buffers.iter().filter_map(region_size);
+            let sizes = self.buffers.iter().filter_map(BufferConfig::region_size);
             prepare(&spare, sizes).map_err(|error| SessionError::io("memory for snapshots", error))?;
         }
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
@@ -205,7 +205,7 @@ impl SessionBuilder {
         let _ = owner.send(Drain::new(central, long_trace, clock));
 
         static SESSIONS: AtomicU64 = AtomicU64::new(0);
-        let state_every = self.buffers.iter().map(state_every).collect();
+        let state_every = self.buffers.iter().map(BufferConfig::state_every).collect();
         let shared = Shared {
             id: SESSIONS.fetch_add(1, Ordering::Relaxed),
             switch,
@@ -232,7 +232,7 @@ impl SessionBuilder {
         }
         for (index, buffer) in self.buffers.iter().enumerate() {
             let bytes = buffer.bytes;
-            if region_size(buffer).is_none() {
+            if buffer.region_size().is_none() {
                 return Err(SessionError::LargeBuffer { buffer: index, bytes });
             }
             if bytes < SMALLEST {
@@ -258,12 +258,10 @@ impl SessionBuilder {
     /// The buffers and the long trace, or files as they were: an earlier process's last moments may be in them.
     fn open_files(&self, switch: &Arc<Switch>) -> Result<(Central, Option<Recording>), SessionError> {
         let (mut buffers, mut outboxes) = (Vec::new(), Vec::new());
-        let in_trace = |trace: &LongTrace, error| {
-            SessionError::io(format!("{}: cannot be written", trace.path.display()), error)
-        };
         let (opened, undo) = match &self.long_trace {
             Some(trace) => {
-                let (file, undo) = open(&trace.path).map_err(|error| in_trace(trace, error))?;
+                let (file, undo) =
+                    open(&trace.path).map_err(|error| SessionError::writing(&trace.path, error))?;
                 (Some((trace, file)), undo)
             }
             None => (None, None),
@@ -276,7 +274,7 @@ impl SessionBuilder {
         let clocks = ClockReading::now();
         for (index, buffer) in self.buffers.iter().enumerate() {
             let bytes = buffer.bytes;
-            let size = region_size(buffer).ok_or(SessionError::LargeBuffer { buffer: index, bytes })?;
+            let size = buffer.region_size().ok_or(SessionError::LargeBuffer { buffer: index, bytes })?;
             if let Some(path) = &buffer.file {
                 // Its lock would say that another session has it.
                 files.check_is_none(path).map_err(|error| in_file(path, error))?;
@@ -284,13 +282,13 @@ impl SessionBuilder {
             let (memory, outbox, undo) = memory_of(buffer, size, opened.is_some(), &clocks)?;
             made.extend(undo);
             files.regions.extend(buffer.file.as_deref().and_then(|path| path.metadata().ok()));
-            buffers.push(TraceBuffer::new(memory, config(buffer)).map_err(SessionError::Buffer)?);
+            buffers.push(TraceBuffer::new(memory, buffer.config()).map_err(SessionError::Buffer)?);
             outboxes.push(outbox);
         }
         let long_trace = match opened {
             Some((trace, file)) => Some(
                 Recording::start(trace, file, switch.clone(), outboxes, &clocks)
-                    .map_err(|error| in_trace(trace, error))?,
+                    .map_err(|error| SessionError::writing(&trace.path, error))?,
             ),
             None => None,
         };

@@ -4,7 +4,6 @@
 //! locked. Producers go on meanwhile: they write into shared memory.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -102,26 +101,18 @@ impl Drain {
     pub(crate) fn finish(&mut self) -> Option<Written> {
         let mut recording = self.long_trace.take()?;
         recording.finish(&mut self.central);
-        Some(written(&recording))
+        Some(recording.written())
     }
 
     /// What is in the long trace's file so far, until it is complete.
     pub(crate) fn written(&self) -> Option<Written> {
-        self.long_trace.as_ref().map(written)
-    }
-}
-
-fn written(recording: &Recording) -> Written {
-    Written {
-        packets: recording.progress.packets.load(Ordering::Relaxed),
-        bytes: recording.progress.status().bytes,
-        invalid_packets: recording.invalid_packets,
+        self.long_trace.as_ref().map(Recording::written)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
 
     use tracebuf::service::EndpointStats;

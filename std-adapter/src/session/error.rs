@@ -1,5 +1,6 @@
 //! What can go wrong with a session.
 
+use std::path::Path;
 use std::{fmt, io};
 
 use tracebuf::buffer::RegionError;
@@ -76,6 +77,11 @@ pub enum SessionError {
 impl SessionError {
     pub(crate) fn io(what: impl Into<String>, error: io::Error) -> Self {
         Self::Io { what: what.into(), error }
+    }
+
+    /// Of a file that was to be written.
+    pub(crate) fn writing(file: &Path, error: io::Error) -> Self {
+        Self::io(format!("{}: cannot be written", file.display()), error)
     }
 }
 

@@ -15,6 +15,7 @@ use super::{LongTrace, Progress, SyncPolicy};
 use crate::region_file::Outbox;
 use crate::session::central::Central;
 use crate::session::clock::ClockReading;
+use crate::session::counts::Written;
 use crate::session::export::{BufferReport, HasRead, Piece, whole_within};
 use crate::session::snapshot::{PIECE, Readable};
 use crate::session::switch::Switch;
@@ -42,7 +43,7 @@ pub(crate) struct Recording {
     handed_over: u64,
     /// Bytes of the clocks with which the file begins.
     clocks: u64,
-    pub(crate) invalid_packets: u64,
+    invalid_packets: u64,
     ended: bool,
 }
 
@@ -319,6 +320,15 @@ impl Recording {
             self.piece.packets = packets;
         }
         fits
+    }
+
+    /// What is in the file so far.
+    pub(crate) fn written(&self) -> Written {
+        Written {
+            packets: self.progress.packets.load(Ordering::Relaxed),
+            bytes: self.progress.status().bytes,
+            invalid_packets: self.invalid_packets,
+        }
     }
 
     /// Writes all there is, and the statistics, and waits for the file.

@@ -14,7 +14,7 @@ fn config(crc: bool, histograms: bool) -> Config {
 
 /// A region after some work.
 fn region(seed: u64, config: Config, steps: usize) -> (Memory, Load) {
-    let steps = if cfg!(miri) { steps.min(30) } else { steps };
+    let steps = if cfg!(miri) { steps.min(20) } else { steps };
     let mut load = Load::new(seed, 6);
     let mut buffer = TraceBuffer::new(Memory::filled(0x5A, config.region_size(RING) as usize), config)
         .expect("room for it");
@@ -50,7 +50,7 @@ fn use_up(buffer: &mut Buffer, seed: u64) {
 }
 
 fn rounds(count: u64) -> std::ops::Range<u64> {
-    0..if cfg!(miri) { 2 } else { count }
+    0..if cfg!(miri) { 1 } else { count }
 }
 
 #[cfg(feature = "crc")]

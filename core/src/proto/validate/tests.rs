@@ -90,7 +90,8 @@ fn a_packet_with_every_kind_of_field_is_valid_and_tells_what_was_dropped() {
 fn every_field_of_the_service_is_refused_whatever_its_wire_type() {
     let ours = [3, 10, 33, 35, 36, 50, 69, 79, 98, 124, 125, 133];
     for number in 1..if cfg!(miri) { 140 } else { 1000_u32 } {
-        for (wire_type, value) in [(0, &[0][..]), (1, &[0; 8]), (2, &[1, 0]), (5, &[0; 4])] {
+        let wire_types = [(0, &[0][..]), (1, &[0; 8]), (2, &[1, 0]), (5, &[0; 4])];
+        for (wire_type, value) in wire_types.into_iter().skip(if cfg!(miri) { 2 } else { 0 }) {
             let mut packet = vec![0x40, 0x01];
             let mut tag = [0; 5];
             let len = varint::encode(u64::from(number << 3 | wire_type), &mut tag).unwrap();
@@ -231,7 +232,7 @@ fn wherever_a_packet_is_cut_the_verdict_is_the_same() {
         let whole = check(packet);
         assert_eq!(whole, oracle(packet), "{end} bytes");
         assert_eq!(PacketValidator::check(packet.chunks(1)), whole, "{end} bytes one by one");
-        for cut in (0..=end).step_by(if cfg!(miri) { 11 } else { 1 }) {
+        for cut in (0..=end).step_by(if cfg!(miri) { 23 } else { 1 }) {
             let (a, b) = packet.split_at(cut);
             assert_eq!(PacketValidator::check([a, b]), whole, "{end} bytes cut at {cut}");
             if cfg!(miri) {
@@ -302,7 +303,7 @@ fn fields() -> impl Strategy<Value = Vec<u8>> {
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        cases: if cfg!(miri) { 4 } else { 4096 },
+        cases: if cfg!(miri) { 2 } else { 4096 },
         failure_persistence: None,
         ..ProptestConfig::default()
     }

@@ -256,7 +256,7 @@ fn a_folder_that_goes_away_is_an_error_that_is_kept() {
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
     std::fs::remove_dir_all(&folder).expect("it is there");
     let error = recorder.snapshot("x").expect_err("no folder").to_string();
-    assert!(error.contains("gone"), "{error}");
+    assert!(error.contains("gone/x-0.pftrace: cannot be written: No such file"), "{error}");
     assert_eq!(recorder.status().failed, 1);
     assert_eq!(recorder.status().error, Some(error));
     assert!(FlightRecorder::new(&session, &folder).is_err());

@@ -337,9 +337,7 @@ impl Inner {
             Some(time) => snapshot.from(time),
             None => snapshot,
         };
-        snapshot
-            .write_to(&path)
-            .map_err(|error| SessionError::io(format!("writing {}", path.display()), error))?;
+        snapshot.write_to(&path).map_err(|error| SessionError::writing(&path, error))?;
         let keep = self.state().keep;
         files::remove_all_but(keep, &self.folder, reason, number);
         Ok((path, stall))

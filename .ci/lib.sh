@@ -8,6 +8,7 @@ export CARGO_PROFILE_DEV_DEBUG=none
 # What is built is looked for in target/ below the sources, and must be what was built now.
 unset CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
 
+readonly FIRMWARE_TARGETS="thumbv6m-none-eabi thumbv7em-none-eabihf"
 readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive"
 
 passed=0
@@ -71,6 +72,24 @@ part() {
     else
         printf -- '--- %s: FAILED with status %d, %d s\n' "$name" "$status" "$seconds"
     fi
+}
+
+# at_once COMMAND...: runs commands of one word, each on a core; shows what they print, one behind the other, when they
+# have all ended.  Fails when one of them does.
+at_once() {
+    local command logs status=0 started=()
+    logs=$(mktemp -d)
+    for command; do
+        "$command" >"$logs/$command" 2>&1 &
+        started+=("$!")
+    done
+    for command; do
+        wait "${started[0]}" || { status=$?; echo "$command ended with $status"; }
+        started=("${started[@]:1}")
+        cat "$logs/$command"
+    done
+    rm -r "$logs"
+    return "$status"
 }
 
 # install_packages NAME...: Debian's, as root or by sudo.

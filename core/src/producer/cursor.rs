@@ -71,15 +71,29 @@ pub(crate) fn short_varint(value: u32) -> (u32, usize) {
     }
 }
 
+/// A varint, and its length.
+#[inline]
+pub(crate) fn varint_words(value: u64) -> ([u32; 3], usize) {
+    let len = (70 - (value | 1).leading_zeros() as usize) / 7;
+    let word = |index: usize| {
+        // All bytes but the last say that there are more.
+        let more = (len - 1).saturating_sub(4 * index).min(4);
+        spread((value >> (28 * index)) as u32) | 0x8080_8080 & ((1_u64 << (8 * more)) - 1) as u32
+    };
+    ([word(0), word(1), word(2)], len)
+}
+
+/// Seven bits in each byte.
+#[inline(always)]
+const fn spread(value: u32) -> u32 {
+    (value & 0x7F) | (value >> 7 & 0x7F) << 8 | (value >> 14 & 0x7F) << 16 | (value >> 21 & 0x7F) << 24
+}
+
 /// `size` as the redundant four-byte varint of size fields, in little-endian order.
 #[cfg_attr(target_pointer_width = "64", inline)]
 #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
 pub(crate) const fn redundant_varint(size: u32) -> u32 {
-    (size & 0x7F)
-        | (size >> 7 & 0x7F) << 8
-        | (size >> 14 & 0x7F) << 16
-        | (size >> 21 & 0x7F) << 24
-        | 0x0080_8080
+    spread(size) | 0x0080_8080
 }
 
 impl<'a> Cursor<'a> {
@@ -134,26 +148,29 @@ impl<'a> Cursor<'a> {
         self.pos += len;
     }
 
-    /// Appends as many bytes as there is room for, and returns the others.
+    /// Appends as many bytes as there is room for, and returns the others. What is beyond them in the chunk is lost.
     #[cfg(target_pointer_width = "64")]
     pub(crate) fn put_bytes<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let (here, others) = bytes.split_at_checked(self.room()).unwrap_or((bytes, &[]));
-        let (first, rest) = here.split_at_checked(self.pos.wrapping_neg() % 4).unwrap_or((here, &[]));
-        self.put_few(first);
-        let (fours, last) = rest.as_chunks::<4>();
-        let words = self.words.get(self.pos / 4..).unwrap_or_default();
-        for (word, four) in words.iter().zip(fours) {
-            word.store(u32::from_ne_bytes(*four), Ordering::Relaxed);
+        let (fours, rest) = here.as_chunks::<4>();
+        let last = match here.last_chunk::<4>() {
+            // Without a look at each of its bytes.
+            Some(four) => (u64::from(u32::from_le_bytes(*four)) << (rest.len() * 8) >> 32) as u32,
+            None => word_of(rest),
+        };
+        let place = self.words.get(self.pos / 4..).unwrap_or_default();
+        let (body, end) = place.split_at_checked(fours.len()).unwrap_or((place, &[]));
+        let mut carry = load(place, 0) & split(0, self.pos).0;
+        for (to, four) in body.iter().zip(fours) {
+            let (_, here, next) = split(u32::from_le_bytes(*four), self.pos);
+            to.store((carry | here).to_le(), Ordering::Relaxed);
+            carry = next;
         }
-        self.pos += fours.len() * 4;
-        self.put_few(last);
+        let (_, last, next) = split(last, self.pos);
+        store(end, 0, carry | last);
+        store(end, 1, next);
+        self.pos += here.len();
         others
-    }
-
-    /// Appends at most three bytes.
-    #[cfg(target_pointer_width = "64")]
-    fn put_few(&mut self, bytes: &[u8]) {
-        self.put(word_of(bytes), bytes.len());
     }
 
     /// Goes back to an earlier position.
@@ -305,6 +322,21 @@ mod tests {
         assert!(cursor.count_fragment(1022) && !cursor.count_fragment(1022));
         let words = [0, 1].map(|index| load(cursor.words, index));
         assert_eq!(ChunkHeader::from_words(words), ChunkHeader { fragments: 1022, ..header });
+    }
+
+    #[test]
+    fn varints_are_those_of_the_format() {
+        for bits in 0..64 {
+            for value in [(1 << bits) - 1, 1 << bits, u64::MAX >> bits] {
+                let (words, len) = varint_words(value);
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                let number =
+                    bytes[..len].iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7F));
+                assert_eq!(number, value);
+                assert!(bytes[..len - 1].iter().all(|byte| byte & 0x80 != 0) && bytes[len - 1] & 0x80 == 0);
+                assert!(bytes[len..].iter().all(|byte| *byte == 0) && (len == 1 || bytes[len - 1] != 0));
+            }
+        }
     }
 
     #[test]

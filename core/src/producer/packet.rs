@@ -124,7 +124,7 @@ impl<'w, 'a> Message<'w, 'a> {
     }
 
     /// The writer, with all that was forgotten in this message ended.
-    fn here(&mut self) -> &mut TraceWriter<'a> {
+    pub(crate) fn here(&mut self) -> &mut TraceWriter<'a> {
         self.writer.close_levels(self.depth);
         self.writer
     }

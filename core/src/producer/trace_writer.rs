@@ -259,13 +259,52 @@ impl<'a> TraceWriter<'a> {
     /// say: the first bytes of `packet`, which has three more. No packet is open. False: it does not fit the chunk.
     #[inline(always)]
     pub(crate) fn put_small<const N: usize>(&mut self, packet: [u32; N], len: usize) -> bool {
-        if self.cursor.room() < len {
-            return false;
+        let fits = self.put_at_once(packet, len);
+        if fits {
+            self.counts.packets = self.counts.packets.wrapping_add(1);
+            self.count_packet();
         }
-        self.counts.packets = self.counts.packets.wrapping_add(1);
-        self.cursor.put_words(packet, len);
-        self.count_packet();
-        true
+        fits
+    }
+
+    /// Begins a packet and a message in it: the first `len` bytes of `words`, which has three more, the packet's size
+    /// being the first four of them, and the message's four from `size_at` on. For a writer that has nothing else to
+    /// say. No packet is open. False: they do not fit the chunk.
+    #[cfg(target_pointer_width = "64")]
+    #[inline(always)]
+    pub(crate) fn begin_at_once<const N: usize>(
+        &mut self,
+        words: [u32; N],
+        len: usize,
+        size_at: usize,
+    ) -> bool {
+        let fragment = self.cursor.pos();
+        let fits = self.put_at_once(words, len);
+        if fits {
+            self.counts.packets = self.counts.packets.wrapping_add(1);
+            self.is_open = true;
+            self.fragment = fragment;
+            self.base = 0_u32.wrapping_sub(fragment as u32 + 4);
+            let level = Level {
+                chunk_id: self.chunk_id(),
+                offset: (fragment + size_at) as u16,
+                start: size_at as u32,
+            };
+            // No other is open.
+            let _ = self.levels.push(level);
+        }
+        fits
+    }
+
+    /// Writes the first `len` bytes of `words`, which has three more, into the open packet. False: they do not fit the
+    /// chunk.
+    #[inline(always)]
+    pub(crate) fn put_at_once<const N: usize>(&mut self, words: [u32; N], len: usize) -> bool {
+        let fits = self.cursor.room() >= len;
+        if fits {
+            self.cursor.put_words(words, len);
+        }
+        fits
     }
 
     /// Whether the last packet is not there, or this is the first: the next one has to say so.

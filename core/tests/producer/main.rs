@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 
 mod accounting;
+mod annotations;
 mod any_calls;
 mod commit;
 mod endpoint;

@@ -78,20 +78,38 @@ impl TraceWriter<'_> {
     /// A field of kind varint.
     #[inline(never)]
     pub(crate) fn number(&mut self, field: u32, value: u64) {
-        if (1..16).contains(&field) && value < 0x80 {
-            // Most are such.
-            return self.put(field << 3 | (value as u32) << 8, 2);
-        }
-        self.tag(field, 0);
-        self.varint(value);
+        self.tag_and_varint(field, 0, value);
     }
 
     /// A field of bytes.
     #[inline(never)]
     pub(crate) fn bytes(&mut self, field: u32, value: &[u8]) {
-        self.tag(field, 2);
-        self.varint(value.len() as u64);
+        self.tag_and_varint(field, 2, value.len() as u64);
         self.put_bytes(value);
+    }
+
+    /// Both at once if they are short, as nearly all are.
+    #[cfg(target_pointer_width = "64")]
+    #[inline(always)]
+    fn tag_and_varint(&mut self, field: u32, kind: u32, value: u64) {
+        if (1..1 << 11).contains(&field) && value < 1 << 14 {
+            let ((tag, tag_len), (value, len)) =
+                (short_varint(field << 3 | kind), short_varint(value as u32));
+            return self.put(tag | value << (tag_len * 8), tag_len + len);
+        }
+        self.tag(field, kind);
+        self.varint(value);
+    }
+
+    /// The same in little code.
+    #[cfg(not(target_pointer_width = "64"))]
+    #[inline(always)]
+    fn tag_and_varint(&mut self, field: u32, kind: u32, value: u64) {
+        if kind == 0 && (1..16).contains(&field) && value < 0x80 {
+            return self.put(field << 3 | (value as u32) << 8, 2);
+        }
+        self.tag(field, kind);
+        self.varint(value);
     }
 
     /// Begins a message, as the innermost.

@@ -5,6 +5,8 @@ use crate::producer::Message;
 use crate::proto::fields::{debug_annotation, track_event};
 use core::fmt;
 
+mod short_annotation;
+
 /// Details of an event while it is being written.
 ///
 /// ```
@@ -111,7 +113,8 @@ impl<'a> Event<'_, '_, 'a> {
     /// If formatting fails, what there is of the text stays. If it traces on the same tracer, those events are skipped
     /// ([`TracerStats`](super::TracerStats)).
     pub fn arg_fmt(&mut self, key: &'a str, text: fmt::Arguments<'_>) -> &mut Self {
-        self.annotation(key).formatted(debug_annotation::STRING_VALUE, text);
+        let iid = self.names.intern(Kind::Annotation, key);
+        self.annotation(iid, key).formatted(debug_annotation::STRING_VALUE, text);
         self
     }
 
@@ -128,9 +131,8 @@ impl<'a> Event<'_, '_, 'a> {
         self
     }
 
-    /// An annotation without its value.
-    fn annotation(&mut self, key: &'a str) -> Message<'_, 'a> {
-        let iid = self.names.intern(Kind::Annotation, key);
+    /// An annotation without its value, whose key has this number if it has any.
+    fn annotation(&mut self, iid: Option<u32>, key: &'a str) -> Message<'_, 'a> {
         let mut annotation = self.message.message(track_event::DEBUG_ANNOTATIONS);
         match iid {
             Some(iid) => annotation.varint(debug_annotation::NAME_IID, u64::from(iid)),
@@ -140,7 +142,11 @@ impl<'a> Event<'_, '_, 'a> {
     }
 
     fn annotate(&mut self, key: &'a str, value: Value<'_>) {
-        let mut annotation = self.annotation(key);
+        let iid = self.names.intern(Kind::Annotation, key);
+        if iid.is_some_and(|iid| short_annotation::write(iid, value, self.message.here())) {
+            return;
+        }
+        let mut annotation = self.annotation(iid, key);
         match value {
             Value::Bool(value) => annotation.bool(debug_annotation::BOOL_VALUE, value),
             Value::Uint(value) => annotation.varint(debug_annotation::UINT_VALUE, value),

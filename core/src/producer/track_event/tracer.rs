@@ -352,6 +352,14 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         kind: u32,
         name: Option<&'a str>,
     ) -> Option<OpenEvent<'_, 'a, C, N, T>> {
+        #[cfg(target_pointer_width = "64")]
+        if track.is_none()
+            && let Some(iid) = name.map_or(Some(0), |name| self.names.find(Kind::Event, name))
+            && let Some(event) = SmallEvent::new(kind, delta)
+            && event.open(iid, &mut self.writer)
+        {
+            return Some(OpenEvent(self));
+        }
         let was_known = track.is_none_or(|track| self.knows(track));
         if !self.is_told(track) {
             return None;

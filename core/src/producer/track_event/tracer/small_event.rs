@@ -72,6 +72,23 @@ impl SmallEvent {
         writer.put_small(packet, 1 + size)
     }
 
+    /// Begins it with a name, or none if `iid` is 0, for details to come. False when that does not fit the chunk.
+    ///
+    /// ```text
+    /// size  40 delta  68 02  5A size  48 kind  50 iid
+    /// ```
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    pub(super) fn open(&self, iid: u32, writer: &mut TraceWriter<'_>) -> bool {
+        let (name, name_len) = if iid == 0 { (0, 0) } else { (NAME | iid << 8, 2) };
+        let event = u64::from(HEAD >> 8) | u64::from(TYPE) << 56;
+        let rest = u128::from(event) | u128::from(self.kind | name << 8) << 64;
+        let rest = u128::from(self.time) | rest << (self.time_len * 8);
+        let size_at = 4 + self.time_len + 3;
+        let words = [0, rest as u32, (rest >> 32) as u32, (rest >> 64) as u32, (rest >> 96) as u32, 0];
+        writer.begin_at_once(words, size_at + 4 + 2 + name_len, size_at)
+    }
+
     /// Writes it as a counter's value. False when the value is too long, or the packet does not fit.
     #[inline]
     pub(super) fn write_count(&self, track: &Track<'_>, value: i64, writer: &mut TraceWriter<'_>) -> bool {

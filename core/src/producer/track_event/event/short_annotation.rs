@@ -1,0 +1,66 @@
+//! Annotations of few bytes, put together in registers.
+
+use super::Value;
+use crate::producer::TraceWriter;
+use crate::producer::cursor::varint_words;
+use crate::proto::fields::{debug_annotation, track_event};
+
+const ANNOTATION: u32 = track_event::DEBUG_ANNOTATIONS << 3 | 2;
+const KEY: u32 = debug_annotation::NAME_IID << 3;
+const VARINT: u32 = 0;
+const FIXED64: u32 = 1;
+const BYTES: u32 = 2;
+
+/// Bytes that it may have behind its size: a size of one byte.
+const MOST: usize = 127;
+
+/// Writes an annotation into the open event:
+///
+/// ```text
+/// 22 size  08 key  tag value
+/// ```
+///
+/// as bytes. False, and nothing is written, when what is before a text does not fit the chunk or the size takes more.
+pub(super) fn write(key: u32, value: Value<'_>, writer: &mut TraceWriter<'_>) -> bool {
+    let varint = |field, value| {
+        let (words, len) = varint_words(value);
+        (field << 3 | VARINT, words, len)
+    };
+    let (tag, [first, second, third], len) = match value {
+        Value::Bool(value) => varint(debug_annotation::BOOL_VALUE, value.into()),
+        Value::Uint(value) => varint(debug_annotation::UINT_VALUE, value),
+        Value::Int(value) => varint(debug_annotation::INT_VALUE, value as u64),
+        Value::Pointer(value) => varint(debug_annotation::POINTER_VALUE, value),
+        Value::Double(value) => {
+            let bits = value.to_bits();
+            (debug_annotation::DOUBLE_VALUE << 3 | FIXED64, [bits as u32, (bits >> 32) as u32, 0], 8)
+        }
+        Value::Str(text) => return write_text(key, text, writer),
+    };
+    let size = 3 + len;
+    writer.put_at_once(
+        [
+            head(size, key),
+            tag | first << 8,
+            first >> 24 | second << 8,
+            second >> 24 | third << 8,
+            third >> 24,
+        ],
+        2 + size,
+    )
+}
+
+fn write_text(key: u32, text: &str, writer: &mut TraceWriter<'_>) -> bool {
+    let (size, tag) = (4 + text.len(), debug_annotation::STRING_VALUE << 3 | BYTES);
+    let begun = size <= MOST && writer.put_at_once([head(size, key), tag | (text.len() as u32) << 8, 0], 6);
+    if begun {
+        // Its size is known: it may go on in the next chunk.
+        writer.put_bytes(text.as_bytes());
+    }
+    begun
+}
+
+/// As far as the key.
+fn head(size: usize, key: u32) -> u32 {
+    ANNOTATION | (size as u32) << 8 | KEY << 16 | key << 24
+}

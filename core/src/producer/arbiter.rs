@@ -301,13 +301,13 @@ impl<'a> Producer<'a> {
             if state == WriterSlot::FREE {
                 continue;
             }
-            while let Some((patch, has_more)) = slot.patches.take_ready() {
+            while slot.patches.send_ready(|patch, has_more| {
                 // Its chunk may have been completed just now.
                 self.send_chunks();
                 let (chunk_id, patches) = (patch.chunk_id, &[patch]);
                 let chunk = ChunkToPatch { writer_id, target: slot.target(), chunk_id, patches, has_more };
                 self.request(&[], &[chunk], 0);
-            }
+            }) {}
             if state == WriterSlot::ENDED {
                 // Only after all its chunks: nobody would know any more where they go.
                 self.send_chunks();

@@ -81,13 +81,25 @@ impl PatchList {
         self.fields.iter().filter(|f| f.state() == WAITING).for_each(Field::make_ready);
     }
 
-    /// Takes a ready patch, and says whether its chunk needs more than this one.
-    pub(crate) fn take_ready(&self) -> Option<(Patch, bool)> {
-        let field = self.fields.iter().find(|f| f.state() == READY)?;
+    /// Hands a ready patch to `send`, and whether its chunk needs more than this one. False when none is ready.
+    ///
+    /// Its place is free only when it was sent: until then the writer does not go on
+    /// [further](Self::has_ready_of_before) than a patch finds its way back.
+    pub(crate) fn send_ready(&self, send: impl FnOnce(Patch, bool)) -> bool {
+        let Some(field) = self.fields.iter().find(|f| f.state() == READY) else { return false };
         let patch = field.patch();
-        field.place.store(FREE, Ordering::Release);
+        let is_other = |f: &&Field| !core::ptr::eq(*f, field) && f.state() != FREE;
         // All of a chunk's fields were here before the chunk was sent.
-        Some((patch, self.fields.iter().any(|f| f.state() != FREE && f.is_in(patch.chunk_id))))
+        let has_more = self.fields.iter().filter(is_other).any(|f| f.is_in(patch.chunk_id));
+        send(patch, has_more);
+        field.place.store(FREE, Ordering::Release);
+        true
+    }
+
+    /// Whether a patch that is not sent yet is for a chunk so many before this one, or for an older one.
+    pub(crate) fn has_ready_of_before(&self, chunk_id: u32, chunks: u32) -> bool {
+        let age = |f: &Field| chunk_id.wrapping_sub(f.chunk_id.load(Ordering::Relaxed));
+        self.fields.iter().any(|f| f.state() == READY && age(f) >= chunks)
     }
 }
 
@@ -129,19 +141,25 @@ mod tests {
         Patch { chunk_id, offset, data: [data; 4] }
     }
 
+    fn sent(list: &PatchList) -> Option<(Patch, bool)> {
+        let mut sent = None;
+        assert_eq!(list.send_ready(|patch, has_more| sent = Some((patch, has_more))), sent.is_some());
+        sent
+    }
+
     #[test]
     fn patches_come_out_when_their_messages_end_and_the_last_of_a_chunk_says_so() {
         let list = PatchList::new();
         assert!(list.wait_for(1, 10) && list.wait_for(1, 20) && list.wait_for(2, 30));
-        assert_eq!(list.take_ready(), None);
+        assert_eq!(sent(&list), None);
         assert!(list.set(1, 20, [1; 4]));
-        assert_eq!(list.take_ready(), Some((patch(1, 20, 1), true)));
-        assert_eq!(list.take_ready(), None);
+        assert_eq!(sent(&list), Some((patch(1, 20, 1), true)));
+        assert_eq!(sent(&list), None);
         assert!(list.set(2, 30, [3; 4]) && list.set(1, 10, [2; 4]));
         assert!(!list.set(1, 10, [4; 4]), "it has ended already");
-        assert_eq!(list.take_ready(), Some((patch(1, 10, 2), false)));
-        assert_eq!(list.take_ready(), Some((patch(2, 30, 3), false)));
-        assert_eq!(list.take_ready(), None);
+        assert_eq!(sent(&list), Some((patch(1, 10, 2), false)));
+        assert_eq!(sent(&list), Some((patch(2, 30, 3), false)));
+        assert_eq!(sent(&list), None);
     }
 
     #[test]
@@ -154,7 +172,17 @@ mod tests {
         list.set_all();
         assert!(!list.wait_for(99, 0));
         let given_up = Patch { chunk_id: 0, offset: 0, data: EMPTY };
-        assert_eq!(list.take_ready(), Some((given_up, false)));
+        assert_eq!(sent(&list), Some((given_up, false)));
         assert!(list.wait_for(99, 0));
+    }
+
+    #[test]
+    fn a_patch_keeps_its_place_until_it_is_sent() {
+        let list = PatchList::new();
+        assert!(list.wait_for(u32::MAX, 0) && !list.has_ready_of_before(9, 10), "it is open");
+        list.set_all();
+        assert!(list.has_ready_of_before(9, 10) && !list.has_ready_of_before(8, 10));
+        assert!(list.send_ready(|_, _| assert!(list.has_ready_of_before(9, 10))));
+        assert!(!list.has_ready_of_before(9, 10));
     }
 }

@@ -67,7 +67,7 @@ impl fmt::Debug for EndpointStats {
 
 /// The service's end of one producer.
 ///
-/// It knows the producer's writers (up to `WRITERS`, 16 bytes each) and the buffers they write to. Central
+/// It knows the producer's writers (up to `WRITERS`, 24 bytes each) and the buffers they write to. Central
 /// buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the producer
 /// does, says, or changes while it is read can do harm: it is refused and counted.
 ///
@@ -222,9 +222,20 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// buffer overwrote it unread and has read nothing of its writer since. Returns how many were offered.
     ///
     /// For flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). Chunks come in the order of
-    /// their addresses, but none before those of its writer that are older.
-    #[cfg_attr(target_os = "none", inline(never))]
+    /// their addresses, but none before those of its writer that are older. While patches of a writer are to come, which
+    /// find their chunks among the newest [`WALK_LIMIT`](buffer::WALK_LIMIT), only some thousand chunks of it are
+    /// offered that are newer than those it has committed.
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
+        self.scrape_those(buffers, |writer, header| !writer.is_too_far(header))
+    }
+
+    /// Offers each chunk to its writer's buffer that is wanted, and that it does not have.
+    #[cfg_attr(target_os = "none", inline(never))]
+    fn scrape_those<M: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        buffers: &mut [TraceBuffer<M>],
+        is_wanted: fn(&Writer, &buffer::ChunkHeader) -> bool,
+    ) -> u64 {
         let identity = self.identity;
         let mut scraped = 0;
         self.consumer.scrape_those::<WRITERS, _>(
@@ -232,17 +243,18 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             |writers, writer_id| writers.get(writer_id).is_some(),
             |writers, chunk| {
                 let header = header_of(&chunk.header(), chunk.is_complete(), identity);
-                let Some(writer) = writers.get(header.writer_id) else { return };
+                let Some(writer) = writers.get_mut(header.writer_id) else { return };
                 let Some(buffer) = buffers.get_mut(usize::from(writer.target())) else { return };
-                if is_there(writer, &header, buffer) {
+                if is_there(writer, &header, buffer) || !is_wanted(writer, &header) {
                     return;
                 }
                 let commit = commit(buffer, &header, chunk.payload());
                 scraped += 1;
+                writer.offer(&header);
                 let is_stored = !matches!(commit, Commit::Discarded | Commit::Refused(_));
                 // What its patches are for may still be changed where it lies.
                 if is_stored && !(header.complete && header.flags.contains(ChunkFlags::NEEDS_PATCHING)) {
-                    writers.show(&header);
+                    writer.show(&header);
                 }
             },
         );
@@ -254,7 +266,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// [ends](TraceBuffer::end_producer) it in the buffers that it may write to, where nothing waits for it from then
     /// on. Returns how many chunks were offered to a buffer.
     pub fn disconnect<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
-        let scraped = self.scrape(buffers);
+        // No patches will come for which a chunk would be too far.
+        let scraped = self.scrape_those(buffers, |_, _| true);
         for (buffer, target) in buffers.iter_mut().zip(0..u32::BITS as u16) {
             if may_write_to(self.allowed, target) {
                 buffer.end_producer(self.identity.producer_id);
@@ -288,6 +301,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         if let Some(writer) = writer {
             is_known = is_there(writer, &header, buffer);
             writer.pass(header.chunk_id);
+            writer.offer(&header);
         }
         if is_known {
             // Its packets may have been read since, and the buffer would count it as one that came too late.
@@ -303,13 +317,16 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         patched: &ChunkToPatch<'_>,
         buffers: &mut [TraceBuffer<M>],
     ) {
-        let writer = self.writers.get(patched.writer_id);
-        let allowed = is_target(writer, self.allowed, patched.target);
+        let writer = self.writers.get_mut(patched.writer_id);
+        let allowed = is_target(writer.as_deref(), self.allowed, patched.target);
         let Some(buffer) = buffers.get_mut(usize::from(patched.target)).filter(|_| allowed) else {
             self.stats.patches_discarded =
                 self.stats.patches_discarded.saturating_add(patched.patches.len().max(1) as u64);
             return;
         };
+        if let Some(writer) = writer.filter(|_| !patched.has_more) {
+            writer.patched();
+        }
         let (producer_id, writer_id) = (self.identity.producer_id, patched.writer_id);
         // Of more than go at once the farthest goes first: a chunk that holds it holds them all, and so all are
         // written or none.

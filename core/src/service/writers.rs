@@ -1,11 +1,13 @@
 //! What the service knows of a producer's writers.
 
-use crate::buffer::ChunkHeader;
+use crate::buffer::{ChunkFlags, ChunkHeader, WALK_LIMIT};
+use crate::producer::TraceWriter;
 use heapless::Vec;
 
 /// The registered writers of one producer.
 pub(super) struct Writers<const N: usize>(Vec<Writer, N>);
 
+#[derive(Default)]
 pub(super) struct Writer {
     id: u16,
     target: u16,
@@ -15,7 +17,17 @@ pub(super) struct Writer {
     shown: u32,
     /// Of the one behind these, if a scrape has shown it unfinished, how many fragments it had begun.
     begun: u16,
+    /// How many chunks the buffer was offered whose patches have not all come, and the newest of them.
+    unpatched: u16,
+    newest_unpatched: u32,
+    /// While there are any: the first of them, or what was committed since.
+    committed: u32,
 }
+
+/// While patches are to come, a scrape shows so many chunks behind those that were committed. A patch comes before the
+/// commits of more than [`TraceWriter::MAX_PATCHED`] chunks behind its own, and is to find that among the newest of its
+/// sequence in the buffer; a few are to spare.
+const MOST_AHEAD: u32 = WALK_LIMIT - TraceWriter::MAX_PATCHED - 64;
 
 impl Writer {
     /// The buffer that it writes to.
@@ -29,8 +41,30 @@ impl Writer {
         place < self.shown || place == self.shown && !header.complete && header.fragments == self.begun
     }
 
+    /// Whether over a chunk that was not committed, and those before it, patches to come would not find theirs.
+    pub(super) fn is_too_far(&self, header: &ChunkHeader) -> bool {
+        self.unpatched > 0 && is_newer(header.chunk_id, self.committed.wrapping_add(MOST_AHEAD))
+    }
+
+    /// The buffer was offered a chunk, by a scrape or by its commit.
+    pub(super) fn offer(&mut self, header: &ChunkHeader) {
+        let is_promised = header.complete && header.flags.contains(ChunkFlags::NEEDS_PATCHING);
+        if is_promised && (self.unpatched == 0 || is_newer(header.chunk_id, self.newest_unpatched)) {
+            if self.unpatched == 0 {
+                self.committed = header.chunk_id;
+            }
+            self.unpatched = self.unpatched.saturating_add(1);
+            self.newest_unpatched = header.chunk_id;
+        }
+    }
+
+    /// All patches of a chunk have come.
+    pub(super) fn patched(&mut self) {
+        self.unpatched = self.unpatched.saturating_sub(1);
+    }
+
     /// A scrape has shown a chunk, and the buffer has it.
-    fn show(&mut self, header: &ChunkHeader) {
+    pub(super) fn show(&mut self, header: &ChunkHeader) {
         let place = header.chunk_id.wrapping_sub(self.first_shown);
         if place < self.shown {
             return;
@@ -48,6 +82,9 @@ impl Writer {
 
     /// A chunk's commit has come, and so have those of all before it.
     pub(super) fn pass(&mut self, chunk_id: u32) {
+        if is_newer(chunk_id, self.committed) {
+            self.committed = chunk_id;
+        }
         let passed = chunk_id.wrapping_sub(self.first_shown).wrapping_add(1);
         if passed as i32 <= 0 {
             return;
@@ -60,6 +97,11 @@ impl Writer {
     }
 }
 
+/// Of chunk ids, which wrap round.
+fn is_newer(chunk_id: u32, other: u32) -> bool {
+    chunk_id.wrapping_sub(other) as i32 > 0
+}
+
 impl<const N: usize> Writers<N> {
     pub(super) const fn new() -> Self {
         Self(Vec::new())
@@ -67,7 +109,7 @@ impl<const N: usize> Writers<N> {
 
     /// False if there is no room for one more.
     pub(super) fn add(&mut self, id: u16, target: u16) -> bool {
-        self.0.push(Writer { id, target, first_shown: 0, shown: 0, begun: 0 }).is_ok()
+        self.0.push(Writer { id, target, ..Writer::default() }).is_ok()
     }
 
     pub(super) fn remove(&mut self, id: u16) {
@@ -83,13 +125,6 @@ impl<const N: usize> Writers<N> {
     pub(super) fn get_mut(&mut self, id: u16) -> Option<&mut Writer> {
         self.0.iter_mut().find(|writer| writer.id == id)
     }
-
-    /// A scrape has shown a chunk, and the buffer has it.
-    pub(super) fn show(&mut self, header: &ChunkHeader) {
-        if let Some(writer) = self.get_mut(header.writer_id) {
-            writer.show(header);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -104,6 +139,12 @@ mod tests {
         writers.get(header.writer_id).is_some_and(|writer| writer.has_shown(header))
     }
 
+    fn show(writers: &mut Writers<2>, header: &ChunkHeader) {
+        if let Some(writer) = writers.get_mut(header.writer_id) {
+            writer.show(header);
+        }
+    }
+
     /// Whether the chunks from the last but one of all are known.
     fn known(writers: &Writers<2>) -> [bool; 4] {
         [u32::MAX - 1, u32::MAX, 0, 1].map(|chunk_id| has_shown(writers, &whole(1, chunk_id)))
@@ -114,14 +155,14 @@ mod tests {
         let mut writers = Writers::<2>::new();
         assert!(writers.add(1, 0) && writers.add(2, 0) && !writers.add(3, 0));
         assert_eq!(known(&writers), [false; 4], "none was");
-        writers.show(&whole(1, u32::MAX));
-        writers.show(&whole(1, 0));
+        show(&mut writers, &whole(1, u32::MAX));
+        show(&mut writers, &whole(1, 0));
         assert_eq!(known(&writers), [false, true, true, false]);
         assert!(!has_shown(&writers, &whole(2, u32::MAX)), "another's");
-        writers.show(&whole(1, u32::MAX));
+        show(&mut writers, &whole(1, u32::MAX));
         assert_eq!(known(&writers), [false, true, true, false], "shown again");
         // Behind a hole none is known, and those before it still are.
-        writers.show(&whole(1, 2));
+        show(&mut writers, &whole(1, 2));
         assert_eq!(known(&writers), [false, true, true, false]);
         assert!(!has_shown(&writers, &whole(1, 2)));
         // One that is older changes nothing.
@@ -133,7 +174,7 @@ mod tests {
         }
         writers.get_mut(1).unwrap().pass(1);
         assert_eq!(known(&writers), [false; 4]);
-        writers.show(&whole(1, 3));
+        show(&mut writers, &whole(1, 3));
         assert!(!has_shown(&writers, &whole(1, 2)) && has_shown(&writers, &whole(1, 3)));
         // Who takes the number next has shown nothing.
         writers.remove(1);
@@ -147,17 +188,17 @@ mod tests {
             let mut writers = Writers::<2>::new();
             assert!(writers.add(1, 0));
             if shown_before {
-                writers.show(&whole(1, 7));
+                show(&mut writers, &whole(1, 7));
             }
-            writers.show(&begun(2));
+            show(&mut writers, &begun(2));
             let is_known =
                 |writers: &_| [&begun(2), &begun(3), &whole(1, 8)].map(|it| has_shown(writers, it));
             assert_eq!(is_known(&writers), [true, false, false]);
-            writers.show(&begun(3));
+            show(&mut writers, &begun(3));
             assert_eq!(is_known(&writers), [false, true, false]);
             writers.get_mut(1).unwrap().pass(7);
             assert_eq!(is_known(&writers), [false, true, false]);
-            writers.show(&whole(1, 8));
+            show(&mut writers, &whole(1, 8));
             assert_eq!(is_known(&writers), [true; 3], "all of it");
             writers.get_mut(1).unwrap().pass(8);
             assert_eq!(is_known(&writers), [false; 3]);
@@ -165,7 +206,7 @@ mod tests {
         // Nor is the next one taken for it.
         let mut writers = Writers::<2>::new();
         assert!(writers.add(1, 0));
-        writers.show(&begun(2));
+        show(&mut writers, &begun(2));
         writers.get_mut(1).unwrap().pass(8);
         assert!(!has_shown(&writers, &ChunkHeader { chunk_id: 9, ..begun(2) }));
     }

@@ -10,6 +10,8 @@ mod event_reader;
 mod full_list;
 mod handles;
 mod inside_events;
+#[cfg(feature = "patches")]
+mod late_patches;
 mod layout;
 mod long_events;
 mod model;

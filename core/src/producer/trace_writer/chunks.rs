@@ -64,6 +64,11 @@ impl TraceWriter<'_> {
         self.levels.first().is_some_and(|level| self.age(level.chunk_id) > TraceWriter::MAX_PATCHED)
     }
 
+    /// Whether a patch that nobody has sent yet would not find its way back over one more chunk.
+    fn is_ahead_of_its_patches(&self) -> bool {
+        self.slot.patches.has_ready_of_before(self.next_chunk, TraceWriter::MAX_PATCHED)
+    }
+
     /// Whether the last of so many open messages has its size field in the chunk held back.
     fn is_in_held(&self, levels: usize) -> bool {
         self.levels.get(levels.wrapping_sub(1)).is_some_and(|level| self.age(level.chunk_id) == 1)
@@ -157,6 +162,7 @@ impl TraceWriter<'_> {
         let chunk = loop {
             // If there is to be a third chunk, the first goes, so that a writer that waits has but one.
             if self.give_held_away()
+                && !(PATCHES && self.is_ahead_of_its_patches())
                 && let Some(chunk) = self.producer.acquire()
             {
                 break chunk;

@@ -40,9 +40,9 @@ pub struct WriterStats {
     pub packets: u64,
     /// Packets given up.
     pub dropped: u64,
-    /// Of these, packets given up for too deep a nesting, too many patches (16 at a time), too large a size, a message over more than
-    /// [`TraceWriter::MAX_PATCHED`] chunks, a field number that is none or, without the feature `patches`, a third
-    /// chunk while a message of the first is open.
+    /// Of these, packets given up for too deep a nesting, too many patches (16 at a time), too large a size, a message
+    /// over more than [`TraceWriter::MAX_PATCHED`] chunks, a field number that is none or, without the feature
+    /// `patches`, a third chunk while a message of the first is open.
     pub over_limit: u64,
     /// Chunks completed.
     pub chunks: u64,
@@ -146,10 +146,10 @@ impl<'a> TraceWriter<'a> {
     pub const MAX_NESTING: usize = 12;
     /// Chunks that a message can go on over, with the feature `patches`; a longer one gives the packet up. A
     /// [`TraceBuffer`](crate::buffer::TraceBuffer) finds a chunk to be patched among the newest
-    /// [`WALK_LIMIT`](crate::buffer::WALK_LIMIT) of its sequence: this many, 3,072, leave room for chunks that are scraped
-    /// before the patch comes. While a patch cannot be sent, as another writer is sending, its writer goes no further
-    /// either: shared memory is full for it. So it is when 16 size fields of its wait for their messages' ends, or to be
-    /// sent.
+    /// [`WALK_LIMIT`](crate::buffer::WALK_LIMIT) of its sequence: this many, 3,072, leave room for chunks that are
+    /// scraped before the patch comes. While a patch cannot be sent, as another writer is sending, its writer goes no
+    /// further either: shared memory is full for it. So it is when 16 size fields of it wait for their messages' ends,
+    /// or to be sent.
     pub const MAX_PATCHED: u32 = 3_072;
     /// Steps that [`Exhaustion::StallThenDrop`] waits, as many as the reference takes before it aborts.
     pub const STALL_STEPS: u32 = 300;

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write};
+use std::mem;
+use std::ops::Range;
 
 use tracebuf::producer::track_event::{Event, Value};
 use tracing_core::Level;
@@ -19,7 +21,8 @@ enum Kept {
     Uint(u64),
     Int(i64),
     Double(f64),
-    Text(String),
+    /// Where it lies in the text of all.
+    Text(Range<usize>),
 }
 
 #[derive(Clone, Debug)]
@@ -32,11 +35,25 @@ struct KeptField {
 
 /// The fields of a span: those of its slices to come.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KeptFields(Vec<KeptField>);
+pub(super) struct KeptFields {
+    list: Vec<KeptField>,
+    /// All texts, one behind the other: of many short ones, one piece of memory.
+    text: String,
+}
+
+/// Bytes of texts that have been replaced which may stay behind, beside as many as there are of others.
+const LEFT_BEHIND: usize = 256;
 
 impl KeptFields {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// With room for so many.
+    pub(super) fn with_room(fields: usize) -> Self {
+        Self { list: Vec::with_capacity(fields), text: String::new() }
+    }
+
+    fn clear(&mut self, most: usize) {
+        self.list.clear();
+        self.text.clear();
+        self.text.shrink_to(most);
     }
 
     fn keep(&mut self, field: &Field, value: Kept) {
@@ -44,16 +61,48 @@ impl KeptFields {
     }
 
     fn put(&mut self, field: KeptField) {
-        match self.0.iter_mut().find(|known| known.name == field.name) {
+        match self.list.iter_mut().find(|known| known.name == field.name) {
             Some(known) => *known = field,
-            None => self.0.push(field),
+            None => self.list.push(field),
         }
     }
 
+    /// Appends to the texts, and says where.
+    fn write(&mut self, write: impl FnOnce(&mut String)) -> Kept {
+        let start = self.text.len();
+        write(&mut self.text);
+        Kept::Text(start..self.text.len())
+    }
+
+    fn text_at(&self, place: &Range<usize>) -> &str {
+        self.text.get(place.clone()).unwrap_or_default()
+    }
+
     /// Takes over what was recorded later, as a change of this number.
-    pub(super) fn merge(&mut self, later: Self, change: u64) {
-        for field in later.0 {
-            self.put(KeptField { change, ..field });
+    pub(super) fn merge(&mut self, later: &Self, change: u64) {
+        for field in &later.list {
+            let value = match &field.value {
+                Kept::Text(place) => self.write(|text| text.push_str(later.text_at(place))),
+                value => value.clone(),
+            };
+            self.put(KeptField { value, change, ..*field });
+        }
+        self.tidy();
+    }
+
+    /// Gives back what texts that were replaced have taken, when it is most of all.
+    fn tidy(&mut self) {
+        let kept = |field: &KeptField| if let Kept::Text(place) = &field.value { place.len() } else { 0 };
+        if self.text.len() <= 2 * self.list.iter().map(kept).sum::<usize>() + LEFT_BEHIND {
+            return;
+        }
+        let old = mem::take(self);
+        for field in &old.list {
+            let value = match &field.value {
+                Kept::Text(place) => self.write(|text| text.push_str(old.text_at(place))),
+                value => value.clone(),
+            };
+            self.list.push(KeptField { value, ..*field });
         }
     }
 
@@ -63,13 +112,13 @@ impl KeptFields {
 
     /// Those that came with this change or a later one.
     pub(super) fn annotate_since(&self, change: u64, event: &mut Event<'_, '_, '_>) {
-        for KeptField { name, value, .. } in self.0.iter().filter(|field| field.change >= change) {
+        for KeptField { name, value, .. } in self.list.iter().filter(|field| field.change >= change) {
             let value = match value {
                 Kept::Bool(value) => Value::Bool(*value),
                 Kept::Uint(value) => Value::Uint(*value),
                 Kept::Int(value) => Value::Int(*value),
                 Kept::Double(value) => Value::Double(*value),
-                Kept::Text(value) => Value::Str(value),
+                Kept::Text(place) => Value::Str(self.text_at(place)),
             };
             event.arg(name, value);
         }
@@ -94,13 +143,13 @@ impl Visit for KeptFields {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.keep(field, Kept::Text(value.to_owned()));
+        let text = self.write(|text| text.push_str(value));
+        self.keep(field, text);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let mut text = String::new();
-        format(value, &mut text);
-        self.keep(field, Kept::Text(text));
+        let text = self.write(|text| format(value, text));
+        self.keep(field, text);
     }
 }
 
@@ -155,17 +204,18 @@ thread_local! {
     static SCRATCH: RefCell<EventFields> = RefCell::default();
 }
 
-/// Bytes of a message's memory that a thread keeps: one that is larger is seldom followed by another.
-const KEPT_MESSAGE: usize = 4096;
+/// Bytes of memory that a thread keeps for a message, and for the texts of its fields: what is larger is seldom followed
+/// by another.
+const KEPT_TEXT: usize = 4096;
 
 /// Hands an event's fields to `f`; in memory that is used again, unless an event comes from within one.
 pub(super) fn with_fields(event: &tracing_core::Event<'_>, f: impl FnOnce(&EventFields)) {
     let mut fields = SCRATCH.try_with(|scratch| scratch.take()).unwrap_or_default();
     event.record(&mut fields);
     f(&fields);
-    fields.rest.0.clear();
+    fields.rest.clear(KEPT_TEXT);
     fields.message.clear();
-    fields.message.shrink_to(KEPT_MESSAGE);
+    fields.message.shrink_to(KEPT_TEXT);
     let _ = SCRATCH.try_with(|scratch| scratch.replace(fields));
 }
 
@@ -176,14 +226,37 @@ mod tests {
     use crate::tracing_layer::TraceSubscriber;
 
     #[test]
+    fn of_texts_that_were_replaced_little_is_kept_and_those_that_were_not_stay() {
+        let field = |name, fields: &mut KeptFields, text: &str| {
+            let value = fields.write(|all| all.push_str(text));
+            fields.put(KeptField { name, value, change: 0 });
+        };
+        let mut fields = KeptFields::default();
+        field("first", &mut fields, "stays");
+        for change in 1..=1000 {
+            let mut later = KeptFields::default();
+            field("progress", &mut later, &format!("{change} of a thousand"));
+            fields.merge(&later, change);
+            assert!(fields.text.len() < 2 * LEFT_BEHIND);
+        }
+        let told = |field: &KeptField| {
+            let Kept::Text(place) = &field.value else { panic!("a text") };
+            (field.name, fields.text_at(place).to_owned(), field.change)
+        };
+        let expected =
+            [("first", "stays".to_owned(), 0), ("progress", "1000 of a thousand".to_owned(), 1000)];
+        assert_eq!(fields.list.iter().map(told).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
     fn of_a_large_event_s_fields_a_thread_keeps_little_memory() {
         let session = Session::builder().start().expect("a session");
         tracing::subscriber::with_default(TraceSubscriber::new(session.recorder()), || {
             let large = "x".repeat(1 << 20);
             tracing::info!(large, "{large}");
             SCRATCH.with_borrow(|kept| {
-                assert!(kept.message.capacity() <= KEPT_MESSAGE);
-                assert!(kept.rest.is_empty());
+                assert!(kept.message.capacity() <= KEPT_TEXT);
+                assert!(kept.rest.list.is_empty() && kept.rest.text.capacity() <= KEPT_TEXT);
             });
             tracing::info!("small");
             SCRATCH.with_borrow(|kept| assert!(kept.message.capacity() > 0, "it is used again"));

@@ -47,7 +47,7 @@ impl TraceLayer {
     }
 
     /// Joins the slices of a span, and those of one that follows from it, by arrows. Each span then takes some
-    /// 100 ns more.
+    /// 200 ns more.
     #[must_use]
     pub fn flows(mut self, flows: bool) -> Self {
         self.flows = flows;
@@ -61,13 +61,18 @@ impl TraceLayer {
     ) -> Option<Arc<SpanData>> {
         let span = context.span(id)?;
         let extensions = span.extensions();
-        let mut kept = extensions.get::<Kept>()?.0.iter();
-        kept.find(|(place, _)| *place == self.owner.recorder.place()).map(|(_, data)| data.clone())
+        let kept = extensions.get::<Kept>()?;
+        let is_own = |(place, _): &&(u64, _)| *place == self.owner.recorder.place();
+        std::iter::once(&kept.first).chain(&kept.others).find(is_own).map(|(_, data)| data.clone())
     }
 }
 
 /// In a span's extensions, which all layers of a registry share: by the place where each records.
-struct Kept(Vec<(u64, Arc<SpanData>)>);
+struct Kept {
+    first: (u64, Arc<SpanData>),
+    /// Those of other layers of the crate, which are few.
+    others: Vec<(u64, Arc<SpanData>)>,
+}
 
 impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
@@ -75,14 +80,14 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
         if !self.owner.recorder.is_on() || (!self.flows && metadata.fields().is_empty()) {
             return;
         }
-        let mut fields = KeptFields::default();
+        let mut fields = KeptFields::with_room(metadata.fields().len());
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
             let data = (self.owner.recorder.place(), Arc::new(SpanData::new(metadata, fields, self.flows)));
             let mut extensions = span.extensions_mut();
             match extensions.get_mut::<Kept>() {
-                Some(kept) => kept.0.push(data),
-                None => extensions.insert(Kept(vec![data])),
+                Some(kept) => kept.others.push(data),
+                None => extensions.insert(Kept { first: data, others: Vec::new() }),
             }
         }
     }

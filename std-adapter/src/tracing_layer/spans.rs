@@ -1,10 +1,12 @@
 //! What is kept of a span while it lives, if there is anything to keep.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustc_hash::FxHashMap;
 use tracebuf::producer::track_event::Event;
 use tracing_core::Metadata;
 
@@ -19,10 +21,12 @@ const MAX_FOLLOWED: usize = 64;
 /// No lock is held while an event is written: that may wait for the drain thread, which may enter the same span.
 pub(super) struct SpanData {
     pub(super) metadata: &'static Metadata<'static>,
-    /// Shared with who writes them just now.
-    fields: Mutex<Option<Arc<KeptFields>>>,
-    /// How often fields were recorded since the span was made.
+    /// What it was made with.
+    fields: KeptFields,
+    /// How often fields were recorded since.
     changes: AtomicU64,
+    /// All fields, once some were. Shared with who writes them just now.
+    changed: Mutex<Option<Arc<KeptFields>>>,
     /// The flow of the span's slices.
     flow: Option<u64>,
     /// Flows of other spans, that go to its next slice.
@@ -38,8 +42,9 @@ impl SpanData {
         let own = || FLOWS.fetch_add(1, Ordering::Relaxed) ^ u64::from(process()) << 40;
         Self {
             metadata,
-            fields: Mutex::new((!fields.is_empty()).then(|| Arc::new(fields))),
+            fields,
             changes: AtomicU64::new(0),
+            changed: Mutex::default(),
             flow: flow.then(own),
             followed: Mutex::default(),
             references: AtomicUsize::new(1),
@@ -50,9 +55,11 @@ impl SpanData {
         // Formatted without the lock: what formats a value may itself trace, and record into this span.
         let mut later = KeptFields::default();
         values.record(&mut later);
-        let mut fields = self.fields();
+        let mut changed = self.changed();
+        let all = changed.get_or_insert_with(|| Arc::new(self.fields.clone()));
+        // Counted where it can be found: who sees the number looks for it.
         let change = self.changes.fetch_add(1, Ordering::Relaxed) + 1;
-        Arc::make_mut(fields.get_or_insert_default()).merge(later, change);
+        Arc::make_mut(all).merge(&later, change);
     }
 
     pub(super) fn changes(&self) -> u64 {
@@ -65,8 +72,8 @@ impl SpanData {
         seen: u64,
         event: &'x mut Event<'e, 'w, 'a>,
     ) -> &'x mut Event<'e, 'w, 'a> {
-        let fields = self.fields().clone();
-        if let Some(fields) = fields {
+        let changed = self.changed().clone();
+        if let Some(fields) = changed {
             fields.annotate_since(seen + 1, event);
         }
         event
@@ -75,9 +82,10 @@ impl SpanData {
     /// This span's next slice is where the flow of another span goes. Not each: what lives long may follow many; what
     /// is seldom entered, too, so only the newest are kept.
     pub(super) fn follow(&self, other: &Self) {
+        let Some(own) = self.flow else { return };
         let mut followed = self.followed();
         // A flow that a slice takes twice is shown as an arrow from it to itself.
-        let is_new = |flow: &u64| self.flow != Some(*flow) && !followed.contains(flow);
+        let is_new = |flow: &u64| own != *flow && !followed.contains(flow);
         let flow = other.flow.filter(is_new);
         followed.extend(flow);
         if followed.len() > MAX_FOLLOWED {
@@ -89,18 +97,27 @@ impl SpanData {
         &self,
         event: &'x mut Event<'e, 'w, 'a>,
     ) -> &'x mut Event<'e, 'w, 'a> {
-        let (fields, followed) = (self.fields().clone(), mem::take(&mut *self.followed()));
-        if let Some(fields) = fields {
-            fields.annotate(event);
+        match self.fields_now() {
+            None => self.fields.annotate(event),
+            Some(fields) => fields.annotate(event),
         }
-        for flow in self.flow.into_iter().chain(followed) {
+        if let Some(flow) = self.flow {
             event.flow(flow);
+            let followed = mem::take(&mut *self.followed());
+            for flow in followed {
+                event.flow(flow);
+            }
         }
         event
     }
 
-    fn fields(&self) -> MutexGuard<'_, Option<Arc<KeptFields>>> {
-        self.fields.lock().unwrap_or_else(PoisonError::into_inner)
+    /// All fields, if some were recorded since the span was made.
+    fn fields_now(&self) -> Option<Arc<KeptFields>> {
+        if self.changes() > 0 { self.changed().clone() } else { None }
+    }
+
+    fn changed(&self) -> MutexGuard<'_, Option<Arc<KeptFields>>> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn followed(&self) -> MutexGuard<'_, VecDeque<u64>> {
@@ -122,12 +139,13 @@ fn process() -> u32 {
 
 const SHARDS: usize = 16;
 
-/// The spans of a subscriber that have something to keep, by their ids.
+/// The spans of a subscriber that have something to keep, by their ids. These are made here: nobody chooses them so that
+/// their places in a map are the same.
 ///
 /// In a child after a fork nothing here is asked for: a thread that is not there may hold a lock.
 pub(super) struct Spans {
     next: AtomicU64,
-    shards: [Mutex<HashMap<u64, Arc<SpanData>>>; SHARDS],
+    shards: [Mutex<FxHashMap<u64, Arc<SpanData>>>; SHARDS],
 }
 
 impl Spans {
@@ -140,7 +158,7 @@ impl Spans {
         Self { next: AtomicU64::new(Self::FIRST), shards: Default::default() }
     }
 
-    pub(super) fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, Arc<SpanData>>> {
+    pub(super) fn shard(&self, id: u64) -> MutexGuard<'_, FxHashMap<u64, Arc<SpanData>>> {
         let shard = &self.shards[id as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -166,9 +184,10 @@ impl Spans {
     #[inline(never)]
     pub(super) fn drop_reference(&self, id: u64) -> bool {
         let mut shard = self.shard(id);
-        let last = shard.get(&id).is_some_and(|data| data.references.fetch_sub(1, Ordering::AcqRel) == 1);
+        let Entry::Occupied(span) = shard.entry(id) else { return false };
+        let last = span.get().references.fetch_sub(1, Ordering::AcqRel) == 1;
         if last {
-            shard.remove(&id);
+            span.remove();
         }
         last
     }

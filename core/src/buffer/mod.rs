@@ -97,6 +97,7 @@ mod sequence_info;
 mod sequence_state;
 mod sequence_table;
 mod source;
+mod stalest;
 mod stats;
 mod tb_chunk;
 #[cfg(test)]

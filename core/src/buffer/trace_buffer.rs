@@ -250,6 +250,34 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         }
     }
 
+    /// Sees to it that a ring has a place in its table of sequences for a chunk that is committed next: when all places
+    /// have chunks, the sequence whose latest chunk is the oldest gives up its own, and all its chunks. Without this
+    /// call a full table [refuses](Refusal::TableFull) the chunks of newcomers until chunks of others are read or
+    /// overwritten, which in a ring that nobody reads, and that nobody has a place to write to, is never.
+    ///
+    /// [`ProducerEndpoint`](crate::service::ProducerEndpoint) calls it. What is given up counts as overwritten, and a
+    /// later packet of that sequence tells. A buffer that discards keeps what it has.
+    ///
+    /// Cost: two loads, unless the table is full; then a look at each of its places, and one at each chunk that goes.
+    ///
+    /// ```
+    /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    ///
+    /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+    /// for producer_id in 1..=5 {
+    ///     let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..Default::default() };
+    ///     buffer.make_place(&header);
+    ///     assert!(buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" }).is_ok());
+    /// }
+    /// assert_eq!(buffer.read().next_packet().unwrap().producer_id(), 2);
+    /// # Ok::<(), tracebuf::buffer::RegionError>(())
+    /// ```
+    pub fn make_place(&mut self, header: &ChunkHeader) {
+        if let Some(mut state) = self.state() {
+            let _ = state.make_place(header);
+        }
+    }
+
     /// Begins a read session at the oldest byte.
     #[doc(alias = "BeginRead")]
     #[inline]

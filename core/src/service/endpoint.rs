@@ -67,7 +67,7 @@ impl fmt::Debug for EndpointStats {
 
 /// The service's end of one producer.
 ///
-/// It knows the producer's writers (up to `WRITERS`, 24 bytes each) and the buffers they write to. Central
+/// It knows the producer's writers (up to `WRITERS`, 20 bytes each) and the buffers they write to. Central
 /// buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the producer
 /// does, says, or changes while it is read can do harm: it is refused and counted.
 ///
@@ -354,6 +354,7 @@ fn commit<M: AsRef<[u8]> + AsMut<[u8]>>(
     header: &buffer::ChunkHeader,
     payload: Payload<'_>,
 ) -> Commit {
+    buffer.make_place(header);
     buffer.commit_with(header, payload.len(), payload.filling())
 }
 

@@ -20,8 +20,6 @@ pub(super) struct Writer {
     /// How many chunks the buffer was offered whose patches have not all come, and the newest of them.
     unpatched: u16,
     newest_unpatched: u32,
-    /// While there are any: the first of them, or what was committed since.
-    committed: u32,
 }
 
 /// While patches are to come, a scrape shows so many chunks behind those that were committed. A patch comes before the
@@ -43,15 +41,16 @@ impl Writer {
 
     /// Whether over a chunk that was not committed, and those before it, patches to come would not find theirs.
     pub(super) fn is_too_far(&self, header: &ChunkHeader) -> bool {
-        self.unpatched > 0 && is_newer(header.chunk_id, self.committed.wrapping_add(MOST_AHEAD))
+        self.unpatched > 0 && is_newer(header.chunk_id, self.first_shown.wrapping_add(MOST_AHEAD))
     }
 
     /// The buffer was offered a chunk, by a scrape or by its commit.
     pub(super) fn offer(&mut self, header: &ChunkHeader) {
         let is_promised = header.complete && header.flags.contains(ChunkFlags::NEEDS_PATCHING);
         if is_promised && (self.unpatched == 0 || is_newer(header.chunk_id, self.newest_unpatched)) {
-            if self.unpatched == 0 {
-                self.committed = header.chunk_id;
+            if self.unpatched == 0 && self.shown == 0 {
+                // Not shown, but from here on it counts.
+                (self.first_shown, self.begun) = (header.chunk_id.wrapping_add(1), 0);
             }
             self.unpatched = self.unpatched.saturating_add(1);
             self.newest_unpatched = header.chunk_id;
@@ -82,9 +81,6 @@ impl Writer {
 
     /// A chunk's commit has come, and so have those of all before it.
     pub(super) fn pass(&mut self, chunk_id: u32) {
-        if is_newer(chunk_id, self.committed) {
-            self.committed = chunk_id;
-        }
         let passed = chunk_id.wrapping_sub(self.first_shown).wrapping_add(1);
         if passed as i32 <= 0 {
             return;

@@ -66,6 +66,9 @@ impl Sent {
         };
         Self { header, payload: fragments.concat() }
     }
+    pub fn header(&self) -> &ChunkHeader {
+        &self.header
+    }
     pub fn producer(mut self, producer_id: u16) -> Self {
         self.header.producer_id = producer_id;
         self

@@ -11,4 +11,5 @@ mod fuzz_regressions;
 mod histograms;
 mod life;
 mod messages;
+mod newcomers;
 mod observers;

@@ -55,8 +55,8 @@ fn a_chunk_that_was_scraped_whole_is_not_offered_again() {
 fn a_chunk_that_a_buffer_did_not_take_from_a_scrape_is_offered_again() {
     let mut world = World::new();
     assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
-    // Other sequences have all places, and chunks in the ring.
-    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    // Other sequences have all places, and chunks there; nobody gives up a place in a buffer that discards.
+    let config = Config::new(FillPolicy::Discard).sequences(4);
     world.buffers[0] = TraceBuffer::new(vec![0; 8192], config).unwrap();
     for producer_id in 9..13 {
         let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..ChunkHeader::default() };
@@ -69,6 +69,24 @@ fn a_chunk_that_a_buffer_did_not_take_from_a_scrape_is_offered_again() {
     world.move_to(0, chunk);
     assert_eq!(world.written(), [5, 0]);
     assert_eq!(world.endpoint.stats().chunks_scraped_before, 0);
+}
+
+#[test]
+fn in_a_ring_that_nobody_reads_a_newcomer_has_the_place_of_who_was_silent_for_the_longest() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    world.buffers[0] = TraceBuffer::new(vec![0; 8192], config).unwrap();
+    for producer_id in 9..13 {
+        let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..ChunkHeader::default() };
+        world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
+    }
+    let chunks = [(); 2].map(|()| world.write());
+    world.move_to(0, chunks[0]);
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+    let stats = world.buffers[0].stats();
+    assert_eq!((stats.chunks_written, stats.chunks_refused, stats.chunks_overwritten), (6, 0, 1));
+    assert_eq!(world.read(), [DataLoss::empty(); 2]);
 }
 
 #[test]

@@ -1,0 +1,35 @@
+//! A place in the table of sequences for a newcomer, when all of them have chunks.
+
+use super::chunk::ChunkHeader;
+use super::region::{Mode, State};
+use super::sequence_state::NO_SLOT;
+use super::sequence_table::lookup;
+
+impl State<'_> {
+    /// Has the sequence that was silent for the longest give up its place, if a chunk's has none and there is no other.
+    #[inline]
+    pub(super) fn make_place(&mut self, header: &ChunkHeader) -> Option<()> {
+        let full = usize::from(self.header.slots.get()) >= self.table.len()
+            && self.header.longest_empty.get() == NO_SLOT;
+        if full
+            && !self.header.mode().contains(Mode::DISCARD)
+            && lookup(self.table, header.producer_id, header.writer_id).is_none()
+        {
+            self.evict_all(self.stalest()?)?;
+        }
+        Some(())
+    }
+
+    /// The sequence whose latest chunk is older than those of all others, by where they lie.
+    fn stalest(&self) -> Option<u16> {
+        let (write, used) = (self.header.write.get(), self.header.used.get());
+        // What lies behind the place where the next chunk goes is the oldest.
+        let age = |at: u32| if at < write { at.wrapping_add(used) } else { at };
+        let latest =
+            |slot: u16| self.sequence(slot).filter(|entry| !entry.is_empty()).map(|entry| age(entry.last()));
+        (0..self.header.slots.get())
+            .filter_map(|slot| Some((latest(slot)?, slot)))
+            .min()
+            .map(|(_, slot)| slot)
+    }
+}

@@ -1,0 +1,106 @@
+//! Sequences that come when all places of the table have chunks.
+
+use crate::bench::{Bench, Sent, packet, small_table};
+use tracebuf::buffer::{Commit, Config, FillPolicy, Refusal};
+
+/// Commits a chunk of one packet for which a place is made.
+fn come(b: &mut Bench, writer: u16, id: u32) -> Commit {
+    let sent = Sent::new(id, &[packet(&[writer as u8, id as u8])]).writer(writer);
+    b.buffer.make_place(sent.header());
+    b.check();
+    b.commit(sent)
+}
+
+/// Who wrote what is left, what it is, and whether something was lost before it.
+fn left(b: &mut Bench) -> Vec<(u16, u8, bool)> {
+    b.read_all().iter().map(|packet| (packet.writer, packet.bytes[1], !packet.loss.is_empty())).collect()
+}
+
+#[test]
+fn the_sequence_that_was_silent_for_the_longest_gives_up_its_place() {
+    let mut b = Bench::new(small_table(), 4096);
+    for (writer, id) in [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (1, 1)] {
+        assert_eq!(come(&mut b, writer, id), Commit::Written);
+    }
+    // 2 was silent since its second chunk; all of it goes, and nothing of 1, which began before it.
+    assert_eq!(come(&mut b, 5, 0), Commit::Written);
+    assert_eq!(come(&mut b, 5, 1), Commit::Written, "it has its place");
+    let stats = b.stats();
+    assert_eq!((stats.chunks_overwritten, stats.chunks_refused), (2, 0));
+    // It comes again, and 3 goes.
+    assert_eq!(come(&mut b, 2, 2), Commit::Written);
+    let whole = |writer, id| (writer, id, false);
+    let expected = [whole(1, 0), whole(4, 0), whole(1, 1), whole(5, 0), whole(5, 1), (2, 2, true)];
+    let mut left = left(&mut b);
+    left.sort_by_key(|packet| expected.iter().position(|other| other == packet));
+    assert_eq!(left, expected);
+}
+
+#[test]
+fn where_the_ring_has_lapped_age_is_counted_from_where_it_goes_on() {
+    // The places of the four sequences lie in another order each time.
+    for first in 0..40 {
+        let mut b = Bench::new(small_table(), 400);
+        for id in 0..first {
+            come(&mut b, 9, id);
+        }
+        while b.buffer.read().next_packet().is_some() {}
+        b.buffer.forget_producer(1);
+        for writer in 1..=4 {
+            assert_eq!(come(&mut b, writer, 0), Commit::Written);
+        }
+        for newcomer in 5..12 {
+            assert_eq!(come(&mut b, newcomer, 0), Commit::Written);
+            let writers = b.buffer.sequences().map(|sequence| sequence.writer_id);
+            assert!(writers.eq_sorted(newcomer - 3..=newcomer), "{first} {newcomer}");
+        }
+    }
+}
+
+trait EqSorted: Iterator<Item = u16> + Sized {
+    fn eq_sorted(self, expected: impl Iterator<Item = u16>) -> bool {
+        let mut all: Vec<_> = self.collect();
+        all.sort_unstable();
+        all.into_iter().eq(expected)
+    }
+}
+
+impl<I: Iterator<Item = u16>> EqSorted for I {}
+
+#[test]
+fn nobody_gives_up_a_place_that_is_not_needed() {
+    let mut b = Bench::new(small_table(), 4096);
+    for writer in 1..=4 {
+        come(&mut b, writer, 0);
+    }
+    come(&mut b, 4, 1);
+    assert_eq!(b.stats().chunks_overwritten, 0, "it has one");
+    while b.buffer.read().next_packet().is_some() {}
+    for writer in 5..=8 {
+        assert_eq!(come(&mut b, writer, 0), Commit::Written);
+    }
+    assert_eq!(b.stats().chunks_overwritten, 0, "those of empty sequences are taken");
+}
+
+#[test]
+fn a_buffer_that_discards_keeps_what_it_has() {
+    let mut b = Bench::new(Config::new(FillPolicy::Discard).sequences(4), 4096);
+    for writer in 1..=4 {
+        come(&mut b, writer, 0);
+    }
+    assert_eq!(come(&mut b, 5, 0), Commit::Refused(Refusal::TableFull));
+    assert_eq!(left(&mut b).len(), 4);
+}
+
+#[test]
+fn a_lease_of_what_was_given_up_ends() {
+    let mut b = Bench::new(small_table(), 4096);
+    for writer in 1..=4 {
+        let sent = Sent::new(0, &[packet(b"leased"), packet(b"left")]).writer(writer);
+        b.commit(sent);
+    }
+    let lease = b.buffer.read().lease_packet().unwrap();
+    assert_eq!(b.buffer.leased(&lease).unwrap().writer_id(), 1);
+    assert_eq!(come(&mut b, 5, 0), Commit::Written);
+    assert!(b.buffer.leased(&lease).is_err(), "the place is another's");
+}

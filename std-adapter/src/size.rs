@@ -3,11 +3,11 @@
 //! ```
 //! use tracebuf_std::size::Sizing;
 //!
-//! // 2 MB/s: a ring for 8 s, and shared memory for 10 ms without the service.
-//! let sizing = Sizing::of_rate(2e6).seconds(8.0).blocked(0.010);
-//! assert_eq!(sizing.ring(), Some(16_105_472));
-//! assert_eq!(sizing.shared_memory(), 20_480);
-//! assert!((Sizing::of_rate(2e6).ring_lasts(16 << 20) - 8.3).abs() < 0.1);
+//! // 2 MB/s in packets of 40 bytes: a ring for 8 s, and shared memory for 10 ms without the service.
+//! let sizing = Sizing::of_rate(2e6).packet(40).seconds(8.0).blocked(0.010);
+//! assert_eq!(sizing.ring(), Some(16_543_744));
+//! assert_eq!(sizing.shared_memory(), 24_576);
+//! assert!((sizing.ring_lasts(16 << 20) - 8.1).abs() < 0.1);
 //! ```
 
 use std::fmt;
@@ -19,32 +19,46 @@ pub use crate::figures::Seconds;
 
 /// What is known of a recording.
 ///
-/// The rules: a ring lasts its size divided by the rate of what all producers write into it; a long trace's ring
-/// must last from one write of the file to the next; shared memory must take what one producer writes at its
-/// fastest while the service is kept from running. All are the least that will do at this rate: chunks that are
-/// sent before they are full, and bursts, take more.
+/// The rules: a ring lasts as long as what all producers write takes to fill the chunks that it has room for; a long
+/// trace's ring must last from one write of the file to the next; shared memory must take what one producer writes at
+/// its fastest while the service is kept from running. Each takes a chunk at least. All are the least that will do at
+/// this rate: chunks that are sent before they are full, and bursts, take more.
+///
+/// The rate is that of packets as producers write them. A trace file has more bytes for each, which say who wrote it; a
+/// chunk has the size before each, which is [counted](Self::packet) here.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizing {
     rate: f64,
     seconds: Option<f64>,
     drain_period: Option<f64>,
     blocked: f64,
+    packet: u32,
     chunk: u32,
 }
 
-/// Bytes that the ring needs for each chunk beside its payload: header, links and alignment.
-const RING_PER_CHUNK: f64 = 26.0;
+/// Bytes that the ring needs for each chunk beside its payload: header and links.
+const RING_PER_CHUNK: u64 = 24;
+/// The largest ring.
+const RING_MAX: u64 = u32::MAX as u64;
+const TOO_LARGE: &str = "a ring is smaller than 4 GiB: several are needed, for parts of what writes";
 /// The most shared memory that a session has.
 const SESSION_MAX: u64 = *SHARED_MEMORY.end() as u64;
 /// Bytes of a chunk of shared memory that are no payload.
 const CHUNK_HEADER: u32 = 8;
+/// The longest packet whose size takes a byte.
+const SHORT: u32 = 127;
+/// Bytes of the size of a longer one, which writers fill when the packet ends.
+const LONG_SIZE: f64 = 4.0;
+/// Bytes at a chunk's end that may stay empty: writers begin no packet in so few. One that begins before them and goes
+/// on in the next chunk takes less, 4 bytes, for its sizes.
+const UNUSED: u32 = 11;
 
 impl Sizing {
-    /// For so many bytes of packets a second, of all producers together. Chunks are of 4 KiB; the service may
-    /// be kept from running for 10 ms.
+    /// For so many bytes of packets a second, of all producers together. Packets are of 16 bytes, as events without
+    /// arguments are, chunks of 4 KiB; the service may be kept from running for 10 ms.
     pub fn of_rate(bytes_per_second: f64) -> Self {
         let rate = if bytes_per_second.is_finite() { bytes_per_second.max(0.0) } else { 0.0 };
-        Self { rate, seconds: None, drain_period: None, blocked: 0.010, chunk: 4096 }
+        Self { rate, seconds: None, drain_period: None, blocked: 0.010, packet: 16, chunk: 4096 }
     }
 
     /// The ring is to hold so many seconds.
@@ -65,6 +79,12 @@ impl Sizing {
         Self { blocked: seconds.max(0.0), ..self }
     }
 
+    /// Bytes of a packet on average; none counts as one. In chunks each has its size before it.
+    #[must_use]
+    pub fn packet(self, bytes: u32) -> Self {
+        Self { packet: bytes.max(1), ..self }
+    }
+
     /// Bytes of a chunk of shared memory, header included; what is below 32 counts as 32. Those of a
     /// [session](crate::session) have 2,044, those of the firmware crate 120.
     #[must_use]
@@ -73,13 +93,20 @@ impl Sizing {
     }
 
     /// Bytes of packets that a chunk has room for; [`chunk`](Self::chunk) sees to it that there are some.
-    fn payload(&self) -> f64 {
-        f64::from(self.chunk - CHUNK_HEADER)
+    fn packets_in_chunk(&self) -> f64 {
+        let (room, packet) = (f64::from(self.chunk - CHUNK_HEADER - UNUSED), f64::from(self.packet));
+        let size = if self.packet <= SHORT { 1.0 } else { LONG_SIZE };
+        room * packet / (packet + size)
     }
 
-    /// Bytes of ring that a second takes.
-    fn ring_rate(&self) -> f64 {
-        self.rate * (1.0 + RING_PER_CHUNK / self.payload())
+    /// Bytes of ring that a chunk takes.
+    fn ring_chunk(&self) -> u64 {
+        u64::from(self.chunk - CHUNK_HEADER).next_multiple_of(4) + RING_PER_CHUNK
+    }
+
+    /// Chunks that so many seconds fill, at least one.
+    fn chunks(&self, seconds: f64) -> u64 {
+        ((self.rate * seconds / self.packets_in_chunk()).ceil() as u64).max(1)
     }
 
     /// Bytes for the ring, a multiple of 4 KiB, at least: for the seconds asked for, or from one write of the
@@ -88,27 +115,41 @@ impl Sizing {
     pub fn ring(&self) -> Option<u64> {
         let window = self.seconds.unwrap_or(0.0).max(self.drain_period.unwrap_or(0.0));
         let asked = self.seconds.is_some() || self.drain_period.is_some();
-        asked.then(|| pages(self.ring_rate() * window))
+        asked.then(|| pages(self.chunks(window), self.ring_chunk()))
     }
 
     /// Bytes for the shared memory of a producer that writes all of the rate, a multiple of 4 KiB.
     pub fn shared_memory(&self) -> u64 {
-        pages(self.rate * self.blocked * f64::from(self.chunk) / self.payload()).max(4096)
+        pages(self.chunks(self.blocked), self.chunk.into())
     }
 
-    /// How many seconds a ring of so many bytes holds; infinity at a rate of zero.
+    /// How many seconds a ring of so many bytes holds; infinity at a rate of zero, and zero if it has no room for a
+    /// chunk.
     pub fn ring_lasts(&self, bytes: u64) -> f64 {
-        if self.rate > 0.0 { bytes as f64 / self.ring_rate() } else { f64::INFINITY }
+        let chunks = bytes / self.ring_chunk();
+        match chunks {
+            0 => 0.0,
+            _ if self.rate > 0.0 => chunks as f64 * self.packets_in_chunk() / self.rate,
+            _ => f64::INFINITY,
+        }
     }
 }
 
-fn pages(bytes: f64) -> u64 {
-    ((bytes / 4096.0).ceil() as u64).saturating_mul(4096)
+/// So many chunks of so many bytes, in whole pages.
+fn pages(chunks: u64, bytes: u64) -> u64 {
+    chunks.saturating_mul(bytes).div_ceil(4096).saturating_mul(4096)
 }
 
 impl fmt::Display for Sizing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "rate           {} a second, in chunks of {}", Bytes(self.rate as u64), self.chunk)?;
+        let Self { rate, packet, chunk, .. } = self;
+        f.write_str("rate           ")?;
+        // A device may write less than a byte a second.
+        match *rate < 1024.0 && rate.fract() > 0.0 {
+            true => write!(f, "{rate} bytes")?,
+            false => write!(f, "{}", Bytes(*rate as u64))?,
+        }
+        writeln!(f, " a second, in packets of {packet} and chunks of {chunk}")?;
         if let Some(ring) = self.ring() {
             writeln!(
                 f,
@@ -117,11 +158,8 @@ impl fmt::Display for Sizing {
                 Count(ring, "byte"),
                 Seconds(self.ring_lasts(ring))
             )?;
-            if ring > u64::from(u32::MAX) {
-                writeln!(
-                    f,
-                    "               a ring is smaller than 4 GiB: several are needed, for parts of what writes"
-                )?;
+            if ring > RING_MAX {
+                writeln!(f, "               {TOO_LARGE}")?;
             }
         }
         let shared = self.shared_memory();
@@ -146,13 +184,15 @@ impl fmt::Display for Sizing {
 #[cfg(test)]
 mod tests {
     use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    use tracebuf::producer::Exhaustion;
     use tracebuf::proto::varint;
 
     use super::*;
+    use crate::session::Session;
 
     #[test]
     fn a_ring_that_cannot_be_is_said_to_be_none() {
-        for (rate, is_told) in [(70e6, false), (73e6, true)] {
+        for (rate, is_told) in [(66e6, false), (68e6, true)] {
             let text = Sizing::of_rate(rate).seconds(60.0).to_string();
             assert_eq!(text.contains("smaller than 4 GiB"), is_told, "{text}");
         }
@@ -160,8 +200,8 @@ mod tests {
 
     #[test]
     fn shared_memory_that_no_session_has_is_said_to_be_too_much_for_one() {
-        // Of 2,000 bytes each 64 MiB have room for 1,992.
-        for (rate, is_told) in [(66.8e6, false), (66.9e6, true)] {
+        // Of 2,000 bytes each 64 MiB have room for 1,981, and of 17 of those for 16.
+        for (rate, is_told) in [(62.5e6, false), (62.6e6, true)] {
             let text = Sizing::of_rate(rate).chunk(2000).blocked(1.0).to_string();
             assert_eq!(text.contains("a session has 64 MiB at most"), is_told, "{text}");
         }
@@ -181,7 +221,8 @@ mod tests {
             let head = if payload.len() > 128 { 2 } else { 1 };
             let size = (payload.len() - head) as u64;
             assert_eq!(varint::encode(size, &mut payload), Some(head));
-            let chunks = 1_000_000_u32.div_ceil(chunk - CHUNK_HEADER);
+            // With the sizes of packets of 16 bytes, and what may stay empty of each chunk.
+            let chunks = 1_062_500_u32.div_ceil(chunk - CHUNK_HEADER - UNUSED);
             for chunk_id in 0..chunks {
                 let header = ChunkHeader {
                     producer_id: 1,
@@ -199,5 +240,59 @@ mod tests {
             // The last of them is not full.
             assert!((shared - u64::from(chunk)..shared + 4096).contains(&sizing.shared_memory()), "{chunk}");
         }
+    }
+
+    #[test]
+    fn what_writers_write_in_the_time_asked_for_is_in_the_ring_at_its_end() {
+        for (bytes, field) in [(10, 8), (100, 98), (300, 297), (5000, 4997)] {
+            let sizing = Sizing::of_rate(10e6).seconds(1.0).packet(bytes).chunk(2044);
+            let ring = sizing.ring().expect("a ring");
+            // The session writes a chunk of its own.
+            let ring = ring + sizing.ring_chunk();
+            let session = Session::builder().ring(ring).exhaustion(Exhaustion::Stall).start();
+            let session = session.expect("a session");
+            let mut writer = session.recorder().packet_writer().expect("a writer");
+            let content = vec![7; field];
+            (0..10_000_000 / bytes).for_each(|_| writer.packet(|packet| packet.bytes(1, &content)));
+            drop(writer);
+            let stats = session.stop().expect("a stop").summary().buffers[0];
+            assert_eq!(stats.chunks_overwritten, 0, "{bytes}");
+            // Nor is it much more than that.
+            assert!(stats.bytes_written + ring / 200 > ring, "{bytes}: {stats:?}");
+        }
+    }
+
+    #[test]
+    fn the_least_that_is_recommended_has_room_for_a_chunk() {
+        for chunk in [32, 2044, 4096, 65_536] {
+            for (rate, seconds) in [(1000.0, 1.0), (0.0, 1.0), (1000.0, 0.0)] {
+                let sizing = Sizing::of_rate(rate).seconds(seconds).blocked(seconds).chunk(chunk);
+                let config = Config::new(FillPolicy::RingBuffer);
+                let ring = sizing.ring().expect("a ring");
+                let memory = vec![0u8; config.region_size(ring as u32) as usize];
+                let mut buffer = TraceBuffer::new(memory, config).expect("a buffer");
+                let header = ChunkHeader {
+                    producer_id: 1,
+                    writer_id: 1,
+                    fragments: 1,
+                    complete: true,
+                    ..ChunkHeader::default()
+                };
+                let payload = vec![0; (chunk - CHUNK_HEADER) as usize];
+                buffer.copy_chunk_untrusted(&Chunk { header, payload: &payload });
+                assert_eq!(buffer.stats().chunks_written, 1, "{chunk}");
+                assert!(sizing.shared_memory() >= chunk.into() && sizing.ring_lasts(ring) > 0.0, "{chunk}");
+            }
+        }
+        assert_eq!(Sizing::of_rate(0.0).ring_lasts(4096), 0.0);
+    }
+
+    #[test]
+    fn a_rate_of_less_than_a_byte_is_one() {
+        let text = Sizing::of_rate(0.5).seconds(10.0).to_string();
+        assert!(
+            text.starts_with("rate           0.5 bytes a second, ") && !text.contains("for ever"),
+            "{text}"
+        );
     }
 }

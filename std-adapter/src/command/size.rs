@@ -17,9 +17,14 @@ use crate::units::{bytes, interval, rate};
 pub(crate) struct Args {
     /// Bytes of packets a second, of all producers together: 2MB, 512KiB; a /s may follow.
     ///
+    /// As producers write them: in a trace file each has some bytes more, which say who wrote it.
+    ///
     /// Units: B, kB, MB, GB (of 1000), KiB, MiB, GiB or K, M, G (of 1024).
     #[arg(long, value_parser = rate)]
-    rate: u64,
+    rate: f64,
+    /// Bytes of a packet on average: in a ring and in shared memory each has its size before it.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    packet: u32,
     /// How long the ring is to reach back: 10s, 2m.
     ///
     /// Units: ms, s, m, h; without one seconds.
@@ -47,7 +52,8 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
-    let mut sizing = Sizing::of_rate(arguments.rate as f64)
+    let mut sizing = Sizing::of_rate(arguments.rate)
+        .packet(arguments.packet)
         .blocked(arguments.blocked.as_secs_f64())
         .chunk(arguments.chunk);
     if let Some(seconds) = arguments.seconds {

@@ -24,6 +24,15 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 
 /// A size. A letter alone is a power of two, as other programs have it; with a B it is one of ten.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+    Ok(size(text)? as u64)
+}
+
+/// A size a second, which may be less than a byte.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    size(text.strip_suffix("/s").unwrap_or(text))
+}
+
+fn size(text: &str) -> Result<f64, String> {
     let (number, unit) = number_and_unit(text)?;
     let factor = match unit.as_str() {
         "" | "b" => 1.0,
@@ -35,12 +44,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
         _ => return Err(format!("'{unit}' is no unit of size: B, kB, MB, GB, KiB, MiB or GiB")),
     };
-    Ok((number * factor) as u64)
-}
-
-/// A size a second.
-pub(crate) fn rate(text: &str) -> Result<u64, String> {
-    bytes(text.strip_suffix("/s").unwrap_or(text))
+    Ok(number * factor)
 }
 
 #[cfg(test)]
@@ -62,9 +66,12 @@ mod tests {
             ("12B", 12),
             ("12", 12),
         ] {
-            let sizes = [bytes(text), rate(text), rate(&format!("{text}/s"))].map(Result::ok);
-            assert_eq!(sizes, [Some(size); 3], "{text}");
+            assert_eq!(bytes(text), Ok(size), "{text}");
+            let rates = [rate(text), rate(&format!("{text}/s"))].map(Result::ok);
+            assert_eq!(rates, [Some(size as f64); 2], "{text}");
         }
+        // A rate is not cut to whole bytes.
+        assert_eq!((rate("0.5"), rate("1.9B/s")), (Ok(0.5), Ok(1.9)));
         for none in ["", "MB", "-1MB", "4 apples", "1e3", "1..2", "1MB/s/s"] {
             assert!(bytes(none).is_err() && rate(none).is_err(), "{none}");
         }

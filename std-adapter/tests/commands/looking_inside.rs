@@ -153,18 +153,18 @@ fn sizes_are_those_of_the_rules() {
     let output = command(&["size", "--rate", "8MB/s", "--seconds", "10s", "--buffer", "16MiB"]);
     assert_eq!(output.status.code(), Some(0));
     let said = text(&output.stdout);
-    // 8 MB/s for 10 ms are 80 KB: 20 pages.
-    assert!(said.contains("81920 bytes"), "{said}");
+    // 8 MB/s for 10 ms are 80 KB, and with the sizes of packets of 16 bytes 85 KB: 21 chunks of a page.
+    assert!(said.contains("86016 bytes"), "{said}");
     assert!(said.contains("lasts 10 s"), "{said}");
-    assert!(said.contains("a ring of 16777216 bytes lasts 2.1 s"), "{said}");
-    let long = command(&["size", "--rate", "2MB/s", "--drain-period", "5s"]);
-    // 5 s of 2 MB/s are 10 MB, and 26 bytes for each chunk of 4 KiB.
-    assert!(text(&long.stdout).contains("10063872 bytes"), "{}", text(&long.stdout));
-    // As much as firmware has: most of it in milliseconds.
+    assert!(said.contains("a ring of 16777216 bytes lasts 2 s"), "{said}");
+    let long = command(&["size", "--rate", "2MB/s", "--drain-period", "5s", "--packet", "400"]);
+    // 5 s of 2 MB/s are 10 MB, and 10.1 MB with the sizes: 2,478 chunks, which take 4,112 bytes each.
+    assert!(text(&long.stdout).contains("10190848 bytes"), "{}", text(&long.stdout));
+    // As much as firmware has: most of it in milliseconds. 18 chunks have room for 101 bytes, sizes included.
     let small = &["size", "--rate", "100KB", "--chunk", "120", "--buffer", "2472B", "--blocked", "0.4ms"];
     let said = command(small);
     let said = text(&said.stdout);
-    assert!(said.contains("lasts 20.1 ms") && said.contains("running for 400 µs"), "{said}");
+    assert!(said.contains("lasts 17.1 ms") && said.contains("running for 400 µs"), "{said}");
     for no_rate in ["--rate=fast", "--rate=-5MB", "--rate=nanMB", "--rate=infMB"] {
         assert_eq!(command(&["size", no_rate]).status.code(), Some(2), "{no_rate}");
     }

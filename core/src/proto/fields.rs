@@ -356,6 +356,8 @@ pub mod buffer_stats {
     pub const TRACE_WRITER_PACKET_LOSS: u32 = 19;
     /// Varint.
     pub const CHUNKS_RELOCATED: u32 = 20;
+    /// Varint: packets that are longer than a reader takes. The service's.
+    pub const OVERSIZED_PACKETS_DROPPED: u32 = 22;
 }
 
 /// `TraceStats.WriterStats`.

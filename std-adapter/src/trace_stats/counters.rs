@@ -29,7 +29,7 @@ pub(super) const LARGER_RING: &str =
     "the ring was full: give it more bytes, write a long trace, or a long one more often, or record less";
 
 /// Counters of a buffer that tell of losses.
-const OF_BUFFER: [Known; 5] = [
+const OF_BUFFER: [Known; 6] = [
     (buffer_stats::CHUNKS_OVERWRITTEN, "chunks_overwritten", LARGER_RING),
     (
         buffer_stats::CHUNKS_DISCARDED,
@@ -54,6 +54,11 @@ const OF_BUFFER: [Known; 5] = [
         "patches_failed",
         "sizes came for chunks that were gone, or of packets of more than 4,096 chunks, so they are not whole: give \
          the ring more bytes, or write smaller packets",
+    ),
+    (
+        buffer_stats::OVERSIZED_PACKETS_DROPPED,
+        "oversized_packets_dropped",
+        "packets were longer than the service takes: write smaller ones",
     ),
 ];
 
@@ -192,6 +197,12 @@ mod tests {
         // The second has one buffer only.
         let two = [of_buffer(0, 5), of_buffer(1, 0)].concat();
         assert_eq!(of(&[two, of_buffer(0, 1)]), [lost(5), ("chunks_overwritten", Some(1), 1)]);
+    }
+
+    #[test]
+    fn packets_that_only_perfettos_own_service_counts_are_told() {
+        let oversized = [0x0A, 3, 0xB0, 0x01, 7];
+        assert_eq!(told(&[&oversized]), [("oversized_packets_dropped", Some(0), 7)]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) enum Whose {
 #[non_exhaustive]
 pub struct SequenceLosses {
     /// The process that wrote it, if the trace says.
-    pub pid: Option<u64>,
+    pub pid: Option<i32>,
     /// Its packets.
     pub packets: u64,
     /// Packets that follow a loss.
@@ -143,7 +143,7 @@ impl TraceReport {
                 (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Number(bits)) => loss = bits,
                 (trace_packet::SEQUENCE_FLAGS, Value::Number(bits)) => flags = bits,
                 (trace_packet::INCREMENTAL_STATE_CLEARED, Value::Number(is_so)) => clears = is_so != 0,
-                (trace_packet::TRUSTED_PID, Value::Number(number)) => pid = Some(number),
+                (trace_packet::TRUSTED_PID, Value::Number(number)) => pid = Some(number as i32),
                 (trace_packet::TRACE_STATS, Value::Bytes(stats)) => counters.add(stats),
                 (trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS, _) => {
                     is_compressed = true;
@@ -341,6 +341,14 @@ mod tests {
         let said: Vec<_> =
             counted.iter().map(|counted| (counted.name, counted.buffer, counted.value)).collect();
         assert_eq!(said, [("chunks_overwritten", Some(1), 5), ("invalid_packets", None, 2)]);
+    }
+
+    #[test]
+    fn a_process_of_a_negative_number_is_told_by_it() {
+        let minus_two = [0xF8, 0x04, 0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 1];
+        let report = TraceReport::of(&packet(&[&[0x50, 2, 0xD0, 0x02, 65], &minus_two[..]].concat()));
+        assert_eq!(report.sequences[&2].pid, Some(-2));
+        assert!(report.to_string().contains("sequence 2, process -2: "), "{report}");
     }
 
     #[test]

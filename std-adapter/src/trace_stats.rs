@@ -18,6 +18,7 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 
 use tracebuf::buffer::DataLoss;
+pub use tracebuf::proto::TraceFileFault;
 use tracebuf::proto::fields::{sequence_flags, trace_packet};
 
 use crate::fields::{Fields, Value};
@@ -66,6 +67,11 @@ pub struct TraceReport {
     pub bytes: u64,
     /// What follows them, if anything does: a packet cut short, or something else.
     pub rest: u64,
+    /// What is wrong with what follows them: a trace that ends within a packet may have been cut short, and anything else
+    /// is damage, behind which there may be more.
+    pub fault: Option<TraceFileFault>,
+    /// Whether [reading](TraceReport::read) it failed: what comes after these packets is not known.
+    pub is_cut_off: bool,
     /// Sequences by their numbers, the first 65,536 that are in the trace.
     pub sequences: BTreeMap<u64, SequenceLosses>,
     /// All others together.
@@ -127,7 +133,7 @@ impl TraceReport {
     /// The same, telling `each` of every packet where it lies, how many bytes it takes, and whose it is.
     pub(crate) fn with(trace: &[u8], mut each: impl FnMut(u64, u64, Whose)) -> Self {
         let (mut report, mut counters) = (Self::default(), Counters::default());
-        report.look_through(trace, &mut counters, &mut each);
+        (_, report.fault) = report.look_through(trace, &mut counters, &mut each);
         report.statistics = counters.losses();
         report.rest = trace.len() as u64 - report.bytes;
         report
@@ -186,6 +192,7 @@ impl TraceReport {
     /// Whether the trace says that something is missing, or does not say that nothing is.
     pub fn has_losses(&self) -> bool {
         self.rest > 0
+            || self.is_cut_off
             || self.compressed > 0
             || self.all_sequences().any(|sequence| sequence.after_loss > 0 || sequence.unreadable > 0)
             || self.statistics.as_ref().is_none_or(|counted| !counted.is_empty())
@@ -193,6 +200,27 @@ impl TraceReport {
 
     fn all_sequences(&self) -> impl Iterator<Item = &SequenceLosses> {
         self.sequences.values().chain([&self.others])
+    }
+
+    /// Whether there may be more packets behind what is none.
+    fn is_damaged(&self) -> bool {
+        self.fault.is_some_and(|fault| fault != TraceFileFault::Truncated)
+    }
+
+    /// Why there are no more packets, if there may be some.
+    fn fmt_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (at, rest) = (self.bytes, Count(self.rest, "byte"));
+        if self.is_damaged() {
+            writeln!(f, "damaged at byte {at}: from there on nothing was looked at, {rest}")?;
+        } else if self.rest > 0 && !self.is_cut_off {
+            // A size that is damaged may be too large as well.
+            let or = format_args!("or the size at byte {at} is damaged");
+            writeln!(f, "no whole packet in the last {rest}: writing was cut short there, {or}")?;
+        }
+        if self.is_cut_off {
+            writeln!(f, "it could not be read to its end: what follows is not known")?;
+        }
+        Ok(())
     }
 
     /// The losses of one cause, or what else there is of each sequence, if there are any.
@@ -234,10 +262,7 @@ impl fmt::Display for TraceReport {
         if !self.has_losses() {
             return write!(f, "nothing was lost");
         }
-        if self.rest > 0 {
-            let rest = Count(self.rest, "byte");
-            writeln!(f, "no whole packet in the last {rest}: writing was cut short there")?;
-        }
+        self.fmt_end(f)?;
         if self.compressed > 0 {
             writeln!(
                 f,
@@ -253,6 +278,7 @@ impl fmt::Display for TraceReport {
         self.fmt_losses(f, "no cause named: before", advice(DataLoss::ANY), |sequence| sequence.unnamed)?;
         self.fmt_losses(f, "cannot be read:", UNREADABLE, |sequence| sequence.unreadable)?;
         match &self.statistics {
+            None if self.is_cut_off || self.is_damaged() => write!(f, "no statistics before that"),
             None if self.compressed > 0 => write!(f, "no statistics beside them"),
             None => write!(f, "no statistics: the trace was not completed, so its end may be missing"),
             Some(counted) => {
@@ -264,7 +290,8 @@ impl fmt::Display for TraceReport {
                         None => writeln!(f, "statistics: {name} is {value}\n  {advice}")?,
                     }
                 }
-                write!(f, "what else is in the trace is whole")
+                let read = if self.is_cut_off || self.is_damaged() { "was read" } else { "is in the trace" };
+                write!(f, "what else {read} is whole")
             }
         }
     }

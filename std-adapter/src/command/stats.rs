@@ -29,7 +29,11 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let (report, result) = match open_any(file) {
         Ok(mut trace) => match trace.by_ref().take(ENOUGH).read_to_end(&mut begun) {
             Ok(_) => TraceReport::read((&begun[..]).chain(trace)),
-            Err(error) => (TraceReport::of(&begun), Err(error)),
+            Err(error) => {
+                let mut report = TraceReport::of(&begun);
+                report.is_cut_off = true;
+                (report, Err(error))
+            }
         },
         Err(error) => (TraceReport::default(), Err(error)),
     };
@@ -43,6 +47,5 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     if report.packets == 0 && report.rest > 0 {
         return Err(Failure::of(file, format_args!("it is no trace{}", Guess::of(&begun))));
     }
-    let has_losses = report.has_losses() || result.is_err();
-    print_and_exit(&report, ExitCode::from(if has_losses { 3 } else { 0 }))
+    print_and_exit(&report, ExitCode::from(if report.has_losses() { 3 } else { 0 }))
 }

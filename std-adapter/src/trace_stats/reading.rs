@@ -15,7 +15,7 @@ impl TraceReport {
     /// few times the longest packet, or what a damaged size says there is. What does not begin with a packet is not
     /// read on.
     ///
-    /// If reading fails, the report is of what came before.
+    /// If reading fails, the report is of what came before, and says so.
     ///
     /// ```
     /// use tracebuf_std::trace_stats::TraceReport;
@@ -27,6 +27,7 @@ impl TraceReport {
     pub fn read(trace: impl Read) -> (Self, io::Result<()>) {
         let (mut report, mut counters) = (Self::default(), Counters::default());
         let result = report.read_all(trace, &mut counters);
+        report.is_cut_off = result.is_err();
         report.statistics = counters.losses();
         (report, result)
     }
@@ -43,7 +44,7 @@ impl TraceReport {
             if !is_malformed && matches!(result, Ok(1..)) {
                 continue;
             }
-            self.rest = bytes.len() as u64;
+            (self.rest, self.fault) = (bytes.len() as u64, fault);
             while is_malformed && self.packets > 0 && matches!(result, Ok(1..)) {
                 bytes.clear();
                 result = trace.by_ref().take(PIECE as u64).read_to_end(&mut bytes);
@@ -135,5 +136,31 @@ mod tests {
         let mut zeros = io::repeat(0).take(1 << 40);
         let (report, result) = TraceReport::read(&mut zeros);
         assert!(result.is_ok() && report.packets == 0 && report.rest == PIECE as u64);
+    }
+
+    #[test]
+    fn what_is_damaged_is_told_from_what_is_cut_short_and_from_what_cannot_be_read() {
+        let packets = packet(100);
+        let behind = |rest: &[u8], error| {
+            let trace = [&packets[..], rest].concat();
+            TraceReport::read(Slow(&trace, error)).0.to_string()
+        };
+        let damaged =
+            "damaged at byte 105: from there on nothing was looked at, 106 bytes\nno statistics before that";
+        assert!(behind(&[&[0], &packets[..]].concat(), None).ends_with(damaged));
+        let cut = "\nno whole packet in the last 99 bytes: writing was cut short there, or the size at byte 105 is \
+                   damaged\nno statistics: ";
+        assert!(behind(&packets[..99], None).contains(cut));
+        let unread =
+            "\nit could not be read to its end: what follows is not known\nno statistics before that";
+        let statistics = [0x0A, 7, 0x50, 1, 0x9A, 0x02, 2, 0x0A, 0];
+        for (rest, ends) in [
+            (&[][..], unread),
+            (&packets[..99], unread),
+            (&statistics, "what follows is not known\nwhat else was read is whole"),
+        ] {
+            let said = behind(rest, Some(io::ErrorKind::InvalidData));
+            assert!(said.ends_with(ends) && !said.contains("cut short"), "{said}");
+        }
     }
 }

@@ -6,6 +6,11 @@ use std::process::ExitCode;
 
 use crate::tell::tell;
 
+/// The name by which a file that is read is told.
+pub(crate) fn name_of(file: &Path) -> impl Display {
+    (if file == Path::new("-") { Path::new("standard input") } else { file }).display()
+}
+
 /// Why a command failed: what is told on standard error, and the exit status.
 pub(crate) struct Failure {
     text: String,
@@ -19,8 +24,7 @@ impl Failure {
 
     /// About a file, by the name that it was given.
     pub(crate) fn of(file: &Path, why: impl Display) -> Self {
-        let name = if file == Path::new("-") { Path::new("standard input") } else { file };
-        Self::new(format_args!("{}: {why}", name.display()))
+        Self::new(format_args!("{}: {why}", name_of(file)))
     }
 
     /// About a file that was to be written.

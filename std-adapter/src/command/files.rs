@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use flate2::bufread::GzDecoder;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, name_of};
 use crate::tell::tell;
 use tracebuf_std::region_file::create_if_free;
 
@@ -106,7 +106,7 @@ pub(crate) fn read_any(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Says that there is no more of a file than so many bytes, since the rest cannot be unpacked.
 pub(crate) fn tell_of_cut(path: &Path, error: &io::Error, len: u64) {
-    let name = path.display();
+    let name = name_of(path);
     tell!("{name} cannot be unpacked to its end: {error}; what follows is of the {len} bytes before");
 }
 

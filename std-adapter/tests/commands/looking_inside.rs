@@ -114,6 +114,10 @@ fn a_gzipped_trace_that_is_cut_is_told_as_far_as_it_goes() {
             );
         }
     }
+    std::fs::write(&path, half).expect("a file");
+    let mut cut = crate::tracebuf(&["stats", "-"]);
+    let cut = cut.stdin(std::fs::File::open(&path).expect("it is there")).output().expect("the command");
+    assert!(text(&cut.stderr).starts_with("standard input cannot be unpacked to its end: "), "{cut:?}");
     // Nothing can be told of what has not even begun.
     std::fs::write(&path, &whole[..8]).expect("a file");
     let output = command(&["stats", name]);

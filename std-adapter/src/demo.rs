@@ -50,7 +50,7 @@ const CHUNKS: usize = SHARED_MEMORY / PAGE as usize * 4;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The trace file, which appears when it is complete, and is read again to be counted. What goes into a pipe is
-    /// counted on its way; what goes to a device is not, and the numbers do not agree.
+    /// counted on its way; what goes to a device is not.
     pub out: PathBuf,
     /// Bytes of the ring, at least [`LEAST_RING`](Self::LEAST_RING).
     pub ring: u32,
@@ -156,7 +156,7 @@ pub fn run(options: &Options) -> io::Result<Report> {
     let names: Vec<String> = (0..THREADS).map(|index| format!("worker {index}")).collect();
 
     let (done, shared, process, producer) = (&done, &shared, &process, &producer);
-    let mut report = thread::scope(|scope| {
+    let (mut report, is_known) = thread::scope(|scope| {
         let drain = thread::Builder::new().name("service".into()).spawn_scoped(scope, || {
             service.run(&queue, producer, done);
             service
@@ -192,7 +192,7 @@ pub fn run(options: &Options) -> io::Result<Report> {
             report.add_work(&result);
         }
         report.add_service(&service);
-        write_atomically(&options.out, |file| {
+        let is_known = write_atomically(&options.out, |file| {
             let kind = file.metadata()?.file_type();
             let tee = Tee { file, written: kind.is_fifo().then_some(&mut written) };
             write_trace(service, queue.packets_dropped(), TraceFile::new(tee), &mut report)?;
@@ -200,13 +200,13 @@ pub fn run(options: &Options) -> io::Result<Report> {
                 file.rewind()?;
                 file.read_to_end(&mut written)?;
             }
-            Ok(())
-        })
-        .map_err(writing)?;
-        io::Result::Ok(report)
+            Ok(kind.is_file() || kind.is_fifo())
+        });
+        io::Result::Ok((report, is_known.map_err(writing)?))
     })?;
-    report.file_bytes = written.len() as u64;
-    report.add_file(&TraceReport::of(&written));
+    if is_known {
+        report.add_file(&TraceReport::of(&written));
+    }
     Ok(report)
 }
 

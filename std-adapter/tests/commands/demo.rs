@@ -60,6 +60,22 @@ fn what_writers_drop_is_accounted_for() {
 }
 
 #[test]
+fn what_goes_to_a_device_is_not_counted_and_the_other_numbers_agree() {
+    for out in ["/dev/null", "-"] {
+        let mut run = tracebuf(&["demo", out, "--numbers", "1000", "--sources", env!("CARGO_MANIFEST_DIR")]);
+        if out == "-" {
+            run.stdout(fs::File::options().write(true).open("/dev/null").expect("a device"));
+        }
+        let output = run.output().expect("the command starts");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains("\ntrace file: not counted, since "), "{said}");
+        assert!(said.ends_with("\nthe numbers agree\n"), "{said}");
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_written_is_said() {
     let arguments = ["demo", "/nonexistent/demo.pftrace", "--numbers", "100", "--sources", "."];
     assert_fails(&arguments, "error: /nonexistent/demo.pftrace: cannot be written: No such file");

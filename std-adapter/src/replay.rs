@@ -33,12 +33,14 @@ mod summary;
 
 use std::fmt;
 use std::io::{self, BufRead, Read, Write};
+use std::path::Path;
 
 use tracebuf::buffer::{Chunk, Config, FillPolicy, OverwriteObserver, Packet, Reader, TraceBuffer};
 
 use crate::memory::PagedMemory;
 use crate::pftrace::TraceFile;
 use crate::script::{Malformed, Op, parse_line};
+use crate::whole_file::{check_writable, write_atomically};
 pub use summary::{Commits, Packets, ReplaySummary};
 
 /// Bytes of a line, its end not counted. A chunk that fits a buffer has far less; a gzipped line of a few megabytes can
@@ -124,6 +126,26 @@ impl<W: Write> Replay<W> {
             }
         }
         result.map(|()| self.summary)
+    }
+
+    /// Runs a script to its end, as [`run`](Self::run) does, and writes the packets of `read` and `readn` into a trace
+    /// file, which appears when it is complete. If the script fails before its end, what is there stays as it was; what
+    /// went into a pipe or to a device is there.
+    ///
+    /// # Errors
+    /// Those of `run`, and that the file cannot be written.
+    pub fn run_into(self, path: &Path, script: impl BufRead) -> Result<ReplaySummary, ReplayError> {
+        check_writable(path).map_err(ReplayError::Trace)?;
+        let mut failed = None;
+        let written = write_atomically(path, |file| {
+            let replay = self.with_trace(TraceFile::new(file.try_clone()?));
+            replay.run(script).map_err(|error| {
+                // Any error, for nothing of the file to stay.
+                failed = Some(error);
+                io::Error::other("the script failed")
+            })
+        });
+        written.map_err(|error| failed.unwrap_or(ReplayError::Trace(error)))
     }
 
     fn run_lines(&mut self, mut script: impl BufRead) -> Result<(), ReplayError> {

@@ -191,6 +191,20 @@ fn overwritten_packets_are_printed_once_and_in_order() {
 }
 
 #[test]
+fn a_trace_stays_as_it_was_when_a_later_line_of_the_script_is_malformed() {
+    let trace = scratch("replay/kept.pftrace");
+    std::fs::write(&trace, "an older trace").expect("a file");
+    let name = trace.to_str().expect("text");
+    let out = replay(&["-", "--pftrace", name], format!("{SCRIPT}fly\n").as_bytes());
+    assert_eq!(out.status.code(), Some(2));
+    assert_eq!(text(&out.stderr), "error line 7: no operation is called 'fly'\n");
+    assert!(text(&out.stdout).contains(PACKET), "{}", text(&out.stdout));
+    assert_eq!(std::fs::read(&trace).expect("a file"), b"an older trace");
+    assert_eq!(replay(&["-", "--pftrace", name], SCRIPT.as_bytes()).status.code(), Some(0));
+    assert_ne!(std::fs::read(&trace).expect("a file"), b"an older trace");
+}
+
+#[test]
 fn a_trace_stays_as_it_was_when_what_is_named_as_the_script_is_none() {
     let [script, trace, comments] =
         ["swapped", "swapped.pftrace", "comments"].map(|name| scratch(&format!("replay/{name}")));

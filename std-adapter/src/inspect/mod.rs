@@ -19,7 +19,8 @@
 //! Each cell stands for as many bytes as fit, and shows what most of them are: a capital letter is a sequence's
 //! unread bytes, a small one bytes that were read and not yet freed (of a chunk that is read in part), `#`
 //! padding, `.` free, `?` unreadable, a blank was never written. The mark `>` is where the next chunk goes. A
-//! picture shows the same: chunk by chunk as long as there are at most 6,000 of them, else in cells.
+//! picture shows the same: chunk by chunk as long as there are at most 6,000 of them, else in cells, of which each is
+//! filled by the shares of what is in it; those that are lower than a pixel become one.
 //!
 //! Unreadable is what makes no sense, up to where the next sound chunk is known to begin, and chunks that
 //! [`recover`](crate::recover) drops. Chunks that are kept are shown as they were found: one that was scraped, or waits

@@ -15,10 +15,14 @@ const ROWS: u64 = 64;
 /// More spans than this are drawn in cells: 256 a row, 4 wide.
 const DETAILED: usize = 6_000;
 const CELLS: u64 = 256;
+/// The least height of a share that is drawn: those below it, of which there may be tens of thousands in a cell, become
+/// one.
+const LEAST: f64 = 1.0;
 /// Sequences in the legend; there are as many colours as one can tell apart.
 const LEGEND: usize = 45;
 
 const PADDING: &str = "#4a4a4a";
+const SMALL: &str = "#9a9a9a";
 const FREE: &str = "#e3e3dc";
 const NEVER: &str = "#ffffff";
 const UNREADABLE: &str = "#000000";
@@ -97,17 +101,20 @@ pub(super) fn draw(inspection: &Inspection) -> String {
     );
     heading(&mut out, inspection);
     grid(&mut out, inspection, &plane);
-    match inspection.spans.len() {
-        0..=DETAILED => detailed(&mut out, inspection, &plane),
+    let has_small = match inspection.spans.len() {
+        0..=DETAILED => {
+            detailed(&mut out, inspection, &plane);
+            false
+        }
         _ => in_cells(&mut out, inspection, &plane),
-    }
+    };
     if let Some(write) = inspection.write {
         cursor(&mut out, &plane, write.min(inspection.size.saturating_sub(1)), WRITE, "write cursor");
     }
     if let Some(oldest) = inspection.oldest_unread {
         cursor(&mut out, &plane, oldest, OLDEST, "oldest unread chunk");
     }
-    legend(&mut out, inspection, bottom + 22.0);
+    legend(&mut out, inspection, has_small, bottom + 22.0);
     out.push_str("</svg>\n");
     out
 }
@@ -181,8 +188,9 @@ fn detailed(out: &mut String, inspection: &Inspection, plane: &Plane) {
     }
 }
 
-/// Each cell is filled from below, by the shares of what is in it.
-fn in_cells(out: &mut String, inspection: &Inspection, plane: &Plane) {
+/// Each cell is filled from below, by the shares of what is in it. Whether some were too small to be drawn each.
+fn in_cells(out: &mut String, inspection: &Inspection, plane: &Plane) -> bool {
+    let mut has_small = false;
     let cell = (plane.per_row / CELLS).max(1);
     let width = WIDTH / CELLS as f64;
     let cells = cells(&inspection.spans, inspection.size, cell);
@@ -192,19 +200,28 @@ fn in_cells(out: &mut String, inspection: &Inspection, plane: &Plane) {
         let in_row = CELLS as usize - at % CELLS as usize;
         let alike = cells.iter().skip(at).take(in_row).take_while(|other| *other == shares).count();
         let (x, mut y) = (plane.x(at as u64 * cell), plane.y(at as u64 * cell) + ROW - 1.0);
-        for (kind, bytes) in shares {
-            let height = (ROW - 2.0) * *bytes as f64 / cell as f64;
+        let height = |bytes: u64| (ROW - 2.0) * bytes as f64 / cell as f64;
+        let mut rect = |bytes: u64, fill: &str| {
+            let (height, width) = (height(bytes), width * alike as f64);
             y -= height;
             let _ = write!(
                 out,
-                "<rect x=\"{x:.1}\" y=\"{y:.2}\" width=\"{:.1}\" height=\"{height:.2}\" fill=\"{}\"/>",
-                width * alike as f64,
-                colour(*kind)
+                "<rect x=\"{x:.1}\" y=\"{y:.2}\" width=\"{width:.1}\" height=\"{height:.2}\" fill=\"{fill}\"/>"
             );
+        };
+        // The largest come first. One is drawn as it is, however small.
+        let large = shares.iter().take_while(|(_, bytes)| height(*bytes) >= LEAST).count();
+        let large = if large + 1 == shares.len() { shares.len() } else { large };
+        let (large, small) = shares.split_at(large);
+        large.iter().for_each(|(kind, bytes)| rect(*bytes, &colour(*kind)));
+        if !small.is_empty() {
+            rect(small.iter().map(|(_, bytes)| bytes).sum(), SMALL);
+            has_small = true;
         }
         out.push('\n');
         at += alike.max(1);
     }
+    has_small
 }
 
 fn cursor(out: &mut String, plane: &Plane, at: u64, fill: &str, what: &str) {
@@ -224,7 +241,7 @@ fn cursor(out: &mut String, plane: &Plane, at: u64, fill: &str, what: &str) {
         writeln!(out, "<path d=\"M{x} {:.1}V{:.1}L{} {y:.1}Z\" fill=\"{fill}\"/>", y - 4.0, y + 4.0, x + 6.0);
 }
 
-fn legend(out: &mut String, inspection: &Inspection, top: f64) {
+fn legend(out: &mut String, inspection: &Inspection, has_small: bool, top: f64) {
     let swatch = |out: &mut String, x: f64, y: f64, fill: &str, text: &str| {
         let _ = writeln!(
             out,
@@ -248,8 +265,11 @@ fn legend(out: &mut String, inspection: &Inspection, top: f64) {
     if inspection.write.is_none() {
         signs = vec![(UNREADABLE.to_owned(), "no whole packet")];
     }
+    if has_small {
+        signs.push((SMALL.to_owned(), "a little of many"));
+    }
     for ((fill, text), place) in signs.iter().zip(0..) {
-        swatch(out, LEFT + f64::from(place) * 128.0, top, fill, text);
+        swatch(out, LEFT + f64::from(place) * 113.0, top, fill, text);
     }
     let mut order: Vec<(usize, &SequenceLine)> = inspection.sequences.iter().enumerate().collect();
     order.sort_by_key(|(number, line)| (std::cmp::Reverse(line.bytes), *number));
@@ -264,5 +284,25 @@ fn legend(out: &mut String, inspection: &Inspection, top: f64) {
     }
     if let Some(more) = order.len().checked_sub(LEGEND).filter(|more| *more > 0) {
         let _ = writeln!(out, "<text x=\"{LEFT}\" y=\"{y:.1}\">and {more} smaller ones</text>");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_of_very_many_sequences_is_as_large_as_one_of_few() {
+        let packet = |id: u32| {
+            [&[0x0A, 7, 0x50][..], &[0, 7, 14].map(|shift| (id >> shift) as u8 | 0x80), &[0, 0x40, 5]]
+                .concat()
+        };
+        let svg = |sequences: u32| {
+            let trace: Vec<u8> = (0..200_000).flat_map(|n| packet(2 + n * 7 % sequences)).collect();
+            Inspection::of_file(&trace).expect("a trace").svg()
+        };
+        let (few, many) = (svg(4), svg(50_000));
+        assert!(many.len() < 2 * few.len(), "{} {}", few.len(), many.len());
+        assert!(many.contains("a little of many") && !few.contains("a little of many"));
     }
 }

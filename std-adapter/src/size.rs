@@ -38,9 +38,9 @@ pub struct Sizing {
 
 /// Bytes that the ring needs for each chunk beside its payload: header and links.
 const RING_PER_CHUNK: u64 = 24;
-/// The largest ring.
+/// The smallest ring that there is, and the largest.
+const RING_MIN: u64 = 64;
 const RING_MAX: u64 = u32::MAX as u64;
-const TOO_LARGE: &str = "a ring is smaller than 4 GiB: several are needed, for parts of what writes";
 /// The most shared memory that a session has.
 const SESSION_MAX: u64 = *SHARED_MEMORY.end() as u64;
 /// Bytes of a chunk of shared memory that are no payload.
@@ -123,6 +123,17 @@ impl Sizing {
         pages(self.chunks(self.blocked), self.chunk.into())
     }
 
+    /// What keeps a ring of so many bytes from being of use, if anything does.
+    pub fn ring_fault(&self, bytes: u64) -> Option<String> {
+        if bytes > RING_MAX {
+            return Some(
+                "a ring is smaller than 4 GiB: several are needed, for parts of what writes".to_owned(),
+            );
+        }
+        let least = self.ring_chunk().max(RING_MIN);
+        (bytes < least).then(|| format!("too small for a chunk of {}, which takes {least}", self.chunk))
+    }
+
     /// How many seconds a ring of so many bytes holds; infinity at a rate of zero, and zero if it has no room for a
     /// chunk.
     pub fn ring_lasts(&self, bytes: u64) -> f64 {
@@ -158,8 +169,8 @@ impl fmt::Display for Sizing {
                 Count(ring, "byte"),
                 Seconds(self.ring_lasts(ring))
             )?;
-            if ring > RING_MAX {
-                writeln!(f, "               {TOO_LARGE}")?;
+            if let Some(fault) = self.ring_fault(ring) {
+                writeln!(f, "               {fault}")?;
             }
         }
         let shared = self.shared_memory();
@@ -190,6 +201,21 @@ mod tests {
     use super::*;
     use crate::session::Session;
 
+    /// A chunk of one packet.
+    fn whole(chunk_id: u32) -> ChunkHeader {
+        let (fragments, complete) = (1, true);
+        ChunkHeader { producer_id: 1, writer_id: 1, chunk_id, fragments, complete, ..ChunkHeader::default() }
+    }
+
+    /// One packet that fills a chunk: of a smaller one the ring would not keep the rest.
+    fn full(chunk: u32) -> Vec<u8> {
+        let mut payload = vec![7; (chunk - CHUNK_HEADER) as usize];
+        let head = [128, 16_384].iter().filter(|least| payload.len() > **least).count() + 1;
+        let size = (payload.len() - head) as u64;
+        assert_eq!(varint::encode(size, &mut payload), Some(head));
+        payload
+    }
+
     #[test]
     fn a_ring_that_cannot_be_is_said_to_be_none() {
         for (rate, is_told) in [(66e6, false), (68e6, true)] {
@@ -216,23 +242,11 @@ mod tests {
             let config = Config::new(FillPolicy::RingBuffer);
             let memory = vec![0u8; config.region_size(bytes) as usize];
             let mut buffer = TraceBuffer::new(memory, config).expect("a buffer");
-            // One packet that fills it: of a smaller one the ring would not keep the rest of the chunk.
-            let mut payload = vec![7; (chunk - CHUNK_HEADER) as usize];
-            let head = if payload.len() > 128 { 2 } else { 1 };
-            let size = (payload.len() - head) as u64;
-            assert_eq!(varint::encode(size, &mut payload), Some(head));
+            let payload = full(chunk);
             // With the sizes of packets of 16 bytes, and what may stay empty of each chunk.
             let chunks = 1_062_500_u32.div_ceil(chunk - CHUNK_HEADER - UNUSED);
             for chunk_id in 0..chunks {
-                let header = ChunkHeader {
-                    producer_id: 1,
-                    writer_id: 1,
-                    chunk_id,
-                    fragments: 1,
-                    complete: true,
-                    ..ChunkHeader::default()
-                };
-                buffer.copy_chunk_untrusted(&Chunk { header, payload: &payload });
+                buffer.copy_chunk_untrusted(&Chunk { header: whole(chunk_id), payload: &payload });
             }
             let stats = buffer.stats();
             assert_eq!((stats.chunks_written, stats.chunks_overwritten), (chunks.into(), 0), "{chunk}");
@@ -271,20 +285,36 @@ mod tests {
                 let ring = sizing.ring().expect("a ring");
                 let memory = vec![0u8; config.region_size(ring as u32) as usize];
                 let mut buffer = TraceBuffer::new(memory, config).expect("a buffer");
-                let header = ChunkHeader {
-                    producer_id: 1,
-                    writer_id: 1,
-                    fragments: 1,
-                    complete: true,
-                    ..ChunkHeader::default()
-                };
-                let payload = vec![0; (chunk - CHUNK_HEADER) as usize];
-                buffer.copy_chunk_untrusted(&Chunk { header, payload: &payload });
+                buffer.copy_chunk_untrusted(&Chunk { header: whole(0), payload: &full(chunk) });
                 assert_eq!(buffer.stats().chunks_written, 1, "{chunk}");
                 assert!(sizing.shared_memory() >= chunk.into() && sizing.ring_lasts(ring) > 0.0, "{chunk}");
             }
         }
         assert_eq!(Sizing::of_rate(0.0).ring_lasts(4096), 0.0);
+    }
+
+    #[test]
+    fn a_ring_that_is_of_no_use_has_a_fault_and_takes_no_chunk() {
+        for (chunk, least) in [(32, 64), (2044, 2060), (4096, 4112)] {
+            let sizing = Sizing::of_rate(1000.0).chunk(chunk);
+            let faults =
+                [0, least - 1, least, 4 << 20, RING_MAX, RING_MAX + 1].map(|bytes| sizing.ring_fault(bytes));
+            assert_eq!(
+                faults.each_ref().map(Option::is_some),
+                [true, true, false, false, false, true],
+                "{faults:?}"
+            );
+            let config = Config::new(FillPolicy::RingBuffer);
+            for (bytes, fits) in [(least - 4, 0), (least, 1)] {
+                let memory = vec![0u8; config.region_size(bytes as u32) as usize];
+                let Ok(mut buffer) = TraceBuffer::new(memory, config) else {
+                    assert_eq!((fits, chunk), (0, 32));
+                    continue;
+                };
+                buffer.copy_chunk_untrusted(&Chunk { header: whole(0), payload: &full(chunk) });
+                assert_eq!(buffer.stats().chunks_written, fits, "{chunk} {bytes}");
+            }
+        }
     }
 
     #[test]

@@ -66,6 +66,9 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     if let Some(buffer) = arguments.buffer {
         text +=
             &format!("\na ring of {} lasts {}", Count(buffer, "byte"), Seconds(sizing.ring_lasts(buffer)));
+        if let Some(fault) = sizing.ring_fault(buffer) {
+            text += &format!(": {fault}");
+        }
     }
     if sizing.ring().is_none() && arguments.buffer.is_none() {
         text += "\nfor a ring, say how far it is to reach back, --seconds, or how often a long trace is written, \

@@ -189,6 +189,15 @@ fn sizes_are_those_of_the_rules() {
                     --drain-period";
         assert_eq!(text(&output.stdout).contains(hint), code, "{}", text(&output.stdout));
     }
+    for (buffer, said) in [
+        ("8GiB", "lasts 4007.9 s: a ring is smaller than 4 GiB: several are needed"),
+        ("0", "lasts 0 s: too small for a chunk of 4096, which takes 4112"),
+        ("5", "lasts 0 s: too small"),
+        ("4112", "lasts 1.9 ms\n"),
+    ] {
+        let output = command(&["size", "--rate", "2MB", "--buffer", buffer]);
+        assert!(text(&output.stdout).contains(said), "{}", text(&output.stdout));
+    }
     let nothing = command(&["size", "--rate", "0", "--seconds", "10s", "--buffer", "1MiB"]);
     assert_eq!(text(&nothing.stdout).matches("lasts for ever").count(), 2, "{nothing:?}");
 }

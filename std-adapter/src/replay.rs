@@ -35,8 +35,11 @@ use std::fmt;
 use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 
-use tracebuf::buffer::{Chunk, Config, FillPolicy, OverwriteObserver, Packet, Reader, TraceBuffer};
+use tracebuf::buffer::{
+    Chunk, Config, FillPolicy, OverwriteObserver, Packet, Reader, RegionError, TraceBuffer,
+};
 
+use crate::figures::Count;
 use crate::memory::PagedMemory;
 use crate::pftrace::TraceFile;
 use crate::script::{Malformed, Op, parse_line};
@@ -178,11 +181,22 @@ impl<W: Write> Replay<W> {
             if self.buffer.is_some() {
                 return Err(malformed(Malformed::SecondNew));
             }
-            self.buffer = new_buffer(size, policy);
-            let said = if self.buffer.is_some() { "ok" } else { "fail" };
+            let said = match new_buffer(size, policy) {
+                Ok(buffer) => {
+                    self.buffer = Some(buffer);
+                    "ok"
+                }
+                Err(why) => {
+                    self.summary.not_made = Some(format!("a ring of {}: {why}", Count(size, "byte")));
+                    "fail"
+                }
+            };
             return writeln!(self.output, "{said}").map_err(ReplayError::Output);
         }
-        let Some(buffer) = &mut self.buffer else { return Err(malformed(Malformed::BeforeNew)) };
+        let Some(buffer) = &mut self.buffer else {
+            let why = self.summary.not_made.take();
+            return Err(malformed(why.map_or(Malformed::BeforeNew, Malformed::AfterFailedNew)));
+        };
         let output = &mut self.output;
         let printed = match op {
             Op::New { .. } => Ok(()),
@@ -239,12 +253,16 @@ impl<W: Write> Replay<W> {
     }
 }
 
-/// A buffer with exactly `size` bytes for chunks, or none where that cannot be had.
-fn new_buffer(size: u64, policy: FillPolicy) -> Option<TraceBuffer<PagedMemory>> {
+/// A buffer with exactly `size` bytes for chunks, or why that cannot be had.
+fn new_buffer(size: u64, policy: FillPolicy) -> Result<TraceBuffer<PagedMemory>, String> {
     let config = Config::new(policy).sequences(u16::MAX);
-    let region = config.region_size(u32::try_from(size).ok()?);
-    let memory = PagedMemory::new(usize::try_from(region).ok()?).ok()?;
-    TraceBuffer::new(memory, config).ok()
+    let size = u32::try_from(size).map_err(|_| "it has to be less than 4 GiB")?;
+    let region = usize::try_from(config.region_size(size)).map_err(|_| "there is no memory as large")?;
+    let memory = PagedMemory::new(region).map_err(|error| error.to_string())?;
+    TraceBuffer::new(memory, config).map_err(|error| match error {
+        RegionError::TooSmall { .. } => "it is too small for any chunk".to_owned(),
+        error => error.to_string(),
+    })
 }
 
 fn print_packet(kind: &str, packet: &Packet<'_>, output: &mut impl Write) -> io::Result<()> {

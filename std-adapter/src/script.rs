@@ -21,7 +21,7 @@ use tracebuf::buffer::{ChunkFlags, ChunkHeader, FillPolicy, Patch};
 /// One operation of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// Makes the buffer; once, before everything else.
+    /// Makes the buffer; before everything else, once, and again if it failed.
     New {
         /// Room for chunks in bytes, their headers included.
         size: u64,
@@ -83,7 +83,9 @@ pub enum Malformed {
     TooLong(usize),
     /// An operation on a buffer comes before a `new` that made one.
     BeforeNew,
-    /// A second `new`.
+    /// An operation on a buffer comes after a `new` that failed, for this reason.
+    AfterFailedNew(String),
+    /// A second `new`, after one that made the buffer.
     SecondNew,
 }
 
@@ -100,6 +102,7 @@ impl fmt::Display for Malformed {
             Self::TrailingText(text) => write!(f, "the line should end before '{text}'"),
             Self::TooLong(most) => write!(f, "it has more than {most} bytes"),
             Self::BeforeNew => f.write_str("no buffer was made yet"),
+            Self::AfterFailedNew(why) => write!(f, "no buffer was made: {why}"),
             Self::SecondNew => f.write_str("the buffer was made already"),
         }
     }

@@ -19,6 +19,8 @@ use crate::figures::{Count, LeftOut};
 pub struct ReplaySummary {
     /// Operations run, `new` included.
     pub operations: u64,
+    /// Why the last `new` that failed made no buffer.
+    pub not_made: Option<String>,
     /// What became of the chunks offered.
     pub commits: Commits,
     /// Packets of `read` and `readn`.
@@ -106,6 +108,9 @@ impl fmt::Display for ReplaySummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Commits { written, rewritten, relocated, unchanged, discarded, refused } = self.commits;
         writeln!(f, "operations: {}", self.operations)?;
+        if let Some(why) = &self.not_made {
+            writeln!(f, "no buffer was made: {why}")?;
+        }
         writeln!(
             f,
             "chunks: {written} written, {rewritten} rewritten, {relocated} relocated, {unchanged} unchanged, \

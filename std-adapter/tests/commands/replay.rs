@@ -114,8 +114,14 @@ fn zeros_behind_a_gzipped_script_are_no_part_of_it() {
 fn a_buffer_that_cannot_be_made_is_told_and_another_may_be_made() {
     let out = replay(&["-"], b"new 0xFFFFFFFFFFFFFFFF ring\nnew 4096 discard\nread\n");
     assert_eq!((out.status.code(), text(&out.stdout)), (Some(0), "fail\nok\nend\n"));
+    let why = "\nno buffer was made: a ring of 18446744073709551615 bytes: it has to be less than 4 GiB\n";
+    assert!(text(&out.stderr).contains(why), "{}", text(&out.stderr));
     let out = replay(&["-"], b"new 0xFFFFFFFFFFFFFFFF ring\nread\n");
     assert_eq!((out.status.code(), text(&out.stdout)), (Some(2), "fail\n"));
+    assert_eq!(text(&out.stderr), format!("error line 2: {}", &why[1..]));
+    let out = replay(&["-"], b"new 8 ring\n");
+    assert_eq!((out.status.code(), text(&out.stdout)), (Some(0), "fail\n"));
+    assert!(text(&out.stderr).contains(": a ring of 8 bytes: it is too small for any chunk\n"), "{out:?}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ MESSAGES = {
     "trace_packet": [pb.TracePacket],
     "clock_snapshot": [pb.ClockSnapshot],
     "clock": [pb.ClockSnapshot.Clock],
+    "ftrace_event_bundle": [pb.FtraceEventBundle],
     "track_event": [pb.TrackEvent],
     "track_descriptor": [pb.TrackDescriptor],
     "process_descriptor": [pb.ProcessDescriptor],

@@ -19,7 +19,7 @@ use std::fmt;
 
 use tracebuf::buffer::DataLoss;
 pub use tracebuf::proto::TraceFileFault;
-use tracebuf::proto::fields::{sequence_flags, trace_packet};
+use tracebuf::proto::fields::{ftrace_event_bundle, sequence_flags, trace_packet};
 
 use crate::fields::{Fields, Value};
 use crate::figures::Count;
@@ -57,7 +57,8 @@ pub struct SequenceLosses {
     has_state: bool,
 }
 
-/// What a trace says of its own losses. `Display` is what the command prints.
+/// What a trace says of its own losses: in the buffers that it came through, and in ftrace's. What other data sources
+/// count of theirs, in packets of their own, is not looked at. `Display` is what the command prints.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TraceReport {
@@ -79,6 +80,8 @@ pub struct TraceReport {
     /// Packets in which there are others, compressed, as Perfetto's own service writes them when it is told to. Those
     /// are not looked into: what they tell of is not told here.
     pub compressed: u64,
+    /// Packets with events of a processor, by the kernel's ftrace, before which it lost some.
+    pub ftrace_lost: u64,
     /// Counters of the statistics that tell of losses and are not zero; `None` without any.
     ///
     /// A trace may have several, from a session, from what was recovered of it, and from others behind it. Of each
@@ -95,6 +98,10 @@ const UNREADABLE: &str = "readers skip them: names, clock or track that they nee
 /// What to do about packets that are not looked into.
 const COMPRESSED: &str =
     "what those tell of losses is not known: Perfetto's `traceconv decompress_packets` unpacks them";
+
+/// What to do about events that the kernel lost.
+const FTRACE: &str = "the kernel's buffer of a processor was full: give ftrace_config a larger buffer_size_kb or a shorter \
+                      drain_period_ms, or record fewer events";
 
 /// What to do about a cause that a packet names.
 fn advice(cause: DataLoss) -> &'static str {
@@ -124,6 +131,13 @@ fn advice(cause: DataLoss) -> &'static str {
     }
 }
 
+/// Whether events of a processor come after some that the kernel lost.
+fn ftrace_has_lost(bundle: &[u8]) -> bool {
+    let said = Fields::of(bundle).filter(|field| field.number == ftrace_event_bundle::LOST_EVENTS);
+    // Of a field that is there twice the last one counts.
+    matches!(said.last().map(|field| field.value), Some(Value::Number(1..)))
+}
+
 impl TraceReport {
     /// Looks through a trace in memory. What is malformed ends what it is in, and nothing else.
     pub fn of(trace: &[u8]) -> Self {
@@ -141,7 +155,7 @@ impl TraceReport {
 
     fn look_at(&mut self, packet: &[u8], counters: &mut Counters) -> Whose {
         let (mut sequence, mut loss, mut pid, mut flags, mut clears) = (0, 0, None, 0, false);
-        let mut is_compressed = false;
+        let (mut is_compressed, mut has_ftrace_lost) = (false, false);
         for field in Fields::of(packet) {
             match (field.number, field.value) {
                 // Of a field that is there twice the last one counts.
@@ -151,6 +165,9 @@ impl TraceReport {
                 (trace_packet::INCREMENTAL_STATE_CLEARED, Value::Number(is_so)) => clears = is_so != 0,
                 (trace_packet::TRUSTED_PID, Value::Number(number)) => pid = Some(number as i32),
                 (trace_packet::TRACE_STATS, Value::Bytes(stats)) => counters.add(stats),
+                (trace_packet::FTRACE_EVENTS, Value::Bytes(bundle)) => {
+                    has_ftrace_lost |= ftrace_has_lost(bundle)
+                }
                 (trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS, _) => {
                     is_compressed = true;
                 }
@@ -158,6 +175,7 @@ impl TraceReport {
             }
         }
         self.compressed += u64::from(is_compressed);
+        self.ftrace_lost += u64::from(has_ftrace_lost);
         let is_room = self.sequences.len() < MAX_SEQUENCES;
         let (whose, losses) = match self.sequences.entry(sequence) {
             Entry::Vacant(_) if !is_room => {
@@ -194,6 +212,7 @@ impl TraceReport {
         self.rest > 0
             || self.is_cut_off
             || self.compressed > 0
+            || self.ftrace_lost > 0
             || self.all_sequences().any(|sequence| sequence.after_loss > 0 || sequence.unreadable > 0)
             || self.statistics.as_ref().is_none_or(|counted| !counted.is_empty())
     }
@@ -274,6 +293,9 @@ impl fmt::Display for TraceReport {
             let bit = cause.bits().trailing_zeros() as usize;
             let count = |sequence: &SequenceLosses| sequence.causes.get(bit).copied().unwrap_or(0);
             self.fmt_losses(f, &format!("{name}: before"), advice(cause), count)?;
+        }
+        if self.ftrace_lost > 0 {
+            writeln!(f, "ftrace: events lost before {}\n  {FTRACE}", Count(self.ftrace_lost, "packet"))?;
         }
         self.fmt_losses(f, "no cause named: before", advice(DataLoss::ANY), |sequence| sequence.unnamed)?;
         self.fmt_losses(f, "cannot be read:", UNREADABLE, |sequence| sequence.unreadable)?;

@@ -22,6 +22,8 @@ pub mod trace {
 
 /// `TracePacket`.
 pub mod trace_packet {
+    /// Message: `FtraceEventBundle`. Perfetto's `traced_probes` writes it.
+    pub const FTRACE_EVENTS: u32 = 1;
     /// Int: the producer's user id. The service's.
     pub const TRUSTED_UID: u32 = 3;
     /// Message: `ClockSnapshot`.
@@ -132,6 +134,12 @@ pub mod builtin_clock {
     pub const BOOTTIME: u64 = 6;
     /// The highest id that is not a sequence's own.
     pub const MAX_ID: u64 = 63;
+}
+
+/// `FtraceEventBundle`.
+pub mod ftrace_event_bundle {
+    /// Bool: the kernel lost events of this processor before these.
+    pub const LOST_EVENTS: u32 = 3;
 }
 
 /// `TrackEvent`.

@@ -11,7 +11,9 @@ use crate::files::{is_of_content, open_any, tell_of_cut};
 use crate::guess::{ENOUGH, Guess};
 use crate::terminal::print_and_exit;
 
-/// List every data loss in a trace, with its cause and what to do about it.
+/// List the data losses that a trace tells of, with their causes and what to do about them.
+///
+/// Those of the buffers that it came through, and of ftrace. Of a trace of any size this takes little memory.
 ///
 /// Exit status: 0 when nothing was lost, 3 when something was, 1 when the file could not be read or is no trace. A
 /// gzipped trace that is cut is read as far as it goes, and has lost something.

@@ -30,6 +30,23 @@ fn of_packets_that_are_compressed_it_is_said_that_what_they_tell_is_not_known() 
 }
 
 #[test]
+fn what_the_kernel_lost_is_told() {
+    let statistics = packet(&[0x50, 1, 0x9A, 0x02, 2, 0x0A, 0]);
+    // Events of processor 2, before which some were lost or not; the last word of it counts.
+    for (bundle, lost) in [(&[8, 2, 24, 1][..], 1), (&[8, 2, 24, 0], 0), (&[24, 1, 24, 0], 0), (&[8, 2], 0)] {
+        let ftrace = packet(&[&[0x50, 2, 0x0A, bundle.len() as u8], bundle].concat());
+        let report = TraceReport::of(&[ftrace, statistics.clone()].concat());
+        assert_eq!((report.ftrace_lost, report.has_losses()), (lost, lost > 0), "{bundle:?}");
+        let said = report.to_string();
+        assert_eq!(
+            said.contains("\nftrace: events lost before 1 packet\n  the kernel's buffer"),
+            lost > 0,
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn every_cause_has_its_name_and_something_to_do() {
     for (cause, name) in DataLoss::CAUSES {
         let bits = cause.bits() | 1;

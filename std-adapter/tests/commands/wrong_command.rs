@@ -53,6 +53,14 @@ fn what_a_file_seems_to_be_is_said_and_which_command_reads_it() {
 }
 
 #[test]
+fn what_would_control_a_terminal_in_a_name_is_shown() {
+    let file = scratch("wrong_command/red\x1b[31m\x07");
+    let out = tracebuf(&["stats"]).arg(&file).output().expect("the command");
+    let said = text(&out.stderr);
+    assert!(said.contains("red\\u{1b}[31m\\u{7}: ") && !said.contains('\x1b'), "{said:?}");
+}
+
+#[test]
 fn of_what_is_nothing_that_is_known_no_more_is_said_than_that() {
     for (command, more, said) in [
         ("stats", &[][..], "it is no trace\n"),

@@ -27,7 +27,7 @@ pub(crate) struct Which {
 }
 
 fn number(text: &str) -> Result<u64, String> {
-    let parsed = match text.strip_prefix("0x") {
+    let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
@@ -67,5 +67,20 @@ pub(crate) fn tell_of_others(others: &[u64]) {
         let told: Vec<_> = others.iter().take(OTHERS).map(|address| format!("{address:#x}")).collect();
         let more = if others.len() > OTHERS { " and elsewhere" } else { "" };
         tell!("other buffers at {}{more}: --address takes one of them", told.join(", "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_written_as_a_number_of_a_script_is() {
+        for (text, address) in [("4096", 4096), ("0x1000", 4096), ("0X1000", 4096), ("0xfFfF", 65_535)] {
+            assert_eq!(number(text), Ok(address), "{text}");
+        }
+        for none in ["", "0x", "1000h", "-1", "0x1_000"] {
+            assert!(number(none).is_err(), "{none}");
+        }
     }
 }

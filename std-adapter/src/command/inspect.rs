@@ -9,6 +9,7 @@ use crate::files::{check_is_other, output_path, read_any, write_over};
 use crate::guess::Guess;
 use crate::terminal::{beside, is_stdout, printed};
 use crate::which::{Which, tell_of_others};
+use tracebuf_std::figures::Count;
 use tracebuf_std::inspect::Inspection;
 
 /// Show sequences, chunks and losses of a trace or of a trace buffer's memory, and draw a map of it.
@@ -55,8 +56,10 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let mut print = || {
         write!(out, "{inspection}{map}")?;
         let more = inspection.chunks.len().saturating_sub(arguments.chunks);
-        if more > 0 && arguments.chunks > 0 {
-            writeln!(out, "the newest {} of {} chunks:", arguments.chunks, inspection.chunks.len())?;
+        match inspection.chunks.len() {
+            all if more > 0 && more < all => writeln!(out, "the newest {} of {all} chunks:", all - more)?,
+            all if all > 0 && more == 0 => writeln!(out, "{}:", Count(all as u64, "chunk"))?,
+            _ => {}
         }
         inspection.chunks.iter().skip(more).try_for_each(|chunk| writeln!(out, "{}", chunk.text))
     };

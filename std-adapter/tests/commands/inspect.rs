@@ -105,6 +105,18 @@ fn a_small_ring_is_listed_and_drawn_chunk_by_chunk() {
 }
 
 #[test]
+fn the_list_of_chunks_has_a_heading_whether_all_are_listed_or_some_or_none() {
+    let region = region(4096, 500);
+    let (all, _) = of("all.region", &region, &["--chunks", "100"]);
+    let count = all.lines().filter(|line| line.contains(", 2 packets, ")).count();
+    assert!(count > 3 && all.contains(&format!("\n{count} chunks:\n")), "{all}");
+    let (some, _) = of("some.region", &region, &["--chunks", "2"]);
+    assert!(some.contains(&format!("\nthe newest 2 of {count} chunks:\n")), "{some}");
+    let (none, _) = of("none.region", &region, &["--chunks", "0"]);
+    assert!(!none.contains("chunks:\n"), "{none}");
+}
+
+#[test]
 fn a_large_ring_is_drawn_in_cells_that_a_browser_can_take() {
     let (text, svg) = of("large.region", &region(64 << 20, 2000), &["--chunks", "0"]);
     assert!(text.contains("67108864 bytes") && text.contains("each sign stands for 32768 bytes"), "{text}");

@@ -14,7 +14,10 @@ use tracebuf_std::inspect::Inspection;
 
 /// Show sequences, chunks and losses of a trace or of a trace buffer's memory, and draw a map of it.
 ///
-/// Nothing is changed. Exit status: 0 when there was something to show, 1 if not.
+/// Nothing is changed. All of the file is in memory, and of a trace which sequence each part is of: up to seven times its
+/// size, or more where packets of a few bytes come from several sequences in turn. `stats` takes little.
+///
+/// Exit status: 0 when there was something to show, 1 if not.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A trace, the memory of a trace buffer, or a dump with one in it, plain or gzipped; - is standard input.

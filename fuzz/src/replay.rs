@@ -40,7 +40,7 @@ pub fn run(data: &[u8]) {
             assert!(chunks <= count("ok"));
             let _ = ReplaySummary::to_string(&ReplaySummary { commits, ..summary });
         }
-        Err(ReplayError::Line { number, ref reason }) => {
+        Err(ReplayError::Line { number, ref reason, .. }) => {
             let lines = data.split(|byte| *byte == b'\n').count() as u64;
             assert!((1..=lines).contains(&number), "{reason}");
         }

@@ -59,6 +59,8 @@ pub enum ReplayError {
         number: u64,
         /// What is wrong with it.
         reason: Malformed,
+        /// Packets of the lines before it that the trace did not take, if there is one.
+        refused_packets: u64,
     },
     /// The script could not be read.
     Script(io::Error),
@@ -73,7 +75,7 @@ pub enum ReplayError {
 impl fmt::Display for ReplayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Line { number, reason } => write!(f, "line {number}: {reason}"),
+            Self::Line { number, reason, .. } => write!(f, "line {number}: {reason}"),
             Self::Script(error) => write!(f, "reading the script: {error}"),
             Self::Output(error) => write!(f, "writing the output: {error}"),
             Self::Trace(error) => write!(f, "writing the trace: {error}"),
@@ -128,6 +130,9 @@ impl<W: Write> Replay<W> {
                 Err(error) => result = result.and(Err(ReplayError::Trace(error))),
             }
         }
+        if let Err(ReplayError::Line { refused_packets, .. }) = &mut result {
+            *refused_packets = self.summary.refused_packets;
+        }
         result.map(|()| self.summary)
     }
 
@@ -141,8 +146,13 @@ impl<W: Write> Replay<W> {
         check_writable(path).map_err(ReplayError::Trace)?;
         let mut failed = None;
         let written = write_atomically(path, |file| {
+            let vanishes = file.metadata()?.is_file();
             let replay = self.with_trace(TraceFile::new(file.try_clone()?));
-            replay.run(script).map_err(|error| {
+            replay.run(script).map_err(|mut error| {
+                match &mut error {
+                    ReplayError::Line { refused_packets, .. } if vanishes => *refused_packets = 0,
+                    _ => {}
+                }
                 // Any error, for nothing of the file to stay.
                 failed = Some(error);
                 io::Error::other("the script failed")
@@ -160,7 +170,7 @@ impl<W: Write> Replay<W> {
             if bounded.read_until(b'\n', &mut line).map_err(ReplayError::Script)? == 0 {
                 break;
             }
-            let malformed = |reason| ReplayError::Line { number, reason };
+            let malformed = |reason| ReplayError::Line { number, reason, refused_packets: 0 };
             if line.len() > LONGEST_LINE && !line.ends_with(b"\n") {
                 return Err(malformed(Malformed::TooLong(LONGEST_LINE)));
             }

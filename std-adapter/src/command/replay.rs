@@ -4,6 +4,7 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use tracebuf_std::figures::LeftOut;
 use tracebuf_std::replay::{Replay, ReplayError};
 
 use crate::failure::Failure;
@@ -52,7 +53,13 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         (Err(ReplayError::Output(error)), _) => return printed(Err(error)),
         (Err(ReplayError::Trace(error)), Some(path)) => return Err(Failure::writing(path, error)),
         (Err(ReplayError::Script(error)), _) => return Err(Failure::of(script, error)),
-        (Err(error @ ReplayError::Line { .. }), _) => return Err(Failure::malformed(error)),
+        (Err(error @ ReplayError::Line { refused_packets, .. }), _) => {
+            let failure = Failure::malformed(error);
+            return Err(match refused_packets {
+                0 => failure,
+                count => failure.followed_by(format_args!("\n{}", LeftOut(count))),
+            });
+        }
         (Err(error), _) => return Err(Failure::of(script, error)),
     };
     tell!("{summary}");

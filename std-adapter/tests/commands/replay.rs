@@ -211,6 +211,20 @@ fn a_trace_stays_as_it_was_when_a_later_line_of_the_script_is_malformed() {
 }
 
 #[test]
+fn what_a_trace_did_not_take_is_told_also_of_a_script_that_fails_if_the_trace_is_there() {
+    // A packet that forges its user's number.
+    let script = "new 4096 ring\ncopy 1 2 0 1 0 1 1000 7 021805\nread\nfly\n";
+    let line = "error line 4: no operation is called 'fly'\n";
+    let left_out = format!("{}\n", tracebuf_std::figures::LeftOut(1));
+    let file = scratch("replay/forged.pftrace");
+    for (trace, more) in [("/dev/null", &left_out[..]), (file.to_str().expect("text"), "")] {
+        let out = replay(&["-", "--pftrace", trace], script.as_bytes());
+        assert_eq!((out.status.code(), text(&out.stderr)), (Some(2), &*format!("{line}{more}")));
+    }
+    assert!(!file.exists());
+}
+
+#[test]
 fn a_trace_stays_as_it_was_when_what_is_named_as_the_script_is_none() {
     let [script, trace, comments] =
         ["swapped", "swapped.pftrace", "comments"].map(|name| scratch(&format!("replay/{name}")));

@@ -29,7 +29,6 @@ impl<'m> Fields<'m> {
     }
 
     /// Whether there is nothing left; if there is when no field comes any more, it is malformed.
-    #[cfg(any(feature = "receive", test))]
     pub(crate) fn is_at_end(&self) -> bool {
         self.0.is_empty()
     }

@@ -28,6 +28,7 @@ pub mod inspect;
 #[cfg(all(test, target_pointer_width = "64"))]
 mod long_packet;
 pub mod memory;
+mod packet;
 pub mod pftrace;
 #[cfg(feature = "receive")]
 pub mod receive;

@@ -22,12 +22,12 @@
 mod frame;
 mod line;
 mod output;
-mod packet;
 mod report;
 mod source;
 
 use std::collections::HashMap;
 
+use crate::packet::Parsed;
 pub use frame::is_line;
 use frame::{FIRST, Frame, LAST, MAX_FRAME, MIN_FRAME, decode};
 pub use line::{receive, receive_from};
@@ -221,7 +221,7 @@ impl Receiver {
     }
 
     fn tell_of_losses(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
-        let packet = packet::Parsed::of(packet)?;
+        let packet = Parsed::of(packet)?;
         let told = self.told.entry(packet.sequence_id).or_default();
         let lost = std::mem::replace(told, self.losses) != self.losses;
         Some(packet.bytes(lost))

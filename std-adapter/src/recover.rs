@@ -18,8 +18,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod behind;
 mod error;
 mod formats;
+mod output;
 mod survivor;
 mod symbols;
 
@@ -32,6 +34,7 @@ use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage, Sequ
 use crate::pftrace::TraceFile;
 use crate::region_file;
 use crate::whole_file::write_atomically;
+pub use behind::{Behind, Gap};
 pub use error::RecoverError;
 pub use survivor::Survivor;
 use symbols::{Symbols, Variable};

@@ -11,14 +11,14 @@ use crate::terminal::is_stdout;
 use crate::which::{Which, tell_of_others};
 use tracebuf::buffer::AttachError;
 use tracebuf_std::figures::{Count, LeftOut};
-use tracebuf_std::recover::{RecoverError, Survivor};
+use tracebuf_std::recover::{Gap, RecoverError, Survivor};
 use tracebuf_std::region_file::check_is_free;
 
 /// Write what a trace buffer held when its program ended into a trace file, and say what had to be dropped.
 ///
 /// The dump is raw memory, Intel HEX or ELF, from any device. What was read out of the buffer before is not in the
 /// trace, nor what writers had not committed yet, their last moments. Exit status: 0 when there is a trace, if an
-/// empty one, 1 if not.
+/// empty one, 3 when there is one without something that a file had before it was cut or damaged, 1 if there is none.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The dump of memory, or the file of a buffer.
@@ -36,12 +36,11 @@ pub(crate) struct Args {
     with: Option<PathBuf>,
 }
 
+/// The exit status when there is a trace, and something before what is in it is missing.
+const IN_PART: u8 = 3;
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
-    recover(arguments).map(|()| ExitCode::SUCCESS)
-}
-
-fn recover(arguments: &Args) -> Result<(), Failure> {
     let Args { dump, output, which, .. } = arguments;
     // Not the trace of `with`, which may be the one that is written.
     [dump]
@@ -80,24 +79,41 @@ fn recover(arguments: &Args) -> Result<(), Failure> {
     tell_of_others(&found.others);
     let (packets, refused) = found.write_to(output).map_err(|error| Failure::writing(output, error))?;
     tell_of_packets(packets, refused, output);
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The file of a buffer.
-fn survive(arguments: &Args, survivor: Survivor) -> Result<(), Failure> {
+fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
     let Args { output, after, with, .. } = arguments;
     tell!("buffer in a file: {}", survivor.salvage());
-    let survivor = match after.as_ref().or(with.as_ref()) {
-        Some(trace) => survivor.after(trace).map_err(|error| Failure::of(trace, error))?,
-        None => survivor,
-    };
-    let written = match with {
-        Some(trace) => survivor.write_with(trace, output),
-        None => survivor.write_to(output),
+    let mut gap = Gap::default();
+    let written = match (after, with) {
+        (Some(trace), _) => {
+            let survivor = survivor.after(trace).map_err(|error| Failure::of(trace, error))?;
+            gap = tell_of_gap(trace, survivor.gap());
+            survivor.write_to(output)
+        }
+        (None, Some(trace)) => {
+            let behind = survivor.behind(trace).map_err(|error| Failure::of(trace, error))?;
+            gap = tell_of_gap(trace, behind.gap());
+            behind.write_to(output)
+        }
+        (None, None) => survivor.write_to(output),
     };
     let written = written.map_err(|error| Failure::writing(output, error))?;
     tell_of_packets(written.packets, written.invalid_packets, output);
-    Ok(())
+    Ok(if gap.is_none() { ExitCode::SUCCESS } else { ExitCode::from(IN_PART) })
+}
+
+/// What is missing between a trace and what is left.
+fn tell_of_gap(trace: &Path, gap: Gap) -> Gap {
+    if !gap.is_none() {
+        tell!(
+            "{}: {gap}: what was there is lost, and so says the next packet of each sequence",
+            trace.display()
+        );
+    }
+    gap
 }
 
 fn tell_of_packets(packets: u64, refused: u64, output: &Path) {

@@ -1,20 +1,20 @@
-//! A received packet: whose it is, and what it says of losses.
+//! A packet of a trace: whose it is, and what it says of losses.
 
 use tracebuf::proto::{TracePackets, WireType, fields, tag};
 
 use crate::fields::{Fields, Value, push, push_packet};
 
 /// A packet of a trace file taken apart.
-pub(super) struct Parsed<'p> {
+pub(crate) struct Parsed<'p> {
     /// The packet without the file's tag and length.
     content: &'p [u8],
-    pub(super) sequence_id: u64,
+    pub(crate) sequence_id: u64,
     dropped: u64,
 }
 
 impl<'p> Parsed<'p> {
     /// `None` unless it is one well-formed packet with tag and length.
-    pub(super) fn of(bytes: &'p [u8]) -> Option<Self> {
+    pub(crate) fn of(bytes: &'p [u8]) -> Option<Self> {
         let mut packets = TracePackets::new(bytes);
         let content = packets.next()?.ok()?;
         if packets.offset() != bytes.len() {
@@ -40,7 +40,7 @@ impl<'p> Parsed<'p> {
     }
 
     /// The packet for the file; if something was `lost` before it, it says so beside what it said before.
-    pub(super) fn bytes(&self, lost: bool) -> Vec<u8> {
+    pub(crate) fn bytes(&self, lost: bool) -> Vec<u8> {
         let mut suffix = Vec::new();
         if lost {
             let field = tag(fields::trace_packet::PREVIOUS_PACKET_DROPPED, WireType::Varint);

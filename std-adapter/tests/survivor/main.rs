@@ -1,6 +1,7 @@
 //! What is left in the file of a buffer beside a long trace, and how it goes together with traces.
 
-#[path = "support/trace.rs"]
+mod behind;
+#[path = "../support/trace.rs"]
 mod trace;
 
 use std::path::Path;

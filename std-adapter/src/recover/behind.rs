@@ -1,0 +1,242 @@
+//! Where a session's trace ends and what is left of the session goes on.
+
+use std::fmt;
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufReader, Read, Seek};
+use std::path::Path;
+
+use tracebuf::proto::{MAX_LENGTH, WireType, fields, tag, varint};
+
+use super::Survivor;
+use crate::fields::take;
+use crate::figures::Count;
+use crate::file_lock::is_same;
+use crate::session::counts::Written;
+use crate::session::export::whole_within;
+use crate::whole_file::write_atomically;
+
+/// What is missing between a trace and what is left of its session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gap {
+    /// Where in the trace its whole packets end.
+    pub offset: u64,
+    /// Bytes from there on that the trace has, and what is left has not. No reader comes past the damage.
+    pub unreadable: u64,
+    /// Bytes that were written behind the trace's end, and are not there any more.
+    pub missing: u64,
+}
+
+impl Gap {
+    /// Whether nothing is missing.
+    pub fn is_none(&self) -> bool {
+        self.unreadable == 0 && self.missing == 0
+    }
+
+    /// With the bytes from one place to another of a trace that has `len`.
+    fn add(&mut self, from: u64, to: u64, len: u64) {
+        let (end_of_unreadable, start_of_missing) = (to.min(len), from.max(len));
+        self.unreadable += end_of_unreadable.saturating_sub(from);
+        self.missing = self.missing.saturating_add(to.saturating_sub(start_of_missing));
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, unreadable, missing } = *self;
+        if self.is_none() {
+            return f.write_str("nothing is missing");
+        }
+        if unreadable > 0 {
+            let is = if unreadable == 1 { "is" } else { "are" };
+            write!(f, "{} from offset {offset} on {is} unreadable", Count(unreadable, "byte"))?;
+        }
+        let and = if unreadable > 0 { ", and it" } else { "it" };
+        match missing {
+            0 => Ok(()),
+            missing => write!(f, "{and} is {} shorter than it was", Count(missing, "byte")),
+        }
+    }
+}
+
+/// Packets on their way into the trace.
+pub(super) struct Slot {
+    /// Where in the trace they go, if that is known.
+    pub(super) at: Option<u64>,
+    pub(super) bytes: Vec<u8>,
+    /// With those behind the first damage.
+    pub(super) len: u64,
+    /// Something before them is lost.
+    pub(super) follows_loss: bool,
+}
+
+/// What is left of a session, and the trace that it belongs behind, by [`Survivor::behind`].
+pub struct Behind {
+    survivor: Survivor,
+    trace: File,
+    metadata: Metadata,
+    whole: Written,
+}
+
+impl Survivor {
+    /// Leaves out what this trace, which the session wrote, has already.
+    ///
+    /// # Errors
+    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it does not begin as that session's.
+    pub fn after(mut self, trace: &Path) -> io::Result<Self> {
+        let (_, metadata) = self.open_ours(trace)?;
+        // What is in it was not looked at: damaged or not, that is where it is.
+        self.leave_out(metadata.len(), metadata.len());
+        Ok(self)
+    }
+
+    /// The same, to be put behind the whole packets of that trace. To find their end takes a look at all of them.
+    ///
+    /// # Errors
+    /// Those of [`after`](Self::after).
+    pub fn behind(mut self, trace: &Path) -> io::Result<Behind> {
+        let (mut trace, metadata) = self.open_ours(trace)?;
+        let whole = whole_packets(&mut trace)?;
+        self.leave_out(whole.bytes, metadata.len());
+        Ok(Behind { survivor: self, trace, metadata, whole })
+    }
+
+    /// Both at once: [`behind`](Self::behind) the trace, [written](Behind::write_to) to `out`. Also what is missing
+    /// between them.
+    ///
+    /// # Errors
+    /// Those of either.
+    pub fn write_with(self, trace: &Path, out: &Path) -> io::Result<(Written, Gap)> {
+        let behind = self.behind(trace)?;
+        let gap = behind.gap();
+        Ok((behind.write_to(out)?, gap))
+    }
+
+    /// Opens a trace, at its start.
+    fn open_ours(&self, path: &Path) -> io::Result<(File, Metadata)> {
+        let mut trace = File::open(path)?;
+        let metadata = trace.metadata()?;
+        self.check_is_ours(&mut trace)?;
+        trace.rewind()?;
+        Ok((trace, metadata))
+    }
+
+    /// A session's trace begins with the clocks that its buffer's file has. One with fewer bytes has nothing yet.
+    fn check_is_ours(&self, trace: &mut File) -> io::Result<()> {
+        let mut start = Vec::with_capacity(self.clocks.len());
+        trace.take(self.clocks.len() as u64).read_to_end(&mut start)?;
+        if self.clocks.starts_with(&start) {
+            return Ok(());
+        }
+        let message = "it is no trace of the buffer's session: it does not begin with that one's clocks";
+        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+    }
+
+    /// What a trace of `len` bytes has, which are read as far as `whole`.
+    fn leave_out(&mut self, whole: u64, len: u64) {
+        self.gap = Gap { offset: whole, ..Gap::default() };
+        // Before anything else it has the clocks, and if not whole, they are here.
+        let mut reach = whole.max(self.clocks.len() as u64);
+        for slot in &mut self.slots {
+            // Those of which nobody knows go behind all that is there.
+            let at = slot.at.unwrap_or(reach.max(len));
+            slot.follows_loss |= at > reach;
+            self.gap.add(reach, at, len);
+            reach = reach.max(at.saturating_add(slot.len));
+            // Of a packet that is there in part nothing counts: readers stop before it.
+            let there = whole_within(&slot.bytes, whole.saturating_sub(at));
+            slot.bytes.drain(..there);
+            slot.len -= there as u64;
+            slot.at = slot.at.map(|at| at + there as u64);
+        }
+        self.ring_follows_loss |= len > reach;
+        self.gap.add(reach, len, len);
+    }
+}
+
+impl Behind {
+    /// What is missing between the two.
+    pub fn gap(&self) -> Gap {
+        self.survivor.gap()
+    }
+
+    /// Writes one trace of both into a file that appears when it is complete: sequences have the numbers that they have
+    /// in the trace. Behind a [gap](Self::gap) the next packet of each sequence says that something before it is lost.
+    ///
+    /// `out` may be the trace itself, unless bytes of it would be gone by that.
+    ///
+    /// # Errors
+    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it is the trace and there is a gap.
+    pub fn write_to(self, out: &Path) -> io::Result<Written> {
+        let Self { survivor, trace, metadata, whole } = self;
+        let gap = survivor.gap();
+        if !gap.is_none() && fs::metadata(out).is_ok_and(|out| is_same(&out, &metadata)) {
+            let message =
+                format!("it is the trace itself, and {gap}: only another file can take what is left");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        write_atomically(out, |file| {
+            io::copy(&mut (&trace).take(whole.bytes), file)?;
+            survivor.write(file, whole)
+        })
+    }
+}
+
+/// The whole packets that a trace begins with, and back to its start. It may be larger than memory, so only tags and
+/// lengths are read.
+fn whole_packets(trace: &mut File) -> io::Result<Written> {
+    let end = trace.metadata()?.len();
+    let mut file = BufReader::new(&mut *trace);
+    let mut whole = Written::default();
+    loop {
+        let mut head = Vec::with_capacity(2 * varint::MAX_LEN);
+        file.by_ref().take(2 * varint::MAX_LEN as u64).read_to_end(&mut head)?;
+        let Some(size) = packet_size(&head).filter(|size| *size <= end - whole.bytes) else {
+            break;
+        };
+        file.seek_relative(size as i64 - head.len() as i64)?;
+        whole.bytes += size;
+        whole.packets += 1;
+    }
+    trace.rewind()?;
+    Ok(whole)
+}
+
+/// Bytes of the packet that begins so, with its tag and length.
+fn packet_size(head: &[u8]) -> Option<u64> {
+    let (found, rest) = take(head)?;
+    let (length, rest) = take(rest)?;
+    let is_packet = found == u64::from(tag(fields::trace::PACKET, WireType::Length));
+    let behind_head = Some(length).filter(|length| is_packet && *length <= u64::from(MAX_LENGTH))?;
+    Some((head.len() - rest.len()) as u64 + behind_head)
+}
+
+#[cfg(test)]
+mod tests {
+    use tracebuf::proto::TracePackets;
+
+    use super::*;
+
+    #[test]
+    fn whole_packets_end_where_they_do_in_memory() {
+        let path = std::env::temp_dir().join(format!("tracebuf-whole-packets-{}", std::process::id()));
+        // Longer than what is read at once, in tags and lengths of any size.
+        let long = [&[0x0A, 0xA0, 0x9C, 0x01][..], &[7; 20_000]].concat();
+        let trace =
+            [&[0x0A, 2, 0x40, 5], &long[..], &[0x8A, 0x80, 0, 0x81, 0x80, 0, 9], &[0x0A, 0], &long].concat();
+        let malformed: [&[u8]; 5] = [b"", b"\x0A", b"\x12\x00", b"\x0A\x80\x80\x80\x80\x01", &[0x80; 20]];
+        let cuts =
+            (0..30).chain(19_990..20_030).chain(40_000..=trace.len()).filter(|cut| *cut <= trace.len());
+        for cut in cuts {
+            for malformed in malformed {
+                let trace = [&trace[..cut], malformed].concat();
+                std::fs::write(&path, &trace).expect("a file");
+                let mut packets = TracePackets::new(&trace);
+                let count = packets.by_ref().filter(|packet| packet.is_ok()).count();
+                let whole = whole_packets(&mut File::open(&path).expect("a file")).expect("a trace");
+                assert_eq!((whole.packets, whole.bytes), (count as u64, packets.offset() as u64), "{cut}");
+            }
+        }
+        std::fs::remove_file(path).expect("it is there");
+    }
+}

@@ -1,0 +1,168 @@
+//! What is left, behind a trace that is cut short or damaged.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tracebuf::proto::TracePackets;
+use tracebuf_std::recover::Survivor;
+
+use super::{count, every_10_ms, start, values};
+use crate::trace::{Trace, folder};
+
+/// What is counted.
+const VALUES: u64 = 100_000;
+
+/// A slot that holds something: where in the file its place in the trace is said, and its bytes.
+struct Slot {
+    about: usize,
+    bytes: Vec<u8>,
+}
+
+/// The file of a buffer, of which the long trace has taken nothing; its slots, the first one first.
+struct Left {
+    region: PathBuf,
+    file: Vec<u8>,
+    slots: Vec<Slot>,
+}
+
+impl Left {
+    fn in_folder(folder: &Path) -> Self {
+        let region = folder.join("x.region");
+        let session = start(4 << 20, &region, every_10_ms("/dev/full".as_ref()));
+        count(&session, 0..VALUES as i64);
+        drop(session.stop().expect("a stop"));
+        let file = fs::read(&region).expect("the file");
+        let number = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().expect("eight")) as usize;
+        let pages = |len: usize| len.next_multiple_of(4096);
+        let start = |n| 4096 + pages(number(16)) * number(24) + pages(number(40)) * n;
+        let mut slots: Vec<_> = (0..number(32))
+            .filter(|n| number(48) >> (1 + n) & 1 == 1)
+            .map(|n| (64 + 24 * n, file[start(n)..start(n) + number(64 + 24 * n)].to_vec()))
+            .map(|(about, bytes)| Slot { about, bytes })
+            .collect();
+        slots.sort_by_key(|slot| number(slot.about + 16));
+        Self { region, file, slots }
+    }
+
+    /// Says where in the trace a slot goes.
+    fn goes_to(&mut self, slot: usize, at: usize) {
+        let about = self.slots[slot].about;
+        self.file[about + 8..about + 16].copy_from_slice(&(at as u64).to_le_bytes());
+        fs::write(&self.region, &self.file).expect("the file");
+    }
+
+    /// Says that the trace has what is in the first slot.
+    fn has_first(&mut self) {
+        self.file[48] &= !(2 << ((self.slots[0].about - 64) / 24));
+        fs::write(&self.region, &self.file).expect("the file");
+    }
+}
+
+/// Where the first packet begins that lies behind so many bytes.
+fn boundary(trace: &[u8], least: usize) -> usize {
+    let mut packets = TracePackets::new(trace);
+    while packets.offset() < least && packets.next().is_some_and(|packet| packet.is_ok()) {}
+    packets.offset()
+}
+
+/// Runs the command with a trace: its exit status, and what it said.
+fn recover(region: &Path, how: &str, trace: &Path, out: &Path) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tracebuf"));
+    command.arg("recover").arg(region).arg(how).arg(trace).arg("-o").arg(out);
+    let output = command.output().expect("the command runs");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn of_a_trace_that_is_damaged_where_a_slot_has_the_same_nothing_is_lost() {
+    let folder = folder("covered");
+    let left = Left::in_folder(&folder);
+    let [trace, out] = ["x.pftrace", "out.pftrace"].map(|name| folder.join(name));
+    let first = &left.slots[0].bytes;
+    let middle = boundary(first, first.len() / 2);
+    let mut damaged = first.clone();
+    damaged[middle..middle + 5].fill(0);
+    // Without a packet's end, whole, and damaged in the midst.
+    for bytes in [&first[..middle + 3], first, &damaged] {
+        fs::write(&trace, bytes).expect("a file");
+        let survivor = Survivor::open(&left.region).expect("a buffer");
+        let (written, gap) = survivor.write_with(&trace, &out).expect("a trace");
+        let both = Trace::read(&out);
+        assert!(gap.is_none() && both.losses() == 0, "{gap}");
+        assert_eq!(written.bytes, both.bytes.len() as u64);
+        assert_eq!(values(&both), Vec::from_iter(0..VALUES));
+        // So it may take the trace's place.
+        let (code, said) = recover(&left.region, "--with", &trace, &trace);
+        assert_eq!((code, values(&Trace::read(&trace)).len()), (Some(0), VALUES as usize), "{said}");
+    }
+}
+
+#[test]
+fn what_a_trace_has_behind_its_first_damage_is_told_marked_and_not_replaced() {
+    let folder = folder("damaged trace");
+    let mut left = Left::in_folder(&folder);
+    let [trace, out] = ["x.pftrace", "out.pftrace"].map(|name| folder.join(name));
+    let mut bytes = left.slots[0].bytes.clone();
+    left.has_first();
+    let (len, middle) = (bytes.len(), boundary(&bytes, bytes.len() / 2));
+    bytes[middle] = 0;
+    fs::write(&trace, &bytes).expect("a file");
+    let lost = format!("{} bytes from offset {middle} on are unreadable", len - middle);
+
+    let (code, said) = recover(&left.region, "--with", &trace, &trace);
+    assert!(code == Some(1) && said.contains("it is the trace itself") && said.contains(&lost), "{said}");
+    assert!(fs::read(&trace).expect("it is there") == bytes);
+
+    let (code, said) = recover(&left.region, "--with", &trace, &out);
+    assert!(code == Some(3) && said.contains(&format!("x.pftrace: {lost}: ")), "{said}");
+    let both = Trace::read(&out);
+    both.assert_ends_with_stats();
+    let values = values(&both);
+    let hole = values.windows(2).position(|pair| pair[1] != pair[0] + 1).expect("a hole");
+    assert_eq!((values[0], values[hole..].windows(2).filter(|pair| pair[1] != pair[0] + 1).count()), (0, 1));
+    assert_eq!(values.last(), Some(&(VALUES - 1)));
+    // Readers would take what comes then for what follows: names, and times that count from the last.
+    let is_marked = |packet: &&[u8]| crate::trace::number(packet, 42).is_some_and(|loss| loss & 1 == 1);
+    let sequences = |packet: &[u8]| crate::trace::number(packet, 10).expect("a sequence");
+    let marked: Vec<_> = both.packets().filter(is_marked).map(sequences).collect();
+    let has_value = |packet: &&[u8]| {
+        let event = crate::trace::message(packet, 11);
+        event.and_then(|event| crate::trace::number(event, 30)) == Some(values[hole + 1])
+    };
+    let next = both.packets().position(|packet| has_value(&packet)).expect("it is there");
+    let first = both.packets().position(|packet| is_marked(&packet)).expect("one is marked");
+    assert!(
+        first <= next && marked.len() <= 2 && marked.contains(&sequences(both.packets().nth(next).unwrap()))
+    );
+}
+
+#[test]
+fn a_trace_that_is_shorter_than_it_was_is_told_and_marked() {
+    let folder = folder("short trace");
+    let mut left = Left::in_folder(&folder);
+    let [trace, out] = ["x.pftrace", "out.pftrace"].map(|name| folder.join(name));
+    let bytes = left.slots[0].bytes.clone();
+    left.has_first();
+    left.goes_to(1, bytes.len());
+    for (len, code) in [(bytes.len(), 0), (boundary(&bytes, bytes.len() / 2), 3), (0, 3)] {
+        fs::write(&trace, &bytes[..len]).expect("a file");
+        let missing = (bytes.len() - len) as u64;
+        let gap = Survivor::open(&left.region).expect("a buffer").behind(&trace).expect("its own").gap();
+        // An empty one has not even the clocks, but the buffer's file has.
+        assert!(
+            (gap.unreadable, gap.missing) == (0, missing) || len == 0 && gap.missing > missing / 2,
+            "{gap}"
+        );
+        for how in ["--with", "--after"] {
+            let (ended, said) = recover(&left.region, how, &trace, &out);
+            assert_eq!(ended, Some(code), "{said}");
+            assert_eq!(
+                said.contains("bytes shorter than it was: what was there is lost"),
+                code == 3,
+                "{said}"
+            );
+            assert_eq!(Trace::read(&out).losses() > 0, code == 3);
+        }
+    }
+}

@@ -32,7 +32,8 @@ use std::path::Path;
 use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage, SequenceInfo};
 
 use crate::pftrace::TraceFile;
-use crate::region_file;
+pub use crate::region_file::Damage;
+use crate::region_file::{self, Contents};
 use crate::whole_file::write_atomically;
 pub use behind::{Behind, Gap};
 pub use error::RecoverError;
@@ -69,6 +70,7 @@ pub struct Dump {
     symbols: Symbols,
     /// Its bytes, if it has no addresses.
     raw: Option<u64>,
+    damage: Option<Damage>,
 }
 
 /// A region of a dump, ready to be read.
@@ -129,17 +131,30 @@ impl Dump {
         if let Some(dump) = formats::parse(file) {
             return dump;
         }
-        if let Some(contents) = region_file::parse(file) {
+        let damage = match region_file::parse(file) {
             // Of the two halves the one that counts.
-            let pieces = BTreeMap::from([(contents.start, contents.region)]);
-            return Ok(Self { pieces, ..Self::default() });
+            Ok(Some(Contents { start, region, .. })) => {
+                return Ok(Self { pieces: BTreeMap::from([(start, region)]), ..Self::default() });
+            }
+            Ok(None) => None,
+            Err(damage) => Some(damage),
+        };
+        if let Some((start, region)) = region_file::cut_region(file) {
+            let pieces = BTreeMap::from([(start, region.to_vec())]);
+            return Ok(Self { pieces, damage, ..Self::default() });
         }
         if file.starts_with(region_file::BEGUN) {
             // The buffer in it is one that nobody used.
             return Ok(Self::default());
         }
         let pieces = BTreeMap::from([(0, file.to_vec())]);
-        Ok(Self { pieces, raw: Some(file.len() as u64), ..Self::default() })
+        Ok(Self { pieces, raw: Some(file.len() as u64), damage, ..Self::default() })
+    }
+
+    /// What is wrong with it, if it is the file of a buffer and cannot be a [`Survivor`]. What is found in it then is
+    /// what lies there, as in a raw dump.
+    pub fn damage(&self) -> Option<Damage> {
+        self.damage
     }
 
     /// Takes the names of variables from a program, for a core that has none.

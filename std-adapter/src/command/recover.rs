@@ -36,9 +36,6 @@ pub(crate) struct Args {
     with: Option<PathBuf>,
 }
 
-/// The exit status when there is a trace, and something before what is in it is missing.
-const IN_PART: u8 = 3;
-
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let Args { dump, output, which, .. } = arguments;
@@ -65,10 +62,17 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     if anywhere && let Ok(survivor) = Survivor::parse(&file) {
         return survive(arguments, survivor);
     }
-    if arguments.after.is_some() || arguments.with.is_some() {
-        return Err(Failure::of(dump, "it is no file of a buffer, which --after and --with are for"));
-    }
     let (memory, place) = which.of(dump, &file)?;
+    let damage = memory.damage();
+    if arguments.after.is_some() || arguments.with.is_some() {
+        return Err(match damage {
+            Some(damage) => Failure::of(dump, format_args!("{damage}; --after and --with need it whole")),
+            None => Failure::of(dump, "it is no file of a buffer, which --after and --with are for"),
+        });
+    }
+    if let Some(damage) = damage {
+        tell!("{}: {damage}; what follows is what lies there", dump.display());
+    }
     let found = memory.find(place).map_err(|error| match error {
         RecoverError::Attach(AttachError::NoRegion) if anywhere => {
             Failure::of(dump, format_args!("{error}{}", Guess::of(&file)))
@@ -79,7 +83,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     tell_of_others(&found.others);
     let (packets, refused) = found.write_to(output).map_err(|error| Failure::writing(output, error))?;
     tell_of_packets(packets, refused, output);
-    Ok(ExitCode::SUCCESS)
+    Ok(ended(damage.is_some()))
 }
 
 /// The file of a buffer.
@@ -102,7 +106,7 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
     };
     let written = written.map_err(|error| Failure::writing(output, error))?;
     tell_of_packets(written.packets, written.invalid_packets, output);
-    Ok(if gap.is_none() { ExitCode::SUCCESS } else { ExitCode::from(IN_PART) })
+    Ok(ended(!gap.is_none()))
 }
 
 /// What is missing between a trace and what is left.
@@ -114,6 +118,11 @@ fn tell_of_gap(trace: &Path, gap: Gap) -> Gap {
         );
     }
     gap
+}
+
+/// The exit status when there is a trace, if `in_part` without something that it should have.
+fn ended(in_part: bool) -> ExitCode {
+    ExitCode::from(if in_part { 3 } else { 0 })
 }
 
 fn tell_of_packets(packets: u64, refused: u64, output: &Path) {

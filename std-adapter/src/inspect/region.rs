@@ -63,6 +63,7 @@ impl Inspection {
         let attached = buffer.into_memory();
         let view = RingView::find(attached.as_ref()).map_err(RecoverError::Attach)?;
         let found = ring_of(region);
+        let damage = dump.damage().map(|damage| damage.to_string());
         let mut this = Self {
             title: format!("trace buffer at {address:#x}"),
             size: stats.buffer_size,
@@ -71,7 +72,7 @@ impl Inspection {
             oldest_unread: None,
             sequences: Vec::new(),
             chunks: Vec::new(),
-            losses: losses_of(&stats, &infos, &salvage),
+            losses: losses_of(&stats, &infos, &salvage).into_iter().chain(damage).collect(),
             others,
             pieces: "chunk",
             spans: Vec::new(),

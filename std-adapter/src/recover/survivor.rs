@@ -23,7 +23,7 @@ use crate::whole_file::write_atomically;
 /// // A service starts anew, and looks at what the last one had not yet written.
 /// if let Ok(survivor) = Survivor::open("trace.region".as_ref()) {
 ///     let (written, gap) = survivor.write_with("trace.pftrace".as_ref(), "crash.pftrace".as_ref())?;
-///     println!("{} packets{gap}", written.packets);
+///     println!("{} packets, {gap}", written.packets);
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -44,7 +44,8 @@ impl Survivor {
     /// file has.
     ///
     /// # Errors
-    /// The file system's, or [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it.
+    /// The file system's, or [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or the file is
+    /// [damaged](super::Damage).
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         if file.metadata()?.is_file() {
@@ -58,9 +59,9 @@ impl Survivor {
     /// The same of a file's contents.
     ///
     /// # Errors
-    /// [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it.
+    /// [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or it is [damaged](super::Damage).
     pub fn parse(file: &[u8]) -> io::Result<Self> {
-        Self::of(region_file::parse(file))
+        Self::of(region_file::parse(file)?)
     }
 
     fn of(contents: Option<Contents>) -> io::Result<Self> {

@@ -77,6 +77,7 @@
 mod control;
 mod memory;
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -166,6 +167,43 @@ fn part(file: &[u8], at: u64, len: u64) -> Option<&[u8]> {
     file.get(usize::try_from(at).ok()?..)?.get(..usize::try_from(len).ok()?)
 }
 
+/// What is wrong with a file that begins as that of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Damage {
+    /// It ends within what counts: the buffer, or packets on their way into a trace.
+    Cut,
+    /// It ends before the half of it that counts.
+    CutBefore,
+    /// It has a version that is not known.
+    Version(u64),
+    /// The first page, which says what lies where and what of it counts, makes no sense.
+    FirstPage,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the file of a buffer is ")?;
+        let unknown = "which half counts, and what was on its way into a trace, is not known";
+        match self {
+            Self::Cut => f.write_str("cut short: what was on its way into a trace is not known"),
+            Self::CutBefore => f.write_str("cut short: the half that counts is not in it"),
+            Self::Version(version) => {
+                write!(f, "of version {version}, or its first page is damaged: {unknown}")
+            }
+            Self::FirstPage => write!(f, "damaged in its first page: {unknown}"),
+        }
+    }
+}
+
+impl std::error::Error for Damage {}
+
+impl From<Damage> for io::Error {
+    fn from(damage: Damage) -> Self {
+        Self::new(io::ErrorKind::InvalidData, damage)
+    }
+}
+
 /// Where in the file lies what counts.
 struct Layout {
     region: (u64, u64),
@@ -175,21 +213,36 @@ struct Layout {
 }
 
 /// By the first page; `None` if the file is of another kind.
-fn layout(page: &[u8]) -> Option<Layout> {
-    if !page.starts_with(MAGIC) || number(page, 8)? != VERSION {
-        return None;
+fn layout(page: &[u8]) -> Result<Option<Layout>, Damage> {
+    if !page.starts_with(MAGIC) {
+        return Ok(None);
     }
+    if page.len() < PAGE as usize {
+        return Err(Damage::CutBefore);
+    }
+    match number(page, 8) {
+        Some(VERSION) => sound(page).ok_or(Damage::FirstPage).map(Some),
+        version => Err(Damage::Version(version.unwrap_or_default())),
+    }
+}
+
+/// What the first page says, if it makes sense.
+fn sound(page: &[u8]) -> Option<Layout> {
     let places = Places {
         half: number(page, HALF)?,
         halves: number(page, HALVES)?,
-        slots: number(page, COUNT)?.min(SLOTS as u64),
+        slots: number(page, COUNT)?,
         slot: number(page, SLOT)?,
     };
     // A file can be as long as a damaged header says and take no room: nobody is to ask for so much memory.
-    if places.half.max(places.slot) > LARGEST {
+    if places.half == 0 || places.half.max(places.slot) > LARGEST {
         return None;
     }
     let word = number(page, WORD)?;
+    let are_there = (1..=2).contains(&places.halves) && places.slots <= SLOTS as u64;
+    if !are_there || word & 1 >= places.halves || word >> (1 + places.slots) != 0 {
+        return None;
+    }
     let mut slots = Vec::new();
     for slot in (0..places.slots).filter(|slot| word >> (1 + slot) & 1 == 1) {
         let about = ABOUT + 24 * slot as usize;
@@ -205,19 +258,30 @@ fn layout(page: &[u8]) -> Option<Layout> {
 }
 
 impl Layout {
-    /// With the bytes that lie at places, of which there may be none.
-    fn contents(self, mut bytes: impl FnMut((u64, u64)) -> io::Result<Vec<u8>>) -> io::Result<Contents> {
+    /// Whether all of it lies in a file of so many bytes.
+    fn check_is_within(&self, file: u64) -> Result<(), Damage> {
+        let is_within = |(at, len): (u64, u64)| at.checked_add(len).is_some_and(|behind| behind <= file);
+        if self.region.0 >= file {
+            return Err(Damage::CutBefore);
+        }
+        let mut slots = self.slots.iter().map(|(_, place)| *place);
+        if is_within(self.region) && slots.all(is_within) { Ok(()) } else { Err(Damage::Cut) }
+    }
+
+    /// With the bytes that lie at places.
+    fn contents<E>(self, mut bytes: impl FnMut((u64, u64)) -> Result<Vec<u8>, E>) -> Result<Contents, E> {
         let region = bytes(self.region)?;
         let fill = |(slot, place)| Ok(Waiting { bytes: bytes(place)?, ..slot });
-        let slots = self.slots.into_iter().map(fill).collect::<io::Result<_>>()?;
+        let slots = self.slots.into_iter().map(fill).collect::<Result<_, E>>()?;
         Ok(Contents { start: self.region.0, region, slots, clocks: self.clocks })
     }
 }
 
-/// Takes a file of this kind apart; `None` if it is none, or cut off.
-pub(crate) fn parse(file: &[u8]) -> Option<Contents> {
-    let copy = |(at, len)| part(file, at, len).map(<[u8]>::to_vec).ok_or_else(cut_off);
-    layout(file)?.contents(copy).ok()
+/// Takes a file of this kind apart; `None` if it is none.
+pub(crate) fn parse(file: &[u8]) -> Result<Option<Contents>, Damage> {
+    let Some(layout) = layout(file)? else { return Ok(None) };
+    layout.check_is_within(file.len() as u64)?;
+    layout.contents(|(at, len)| Ok(part(file, at, len).unwrap_or_default().to_vec())).map(Some)
 }
 
 /// The same of a file on the disk, of which only what counts is read.
@@ -225,22 +289,21 @@ pub(crate) fn read(file: &File) -> io::Result<Option<Contents>> {
     let end = file.metadata()?.len();
     let mut page = Vec::new();
     file.take(PAGE).read_to_end(&mut page)?;
-    let read = |(at, len): (u64, u64)| {
-        // Before memory is asked for: in a damaged header any number may be.
-        if at.checked_add(len).is_none_or(|behind| behind > end) {
-            return Err(cut_off());
-        }
-        read_sparse(file, at, usize::try_from(len).map_err(|_| cut_off())?)
+    let Some(layout) = layout(&page)? else { return Ok(None) };
+    // Before memory is asked for: in a damaged header any number may be.
+    layout.check_is_within(end)?;
+    let read = |(at, len)| {
+        let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        read_sparse(file, at, len)
     };
-    match layout(&page).map(|layout| layout.contents(read)) {
-        None => Ok(None),
-        Some(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        Some(contents) => contents.map(Some),
-    }
+    layout.contents(read).map(Some)
 }
 
-fn cut_off() -> io::Error {
-    io::ErrorKind::UnexpectedEof.into()
+/// Of a file of this kind that is cut short what there is of the region, and where it lies.
+pub(crate) fn cut_region(file: &[u8]) -> Option<(u64, &[u8])> {
+    let (at, len) = layout(file).ok()??.region;
+    let there = file.get(usize::try_from(at).ok()?..).filter(|there| !there.is_empty())?;
+    Some((at, there.get(..usize::try_from(len).ok()?).unwrap_or(there)))
 }
 
 /// Reads so that zeros take no memory: what a buffer has not used yet may be most of it.

@@ -14,20 +14,20 @@ use crate::trace::{Trace, folder};
 const VALUES: u64 = 100_000;
 
 /// A slot that holds something: where in the file its place in the trace is said, and its bytes.
-struct Slot {
-    about: usize,
-    bytes: Vec<u8>,
+pub(super) struct Slot {
+    pub(super) about: usize,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// The file of a buffer, of which the long trace has taken nothing; its slots, the first one first.
-struct Left {
-    region: PathBuf,
-    file: Vec<u8>,
-    slots: Vec<Slot>,
+pub(super) struct Left {
+    pub(super) region: PathBuf,
+    pub(super) file: Vec<u8>,
+    pub(super) slots: Vec<Slot>,
 }
 
 impl Left {
-    fn in_folder(folder: &Path) -> Self {
+    pub(super) fn in_folder(folder: &Path) -> Self {
         let region = folder.join("x.region");
         let session = start(4 << 20, &region, every_10_ms("/dev/full".as_ref()));
         count(&session, 0..VALUES as i64);
@@ -67,11 +67,15 @@ fn boundary(trace: &[u8], least: usize) -> usize {
 }
 
 /// Runs the command with a trace: its exit status, and what it said.
-fn recover(region: &Path, how: &str, trace: &Path, out: &Path) -> (Option<i32>, String) {
+pub(super) fn recover(region: &Path, how: &str, trace: &Path, out: &Path) -> (Option<i32>, String) {
+    run(&["recover".as_ref(), region, how.as_ref(), trace, "-o".as_ref(), out])
+}
+
+pub(super) fn run(arguments: &[&Path]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tracebuf"));
-    command.arg("recover").arg(region).arg(how).arg(trace).arg("-o").arg(out);
-    let output = command.output().expect("the command runs");
-    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    let output = command.args(arguments).output().expect("the command runs");
+    let said = [output.stderr, output.stdout].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is left in the file of a buffer beside a long trace, and how it goes together with traces.
 
 mod behind;
+mod damaged;
 #[path = "../support/trace.rs"]
 mod trace;
 

@@ -82,7 +82,8 @@ impl Survivor {
     /// Leaves out what this trace, which the session wrote, has already.
     ///
     /// # Errors
-    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it does not begin as that session's.
+    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it does not begin as that session's, or
+    /// nobody knows how that one's does, since that part of the buffer's file is damaged.
     pub fn after(mut self, trace: &Path) -> io::Result<Self> {
         let (_, metadata) = self.open_ours(trace)?;
         // What is in it was not looked at: damaged or not, that is where it is.
@@ -123,13 +124,19 @@ impl Survivor {
 
     /// A session's trace begins with the clocks that its buffer's file has. One with fewer bytes has nothing yet.
     fn check_is_ours(&self, trace: &mut File) -> io::Result<()> {
+        let refused = |message| Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        if self.clocks.is_empty() {
+            // Every trace begins with nothing.
+            return refused(
+                "whether it is the session's is not known: the buffer's file has no readable clocks",
+            );
+        }
         let mut start = Vec::with_capacity(self.clocks.len());
         trace.take(self.clocks.len() as u64).read_to_end(&mut start)?;
         if self.clocks.starts_with(&start) {
             return Ok(());
         }
-        let message = "it is no trace of the buffer's session: it does not begin with that one's clocks";
-        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+        refused("it is no trace of the buffer's session: it does not begin with that one's clocks")
     }
 
     /// What a trace of `len` bytes has, which are read as far as `whole`.

@@ -63,3 +63,25 @@ fn a_buffer_s_file_that_is_cut_or_damaged_is_not_taken_for_a_dump_without_saying
         }
     }
 }
+
+#[test]
+fn without_clocks_in_the_buffer_s_file_no_trace_is_taken_for_its_session_s() {
+    let folder = folder("no clocks");
+    let left = Left::in_folder(&folder);
+    let [region, trace, out] = ["x.region", "x.pftrace", "out.pftrace"].map(|name| folder.join(name));
+    fs::write(&trace, &left.slots[0].bytes).expect("a file");
+    // Their length: none, or less than they are; and their tag.
+    for (at, value) in [(256, 0), (256, 7), (264, 0x1A)] {
+        let mut file = left.file.clone();
+        file[at] = value;
+        fs::write(&region, &file).expect("a file");
+        for how in ["--after", "--with"] {
+            let (code, said) = recover(&region, how, &trace, &out);
+            let why = "x.pftrace: whether it is the session's is not known: the buffer's file has no readable clocks";
+            assert!(code == Some(1) && said.contains(why) && !out.exists(), "{said}");
+        }
+    }
+    // Alone it can be recovered.
+    let (code, said) = run(&["recover".as_ref(), &region, "-o".as_ref(), &out]);
+    assert_eq!((code, values(&Trace::read(&out)).len()), (Some(0), 100_000), "{said}");
+}

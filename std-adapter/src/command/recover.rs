@@ -16,9 +16,10 @@ use tracebuf_std::region_file::check_is_free;
 
 /// Write what a trace buffer held when its program ended into a trace file, and say what had to be dropped.
 ///
-/// The dump is raw memory, Intel HEX or ELF, from any device. What was read out of the buffer before is not in the
-/// trace, nor what writers had not committed yet, their last moments. Exit status: 0 when there is a trace, if an
-/// empty one, 3 when there is one without something that a file had before it was cut or damaged, 1 if there is none.
+/// The dump is raw memory, Intel HEX or ELF, from any device, or the file of a buffer whose session has ended. What was
+/// read out of the buffer before is not in the trace, nor what writers had not committed yet, their last moments. Exit
+/// status: 0 when there is a trace, if an empty one, 3 when there is one without something that a file had before it
+/// was cut or damaged, 1 if there is none.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The dump of memory, or the file of a buffer.
@@ -48,6 +49,10 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         // Asked again when all is written, which then lies beside it.
         .and_then(|()| check_is_free(output))
         .map_err(|error| Failure::writing(output, error))?;
+    // Packets that move on meanwhile would be in the trace twice, or be torn.
+    check_is_free(dump).map_err(|error| {
+        Failure::of(dump, format_args!("{error}; when that has ended it can be recovered"))
+    })?;
     // What there is to say is said on standard error in any case.
     is_stdout(output)?;
     let anywhere = which.is_any();

@@ -30,6 +30,8 @@ use crate::whole_file::write_atomically;
 ///
 /// Open it before a session with that buffer starts, or as `FILE.previous` after. By then the session has emptied its
 /// long trace: if that is the same file, what the last one had written is gone, and there is nothing to be left out.
+/// Of a session that still runs it is what was there at some moment; beside a long trace, packets that move on meanwhile
+/// may be in both, or what is read be torn.
 pub struct Survivor {
     found: Found,
     pub(super) clocks: Vec<u8>,

@@ -206,18 +206,21 @@ fn what_a_thread_wrote_is_in_the_file_after_a_second_however_little_it_is() {
 #[test]
 fn recovering_takes_the_memory_of_what_is_used_and_not_of_the_file() {
     let folder = folder("large file");
-    let [region, long, out] = ["x.region", "x.pftrace", "out.pftrace"].map(|name| folder.join(name));
+    let [region, left, long, out] =
+        ["x.region", "left.region", "x.pftrace", "out.pftrace"].map(|name| folder.join(name));
     let session = start(64 << 20, &region, LongTrace::to(&long).period(Duration::MAX));
     count(&session, 0..1000);
     session.flush(Duration::from_secs(5)).expect("a flush");
+    // As it would be if the session were killed now.
+    std::fs::copy(&region, &left).expect("room");
     // Room for the program itself and for one half, of the two that the file has beside its slots.
     let recovered = Command::new("sh")
         .args(["-c", "ulimit -v 150000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tracebuf"), "recover"])
-        .args([region.as_os_str(), "-o".as_ref(), out.as_ref()])
+        .args([left.as_os_str(), "-o".as_ref(), out.as_ref()])
         .output()
         .expect("sh");
     drop(session);
-    std::fs::remove_file(&region).expect("it is there");
+    [&region, &left].map(|file| std::fs::remove_file(file).expect("it is there"));
     assert!(recovered.status.success(), "{}", String::from_utf8_lossy(&recovered.stderr));
     assert_eq!(values(&Trace::read(&out)), Vec::from_iter(0..1000));
 }

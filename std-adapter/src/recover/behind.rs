@@ -83,7 +83,7 @@ impl Survivor {
     ///
     /// # Errors
     /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it does not begin as that session's, or
-    /// nobody knows how that one's does, since that part of the buffer's file is damaged.
+    /// nobody knows how that one's does, since that part of the buffer's file is damaged, or if it is no regular file.
     pub fn after(mut self, trace: &Path) -> io::Result<Self> {
         let (_, metadata) = self.open_ours(trace)?;
         // What is in it was not looked at: damaged or not, that is where it is.
@@ -115,6 +115,11 @@ impl Survivor {
 
     /// Opens a trace, at its start.
     fn open_ours(&self, path: &Path) -> io::Result<(File, Metadata)> {
+        // Looked at first: who opens a pipe waits for its other end.
+        if !fs::metadata(path)?.is_file() {
+            let message = "it is no regular file: how much it has nobody knows, nor can it be read again";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
         let mut trace = File::open(path)?;
         let metadata = trace.metadata()?;
         self.check_is_ours(&mut trace)?;

@@ -8,7 +8,7 @@ use tracebuf::proto::TracePackets;
 use tracebuf_std::recover::Survivor;
 
 use super::{count, every_10_ms, start, values};
-use crate::trace::{Trace, folder};
+use crate::trace::{Trace, folder, mkfifo};
 
 /// What is counted.
 const VALUES: u64 = 100_000;
@@ -169,4 +169,23 @@ fn a_trace_that_is_shorter_than_it_was_is_told_and_marked() {
             assert_eq!(Trace::read(&out).losses() > 0, code == 3);
         }
     }
+}
+
+#[test]
+fn a_trace_of_which_nobody_knows_how_much_it_has_is_refused_by_its_name() {
+    let folder = folder("pipe");
+    let left = Left::in_folder(&folder);
+    let [pipe, out] = ["pipe", "out.pftrace"].map(|name| folder.join(name));
+    mkfifo(&pipe);
+    for trace in [pipe.as_path(), "/dev/null".as_ref(), &folder] {
+        for how in ["--after", "--with"] {
+            let (code, said) = recover(&left.region, how, trace, &out);
+            let why = format!("error: {}: it is no regular file: ", trace.display());
+            assert!(code == Some(1) && said.contains(&why) && !out.exists(), "{said}");
+        }
+    }
+    // Nor is the output blamed for what else is wrong with the trace.
+    let none = folder.join("none");
+    let (code, said) = recover(&left.region, "--with", &none, &out);
+    assert!(code == Some(1) && said.contains(&format!("error: {}: No such file", none.display())), "{said}");
 }

@@ -123,8 +123,21 @@ pub(crate) fn write_atomically<T>(
     Ok(value)
 }
 
-/// Finds out whether a file can appear at `path`, before what it is to hold is recorded.
-pub(crate) fn check_writable(path: &Path) -> io::Result<()> {
+/// Finds out whether a trace can be written to `path`, before it is made: whether a file can appear in that folder, by
+/// a name that is no folder's, in place of none that is protected against writing or that a session is using.
+///
+/// ```
+/// use tracebuf_std::pftrace::check_writable;
+///
+/// let folder = std::env::temp_dir();
+/// check_writable(&folder.join("doc-writable.pftrace"))?;
+/// assert!(check_writable(&folder).is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// What keeps it from that.
+pub fn check_writable(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a folder of that name"));
     }

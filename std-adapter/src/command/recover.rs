@@ -11,6 +11,7 @@ use crate::terminal::is_stdout;
 use crate::which::{Which, tell_of_others};
 use tracebuf::buffer::AttachError;
 use tracebuf_std::figures::{Count, LeftOut};
+use tracebuf_std::pftrace::check_writable;
 use tracebuf_std::recover::{Gap, RecoverError, Survivor};
 use tracebuf_std::region_file::check_is_free;
 
@@ -47,7 +48,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         .chain(&arguments.after)
         .try_for_each(|input| check_is_other(output, input))
         // Asked again when all is written, which then lies beside it.
-        .and_then(|()| check_is_free(output))
+        .and_then(|()| check_writable(output))
         .map_err(|error| Failure::writing(output, error))?;
     // Packets that move on meanwhile would be in the trace twice, or be torn.
     check_is_free(dump).map_err(|error| {

@@ -6,6 +6,7 @@ use tracebuf_std::session::{BufferConfig, Session};
 
 use super::{command, fresh, name};
 use crate::text;
+use crate::trace::folder;
 
 #[test]
 fn commands_say_what_cannot_be_written() {
@@ -15,10 +16,12 @@ fn commands_say_what_cannot_be_written() {
     session.recorder().instant("event");
     session.stop().expect("a stop");
     let region = name(&region);
-    let cases: [(&[&str], &str); 5] = [
+    let target = folder("unwritable target");
+    let cases: [(&[&str], &str); 6] = [
         (&["inspect", region, "--svg", "/no such folder/x.svg"], "/no such folder/x.svg"),
         (&["inspect", region, "--svg", "/dev/full"], "No space left"),
         (&["recover", region, "-o", "/no such folder/x.pftrace"], "/no such folder/x.pftrace"),
+        (&["recover", region, "-o", name(&target)], "cannot be written: there is a folder of that name"),
         (&["recover", region, "-o", "x.pftrace", "--after", "/no such file"], "/no such file"),
         (&["record", "--duration", "100ms", "-o", "/no such folder/x.pftrace"], "/no such folder/x.pftrace"),
     ];
@@ -28,5 +31,9 @@ fn commands_say_what_cannot_be_written() {
         assert!(said.contains(what), "{arguments:?}: {said}");
         assert!(matches!(output.status.code(), Some(1..=2)), "{arguments:?}: {:?}", output.status);
     }
+    // Before anything is done, and without a part of it beside the folder.
+    let beside = fs::read_dir(target.parent().expect("a folder")).expect("a folder").flatten();
+    let is_part = |name: &str| name.starts_with(".unwritable target");
+    assert_eq!(beside.filter(|file| file.file_name().to_str().is_some_and(is_part)).count(), 0);
     fs::remove_file(region).expect("it is there");
 }

@@ -33,7 +33,8 @@ use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage, Sequ
 
 use crate::pftrace::TraceFile;
 pub use crate::region_file::Damage;
-use crate::region_file::{self, Contents};
+use crate::region_file::{self, Contents, Waiting};
+use crate::session::export::whole_within;
 use crate::whole_file::write_atomically;
 pub use behind::{Behind, Gap};
 pub use error::RecoverError;
@@ -70,7 +71,27 @@ pub struct Dump {
     symbols: Symbols,
     /// Its bytes, if it has no addresses.
     raw: Option<u64>,
+    on_the_way: OnTheWay,
     damage: Option<Damage>,
+}
+
+/// What is in the [slots](crate::region_file) of a buffer's file, on its way into a long trace.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OnTheWay {
+    /// Bytes of whole packets.
+    pub(crate) bytes: u64,
+    /// Bytes from damage on.
+    pub(crate) unreadable: u64,
+}
+
+impl OnTheWay {
+    fn of(slots: &[Waiting]) -> Self {
+        slots.iter().fold(Self::default(), |sum, slot| {
+            let (whole, len) = (whole_within(&slot.bytes, u64::MAX), slot.bytes.len());
+            let unreadable = len.saturating_sub(whole) as u64;
+            Self { bytes: sum.bytes + whole as u64, unreadable: sum.unreadable + unreadable }
+        })
+    }
 }
 
 /// A region of a dump, ready to be read.
@@ -133,8 +154,9 @@ impl Dump {
         }
         let damage = match region_file::parse(file) {
             // Of the two halves the one that counts.
-            Ok(Some(Contents { start, region, .. })) => {
-                return Ok(Self { pieces: BTreeMap::from([(start, region)]), ..Self::default() });
+            Ok(Some(Contents { start, region, slots, .. })) => {
+                let (pieces, on_the_way) = (BTreeMap::from([(start, region)]), OnTheWay::of(&slots));
+                return Ok(Self { pieces, on_the_way, ..Self::default() });
             }
             Ok(None) => None,
             Err(damage) => Some(damage),
@@ -155,6 +177,10 @@ impl Dump {
     /// what lies there, as in a raw dump.
     pub fn damage(&self) -> Option<Damage> {
         self.damage
+    }
+
+    pub(crate) fn on_the_way(&self) -> OnTheWay {
+        self.on_the_way
     }
 
     /// Takes the names of variables from a program, for a core that has none.

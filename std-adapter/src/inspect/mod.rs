@@ -112,6 +112,8 @@ pub struct Inspection {
     pub chunks: Vec<ChunkLine>,
     /// What was lost altogether, a line each.
     pub losses: Vec<String>,
+    /// What else is to be said, a line each.
+    pub notes: Vec<String>,
     /// Where there are other buffers in the dump, as [`Found::others`](crate::recover::Found::others) has them.
     pub others: Vec<u64>,
     /// `chunk` or `packet`.
@@ -205,6 +207,7 @@ impl Inspection {
             sequences: sequences.collect(),
             chunks: Vec::new(),
             losses: report.to_string().lines().skip(1).map(str::to_owned).collect(),
+            notes: Vec::new(),
             others: Vec::new(),
             pieces: "packet",
             spans,
@@ -264,6 +267,7 @@ impl fmt::Display for Inspection {
             }
             writeln!(f, "{}{losses}", if losses.is_empty() { "" } else { "; lost: " })?;
         }
+        self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))?;
         if self.losses.is_empty() {
             return writeln!(f, "nothing was lost");
         }

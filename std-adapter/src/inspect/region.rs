@@ -8,7 +8,7 @@ use tracebuf::buffer::{
 
 use super::{ChunkLine, Inspection, Kind, SequenceLine, Span};
 use crate::figures::Count;
-use crate::recover::{Aligned, Dump, Place, RecoverError, ring_offset};
+use crate::recover::{Aligned, Dump, OnTheWay, Place, RecoverError, ring_offset};
 
 /// Bytes of a chunk before its payload, as in `tb_chunk.rs` of the core.
 const CHUNK_HEADER: u64 = 24;
@@ -63,7 +63,13 @@ impl Inspection {
         let attached = buffer.into_memory();
         let view = RingView::find(attached.as_ref()).map_err(RecoverError::Attach)?;
         let found = ring_of(region);
-        let damage = dump.damage().map(|damage| damage.to_string());
+        let OnTheWay { bytes, unreadable } = dump.on_the_way();
+        let waiting = format!(
+            "{} on the way into the long trace: `tracebuf recover` takes them too",
+            Count(bytes, "byte")
+        );
+        let in_slots = format!("{} unreadable on the way into the long trace", Count(unreadable, "byte"));
+        let beside = [dump.damage().map(|damage| damage.to_string()), (unreadable > 0).then_some(in_slots)];
         let mut this = Self {
             title: format!("trace buffer at {address:#x}"),
             size: stats.buffer_size,
@@ -72,7 +78,11 @@ impl Inspection {
             oldest_unread: None,
             sequences: Vec::new(),
             chunks: Vec::new(),
-            losses: losses_of(&stats, &infos, &salvage).into_iter().chain(damage).collect(),
+            losses: losses_of(&stats, &infos, &salvage)
+                .into_iter()
+                .chain(beside.into_iter().flatten())
+                .collect(),
+            notes: (bytes > 0).then_some(waiting).into_iter().collect(),
             others,
             pieces: "chunk",
             spans: Vec::new(),

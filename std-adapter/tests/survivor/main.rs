@@ -92,6 +92,17 @@ fn what_lies_behind_damage_in_a_slot_is_told_and_hides_nothing_else() {
         assert_eq!(left.last(), all.last());
         before = left.len();
     }
+    // Also to who looks into the file.
+    let (code, shown) = behind::run(&["inspect".as_ref(), &region]);
+    let bytes_before = |what: &str| {
+        let line = shown.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{shown}"));
+        line.split(' ').next().and_then(|bytes| bytes.parse::<u64>().ok()).expect("a number")
+    };
+    let (waiting, lost) = (
+        bytes_before(" bytes on the way into the long trace: `tracebuf recover` takes them too"),
+        bytes_before(" bytes unreadable on the way into the long trace"),
+    );
+    assert!(code == Some(0) && waiting > 4096 && lost > 4096, "{shown}");
     let said = Command::new(env!("CARGO_BIN_EXE_tracebuf"))
         .args(["recover".as_ref(), region.as_os_str(), "-o".as_ref(), out.as_ref()])
         .output()

@@ -1,6 +1,9 @@
 //! What a file is that was given to the wrong command.
 
 use std::fmt;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
 
 use crate::files::is_gzipped;
 use tracebuf_std::receive::is_line;
@@ -39,6 +42,16 @@ impl Guess {
         }
         let memory = Dump::parse(bytes).and_then(|dump| dump.find(Place::Anywhere));
         Self(memory.is_ok().then_some(Kind::Memory))
+    }
+}
+
+impl Guess {
+    /// The same of a file that could be what it should, but for being gzipped.
+    pub(crate) fn if_gzipped(file: &Path) -> Self {
+        let mut start = [0; 2];
+        let is_file = fs::metadata(file).is_ok_and(|there| there.is_file());
+        let read = is_file && File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok();
+        Self((read && is_gzipped(&start)).then_some(Kind::Gzipped))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `tracebuf recover`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -99,12 +100,12 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
     let mut gap = Gap::default();
     let written = match (after, with) {
         (Some(trace), _) => {
-            let survivor = survivor.after(trace).map_err(|error| Failure::of(trace, error))?;
+            let survivor = survivor.after(trace).map_err(|error| refused(trace, error))?;
             gap = tell_of_gap(trace, survivor.gap());
             survivor.write_to(output)
         }
         (None, Some(trace)) => {
-            let behind = survivor.behind(trace).map_err(|error| Failure::of(trace, error))?;
+            let behind = survivor.behind(trace).map_err(|error| refused(trace, error))?;
             gap = tell_of_gap(trace, behind.gap());
             behind.write_to(output)
         }
@@ -113,6 +114,11 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
     let written = written.map_err(|error| Failure::writing(output, error))?;
     tell_of_packets(written.packets, written.invalid_packets, output);
     Ok(ended(!gap.is_none()))
+}
+
+/// Of a trace that nothing can be put behind.
+fn refused(trace: &Path, error: io::Error) -> Failure {
+    Failure::of(trace, format_args!("{error}{}", Guess::if_gzipped(trace)))
 }
 
 /// What is missing between a trace and what is left.

@@ -1,9 +1,12 @@
 //! What is left, behind a trace that is cut short or damaged.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use tracebuf::proto::TracePackets;
 use tracebuf_std::recover::Survivor;
 
@@ -183,6 +186,17 @@ fn a_trace_of_which_nobody_knows_how_much_it_has_is_refused_by_its_name() {
             let why = format!("error: {}: it is no regular file: ", trace.display());
             assert!(code == Some(1) && said.contains(&why) && !out.exists(), "{said}");
         }
+    }
+    let gzipped = folder.join("x.gz");
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&left.slots[0].bytes).expect("memory");
+    fs::write(&gzipped, packed.finish().expect("memory")).expect("a file");
+    for how in ["--after", "--with"] {
+        let (code, said) = recover(&left.region, how, &gzipped, &out);
+        assert!(
+            code == Some(1) && said.ends_with(": it seems to be gzipped, and `gunzip` unpacks it\n"),
+            "{said}"
+        );
     }
     // Nor is the output blamed for what else is wrong with the trace.
     let none = folder.join("none");

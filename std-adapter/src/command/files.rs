@@ -97,11 +97,16 @@ fn is_end_behind_zeros(file: &mut impl BufRead) -> io::Result<bool> {
 /// All of such a file, of a gzipped one at most [`UNPACKED_MAX`]. One that is cut or damaged is told to be, and is
 /// there as far as it can be unpacked.
 pub(crate) fn read_any(path: &Path) -> io::Result<Vec<u8>> {
+    read_as_far(path).map(|(bytes, _)| bytes)
+}
+
+/// The same, and whether that is all of it.
+pub(crate) fn read_as_far(path: &Path) -> io::Result<(Vec<u8>, bool)> {
     let (bytes, broken) = read_all(open_plain(path)?, UNPACKED_MAX)?;
     if let Some(error) = &broken {
         tell_of_cut(path, error, bytes.len() as u64);
     }
-    Ok(bytes)
+    Ok((bytes, broken.is_none()))
 }
 
 /// Says that there is no more of a file than so many bytes, since the rest cannot be unpacked.
@@ -139,10 +144,16 @@ pub(crate) fn read_plain(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| Failure::of(path, error))
 }
 
+/// The name of a file to read; of standard input, which is -, one that opens it.
+pub(crate) fn input_path(path: &Path) -> &Path {
+    if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
+}
+
 /// Refuses to write into the file that is read, by whatever name: it would be emptied before it is read.
 pub(crate) fn check_is_other(output: &Path, input: &Path) -> io::Result<()> {
-    let input = if input == Path::new("-") { Path::new("/dev/stdin") } else { input };
-    let (Ok(output), Ok(input)) = (fs::metadata(output), fs::metadata(input)) else { return Ok(()) };
+    let (Ok(output), Ok(input)) = (fs::metadata(output), fs::metadata(input_path(input))) else {
+        return Ok(());
+    };
     if input.is_file() && (input.dev(), input.ino()) == (output.dev(), output.ino()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the file that is read"));
     }

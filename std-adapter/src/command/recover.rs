@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::files::{check_is_other, output_path, read_plain};
+use crate::files::{check_is_other, input_path, output_path, read_as_far};
 use crate::guess::Guess;
 use crate::tell::tell;
 use crate::terminal::is_stdout;
@@ -24,7 +24,7 @@ use tracebuf_std::region_file::check_is_free;
 /// was cut or damaged, 1 if there is none.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The dump of memory, or the file of a buffer.
+    /// The dump of memory, or the file of a buffer, plain or gzipped; - is standard input.
     dump: PathBuf,
     /// The trace file to write; - is standard output.
     #[arg(short, long, value_name = "OUT", value_parser = output_path())]
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         .and_then(|()| check_writable(output))
         .map_err(|error| Failure::writing(output, error))?;
     // Packets that move on meanwhile would be in the trace twice, or be torn.
-    check_is_free(dump).map_err(|error| {
+    check_is_free(input_path(dump)).map_err(|error| {
         Failure::of(dump, format_args!("{error}; when that has ended it can be recovered"))
     })?;
     // What there is to say is said on standard error in any case.
@@ -60,12 +60,14 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let anywhere = which.is_any();
     // A file may be larger than memory and hold little. A pipe is read but once.
     if anywhere
+        && dump != Path::new("-")
         && std::fs::metadata(dump).is_ok_and(|dump| dump.is_file())
         && let Ok(survivor) = Survivor::open(dump)
     {
         return survive(arguments, survivor);
     }
-    let file = read_plain(dump)?;
+    let (file, is_whole) = read_as_far(dump).map_err(|error| Failure::of(dump, error))?;
+    // If it is one, all that counts is there, wherever a gzipped file was cut.
     if anywhere && let Ok(survivor) = Survivor::parse(&file) {
         return survive(arguments, survivor);
     }
@@ -90,7 +92,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     tell_of_others(&found.others);
     let (packets, refused) = found.write_to(output).map_err(|error| Failure::writing(output, error))?;
     tell_of_packets(packets, refused, output);
-    Ok(ended(damage.is_some()))
+    Ok(ended(damage.is_some() || !is_whole))
 }
 
 /// The file of a buffer.

@@ -377,11 +377,12 @@ fn the_file_that_is_read_is_not_written_into_by_any_name() {
     fs::hard_link(&input, &other).expect("another name");
     for output in [&input, &link, &other].map(|path| name(path)) {
         let read = name(&input);
-        let commands: [&[&str]; 6] = [
+        let commands: [&[&str]; 7] = [
             &["replay", read, "--pftrace", output],
             &["replay", "-", "--pftrace", output],
             &["receive", read, "-o", output],
             &["recover", read, "-o", output],
+            &["recover", "-", "-o", output],
             &["recover", region, "--after", read, "-o", output],
             &["recover", dump, "--symbol", "TRACE", "--program", read, "-o", output],
         ];

@@ -13,6 +13,7 @@ use crate::trace::scratch;
 use crate::tracebuf;
 
 mod full;
+mod packed;
 mod several;
 mod symbols;
 

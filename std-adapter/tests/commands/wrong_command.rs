@@ -38,7 +38,6 @@ fn what_a_file_seems_to_be_is_said_and_which_command_reads_it() {
     let memory = [&[0xEE; 16], &crate::recover::region()[..]].concat();
     for (command, content, said) in [
         ("receive", &crate::gzipped(&line), GZIPPED),
-        ("recover", &crate::gzipped(&memory), GZIPPED),
         ("stats", &line, LINE),
         ("stats", &memory, MEMORY),
         ("inspect", &line, LINE),

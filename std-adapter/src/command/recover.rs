@@ -99,39 +99,29 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
 fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
     let Args { output, after, with, .. } = arguments;
     tell!("buffer in a file: {}", survivor.salvage());
-    let mut gap = Gap::default();
-    let written = match (after, with) {
+    let (gap, written) = match (after, with) {
         (Some(trace), _) => {
             let survivor = survivor.after(trace).map_err(|error| refused(trace, error))?;
-            gap = tell_of_gap(trace, survivor.gap());
-            survivor.write_to(output)
+            (survivor.gap(), survivor.write_to(output))
         }
         (None, Some(trace)) => {
             let behind = survivor.behind(trace).map_err(|error| refused(trace, error))?;
-            gap = tell_of_gap(trace, behind.gap());
-            behind.write_to(output)
+            (behind.gap(), behind.write_to(output))
         }
-        (None, None) => survivor.write_to(output),
+        (None, None) => (Gap::default(), survivor.write_to(output)),
     };
     let written = written.map_err(|error| Failure::writing(output, error))?;
     tell_of_packets(written.packets, written.invalid_packets, output);
+    if let Some(trace) = after.as_ref().or(with.as_ref()).filter(|_| !gap.is_none()) {
+        let lost = "what was there is lost, and so says the next packet of each sequence";
+        tell!("{}: {gap}: {lost}", trace.display());
+    }
     Ok(ended(!gap.is_none()))
 }
 
 /// Of a trace that nothing can be put behind.
 fn refused(trace: &Path, error: io::Error) -> Failure {
     Failure::of(trace, format_args!("{error}{}", Guess::if_gzipped(trace)))
-}
-
-/// What is missing between a trace and what is left.
-fn tell_of_gap(trace: &Path, gap: Gap) -> Gap {
-    if !gap.is_none() {
-        tell!(
-            "{}: {gap}: what was there is lost, and so says the next packet of each sequence",
-            trace.display()
-        );
-    }
-    gap
 }
 
 /// The exit status when there is a trace, if `in_part` without something that it should have.

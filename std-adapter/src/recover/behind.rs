@@ -178,13 +178,17 @@ impl Behind {
     /// `out` may be the trace itself, unless bytes of it would be gone by that.
     ///
     /// # Errors
-    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it is the trace and there is a gap.
+    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it is the trace and bytes of it are
+    /// unreadable.
     pub fn write_to(self, out: &Path) -> io::Result<Written> {
         let Self { survivor, trace, metadata, whole } = self;
-        let gap = survivor.gap();
-        if !gap.is_none() && fs::metadata(out).is_ok_and(|out| is_same(&out, &metadata)) {
-            let message =
-                format!("it is the trace itself, and {gap}: only another file can take what is left");
+        let Gap { offset, unreadable, .. } = survivor.gap();
+        if unreadable > 0 && fs::metadata(out).is_ok_and(|out| is_same(&out, &metadata)) {
+            let message = format!(
+                "it is the trace itself, of which {} would be gone, unreadable from offset {offset} on; another file \
+                 can be written",
+                Count(unreadable, "byte")
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         write_atomically(out, |file| {

@@ -60,6 +60,9 @@
 //! before that start is in `FILE.previous` then, and stays there.
 //!
 //! # Layout
+//! Of a file that is cut short, or whose first page makes no sense, [recovery](crate::recover) says [what is
+//! wrong](crate::recover::Damage).
+//!
 //! Little-endian. A page of 4 KiB, then the halves and the slots, each from the next multiple of 4 KiB on.
 //!
 //! | offset | bytes | what |

@@ -2,19 +2,22 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tracebuf::proto::TracePackets;
 use tracebuf_std::recover::Survivor;
+use tracebuf_std::session::LongTrace;
 
-use super::{count, every_10_ms, start, values};
+use super::{count, start, values};
 use crate::trace::{Trace, folder, mkfifo};
 
-/// What is counted.
-const VALUES: u64 = 100_000;
+/// What is counted: a third for each slot, and the rest for the ring.
+pub(super) const VALUES: u64 = 30_000;
 
 /// A slot that holds something: where in the file its place in the trace is said, and its bytes.
 pub(super) struct Slot {
@@ -32,8 +35,13 @@ pub(super) struct Left {
 impl Left {
     pub(super) fn in_folder(folder: &Path) -> Self {
         let region = folder.join("x.region");
-        let session = start(4 << 20, &region, every_10_ms("/dev/full".as_ref()));
-        count(&session, 0..VALUES as i64);
+        let trace = LongTrace::to("/dev/full").period(Duration::from_millis(200));
+        let session = start(1 << 20, &region, trace);
+        let third = VALUES as i64 / 3;
+        for (part, valid) in [(0..third, 1), (third..2 * third, 2), (2 * third..VALUES as i64, 2)] {
+            count(&session, part);
+            wait_for_slots(&region, valid);
+        }
         drop(session.stop().expect("a stop"));
         let file = fs::read(&region).expect("the file");
         let number = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().expect("eight")) as usize;
@@ -59,6 +67,17 @@ impl Left {
     fn has_first(&mut self) {
         self.file[48] &= !(2 << ((self.slots[0].about - 64) / 24));
         fs::write(&self.region, &self.file).expect("the file");
+    }
+}
+
+/// Waits until so many slots of a file are valid.
+fn wait_for_slots(region: &Path, valid: u32) {
+    let (file, begun) = (fs::File::open(region).expect("the file"), Instant::now());
+    let mut word = [0; 8];
+    while (u64::from_le_bytes(word) & 6).count_ones() < valid {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{word:?}");
+        std::thread::sleep(Duration::from_millis(5));
+        file.read_exact_at(&mut word, 48).expect("a page");
     }
 }
 

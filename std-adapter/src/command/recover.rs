@@ -67,18 +67,22 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         return survive(arguments, survivor);
     }
     let (file, is_whole) = read_as_far(dump).map_err(|error| Failure::of(dump, error))?;
+    let survivor = Survivor::parse(&file);
+    if arguments.after.is_some() || arguments.with.is_some() {
+        return match survivor {
+            Ok(survivor) => survive(arguments, survivor),
+            Err(error) => Err(Failure::of(
+                dump,
+                format_args!("{error}; --after and --with need a whole file of a buffer"),
+            )),
+        };
+    }
     // If it is one, all that counts is there, wherever a gzipped file was cut.
-    if anywhere && let Ok(survivor) = Survivor::parse(&file) {
+    if anywhere && let Ok(survivor) = survivor {
         return survive(arguments, survivor);
     }
     let (memory, place) = which.of(dump, &file)?;
     let damage = memory.damage();
-    if arguments.after.is_some() || arguments.with.is_some() {
-        return Err(match damage {
-            Some(damage) => Failure::of(dump, format_args!("{damage}; --after and --with need it whole")),
-            None => Failure::of(dump, "it is no file of a buffer, which --after and --with are for"),
-        });
-    }
     if let Some(damage) = damage {
         tell!("{}: {damage}; what follows is what lies there", dump.display());
     }

@@ -59,9 +59,19 @@ fn a_buffer_s_file_that_is_cut_or_damaged_is_not_taken_for_a_dump_without_saying
         }
         for how in ["--after", "--with"] {
             let (code, told) = recover(&region, how, &trace, &out);
-            assert!(code == Some(1) && told.contains(said) && told.contains("need it whole"), "{told}");
+            assert!(
+                code == Some(1) && told.contains(said) && told.contains("need a whole file of a buffer"),
+                "{told}"
+            );
         }
     }
+    // Nor is one whose buffer is damaged said to be none.
+    fs::write(&region, with(active, 0)).expect("a file");
+    let (code, told) = recover(&region, "--with", &trace, &out);
+    assert!(
+        code == Some(1) && !told.contains("it is no file") && told.contains("--with need a whole"),
+        "{told}"
+    );
 }
 
 #[test]

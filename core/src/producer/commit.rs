@@ -154,7 +154,8 @@ pub trait CommitSink {
     fn commit(&self, request: &CommitRequest<'_>);
 
     /// A writer starts: the service scrapes its chunks from now on, to that buffer, also when the producer goes away. Of
-    /// a writer that the service was not told of it takes only what is [committed](Self::commit).
+    /// a writer that the service was not told of it takes only what is [committed](Self::commit), and that only while it
+    /// [has a place](crate::service::ProducerEndpoint) for one more.
     fn register_writer(&self, _writer_id: u16, _target: u16) {}
 
     /// A writer ended; its chunks have all been sent. Called by whoever has sent the last of them. Its id may start again.

@@ -1,15 +1,13 @@
 //! The service's end of one producer: what it commits goes into the central buffers, what it left goes too.
 
-use core::fmt;
-
 use crate::buffer::{self, ChunkFlags, Commit, TraceBuffer};
-use crate::debug::debug_fields;
 use crate::producer::{
     ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Patch, Payload, Request,
     TraceWriter,
 };
 use heapless::Vec;
 
+use super::endpoint_stats::EndpointStats;
 use super::writers::{Writer, Writers};
 
 /// Who a producer is, as the service knows and not as it says.
@@ -31,45 +29,19 @@ pub struct ProducerIdentity {
     pub pid: i32,
 }
 
-/// What became of a producer's chunks and patches before they reached a buffer.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct EndpointStats {
-    /// Chunks taken from shared memory and offered to a buffer.
-    pub chunks_moved: u64,
-    /// Chunks copied by scraping.
-    pub chunks_scraped: u64,
-    /// Chunks whose commit came after scraping had copied the whole of them: they were freed, and not offered again.
-    pub chunks_scraped_before: u64,
-    /// Chunks for a buffer that the producer may not write to, or that its writer does not write to.
-    pub chunks_discarded: u64,
-    /// Chunks that a request names and that are not there, or not complete.
-    pub chunks_missing: u64,
-    /// Patches for such a buffer; one for a request without any, that says that no more will come.
-    pub patches_discarded: u64,
-}
-
-impl fmt::Debug for EndpointStats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug_fields!(
-            self,
-            f,
-            "EndpointStats",
-            chunks_moved,
-            chunks_scraped,
-            chunks_scraped_before,
-            chunks_discarded,
-            chunks_missing,
-            patches_discarded,
-        )
-    }
-}
-
 /// The service's end of one producer.
 ///
 /// It knows the producer's writers (up to `WRITERS`, 20 bytes each) and the buffers they write to. Central
 /// buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the producer
 /// does, says, or changes while it is read can do harm: it is refused and counted.
+///
+/// A writer has a place here from its registration on, or without one from its first chunk that is taken, until it is
+/// unregistered: of more than `WRITERS` at a time, chunks of the others are discarded. So one producer cannot take all
+/// sequences of a buffer with writers that are not there; let the buffers have more than `WRITERS`, or all producers
+/// together have no more than these. A producer of this crate numbers its writers from 1 to as many as its
+/// [`ProducerStorage`](crate::producer::ProducerStorage) has, which is enough here too. What is unregistered keeps its
+/// sequence in a buffer until that is read or overwritten, so whoever trusts no producer counts how many writers it
+/// ends.
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -128,7 +100,7 @@ pub struct ProducerEndpoint<'m, const WRITERS: usize> {
 impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// The end of a producer that may not write to any buffer yet.
     pub const fn new(consumer: Consumer<'m>, identity: ProducerIdentity) -> Self {
-        Self { consumer, identity, allowed: 0, writers: Writers::new(), stats: ZERO }
+        Self { consumer, identity, allowed: 0, writers: Writers::new(), stats: EndpointStats::ZERO }
     }
 
     /// Lets the producer write to a buffer, one of the first 32. False if it is not one of them.
@@ -142,14 +114,13 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     }
 
     /// A writer starts, and will write to `target`. False, and an earlier registration of the same writer is gone, if
-    /// that is no buffer of the producer, and then its chunks are discarded; or if there are too many writers, and then
-    /// its chunks are taken when they are committed, and not by scraping.
+    /// that is no buffer of the producer, or if there are too many writers: its chunks are discarded then.
     pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
         self.unregister_writer(writer_id);
         may_write_to(self.allowed, target) && self.writers.add(writer_id, target)
     }
 
-    /// A writer has ended.
+    /// A writer has ended: another one has its place.
     pub fn unregister_writer(&mut self, writer_id: u16) {
         self.writers.remove(writer_id);
     }
@@ -291,18 +262,17 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             return None;
         };
         let header = header_of(&chunk.header(), true, self.identity);
-        let writer = self.writers.get_mut(header.writer_id);
-        let allowed = is_target(writer.as_deref(), self.allowed, wanted.target);
-        let Some(buffer) = buffers.get_mut(usize::from(wanted.target)).filter(|_| allowed) else {
+        let allowed = may_write_to(self.allowed, wanted.target);
+        let buffer = buffers.get_mut(usize::from(wanted.target)).filter(|_| allowed);
+        // Only one whose chunk has a buffer takes a place.
+        let found = buffer.and_then(|buffer| Some((buffer, self.writers.get_or_see(header.writer_id)?)));
+        let Some((buffer, writer)) = found.filter(|(_, writer)| writer.may_write_to(wanted.target)) else {
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
             return None;
         };
-        let mut is_known = false;
-        if let Some(writer) = writer {
-            is_known = is_there(writer, &header, buffer);
-            writer.pass(header.chunk_id);
-            writer.offer(&header);
-        }
+        let is_known = is_there(writer, &header, buffer);
+        writer.pass(header.chunk_id);
+        writer.offer(&header);
         if is_known {
             // Its packets may have been read since, and the buffer would count it as one that came too late.
             self.stats.chunks_scraped_before = self.stats.chunks_scraped_before.saturating_add(1);
@@ -383,15 +353,6 @@ const _: () = assert!(TraceWriter::MAX_PATCHED <= buffer::WALK_LIMIT / 4 * 3);
 
 /// Patches handed to a buffer at once.
 const PATCHES: usize = 8;
-
-const ZERO: EndpointStats = EndpointStats {
-    chunks_moved: 0,
-    chunks_scraped: 0,
-    chunks_scraped_before: 0,
-    chunks_discarded: 0,
-    chunks_missing: 0,
-    patches_discarded: 0,
-};
 
 // Both have the bits of the shared memory protocol.
 const _: () = assert!(

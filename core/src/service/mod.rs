@@ -28,15 +28,21 @@
 #[cfg(any(target_has_atomic = "32", loom))]
 mod endpoint;
 #[cfg(any(target_has_atomic = "32", loom))]
+mod endpoint_stats;
+#[cfg(any(target_has_atomic = "32", loom))]
 mod writers;
 #[cfg(all(feature = "portable-atomic", not(any(target_has_atomic = "32", loom))))]
 portable_atomic::cfg_has_atomic_cas! {
     mod endpoint;
+    mod endpoint_stats;
     mod writers;
-    pub use endpoint::{EndpointStats, ProducerEndpoint, ProducerIdentity};
+    pub use endpoint::{ProducerEndpoint, ProducerIdentity};
+    pub use endpoint_stats::EndpointStats;
 }
 mod export;
 
 #[cfg(any(target_has_atomic = "32", loom))]
-pub use endpoint::{EndpointStats, ProducerEndpoint, ProducerIdentity};
+pub use endpoint::{ProducerEndpoint, ProducerIdentity};
+#[cfg(any(target_has_atomic = "32", loom))]
+pub use endpoint_stats::EndpointStats;
 pub use export::{Exported, TraceExporter, sequence_id, writer_stats};

@@ -4,13 +4,14 @@ use crate::buffer::{ChunkFlags, ChunkHeader, WALK_LIMIT};
 use crate::producer::TraceWriter;
 use heapless::Vec;
 
-/// The registered writers of one producer.
+/// The writers of one producer: those that are registered, and others of which a chunk was taken.
 pub(super) struct Writers<const N: usize>(Vec<Writer, N>);
 
-#[derive(Default)]
 pub(super) struct Writer {
     id: u16,
     target: u16,
+    /// Else its target says nothing, and scrapes leave it out.
+    is_registered: bool,
     /// The chunks that scrapes have shown whole and whose commits have not come, as far as they follow each other: the
     /// first one's id, and how many.
     first_shown: u32,
@@ -18,7 +19,7 @@ pub(super) struct Writer {
     /// Of the one behind these, if a scrape has shown it unfinished, how many fragments it had begun.
     begun: u16,
     /// How many chunks the buffer was offered whose patches have not all come, and the newest of them.
-    unpatched: u16,
+    unpatched: u8,
     newest_unpatched: u32,
 }
 
@@ -28,9 +29,27 @@ pub(super) struct Writer {
 const MOST_AHEAD: u32 = WALK_LIMIT - TraceWriter::MAX_PATCHED - 64;
 
 impl Writer {
+    const fn new(id: u16, target: u16, is_registered: bool) -> Self {
+        Self {
+            id,
+            target,
+            is_registered,
+            first_shown: 0,
+            shown: 0,
+            begun: 0,
+            unpatched: 0,
+            newest_unpatched: 0,
+        }
+    }
+
     /// The buffer that it writes to.
     pub(super) fn target(&self) -> u16 {
         self.target
+    }
+
+    /// Whether a buffer that the producer may write to is this writer's: any, while it is not registered.
+    pub(super) fn may_write_to(&self, target: u16) -> bool {
+        !self.is_registered || self.target == target
     }
 
     /// Whether a scrape has shown all that is in a chunk.
@@ -103,9 +122,9 @@ impl<const N: usize> Writers<N> {
         Self(Vec::new())
     }
 
-    /// False if there is no room for one more.
+    /// Registers one. False if there is no room for one more.
     pub(super) fn add(&mut self, id: u16, target: u16) -> bool {
-        self.0.push(Writer { id, target, ..Writer::default() }).is_ok()
+        self.0.push(Writer::new(id, target, true)).is_ok()
     }
 
     pub(super) fn remove(&mut self, id: u16) {
@@ -114,12 +133,23 @@ impl<const N: usize> Writers<N> {
 
     /// A writer, if it is registered.
     pub(super) fn get(&self, id: u16) -> Option<&Writer> {
-        self.0.iter().find(|writer| writer.id == id)
+        self.0.iter().find(|writer| writer.id == id && writer.is_registered)
     }
 
-    /// The same, to change what is known of it.
+    /// A writer, registered or not, of which a chunk is there, to change what is known of it. `None` if it is not known
+    /// and there is no room for one more.
+    pub(super) fn get_or_see(&mut self, id: u16) -> Option<&mut Writer> {
+        let known = self.0.iter().position(|writer| writer.id == id);
+        let at = known.unwrap_or(self.0.len());
+        if known.is_none() {
+            self.0.push(Writer::new(id, 0, false)).ok()?;
+        }
+        self.0.get_mut(at)
+    }
+
+    /// The same as [`get`](Self::get), to change what is known of it.
     pub(super) fn get_mut(&mut self, id: u16) -> Option<&mut Writer> {
-        self.0.iter_mut().find(|writer| writer.id == id)
+        self.0.iter_mut().find(|writer| writer.id == id && writer.is_registered)
     }
 }
 
@@ -165,10 +195,10 @@ mod tests {
         for (passed, expected) in
             [(u32::MAX - 1, [false, true, true, false]), (u32::MAX, [false, false, true, false])]
         {
-            writers.get_mut(1).unwrap().pass(passed);
+            writers.get_or_see(1).unwrap().pass(passed);
             assert_eq!(known(&writers), expected);
         }
-        writers.get_mut(1).unwrap().pass(1);
+        writers.get_or_see(1).unwrap().pass(1);
         assert_eq!(known(&writers), [false; 4]);
         show(&mut writers, &whole(1, 3));
         assert!(!has_shown(&writers, &whole(1, 2)) && has_shown(&writers, &whole(1, 3)));
@@ -192,18 +222,18 @@ mod tests {
             assert_eq!(is_known(&writers), [true, false, false]);
             show(&mut writers, &begun(3));
             assert_eq!(is_known(&writers), [false, true, false]);
-            writers.get_mut(1).unwrap().pass(7);
+            writers.get_or_see(1).unwrap().pass(7);
             assert_eq!(is_known(&writers), [false, true, false]);
             show(&mut writers, &whole(1, 8));
             assert_eq!(is_known(&writers), [true; 3], "all of it");
-            writers.get_mut(1).unwrap().pass(8);
+            writers.get_or_see(1).unwrap().pass(8);
             assert_eq!(is_known(&writers), [false; 3]);
         }
         // Nor is the next one taken for it.
         let mut writers = Writers::<2>::new();
         assert!(writers.add(1, 0));
         show(&mut writers, &begun(2));
-        writers.get_mut(1).unwrap().pass(8);
+        writers.get_or_see(1).unwrap().pass(8);
         assert!(!has_shown(&writers, &ChunkHeader { chunk_id: 9, ..begun(2) }));
     }
 }

@@ -135,6 +135,41 @@ fn what_a_queue_held_is_carried_out_one_by_one() {
 }
 
 #[test]
+fn a_producer_has_no_more_writers_at_a_time_than_its_endpoint_has_places() {
+    let mut world = World::new();
+    assert!(world.endpoint.allow(0) && world.endpoint.allow(5));
+    let writers: Vec<_> = std::iter::from_fn(|| world.producer.writer(0, Exhaustion::Drop)).collect();
+    let mut writers: Vec<_> = writers.into_iter().take(4).collect();
+    let ids: Vec<_> = writers.iter().map(TraceWriter::id).collect();
+    // Whether a chunk of this one is taken.
+    let mut sends = |world: &mut World, writer: usize, target: u16| {
+        writers[writer].packet().varint(8, 1);
+        writers[writer].flush();
+        let (chunk, before) = (world.completed(), world.endpoint.stats());
+        world.move_to(target, chunk);
+        let stats = world.endpoint.stats();
+        let discarded = stats.chunks_discarded - before.chunks_discarded;
+        assert_eq!((stats.chunks_moved - before.chunks_moved) + discarded, 1);
+        discarded == 0
+    };
+    // Those whose chunks go nowhere take no place: the one may not write there, the other has no such buffer.
+    assert!(!sends(&mut world, 2, 1) && !sends(&mut world, 3, 5));
+    assert!([0, 1, 0].iter().all(|writer| sends(&mut world, *writer, 0)));
+    assert!(!sends(&mut world, 2, 0) && !world.endpoint.register_writer(ids[2], 0), "a third");
+    // One that is registered late is the same one, and has its own buffer only.
+    assert!(world.endpoint.allow(1) && world.endpoint.register_writer(ids[0], 1));
+    assert!(sends(&mut world, 0, 1) && !sends(&mut world, 0, 0) && sends(&mut world, 1, 0));
+    assert!(!sends(&mut world, 2, 0));
+    // The one and the other kind gives its place back.
+    world.endpoint.unregister_writer(ids[0]);
+    assert!(sends(&mut world, 2, 0) && !sends(&mut world, 3, 0));
+    world.endpoint.unregister_writer(ids[1]);
+    assert!(sends(&mut world, 3, 0) && !sends(&mut world, 1, 0));
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 0, "of those that are not registered nothing");
+    assert_eq!(world.buffers[0].sequences().count() + world.buffers[1].sequences().count(), 5);
+}
+
+#[test]
 fn only_the_first_32_buffers_can_be_allowed_and_only_allowed_ones_be_registered_for() {
     let mut world = World::new();
     assert!(world.endpoint.allow(1) && world.endpoint.allow(31));

@@ -23,7 +23,7 @@ pub struct Summary {
     pub sequences: Vec<SequenceInfo>,
     /// How flushes went.
     pub flushes: Flushes,
-    /// Chunks for a buffer that is none of the producer's.
+    /// Chunks for a buffer that is none of the producer's, or of more writers than its endpoint has places for.
     pub chunks_discarded: u64,
     /// Patches for such a buffer.
     pub patches_discarded: u64,

@@ -196,6 +196,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// their addresses, but none before those of its writer that are older. While patches of a writer are to come, which
     /// find their chunks among the newest [`WALK_LIMIT`](buffer::WALK_LIMIT), only some thousand chunks of it are
     /// offered that are newer than those it has committed.
+    ///
+    /// Cost: that of [`Consumer::scrape`], which touches each page; none while no writer is registered.
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
         self.scrape_those(buffers, |writer, header| !writer.is_too_far(header))
     }
@@ -207,6 +209,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         buffers: &mut [TraceBuffer<M>],
         is_wanted: fn(&Writer, &buffer::ChunkHeader) -> bool,
     ) -> u64 {
+        if !self.writers.has_registered() {
+            // Not even headers are looked at: in memory that nobody has touched each is a page fault.
+            return 0;
+        }
         let identity = self.identity;
         let mut scraped = 0;
         self.consumer.scrape_those::<WRITERS, _>(

@@ -131,6 +131,11 @@ impl<const N: usize> Writers<N> {
         self.0.retain(|writer| writer.id != id);
     }
 
+    /// Whether any is registered.
+    pub(super) fn has_registered(&self) -> bool {
+        self.0.iter().any(|writer| writer.is_registered)
+    }
+
     /// A writer, if it is registered.
     pub(super) fn get(&self, id: u16) -> Option<&Writer> {
         self.0.iter().find(|writer| writer.id == id && writer.is_registered)

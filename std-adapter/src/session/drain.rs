@@ -15,8 +15,37 @@ use super::session_clock::SessionClock;
 use super::switch::{OffAtEnd, Switch};
 use super::waits::PATIENCE;
 
-/// Something for the drain thread to do.
-pub(crate) type Task = Box<dyn FnOnce(&mut Drain) + Send>;
+/// What is done on the drain thread.
+pub(crate) type Work = Box<dyn FnOnce(&mut Drain) + Send>;
+
+/// Something for that thread to do.
+pub(crate) struct Task {
+    work: Work,
+    /// Of no use to a session that is about to end.
+    is_until_stop: bool,
+}
+
+impl Task {
+    /// What is done whenever its turn comes.
+    pub(crate) fn new(work: Work) -> Self {
+        Self { work, is_until_stop: false }
+    }
+
+    /// What is not done any more once somebody stops the session, for whom it would take time.
+    pub(crate) fn until_stop(work: Work) -> Self {
+        Self { is_until_stop: true, ..Self::new(work) }
+    }
+}
+
+/// The next task. Of those that are left out whoever waits for them hears that the session has ended.
+fn next(tasks: &Receiver<Task>, switch: &Switch) -> Result<Task, TryRecvError> {
+    loop {
+        let task = tasks.try_recv()?;
+        if !task.is_until_stop || !switch.is_stopping() {
+            return Ok(task);
+        }
+    }
+}
 
 /// What the drain thread owns.
 pub(crate) struct Drain {
@@ -45,14 +74,14 @@ impl Drain {
     /// Does what is to be done until the session is stopped. Nobody records after that.
     pub(crate) fn run(mut self, tasks: &Receiver<Task>, switch: Arc<Switch>) -> Self {
         // Dropped before what this thread owns: a transport may wait for a thread that stalls.
-        let _off = OffAtEnd(switch);
+        let _off = OffAtEnd(switch.clone());
         while !self.stopped {
             self.central.drain();
             self.clock.steer();
             // One at a time: while many ask, what producers send must not fill shared memory, nor the file wait.
-            let was_asked = match tasks.try_recv() {
+            let was_asked = match next(tasks, &switch) {
                 Ok(task) => {
-                    task(&mut self);
+                    (task.work)(&mut self);
                     true
                 }
                 Err(TryRecvError::Empty) => false,
@@ -176,14 +205,42 @@ mod tests {
         let (tell, told) = channel();
         for _ in 0..3 {
             let (tell, calls) = (tell.clone(), calls.clone());
-            let task: Task = Box::new(move |_| {
+            let _ = sender.send(Task::new(Box::new(move |_| {
                 let _ = tell.send(calls.drained.load(Ordering::Relaxed));
-            });
-            let _ = sender.send(task);
+            })));
         }
         drop((sender, tell));
         drain.run(&tasks, Arc::new(Switch::new()));
         assert_eq!(told.iter().collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn an_end_waits_for_what_is_of_use_after_it_and_not_for_others() {
+        for stops in [false, true] {
+            let (mut drain, calls, switch) = (idle(), Arc::<Calls>::default(), Arc::new(Switch::new()));
+            drain.central.attach(Box::new(Answers(true, calls.clone())));
+            let (sender, tasks) = channel::<Task>();
+            let (tell, told) = channel();
+            for (number, make) in
+                [(0, Task::until_stop as fn(Work) -> Task), (1, Task::new), (2, Task::until_stop)]
+            {
+                let tell = tell.clone();
+                let _ = sender.send(make(Box::new(move |_| tell.send(number).unwrap())));
+            }
+            let _ = sender.send(Task::new(Box::new(Drain::stop)));
+            drop(tell);
+            // As a long trace that is full does.
+            switch.off();
+            if stops {
+                switch.stop();
+            }
+            drain.run(&tasks, switch);
+            let done = if stops { &[1][..] } else { &[0, 1, 2] };
+            // Nobody waits for one that was left out.
+            assert_eq!(told.iter().collect::<Vec<_>>(), done);
+            // Nor is anything else done between them.
+            assert_eq!(calls.drained.load(Ordering::Relaxed), done.len() + 1);
+        }
     }
 
     #[test]
@@ -195,7 +252,7 @@ mod tests {
             drain.central.attach(Box::new(Answers(answers, calls.clone())));
             if stops {
                 let (sender, tasks) = channel::<Task>();
-                let _ = sender.send(Box::new(Drain::stop));
+                let _ = sender.send(Task::new(Box::new(Drain::stop)));
                 drain.run(&tasks, Arc::new(Switch::new()));
             } else {
                 drain.keep_in_files();

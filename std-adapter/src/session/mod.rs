@@ -97,7 +97,7 @@ pub use waker::Waker;
 
 pub(crate) use in_process::SHARED_MEMORY;
 
-use drain::{Drain, Task};
+use drain::{Drain, Task, Work};
 use long_trace::Progress;
 use recorder::Shared;
 use snapshot::Spare;
@@ -171,7 +171,8 @@ impl Session {
     /// [`SessionError::Forked`] in a child after a fork.
     pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
-        let taken = self.ask(deadline + PATIENCE, move |drain| {
+        // One that was asked for before the end is made: it may be the last moments before a panic.
+        let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain| {
             drain.central.flush(deadline);
             Snapshot::take(&drain.central, &spare)
         })?;
@@ -219,6 +220,11 @@ impl Session {
     /// Ends recording, flushes, completes the long trace. The buffers are still there to be written. An event over
     /// several chunks that a thread is still within is given up, and counts as given up by its writer.
     ///
+    /// Producers have 5 s to send what they have: with one that never answers this takes so long, and then what it has
+    /// is scraped. What other threads have asked for and has not begun is left out, and they hear
+    /// [`SessionError::Stopped`]; but for snapshots, which are taken first, and a flush that has begun, which keeps its
+    /// own time.
+    ///
     /// # Errors
     /// The session was stopped before, this is a child after a fork, or the session's own thread, which calls a
     /// [`Transport`]. That the long trace could not be written whole is said by [`Stopped::long_trace`].
@@ -233,23 +239,32 @@ impl Session {
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = thread.ok_or(SessionError::Stopped)?;
-        self.shared.switch.off();
+        self.shared.switch.stop();
         let deadline = Instant::now() + PATIENCE;
-        let stop: Task = Box::new(move |drain| {
+        let stop: Work = Box::new(move |drain| {
             drain.central.last_flush(deadline);
             drain.stop();
         });
-        let _ = self.tasks.send(stop);
+        let _ = self.tasks.send(Task::new(stop));
         self.waker.wake();
         let mut drain = thread.join().ok().flatten().ok_or(SessionError::Stopped)?;
         let file = drain.finish();
         Ok(Stopped::new(drain.central, file, self.long_trace()))
     }
 
-    /// Has the drain thread do something, and waits for what it says.
+    /// Has the drain thread do something before the session stops, and waits for what it says.
     fn ask<T: Send + 'static>(
         &self,
         deadline: Instant,
+        task: impl FnOnce(&mut Drain) -> T + Send + 'static,
+    ) -> Result<T, SessionError> {
+        self.ask_for(deadline, Task::until_stop, task)
+    }
+
+    fn ask_for<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        make: fn(Work) -> Task,
         task: impl FnOnce(&mut Drain) -> T + Send + 'static,
     ) -> Result<T, SessionError> {
         if !self.shared.switch.is_here() {
@@ -260,11 +275,11 @@ impl Session {
             return Err(SessionError::Stopped);
         }
         let (answer, answers) = sync_channel(1);
-        let task: Task = Box::new(move |drain| {
+        let work: Work = Box::new(move |drain| {
             // Who asked may have given up.
             let _ = answer.send(task(drain));
         });
-        self.tasks.send(task).map_err(|_| SessionError::Stopped)?;
+        self.tasks.send(make(work)).map_err(|_| SessionError::Stopped)?;
         self.waker.wake();
         match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(value) => Ok(value),

@@ -8,13 +8,14 @@ use crate::fork;
 /// Whether threads may write: the session records, and this is its process.
 pub(crate) struct Switch {
     recording: AtomicBool,
+    stopping: AtomicBool,
     forks: u32,
 }
 
 impl Switch {
     pub(crate) fn new() -> Self {
         fork::watch();
-        Self { recording: AtomicBool::new(true), forks: fork::forks() }
+        Self { recording: AtomicBool::new(true), stopping: AtomicBool::new(false), forks: fork::forks() }
     }
 
     #[inline]
@@ -30,6 +31,16 @@ impl Switch {
 
     pub(crate) fn off(&self) {
         self.recording.store(false, Ordering::Relaxed);
+    }
+
+    /// Off, and somebody waits for the session's end.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.off();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 }
 

@@ -1,10 +1,20 @@
 //! Producers that a session, or a service of one's own, gets from elsewhere: how they come and go.
 #![cfg(target_os = "linux")]
 
+#[path = "support/trace.rs"]
+mod trace;
+#[path = "support/transport.rs"]
+mod transport;
+
+use std::time::Duration;
+
 use memmap2::MmapMut;
-use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+use trace::{Trace, message, scratch};
+use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::{Consumer, SharedMemory, atomic_words_in};
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
+use tracebuf_std::session::{CentralBuffer, LongTrace, Session, SessionError, Transport};
+use transport::Does;
 
 /// Page faults of this thread for which nothing was read from a disk.
 fn page_faults() -> usize {
@@ -37,4 +47,37 @@ fn a_producer_without_writers_goes_without_a_look_at_its_memory() {
     assert!(endpoint.register_writer(1, 0));
     let with = faults(&mut endpoint);
     assert!(with > PAGES / 2, "{with} page faults");
+}
+
+/// A producer that sends this text in its first chunk, and goes.
+fn says(producer_id: u16, text: &'static str) -> impl Transport {
+    Does::new(move |buffers: &mut [CentralBuffer]| {
+        let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..Default::default() };
+        // for_testing.str
+        let packet = [&[0xA2, 0x38, 2 + text.len() as u8, 0x0A, text.len() as u8], text.as_bytes()].concat();
+        let payload = [&[packet.len() as u8], &packet[..]].concat();
+        buffers[0].copy_chunk_untrusted(&Chunk { header, payload: &payload });
+        false
+    })
+}
+
+#[test]
+fn what_a_producer_says_is_there_whoever_went_before_it_and_had_been_read() {
+    let path = scratch("numbers.pftrace");
+    let trace = LongTrace::to(&path).period(Duration::from_millis(10));
+    let session = Session::builder().long_trace(trace).start().expect("a session");
+    assert_eq!(session.new_producer_id().expect("a number"), Session::OWN_PRODUCER_ID + 1);
+    // It was given to nobody by the session, which finds it all the same.
+    session.attach(says(3, "first")).expect("an answer");
+    while session.summary().expect("an answer").buffers[0].chunks_read == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let id = session.new_producer_id().expect("a number");
+    assert_eq!(id, 4);
+    session.attach(says(id, "second")).expect("an answer");
+    session.stop().expect("a stop");
+    assert!(matches!(session.new_producer_id(), Err(SessionError::Stopped)));
+    let trace = Trace::read(&path);
+    assert_eq!(trace.packets().filter(|packet| message(packet, 900).is_some()).count(), 2);
+    assert!(trace.contains("first") && trace.contains("second"));
 }

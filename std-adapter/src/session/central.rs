@@ -1,12 +1,13 @@
 //! The service's side: the central buffers, and the producers that fill them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tracebuf::service::EndpointStats;
 
 use super::counts::{Dropped, Flushes, Totals, sum};
+use super::producer_ids::ProducerIds;
 use super::transport::{CentralBuffer, Transport};
 use crate::whole_file::OwnFiles;
 
@@ -17,6 +18,7 @@ pub(crate) struct Central {
     /// That the buffers, or the long trace, lie in.
     pub(crate) files: OwnFiles,
     transports: Vec<Box<dyn Transport>>,
+    pub(super) producer_ids: ProducerIds,
     /// Of producers that are gone.
     past: EndpointStats,
     past_dropped: Dropped,
@@ -33,6 +35,14 @@ impl Central {
     pub(crate) fn attach(&mut self, transport: Box<dyn Transport>) {
         self.transports.push(transport);
         self.seen += 1;
+    }
+
+    /// A number for a producer that is new, if there is one left.
+    pub(crate) fn new_producer_id(&mut self) -> Option<u16> {
+        let in_buffers = self.buffers.iter().flat_map(CentralBuffer::sequences);
+        let mut taken: HashSet<u16> = in_buffers.map(|sequence| sequence.producer_id).collect();
+        taken.extend(self.transports.iter().filter_map(|transport| transport.producer_id()));
+        self.producer_ids.next(&taken)
     }
 
     /// Carries out what producers have asked for so far.

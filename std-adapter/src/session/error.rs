@@ -59,6 +59,8 @@ pub enum SessionError {
         /// The name.
         data_source: String,
     },
+    /// Producers that are there, or whose packets are, have all 65,534 numbers.
+    NoProducerId,
     /// The system refused something.
     Io {
         /// What was to be done, or cannot be.
@@ -111,6 +113,7 @@ impl fmt::Display for SessionError {
             Self::SharedMemory { bytes } => {
                 write!(f, "the session's shared memory, {bytes} bytes: it is 4 KiB to 64 MiB")
             }
+            Self::NoProducerId => f.write_str("all 65,534 numbers for producers of the session are taken"),
             Self::Io { what, error } => write!(f, "{what}: {error}"),
             Self::Timeout => f.write_str("a producer or the session did not answer in time"),
             Self::Stopped => f.write_str("the session has ended"),

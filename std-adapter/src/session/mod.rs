@@ -56,6 +56,7 @@ mod flight_recorder;
 mod in_process;
 mod long_trace;
 mod packet_writer;
+mod producer_ids;
 mod recorder;
 mod session_clock;
 pub(crate) mod snapshot;
@@ -179,7 +180,36 @@ impl Session {
         taken.map_err(|error| SessionError::io("making a snapshot", error))
     }
 
-    /// Adds a producer that is elsewhere, with a number that nobody else has: [`Transport`] says which are taken.
+    /// A number for a producer that is to be [attached](Self::attach): from 2 to 65,535, and then from 2 again, without
+    /// those of which a buffer still has a sequence in its table and those that a [`Transport`] which is attached
+    /// [tells](Transport::producer_id).
+    ///
+    /// Chunks of a number that is used again look like chunks of the producer that had it first: those that are no newer
+    /// than what was read of it are discarded, and where it was not read its packets and theirs are mixed. What was
+    /// read keeps its place in the table until that is needed for another sequence.
+    ///
+    /// Cost: on the drain thread, a look at each sequence of all buffers.
+    ///
+    /// ```
+    /// use tracebuf_std::session::Session;
+    ///
+    /// let session = Session::builder().start()?;
+    /// let ids = [session.new_producer_id()?, session.new_producer_id()?];
+    /// assert!(ids[0] != ids[1] && !ids.contains(&Session::OWN_PRODUCER_ID));
+    /// # Ok::<(), tracebuf_std::session::SessionError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SessionError::NoProducerId`] when all are taken; [`SessionError::Timeout`] when the session does not answer in
+    /// 5 s; [`SessionError::Stopped`] and [`SessionError::Forked`] as of [`snapshot`](Self::snapshot).
+    pub fn new_producer_id(&self) -> Result<u16, SessionError> {
+        let id = self.ask(Instant::now() + PATIENCE, |drain| drain.central.new_producer_id())?;
+        id.ok_or(SessionError::NoProducerId)
+    }
+
+    /// Adds a producer that is elsewhere, with a number that nobody else has: one of
+    /// [`new_producer_id`](Self::new_producer_id), or, where others number producers, one of which no buffer has a
+    /// sequence any more. [`Transport`] says more of it.
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when the session does not answer in 5 s, and then the producer is added as soon as it

@@ -15,8 +15,15 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 ///
 /// A sequence is a pair of producer and writer, so each transport has a producer number of its own, whatever its
 /// process says of itself: not 0, and not [`OWN_PRODUCER_ID`](super::Session::OWN_PRODUCER_ID), 1, which is that of
-/// this process's threads. Chunks of two that share one would be taken for each other's. All producers together have
-/// the 1,024 sequences of each buffer; chunks of one more are refused, and counted.
+/// this process's threads. Chunks of two that share one would be taken for each other's, also when the first has gone
+/// long before the second comes: a number may be used again only when no buffer has a sequence of it in its table
+/// any more, which [`Summary::sequences`](super::Summary::sequences) lists, and which is long after all of it was read.
+/// [`Session::new_producer_id`](super::Session::new_producer_id) gives numbers for which that is so.
+///
+/// All producers together have the 1,024 sequences of each buffer. While each of those has chunks there, chunks of one
+/// more writer are refused, and counted as [`chunks_refused`](tracebuf::buffer::BufferStats::chunks_refused), until all
+/// of another one was read or overwritten: in a ring that nobody reads until others have lapped over them, and in a
+/// buffer that discards and that nobody reads for ever.
 ///
 /// A [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does most of it. It borrows the producer's shared
 /// memory: the crate `self_cell`, for instance, makes one value of both.
@@ -71,6 +78,13 @@ pub trait Transport: Send {
 
     /// What happened before the buffers.
     fn stats(&self) -> EndpointStats;
+
+    /// The producer's number, which [`Session::new_producer_id`](super::Session::new_producer_id) gives to nobody else
+    /// then while this one is attached. Without it the number of one that is silent may be given again once all others
+    /// were.
+    fn producer_id(&self) -> Option<u16> {
+        None
+    }
 
     /// Packets for the buffer of this number that were given up without a word of it in shared memory; see
     /// [`CommitSink::packet_dropped`](tracebuf::producer::CommitSink::packet_dropped).

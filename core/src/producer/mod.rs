@@ -7,7 +7,7 @@
 //! | Perfetto | here | file |
 //! |---|---|---|
 //! | `SharedMemoryABI` | [`SharedMemory`], [`Page`], [`ChunkHeader`] | `smb`, `page`, `chunk_header` |
-//! | `SharedMemoryArbiterImpl` | [`Producer`], in its [`ProducerStorage`] | `arbiter`, `storage` |
+//! | `SharedMemoryArbiterImpl` | [`Producer`], in its [`ProducerStorage`] | `arbiter`, `flush`, `storage` |
 //! | `TraceWriterImpl` | [`TraceWriter`] | `trace_writer` |
 //! | `TracePacketHandle`, `protozero::Message` | [`Packet`], [`Message`] | `packet` |
 //! | `ScatteredStreamWriter` | a place in a chunk | `cursor` |
@@ -23,6 +23,7 @@ mod chunk_header;
 mod commit;
 mod cursor;
 mod drain;
+mod flush;
 mod fragments;
 mod packet;
 mod page;

@@ -39,6 +39,50 @@ fn a_flush_sends_a_partly_filled_chunk_and_is_acknowledged_by_its_number() {
 }
 
 #[test]
+fn a_flush_of_the_producer_goes_behind_all_that_is_complete() {
+    let (model, producer) = setup(4, Layout::Four, Pace::Prompt);
+    let mut writer = producer.writer(40, Exhaustion::Drop).unwrap();
+    writer.packet().bytes(1, &[7; 1001]);
+    writer.packet().varint(8, 1);
+    let first = producer.flush();
+    assert_eq!(
+        (model.packets(1).len(), &model.state().flushes[..]),
+        (1, &[first][..]),
+        "and not the open chunk"
+    );
+    let second = writer.flush();
+    let third = producer.flush();
+    assert_eq!((model.packets(1).len(), &model.state().flushes[..]), (2, &[first, second, third][..]));
+    producer.flushed(second);
+    assert!(producer.is_flushed(first) && producer.is_flushed(second) && !producer.is_flushed(third));
+}
+
+#[test]
+fn a_flush_of_the_producer_while_a_writer_sends_is_sent_by_that_one() {
+    /// Flushes within the first request, as another thread would.
+    #[derive(Default)]
+    struct Within {
+        producer: std::sync::OnceLock<&'static Producer<'static>>,
+        flush: std::sync::OnceLock<u32>,
+        sent: std::sync::Mutex<Vec<u32>>,
+    }
+    impl CommitSink for Within {
+        fn commit(&self, request: &CommitRequest<'_>) {
+            self.sent.lock().unwrap().push(request.flush);
+            self.flush.get_or_init(|| self.producer.get().expect("it is set").flush());
+        }
+    }
+    let sink: &'static Within = Box::leak(Box::default());
+    let producer = producer(memory(4096 * 4, 4096), Layout::Four, sink);
+    sink.producer.set(producer).ok().expect("once");
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    writer.packet().varint(8, 1);
+    let of_writer = writer.flush();
+    let within = *sink.flush.get().expect("one");
+    assert_eq!(*sink.sent.lock().unwrap(), [0, of_writer, within]);
+}
+
+#[test]
 fn a_timer_can_send_what_is_complete() {
     let (model, producer) = setup(4, Layout::Four, Pace::Lazy);
     let mut writer = producer.writer(40, Exhaustion::Drop).unwrap();

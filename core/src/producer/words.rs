@@ -30,6 +30,10 @@ pub fn atomic_words_in(bytes: &mut [u8]) -> &[AtomicU32] {
 
 /// Memory that another process or core also maps, as atomic words.
 ///
+/// Of a file that others hold too, such as a memfd: **whoever cuts it short ends the process**, by SIGBUS. Whoever
+/// does not trust them seals it against that (`F_SEAL_SHRINK`) before they get it, and takes none of theirs that is not
+/// sealed so.
+///
 /// # Safety
 /// `data` must be aligned to 4 and point to `len` words, initialised, mapped for reading and writing, that
 /// stay valid for `'a`; nobody in this program may touch them but through 32-bit atomics during `'a`.

@@ -33,6 +33,38 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// to [`Session::attach`](super::Session::attach). A panic ends the session: recorders record nothing from then on, and
 /// calls return [`SessionError::Stopped`](super::SessionError::Stopped).
 ///
+/// # What is called when
+/// When the thread wakes, and between all that it is asked for: [`drain`](Self::drain), and then
+/// [`is_connected`](Self::is_connected). Once that is false, [`disconnect`](Self::disconnect),
+/// [`stats`](Self::stats) and [`packets_dropped`](Self::packets_dropped) follow at once, and nothing more: it is dropped.
+///
+/// Requests may come after the last `drain`, and the connection end behind them. So they are carried out in
+/// `disconnect` before anything else, or it is connected until none is left. Who leaves them out loses patches, with
+/// them the packets that wait for these, and all chunks of writers whose registration was among them.
+///
+/// A session that stops flushes and scrapes those that are still connected. It does not disconnect them: they are
+/// dropped with what is left of it, [`Stopped`](super::Stopped).
+///
+/// # How a producer answers a flush
+/// 1. [`ask_flush`](Self::ask_flush) sends a question with a number of the service's own, and does not wait.
+/// 2. In the producer's process the thread that listens to the service calls
+///    [`Producer::flush`](tracebuf::producer::Producer::flush). Its request comes the way of all others, behind those of
+///    all that was complete. Then it answers with both numbers, the question's and the flush's.
+/// 3. [`is_flushed`](Self::is_flushed) is true when the last question is answered, and the flush that the answer names,
+///    or a later one, was [carried out](tracebuf::service::ProducerEndpoint::carry_out_one).
+/// 4. As after every flush, the service sends its number back for
+///    [`Producer::flushed`](tracebuf::producer::Producer::flushed).
+///
+/// A flush that comes without such an answer may be one that a thread had asked for before, and an answer without a
+/// flush may overtake chunks and patches that another thread is just sending. Chunks that threads still write are not
+/// completed: what is whole in them is scraped after the answer. So it is of a producer that does not answer, for which
+/// snapshots and the end of a session wait 5 s each time; the flush counts as one that failed.
+///
+/// # Memory that others can cut short
+/// Shared memory in a file that the producer has too, such as a memfd, is memory of this process: **whoever cuts it
+/// short ends the process**, by SIGBUS. So the service makes it, and seals it against that (`F_SEAL_SHRINK`) before a
+/// producer gets it; it takes none of a producer's that is not sealed so.
+///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader};
 /// use tracebuf::service::EndpointStats;
@@ -67,10 +99,10 @@ pub trait Transport: Send {
     fn drain(&mut self, buffers: &mut [CentralBuffer]);
 
     /// Asks the producer to send what it has: for a flush, and for buffers in files once a second, unless a producer
-    /// has yet to answer.
+    /// has yet to answer. [How it answers](Transport#how-a-producer-answers-a-flush) is said above.
     fn ask_flush(&mut self);
 
-    /// Whether all that was asked for has come.
+    /// Whether all that was asked for last has come.
     fn is_flushed(&self) -> bool;
 
     /// Copies what lies in shared memory and was not sent.
@@ -92,14 +124,16 @@ pub trait Transport: Send {
         0
     }
 
-    /// Copies what the producer, which is gone, has left, and ends it in the buffers: else what it did not finish keeps
+    /// Carries out the requests that have come since the last [`drain`](Self::drain), copies what the producer, which is
+    /// gone, has left, and ends it in the buffers: else what it did not finish keeps
     /// its sequences' places in the table from others. A [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does
-    /// both.
+    /// the last two. Unless it is said otherwise this only scrapes.
     fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
         self.scrape(buffers);
     }
 
-    /// False once the producer is gone: it is [disconnected](Self::disconnect), and forgotten.
+    /// False once the producer is gone: it is [disconnected](Self::disconnect), and forgotten. Looked at after each
+    /// [`drain`](Self::drain).
     fn is_connected(&self) -> bool {
         true
     }

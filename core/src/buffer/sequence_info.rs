@@ -35,7 +35,9 @@ pub struct SequenceInfo {
     pub pid: i32,
     /// Whole packets that were overwritten unread.
     pub packets_evicted: u64,
-    /// Packets that began but could not be put together.
+    /// Packets that began but could not be put together; among them those that were overwritten while they waited for a
+    /// patch. One whose patch had not come when its producer ended counts as given up:
+    /// [`BufferStats::trace_writer_packet_loss`](super::BufferStats::trace_writer_packet_loss).
     pub packets_broken: u64,
     /// Chunks whose rest was dropped, as it was malformed or they held fewer fragments than they declared. They count
     /// when they have been read or are overwritten.

@@ -137,6 +137,9 @@ impl FlightRecorder {
     /// Writes a snapshot now, and says where it is. `reason` begins the file's name; it may have folders before that,
     /// which must be there.
     ///
+    /// Before the buffers are copied, producers have 5 s to send what they have: with one that never answers each
+    /// snapshot takes so long, and then what it has is scraped.
+    ///
     /// # Errors
     /// The session does not answer or has ended, or the file system's; or `reason` is none: it leads out of the folder,
     /// or its name has more than 226 bytes, so that with its number and ending it would be longer than names can be.
@@ -190,7 +193,11 @@ impl FlightRecorder {
 
     /// From now on, a panic of any thread writes a snapshot `panic`, after the hook that was there has said its
     /// own. For the rest of the program; once this recorder is gone the hook does nothing more, nor in a child after a
-    /// fork.
+    /// fork. The thread waits for the snapshot, as [`snapshot`](Self::snapshot) says.
+    ///
+    /// No trace is written of a panic within a [`Transport`](super::Transport), nor of later ones: it ends the session,
+    /// on whose own thread it is, and what is in the buffers is gone. Of one [in a file](super::BufferConfig::in_file)
+    /// it can be recovered.
     pub fn on_panic(&self) {
         let inner = Arc::downgrade(&self.inner);
         let before = std::panic::take_hook();

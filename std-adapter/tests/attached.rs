@@ -13,7 +13,7 @@ use trace::{Trace, message, scratch};
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::{Consumer, SharedMemory, atomic_words_in};
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
-use tracebuf_std::session::{CentralBuffer, LongTrace, Session, SessionError, Transport};
+use tracebuf_std::session::{BufferConfig, CentralBuffer, LongTrace, Session, SessionError, Transport};
 use transport::Does;
 
 /// Page faults of this thread for which nothing was read from a disk.
@@ -80,4 +80,26 @@ fn what_a_producer_says_is_there_whoever_went_before_it_and_had_been_read() {
     let trace = Trace::read(&path);
     assert_eq!(trace.packets().filter(|packet| message(packet, 900).is_some()).count(), 2);
     assert!(trace.contains("first") && trace.contains("second"));
+}
+
+#[test]
+fn a_buffer_has_places_for_as_many_sequences_as_it_is_said_to_have() {
+    let start = |sequences| {
+        let buffer = BufferConfig::ring(1 << 20).sequences(sequences);
+        Session::builder().buffer(buffer).start()
+    };
+    let error = start(3).expect_err("an error").to_string();
+    assert_eq!(error, "a buffer of the session: the sequence table must hold at least 4 sequences");
+    for (sequences, refused) in [(4, 1496), (1499, 1), (1500, 0)] {
+        let session = start(sequences).expect("a session");
+        let mut left = 2..1502;
+        let many = Does::new(move |buffers: &mut [CentralBuffer]| {
+            left.by_ref().for_each(|id| says(id, "here").drain(buffers));
+            true
+        });
+        session.attach(many).expect("an answer");
+        let summary = session.stop().expect("a stop").summary();
+        assert_eq!(summary.buffers[0].chunks_refused, refused);
+        assert_eq!(summary.sequences.len() as u64, 1500 - refused);
+    }
 }

@@ -26,6 +26,7 @@ pub struct BufferConfig {
     policy: FillPolicy,
     pub(super) file: Option<PathBuf>,
     self_contained_chunks: bool,
+    sequences: u16,
 }
 
 impl BufferConfig {
@@ -36,12 +37,24 @@ impl BufferConfig {
     /// of those: readers skip it, and `tracebuf stats` counts it. With
     /// [`self_contained_chunks`](Self::self_contained_chunks) all of it can be read.
     pub const fn ring(bytes: u64) -> Self {
-        Self { bytes, policy: FillPolicy::RingBuffer, file: None, self_contained_chunks: false }
+        Self {
+            bytes,
+            policy: FillPolicy::RingBuffer,
+            file: None,
+            self_contained_chunks: false,
+            sequences: SEQUENCES,
+        }
     }
 
     /// Keeps the first `bytes` bytes, as many as a ring can have, and then takes no more.
     pub const fn discard(bytes: u64) -> Self {
-        Self { bytes, policy: FillPolicy::Discard, file: None, self_contained_chunks: false }
+        Self {
+            bytes,
+            policy: FillPolicy::Discard,
+            file: None,
+            self_contained_chunks: false,
+            sequences: SEQUENCES,
+        }
     }
 
     /// Has it in this file, so that all but the last second survives the process; see
@@ -66,8 +79,22 @@ impl BufferConfig {
         self
     }
 
+    /// How many sequences its table holds, of 224 bytes each: 1,024 unless said otherwise, 4 to 65,535. A sequence is a
+    /// writer of a producer; each thread of this process that records into this buffer is one, so that 1,024 are enough
+    /// for all that can. Where [others](super::Session::attach) write too there should be as many more as these have
+    /// writers, and as have ended and were not read or overwritten yet.
+    ///
+    /// While each one has chunks in the buffer, chunks of one more are refused and
+    /// [counted](tracebuf::buffer::BufferStats::chunks_refused). [`start`](super::SessionBuilder::start) refuses fewer
+    /// than 4.
+    #[must_use]
+    pub const fn sequences(mut self, count: u16) -> Self {
+        self.sequences = count;
+        self
+    }
+
     pub(super) fn config(&self) -> Config {
-        Config::new(self.policy).sequences(SEQUENCES).histograms(true)
+        Config::new(self.policy).sequences(self.sequences).histograms(true)
     }
 
     /// Bytes of memory; `None` for a buffer that no memory is large enough for.
@@ -92,6 +119,6 @@ impl BufferConfig {
 /// refuse each of them.
 pub(super) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
 
-/// Sequences in a buffer's table, with their histograms: 224 KiB. Each writer of this process is one, and all may write
+/// Sequences in a buffer's table unless said otherwise, with their histograms: 224 KiB. Each writer of this process is one, and all may write
 /// to one buffer: of a sequence too many everything would be refused.
 const SEQUENCES: u16 = WRITERS as u16;

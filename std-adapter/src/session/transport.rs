@@ -20,7 +20,8 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// any more, which [`Summary::sequences`](super::Summary::sequences) lists, and which is long after all of it was read.
 /// [`Session::new_producer_id`](super::Session::new_producer_id) gives numbers for which that is so.
 ///
-/// All producers together have the 1,024 sequences of each buffer. While each of those has chunks there, chunks of one
+/// All producers together have the sequences of each buffer, 1,024 unless
+/// [said otherwise](super::BufferConfig::sequences). While each of those has chunks there, chunks of one
 /// more writer are refused, and counted as [`chunks_refused`](tracebuf::buffer::BufferStats::chunks_refused), until all
 /// of another one was read or overwritten: in a ring that nobody reads until others have lapped over them, and in a
 /// buffer that discards and that nobody reads for ever.

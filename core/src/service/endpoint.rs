@@ -36,12 +36,12 @@ pub struct ProducerIdentity {
 /// does, says, or changes while it is read can do harm: it is refused and counted.
 ///
 /// A writer has a place here from its registration on, or without one from its first chunk that is taken, until it is
-/// unregistered: of more than `WRITERS` at a time, chunks of the others are discarded. So one producer cannot take all
-/// sequences of a buffer with writers that are not there; let the buffers have more than `WRITERS`, or all producers
-/// together have no more than these. A producer of this crate numbers its writers from 1 to as many as its
-/// [`ProducerStorage`](crate::producer::ProducerStorage) has, which is enough here too. What is unregistered keeps its
-/// sequence in a buffer until that is read or overwritten, so whoever trusts no producer counts how many writers it
-/// ends.
+/// unregistered. Of more than `WRITERS` at a time, chunks of the others are discarded: writers that it makes up do not
+/// get one producer all sequences of a buffer, if that has more than `WRITERS`. As many as the producer's
+/// [`ProducerStorage`](crate::producer::ProducerStorage) has are enough, for a producer of this crate numbers its
+/// writers from 1 to those. The sequence of a writer that has ended stays in its buffer until that was read or
+/// overwritten, though another has its place: who is to trust no producer counts what each one
+/// [unregisters](Request::Unregister), and disconnects one that does nothing else.
 ///
 /// ```
 /// use std::sync::Mutex;

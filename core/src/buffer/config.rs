@@ -34,7 +34,8 @@ impl Config {
     }
 
     /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. When it is full the sequence that
-    /// has been without chunks for longest is forgotten; when each has chunks, further sequences are refused.
+    /// has been without chunks for longest is forgotten; when each has chunks, further sequences are refused, but for
+    /// those that [a place is made](super::TraceBuffer::make_place) for.
     ///
     /// On microcontrollers (`target_os = "none"`), where there is no index of it, each commit, patch and lease looks
     /// through the table up to its sequence.

@@ -175,7 +175,8 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// Whether the service has acknowledged a [`TraceWriter::flush`](super::TraceWriter::flush).
+    /// Whether the service has acknowledged a [`TraceWriter::flush`](super::TraceWriter::flush), or a
+    /// [`flush`](Self::flush).
     pub fn is_flushed(&self, flush: u32) -> bool {
         (self.flush_done.load(Ordering::Acquire).wrapping_sub(flush) as i32) >= 0
     }

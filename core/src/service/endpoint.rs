@@ -40,7 +40,7 @@ pub struct ProducerIdentity {
 /// get one producer all sequences of a buffer, if that has more than `WRITERS`. As many as the producer's
 /// [`ProducerStorage`](crate::producer::ProducerStorage) has are enough, for a producer of this crate numbers its
 /// writers from 1 to those. The sequence of a writer that has ended stays in its buffer until that was read or
-/// overwritten, though another has its place: who is to trust no producer counts what each one
+/// overwritten, or [another needs its place](TraceBuffer::make_place): who is to trust no producer counts what each one
 /// [unregisters](Request::Unregister), and disconnects one that does nothing else.
 ///
 /// ```

@@ -84,7 +84,8 @@ impl BufferConfig {
     /// for all that can. Where [others](super::Session::attach) write too there should be as many more as these have
     /// writers, and as have ended and were not read or overwritten yet.
     ///
-    /// While each one has chunks in the buffer, chunks of one more are refused and
+    /// While each one has chunks in a ring, one more gets the place of the one that has been silent for the longest, whose
+    /// chunks count as overwritten; in a buffer that discards, its chunks are refused and
     /// [counted](tracebuf::buffer::BufferStats::chunks_refused). [`start`](super::SessionBuilder::start) refuses fewer
     /// than 4.
     #[must_use]
@@ -119,6 +120,6 @@ impl BufferConfig {
 /// refuse each of them.
 pub(super) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
 
-/// Sequences in a buffer's table unless said otherwise, with their histograms: 224 KiB. Each writer of this process is one, and all may write
-/// to one buffer: of a sequence too many everything would be refused.
+/// Sequences in a buffer's table unless said otherwise, with their histograms: 224 KiB. Each writer of this process is
+/// one, and all may write to one buffer: none is to lose its place to another.
 const SEQUENCES: u16 = WRITERS as u16;

@@ -36,8 +36,9 @@
 //!
 //! Who wrote a packet is told by its `trusted_packet_sequence_id`: that is
 //! [`sequence_id`](tracebuf::service::sequence_id) of the producer's number and the writer's, 65,536 times the one and
-//! the other, both of which [`Summary::sequences`] lists. Threads of this process are writers of [`Session::OWN_PRODUCER_ID`], one for each
-//! buffer that they record into; a writer that ended has its number taken by the next.
+//! the other, both of which [`Summary::sequences`] lists. Threads of this process are writers of
+//! [`Session::OWN_PRODUCER_ID`], one for each buffer that they record into; a writer that ended has its number taken by
+//! the next.
 //!
 //! # After a crash
 //! A buffer [in a file](BufferConfig::in_file) survives the process; see [`region_file`](crate::region_file).

@@ -21,10 +21,11 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// [`Session::new_producer_id`](super::Session::new_producer_id) gives numbers for which that is so.
 ///
 /// All producers together have the sequences of each buffer, 1,024 unless
-/// [said otherwise](super::BufferConfig::sequences). While each of those has chunks there, chunks of one
-/// more writer are refused, and counted as [`chunks_refused`](tracebuf::buffer::BufferStats::chunks_refused), until all
-/// of another one was read or overwritten: in a ring that nobody reads until others have lapped over them, and in a
-/// buffer that discards and that nobody reads for ever.
+/// [said otherwise](super::BufferConfig::sequences). While each of those has chunks in a ring, a newcomer's first chunk
+/// costs one of them its place, and its chunks: the one that has been silent for the longest
+/// ([`make_place`](tracebuf::buffer::TraceBuffer::make_place), which an endpoint calls). In a buffer that discards,
+/// chunks of newcomers are refused, and counted as
+/// [`chunks_refused`](tracebuf::buffer::BufferStats::chunks_refused).
 ///
 /// A [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does most of it. It borrows the producer's shared
 /// memory: the crate `self_cell`, for instance, makes one value of both.

@@ -1,7 +1,7 @@
 //! Sequences that come when all places of the table have chunks.
 
-use crate::bench::{Bench, Sent, packet, small_table};
-use tracebuf::buffer::{Commit, Config, FillPolicy, Refusal};
+use crate::bench::{Bench, NEXT, PREV, Sent, packet, small_table};
+use tracebuf::buffer::{ChunkFlags, Commit, Config, FillPolicy, Refusal};
 
 /// Commits a chunk of one packet for which a place is made.
 fn come(b: &mut Bench, writer: u16, id: u32) -> Commit {
@@ -90,6 +90,38 @@ fn a_buffer_that_discards_keeps_what_it_has() {
     }
     assert_eq!(come(&mut b, 5, 0), Commit::Refused(Refusal::TableFull));
     assert_eq!(left(&mut b).len(), 4);
+}
+
+/// Chunks of any kind, of three times as many writers as there are places, read, patched and ended in between.
+#[test]
+fn a_newcomer_finds_a_place_whatever_the_others_have_there() {
+    let mut state = 1_u64;
+    let mut random = |most: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % most
+    };
+    for ring in [300, 700, 4096] {
+        let mut b = Bench::new(small_table(), ring);
+        for _ in 0..if cfg!(miri) { 100 } else { 3000 } {
+            let (writer, id) = (1 + random(12) as u16, random(6) as u32);
+            let flags = [ChunkFlags::empty(), NEXT, PREV, NEXT | PREV, NEXT | ChunkFlags::NEEDS_PATCHING];
+            let packets = [packet(b"some"), packet(b"more of it")];
+            let sent = Sent::new(id, &packets[random(2) as usize..]).writer(writer);
+            let sent = sent.flags(flags[random(5) as usize]);
+            let sent = if random(4) == 0 { sent.scraped() } else { sent };
+            b.buffer.make_place(sent.header());
+            b.check();
+            assert_ne!(b.commit(sent), Commit::Refused(Refusal::TableFull));
+            match random(20) {
+                0 => drop(b.read_some(3)),
+                1 => drop(b.patch_of(writer, id, &[], false)),
+                2 => b.buffer.end_producer(1),
+                _ => {}
+            }
+            b.check();
+        }
+        assert!(b.stats().chunks_overwritten > 0);
+    }
 }
 
 #[test]

@@ -261,13 +261,14 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Cost: two loads, unless the table is full; then a look at each of its places, and one at each chunk that goes.
     ///
     /// ```
-    /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    /// use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, TraceBuffer};
     ///
     /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
     /// for producer_id in 1..=5 {
     ///     let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..Default::default() };
     ///     buffer.make_place(&header);
-    ///     assert!(buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" }).is_ok());
+    ///     let commit = buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
+    ///     assert_eq!(commit, Commit::Written);
     /// }
     /// assert_eq!(buffer.read().next_packet().unwrap().producer_id(), 2);
     /// # Ok::<(), tracebuf::buffer::RegionError>(())

@@ -39,8 +39,8 @@ fn field(value: Value<'_>) -> (u32, model::Value) {
 fn a_value_is_the_same_at_any_place_of_a_chunk_and_over_its_end() {
     let (values, step) = (values(), if cfg!(miri) { 29 } else { 1 });
     // Without patches chunks as long as the longest packet are large enough.
-    let chunk = if cfg!(feature = "patches") { 128 } else { 512 };
-    for before in (0..chunk).step_by(step) {
+    let chunk = if cfg!(feature = "patches") { 128 } else { 1020 };
+    for before in (0..128).step_by(step) {
         let (model, producer) = chunk_a_page(64, chunk, Pace::Prompt);
         let writer = producer.writer(40, Exhaustion::Stall).unwrap();
         let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);

@@ -233,8 +233,10 @@ impl TraceReport {
             writeln!(f, "damaged at byte {at}: from there on nothing was looked at, {rest}")?;
         } else if self.rest > 0 && !self.is_cut_off {
             // A size that is damaged may be too large as well.
-            let or = format_args!("or the size at byte {at} is damaged");
-            writeln!(f, "no whole packet in the last {rest}: writing was cut short there, {or}")?;
+            writeln!(
+                f,
+                "no whole packet in the last {rest}: writing was cut short there, or the size at byte {at} is damaged"
+            )?;
         }
         if self.is_cut_off {
             writeln!(f, "it could not be read to its end: what follows is not known")?;

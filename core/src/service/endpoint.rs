@@ -8,7 +8,7 @@ use crate::producer::{
 use heapless::Vec;
 
 use super::endpoint_stats::EndpointStats;
-use super::writers::{Writer, Writers};
+use super::writers::{Writer, Writers, waits_for_patches};
 
 /// Who a producer is, as the service knows and not as it says.
 ///
@@ -230,7 +230,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 writer.offer(&header);
                 let is_stored = !matches!(commit, Commit::Discarded | Commit::Refused(_));
                 // What its patches are for may still be changed where it lies.
-                if is_stored && !(header.complete && header.flags.contains(ChunkFlags::NEEDS_PATCHING)) {
+                if is_stored && !waits_for_patches(&header) {
                     writer.show(&header);
                 }
             },
@@ -294,7 +294,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         buffers: &mut [TraceBuffer<M>],
     ) {
         let writer = self.writers.get_mut(patched.writer_id);
-        let allowed = is_target(writer.as_deref(), self.allowed, patched.target);
+        let is_its = writer.as_deref().is_none_or(|writer| writer.may_write_to(patched.target));
+        let allowed = may_write_to(self.allowed, patched.target) && is_its;
         let Some(buffer) = buffers.get_mut(usize::from(patched.target)).filter(|_| allowed) else {
             self.stats.patches_discarded =
                 self.stats.patches_discarded.saturating_add(patched.patches.len().max(1) as u64);
@@ -347,11 +348,6 @@ fn is_there<M: AsRef<[u8]> + AsMut<[u8]>>(
 /// Whether a producer with these buffers may write to one of them.
 const fn may_write_to(allowed: u32, target: u16) -> bool {
     target < u32::BITS as u16 && allowed & (1 << target) != 0
-}
-
-/// Whether a writer may write to a buffer: its own, or any of the producer's while it is not registered.
-fn is_target(writer: Option<&Writer>, allowed: u32, target: u16) -> bool {
-    writer.map_or_else(|| may_write_to(allowed, target), |writer| writer.target() == target)
 }
 
 // A patch that a writer sends finds its chunk, and chunks that are sent before it have room.

@@ -65,8 +65,9 @@ impl Writer {
 
     /// The buffer was offered a chunk, by a scrape or by its commit.
     pub(super) fn offer(&mut self, header: &ChunkHeader) {
-        let is_promised = header.complete && header.flags.contains(ChunkFlags::NEEDS_PATCHING);
-        if is_promised && (self.unpatched == 0 || is_newer(header.chunk_id, self.newest_unpatched)) {
+        if waits_for_patches(header)
+            && (self.unpatched == 0 || is_newer(header.chunk_id, self.newest_unpatched))
+        {
             if self.unpatched == 0 && self.shown == 0 {
                 // Not shown, but from here on it counts.
                 (self.first_shown, self.begun) = (header.chunk_id.wrapping_add(1), 0);
@@ -112,6 +113,11 @@ impl Writer {
     }
 }
 
+/// Whether a chunk was given away with a promise of patches.
+pub(super) fn waits_for_patches(header: &ChunkHeader) -> bool {
+    header.complete && header.flags.contains(ChunkFlags::NEEDS_PATCHING)
+}
+
 /// Of chunk ids, which wrap round.
 fn is_newer(chunk_id: u32, other: u32) -> bool {
     chunk_id.wrapping_sub(other) as i32 > 0
@@ -144,12 +150,10 @@ impl<const N: usize> Writers<N> {
     /// A writer, registered or not, of which a chunk is there, to change what is known of it. `None` if it is not known
     /// and there is no room for one more.
     pub(super) fn get_or_see(&mut self, id: u16) -> Option<&mut Writer> {
-        let known = self.0.iter().position(|writer| writer.id == id);
-        let at = known.unwrap_or(self.0.len());
-        if known.is_none() {
+        if self.0.iter().all(|writer| writer.id != id) {
             self.0.push(Writer::new(id, 0, false)).ok()?;
         }
-        self.0.get_mut(at)
+        self.0.iter_mut().find(|writer| writer.id == id)
     }
 
     /// The same as [`get`](Self::get), to change what is known of it.

@@ -51,17 +51,22 @@ fn a_chunk_that_was_scraped_whole_is_not_offered_again() {
     assert_eq!(world.endpoint.stats(), EndpointStats { chunks_scraped_before: 3, ..stats });
 }
 
+/// Other sequences have all places of its table, and chunks there.
+fn full_table(policy: FillPolicy) -> TraceBuffer<Vec<u8>> {
+    let mut buffer = TraceBuffer::new(vec![0; 8192], Config::new(policy).sequences(4)).unwrap();
+    for producer_id in 9..13 {
+        let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..ChunkHeader::default() };
+        buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
+    }
+    buffer
+}
+
 #[test]
 fn a_chunk_that_a_buffer_did_not_take_from_a_scrape_is_offered_again() {
     let mut world = World::new();
     assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
-    // Other sequences have all places, and chunks there; nobody gives up a place in a buffer that discards.
-    let config = Config::new(FillPolicy::Discard).sequences(4);
-    world.buffers[0] = TraceBuffer::new(vec![0; 8192], config).unwrap();
-    for producer_id in 9..13 {
-        let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..ChunkHeader::default() };
-        world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
-    }
+    // Nobody gives up a place in a buffer that discards.
+    world.buffers[0] = full_table(FillPolicy::Discard);
     let chunk = world.write();
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
     assert_eq!(world.buffers[0].stats().chunks_refused, 1);
@@ -75,12 +80,7 @@ fn a_chunk_that_a_buffer_did_not_take_from_a_scrape_is_offered_again() {
 fn in_a_ring_that_nobody_reads_a_newcomer_has_the_place_of_who_was_silent_for_the_longest() {
     let mut world = World::new();
     assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
-    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
-    world.buffers[0] = TraceBuffer::new(vec![0; 8192], config).unwrap();
-    for producer_id in 9..13 {
-        let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..ChunkHeader::default() };
-        world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
-    }
+    world.buffers[0] = full_table(FillPolicy::RingBuffer);
     let chunks = [(); 2].map(|()| world.write());
     world.move_to(0, chunks[0]);
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);

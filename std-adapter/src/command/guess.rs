@@ -43,9 +43,7 @@ impl Guess {
         let memory = Dump::parse(bytes).and_then(|dump| dump.find(Place::Anywhere));
         Self(memory.is_ok().then_some(Kind::Memory))
     }
-}
 
-impl Guess {
     /// The same of a file that could be what it should, but for being gzipped.
     pub(crate) fn if_gzipped(file: &Path) -> Self {
         let mut start = [0; 2];

@@ -64,12 +64,10 @@ impl Inspection {
         let view = RingView::find(attached.as_ref()).map_err(RecoverError::Attach)?;
         let found = ring_of(region);
         let OnTheWay { bytes, unreadable } = dump.on_the_way();
-        let waiting = format!(
-            "{} on the way into the long trace: `tracebuf recover` takes them too",
-            Count(bytes, "byte")
-        );
-        let in_slots = format!("{} unreadable on the way into the long trace", Count(unreadable, "byte"));
-        let beside = [dump.damage().map(|damage| damage.to_string()), (unreadable > 0).then_some(in_slots)];
+        let told = |bytes, what: &str| (bytes > 0).then(|| format!("{} {what}", Count(bytes, "byte")));
+        let waiting = told(bytes, "on the way into the long trace: `tracebuf recover` takes them too");
+        let in_slots = told(unreadable, "unreadable on the way into the long trace");
+        let beside = [dump.damage().map(|damage| damage.to_string()), in_slots];
         let mut this = Self {
             title: format!("trace buffer at {address:#x}"),
             size: stats.buffer_size,
@@ -82,7 +80,7 @@ impl Inspection {
                 .into_iter()
                 .chain(beside.into_iter().flatten())
                 .collect(),
-            notes: (bytes > 0).then_some(waiting).into_iter().collect(),
+            notes: waiting.into_iter().collect(),
             others,
             pieces: "chunk",
             spans: Vec::new(),

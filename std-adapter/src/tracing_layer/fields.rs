@@ -78,13 +78,18 @@ impl KeptFields {
         self.text.get(place.clone()).unwrap_or_default()
     }
 
+    /// The value of another's field, its text among these.
+    fn value_of(&mut self, other: &Self, field: &KeptField) -> Kept {
+        match &field.value {
+            Kept::Text(place) => self.write(|text| text.push_str(other.text_at(place))),
+            value => value.clone(),
+        }
+    }
+
     /// Takes over what was recorded later, as a change of this number.
     pub(super) fn merge(&mut self, later: &Self, change: u64) {
         for field in &later.list {
-            let value = match &field.value {
-                Kept::Text(place) => self.write(|text| text.push_str(later.text_at(place))),
-                value => value.clone(),
-            };
+            let value = self.value_of(later, field);
             self.put(KeptField { value, change, ..*field });
         }
         self.tidy();
@@ -98,10 +103,7 @@ impl KeptFields {
         }
         let old = mem::take(self);
         for field in &old.list {
-            let value = match &field.value {
-                Kept::Text(place) => self.write(|text| text.push_str(old.text_at(place))),
-                value => value.clone(),
-            };
+            let value = self.value_of(&old, field);
             self.list.push(KeptField { value, ..*field });
         }
     }

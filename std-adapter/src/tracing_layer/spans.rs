@@ -72,8 +72,7 @@ impl SpanData {
         seen: u64,
         event: &'x mut Event<'e, 'w, 'a>,
     ) -> &'x mut Event<'e, 'w, 'a> {
-        let changed = self.changed().clone();
-        if let Some(fields) = changed {
+        if let Some(fields) = self.fields_now() {
             fields.annotate_since(seen + 1, event);
         }
         event

@@ -1,6 +1,7 @@
 //! What a producer says to its service, and the way it takes.
 
 use super::patch_list::Patch;
+use super::request::Request;
 
 /// A complete chunk that the service may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,53 +60,6 @@ impl<'r> CommitRequest<'r> {
         let flush = (self.flush != 0).then_some(Request::Flush(self.flush));
         moves.chain(patches).chain(flush)
     }
-}
-
-/// One thing that a producer asks of its service, with nothing borrowed: what queues between them hold.
-///
-/// All that a [`CommitSink`] is told can be said so; the service's end of the producer
-/// [carries it out](crate::service::ProducerEndpoint::carry_out_one).
-///
-/// ```
-/// use tracebuf::producer::{ChunkToMove, CommitRequest, Request};
-///
-/// let chunk = ChunkToMove { page: 0, chunk: 1, target: 0 };
-/// let commit = CommitRequest { chunks_to_move: &[chunk], flush: 7, ..CommitRequest::default() };
-/// assert!(commit.each().eq([Request::Move(chunk), Request::Flush(7)]));
-/// ```
-// With a shorter tag a copy begins within a word. On a Cortex-M0 taking one out of a queue, with interrupts masked, takes
-// 171 instructions then, more than four times as many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-#[repr(u32)]
-pub enum Request {
-    /// A writer [starts](CommitSink::register_writer).
-    Register {
-        /// The writer.
-        writer_id: u16,
-        /// The central buffer that it writes to.
-        target: u16,
-    },
-    /// A writer has [ended](CommitSink::unregister_writer).
-    Unregister {
-        /// The writer.
-        writer_id: u16,
-    },
-    /// To move a chunk into its buffer.
-    Move(ChunkToMove),
-    /// To patch a chunk there.
-    Patch {
-        /// The writer of the chunk.
-        writer_id: u16,
-        /// The central buffer that the writer writes to.
-        target: u16,
-        /// Chunk, place and bytes.
-        patch: Patch,
-        /// More patches of this chunk will follow: it stays incomplete until then.
-        has_more: bool,
-    },
-    /// To call [`Producer::flushed`](super::Producer::flushed) with this number, now that all before it is done.
-    Flush(u32),
 }
 
 /// The way to the service: a function call, a queue, a socket. Implemented by the user.

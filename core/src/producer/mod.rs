@@ -12,7 +12,7 @@
 //! | `TracePacketHandle`, `protozero::Message` | [`Packet`], [`Message`] | `packet` |
 //! | `ScatteredStreamWriter` | a place in a chunk | `cursor` |
 //! | `PatchList` | what is to be patched, [`Patch`] | `patch_list` |
-//! | `CommitDataRequest` | [`CommitRequest`], [`Request`], and [`CommitSink`], the way they take | `commit` |
+//! | `CommitDataRequest` | [`CommitRequest`], [`Request`], and [`CommitSink`], the way they take | `commit`, `request` |
 //! | the service taking chunks, `ScrapeSharedMemoryBuffers` | [`Consumer`] | `drain`, `scrape` |
 //!
 //! Beside these: [`ChunkView`] for looking at chunks (`fragments`), atomics and plain memory seen as such (`sync`,
@@ -28,6 +28,7 @@ mod fragments;
 mod packet;
 mod page;
 mod patch_list;
+mod request;
 mod scrape;
 mod smb;
 mod storage;
@@ -39,13 +40,14 @@ mod words;
 
 pub use arbiter::Producer;
 pub use chunk_header::{ChunkHeader, HeaderFlags};
-pub use commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Request};
+pub use commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
 pub(crate) use drain::Payload;
 pub use drain::{Consumer, ReadChunk};
 pub use fragments::{ChunkView, Fragment, FragmentKind, Fragments};
 pub use packet::{Message, Packet};
 pub use page::{Bitmap, ChunkState, Layout, Page};
 pub use patch_list::{PATCHES, Patch};
+pub use request::Request;
 pub use scrape::ScrapedChunk;
 pub use smb::{MemoryError, SharedMemory};
 pub use storage::ProducerStorage;

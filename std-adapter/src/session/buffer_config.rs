@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tracebuf::buffer::{Config, FillPolicy};
 
-use super::in_process::{CHUNK, WRITERS};
+use super::producer_cell::{CHUNK, WRITERS};
 
 /// One central buffer.
 ///

@@ -18,8 +18,9 @@ use super::clock::ClockReading;
 use super::drain::{Drain, Task};
 use super::error::SessionError;
 use super::export::Piece;
-use super::in_process::{self, ENOUGH_TO_STALL, InProcess, ProducerCell, SHARED_MEMORY};
+use super::in_process::InProcess;
 use super::long_trace::{LongTrace, Recording, open};
+use super::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell, SHARED_MEMORY};
 use super::recorder::Shared;
 use super::session_clock::SessionClock;
 use super::snapshot::{Spare, prepare};
@@ -171,7 +172,7 @@ impl SessionBuilder {
             _ => ENOUGH_TO_STALL,
         });
         // Before the thread is waited for: of the largest, a program that is not optimized has 16 million words to make.
-        let words = in_process::words(shared_memory);
+        let words = producer_cell::words(shared_memory);
         let clock = SessionClock::new(self.fast_clock);
 
         // It waits for what it is to own: files come last, for what they hold is gone when the session starts.

@@ -62,7 +62,9 @@ mod flight_recorder;
 mod in_process;
 mod long_trace;
 mod packet_writer;
+mod producer_cell;
 mod producer_ids;
+mod queue;
 mod recorder;
 mod session_clock;
 pub(crate) mod snapshot;
@@ -102,7 +104,7 @@ pub use stopped::{Stopped, Summary};
 pub use transport::{CentralBuffer, Transport};
 pub use waker::Waker;
 
-pub(crate) use in_process::SHARED_MEMORY;
+pub(crate) use producer_cell::SHARED_MEMORY;
 
 use drain::{Drain, Task, Work};
 use long_trace::Progress;

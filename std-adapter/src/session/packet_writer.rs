@@ -5,7 +5,7 @@ use std::sync::Arc;
 use self_cell::self_cell;
 use tracebuf::producer::{Exhaustion, Packet, TraceWriter, WriterStats};
 
-use super::in_process::ProducerCell;
+use super::producer_cell::ProducerCell;
 use super::switch::Switch;
 
 self_cell!(

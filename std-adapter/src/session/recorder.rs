@@ -10,8 +10,8 @@ use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Tracer, TracerConfig, Track};
 
 use super::clock::BootClock;
-use super::in_process::ProducerCell;
 use super::packet_writer::PacketWriter;
+use super::producer_cell::ProducerCell;
 use super::session_clock::SessionClock;
 use super::switch::Switch;
 use crate::thread_id::thread_id;
@@ -263,7 +263,7 @@ impl fmt::Debug for Recorder {
 #[cfg(test)]
 mod tests {
     use crate::session::Session;
-    use crate::session::in_process::WRITERS;
+    use crate::session::producer_cell::WRITERS;
 
     #[test]
     fn a_thread_that_found_no_free_writer_records_once_there_is_one() {

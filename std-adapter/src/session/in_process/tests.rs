@@ -1,33 +1,17 @@
-//! Waiting for chunks, and flushes.
+//! Flushes.
 
-use super::*;
+use std::time::Duration;
 
-#[cfg(target_os = "linux")]
-use crate::memory::PagedMemory;
-#[cfg(target_os = "linux")]
 use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
-use tracebuf::producer::ChunkToMove;
-#[cfg(target_os = "linux")]
 use tracebuf::producer::Exhaustion;
 
-#[test]
-fn who_begins_to_wait_does_wait_however_long_nothing_came_before() {
-    let queue = Queue::new(Waker::default(), Arc::new(Switch::new()));
-    let lock = || queue.quiet.lock().expect("nobody panicked");
-    lock().1 = Instant::now() - 2 * IN_VAIN;
-    let steps: Vec<_> = (0..).take_while(|step| queue.stall(*step, 1000)).collect();
-    assert_eq!(steps.len(), WAITED as usize);
-    assert!(!queue.stall(0, 0), "the next need not try");
-    queue.register_writer(1, 0);
-    queue.unregister_writer(1);
-    assert!(!queue.stall(0, 0), "a thread that comes and goes frees nothing");
-    let chunks_to_move = &[ChunkToMove { page: 0, chunk: 0, target: 0 }];
-    queue.commit(&CommitRequest { chunks_to_move, ..CommitRequest::default() });
-    assert!(queue.stall(0, 0));
-}
+use super::*;
+use crate::memory::PagedMemory;
+use crate::session::producer_cell::words;
+use crate::session::switch::Switch;
+use crate::session::waker::Waker;
 
 /// Waits until a thread of this process waits for something.
-#[cfg(target_os = "linux")]
 fn until_it_waits(thread: u32) {
     let waits = || {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("a thread");
@@ -40,7 +24,6 @@ fn until_it_waits(thread: u32) {
     }
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_flush_has_not_succeeded_while_another_thread_is_sending_what_packets_wait_for() {
     let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
@@ -67,7 +50,7 @@ fn a_flush_has_not_succeeded_while_another_thread_is_sending_what_packets_wait_f
             let _ = gone.recv();
         });
         let id = told.recv().expect("a thread");
-        let held = producer.borrow_owner().queue.requests();
+        let held = producer.queue().requests();
         go.send(()).expect("the thread waits");
         until_it_waits(id);
         transport.ask_flush();

@@ -1,0 +1,95 @@
+//! What threads write into: shared memory, with the producer over it.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use self_cell::self_cell;
+use tracebuf::producer::track_event::Track;
+use tracebuf::producer::{
+    AtomicU32, CommitSink, Layout, MemoryError, Producer, ProducerStorage, SharedMemory,
+};
+
+use super::queue::Queue;
+use super::switch::Switch;
+use super::waker::Waker;
+
+/// Threads that can write at a time, each to one buffer.
+pub(crate) const WRITERS: usize = 1024;
+/// Chunks of shared memory, at most.
+const CHUNKS: usize = 32_768;
+const PAGE: u32 = 4096;
+/// Two chunks a page: 2 KiB each, so that many threads with few events do not use it up.
+const LAYOUT: Layout = Layout::Two;
+/// Bytes of a chunk, its header included.
+pub(crate) const CHUNK: usize = LAYOUT.chunk_size(PAGE) as usize;
+/// Sizes that shared memory can have, in bytes: from a page to what has room in the producer's lists.
+pub(crate) const SHARED_MEMORY: RangeInclusive<usize> = PAGE as usize..=CHUNKS / 2 * PAGE as usize;
+
+/// Shared memory in which whoever waits for a chunk gets one, however many threads keep theirs and record nothing: each
+/// writer has one between its events and while it waits, and there is a page more. Not larger, for half of it may be
+/// complete before it is sent.
+pub(crate) const ENOUGH_TO_STALL: usize = (WRITERS.div_ceil(PAGE as usize / CHUNK) + 1) * PAGE as usize;
+
+type Storage = ProducerStorage<CHUNKS, WRITERS>;
+
+/// Shared memory.
+pub(crate) type Words = Box<dyn AsRef<[AtomicU32]> + Send + Sync>;
+
+/// What the producer borrows.
+pub(crate) struct Home {
+    /// On the heap, or shared with another process.
+    words: Words,
+    storage: Box<Storage>,
+    queue: Queue,
+    process_name: String,
+}
+
+/// The producer, and the track that its threads lie under.
+pub(crate) struct Attached<'a> {
+    pub(crate) producer: Producer<'a>,
+    pub(crate) process: Track<'a>,
+}
+
+/// So many bytes for shared memory. Each page is touched here, so that no thread that records has to wait until the
+/// system has one.
+pub(crate) fn words(bytes: usize) -> Words {
+    let words: Box<[AtomicU32]> = (0..bytes / 4).map(|_| AtomicU32::new(0)).collect();
+    Box::new(words)
+}
+
+self_cell!(
+    pub(crate) struct ProducerCell {
+        owner: Home,
+        #[covariant]
+        dependent: Attached,
+    }
+);
+
+impl ProducerCell {
+    /// A producer over shared memory.
+    pub(crate) fn in_memory(
+        words: Words,
+        switch: Arc<Switch>,
+        waker: Waker,
+        process_name: String,
+    ) -> Result<Self, MemoryError> {
+        let queue = Queue::new(waker, switch);
+        let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
+        ProducerCell::try_new(home, |home| {
+            let memory = SharedMemory::new(home.words.as_ref().as_ref(), PAGE)?;
+            let producer = Producer::new(memory, LAYOUT, &home.storage, &home.queue)?;
+            Ok(Attached { producer, process: Track::process(std::process::id(), &home.process_name) })
+        })
+    }
+
+    /// What its threads ask for.
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.borrow_owner().queue
+    }
+
+    /// A thread that has no writer for a buffer has recorded something.
+    #[cold]
+    pub(crate) fn drop_packet(&self, target: u16) {
+        self.queue().packet_dropped(0, target);
+    }
+}

@@ -1,0 +1,196 @@
+//! What threads that record ask for, until somebody takes it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracebuf::producer::{CommitRequest, CommitSink, Request};
+
+use super::switch::Switch;
+use super::transport::BUFFERS_MAX;
+use super::waker::Waker;
+
+/// How long a thread waits for a chunk when nothing is on its way that could set one free.
+const IN_VAIN: Duration = Duration::from_secs(1);
+/// The step of waiting before which a writer has waited so long: from the 17th on each takes 100 ms, as all before do
+/// together.
+const WAITED: u32 = 26;
+
+/// Of so many requests, those that set a chunk free when they are carried out.
+fn chunks(requests: &[Request]) -> u64 {
+    requests.iter().filter(|request| matches!(request, Request::Move(_))).count() as u64
+}
+
+/// The way from the threads that record to the one that takes what they ask for: the drain thread, or one that passes it
+/// on to another process. Its lock is held for a push of a batch, or a swap.
+pub(crate) struct Queue {
+    requests: Mutex<Vec<Request>>,
+    waker: Waker,
+    switch: Arc<Switch>,
+    /// Packets for each buffer that threads gave up, and of which nothing in shared memory tells.
+    dropped: [AtomicU64; BUFFERS_MAX],
+    /// Chunks that have come, and those that were taken. Threads that begin or end bring none, and say nothing of when
+    /// one will.
+    came: AtomicU64,
+    done: AtomicU64,
+    /// How many had come when a thread that waits saw last that all were taken, and since when it was so.
+    quiet: Mutex<(u64, Instant)>,
+    /// How many had come when a thread gave waiting up: until more come, others need not try.
+    gave_up_at: AtomicU64,
+}
+
+impl Queue {
+    pub(super) fn new(waker: Waker, switch: Arc<Switch>) -> Self {
+        Self {
+            requests: Mutex::new(Vec::new()),
+            waker,
+            switch,
+            dropped: [const { AtomicU64::new(0) }; BUFFERS_MAX],
+            came: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            quiet: Mutex::new((0, Instant::now())),
+            gave_up_at: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    fn push(&self, requests: impl Iterator<Item = Request> + Clone) {
+        // In a child the lock may be held by a thread that is not there. After the end nobody takes requests.
+        if self.switch.is_here() {
+            let mut queued = self.with_room_for(requests.clone().count());
+            let before = queued.len();
+            queued.extend(requests);
+            let chunks = chunks(queued.get(before..).unwrap_or_default());
+            self.came.fetch_add(chunks, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts what has come into `requests`, which is empty, and says how many chunks have come ever.
+    ///
+    /// The two vectors change places, so that none is ever allocated anew.
+    pub(super) fn take(&self, requests: &mut Vec<Request>) -> u64 {
+        let mut queued = self.requests();
+        std::mem::swap(requests, &mut queued);
+        self.came.load(Ordering::Relaxed)
+    }
+
+    /// So many of the chunks that have come ever were taken by the service.
+    pub(super) fn taken(&self, chunks: u64) {
+        self.done.store(chunks, Ordering::Relaxed);
+    }
+
+    /// Packets for a buffer that threads gave up, and of which nothing in shared memory tells.
+    pub(super) fn dropped(&self, buffer: usize) -> u64 {
+        self.dropped.get(buffer).map_or(0, |dropped| dropped.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn requests(&self) -> MutexGuard<'_, Vec<Request>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The requests, with room for so many more. Without the lock while it asks for memory: an allocator that records
+    /// may come here again.
+    fn with_room_for(&self, more: usize) -> MutexGuard<'_, Vec<Request>> {
+        loop {
+            let queued = self.requests();
+            let needed = queued.len().saturating_add(more);
+            if needed <= queued.capacity() {
+                return queued;
+            }
+            drop(queued);
+            let mut larger = Vec::with_capacity(needed.saturating_mul(2));
+            let mut queued = self.requests();
+            // Others may have made it larger themselves meanwhile.
+            if queued.capacity() < larger.capacity() {
+                larger.append(&mut queued);
+                std::mem::swap(&mut larger, &mut queued);
+            }
+            drop(queued);
+        }
+    }
+
+    /// Whether no chunk has come for a while, in which this thread has waited, and all that came were taken: then all
+    /// are held by threads that record nothing, and nobody knows when they will.
+    #[cold]
+    fn is_in_vain(&self, step: u32) -> bool {
+        let came = self.came.load(Ordering::Relaxed);
+        let is_quiet = self.done.load(Ordering::Relaxed) == came;
+        let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_quiet || quiet.0 != came {
+            *quiet = (came, Instant::now());
+            return false;
+        }
+        // It may be quiet since long before there was anybody to wait.
+        let in_vain = step >= WAITED && quiet.1.elapsed() >= IN_VAIN;
+        if in_vain {
+            self.gave_up_at.store(came, Ordering::Relaxed);
+        }
+        in_vain
+    }
+}
+
+impl CommitSink for Queue {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        self.push(request.each());
+        if self.switch.is_here() {
+            self.waker.wake();
+        }
+    }
+
+    fn register_writer(&self, writer_id: u16, target: u16) {
+        self.push(std::iter::once(Request::Register { writer_id, target }));
+    }
+
+    fn unregister_writer(&self, writer_id: u16) {
+        self.push(std::iter::once(Request::Unregister { writer_id }));
+    }
+
+    fn packet_dropped(&self, _writer_id: u16, target: u16) {
+        if let Some(dropped) = self.dropped.get(usize::from(target)) {
+            dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn stall(&self, step: u32, micros: u32) -> bool {
+        // The drain thread would wait for itself: a transport that records, or a panic hook.
+        if !self.switch.is_on() || self.waker.is_current() {
+            return false;
+        }
+        // Else each event would wait as long as the first that waited in vain.
+        if self.gave_up_at.load(Ordering::Relaxed) == self.came.load(Ordering::Relaxed) {
+            return false;
+        }
+        // Only where it is long already: those who get their chunk soon have no lock to wait for.
+        if micros >= 1000 && self.is_in_vain(step) {
+            return false;
+        }
+        self.waker.wake();
+        match micros {
+            0 => std::thread::yield_now(),
+            micros => std::thread::sleep(Duration::from_micros(micros.into())),
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracebuf::producer::ChunkToMove;
+
+    use super::*;
+
+    #[test]
+    fn who_begins_to_wait_does_wait_however_long_nothing_came_before() {
+        let queue = Queue::new(Waker::default(), Arc::new(Switch::new()));
+        let lock = || queue.quiet.lock().expect("nobody panicked");
+        lock().1 = Instant::now() - 2 * IN_VAIN;
+        let steps: Vec<_> = (0..).take_while(|step| queue.stall(*step, 1000)).collect();
+        assert_eq!(steps.len(), WAITED as usize);
+        assert!(!queue.stall(0, 0), "the next need not try");
+        queue.register_writer(1, 0);
+        queue.unregister_writer(1);
+        assert!(!queue.stall(0, 0), "a thread that comes and goes frees nothing");
+        let chunks_to_move = &[ChunkToMove { page: 0, chunk: 0, target: 0 }];
+        queue.commit(&CommitRequest { chunks_to_move, ..CommitRequest::default() });
+        assert!(queue.stall(0, 0));
+    }
+}

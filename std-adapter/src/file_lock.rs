@@ -2,41 +2,33 @@
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::fork;
+use crate::closed_in_children::ClosedInChildren;
 
 /// Keeps a file locked until it is dropped or its process ends, whatever children that has.
 ///
 /// The system's lock is that of an open file, which children after a fork have too, and so has what is mapped from it:
 /// the last of them would keep it. So the file is opened once more for the lock alone, and that is closed in children.
-pub(crate) struct Lock {
-    /// Always there, but while it is dropped.
-    file: Option<File>,
-    /// Of the process that has it.
-    forks: u32,
-}
+pub(crate) struct Lock(ClosedInChildren);
 
 impl Lock {
     /// Locks a file that was opened at this path.
     pub(crate) fn new(file: &File, path: &Path) -> io::Result<Self> {
-        fork::watch();
-        let forks = fork::forks();
         let own = OpenOptions::new().write(true).open(path)?;
         if !is_same(&own.metadata()?, &file.metadata()?) {
             return Err(in_use());
         }
         // First, for a child that came in between would keep the lock. One that came since the file was opened does: it
         // has the file, and does not know that it is to close it.
-        fork::close_in_children(own.as_raw_fd());
-        let locked = try_lock(&own);
-        let this = Self { file: Some(own), forks };
-        locked.map(|()| this)
+        let own = ClosedInChildren::new(own);
+        try_lock(own.get()?)?;
+        Ok(Self(own))
     }
 
     /// The same of a file that is of use without a lock too, where its file system has none.
@@ -51,15 +43,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        let Some(file) = self.file.take() else { return };
-        if fork::forks() != self.forks {
-            // It is closed already, and another file may have its number.
-            let _ = file.into_raw_fd();
-            return;
-        }
         // First, for a child that comes before it is closed would keep the lock.
-        let _ = flock(&file, FlockOperation::Unlock);
-        fork::leave_to_children(file.as_raw_fd());
+        let _ = self.0.get().map(|file| flock(file, FlockOperation::Unlock));
     }
 }
 
@@ -79,7 +64,7 @@ pub(crate) fn lock(file: &File) -> io::Result<Held<'_>> {
 }
 
 /// One session a file.
-fn try_lock(file: &File) -> io::Result<()> {
+fn try_lock(file: impl AsFd) -> io::Result<()> {
     flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
         Errno::WOULDBLOCK => in_use(),
         // Not every file system has locks, nor always room for one more.

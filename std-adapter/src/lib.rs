@@ -18,6 +18,7 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+mod closed_in_children;
 pub mod demo;
 mod fields;
 pub mod figures;

@@ -1,0 +1,48 @@
+//! Open files that a process has and its children have not.
+
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use crate::fork;
+
+/// An open file, or a socket, that is closed in children after a fork: a lock would last until they end, and who is at
+/// the other end of a connection would not see that this process has ended.
+pub(crate) struct ClosedInChildren {
+    /// Always there, but while it is dropped.
+    file: Option<OwnedFd>,
+    /// Of the process that has it.
+    forks: u32,
+}
+
+impl ClosedInChildren {
+    /// A child that comes before this has the file, and does not know that it is to close it.
+    pub(crate) fn new(file: impl Into<OwnedFd>) -> Self {
+        fork::watch();
+        let (file, forks) = (file.into(), fork::forks());
+        fork::close_in_children(file.as_raw_fd());
+        Self { file: Some(file), forks }
+    }
+
+    /// Whether this process is the one that has the file. In others it is closed, and another may have its number.
+    pub(crate) fn is_here(&self) -> bool {
+        fork::forks() == self.forks
+    }
+
+    /// The file, in the process that has it.
+    pub(crate) fn get(&self) -> io::Result<&OwnedFd> {
+        self.file.as_ref().filter(|_| self.is_here()).ok_or_else(|| Errno::BADF.into())
+    }
+}
+
+impl Drop for ClosedInChildren {
+    fn drop(&mut self) {
+        let Some(file) = self.file.take() else { return };
+        if self.is_here() {
+            fork::leave_to_children(file.as_raw_fd());
+        } else {
+            let _ = file.into_raw_fd();
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! tracebuf for programs with an operating system: a Unix. [`record`] needs Linux, whose `/proc` it reads.
 //!
-//! - [`session`]: tracing of this process: rings, long traces, snapshots, flight recorders.
+//! - [`session`]: tracing of this process, and of others into it: rings, long traces, snapshots, flight recorders.
 //! - `tracing_layer`, with the feature `tracing`: spans and events of the crate `tracing`.
 //! - [`record`]: records the machine itself; the command `tracebuf record`.
 //! - `receive`, with the feature of that name: a device's trace from a serial port; the command `tracebuf receive`.

@@ -5,7 +5,7 @@ use super::patch_list::Patch;
 
 /// One thing that a producer asks of its service, with nothing borrowed: what queues between them hold.
 ///
-/// All that a [`CommitSink`] is told can be said so; the service's end of the producer
+/// All that a [`CommitSink`](super::CommitSink) is told can be said so; the service's end of the producer
 /// [carries it out](crate::service::ProducerEndpoint::carry_out_one).
 ///
 /// ```
@@ -23,14 +23,14 @@ use super::patch_list::Patch;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u32)]
 pub enum Request {
-    /// A writer [starts](CommitSink::register_writer).
+    /// A writer [starts](super::CommitSink::register_writer).
     Register {
         /// The writer.
         writer_id: u16,
         /// The central buffer that it writes to.
         target: u16,
     },
-    /// A writer has [ended](CommitSink::unregister_writer).
+    /// A writer has [ended](super::CommitSink::unregister_writer).
     Unregister {
         /// The writer.
         writer_id: u16,

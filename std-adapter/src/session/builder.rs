@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
@@ -205,15 +204,15 @@ impl SessionBuilder {
         let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
         let _ = owner.send(Drain::new(central, long_trace, clock));
 
-        static SESSIONS: AtomicU64 = AtomicU64::new(0);
         let state_every = self.buffers.iter().map(BufferConfig::state_every).collect();
         let shared = Shared {
-            id: SESSIONS.fetch_add(1, Ordering::Relaxed),
+            id: Shared::new_id(),
             switch,
             producer,
             exhaustion: self.exhaustion,
             clock,
             state_every,
+            announce: None,
         };
         Ok(Session {
             shared: Arc::new(shared),
@@ -337,7 +336,7 @@ fn memory_of(
 }
 
 /// The program's file name, or `process` if it has none.
-fn program_name() -> String {
+pub(super) fn program_name() -> String {
     let program = std::env::args_os().next();
     let name = program.as_deref().map(std::path::Path::new).and_then(std::path::Path::file_name);
     name.map_or_else(|| "process".to_owned(), |name| name.to_string_lossy().into_owned())

@@ -109,6 +109,7 @@ impl Central {
             let producers: BTreeSet<u16> = buffer.sequences().map(|sequence| sequence.producer_id).collect();
             producers.into_iter().for_each(|producer| buffer.end_producer(producer));
         }
+        self.transports.iter_mut().for_each(|transport| transport.end());
     }
 
     /// What is counted over the whole session.

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use self_cell::self_cell;
-use tracebuf::producer::{Consumer, Request};
-use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
+use tracebuf::producer::Request;
+use tracebuf::service::{EndpointStats, ProducerIdentity};
 
-use super::producer_cell::{ProducerCell, WRITERS};
+use super::producer_cell::{Endpoint, ProducerCell, endpoint};
 use super::transport::{CentralBuffer, Transport};
-
-type Endpoint<'a> = ProducerEndpoint<'a, WRITERS>;
 
 self_cell!(
     struct EndpointCell {
@@ -31,12 +29,7 @@ pub(crate) struct InProcess {
 impl InProcess {
     pub(crate) fn new(producer: Arc<ProducerCell>, identity: ProducerIdentity, buffers: u16) -> Self {
         let endpoint = EndpointCell::new(producer, |cell| {
-            let memory = cell.borrow_dependent().producer.memory();
-            let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
-            for target in 0..buffers {
-                endpoint.allow(target);
-            }
-            endpoint
+            endpoint(cell.borrow_dependent().producer.memory(), identity, buffers)
         });
         Self { endpoint, requests: Vec::new(), is_flushed: true }
     }

@@ -28,6 +28,11 @@
 //! full they drop packets, counted and reported, or wait for the drain thread, if the session is built
 //! [with `Exhaustion::Stall`](SessionBuilder::exhaustion).
 //!
+//! # Other programs
+//! On Linux, programs in other processes record into a session too: each by a [`Connection`] to the service's
+//! [`ProducerSocket`]. Whoever has another way to the service, a network or a processor of its own, implements
+//! [`Transport`].
+//!
 //! # What a trace holds
 //! Clock snapshots (boot time, steady, time of day), by which events have the right time of day; the packets,
 //! with the real user and process ids; and at its end `TraceStats`: counters of each buffer, chunk sizes of each
@@ -62,6 +67,8 @@ mod flight_recorder;
 mod in_process;
 mod long_trace;
 mod packet_writer;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod processes;
 mod producer_cell;
 mod producer_ids;
 mod queue;
@@ -97,6 +104,8 @@ pub use error::SessionError;
 pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
 pub use packet_writer::PacketWriter;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub use processes::{Connection, ConnectionBuilder, ProducerSocket, ProducerSocketBuilder};
 pub use recorder::{Recorder, SliceGuard, ThreadTracer};
 pub use session_clock::SessionClock;
 pub use snapshot::Snapshot;
@@ -143,8 +152,7 @@ impl Session {
 
     /// A recorder into the buffer that a data source was mapped to; `None` for one that was not.
     pub fn recorder_of(&self, data_source: &str) -> Option<Recorder> {
-        let (_, target) = self.sources.iter().find(|(name, _)| name == data_source)?;
-        Some(Recorder::new(self.shared.clone(), *target))
+        Recorder::of_source(&self.shared, &self.sources, data_source)
     }
 
     /// Gets all that was recorded until now into the buffers.

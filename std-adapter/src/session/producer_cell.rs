@@ -6,8 +6,9 @@ use std::sync::Arc;
 use self_cell::self_cell;
 use tracebuf::producer::track_event::Track;
 use tracebuf::producer::{
-    AtomicU32, CommitSink, Layout, MemoryError, Producer, ProducerStorage, SharedMemory,
+    AtomicU32, CommitSink, Consumer, Layout, MemoryError, Producer, ProducerStorage, SharedMemory,
 };
+use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 
 use super::queue::Queue;
 use super::switch::Switch;
@@ -57,6 +58,23 @@ pub(crate) fn words(bytes: usize) -> Words {
     Box::new(words)
 }
 
+/// Pages over it, of which nothing is expected.
+pub(crate) fn shared_memory(words: &[AtomicU32]) -> Result<SharedMemory<'_>, MemoryError> {
+    SharedMemory::new(words, PAGE)
+}
+
+/// The service's end of a producer.
+pub(crate) type Endpoint<'a> = ProducerEndpoint<'a, WRITERS>;
+
+/// That of one that may write to so many buffers.
+pub(crate) fn endpoint(memory: SharedMemory<'_>, identity: ProducerIdentity, buffers: u16) -> Endpoint<'_> {
+    let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
+    for target in 0..buffers {
+        endpoint.allow(target);
+    }
+    endpoint
+}
+
 self_cell!(
     pub(crate) struct ProducerCell {
         owner: Home,
@@ -76,7 +94,7 @@ impl ProducerCell {
         let queue = Queue::new(waker, switch);
         let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
         ProducerCell::try_new(home, |home| {
-            let memory = SharedMemory::new(home.words.as_ref().as_ref(), PAGE)?;
+            let memory = shared_memory(home.words.as_ref().as_ref())?;
             let producer = Producer::new(memory, LAYOUT, &home.storage, &home.queue)?;
             Ok(Attached { producer, process: Track::process(std::process::id(), &home.process_name) })
         })

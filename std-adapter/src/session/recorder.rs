@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use self_cell::self_cell;
 use tracebuf::producer::Exhaustion;
@@ -32,6 +33,22 @@ pub(crate) struct Shared {
     pub(crate) clock: SessionClock,
     /// For each buffer, after how many bytes a writer says its state again.
     pub(crate) state_every: Vec<u32>,
+    /// Tells a service in another process of a writer that is new.
+    pub(crate) announce: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Shared {
+    /// A number that recorders of no other session have.
+    pub(crate) fn new_id() -> u64 {
+        static SESSIONS: AtomicU64 = AtomicU64::new(0);
+        SESSIONS.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn announce(&self) {
+        if let Some(announce) = &self.announce {
+            announce();
+        }
+    }
 }
 
 /// Records events of whatever thread calls it, each on its own track, into one buffer of a session.
@@ -129,6 +146,12 @@ impl Recorder {
         Self { switch: shared.switch.clone(), session: shared.id, shared, target }
     }
 
+    /// One into the buffer that a data source was mapped to, if it was.
+    pub(crate) fn of_source(shared: &Arc<Shared>, sources: &[(String, u16)], name: &str) -> Option<Self> {
+        let (_, target) = sources.iter().find(|(source, _)| source == name)?;
+        Some(Self::new(shared.clone(), *target))
+    }
+
     /// Whether events are recorded: the session was not stopped, and this is its process.
     #[inline]
     pub fn is_on(&self) -> bool {
@@ -214,7 +237,7 @@ impl Recorder {
     fn make(&self, tracers: &RefCell<Vec<Entry>>) -> Option<Rc<Recording>> {
         // From here on: what asks for memory may come here again, where the allocator records.
         let mut tracers = tracers.try_borrow_mut().ok()?;
-        let Shared { id, switch, producer, exhaustion, clock, state_every } = &*self.shared;
+        let Shared { id, switch, producer, exhaustion, clock, state_every, .. } = &*self.shared;
         let thread = std::thread::current();
         let tid = thread_id();
         let name = thread.name().map_or_else(|| format!("thread {tid}"), str::to_owned);
@@ -232,6 +255,7 @@ impl Recorder {
         });
         // All writers are taken; with the next event it looks again.
         let tracer = tracer.ok()?;
+        self.shared.announce();
         let recording = Rc::new(Recording { tracer, target: self.target, told: Cell::new(0) });
         let entry =
             Entry { session: *id, target: self.target, switch: switch.clone(), recording: recording.clone() };
@@ -250,7 +274,9 @@ impl Recorder {
         if !switch.is_on() {
             return None;
         }
-        PacketWriter::new(producer.clone(), switch.clone(), self.target, *exhaustion)
+        let writer = PacketWriter::new(producer.clone(), switch.clone(), self.target, *exhaustion)?;
+        self.shared.announce();
+        Some(writer)
     }
 }
 

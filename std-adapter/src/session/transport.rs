@@ -31,8 +31,9 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// memory: the crate `self_cell`, for instance, makes one value of both.
 ///
 /// All calls come from the session's drain thread, one at a time, and must not block. The threads of this
-/// process come by one of these, which every session has; a socket to another process is another one, given
-/// to [`Session::attach`](super::Session::attach). A panic ends the session: recorders record nothing from then on, and
+/// process come by one of these, which every session has; programs in other processes of this machine by another, which
+/// a `ProducerSocket` makes where there are such. What else there is, is given to
+/// [`Session::attach`](super::Session::attach). A panic ends the session: recorders record nothing from then on, and
 /// calls return [`SessionError::Stopped`](super::SessionError::Stopped).
 ///
 /// # What is called when
@@ -44,8 +45,8 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// `disconnect` before anything else, or it is connected until none is left. Who leaves them out loses patches, with
 /// them the packets that wait for these, and all chunks of writers whose registration was among them.
 ///
-/// A session that stops flushes and scrapes those that are still connected. It does not disconnect them: they are
-/// dropped with what is left of it, [`Stopped`](super::Stopped).
+/// A session that stops flushes and scrapes those that are still connected, and calls [`end`](Self::end). It does not
+/// disconnect them: they are dropped with what is left of it, [`Stopped`](super::Stopped).
 ///
 /// # How a producer answers a flush
 /// 1. [`ask_flush`](Self::ask_flush) sends a question with a number of the service's own, and does not wait.
@@ -133,6 +134,10 @@ pub trait Transport: Send {
     fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
         self.scrape(buffers);
     }
+
+    /// The session has ended: nothing is taken any more, and the producer is to hear of it, or its threads would go on
+    /// for nobody, and wait.
+    fn end(&mut self) {}
 
     /// False once the producer is gone: it is [disconnected](Self::disconnect), and forgotten. Looked at after each
     /// [`drain`](Self::drain).

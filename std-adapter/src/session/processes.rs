@@ -1,0 +1,23 @@
+//! Programs that record into another one's session: a [`ProducerSocket`] in the service, a [`Connection`] in each of
+//! them.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `producer_socket` | who comes is taken, numbered and attached |
+//! | `other_process` | the transport: what a producer says is carried out |
+//! | `connection` | a producer, made of what the service tells it |
+//! | `line` | its two threads: one sends what the others ask for, one hears |
+//! | `welcome`, `messages` | what is said, first and then |
+//! | `link`, `shared_words` | the socket, the memory |
+
+mod connection;
+mod line;
+mod link;
+mod messages;
+mod other_process;
+mod producer_socket;
+mod shared_words;
+mod welcome;
+
+pub use connection::{Connection, ConnectionBuilder};
+pub use producer_socket::{ProducerSocket, ProducerSocketBuilder};

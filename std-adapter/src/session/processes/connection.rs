@@ -1,0 +1,212 @@
+//! The side of a program that records into another one's session: [`Connection`].
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{fmt, io};
+
+use tracebuf::producer::Exhaustion;
+
+use super::line::Line;
+use super::link::Link;
+use super::shared_words::SharedWords;
+use super::welcome::{self, Welcome};
+use crate::session::builder::program_name;
+use crate::session::producer_cell::{ProducerCell, SHARED_MEMORY};
+use crate::session::recorder::Shared;
+use crate::session::session_clock::SessionClock;
+use crate::session::switch::Switch;
+use crate::session::waits::{FOR_EVER, PATIENCE};
+use crate::session::waker::Waker;
+use crate::session::{Recorder, SessionError};
+
+/// What a [`Connection`] is to be. Made by [`Connection::builder`].
+#[derive(Clone, Debug)]
+pub struct ConnectionBuilder {
+    exhaustion: Exhaustion,
+    process_name: Option<String>,
+    fast_clock: bool,
+}
+
+/// This program's connection to a service that listens at a [`ProducerSocket`](super::ProducerSocket), whose session
+/// its threads record into.
+///
+/// ```no_run
+/// use tracebuf_std::session::Connection;
+///
+/// let service = Connection::builder().open("/run/camera/trace")?;
+/// let recorder = service.recorder(); // cheap to clone, for any thread
+/// let _slice = recorder.enter("load");
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+///
+/// Recorders, the layer for `tracing` and packet writers are those of a session of one's own, and cost the same: events
+/// go into memory that both processes have. What is there when this process ends, or is killed, the service has; but for
+/// packets over three chunks and more, of some 4 KB, whose sizes are sent with the next chunks that are: those since are
+/// lost then, and the loss is told.
+///
+/// When the service stops, or is killed, recorders are off, and record nothing from then on. A program that is to go on
+/// connects again, and takes a recorder of the new connection. In a child after a fork they are off too; it may have a
+/// connection of its own.
+///
+/// Dropping it sends what there is, for which the service has 5 s. Chunks that threads have begun the service takes as
+/// they are. A program that ends without dropping it, because it is a `static`, calls [`flush`](Self::flush) before.
+pub struct Connection {
+    shared: Arc<Shared>,
+    sources: Vec<(String, u16)>,
+    line: Arc<Line>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl ConnectionBuilder {
+    /// What a thread does when shared memory is full: drop, unless said otherwise; see
+    /// [`SessionBuilder::exhaustion`](crate::session::SessionBuilder::exhaustion), whose drain thread is the service's
+    /// here. Threads that wait do so as long as the service stands still, and drop once it is gone.
+    #[must_use]
+    pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
+        self.exhaustion = exhaustion;
+        self
+    }
+
+    /// The name of this process's track; else that of its program.
+    #[must_use]
+    pub fn process_name(mut self, name: impl Into<String>) -> Self {
+        self.process_name = Some(name.into());
+        self
+    }
+
+    /// Reads the processor's counter for the time of an event; see
+    /// [`SessionBuilder::fast_clock`](crate::session::SessionBuilder::fast_clock). That of the service's own threads may
+    /// be another one.
+    #[must_use]
+    pub fn fast_clock(mut self) -> Self {
+        self.fast_clock = true;
+        self
+    }
+
+    /// Connects to the service that listens at this path.
+    ///
+    /// # Errors
+    /// Nobody listens there, or not a service of this version; it has as many producers as it takes; it does not answer
+    /// in 5 s; no memory, or no thread.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Connection, SessionError> {
+        let path = path.as_ref();
+        let failed = |error| SessionError::io(format!("the tracing service at {}", path.display()), error);
+        let link = Link::connected(path).map_err(failed)?;
+        let (welcome, words) = hear(&link).map_err(failed)?;
+        let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
+        let clock = SessionClock::new(self.fast_clock);
+        let name = self.process_name.unwrap_or_else(program_name);
+        let (made, of_thread) = channel();
+        let (in_thread, its_waker) = (switch.clone(), waker.clone());
+        let waits = self.exhaustion != Exhaustion::Drop;
+        let sender = thread::Builder::new().name("tracebuf-send".into()).spawn(move || {
+            // Made here, for it lies on the stack first, of which the caller's thread may have little.
+            let producer =
+                ProducerCell::in_memory(Box::new(words), in_thread.clone(), its_waker.clone(), name);
+            let Ok(producer) = producer else { return };
+            let line = Arc::new(Line::new(link, Arc::new(producer), in_thread, its_waker, waits));
+            let _ = made.send(line.clone());
+            line.pass_on(clock);
+        });
+        let sender = sender.map_err(|error| SessionError::io("starting a thread", error))?;
+        waker.set(sender.thread().clone());
+        // Not for ever: in a child after a fork, a thread that was not forked may have a lock that this one waits for.
+        let line: Arc<Line> = of_thread.recv_timeout(2 * PATIENCE).map_err(|_| SessionError::Timeout)?;
+        let in_thread = line.clone();
+        let hears = thread::Builder::new().name("tracebuf-hear".into()).spawn(move || in_thread.hear());
+        let hears = hears.map_err(|error| {
+            line.shut();
+            SessionError::io("starting a thread", error)
+        })?;
+        let of_recorders = line.clone();
+        let shared = Shared {
+            id: Shared::new_id(),
+            switch,
+            producer: line.producer().clone(),
+            exhaustion: self.exhaustion,
+            clock,
+            state_every: welcome.state_every,
+            announce: Some(Box::new(move || of_recorders.announce())),
+        };
+        let (shared, threads) = (Arc::new(shared), vec![sender, hears]);
+        Ok(Connection { shared, sources: welcome.sources, line, threads })
+    }
+}
+
+/// What the service says first, and the memory that comes with it.
+fn hear(link: &Link) -> io::Result<(Welcome, SharedWords)> {
+    let refused = |why: String| io::Error::new(io::ErrorKind::ConnectionRefused, why);
+    link.set_patience(Some(PATIENCE))?;
+    let mut message = vec![0; welcome::LONGEST];
+    let (len, file) = link.receive_with(&mut message)?;
+    if len == 0 {
+        return Err(refused("it has ended the connection".to_owned()));
+    }
+    message.truncate(len);
+    let welcome = Welcome::from_bytes(&message).map_err(refused)?;
+    let has_memory = file.filter(|_| SHARED_MEMORY.contains(&welcome.shared_memory));
+    let file = has_memory.ok_or_else(|| refused("it has sent no shared memory".to_owned()))?;
+    let words = SharedWords::of(&file, welcome.shared_memory)?;
+    link.set_patience(None)?;
+    Ok((welcome, words))
+}
+
+impl Connection {
+    /// Where a thread drops when shared memory is full, and the system's clock is read, unless told otherwise.
+    pub fn builder() -> ConnectionBuilder {
+        ConnectionBuilder { exhaustion: Exhaustion::Drop, process_name: None, fast_clock: false }
+    }
+
+    /// A recorder into the first buffer of the service's session.
+    pub fn recorder(&self) -> Recorder {
+        Recorder::new(self.shared.clone(), 0)
+    }
+
+    /// A recorder into the buffer that the service has mapped a data source to; `None` for one that it has not.
+    pub fn recorder_of(&self, data_source: &str) -> Option<Recorder> {
+        Recorder::of_source(&self.shared, &self.sources, data_source)
+    }
+
+    /// Whether the service is there, as far as is known, and this is the process that has connected.
+    pub fn is_connected(&self) -> bool {
+        self.shared.switch.is_on()
+    }
+
+    /// Gets all that was recorded until now into the service's buffers, which is what it does by itself for each of its
+    /// snapshots, and when this process ends.
+    ///
+    /// # Errors
+    /// [`SessionError::Timeout`] when the service has not answered in time; [`SessionError::Stopped`] when it is gone,
+    /// [`SessionError::Forked`] in a child after a fork.
+    pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
+        if !self.shared.switch.is_here() {
+            return Err(SessionError::Forked);
+        }
+        let deadline = Instant::now() + timeout.min(FOR_EVER);
+        self.line.flush(deadline)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if !self.shared.switch.is_here() {
+            // The threads are not in this process.
+            return;
+        }
+        // What it asks for is in the queue when the thread sees that it is to end.
+        self.shared.producer.borrow_dependent().producer.flush();
+        self.line.end(Instant::now() + PATIENCE);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("is_connected", &self.is_connected()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,248 @@
+//! What a connection's two threads do: one sends, one hears.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tracebuf::producer::Request;
+
+use super::link::Link;
+use super::messages::{FromProducer, FromService, LONGEST, RECORD, records};
+use crate::session::SessionError;
+use crate::session::producer_cell::ProducerCell;
+use crate::session::session_clock::SessionClock;
+use crate::session::switch::Switch;
+use crate::session::transport::BUFFERS_MAX;
+use crate::session::waker::Waker;
+
+/// How long the sending thread sleeps when nobody wakes it.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The way to a service in another process.
+pub(super) struct Line {
+    link: Link,
+    producer: Arc<ProducerCell>,
+    switch: Arc<Switch>,
+    /// Wakes the thread that sends.
+    waker: Waker,
+    /// Threads wait for chunks, and so want to know what the service has taken.
+    waits: bool,
+    /// The question to be answered and the flush of the answer, in one number; 0 if there is none.
+    answer: AtomicU64,
+    outgoing: Mutex<Outgoing>,
+    flushes: Mutex<Flushes>,
+    /// Told when one is done, and at the end.
+    heard: Condvar,
+}
+
+/// What is on its way to the service, in order, and what that was told before.
+#[derive(Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    /// The queue's other vector.
+    requests: Vec<Request>,
+    /// Packets dropped, by buffer.
+    dropped: [u64; BUFFERS_MAX],
+    /// Chunks sent.
+    chunks: u64,
+}
+
+impl Outgoing {
+    fn say(&mut self, said: FromProducer) {
+        self.bytes.extend(said.to_bytes());
+    }
+
+    /// Sends messages, by a function that says false of one that is not taken now, with which the rest stays.
+    fn send(&mut self, mut send: impl FnMut(&[u8]) -> io::Result<bool>) -> io::Result<()> {
+        let mut messages = self.bytes.chunks(LONGEST);
+        while let Some(message) = messages.clone().next() {
+            if !send(message)? {
+                break;
+            }
+            messages.next();
+        }
+        let left = messages.map(<[u8]>::len).sum::<usize>();
+        self.bytes.drain(..self.bytes.len() - left);
+        Ok(())
+    }
+}
+
+/// What this process flushes by itself.
+#[derive(Default)]
+struct Flushes {
+    /// Behind which the service is to be asked to scrape.
+    to_ask: Option<u32>,
+    /// Behind which it has scraped last.
+    done: u32,
+    /// All was sent, and nothing will be any more.
+    is_sent: bool,
+}
+
+impl Line {
+    pub(super) fn new(
+        link: Link,
+        producer: Arc<ProducerCell>,
+        switch: Arc<Switch>,
+        waker: Waker,
+        waits: bool,
+    ) -> Self {
+        let (answer, heard) = (AtomicU64::new(0), Condvar::new());
+        let (outgoing, flushes) = (Mutex::default(), Mutex::default());
+        Self { link, producer, switch, waker, waits, answer, outgoing, flushes, heard }
+    }
+
+    pub(super) fn producer(&self) -> &Arc<ProducerCell> {
+        &self.producer
+    }
+
+    /// Ends the connection.
+    pub(super) fn shut(&self) {
+        self.link.shut();
+    }
+
+    /// Has the sending thread end once it has sent what there is, and waits for that.
+    pub(super) fn end(&self, deadline: Instant) {
+        self.switch.off();
+        self.waker.wake();
+        let _ = self.wait(self.flushes(), deadline, |flushes| flushes.is_sent);
+        self.link.shut();
+    }
+
+    /// Waits until it is so; false if it is not by then.
+    fn wait(
+        &self,
+        mut flushes: MutexGuard<'_, Flushes>,
+        deadline: Instant,
+        is_so: impl Fn(&Flushes) -> bool,
+    ) -> bool {
+        while !is_so(&flushes) {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
+            flushes = self.heard.wait_timeout(flushes, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// Sends what threads ask for until one of both sides ends.
+    pub(super) fn pass_on(&self, clock: SessionClock) {
+        let _ = self.send_all(clock);
+        self.switch.off();
+        self.link.shut();
+        self.flushes().is_sent = true;
+        self.heard.notify_all();
+    }
+
+    fn send_all(&self, clock: SessionClock) -> io::Result<()> {
+        loop {
+            // Looked at first: what is in the queue when it goes off is sent.
+            let is_on = self.switch.is_on();
+            let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+            self.collect(&mut outgoing);
+            outgoing.send(|message| self.link.send(message).map(|()| true))?;
+            drop(outgoing);
+            if !is_on {
+                return Ok(());
+            }
+            clock.steer();
+            thread::park_timeout(IDLE);
+        }
+    }
+
+    /// Sends what there is from the thread that calls this, which does not wait: of a writer that is new the service is
+    /// to know before it writes. Were this process killed before the sending thread has its turn, none of what the
+    /// writer has recorded would be scraped.
+    pub(super) fn announce(&self) {
+        let outgoing = self.outgoing.try_lock();
+        let sent = outgoing.is_ok_and(|mut outgoing| {
+            self.collect(&mut outgoing);
+            let sent = outgoing.send(|message| self.link.try_send(message));
+            sent.is_ok() && outgoing.bytes.is_empty()
+        });
+        if !sent {
+            // That thread is sending, and looks again, or is to.
+            self.waker.wake();
+        }
+    }
+
+    /// What there is to say.
+    fn collect(&self, outgoing: &mut Outgoing) {
+        let queue = self.producer.queue();
+        let mut requests = std::mem::take(&mut outgoing.requests);
+        let chunks = queue.take(&mut requests);
+        requests.drain(..).for_each(|request| outgoing.say(FromProducer::Request(request)));
+        outgoing.requests = requests;
+        for buffer in 0..BUFFERS_MAX {
+            let (dropped, told) = (queue.dropped(buffer), outgoing.dropped[buffer]);
+            if dropped != told {
+                outgoing.dropped[buffer] = dropped;
+                outgoing.say(FromProducer::Dropped { buffer: buffer as u32, packets: dropped - told });
+            }
+        }
+        if self.waits && chunks != outgoing.chunks {
+            outgoing.chunks = chunks;
+            outgoing.say(FromProducer::Sent(chunks));
+        }
+        let answer = self.answer.swap(0, Ordering::Relaxed);
+        if answer != 0 {
+            outgoing.say(FromProducer::Answer { question: (answer >> 32) as u32, flush: answer as u32 });
+        }
+        if let Some(flush) = self.flushes().to_ask.take() {
+            outgoing.say(FromProducer::Scrape(flush));
+        }
+    }
+
+    /// Does what the service says until it is gone.
+    pub(super) fn hear(&self) {
+        let mut message = [0; LONGEST];
+        while let Ok(len @ 1..) = self.link.receive(&mut message) {
+            let said = message.get(..len).and_then(records);
+            if said.is_none_or(|records| !records.iter().all(|record| self.do_as(*record))) {
+                // Not what a service says.
+                break;
+            }
+        }
+        self.switch.off();
+        self.link.shut();
+        self.waker.wake();
+    }
+
+    fn do_as(&self, record: [u8; RECORD]) -> bool {
+        let producer = &self.producer.borrow_dependent().producer;
+        match FromService::from_bytes(record) {
+            Some(FromService::Question(question)) => {
+                let flush = producer.flush();
+                let answer = u64::from(question) << 32 | u64::from(flush);
+                self.answer.store(answer, Ordering::Relaxed);
+                self.waker.wake();
+            }
+            Some(FromService::Flushed(flush)) => producer.flushed(flush),
+            Some(FromService::Scraped(flush)) => {
+                self.flushes().done = flush;
+                self.heard.notify_all();
+            }
+            Some(FromService::Taken(chunks)) => self.producer.queue().taken(chunks),
+            None => return false,
+        }
+        true
+    }
+
+    fn flushes(&self) -> MutexGuard<'_, Flushes> {
+        self.flushes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends what is complete, and waits until the service has it, and what there is besides.
+    pub(super) fn flush(&self, deadline: Instant) -> Result<(), SessionError> {
+        // Numbered while nobody else is: the last that is asked for is the last.
+        let mut flushes = self.flushes();
+        let flush = self.producer.borrow_dependent().producer.flush();
+        flushes.to_ask = Some(flush);
+        self.waker.wake();
+        let is_done = |flushes: &Flushes| (flushes.done.wrapping_sub(flush) as i32) >= 0;
+        match self.wait(flushes, deadline, |flushes| flushes.is_sent || is_done(flushes)) {
+            false => Err(SessionError::Timeout),
+            true if is_done(&self.flushes()) => Ok(()),
+            true => Err(SessionError::Stopped),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! One end of a connection between two processes: messages that come whole or not at all.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, UCred, accept_with,
+    bind, connect, listen, recv, recvmsg, send, sendmsg, shutdown, socket_with,
+};
+
+use crate::closed_in_children::ClosedInChildren;
+
+/// A Unix socket of packets in sequence. In children after a fork it is closed.
+pub(super) struct Link(ClosedInChildren);
+
+impl Link {
+    fn new() -> io::Result<Self> {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok(Self(ClosedInChildren::new(socket)))
+    }
+
+    /// Waits for others at this path.
+    pub(super) fn listening(path: &Path) -> io::Result<Self> {
+        let link = Self::new()?;
+        bind(link.0.get()?, &SocketAddrUnix::new(path)?)?;
+        listen(link.0.get()?, 64)?;
+        Ok(link)
+    }
+
+    /// To whoever waits at this path.
+    pub(super) fn connected(path: &Path) -> io::Result<Self> {
+        let (link, address) = (Self::new()?, SocketAddrUnix::new(path)?);
+        retry_on_intr(|| connect(link.0.get().map_err(|_| Errno::BADF)?, &address))?;
+        Ok(link)
+    }
+
+    /// The next that comes. An error once it was [shut](Self::shut).
+    pub(super) fn accept(&self) -> io::Result<Self> {
+        let socket = self.0.get()?;
+        let socket = retry_on_intr(|| accept_with(socket, SocketFlags::CLOEXEC))?;
+        Ok(Self(ClosedInChildren::new(socket)))
+    }
+
+    /// Whether this process is the one that has it.
+    pub(super) fn is_here(&self) -> bool {
+        self.0.is_here()
+    }
+
+    /// Who is at the other end, as the system says.
+    pub(super) fn peer(&self) -> io::Result<UCred> {
+        Ok(socket_peercred(self.0.get()?)?)
+    }
+
+    /// How long [`receive`](Self::receive) waits; for ever, unless said otherwise.
+    pub(super) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+        Ok(set_socket_timeout(self.0.get()?, Timeout::Recv, patience)?)
+    }
+
+    /// Sends a message, and waits while the other end does not take any.
+    pub(super) fn send(&self, message: &[u8]) -> io::Result<()> {
+        let socket = self.0.get()?;
+        retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL))?;
+        Ok(())
+    }
+
+    /// The same without waiting: false if the other end does not take it now.
+    pub(super) fn try_send(&self, message: &[u8]) -> io::Result<bool> {
+        let socket = self.0.get()?;
+        match retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)) {
+            Ok(_) => Ok(true),
+            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same with an open file.
+    pub(super) fn try_send_with(&self, message: &[u8], file: &OwnedFd) -> io::Result<()> {
+        let (socket, files) = (self.0.get()?, [file.as_fd()]);
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        control.push(SendAncillaryMessage::ScmRights(&files));
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        retry_on_intr(|| sendmsg(socket, &[IoSlice::new(message)], &mut control, flags))?;
+        Ok(())
+    }
+
+    /// Waits for a message, and says how long it is: 0 once the other end is gone.
+    ///
+    /// # Errors
+    /// Also of a message that has no room.
+    pub(super) fn receive(&self, message: &mut [u8]) -> io::Result<usize> {
+        let socket = self.0.get()?;
+        let (_, len) = retry_on_intr(|| recv(socket, &mut *message, RecvFlags::TRUNC))?;
+        if len <= message.len() { Ok(len) } else { Err(Errno::MSGSIZE.into()) }
+    }
+
+    /// The same with the open file that comes with it.
+    pub(super) fn receive_with(&self, message: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+        let socket = self.0.get()?;
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut room);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received =
+            retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(message)], &mut control, flags))?;
+        if received.flags.contains(ReturnFlags::TRUNC) {
+            return Err(Errno::MSGSIZE.into());
+        }
+        let file = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+            _ => None,
+        });
+        Ok((received.bytes, file))
+    }
+
+    /// Ends the connection, or the waiting for others: whoever waits here or there hears of it.
+    pub(super) fn shut(&self) {
+        if let Ok(socket) = self.0.get() {
+            let _ = shutdown(socket, Shutdown::Both);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Programs that are killed, stand still, fork, or end; and services that do.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracebuf::producer::Exhaustion;
+use tracebuf_std::session::{Connection, ProducerSocket, Session, SessionError};
+
+use crate::harness::{
+    PATIENCE, Service, len_of, numbers, socket_of_parent, socket_path, waits_for, write, write_number,
+};
+
+#[test]
+#[ignore = "what others run as a process"]
+fn one_that_is_killed() {
+    let connection = Connection::builder().exhaustion(Exhaustion::Stall).open(socket_of_parent());
+    let connection = connection.expect("a connection");
+    let mut writer = connection.recorder().packet_writer().expect("a writer");
+    for number in 0.. {
+        write_number(&mut writer, number);
+        println!("recorded {number}");
+    }
+}
+
+#[test]
+fn what_a_program_has_recorded_until_it_is_killed_is_there() {
+    let name = "killed";
+    for until in [0, 30, 5_000] {
+        let service = Service::start(name, Session::builder().ring(64 << 20), ProducerSocket::builder());
+        let mut producer = service.run("ends::one_that_is_killed");
+        let recorded = std::iter::repeat_with(|| producer.says("recorded")).find(|number| *number >= until);
+        producer.signal(libc::SIGKILL);
+        let pid = producer.pid();
+        drop(producer);
+        let recorded = recorded.expect("a number");
+        // Its end may come to the service later than to this process.
+        let sequences = || service.session.summary().expect("a summary").sequences;
+        waits_for("its chunks come", || !sequences().is_empty());
+        let trace = write(service.stop(), name);
+        let all = numbers(&trace);
+        let written = all.iter().find(|((of, _), _)| *of == pid).expect("its packets").1;
+        let last = *written.last().expect("a packet");
+        assert!(written.is_sorted() && last >= recorded);
+        // What may be missing are packets over three chunks and more, of which sizes were not sent, and it is told.
+        let missing: Vec<_> = (0..last).filter(|number| written.binary_search(number).is_err()).collect();
+        assert!(missing.iter().all(|number| len_of(*number) > 4000), "{missing:?}");
+        assert_eq!(trace.losses() == 0, missing.is_empty(), "{missing:?}");
+    }
+}
+
+#[test]
+#[ignore = "what others run as a process"]
+fn one_that_records_until_the_service_is_gone() {
+    let connection = Connection::builder().exhaustion(Exhaustion::Stall).open(socket_of_parent());
+    let connection = connection.expect("a connection");
+    println!("connected 1");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let recorder = connection.recorder();
+            scope.spawn(move || {
+                while recorder.is_on() {
+                    recorder.instant("event");
+                }
+            });
+        }
+    });
+    assert!(!connection.is_connected());
+    assert!(matches!(connection.flush(PATIENCE), Err(SessionError::Stopped)));
+}
+
+#[test]
+fn producers_hear_of_the_end_of_the_session_also_those_that_wait() {
+    let service = Service::start("end", Session::builder(), ProducerSocket::builder().shared_memory(4096));
+    let mut producer = service.run("ends::one_that_records_until_the_service_is_gone");
+    producer.says("connected");
+    waits_for("they record", || !service.session.summary().expect("a summary").sequences.is_empty());
+    let path = service.path.clone();
+    assert!(path.exists());
+    let _stopped = service.session.stop().expect("it runs");
+    producer.assert_ends_well();
+    assert!(Connection::builder().open(&path).is_err(), "nobody takes it");
+    drop(service.socket);
+    assert!(!path.exists());
+}
+
+#[test]
+#[ignore = "what others run as a process"]
+fn a_service() {
+    let session = Arc::new(Session::builder().start().expect("a session"));
+    let _socket = ProducerSocket::builder().bind(&session, socket_of_parent()).expect("a socket");
+    println!("listens 1");
+    std::thread::sleep(PATIENCE);
+}
+
+#[test]
+fn producers_hear_that_the_service_was_killed_and_the_next_one_takes_its_place() {
+    let service = Service::start("none", Session::builder(), ProducerSocket::builder());
+    let path = socket_path("killed-service");
+    let of_child = Service { path: path.clone(), ..service };
+    for _ in 0..2 {
+        let mut child = of_child.run("ends::a_service");
+        child.says("listens");
+        let connection = Connection::builder().exhaustion(Exhaustion::Stall).open(&path);
+        let connection = connection.expect("a service");
+        let recorder = connection.recorder();
+        let waiting = std::thread::spawn(move || {
+            while recorder.is_on() {
+                recorder.instant("event");
+            }
+        });
+        connection.flush(PATIENCE).expect("it answers");
+        child.signal(libc::SIGKILL);
+        waiting.join().expect("it does not wait for ever");
+        assert!(!connection.is_connected() && path.exists());
+    }
+    std::fs::remove_file(&path).expect("what the last one has left");
+}
+
+#[test]
+#[ignore = "what others run as a process"]
+fn one_that_stays() {
+    let connection = Connection::builder().open(socket_of_parent()).expect("a connection");
+    connection.recorder().instant("stays");
+    println!("connected 1");
+    waits_for("the service ends", || !connection.is_connected());
+}
+
+#[test]
+fn a_producer_that_stands_still_is_not_waited_for_and_answers_when_it_goes_on() {
+    let service = Service::start("still", Session::builder(), ProducerSocket::builder());
+    let mut producer = service.run("ends::one_that_stays");
+    producer.says("connected");
+    service.session.flush(PATIENCE).expect("it answers");
+    producer.signal(libc::SIGSTOP);
+    // SAFETY: a child that was not waited for, and is not, as it has not ended.
+    assert!(unsafe { libc::waitpid(producer.child.id() as i32, &mut 0, libc::WUNTRACED) } > 0);
+    let started = Instant::now();
+    // More questions than there is room for.
+    for _ in 0..500 {
+        let flushed = service.session.flush(Duration::ZERO);
+        assert!(matches!(flushed, Err(SessionError::Timeout)), "{flushed:?}");
+    }
+    assert!(started.elapsed() < PATIENCE);
+    producer.signal(libc::SIGCONT);
+    service.session.flush(PATIENCE).expect("it answers");
+    let flushes = service.session.summary().expect("a summary").flushes;
+    assert_eq!((flushes.succeeded, flushes.failed), (2, 500));
+    service.stop();
+    producer.assert_ends_well();
+}
+
+#[test]
+fn in_a_child_after_a_fork_a_connection_is_off_and_its_end_is_seen() {
+    let service = Service::start("forks", Session::builder(), ProducerSocket::builder().producers(1));
+    let connection = Connection::builder().open(&service.path).expect("a service");
+    let recorder = connection.recorder();
+    recorder.instant("before");
+    // SAFETY: the child does what the test says, and ends without unwinding.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: by default its signal ends the process.
+        unsafe { libc::alarm(60) };
+        recorder.instant("in the child");
+        let is_off = !connection.is_connected() && !recorder.is_on();
+        let is_forked = matches!(connection.flush(PATIENCE), Err(SessionError::Forked));
+        let is_forked = is_forked
+            && matches!(ProducerSocket::builder().bind(&service.session, "x"), Err(SessionError::Forked));
+        drop((connection, service.socket));
+        if !is_off || !is_forked || !service.path.exists() {
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(1) };
+        }
+        // It outlives the connection, whose end is not to be kept from the service.
+        std::thread::sleep(PATIENCE);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    recorder.instant("after");
+    connection.flush(PATIENCE).expect("it answers");
+    drop(connection);
+    let mut again = None;
+    waits_for("the place is free", || {
+        again = Connection::builder().open(&service.path).ok();
+        again.is_some()
+    });
+    let mut status = 0;
+    // SAFETY: a child of this process, which is ended and waited for.
+    let ended = unsafe {
+        assert_eq!(libc::waitpid(child, &mut status, libc::WNOHANG), 0, "it ended with {status:#x}");
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, &mut status, 0)
+    };
+    assert_eq!(ended, child);
+    let trace = write(service.stop(), "forks");
+    assert!(trace.contains("before") && trace.contains("after") && !trace.contains("in the child"));
+}

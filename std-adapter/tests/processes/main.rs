@@ -1,0 +1,10 @@
+//! Programs of other processes that record into a session. Each is this program again, as an ignored test of it.
+#![cfg(any(target_os = "linux", target_os = "android"))]
+
+#[path = "../support/trace.rs"]
+mod trace;
+
+mod ends;
+mod harness;
+mod recording;
+mod sockets;

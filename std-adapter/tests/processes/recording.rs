@@ -1,0 +1,98 @@
+//! What programs record: whole, in order, in the buffers that it is for.
+
+use std::time::Duration;
+
+use tracebuf::producer::Exhaustion;
+use tracebuf_std::session::{BufferConfig, Connection, LongTrace, ProducerSocket, Session};
+
+use crate::harness::{
+    PATIENCE, Producer, Service, numbers, socket_of_parent, waits_for, write, write_number,
+};
+use crate::trace::{Trace, message, scratch};
+
+const PACKETS: u64 = 20_000;
+
+#[test]
+#[ignore = "what others run as a process"]
+fn two_threads_that_wait() {
+    let connection = Connection::builder().exhaustion(Exhaustion::Stall).open(socket_of_parent());
+    let connection = connection.expect("a connection");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut writer = connection.recorder().packet_writer().expect("a writer");
+                (0..PACKETS).for_each(|number| write_number(&mut writer, number));
+                assert_eq!(writer.stats().dropped, 0);
+            });
+        }
+    });
+}
+
+#[test]
+fn what_programs_record_comes_out_whole_and_in_order_and_nothing_is_lost_of_those_who_wait() {
+    let name = "stress";
+    let socket = ProducerSocket::builder().shared_memory(64 << 10);
+    let service = Service::start(name, Session::builder().ring(256 << 20), socket);
+    let producers: Vec<_> = (0..3).map(|_| service.run("recording::two_threads_that_wait")).collect();
+    // Scrapes while they write.
+    for _ in 0..50 {
+        service.session.flush(PATIENCE).expect("they answer");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pids: Vec<_> = producers.iter().map(Producer::pid).collect();
+    producers.into_iter().for_each(Producer::assert_ends_well);
+    let stopped = service.stop();
+    let summary = stopped.summary();
+    assert_eq!((summary.flushes.failed, summary.chunks_discarded, summary.patches_discarded), (0, 0, 0));
+    let trace = write(stopped, name);
+    assert_eq!(trace.losses(), 0);
+    let all = numbers(&trace);
+    assert!(all.values().all(|numbers| *numbers == Vec::from_iter(0..PACKETS)));
+    for pid in pids {
+        assert_eq!(all.keys().filter(|(of, _)| *of == pid).count(), 2, "two threads");
+    }
+    assert_eq!(all.len(), 6);
+}
+
+#[test]
+fn data_sources_and_long_packets_go_where_they_belong() {
+    let (name, path) = ("sources", scratch("sources-long.pftrace"));
+    let session = Session::builder()
+        .buffer(BufferConfig::ring(1 << 20))
+        .buffer(BufferConfig::discard(4 << 20))
+        .data_source("rare", 1)
+        .long_trace(LongTrace::to(&path));
+    let service = Service::start(name, session, ProducerSocket::builder());
+    let connection = Connection::builder().process_name("a producer").open(&service.path).expect("a service");
+    assert!(connection.recorder_of("none").is_none());
+    let rare = connection.recorder_of("rare").expect("a source");
+    rare.packet_writer().expect("a writer").packet(|packet| packet.bytes(900, &[7; 500_000]));
+    connection.recorder().instant("often");
+    rare.instant("seldom");
+    connection.flush(PATIENCE).expect("it answers");
+    let buffers: Vec<_> = service.session.summary().expect("a summary").buffers;
+    assert!(buffers[0].chunks_written == 1 && buffers[1].chunks_written > 200, "{buffers:?}");
+    service.session.stop().expect("it runs");
+    let trace = Trace::read(&path);
+    assert!(trace.contains("often") && trace.contains("seldom") && trace.contains("a producer"));
+    assert!(trace.packets().any(|packet| message(packet, 900).is_some_and(|bytes| bytes.len() == 500_000)));
+    assert_eq!(trace.losses(), 0);
+}
+
+#[test]
+fn events_for_which_there_is_no_room_are_counted_in_the_service() {
+    let service = Service::start("drops", Session::builder(), ProducerSocket::builder().shared_memory(4096));
+    let connection = Connection::builder().open(&service.path).expect("a service");
+    let recorder = connection.recorder();
+    // Two chunks, which others have.
+    let held: Vec<_> = (0..2).map(|_| recorder.packet_writer().expect("a writer")).collect();
+    let mut held = held.into_iter().map(|mut writer| {
+        writer.packet(|packet| packet.varint(8, 1));
+        writer
+    });
+    let _held = (held.next(), held.next());
+    (0..10).for_each(|_| recorder.instant("lost"));
+    connection.flush(PATIENCE).expect("it answers");
+    let lost = || service.session.summary().expect("a summary").buffers[0].trace_writer_packet_loss;
+    waits_for("the losses are told", || lost() >= 10);
+}

@@ -1,5 +1,6 @@
 //! What programs record: whole, in order, in the buffers that it is for.
 
+use std::sync::Barrier;
 use std::time::Duration;
 
 use tracebuf::producer::Exhaustion;
@@ -10,18 +11,24 @@ use crate::harness::{
 };
 use crate::trace::{Trace, message, scratch};
 
-const PACKETS: u64 = 20_000;
+/// Of each thread; fewer where all is slow.
+fn packets() -> u64 {
+    std::env::var("TRACEBUF_STRESS_PACKETS").map_or(20_000, |count| count.parse().expect("a number"))
+}
 
 #[test]
 #[ignore = "what others run as a process"]
 fn two_threads_that_wait() {
     let connection = Connection::builder().exhaustion(Exhaustion::Stall).open(socket_of_parent());
     let connection = connection.expect("a connection");
+    // Two at a time: else the second could have the sequence of the first.
+    let both = Barrier::new(2);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 let mut writer = connection.recorder().packet_writer().expect("a writer");
-                (0..PACKETS).for_each(|number| write_number(&mut writer, number));
+                both.wait();
+                (0..packets()).for_each(|number| write_number(&mut writer, number));
                 assert_eq!(writer.stats().dropped, 0);
             });
         }
@@ -47,7 +54,7 @@ fn what_programs_record_comes_out_whole_and_in_order_and_nothing_is_lost_of_thos
     let trace = write(stopped, name);
     assert_eq!(trace.losses(), 0);
     let all = numbers(&trace);
-    assert!(all.values().all(|numbers| *numbers == Vec::from_iter(0..PACKETS)));
+    assert!(all.values().all(|numbers| *numbers == Vec::from_iter(0..packets())));
     for pid in pids {
         assert_eq!(all.keys().filter(|(of, _)| *of == pid).count(), 2, "two threads");
     }

@@ -8,13 +8,14 @@
 //! | `connection` | a producer, made of what the service tells it |
 //! | `line` | its two threads: one sends what the others ask for, one hears |
 //! | `welcome`, `messages` | what is said, first and then |
-//! | `link`, `shared_words` | the socket, the memory |
+//! | `link`, `peer`, `shared_words` | the socket, who is at its other end, the memory |
 
 mod connection;
 mod line;
 mod link;
 mod messages;
 mod other_process;
+mod peer;
 mod producer_socket;
 mod shared_words;
 mod welcome;

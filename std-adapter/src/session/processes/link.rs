@@ -7,13 +7,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, UCred, accept_with,
-    bind, connect, listen, recv, recvmsg, send, sendmsg, shutdown, socket_with,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    connect, listen, recv, recvmsg, send, sendmsg, shutdown, socket_with,
 };
 
+use super::peer::Peer;
 use crate::closed_in_children::ClosedInChildren;
 
 /// A Unix socket of packets in sequence. In children after a fork it is closed.
@@ -53,8 +54,8 @@ impl Link {
     }
 
     /// Who is at the other end, as the system says.
-    pub(super) fn peer(&self) -> io::Result<UCred> {
-        Ok(socket_peercred(self.0.get()?)?)
+    pub(super) fn peer(&self) -> Peer {
+        self.0.get().and_then(Peer::of).unwrap_or(Peer::UNKNOWN)
     }
 
     /// How long [`receive`](Self::receive) waits; for ever, unless said otherwise.

@@ -13,6 +13,7 @@ use tracebuf::service::ProducerIdentity;
 
 use super::link::Link;
 use super::other_process::{OtherProcess, Place};
+use super::peer::Peer;
 use super::shared_words::SharedWords;
 use super::welcome::Welcome;
 use crate::file_lock::is_same;
@@ -212,9 +213,7 @@ impl Listening {
             Err(error) => return refuse(&error.to_string()),
         };
         let made = SharedWords::new(self.config.shared_memory).and_then(|(words, file)| {
-            // As of those whom no name in this process's namespace is for.
-            let (uid, pid) =
-                link.peer().map_or((u32::MAX, -1), |peer| (peer.uid.as_raw(), peer.pid.as_raw_pid()));
+            let Peer { uid, pid } = link.peer();
             let identity = ProducerIdentity { producer_id, uid, pid };
             let waker = session.waker();
             OtherProcess::start(link, words, identity, self.buffers, place, waker).map(|made| (made, file))

@@ -1,0 +1,47 @@
+//! Who is at the other end of a socket.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// A process, as the system knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) uid: u32,
+    /// −1 where this process's namespace has no number for it: of a service in a container, and a producer outside.
+    pub(super) pid: i32,
+}
+
+impl Peer {
+    pub(super) const UNKNOWN: Self = Self { uid: u32::MAX, pid: -1 };
+
+    /// Who has connected, or listens. Not by `rustix`, whose process ids cannot be 0, which the system says of those it
+    /// has none for.
+    pub(super) fn of(socket: &OwnedFd) -> io::Result<Self> {
+        let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: an open socket, and so many bytes to be written, of a type that may have any value.
+        let error = unsafe {
+            let place = (&raw mut peer).cast();
+            libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut len)
+        };
+        match error {
+            0 => Ok(Self { uid: peer.uid, pid: if peer.pid > 0 { peer.pid } else { -1 } }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_other_end_of_this_process_is_this_process() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let this = Peer { uid: rustix::process::geteuid().as_raw(), pid: std::process::id() as i32 };
+        assert_eq!(Peer::of(&one.into()).ok(), Some(this));
+        let file = std::fs::File::open("/dev/null").expect("it is there");
+        assert!(Peer::of(&file.into()).is_err());
+    }
+}

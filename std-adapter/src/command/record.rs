@@ -36,6 +36,12 @@ pub(crate) struct Args {
     /// Write into the file while recording, so that the beginning is kept however long it takes.
     #[arg(long)]
     long: bool,
+    /// Let programs record into the same trace: those that connect to this socket, which is made here and removed at the
+    /// end. They have a ring of the same size for themselves.
+    ///
+    /// A program does so by tracebuf_std::session::Connection.
+    #[arg(long, value_name = "SOCKET")]
+    listen: Option<PathBuf>,
     /// The trace file; - is standard output.
     #[arg(short, long, default_value = "trace.pftrace", value_parser = output_path())]
     output: PathBuf,
@@ -59,6 +65,9 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     };
     if arguments.long {
         options = options.long();
+    }
+    if let Some(socket) = &arguments.listen {
+        options = options.listen(socket);
     }
     let line = ProgressLine::new();
     let mut is_failing = false;

@@ -19,6 +19,7 @@
 mod machine;
 mod proc;
 mod processes;
+mod programs;
 mod report;
 mod sampler;
 mod tracks;
@@ -26,15 +27,18 @@ mod tracks;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use report::{RecordProgress, RecordReport};
+use tracebuf::buffer::BufferStats;
 
 use crate::figures::Bytes;
 use crate::session::{LongTrace, Session, SessionError, Summary};
 use crate::whole_file::check_writable;
 use proc::Proc;
+use programs::Door;
 use sampler::Sampler;
 use tracks::Tracks;
 
@@ -60,6 +64,7 @@ pub struct RecordOptions {
     interval: Duration,
     ring: u64,
     long: bool,
+    socket: Option<PathBuf>,
 }
 
 impl RecordOptions {
@@ -77,6 +82,7 @@ impl RecordOptions {
             interval: Duration::from_millis(100),
             ring: 4 << 20,
             long: false,
+            socket: None,
         }
     }
 
@@ -121,7 +127,19 @@ impl RecordOptions {
         self.long = true;
         self
     }
+
+    /// Lets programs record into the same trace: those that connect to a socket at this path, each by a
+    /// [`Connection`](crate::session::Connection). They have a ring of the same size for themselves.
+    #[must_use]
+    pub fn listen(mut self, path: impl AsRef<Path>) -> Self {
+        self.socket = Some(path.as_ref().to_owned());
+        self
+    }
 }
+
+/// The data source that the machine is, in a session that others record into too: their recorders go to the first
+/// buffer unless they say otherwise.
+const MACHINE: &str = "machine";
 
 /// Records until the time is over or `stop` is set, and tells how it goes twice a second.
 ///
@@ -149,14 +167,20 @@ fn record_from(
     check_ring(options.ring)?;
     // Before the session starts: it empties the file of a long trace.
     proc.read("stat").map_err(|error| SessionError::io("/proc/stat", error))?;
-    let mut builder = Session::builder().ring(options.ring).process_name("tracebuf record");
+    let door = Door::at(options.socket.as_deref())?;
+    let mut builder = Session::builder().process_name("tracebuf record");
+    if options.socket.is_some() {
+        builder = builder.ring(options.ring);
+    }
+    builder = builder.ring(options.ring).data_source(MACHINE, options.socket.is_some().into());
     if options.long {
         builder = builder.long_trace(LongTrace::to(output).period(LONG_TRACE_PERIOD));
     } else {
         check_writable(output).map_err(writing)?;
     }
-    let session = builder.start()?;
-    let recorder = session.recorder();
+    let session = Arc::new(builder.start()?);
+    let programs = door.open(&session)?;
+    let recorder = session.recorder_of(MACHINE).ok_or(SessionError::Stopped)?;
     let writer = recorder.packet_writer().ok_or(SessionError::Stopped)?;
     let mut sampler = Sampler::new(proc, Tracks::new(writer, options.ring));
 
@@ -166,7 +190,7 @@ fn record_from(
         how(sampler);
     };
     let mut tell = |sampler: &Sampler| {
-        let told = progress_of(options, start, session.summary(), sampler.tracks())?;
+        let told = progress_of(options, start, session.summary(), sampler.tracks(), programs.seen())?;
         told.iter().for_each(&mut progress);
         Ok::<_, SessionError>(())
     };
@@ -195,6 +219,8 @@ fn record_from(
     let missing = sampler.missing().map(|file| format!("/proc/{file}")).collect();
     let (events, dropped) = (sampler.tracks().events(), sampler.tracks().dropped());
 
+    let seen = programs.seen();
+    drop(programs);
     let mut stopped = session.stop()?;
     let written = match stopped.file {
         Some(written) => written,
@@ -206,6 +232,7 @@ fn record_from(
         events,
         cores,
         processes,
+        programs: seen,
         missing,
         dropped,
         ring: options.ring,
@@ -280,24 +307,27 @@ fn progress_of(
     start: Instant,
     summary: Result<Summary, SessionError>,
     tracks: &Tracks,
+    programs: Option<u64>,
 ) -> Result<Option<RecordProgress>, SessionError> {
     let summary = match summary {
         Err(SessionError::Timeout) => return Ok(None),
         other => other?,
     };
-    let buffer = summary.buffers.first().copied().unwrap_or_default();
-    let cleared = buffer.bytes_overwritten + buffer.bytes_read + buffer.padding_bytes_cleared;
-    let held = (buffer.bytes_written + buffer.padding_bytes_written).saturating_sub(cleared);
+    let held = |buffer: &BufferStats| {
+        let cleared = buffer.bytes_overwritten + buffer.bytes_read + buffer.padding_bytes_cleared;
+        (buffer.bytes_written + buffer.padding_bytes_written).saturating_sub(cleared)
+    };
     Ok(Some(RecordProgress {
         elapsed: start.elapsed(),
         duration: options.duration,
         events: tracks.events(),
-        ring_used: held,
-        ring: buffer.buffer_size,
+        ring_used: summary.buffers.iter().map(held).sum(),
+        ring: summary.buffers.iter().map(|buffer| buffer.buffer_size).sum(),
         file: summary.file,
         file_error: summary.long_trace.and_then(|file| file.error),
-        chunks_overwritten: buffer.chunks_overwritten,
+        chunks_overwritten: summary.buffers.iter().map(|buffer| buffer.chunks_overwritten).sum(),
         dropped: tracks.dropped(),
+        programs,
     }))
 }
 
@@ -311,7 +341,7 @@ mod tests {
     fn a_session_or_a_file_that_is_busy_ends_no_recording() {
         let (_recording, tracks) = Recording::start();
         let options = RecordOptions::new("trace.pftrace").long();
-        let progress = |summary| progress_of(&options, Instant::now(), summary, &tracks);
+        let progress = |summary| progress_of(&options, Instant::now(), summary, &tracks, None);
         assert!(matches!(progress(Err(SessionError::Timeout)), Ok(None)));
         assert!(matches!(progress(Err(SessionError::Stopped)), Err(SessionError::Stopped)));
         let status = LongTraceStatus { error: Some("No space left on device".into()), ..Default::default() };

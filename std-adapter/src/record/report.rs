@@ -24,7 +24,7 @@ pub struct RecordProgress {
     pub duration: Option<Duration>,
     /// Values recorded.
     pub events: u64,
-    /// Bytes of the ring that are in use.
+    /// Bytes of the ring that are in use; of both, where programs record too.
     pub ring_used: u64,
     /// Bytes of the ring.
     pub ring: u64,
@@ -37,6 +37,8 @@ pub struct RecordProgress {
     pub chunks_overwritten: u64,
     /// Packets that shared memory had no room for.
     pub dropped: u64,
+    /// Programs that have come to record too, where [they can](RecordOptions::listen).
+    pub programs: Option<u64>,
 }
 
 impl fmt::Display for RecordProgress {
@@ -45,6 +47,9 @@ impl fmt::Display for RecordProgress {
         write!(f, "{seconds:.1} s")?;
         if let Some(duration) = self.duration {
             write!(f, " of {:.1} s", duration.as_secs_f64())?;
+        }
+        if let Some(programs) = self.programs {
+            write!(f, " · {}", Count(programs, "program"))?;
         }
         let rate = self.events as f64 / seconds.max(0.1);
         write!(f, " · {} ({rate:.0}/s)", Count(self.events, "value"))?;
@@ -88,11 +93,13 @@ pub struct RecordReport {
     pub cores: usize,
     /// Processes that were among the busiest at a time.
     pub processes: u64,
+    /// Programs that recorded too, where [they could](RecordOptions::listen).
+    pub programs: Option<u64>,
     /// Files that this machine does not have.
     pub missing: Vec<String>,
     /// Packets that shared memory had no room for.
     pub dropped: u64,
-    /// Bytes of the ring that were asked for.
+    /// Bytes of the ring that were asked for; where programs record too there are two.
     pub ring: u64,
     /// What is in the file.
     pub written: Written,
@@ -187,16 +194,18 @@ impl RecordReport {
 
 impl fmt::Display for RecordReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
+        write!(
             f,
-            "{}: {:.1} s of this machine, {}, {}; {}, {}",
+            "{}: {:.1} s of this machine, {}, {}",
             self.output.display(),
             self.elapsed.as_secs_f64(),
             Count(self.cores as u64, "core"),
             Count(self.processes, "busy process"),
-            Count(self.events, "value"),
-            Bytes(self.written.bytes),
         )?;
+        if let Some(programs) = self.programs {
+            write!(f, ", and of {}", Count(programs, "program"))?;
+        }
+        writeln!(f, "; {}, {}", Count(self.events, "value"), Bytes(self.written.bytes))?;
         for file in &self.missing {
             writeln!(f, "not here: {file}, and what it says")?;
         }
@@ -221,6 +230,7 @@ mod tests {
             events: 0,
             cores: 1,
             processes: 1,
+            programs: None,
             missing: Vec::new(),
             dropped: 0,
             ring,

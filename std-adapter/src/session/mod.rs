@@ -105,6 +105,8 @@ pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
 pub use packet_writer::PacketWriter;
 #[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) use processes::SocketFile;
+#[cfg(any(target_os = "linux", target_os = "android"))]
 pub use processes::{Connection, ConnectionBuilder, ProducerSocket, ProducerSocketBuilder};
 pub use recorder::{Recorder, SliceGuard, ThreadTracer};
 pub use session_clock::SessionClock;

@@ -8,7 +8,7 @@
 //! | `connection` | a producer, made of what the service tells it |
 //! | `line` | its two threads: one sends what the others ask for, one hears |
 //! | `welcome`, `messages` | what is said, first and then |
-//! | `link`, `peer`, `shared_words` | the socket, who is at its other end, the memory |
+//! | `socket_file`, `link`, `peer`, `shared_words` | the sockets, who is at the other end, the memory |
 
 mod connection;
 mod line;
@@ -18,7 +18,9 @@ mod other_process;
 mod peer;
 mod producer_socket;
 mod shared_words;
+mod socket_file;
 mod welcome;
 
 pub use connection::{Connection, ConnectionBuilder};
 pub use producer_socket::{ProducerSocket, ProducerSocketBuilder};
+pub(crate) use socket_file::SocketFile;

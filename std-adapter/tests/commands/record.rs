@@ -2,11 +2,14 @@
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use tracebuf_std::session::Connection;
 
 use crate::trace::{Trace, message, number, scratch};
 use crate::{send, text, wait_until, wait_until_caught};
@@ -208,6 +211,58 @@ fn a_file_that_takes_nothing_for_a_while_ends_no_recording() {
     assert_success(&output);
     assert!(text(&output.stdout).contains("lost: nothing"), "{}", text(&output.stdout));
     Trace::read(&path).assert_ends_with_stats();
+}
+
+/// Runs until it is told to end, and then says what it does; programs come to a socket.
+fn recording(socket: &Path, more: &[&str], path: &Path) -> Child {
+    let mut command = command();
+    command.args(["--duration", "forever", "--listen"]).arg(socket).args(more).arg("-o").arg(path);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command")
+}
+
+#[test]
+fn programs_record_into_the_same_trace() {
+    for long in [None, Some("--long")] {
+        let path = scratch("record/programs.pftrace");
+        let socket = std::env::temp_dir().join(format!("tracebuf-record-{}", std::process::id()));
+        let child = recording(&socket, long.as_slice(), &path);
+        let mut connection = None;
+        assert!(wait_until(30, || {
+            connection = Connection::builder().process_name("a program").open(&socket).ok();
+            connection.is_some()
+        }));
+        let connection = connection.expect("a connection");
+        connection.recorder().instant("of a program");
+        std::thread::sleep(Duration::from_millis(200));
+        send(&child, libc::SIGINT);
+        let output = child.wait_with_output().expect("its end");
+        assert_success(&output);
+        let said = text(&output.stdout);
+        assert!(said.contains(", and of 1 program; ") && said.contains("lost: nothing"), "{said}");
+        assert!(wait_until(30, || !connection.is_connected()) && !socket.exists());
+        let trace = Trace::read(&path);
+        for name in ["core 0 busy", "a program", "of a program", "look at /proc"] {
+            assert!(trace.contains(name), "{name}");
+        }
+        assert_described(&trace);
+        trace.assert_ends_with_stats();
+    }
+}
+
+#[test]
+fn a_socket_that_another_recording_has_is_said_before_anything_is_recorded() {
+    let (path, other) = (scratch("record/first.pftrace"), scratch("record/second"));
+    let socket = std::env::temp_dir().join(format!("tracebuf-record-twice-{}", std::process::id()));
+    let first = recording(&socket, &[], &path);
+    assert!(wait_until(30, || Connection::builder().open(&socket).is_ok()));
+    std::fs::write(&other, "an older trace").expect("a file");
+    let second = recording(&socket, &["--long"], &other).wait_with_output().expect("its end");
+    assert_eq!(second.status.code(), Some(1));
+    let said = text(&second.stderr);
+    assert!(said.starts_with(&format!("error: the socket {}: ", socket.display())), "{said}");
+    assert_eq!(std::fs::read_to_string(&other).expect("a file"), "an older trace");
+    send(&first, libc::SIGTERM);
+    assert_success(&first.wait_with_output().expect("its end"));
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! The service's side: [`ProducerSocket`].
 
-use std::fs::Metadata;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,8 +13,8 @@ use super::link::Link;
 use super::other_process::{OtherProcess, Place};
 use super::peer::Peer;
 use super::shared_words::SharedWords;
+use super::socket_file::SocketFile;
 use super::welcome::Welcome;
-use crate::file_lock::is_same;
 use crate::session::producer_cell::SHARED_MEMORY;
 use crate::session::{Session, SessionError};
 
@@ -65,15 +63,13 @@ pub struct ProducerSocketBuilder {
 pub struct ProducerSocket {
     listening: Arc<Listening>,
     thread: Option<JoinHandle<()>>,
-    /// The socket's file, to be removed.
-    path: PathBuf,
-    file: Metadata,
 }
 
 struct Listening {
-    link: Link,
+    socket: SocketFile,
     session: Weak<Session>,
     taken: Arc<AtomicUsize>,
+    seen: AtomicU64,
     is_over: AtomicBool,
     config: ProducerSocketBuilder,
     /// What each is told.
@@ -85,6 +81,11 @@ impl ProducerSocket {
     /// For up to 64 producers at a time, each with 1 MiB of shared memory, unless told otherwise.
     pub fn builder() -> ProducerSocketBuilder {
         ProducerSocketBuilder { shared_memory: 1 << 20, producers: 64 }
+    }
+
+    /// How many producers have come until now, those among them that have gone again.
+    pub fn producers_seen(&self) -> u64 {
+        self.listening.seen.load(Ordering::Relaxed)
     }
 }
 
@@ -117,58 +118,44 @@ impl ProducerSocketBuilder {
         session: &Arc<Session>,
         path: impl AsRef<Path>,
     ) -> Result<ProducerSocket, SessionError> {
-        let path = path.as_ref();
-        if !session.shared.switch.is_here() {
-            return Err(SessionError::Forked);
-        }
         let bytes = self.shared_memory;
         if !SHARED_MEMORY.contains(&bytes) {
             return Err(SessionError::SharedMemory { bytes });
         }
-        let failed = |error| SessionError::io(format!("the socket {}", path.display()), error);
+        if !session.shared.switch.is_here() {
+            return Err(SessionError::Forked);
+        }
+        self.serve(session, SocketFile::bind(path.as_ref())?)
+    }
+
+    /// Takes producers at a socket from now on.
+    pub(crate) fn serve(
+        self,
+        session: &Arc<Session>,
+        socket: SocketFile,
+    ) -> Result<ProducerSocket, SessionError> {
         let welcome = Welcome {
-            shared_memory: bytes,
+            shared_memory: self.shared_memory,
             state_every: session.shared.state_every.clone(),
             sources: session.sources.clone(),
         };
-        let too_long = |_| io::Error::new(ErrorKind::InvalidInput, "names of data sources are too long");
-        let welcome = welcome.to_bytes().map_err(too_long).map_err(failed)?;
-        let link = listen(path).map_err(failed)?;
-        let file = path.symlink_metadata().map_err(failed)?;
+        let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
+        let welcome = welcome.to_bytes().map_err(too_long);
+        let welcome = welcome.map_err(|error| SessionError::io("names of data sources", error))?;
         let listening = Arc::new(Listening {
-            link,
+            socket,
             session: Arc::downgrade(session),
             taken: Arc::default(),
+            seen: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             config: self,
             welcome,
             buffers: session.shared.state_every.len() as u16,
         });
-        // Programs that go into the background leave the folder that they were started in.
-        let path = std::path::absolute(path).map_err(failed)?;
         let of_thread = listening.clone();
-        let mut socket = ProducerSocket { listening, thread: None, path, file };
         let thread = thread::Builder::new().name("tracebuf-listen".into()).spawn(move || of_thread.serve());
-        socket.thread = Some(thread.map_err(|error| SessionError::io("starting a thread", error))?);
-        Ok(socket)
-    }
-}
-
-/// Listens at a path where nobody else does.
-fn listen(path: &Path) -> io::Result<Link> {
-    match Link::listening(path) {
-        Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            // An ordinary file refuses connections too.
-            let is_socket = path.symlink_metadata()?.file_type().is_socket();
-            let is_refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
-            let is_left = is_socket && Link::connected(path).is_err_and(is_refused);
-            if !is_left {
-                return Err(error);
-            }
-            std::fs::remove_file(path)?;
-            Link::listening(path)
-        }
-        other => other,
+        let thread = thread.map_err(|error| SessionError::io("starting a thread", error))?;
+        Ok(ProducerSocket { listening, thread: Some(thread) })
     }
 }
 
@@ -181,7 +168,7 @@ enum Next {
 impl Listening {
     fn serve(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
-            match self.link.accept() {
+            match self.socket.link.accept() {
                 Ok(link) => {
                     let Some(session) = self.session.upgrade() else { break };
                     if let Next::Ends = self.welcome(&session, &Arc::new(link)) {
@@ -193,7 +180,7 @@ impl Listening {
                 Err(_) => break,
             }
         }
-        self.link.shut();
+        self.socket.link.shut();
     }
 
     fn welcome(&self, session: &Session, link: &Arc<Link>) -> Next {
@@ -222,6 +209,7 @@ impl Listening {
             Ok(made) => made,
             Err(error) => return refuse(&format!("the service has no room: {error}")),
         };
+        self.seen.fetch_add(1, Ordering::Relaxed);
         // Before anything that the session asks it. If it has gone again, the thread that waits for its messages hears of
         // it.
         let _ = link.try_send_with(&self.welcome, &file);
@@ -234,18 +222,16 @@ impl Listening {
 
 impl Drop for ProducerSocket {
     fn drop(&mut self) {
-        if !self.listening.link.is_here() {
-            // The thread is not in this process, and the socket is another one's.
+        let Listening { socket, is_over, .. } = &*self.listening;
+        if !socket.link.is_here() {
+            // Nor is the thread in this process.
             return;
         }
-        self.listening.is_over.store(true, Ordering::Relaxed);
-        self.listening.link.shut();
-        if self.path.symlink_metadata().is_ok_and(|there| is_same(&there, &self.file)) {
-            let _ = std::fs::remove_file(&self.path);
-        }
-        if let Some(thread) =
-            self.thread.take().filter(|thread| thread.thread().id() != thread::current().id())
-        {
+        is_over.store(true, Ordering::Relaxed);
+        socket.link.shut();
+        let thread = self.thread.take();
+        // It drops a session that nobody else has any more, and what that owns.
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = thread.join();
         }
     }

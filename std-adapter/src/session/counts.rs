@@ -57,7 +57,8 @@ pub(crate) struct Dropped([u64; BUFFERS_MAX]);
 impl Dropped {
     pub(crate) fn add(&mut self, transport: &dyn Transport) {
         for (buffer, count) in self.0.iter_mut().enumerate() {
-            *count += transport.packets_dropped(buffer);
+            // A producer elsewhere says what it likes.
+            *count = count.saturating_add(transport.packets_dropped(buffer));
         }
     }
 
@@ -67,7 +68,7 @@ impl Dropped {
         buffers: impl Iterator<Item = BufferStats>,
     ) -> impl Iterator<Item = BufferStats> {
         buffers.zip(self.0).map(|(mut stats, dropped)| {
-            stats.trace_writer_packet_loss += dropped;
+            stats.trace_writer_packet_loss = stats.trace_writer_packet_loss.saturating_add(dropped);
             stats
         })
     }

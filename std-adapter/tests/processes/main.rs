@@ -6,5 +6,6 @@ mod trace;
 
 mod ends;
 mod harness;
+mod hostile;
 mod recording;
 mod sockets;

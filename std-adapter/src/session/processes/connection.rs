@@ -94,8 +94,9 @@ impl ConnectionBuilder {
     pub fn open(self, path: impl AsRef<Path>) -> Result<Connection, SessionError> {
         let path = path.as_ref();
         let failed = |error| SessionError::io(format!("the tracing service at {}", path.display()), error);
-        let link = Link::connected(path).map_err(failed)?;
-        let (welcome, words) = hear(&link).map_err(failed)?;
+        let deadline = Instant::now() + PATIENCE;
+        let link = Link::connected(path, deadline).map_err(failed)?;
+        let (welcome, words) = hear(&link, deadline).map_err(failed)?;
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
         let name = self.process_name.unwrap_or_else(program_name);
@@ -118,7 +119,8 @@ impl ConnectionBuilder {
         let in_thread = line.clone();
         let hears = thread::Builder::new().name("tracebuf-hear".into()).spawn(move || in_thread.hear());
         let hears = hears.map_err(|error| {
-            line.shut();
+            // Nobody else would tell the other thread that it is to end.
+            line.end(Instant::now() + PATIENCE);
             SessionError::io("starting a thread", error)
         })?;
         let of_recorders = line.clone();
@@ -137,11 +139,10 @@ impl ConnectionBuilder {
 }
 
 /// What the service says first, and the memory that comes with it.
-fn hear(link: &Link) -> io::Result<(Welcome, SharedWords)> {
+fn hear(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)> {
     let refused = |why: String| io::Error::new(io::ErrorKind::ConnectionRefused, why);
-    link.set_patience(Some(PATIENCE))?;
     let mut message = vec![0; welcome::LONGEST];
-    let (len, file) = link.receive_with(&mut message)?;
+    let (len, file) = link.receive_with(&mut message, deadline)?;
     if len == 0 {
         return Err(refused("it has ended the connection".to_owned()));
     }
@@ -150,7 +151,6 @@ fn hear(link: &Link) -> io::Result<(Welcome, SharedWords)> {
     let has_memory = file.filter(|_| SHARED_MEMORY.contains(&welcome.shared_memory));
     let file = has_memory.ok_or_else(|| refused("it has sent no shared memory".to_owned()))?;
     let words = SharedWords::of(&file, welcome.shared_memory)?;
-    link.set_patience(None)?;
     Ok((welcome, words))
 }
 

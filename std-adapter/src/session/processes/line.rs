@@ -20,6 +20,9 @@ use crate::session::waker::Waker;
 /// How long the sending thread sleeps when nobody wakes it.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// Added to a question's number.
+const ASKED: u64 = 1 << 32;
+
 /// The way to a service in another process.
 pub(super) struct Line {
     link: Link,
@@ -29,8 +32,8 @@ pub(super) struct Line {
     waker: Waker,
     /// Threads wait for chunks, and so want to know what the service has taken.
     waits: bool,
-    /// The question to be answered and the flush of the answer, in one number; 0 if there is none.
-    answer: AtomicU64,
+    /// The question to be answered, above all numbers that one can have; 0 if there is none.
+    question: AtomicU64,
     outgoing: Mutex<Outgoing>,
     flushes: Mutex<Flushes>,
     /// Told when one is done, and at the end.
@@ -88,18 +91,13 @@ impl Line {
         waker: Waker,
         waits: bool,
     ) -> Self {
-        let (answer, heard) = (AtomicU64::new(0), Condvar::new());
+        let (question, heard) = (AtomicU64::new(0), Condvar::new());
         let (outgoing, flushes) = (Mutex::default(), Mutex::default());
-        Self { link, producer, switch, waker, waits, answer, outgoing, flushes, heard }
+        Self { link, producer, switch, waker, waits, question, outgoing, flushes, heard }
     }
 
     pub(super) fn producer(&self) -> &Arc<ProducerCell> {
         &self.producer
-    }
-
-    /// Ends the connection.
-    pub(super) fn shut(&self) {
-        self.link.shut();
     }
 
     /// Has the sending thread end once it has sent what there is, and waits for that.
@@ -167,6 +165,10 @@ impl Line {
 
     /// What there is to say.
     fn collect(&self, outgoing: &mut Outgoing) {
+        // Flushed here, and once for all that were asked meanwhile: a service that asks without end and takes nothing would
+        // else fill the queue.
+        let question = self.question.swap(0, Ordering::Relaxed);
+        let flush = (question != 0).then(|| self.producer.borrow_dependent().producer.flush());
         let queue = self.producer.queue();
         let mut requests = std::mem::take(&mut outgoing.requests);
         let chunks = queue.take(&mut requests);
@@ -183,9 +185,8 @@ impl Line {
             outgoing.chunks = chunks;
             outgoing.say(FromProducer::Sent(chunks));
         }
-        let answer = self.answer.swap(0, Ordering::Relaxed);
-        if answer != 0 {
-            outgoing.say(FromProducer::Answer { question: (answer >> 32) as u32, flush: answer as u32 });
+        if let Some(flush) = flush {
+            outgoing.say(FromProducer::Answer { question: question as u32, flush });
         }
         if let Some(flush) = self.flushes().to_ask.take() {
             outgoing.say(FromProducer::Scrape(flush));
@@ -211,9 +212,7 @@ impl Line {
         let producer = &self.producer.borrow_dependent().producer;
         match FromService::from_bytes(record) {
             Some(FromService::Question(question)) => {
-                let flush = producer.flush();
-                let answer = u64::from(question) << 32 | u64::from(flush);
-                self.answer.store(answer, Ordering::Relaxed);
+                self.question.store(ASKED | u64::from(question), Ordering::Relaxed);
                 self.waker.wake();
             }
             Some(FromService::Flushed(flush)) => producer.flushed(flush),
@@ -233,6 +232,10 @@ impl Line {
 
     /// Sends what is complete, and waits until the service has it, and what there is besides.
     pub(super) fn flush(&self, deadline: Instant) -> Result<(), SessionError> {
+        if !self.switch.is_on() {
+            // Nobody takes what is asked for.
+            return Err(SessionError::Stopped);
+        }
         // Numbered while nobody else is: the last that is asked for is the last.
         let mut flushes = self.flushes();
         let flush = self.producer.borrow_dependent().producer.flush();
@@ -244,5 +247,32 @@ impl Line {
             true if is_done(&self.flushes()) => Ok(()),
             true => Err(SessionError::Stopped),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::producer_cell::words;
+
+    #[test]
+    fn neither_a_service_that_asks_without_end_nor_flushes_behind_the_end_fill_the_queue() {
+        let path = std::env::temp_dir().join(format!("tracebuf-line-{}", std::process::id()));
+        let link = Link::listening(&path).expect("a socket");
+        std::fs::remove_file(path).expect("it is there");
+        let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
+        let producer = ProducerCell::in_memory(words(8192), switch.clone(), waker.clone(), String::new())
+            .expect("memory");
+        let line = Line::new(link, Arc::new(producer), switch, waker, false);
+        for number in 1..1000 {
+            assert!(line.do_as(FromService::Question(number).to_bytes()));
+        }
+        line.end(Instant::now());
+        for _ in 0..1000 {
+            assert!(matches!(line.flush(Instant::now()), Err(SessionError::Stopped)));
+        }
+        let mut requests = Vec::new();
+        line.producer().queue().take(&mut requests);
+        assert!(requests.is_empty(), "{}", requests.len());
     }
 }

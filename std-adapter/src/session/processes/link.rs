@@ -4,7 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -34,11 +34,34 @@ impl Link {
         Ok(link)
     }
 
-    /// To whoever waits at this path.
-    pub(super) fn connected(path: &Path) -> io::Result<Self> {
+    /// To whoever waits at this path. Until the deadline only: where too many have come and were not taken the system
+    /// waits until one is.
+    pub(super) fn connected(path: &Path, deadline: Instant) -> io::Result<Self> {
         let (link, address) = (Self::new()?, SocketAddrUnix::new(path)?);
-        retry_on_intr(|| connect(link.0.get().map_err(|_| Errno::BADF)?, &address))?;
+        link.until(Timeout::Send, deadline, |socket| connect(socket, &address))?;
         Ok(link)
+    }
+
+    /// What may have to wait, which it does until the deadline, however many signals come meanwhile.
+    fn until<T>(
+        &self,
+        what: Timeout,
+        deadline: Instant,
+        mut call: impl FnMut(&OwnedFd) -> Result<T, Errno>,
+    ) -> io::Result<T> {
+        let socket = self.0.get()?;
+        let result = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // None at all would be for ever.
+            set_socket_timeout(socket, what, Some(left.max(Duration::from_micros(1))))?;
+            match call(socket) {
+                Err(Errno::INTR) if !left.is_zero() => {}
+                Err(Errno::INTR | Errno::AGAIN) => break Err(Errno::TIMEDOUT),
+                other => break other,
+            }
+        };
+        set_socket_timeout(socket, what, None)?;
+        Ok(result?)
     }
 
     /// The next that comes. An error once it was [shut](Self::shut).
@@ -56,11 +79,6 @@ impl Link {
     /// Who is at the other end, as the system says.
     pub(super) fn peer(&self) -> Peer {
         self.0.get().and_then(Peer::of).unwrap_or(Peer::UNKNOWN)
-    }
-
-    /// How long [`receive`](Self::receive) waits; for ever, unless said otherwise.
-    pub(super) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
-        Ok(set_socket_timeout(self.0.get()?, Timeout::Recv, patience)?)
     }
 
     /// Sends a message, and waits while the other end does not take any.
@@ -97,18 +115,27 @@ impl Link {
     /// Also of a message that has no room.
     pub(super) fn receive(&self, message: &mut [u8]) -> io::Result<usize> {
         let socket = self.0.get()?;
-        let (_, len) = retry_on_intr(|| recv(socket, &mut *message, RecvFlags::TRUNC))?;
+        let mut receive = || retry_on_intr(|| recv(socket, &mut *message, RecvFlags::TRUNC));
+        let (_, len) = match receive() {
+            // Said once, of one that has ended and had not heard all; what it had sent before is there still.
+            Err(Errno::CONNRESET) => receive(),
+            other => other,
+        }?;
         if len <= message.len() { Ok(len) } else { Err(Errno::MSGSIZE.into()) }
     }
 
-    /// The same with the open file that comes with it.
-    pub(super) fn receive_with(&self, message: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-        let socket = self.0.get()?;
+    /// The same, until the deadline, with the open file that comes with it.
+    pub(super) fn receive_with(
+        &self,
+        message: &mut [u8],
+        deadline: Instant,
+    ) -> io::Result<(usize, Option<OwnedFd>)> {
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut room);
         let flags = RecvFlags::CMSG_CLOEXEC;
-        let received =
-            retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(message)], &mut control, flags))?;
+        let received = self.until(Timeout::Recv, deadline, |socket| {
+            recvmsg(socket, &mut [IoSliceMut::new(message)], &mut control, flags)
+        })?;
         if received.flags.contains(ReturnFlags::TRUNC) {
             return Err(Errno::MSGSIZE.into());
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use self_cell::self_cell;
@@ -46,6 +47,9 @@ impl Drop for Place {
 /// sends takes no more memory than that.
 const WAITING: usize = 16;
 
+/// How long messages of one producer are carried out before it is the next one's turn; one message always is.
+const TURN: Duration = Duration::from_millis(1);
+
 /// What is to be said to the producer, the newest of each kind: what is said later holds for what was said before.
 #[derive(Default)]
 struct ToSay {
@@ -59,6 +63,7 @@ struct ToSay {
 pub(super) struct OtherProcess {
     endpoint: EndpointCell,
     link: Arc<Link>,
+    waker: Waker,
     incoming: Receiver<Vec<FromProducer>>,
     is_connected: bool,
     producer_id: u16,
@@ -89,17 +94,18 @@ impl OtherProcess {
         });
         let endpoint = endpoint.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let (sender, incoming) = sync_channel(WAITING);
-        let of_thread = link.clone();
+        let (of_thread, its_waker) = (link.clone(), waker.clone());
         thread::Builder::new().name("tracebuf-hear".into()).spawn(move || {
-            hear(&of_thread, &sender, &waker);
+            hear(&of_thread, &sender, &its_waker);
             // What it is told from here on would be told to nobody.
             of_thread.shut();
             drop(sender);
-            waker.wake();
+            its_waker.wake();
         })?;
         Ok(Self {
             endpoint,
             link: link.clone(),
+            waker,
             incoming,
             is_connected: true,
             producer_id: identity.producer_id,
@@ -132,6 +138,26 @@ impl OtherProcess {
             FromProducer::Sent(chunks) => self.to_say.taken = Some(chunks),
             FromProducer::Scrape(flush) => self.scrape = Some(flush),
         }
+    }
+
+    /// Carries out what has come, and says whether there may be more. No more than were there, or one who sends without
+    /// end would keep all others from their turn; nor for longer than a turn lasts, for one who sends what takes long, as
+    /// patches of chunks that are far behind.
+    fn take_turn(&mut self, buffers: &mut [CentralBuffer]) -> bool {
+        let begin = Instant::now();
+        for taken in 0..WAITING {
+            if taken > 0 && begin.elapsed() >= TURN {
+                return true;
+            }
+            match self.incoming.try_recv() {
+                Ok(message) => message.into_iter().for_each(|said| self.carry_out(said, buffers)),
+                Err(error) => {
+                    self.is_connected = error == TryRecvError::Empty;
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     /// Says what there is to say, as far as the producer takes it now; the rest, when this is called again.
@@ -168,16 +194,9 @@ fn hear(link: &Link, sender: &SyncSender<Vec<FromProducer>>, waker: &Waker) {
 
 impl Transport for OtherProcess {
     fn drain(&mut self, buffers: &mut [CentralBuffer]) {
-        // No more than were there, or one who sends without end would keep all others from their turn.
-        for _ in 0..WAITING {
-            match self.incoming.try_recv() {
-                Ok(message) => message.into_iter().for_each(|said| self.carry_out(said, buffers)),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => {
-                    self.is_connected = false;
-                    break;
-                }
-            }
+        if self.take_turn(buffers) {
+            // Soon again: nobody else may wake this thread for what is left, or for the end behind it.
+            self.waker.wake();
         }
         // Once, however often it is wanted.
         let flushed = self.flushed;

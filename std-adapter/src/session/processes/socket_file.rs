@@ -4,10 +4,12 @@ use std::fs::Metadata;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use super::link::Link;
 use crate::file_lock::is_same;
 use crate::session::SessionError;
+use crate::session::waits::PATIENCE;
 
 /// A socket at a path, where others can connect, until it is dropped; whoever takes them has to come yet.
 pub(crate) struct SocketFile {
@@ -38,7 +40,8 @@ fn listen(path: &Path) -> io::Result<Link> {
             // An ordinary file refuses connections too.
             let is_socket = path.symlink_metadata()?.file_type().is_socket();
             let is_refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
-            let is_left = is_socket && Link::connected(path).is_err_and(is_refused);
+            let is_left =
+                is_socket && Link::connected(path, Instant::now() + PATIENCE).is_err_and(is_refused);
             if !is_left {
                 return Err(error);
             }

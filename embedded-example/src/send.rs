@@ -277,7 +277,8 @@ impl<E: Export> Sender<E> {
     /// Waits until all that is in the ring was sent, and a packet after it by which readers find losses.
     ///
     /// # Errors
-    /// The line's, as of [`poll`](Self::poll): in frames the next call goes on where this one has ended.
+    /// The line's, as of [`poll`](Self::poll): in frames the next call goes on where this one has ended. But that last
+    /// packet is sent anew, with what was lost meanwhile: if it was on its way, a receiver counts one as incomplete.
     pub fn finish(&mut self, recorder: &mut Recorder<'_>) -> Result<(), E::Error> {
         self.send_all(recorder.buffer())?;
         // What was lost while the line was waited for, too.

@@ -105,3 +105,22 @@ fn events_for_which_there_is_no_room_are_counted_in_the_service() {
     let lost = || service.session.summary().expect("a summary").buffers[0].trace_writer_packet_loss;
     waits_for("the losses are told", || lost() >= 10);
 }
+
+#[test]
+fn threads_that_flush_at_once_are_all_answered() {
+    let service = Service::start("flushes", Session::builder(), ProducerSocket::builder());
+    let connection = Connection::builder().open(&service.path).expect("a service");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (connection, recorder) = (&connection, connection.recorder());
+            scope.spawn(move || {
+                for _ in 0..500 {
+                    recorder.instant("event");
+                    assert!(connection.flush(PATIENCE).is_ok(), "thread {thread}");
+                }
+            });
+        }
+    });
+    let trace = write(service.stop(), "flushes");
+    assert_eq!((trace.events(3), trace.losses()), (2000, 0));
+}

@@ -1,7 +1,7 @@
 //! What a connection's two threads do: one sends, one hears.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +35,8 @@ pub(super) struct Line {
     /// The question to be answered, above all numbers that one can have; 0 if there is none.
     question: AtomicU64,
     outgoing: Mutex<Outgoing>,
+    /// The flush behind which the service is to be asked to scrape; 0 if there is none.
+    to_scrape: AtomicU32,
     flushes: Mutex<Flushes>,
     /// Told when one is done, and at the end.
     heard: Condvar,
@@ -72,12 +74,11 @@ impl Outgoing {
     }
 }
 
-/// What this process flushes by itself.
+/// What this process flushes by itself. Its lock is held by nobody who may ask for memory: an allocator that records may
+/// come here again.
 #[derive(Default)]
 struct Flushes {
-    /// Behind which the service is to be asked to scrape.
-    to_ask: Option<u32>,
-    /// Behind which it has scraped last.
+    /// Behind which the service has scraped last.
     done: u32,
     /// All was sent, and nothing will be any more.
     is_sent: bool,
@@ -91,9 +92,18 @@ impl Line {
         waker: Waker,
         waits: bool,
     ) -> Self {
-        let (question, heard) = (AtomicU64::new(0), Condvar::new());
-        let (outgoing, flushes) = (Mutex::default(), Mutex::default());
-        Self { link, producer, switch, waker, waits, question, outgoing, flushes, heard }
+        Self {
+            link,
+            producer,
+            switch,
+            waker,
+            waits,
+            question: AtomicU64::new(0),
+            outgoing: Mutex::default(),
+            to_scrape: AtomicU32::new(0),
+            flushes: Mutex::default(),
+            heard: Condvar::new(),
+        }
     }
 
     pub(super) fn producer(&self) -> &Arc<ProducerCell> {
@@ -188,8 +198,9 @@ impl Line {
         if let Some(flush) = flush {
             outgoing.say(FromProducer::Answer { question: question as u32, flush });
         }
-        if let Some(flush) = self.flushes().to_ask.take() {
-            outgoing.say(FromProducer::Scrape(flush));
+        let to_scrape = self.to_scrape.swap(0, Ordering::Relaxed);
+        if to_scrape != 0 {
+            outgoing.say(FromProducer::Scrape(to_scrape));
         }
     }
 
@@ -236,13 +247,13 @@ impl Line {
             // Nobody takes what is asked for.
             return Err(SessionError::Stopped);
         }
-        // Numbered while nobody else is: the last that is asked for is the last.
-        let mut flushes = self.flushes();
         let flush = self.producer.borrow_dependent().producer.flush();
-        flushes.to_ask = Some(flush);
+        // The last of all that are asked for: what is done for it is done for those before.
+        let later = |other: u32| (other == 0 || (flush.wrapping_sub(other) as i32) > 0).then_some(flush);
+        let _ = self.to_scrape.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
         self.waker.wake();
         let is_done = |flushes: &Flushes| (flushes.done.wrapping_sub(flush) as i32) >= 0;
-        match self.wait(flushes, deadline, |flushes| flushes.is_sent || is_done(flushes)) {
+        match self.wait(self.flushes(), deadline, |flushes| flushes.is_sent || is_done(flushes)) {
             false => Err(SessionError::Timeout),
             true if is_done(&self.flushes()) => Ok(()),
             true => Err(SessionError::Stopped),

@@ -136,7 +136,10 @@ impl OtherProcess {
                 }
             }
             FromProducer::Sent(chunks) => self.to_say.taken = Some(chunks),
-            FromProducer::Scrape(flush) => self.scrape = Some(flush),
+            // The later one, of threads that did not wait for each other.
+            FromProducer::Scrape(flush) => {
+                self.scrape = self.scrape.filter(|later| is_reached(*later, flush)).or(Some(flush));
+            }
         }
     }
 

@@ -191,7 +191,7 @@ fn who_sends_what_takes_long_leaves_time_for_others() {
     let mut patch = [0; 16];
     (patch[0], patch[1], patch[2], patch[8]) = (4, 1, 1, 1);
     let message = patch.repeat(256);
-    let producers = [(); 8].map(|()| with_many_chunks(&service.path));
+    let producers = [(); 12].map(|()| with_many_chunks(&service.path));
     for producer in producers {
         let message = message.clone();
         thread::spawn(move || while send(&producer, &message, SendFlags::NOSIGNAL).is_ok() {});
@@ -204,5 +204,5 @@ fn who_sends_what_takes_long_leaves_time_for_others() {
     });
     times.sort();
     // While each has one of its messages carried out, and not the 16 that wait.
-    assert!(times[2] < Duration::from_millis(200), "{times:?}");
+    assert!(times[2] < Duration::from_millis(500), "{times:?}");
 }

@@ -12,6 +12,8 @@
 //! # Ok::<(), tracebuf_std::session::SessionError>(())
 //! ```
 //!
+//! [Programs that connect](RecordOptions::listen) are recorded with it.
+//!
 //! All goes through a [`Session`], as the events of any program do. The looks at `/proc` are slices in the trace
 //! themselves, so that what recording costs is seen beside what it shows.
 

@@ -7,7 +7,7 @@ use crate::proto::id;
 use core::hint::black_box;
 use tracebuf::buffer::{DataLoss, TraceBuffer};
 use tracebuf::producer::{
-    ChunkToMove, ChunkToPatch, CommitRequest, Consumer, Patch, SharedMemory, atomic_words_in,
+    ChunkToMove, ChunkToPatch, CommitRequest, Consumer, Patch, Request, SharedMemory, atomic_words_in,
 };
 use tracebuf::service::{
     Exported, ProducerEndpoint, ProducerIdentity, TraceExporter, sequence_id, writer_stats,
@@ -48,7 +48,8 @@ fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
         endpoint.carry_out(&request, &mut buffers);
         for one in request.each() {
             debug(one);
-            black_box(endpoint.carry_out_one(&one, &mut buffers));
+            let one = Request::from_bytes(black_box(one.to_bytes()));
+            black_box(one.and_then(|one| endpoint.carry_out_one(&one, &mut buffers)));
         }
         black_box(endpoint.scrape(&mut buffers));
         endpoint.unregister_writer(input.u16());

@@ -32,7 +32,8 @@ self_cell!(
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 pub struct PacketWriter {
-    cell: WriterCell,
+    /// Always there, but while it is dropped.
+    cell: Option<WriterCell>,
     switch: Arc<Switch>,
 }
 
@@ -47,7 +48,7 @@ impl PacketWriter {
         let cell = WriterCell::try_new(producer, |producer| {
             producer.borrow_dependent().producer.writer(target, exhaustion).ok_or(())
         });
-        Some(Self { cell: cell.ok()?, switch })
+        Some(Self { cell: Some(cell.ok()?), switch })
     }
 
     /// Writes one packet. When the session is over nothing is written, and `fill` is not called.
@@ -60,13 +61,22 @@ impl PacketWriter {
     /// room, or with a longer message, is given up as a whole: [`stats`](Self::stats) count it as `dropped`, and the
     /// next packet says that something is missing before it.
     pub fn packet(&mut self, fill: impl FnOnce(&mut Packet<'_, '_>)) {
-        if self.switch.is_on() {
-            self.cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));
+        if let Some(cell) = self.cell.as_mut().filter(|_| self.switch.is_on()) {
+            cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));
         }
     }
 
     /// Counts of packets and chunks.
     pub fn stats(&self) -> WriterStats {
-        self.cell.borrow_dependent().stats()
+        self.cell.as_ref().map_or_else(WriterStats::default, |cell| cell.borrow_dependent().stats())
+    }
+}
+
+impl Drop for PacketWriter {
+    fn drop(&mut self) {
+        if !self.switch.is_here() {
+            // As of a thread's tracer: the chunk that it writes is the parent's.
+            std::mem::forget(self.cell.take());
+        }
     }
 }

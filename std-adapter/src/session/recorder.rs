@@ -137,6 +137,16 @@ struct Entry {
     recording: Rc<Recording>,
 }
 
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !self.switch.is_here() {
+            // The chunk that it writes is the parent's, who may have it in memory that is shared with another process: it
+            // is not for this one to complete it.
+            std::mem::forget(self.recording.clone());
+        }
+    }
+}
+
 thread_local! {
     static TRACERS: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
 }

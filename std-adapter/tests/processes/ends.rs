@@ -194,3 +194,46 @@ fn in_a_child_after_a_fork_a_connection_is_off_and_its_end_is_seen() {
     let trace = write(service.stop(), "forks");
     assert!(trace.contains("before") && trace.contains("after") && !trace.contains("in the child"));
 }
+
+#[test]
+fn children_that_give_up_what_they_have_of_a_connection_leave_its_chunks_to_the_parent() {
+    let name = "forks-shared";
+    let socket = ProducerSocket::builder().shared_memory(64 << 10);
+    let service = Service::start(name, Session::builder().ring(16 << 20), socket);
+    let connection = Connection::builder().exhaustion(Exhaustion::Stall).open(&service.path);
+    let connection = connection.expect("a service");
+    let recorder = connection.recorder();
+    let mut writer = recorder.packet_writer();
+    // More than there are chunks.
+    for fork in 0..40 {
+        for number in fork * 10..fork * 10 + 10 {
+            recorder.instant("event");
+            write_number(writer.as_mut().expect("a writer"), number);
+        }
+        // SAFETY: the child does what the test says, and ends without unwinding.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: by default its signal ends the process.
+            unsafe { libc::alarm(60) };
+            drop(writer.take());
+            // What the thread has of the connection goes when it records elsewhere.
+            let own = Connection::builder().open(&service.path).expect("a service");
+            own.recorder().instant("of a child");
+            drop(own);
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for a child of this process.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!(status, 0);
+    }
+    assert_eq!(writer.as_ref().expect("a writer").stats().dropped, 0);
+    connection.flush(PATIENCE).expect("it answers");
+    let trace = write(service.stop(), name);
+    assert_eq!(trace.losses(), 0);
+    let all = numbers(&trace);
+    assert_eq!(all.into_values().collect::<Vec<_>>(), [Vec::from_iter(0..400)]);
+    // Instants, those of the children among them.
+    assert_eq!(trace.events(3), 400 + 40);
+}

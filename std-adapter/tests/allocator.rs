@@ -16,6 +16,12 @@ use tracebuf_std::session::{Recorder, Session};
 static HEAP: Track<'static> = Track::counter("heap", Unit::Bytes);
 static RECORDER: OnceLock<Recorder> = OnceLock::new();
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+thread_local! {
+    /// What this thread's next request for memory is recorded with.
+    static NEXT: std::cell::Cell<Option<&'static Recorder>> = const { std::cell::Cell::new(None) };
+}
+
 /// Tells of each change how many bytes are in use.
 struct Counted(AtomicI64);
 
@@ -23,6 +29,10 @@ impl Counted {
     fn change(&self, by: i64) {
         let now = self.0.fetch_add(by, Ordering::Relaxed) + by;
         if let Some(recorder) = RECORDER.get() {
+            recorder.count(&HEAP, now);
+        }
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if let Some(recorder) = NEXT.try_with(std::cell::Cell::take).ok().flatten() {
             recorder.count(&HEAP, now);
         }
     }
@@ -46,7 +56,6 @@ unsafe impl GlobalAlloc for Counted {
 #[global_allocator]
 static ALLOCATOR: Counted = Counted(AtomicI64::new(0));
 
-/// In one test, for there is one allocator.
 #[test]
 fn an_allocator_may_record_also_on_threads_that_have_not() {
     let session = Session::builder().ring(16 << 20).start().expect("a session");
@@ -67,4 +76,28 @@ fn an_allocator_may_record_also_on_threads_that_have_not() {
     session.stop().expect("a stop").write_to(&path).expect("a file");
     // Each of the vectors comes and goes.
     assert!(Trace::read(&path).events(4) >= 8 * 999 * 2);
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[test]
+fn an_allocator_may_begin_to_record_while_a_connection_is_flushed() {
+    use std::sync::Arc;
+    use tracebuf_std::session::{Connection, ProducerSocket};
+
+    let path = std::env::temp_dir().join(format!("tracebuf-{}-allocator", std::process::id()));
+    let session = Arc::new(Session::builder().ring(1 << 20).start().expect("a session"));
+    let _socket = ProducerSocket::builder().bind(&session, &path).expect("a socket");
+    for _ in 0..20 {
+        let connection = Connection::builder().open(&path).expect("a service");
+        let recorder: &Recorder = Box::leak(Box::new(connection.recorder()));
+        let (tell, told) = std::sync::mpsc::channel();
+        // A thread of its own: it would wait for itself for ever.
+        std::thread::spawn(move || {
+            NEXT.set(Some(recorder));
+            let flushed = connection.flush(Duration::from_secs(10));
+            let was_recorded = NEXT.take().is_none();
+            let _ = tell.send((flushed.is_ok(), was_recorded));
+        });
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok((true, true)));
+    }
 }

@@ -31,6 +31,7 @@ fn a_socket_that_is_in_use_stays_and_a_file_that_is_none_too() {
     let bind = |path: &Path| ProducerSocket::builder().bind(&service.session, path);
     assert!(bind(&service.path).is_err());
     Connection::builder().open(&service.path).expect("it is there");
+    assert_eq!(service.socket.producers_seen(), 1, "who looks whether it is in use is no producer");
     let file = scratch("file");
     std::fs::write(&file, "text").expect("a file");
     let copy = socket_path("file");

@@ -26,6 +26,17 @@ impl Link {
         Ok(Self(ClosedInChildren::new(socket)))
     }
 
+    /// Whether a process has a socket at this path, of whatever kind; what is left of one that has ended is none's.
+    pub(super) fn is_there(path: &Path) -> io::Result<bool> {
+        // Of a kind that nobody listens with, so that nobody takes this for one who comes.
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        match connect(&socket, &SocketAddrUnix::new(path)?) {
+            Err(Errno::CONNREFUSED) => Ok(false),
+            Ok(()) | Err(Errno::PROTOTYPE) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Waits for others at this path.
     pub(super) fn listening(path: &Path) -> io::Result<Self> {
         let link = Self::new()?;

@@ -4,12 +4,10 @@ use std::fs::Metadata;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use super::link::Link;
 use crate::file_lock::is_same;
 use crate::session::SessionError;
-use crate::session::waits::PATIENCE;
 
 /// A socket at a path, where others can connect, until it is dropped; whoever takes them has to come yet.
 pub(crate) struct SocketFile {
@@ -39,10 +37,7 @@ fn listen(path: &Path) -> io::Result<Link> {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             // An ordinary file refuses connections too.
             let is_socket = path.symlink_metadata()?.file_type().is_socket();
-            let is_refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
-            let is_left =
-                is_socket && Link::connected(path, Instant::now() + PATIENCE).is_err_and(is_refused);
-            if !is_left {
+            if !is_socket || Link::is_there(path).unwrap_or(true) {
                 return Err(error);
             }
             std::fs::remove_file(path)?;

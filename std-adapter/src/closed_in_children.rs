@@ -46,3 +46,24 @@ impl Drop for ClosedInChildren {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::io::fcntl_getfd;
+
+    use super::*;
+
+    #[test]
+    fn children_close_as_many_as_a_service_with_many_producers_has() {
+        let open = || ClosedInChildren::new(File::open("/dev/null").expect("it is there"));
+        let files: Vec<_> = (0..600).map(|_| open()).collect();
+        let are_open = |is_open: bool| {
+            let mut files = files.iter().filter_map(|file| file.file.as_ref());
+            files.all(|file| fcntl_getfd(file).is_ok() == is_open)
+        };
+        assert!(are_open(true));
+        assert!(fork::tests::in_child(|| are_open(false)));
+    }
+}

@@ -64,8 +64,9 @@ extern "C" fn in_child() {
 
 const NONE: i32 = -1;
 
-/// Open files that children close. They keep more of them than there are places for.
-static FILES: [AtomicI32; 256] = [const { AtomicI32::new(NONE) }; 256];
+/// Open files that children close: a socket for each producer of a service, and some more. They keep more of them than
+/// there are places for.
+static FILES: [AtomicI32; 4096] = [const { AtomicI32::new(NONE) }; 4096];
 
 /// Puts a number in the place of another, if there is one.
 fn replace(old: i32, new: i32) {

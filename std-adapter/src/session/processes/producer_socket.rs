@@ -101,6 +101,9 @@ impl ProducerSocketBuilder {
 
     /// How many producers may be there at a time; more are refused, and told so. All of them share the places for
     /// sequences that each buffer has, see [`BufferConfig::sequences`](crate::session::BufferConfig::sequences).
+    ///
+    /// Children after a fork close the sockets of some 4,000 of them. Those of more stay open there: as long as such a
+    /// child lives, these producers do not hear that the service was killed.
     #[must_use]
     pub fn producers(mut self, count: usize) -> Self {
         self.producers = count;

@@ -64,6 +64,9 @@ impl ConnectionBuilder {
     /// What a thread does when shared memory is full: drop, unless said otherwise; see
     /// [`SessionBuilder::exhaustion`](crate::session::SessionBuilder::exhaustion), whose drain thread is the service's
     /// here. Threads that wait do so as long as the service stands still, and drop once it is gone.
+    ///
+    /// Threads wait in vain, and then drop, where more of them record than
+    /// [the service's shared memory](super::ProducerSocketBuilder::shared_memory) has chunks for: 512 unless told otherwise.
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
         self.exhaustion = exhaustion;

@@ -90,9 +90,14 @@ impl ProducerSocket {
 }
 
 impl ProducerSocketBuilder {
-    /// Bytes of shared memory with each producer, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks; of what
-    /// [`SessionBuilder::shared_memory`](crate::session::SessionBuilder::shared_memory) says the same holds. They cost
+    /// Bytes of shared memory with each producer, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks. They cost
     /// memory when the producer comes.
+    ///
+    /// Each thread that records holds 2 KiB of it for each buffer that it records into. Of 1 MiB, 512 can at a time;
+    /// others drop their events, also those of a producer whose threads are to [wait](super::ConnectionBuilder::exhaustion).
+    /// 2 MiB and a page are enough for all 1,024 that can record, which a
+    /// [session's own](crate::session::SessionBuilder::shared_memory) threads that wait have by themselves: not these, of
+    /// which the service does not know whether they wait.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = bytes;

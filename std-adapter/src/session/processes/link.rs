@@ -150,6 +150,10 @@ impl Link {
         if received.flags.contains(ReturnFlags::TRUNC) {
             return Err(Errno::MSGSIZE.into());
         }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            // This process may open no more files: that one came the system says in no other way.
+            return Err(Errno::MFILE.into());
+        }
         let file = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut files) => files.next(),
             _ => None,
@@ -162,5 +166,32 @@ impl Link {
         if let Ok(socket) = self.0.get() {
             let _ = shutdown(socket, Shutdown::Both);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    use super::*;
+
+    #[test]
+    fn who_may_open_no_more_files_is_told_so() {
+        let path = std::env::temp_dir().join(format!("tracebuf-link-{}", std::process::id()));
+        // In a process of its own, for its limit.
+        let is_told = crate::fork::tests::in_child(|| {
+            let listening = Link::listening(&path).expect("a socket");
+            let deadline = Instant::now() + Duration::from_secs(5);
+            let one = Link::connected(&path, deadline).expect("it listens");
+            let other = listening.accept().expect("it has come");
+            let file = std::fs::File::open("/dev/null").expect("it is there").into();
+            let limits = Rlimit { current: Some(0), ..getrlimit(Resource::Nofile) };
+            setrlimit(Resource::Nofile, limits).expect("a limit");
+            other.try_send_with(b"text", &file).expect("room");
+            let error = one.receive_with(&mut [0; 8], deadline).expect_err("no room");
+            error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
+        });
+        std::fs::remove_file(path).expect("it is there");
+        assert!(is_told);
     }
 }

@@ -95,7 +95,7 @@ impl OtherProcess {
         let endpoint = endpoint.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let (sender, incoming) = sync_channel(WAITING);
         let (of_thread, its_waker) = (link.clone(), waker.clone());
-        thread::Builder::new().name("tracebuf-hear".into()).spawn(move || {
+        thread::Builder::new().name("tracebuf-take".into()).spawn(move || {
             hear(&of_thread, &sender, &its_waker);
             // What it is told from here on would be told to nobody.
             of_thread.shut();

@@ -1,11 +1,11 @@
 //! The service's side: [`ProducerSocket`].
 
-use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use std::{fmt, io};
 
 use tracebuf::service::ProducerIdentity;
 
@@ -54,8 +54,8 @@ pub struct ProducerSocketBuilder {
 /// they are not trusted: whatever they do to shared memory or say, they can neither harm the session nor make it wait
 /// for longer than a [flush](Session::flush) does for one that does not answer.
 ///
-/// When it is dropped nobody comes any more, and the socket's file goes; those that have come record on until the
-/// session stops. Like a [`FlightRecorder`](crate::session::FlightRecorder) it does not keep the session alive.
+/// When it is dropped, which may have to wait for the session's thread as any call does, nobody comes any more, and the
+/// socket's file goes; those that have come record on until the session stops. Like a [`FlightRecorder`](crate::session::FlightRecorder) it does not keep the session alive.
 ///
 /// Cost: a thread, and for each producer another one, which waits for messages, and the shared memory. Linux only.
 ///
@@ -75,6 +75,14 @@ struct Listening {
     /// What each is told.
     welcome: Vec<u8>,
     buffers: u16,
+}
+
+impl fmt::Debug for ProducerSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProducerSocket")
+            .field("producers_seen", &self.producers_seen())
+            .finish_non_exhaustive()
+    }
 }
 
 impl ProducerSocket {

@@ -1,12 +1,13 @@
 //! A socket that has a place among the files.
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::link::Link;
-use crate::file_lock::is_same;
+use crate::file_lock::{Held, is_same, lock};
 use crate::session::SessionError;
 
 /// A socket at a path, where others can connect, until it is dropped; whoever takes them has to come yet.
@@ -35,6 +36,10 @@ impl SocketFile {
 fn listen(path: &Path) -> io::Result<Link> {
     match Link::listening(path) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = File::open(folder.unwrap_or(Path::new("."))).ok();
+            // What is found to be left may be another's that has replaced it by the time it is removed.
+            let _one_at_a_time = folder.as_ref().and_then(lock_for_a_while);
             // An ordinary file refuses connections too.
             let is_socket = path.symlink_metadata()?.file_type().is_socket();
             if !is_socket || Link::is_there(path).unwrap_or(true) {
@@ -47,12 +52,51 @@ fn listen(path: &Path) -> io::Result<Link> {
     }
 }
 
+/// Others have it for some microseconds; who has it for longer has it for something else.
+fn lock_for_a_while(folder: &File) -> Option<Held<'_>> {
+    let locked = |try_number: u32| {
+        if try_number != 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        lock(folder).ok()
+    };
+    (0..500).find_map(locked)
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // In a child after a fork it is another process's.
         if self.link.is_here() && self.path.symlink_metadata().is_ok_and(|there| is_same(&there, &self.file))
         {
             let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn of_several_that_replace_what_is_left_one_has_the_path() {
+        let path = std::env::temp_dir().join(format!("tracebuf-socket-file-{}", std::process::id()));
+        for round in 0..300 {
+            // What a service leaves that was killed.
+            drop(std::os::unix::net::UnixListener::bind(&path).expect("nobody has it"));
+            let begin = Barrier::new(4);
+            let bind = || {
+                begin.wait();
+                SocketFile::bind(&path).ok()
+            };
+            let bound: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(bind)).collect();
+                threads.into_iter().filter_map(|thread| thread.join().expect("no panic")).collect()
+            });
+            assert_eq!(bound.len(), 1, "round {round}");
+            drop(bound);
+            assert!(!path.exists());
         }
     }
 }

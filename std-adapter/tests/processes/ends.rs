@@ -3,18 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tracebuf::producer::Exhaustion;
 use tracebuf_std::session::{Connection, ProducerSocket, Session, SessionError};
 
 use crate::harness::{
-    PATIENCE, Service, len_of, numbers, socket_of_parent, socket_path, waits_for, write, write_number,
+    PATIENCE, Service, len_of, numbers, socket_of_parent, socket_path, stalling, waits_for, write,
+    write_number,
 };
 
 #[test]
 #[ignore = "what others run as a process"]
 fn one_that_is_killed() {
-    let connection = Connection::builder().exhaustion(Exhaustion::Stall).open(socket_of_parent());
-    let connection = connection.expect("a connection");
+    let connection = stalling(socket_of_parent());
     let mut writer = connection.recorder().packet_writer().expect("a writer");
     for number in 0.. {
         write_number(&mut writer, number);
@@ -51,8 +50,7 @@ fn what_a_program_has_recorded_until_it_is_killed_is_there() {
 #[test]
 #[ignore = "what others run as a process"]
 fn one_that_records_until_the_service_is_gone() {
-    let connection = Connection::builder().exhaustion(Exhaustion::Stall).open(socket_of_parent());
-    let connection = connection.expect("a connection");
+    let connection = stalling(socket_of_parent());
     println!("connected 1");
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -100,8 +98,7 @@ fn producers_hear_that_the_service_was_killed_and_the_next_one_takes_its_place()
     for _ in 0..2 {
         let mut child = of_child.run("ends::a_service");
         child.says("listens");
-        let connection = Connection::builder().exhaustion(Exhaustion::Stall).open(&path);
-        let connection = connection.expect("a service");
+        let connection = stalling(&path);
         let recorder = connection.recorder();
         let waiting = std::thread::spawn(move || {
             while recorder.is_on() {
@@ -200,8 +197,7 @@ fn children_that_give_up_what_they_have_of_a_connection_leave_its_chunks_to_the_
     let name = "forks-shared";
     let socket = ProducerSocket::builder().shared_memory(64 << 10);
     let service = Service::start(name, Session::builder().ring(16 << 20), socket);
-    let connection = Connection::builder().exhaustion(Exhaustion::Stall).open(&service.path);
-    let connection = connection.expect("a service");
+    let connection = stalling(&service.path);
     let recorder = connection.recorder();
     let mut writer = recorder.packet_writer();
     // More than there are chunks.

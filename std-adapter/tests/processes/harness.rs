@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tracebuf::producer::Exhaustion;
 use tracebuf_std::session::{
-    PacketWriter, ProducerSocket, ProducerSocketBuilder, Session, SessionBuilder, Stopped,
+    Connection, PacketWriter, ProducerSocket, ProducerSocketBuilder, Session, SessionBuilder, Stopped,
 };
 
 use crate::trace::{Trace, message, number, scratch};
@@ -95,6 +96,11 @@ impl Drop for Producer {
 /// In the other process: what the test that started it listens to.
 pub(crate) fn socket_of_parent() -> PathBuf {
     std::env::var_os("TRACEBUF_SOCKET").expect("run by another test").into()
+}
+
+/// A connection whose threads wait for chunks.
+pub(crate) fn stalling(path: impl AsRef<Path>) -> Connection {
+    Connection::builder().exhaustion(Exhaustion::Stall).open(path).expect("a service")
 }
 
 /// How long the text of a packet is: some are longer than three chunks.

@@ -12,7 +12,7 @@ use std::{slice, thread};
 use memmap2::MmapRaw;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, bind, connect, listen, recv, recvmsg, send, socket_with,
+    SocketFlags, SocketType, bind, connect, listen, recvmsg, send, socket_with,
 };
 use tracebuf_std::session::{Connection, ProducerSocket, Session};
 
@@ -30,13 +30,27 @@ fn address(path: &Path) -> SocketAddrUnix {
     SocketAddrUnix::new(path).expect("a short path")
 }
 
-/// A producer that says what it likes: it is connected, and has heard the welcome.
-fn raw_producer(path: &Path) -> OwnedFd {
+/// A producer that says what it likes: it is connected, and has heard the welcome, with which the memory came.
+fn raw_producer(path: &Path) -> (OwnedFd, OwnedFd) {
     let socket = socket();
     connect(&socket, &address(path)).expect("somebody listens");
-    let (len, _) = recv(&socket, &mut [0; 65536][..], RecvFlags::empty()).expect("a welcome");
-    assert_ne!(len, 0);
-    socket
+    let (mut welcome, mut room) = ([0; 65536], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let heard = recvmsg(&socket, &mut [IoSliceMut::new(&mut welcome)], &mut control, RecvFlags::empty());
+    assert_ne!(heard.expect("a welcome").bytes, 0);
+    let file = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    (socket, file.expect("memory"))
+}
+
+/// A service that does nothing yet.
+fn listening(path: &Path, backlog: i32) -> OwnedFd {
+    let listening = socket();
+    bind(&listening, &address(path)).expect("nobody else");
+    listen(&listening, backlog).expect("a socket");
+    listening
 }
 
 /// So many packets for the first buffer were given up.
@@ -68,7 +82,7 @@ fn counts_of_lost_packets_end_at_the_highest() {
     let service = service("counts");
     let session = &service.session;
     let producers = [(); 2].map(|()| raw_producer(&service.path));
-    for producer in &producers {
+    for (producer, _) in &producers {
         say(producer, &dropped(u64::MAX));
     }
     assert_eq!(lost(session, u64::MAX), u64::MAX);
@@ -83,7 +97,7 @@ fn counts_of_lost_packets_end_at_the_highest() {
 fn what_a_producer_has_sent_counts_though_it_ended_before_it_heard_all() {
     let service = service("unheard");
     for round in 1..=10 {
-        let producer = raw_producer(&service.path);
+        let (producer, _) = raw_producer(&service.path);
         // The answer stays where it is.
         say(&producer, &[5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
         thread::sleep(Duration::from_millis(50));
@@ -128,9 +142,7 @@ fn gives_up(path: &Path) -> bool {
 #[test]
 fn a_service_that_says_nothing_is_given_up() {
     let path = socket_path("silent");
-    let listening = socket();
-    bind(&listening, &address(&path)).expect("nobody else");
-    listen(&listening, 64).expect("a socket");
+    let _listening = listening(&path, 64);
     assert!(gives_up(&path));
     std::fs::remove_file(path).expect("it is there");
 }
@@ -138,9 +150,7 @@ fn a_service_that_says_nothing_is_given_up() {
 #[test]
 fn a_service_that_takes_nobody_is_given_up() {
     let path = socket_path("full");
-    let listening = socket();
-    bind(&listening, &address(&path)).expect("nobody else");
-    listen(&listening, 0).expect("a socket");
+    let _listening = listening(&path, 0);
     let first = socket();
     connect(&first, &address(&path)).expect("there is one place");
     assert!(gives_up(&path));
@@ -149,17 +159,8 @@ fn a_service_that_takes_nobody_is_given_up() {
 
 /// A producer with a writer that has sent more than 4,096 chunks of a packet each.
 fn with_many_chunks(path: &Path) -> OwnedFd {
-    let socket = socket();
-    connect(&socket, &address(path)).expect("somebody listens");
-    let (mut welcome, mut room) = ([0; 65536], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
-    let mut control = RecvAncillaryBuffer::new(&mut room);
-    recvmsg(&socket, &mut [IoSliceMut::new(&mut welcome)], &mut control, RecvFlags::empty())
-        .expect("a welcome");
-    let file = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-        _ => None,
-    });
-    let memory = MmapRaw::map_raw(&file.expect("memory")).expect("address space");
+    let (socket, file) = raw_producer(path);
+    let memory = MmapRaw::map_raw(&file).expect("address space");
     // SAFETY: so many bytes, mapped until the function's end; the service changes them by atomics too.
     let words: &[AtomicU32] = unsafe { slice::from_raw_parts(memory.as_ptr().cast(), memory.len() / 4) };
     // Registers writer 1 for the first buffer.

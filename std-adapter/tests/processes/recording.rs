@@ -3,11 +3,10 @@
 use std::sync::Barrier;
 use std::time::Duration;
 
-use tracebuf::producer::Exhaustion;
 use tracebuf_std::session::{BufferConfig, Connection, LongTrace, ProducerSocket, Session};
 
 use crate::harness::{
-    PATIENCE, Producer, Service, numbers, socket_of_parent, waits_for, write, write_number,
+    PATIENCE, Producer, Service, numbers, socket_of_parent, stalling, waits_for, write, write_number,
 };
 use crate::trace::{Trace, message, scratch};
 
@@ -19,8 +18,7 @@ fn packets() -> u64 {
 #[test]
 #[ignore = "what others run as a process"]
 fn two_threads_that_wait() {
-    let connection = Connection::builder().exhaustion(Exhaustion::Stall).open(socket_of_parent());
-    let connection = connection.expect("a connection");
+    let connection = stalling(socket_of_parent());
     // Two at a time: else the second could have the sequence of the first.
     let both = Barrier::new(2);
     std::thread::scope(|scope| {

@@ -44,9 +44,9 @@ pub struct ConnectionBuilder {
 ///
 /// Recorders, the layer for `tracing` and packet writers are those of a session of one's own, and cost the same, but for
 /// a system call with a thread's first event, by which the service hears of its writer: events go into memory that both
-/// processes have. What is there when this process ends, or is killed, the service has; but for
-/// packets over three chunks and more, of some 4 KB, whose sizes are sent with the next chunks that are: those since are
-/// lost then, and the loss is told.
+/// processes have. What is there when this process ends, or is killed, the service has; but for packets over three
+/// chunks and more, of some 4 KB, whose sizes are sent with the next chunks that are: those since are lost then, and the
+/// loss is told.
 ///
 /// When the service stops, or is killed, recorders are off, and record nothing from then on. A program that is to go on
 /// connects again, and takes a recorder of the new connection. In a child after a fork they are off too; it may have a

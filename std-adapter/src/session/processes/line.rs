@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tracebuf::producer::Request;
 
 use super::link::Link;
-use super::messages::{FromProducer, FromService, LONGEST, RECORD, records};
+use super::messages::{FromProducer, FromService, LONGEST, RECORD, is_reached, records};
 use crate::session::SessionError;
 use crate::session::producer_cell::ProducerCell;
 use crate::session::session_clock::SessionClock;
@@ -249,10 +249,10 @@ impl Line {
         }
         let flush = self.producer.borrow_dependent().producer.flush();
         // The last of all that are asked for: what is done for it is done for those before.
-        let later = |other: u32| (other == 0 || (flush.wrapping_sub(other) as i32) > 0).then_some(flush);
+        let later = |other: u32| (other == 0 || !is_reached(other, flush)).then_some(flush);
         let _ = self.to_scrape.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
         self.waker.wake();
-        let is_done = |flushes: &Flushes| (flushes.done.wrapping_sub(flush) as i32) >= 0;
+        let is_done = |flushes: &Flushes| is_reached(flushes.done, flush);
         match self.wait(self.flushes(), deadline, |flushes| flushes.is_sent || is_done(flushes)) {
             false => Err(SessionError::Timeout),
             true if is_done(&self.flushes()) => Ok(()),

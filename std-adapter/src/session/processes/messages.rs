@@ -110,6 +110,11 @@ impl FromService {
     }
 }
 
+/// Whether a flush is this one, or one behind it: their numbers begin anew.
+pub(super) fn is_reached(flushed: u32, flush: u32) -> bool {
+    (flushed.wrapping_sub(flush) as i32) >= 0
+}
+
 /// The records of a message; `None` of one that is no whole number of them.
 pub(super) fn records(message: &[u8]) -> Option<&[[u8; RECORD]]> {
     let (records, rest) = message.as_chunks();

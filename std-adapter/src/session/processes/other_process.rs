@@ -1,7 +1,6 @@
 //! The transport of another process: shared memory that it has too, requests in messages.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -11,7 +10,7 @@ use tracebuf::producer::MemoryError;
 use tracebuf::service::{EndpointStats, ProducerIdentity};
 
 use super::link::Link;
-use super::messages::{FromProducer, FromService, LONGEST, RECORD, records};
+use super::messages::{FromProducer, FromService, LONGEST, RECORD, is_reached, records};
 use super::shared_words::SharedWords;
 use crate::session::producer_cell::{Endpoint, endpoint, shared_memory};
 use crate::session::transport::{BUFFERS_MAX, CentralBuffer, Transport};
@@ -24,24 +23,6 @@ self_cell!(
         dependent: Endpoint,
     }
 );
-
-/// One of the places that a service has for producers, until it is dropped.
-pub(super) struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    /// `None` if all are taken.
-    pub(super) fn take(taken: &Arc<AtomicUsize>, places: usize) -> Option<Self> {
-        let one_more = |count: usize| (count < places).then_some(count + 1);
-        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(Self(taken.clone()))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// Messages that have come and were not carried out, at most. With as many there its producer has to wait: what one
 /// sends takes no more memory than that.
@@ -76,7 +57,8 @@ pub(super) struct OtherProcess {
     scrape: Option<u32>,
     to_say: ToSay,
     dropped: [u64; BUFFERS_MAX],
-    _place: Place,
+    /// It has one of the service's places as long as it has this.
+    _place: Arc<()>,
 }
 
 impl OtherProcess {
@@ -86,7 +68,7 @@ impl OtherProcess {
         words: SharedWords,
         identity: ProducerIdentity,
         buffers: u16,
-        place: Place,
+        place: Arc<()>,
         waker: Waker,
     ) -> io::Result<Self> {
         let endpoint = EndpointCell::try_new(words, |words| {
@@ -173,11 +155,6 @@ impl OtherProcess {
         taken.take_if(|chunks| say(FromService::Taken(*chunks)));
         scraped.take_if(|flush| say(FromService::Scraped(*flush)));
     }
-}
-
-/// Whether a flush is this one, or one behind it.
-fn is_reached(flushed: u32, flush: u32) -> bool {
-    (flushed.wrapping_sub(flush) as i32) >= 0
 }
 
 /// Takes what comes until the connection ends, or something comes that is no message.

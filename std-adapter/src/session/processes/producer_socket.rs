@@ -1,7 +1,7 @@
 //! The service's side: [`ProducerSocket`].
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::{fmt, io};
 use tracebuf::service::ProducerIdentity;
 
 use super::link::Link;
-use super::other_process::{OtherProcess, Place};
+use super::other_process::OtherProcess;
 use super::peer::Peer;
 use super::shared_words::SharedWords;
 use super::socket_file::SocketFile;
@@ -68,7 +68,8 @@ pub struct ProducerSocket {
 struct Listening {
     socket: SocketFile,
     session: Weak<Session>,
-    taken: Arc<AtomicUsize>,
+    /// Each producer has it too, as long as it is there.
+    places: Arc<()>,
     seen: AtomicU64,
     is_over: AtomicBool,
     config: ProducerSocketBuilder,
@@ -161,7 +162,7 @@ impl ProducerSocketBuilder {
         let listening = Arc::new(Listening {
             socket,
             session: Arc::downgrade(session),
-            taken: Arc::default(),
+            places: Arc::default(),
             seen: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             config: self,
@@ -204,12 +205,14 @@ impl Listening {
             let _ = link.try_send(&Welcome::refusal(why));
             Next::Goes
         };
-        let Some(place) = Place::take(&self.taken, self.config.producers) else {
+        // Only here is one taken.
+        let (taken, place) = (Arc::strong_count(&self.places) - 1, self.places.clone());
+        if taken >= self.config.producers {
             return refuse(&format!(
                 "the service has {} producers, as many as it takes",
                 self.config.producers
             ));
-        };
+        }
         let producer_id = match session.new_producer_id() {
             Ok(id) => id,
             Err(SessionError::Stopped | SessionError::Forked) => return Next::Ends,

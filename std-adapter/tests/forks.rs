@@ -1,14 +1,16 @@
 //! Sessions and flight recorders, and what becomes of them in a child after a fork.
 
+#[path = "support/fork.rs"]
+mod fork;
 #[path = "support/trace.rs"]
 mod trace;
 
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use fork::{assert_ended_by, end_of, fork, status_of};
 use trace::{Trace, folder, wait_for};
 use tracebuf_std::session::{BufferConfig, FlightRecorder, LongTrace, Session, SessionError};
 
@@ -16,39 +18,6 @@ fn recorder(folder: &Path) -> (Arc<Session>, FlightRecorder) {
     let session = Arc::new(Session::builder().ring(1 << 20).start().expect("a session"));
     let recorder = FlightRecorder::new(&session, folder).expect("a recorder");
     (session, recorder)
-}
-
-/// A child that does this, and ends without unwinding with 0 if it was true, after 10 s in any case.
-fn fork(work: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child does what the test says, and ends without unwinding.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: by default its signal ends the process.
-        unsafe { libc::alarm(10) };
-        let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or(false);
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(i32::from(!done)) };
-    }
-    child
-}
-
-fn status_of(child: i32) -> i32 {
-    let mut status = 0;
-    // SAFETY: waits for a child of this process.
-    unsafe { libc::waitpid(child, &mut status, 0) };
-    status
-}
-
-fn assert_ended_by(child: i32, signal: i32) {
-    // SAFETY: the child has not been waited for.
-    unsafe { libc::kill(child, signal) };
-    assert_eq!(end_of(child), Some(signal));
-}
-
-/// The signal that ended a child, if it was one.
-fn end_of(child: i32) -> Option<i32> {
-    let status = status_of(child);
-    libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status))
 }
 
 fn sleep() -> bool {

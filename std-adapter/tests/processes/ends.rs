@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use tracebuf_std::session::{Connection, ProducerSocket, Session, SessionError};
 
+use crate::fork::{assert_ended_by, fork, status_of};
 use crate::harness::{
     PATIENCE, Service, len_of, numbers, socket_of_parent, socket_path, stalling, waits_for, write,
     write_number,
@@ -152,26 +153,21 @@ fn in_a_child_after_a_fork_a_connection_is_off_and_its_end_is_seen() {
     let connection = Connection::builder().open(&service.path).expect("a service");
     let recorder = connection.recorder();
     recorder.instant("before");
-    // SAFETY: the child does what the test says, and ends without unwinding.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: by default its signal ends the process.
-        unsafe { libc::alarm(60) };
+    let mut both = Some((connection, service.socket));
+    let child = fork(|| {
+        let (connection, socket) = both.take().expect("they are the parent's");
         recorder.instant("in the child");
         let is_off = !connection.is_connected() && !recorder.is_on();
         let is_forked = matches!(connection.flush(PATIENCE), Err(SessionError::Forked));
-        let is_forked = is_forked
-            && matches!(ProducerSocket::builder().bind(&service.session, "x"), Err(SessionError::Forked));
-        drop((connection, service.socket));
-        if !is_off || !is_forked || !service.path.exists() {
-            // SAFETY: ends the process.
-            unsafe { libc::_exit(1) };
+        let bound = ProducerSocket::builder().bind(&service.session, "x");
+        drop((connection, socket));
+        if is_off && is_forked && matches!(bound, Err(SessionError::Forked)) && service.path.exists() {
+            // It outlives the connection, whose end is not to be kept from the service.
+            std::thread::sleep(PATIENCE);
         }
-        // It outlives the connection, whose end is not to be kept from the service.
-        std::thread::sleep(PATIENCE);
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(0) };
-    }
+        false
+    });
+    let (connection, socket) = both.expect("they are here");
     recorder.instant("after");
     connection.flush(PATIENCE).expect("it answers");
     drop(connection);
@@ -180,15 +176,9 @@ fn in_a_child_after_a_fork_a_connection_is_off_and_its_end_is_seen() {
         again = Connection::builder().open(&service.path).ok();
         again.is_some()
     });
-    let mut status = 0;
-    // SAFETY: a child of this process, which is ended and waited for.
-    let ended = unsafe {
-        assert_eq!(libc::waitpid(child, &mut status, libc::WNOHANG), 0, "it ended with {status:#x}");
-        libc::kill(child, libc::SIGKILL);
-        libc::waitpid(child, &mut status, 0)
-    };
-    assert_eq!(ended, child);
-    let trace = write(service.stop(), "forks");
+    assert_ended_by(child, libc::SIGKILL);
+    drop(socket);
+    let trace = write(service.session.stop().expect("it runs"), "forks");
     assert!(trace.contains("before") && trace.contains("after") && !trace.contains("in the child"));
 }
 
@@ -201,28 +191,20 @@ fn children_that_give_up_what_they_have_of_a_connection_leave_its_chunks_to_the_
     let recorder = connection.recorder();
     let mut writer = recorder.packet_writer();
     // More than there are chunks.
-    for fork in 0..40 {
-        for number in fork * 10..fork * 10 + 10 {
+    for round in 0..40 {
+        for number in round * 10..round * 10 + 10 {
             recorder.instant("event");
             write_number(writer.as_mut().expect("a writer"), number);
         }
-        // SAFETY: the child does what the test says, and ends without unwinding.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: by default its signal ends the process.
-            unsafe { libc::alarm(60) };
+        let child = fork(|| {
             drop(writer.take());
             // What the thread has of the connection goes when it records elsewhere.
             let own = Connection::builder().open(&service.path).expect("a service");
             own.recorder().instant("of a child");
             drop(own);
-            // SAFETY: ends the process.
-            unsafe { libc::_exit(0) };
-        }
-        let mut status = 0;
-        // SAFETY: waits for a child of this process.
-        unsafe { libc::waitpid(child, &mut status, 0) };
-        assert_eq!(status, 0);
+            true
+        });
+        assert_eq!(status_of(child), 0);
     }
     assert_eq!(writer.as_ref().expect("a writer").stats().dropped, 0);
     connection.flush(PATIENCE).expect("it answers");

@@ -1,6 +1,8 @@
 //! Programs of other processes that record into a session. Each is this program again, as an ignored test of it.
 #![cfg(any(target_os = "linux", target_os = "android"))]
 
+#[path = "../support/fork.rs"]
+mod fork;
 #[path = "../support/trace.rs"]
 mod trace;
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fork::{assert_ended_by, end_of, fork, status_of};
 use trace::{Trace, folder, wait_for};
-use tracebuf_std::session::{BufferConfig, FlightRecorder, LongTrace, Session, SessionError};
+use tracebuf_std::session::{BufferConfig, FlightRecorder, LongTrace, Relay, Session, SessionError};
 
 fn recorder(folder: &Path) -> (Arc<Session>, FlightRecorder) {
     let session = Arc::new(Session::builder().ring(1 << 20).start().expect("a session"));
@@ -40,6 +40,32 @@ fn in_a_child_the_session_is_off() {
     let path = folder("off").join("fork.pftrace");
     session.stop().expect("a stop").write_to(&path).expect("a file");
     assert_eq!(Trace::read(&path).events(3), 1);
+}
+
+#[test]
+fn in_a_child_a_relay_is_off_and_a_new_one_is_not() {
+    let relay = Relay::new();
+    let session = Session::builder().start().expect("a session");
+    let recorder = relay.recorder();
+    relay.connect(&session.recorder()).expect("it runs");
+    recorder.instant("parent");
+    let child = fork(|| {
+        recorder.instant("child");
+        relay.disconnect();
+        let own = Session::builder().start().expect("a session");
+        let (other, of_parent) = (Relay::new(), session.recorder());
+        let forked = |result| matches!(result, Err(SessionError::Forked));
+        !recorder.is_on()
+            && forked(relay.connect(&own.recorder()))
+            && forked(other.connect(&of_parent))
+            && other.connect(&own.recorder()).is_ok()
+            && other.recorder().with(|_| ()).is_some()
+    });
+    assert_eq!(status_of(child), 0);
+    recorder.instant("parent");
+    let path = folder("relay").join("fork.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    assert_eq!(Trace::read(&path).events(3), 2);
 }
 
 #[test]

@@ -205,15 +205,8 @@ impl SessionBuilder {
         let _ = owner.send(Drain::new(central, long_trace, clock));
 
         let state_every = self.buffers.iter().map(BufferConfig::state_every).collect();
-        let shared = Shared {
-            id: Shared::new_id(),
-            switch,
-            producer,
-            exhaustion: self.exhaustion,
-            clock,
-            state_every,
-            announce: None,
-        };
+        let shared =
+            Shared { switch, producer, exhaustion: self.exhaustion, clock, state_every, announce: None };
         Ok(Session {
             shared: Arc::new(shared),
             sources: self.sources,

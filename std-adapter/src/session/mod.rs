@@ -28,6 +28,10 @@
 //! full they drop packets, counted and reported, or wait for the drain thread, if the session is built
 //! [with `Exhaustion::Stall`](SessionBuilder::exhaustion).
 //!
+//! # On demand
+//! A program that records only when somebody asks for a trace has a [`Relay`]: its recorders are there all the time, also
+//! where a library or a subscriber for `tracing` has them, and record into whichever session it is connected to.
+//!
 //! # Other programs
 //! On Linux, programs in other processes record into a session too: each by a [`Connection`] to the service's
 //! [`ProducerSocket`]. Whoever has another way to the service, a network or a processor of its own, implements
@@ -73,10 +77,11 @@ mod producer_cell;
 mod producer_ids;
 mod queue;
 mod recorder;
+mod relay;
 mod session_clock;
 pub(crate) mod snapshot;
 mod stopped;
-mod switch;
+pub(crate) mod switch;
 mod transport;
 mod trim;
 mod tsc;
@@ -109,6 +114,7 @@ pub(crate) use processes::SocketFile;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub use processes::{Connection, ConnectionBuilder, ProducerSocket, ProducerSocketBuilder};
 pub use recorder::{Recorder, SliceGuard, ThreadTracer};
+pub use relay::Relay;
 pub use session_clock::SessionClock;
 pub use snapshot::Snapshot;
 pub use stopped::{Stopped, Summary};

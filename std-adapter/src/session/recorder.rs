@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use self_cell::self_cell;
 use tracebuf::producer::Exhaustion;
@@ -13,8 +12,9 @@ use tracebuf::producer::track_event::{Tracer, TracerConfig, Track};
 use super::clock::BootClock;
 use super::packet_writer::PacketWriter;
 use super::producer_cell::ProducerCell;
+use super::relay::Route;
 use super::session_clock::SessionClock;
-use super::switch::Switch;
+use super::switch::{NOWHERE, Place, Switch};
 use crate::thread_id::thread_id;
 
 mod events;
@@ -26,7 +26,6 @@ pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
 
 /// What recorders of one session share.
 pub(crate) struct Shared {
-    pub(crate) id: u64,
     pub(crate) switch: Arc<Switch>,
     pub(crate) producer: Arc<ProducerCell>,
     pub(crate) exhaustion: Exhaustion,
@@ -38,10 +37,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// A number that recorders of no other session have.
-    pub(crate) fn new_id() -> u64 {
-        static SESSIONS: AtomicU64 = AtomicU64::new(0);
-        SESSIONS.fetch_add(1, Ordering::Relaxed)
+    /// That of a buffer.
+    pub(super) fn place(&self, target: u16) -> Place {
+        self.switch.own() | u64::from(target)
     }
 
     fn announce(&self) {
@@ -81,11 +79,18 @@ impl Shared {
 /// Cost of a slice's begin or end: 11 to 35 ns, and a reading of the clock; the README has what was measured.
 #[derive(Clone)]
 pub struct Recorder {
-    shared: Arc<Shared>,
-    // What every event looks at lies here, one step nearer than in `shared`.
+    // What every event looks at lies here, one step nearer than behind `by`.
     switch: Arc<Switch>,
-    session: u64,
+    /// Within the session. A relay's switch says of itself which buffer it is.
     target: u16,
+    by: By,
+}
+
+/// Whose recorder it is.
+#[derive(Clone)]
+enum By {
+    Session(Arc<Shared>),
+    Relay(Arc<Route>),
 }
 
 struct Thread {
@@ -131,8 +136,7 @@ impl Recording {
 }
 
 struct Entry {
-    session: u64,
-    target: u16,
+    place: Place,
     switch: Arc<Switch>,
     recording: Rc<Recording>,
 }
@@ -153,7 +157,11 @@ thread_local! {
 
 impl Recorder {
     pub(crate) fn new(shared: Arc<Shared>, target: u16) -> Self {
-        Self { switch: shared.switch.clone(), session: shared.id, shared, target }
+        Self { switch: shared.switch.clone(), target, by: By::Session(shared) }
+    }
+
+    pub(super) fn of_relay(route: Arc<Route>) -> Self {
+        Self { switch: route.switch().clone(), target: 0, by: By::Relay(route) }
     }
 
     /// One into the buffer that a data source was mapped to, if it was.
@@ -162,10 +170,28 @@ impl Recorder {
         Some(Self::new(shared.clone(), *target))
     }
 
-    /// Whether events are recorded: the session was not stopped, and this is its process.
+    /// Whether events are recorded: the session was not stopped, and this is its process. Of a [`Relay`](super::Relay):
+    /// it is connected.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.switch.is_on()
+    }
+
+    /// Where events go now.
+    #[inline(always)]
+    pub(crate) fn place(&self) -> Place {
+        match self.switch.place() {
+            NOWHERE => NOWHERE,
+            place => place | u64::from(self.target),
+        }
+    }
+
+    /// The session, and the buffer of it.
+    pub(super) fn destination(&self) -> Option<(Arc<Shared>, u16)> {
+        match &self.by {
+            By::Session(shared) => Some((shared.clone(), self.target)),
+            By::Relay(route) => route.destination(),
+        }
     }
 
     /// Whether this is the session's process.
@@ -175,31 +201,33 @@ impl Recorder {
         self.switch.is_here()
     }
 
-    /// A number of session and buffer: different where events go elsewhere.
+    /// Whether events may be recorded later, if they are not now.
     #[cfg(feature = "tracing")]
-    #[inline(always)]
-    pub(crate) fn place(&self) -> u64 {
-        self.session << 16 | u64::from(self.target)
+    pub(crate) fn may_go_on(&self) -> bool {
+        matches!(self.by, By::Relay(_)) && self.is_here()
     }
 
-    /// Whether two places are in the same session.
+    /// The same of all recorders of one relay, or of one buffer of a session, and of no others.
     #[cfg(feature = "tracing")]
-    pub(crate) fn is_one_session(place: u64, other: u64) -> bool {
-        place >> 16 == other >> 16
+    pub(crate) fn identity(&self) -> u64 {
+        self.switch.own() | u64::from(self.target)
     }
 
-    /// The recorder of a place in the same session.
+    /// The recorder of a place in the session where this one records now.
     #[cfg(feature = "tracing")]
-    pub(crate) fn beside(&self, place: u64) -> Self {
-        Self { target: place as u16, ..self.clone() }
+    pub(crate) fn beside(&self, place: Place) -> Option<Self> {
+        let (shared, _) = self.destination()?;
+        let other = Self::new(shared, place as u16);
+        (other.place() == place).then_some(other)
     }
 
     /// Counts an event that this thread cannot record as lost.
-    #[cfg(feature = "tracing")]
     #[cold]
     pub(crate) fn lose(&self) {
-        if self.is_on() {
-            self.shared.producer.drop_packet(self.target);
+        if self.is_on()
+            && let Some((shared, target)) = self.destination()
+        {
+            shared.producer.drop_packet(target);
         }
     }
 
@@ -211,13 +239,23 @@ impl Recorder {
     /// [`Event::name`](tracebuf::producer::track_event::Event::name).
     #[inline]
     pub fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
-        if !self.is_on() {
+        self.with_in(self.place(), f)
+    }
+
+    /// The same, for where events were going when the caller looked.
+    #[inline]
+    pub(crate) fn with_in<R>(
+        &self,
+        place: Place,
+        f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R,
+    ) -> Option<R> {
+        if place == NOWHERE {
             return None;
         }
         // Not there any more while the thread's locals are being destroyed.
-        let recording = TRACERS.try_with(|tracers| self.find(tracers)).ok().flatten();
+        let recording = TRACERS.try_with(|tracers| self.find(tracers, place)).ok().flatten();
         let Some(recording) = recording else {
-            self.shared.producer.drop_packet(self.target);
+            self.lose();
             return None;
         };
         let (result, reentered) =
@@ -231,44 +269,41 @@ impl Recorder {
 
     /// The entry of this thread; the first one when it has but one session, as nearly always.
     #[inline]
-    fn find(&self, tracers: &RefCell<Vec<Entry>>) -> Option<Rc<Recording>> {
-        if let Some(entry) = tracers.try_borrow().ok()?.iter().find(|entry| self.is(entry)) {
+    fn find(&self, tracers: &RefCell<Vec<Entry>>, place: Place) -> Option<Rc<Recording>> {
+        if let Some(entry) = tracers.try_borrow().ok()?.iter().find(|entry| entry.place == place) {
             return Some(entry.recording.clone());
         }
-        self.make(tracers)
-    }
-
-    #[inline]
-    fn is(&self, entry: &Entry) -> bool {
-        entry.session == self.session && entry.target == self.target
+        self.make(tracers, place)
     }
 
     #[cold]
-    fn make(&self, tracers: &RefCell<Vec<Entry>>) -> Option<Rc<Recording>> {
+    fn make(&self, tracers: &RefCell<Vec<Entry>>, place: Place) -> Option<Rc<Recording>> {
         // From here on: what asks for memory may come here again, where the allocator records.
         let mut tracers = tracers.try_borrow_mut().ok()?;
-        let Shared { id, switch, producer, exhaustion, clock, state_every, .. } = &*self.shared;
+        // A relay may be connected elsewhere by now.
+        let (shared, target) =
+            self.destination().filter(|(shared, target)| shared.place(*target) == place)?;
+        let Shared { switch, producer, exhaustion, clock, state_every, .. } = &*shared;
         let thread = std::thread::current();
         let tid = thread_id();
         let name = thread.name().map_or_else(|| format!("thread {tid}"), str::to_owned);
         let owner = Thread { producer: producer.clone(), name };
-        let state_every = state_every.get(usize::from(self.target)).copied().unwrap_or(u32::MAX);
+        let state_every = state_every.get(usize::from(target)).copied().unwrap_or(u32::MAX);
         let owner = TrackCell::new(owner, |thread| {
             let process = &thread.producer.borrow_dependent().process;
             Track::thread(std::process::id(), tid, &thread.name).within(process)
         });
         let tracer = TracerCell::try_new(owner, |track| {
             let attached = track.borrow_owner().producer.borrow_dependent();
-            let writer = attached.producer.writer(self.target, *exhaustion).ok_or(())?;
+            let writer = attached.producer.writer(target, *exhaustion).ok_or(())?;
             let config = TracerConfig::new(BootClock::FREQUENCY).state_every(state_every);
             Ok::<_, ()>(Tracer::with_tables(writer, *clock, track.borrow_dependent(), config))
         });
         // All writers are taken; with the next event it looks again.
         let tracer = tracer.ok()?;
-        self.shared.announce();
-        let recording = Rc::new(Recording { tracer, target: self.target, told: Cell::new(0) });
-        let entry =
-            Entry { session: *id, target: self.target, switch: switch.clone(), recording: recording.clone() };
+        shared.announce();
+        let recording = Rc::new(Recording { tracer, target, told: Cell::new(0) });
+        let entry = Entry { place, switch: switch.clone(), recording: recording.clone() };
         // Those of sessions that are over give their memory back.
         let gone: Vec<Entry> = tracers.extract_if(.., |entry| !entry.switch.is_on()).collect();
         tracers.push(entry);
@@ -278,14 +313,12 @@ impl Recorder {
     }
 
     /// A writer of whole packets, for those who make them themselves; `None` when all are taken or the
-    /// session is over.
+    /// session is over. Of a [`Relay`](super::Relay): into the session that it is connected to, and no other.
     pub fn packet_writer(&self) -> Option<PacketWriter> {
-        let Shared { switch, producer, exhaustion, .. } = &*self.shared;
-        if !switch.is_on() {
-            return None;
-        }
-        let writer = PacketWriter::new(producer.clone(), switch.clone(), self.target, *exhaustion)?;
-        self.shared.announce();
+        let (shared, target) = self.destination().filter(|(shared, _)| shared.switch.is_on())?;
+        let writer =
+            PacketWriter::new(shared.producer.clone(), shared.switch.clone(), target, shared.exhaustion)?;
+        shared.announce();
         Some(writer)
     }
 }

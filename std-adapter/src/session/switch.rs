@@ -1,26 +1,74 @@
 //! Whether a session records.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::fork;
 
+/// Where events go: a session's number, and in the lower 16 bits that of one of its buffers.
+pub(crate) type Place = u64;
+
+/// Where they go when nothing is recorded. Sessions' numbers begin with 1.
+pub(crate) const NOWHERE: Place = 0;
+
+/// Whether two places are in the same session.
+#[cfg(feature = "tracing")]
+pub(crate) fn is_one_session(place: Place, other: Place) -> bool {
+    place >> 16 == other >> 16
+}
+
+/// What is on only as long as a session is.
+pub(crate) trait Connected: Send + Sync {
+    /// That session, by its first buffer's place, is off.
+    fn leave(&self, session: Place);
+}
+
 /// Whether threads may write: the session records, and this is its process.
 pub(crate) struct Switch {
-    recording: AtomicBool,
+    /// The first buffer's place while it is on, a relay's switch that of the buffer which it is connected to.
+    place: AtomicU64,
+    /// What it is told apart by: the first buffer's place, or of a relay a number that no session has.
+    own: Place,
     stopping: AtomicBool,
     forks: u32,
+    connected: Mutex<Vec<Weak<dyn Connected>>>,
 }
 
 impl Switch {
+    /// A session's, which is on.
     pub(crate) fn new() -> Self {
+        let switch = Self::of_relay();
+        switch.place.store(switch.own, Ordering::Relaxed);
+        switch
+    }
+
+    /// A relay's, which is off.
+    pub(crate) fn of_relay() -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
         fork::watch();
-        Self { recording: AtomicBool::new(true), stopping: AtomicBool::new(false), forks: fork::forks() }
+        Self {
+            place: AtomicU64::new(NOWHERE),
+            own: NUMBERS.fetch_add(1, Ordering::Relaxed) << 16,
+            stopping: AtomicBool::new(false),
+            forks: fork::forks(),
+            connected: Mutex::default(),
+        }
+    }
+
+    /// Where events go; nowhere in a child.
+    #[inline(always)]
+    pub(crate) fn place(&self) -> Place {
+        let place = self.place.load(Ordering::Relaxed);
+        if self.is_here() { place } else { NOWHERE }
+    }
+
+    pub(crate) fn own(&self) -> Place {
+        self.own
     }
 
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        self.recording.load(Ordering::Relaxed) && self.is_here()
+        self.place() != NOWHERE
     }
 
     /// Whether this process is the one that began the session.
@@ -29,8 +77,18 @@ impl Switch {
         fork::forks() == self.forks
     }
 
+    /// A relay's is on as long as it is connected.
+    pub(crate) fn set(&self, place: Place) {
+        self.place.store(place, Ordering::Relaxed);
+    }
+
     pub(crate) fn off(&self) {
-        self.recording.store(false, Ordering::Relaxed);
+        self.set(NOWHERE);
+        // Not under the lock: what this frees an allocator may record.
+        let connected = std::mem::take(&mut *self.connected());
+        for connected in connected.iter().filter_map(Weak::upgrade) {
+            connected.leave(self.own);
+        }
     }
 
     /// Off, and somebody waits for the session's end.
@@ -41,6 +99,17 @@ impl Switch {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Has something know when the session is off.
+    pub(crate) fn tell(&self, other: Weak<dyn Connected>) {
+        let mut connected = self.connected();
+        connected.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&other));
+        connected.push(other);
+    }
+
+    fn connected(&self) -> MutexGuard<'_, Vec<Weak<dyn Connected>>> {
+        self.connected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

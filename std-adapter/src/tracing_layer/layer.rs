@@ -62,12 +62,12 @@ impl TraceLayer {
         let span = context.span(id)?;
         let extensions = span.extensions();
         let kept = extensions.get::<Kept>()?;
-        let is_own = |(place, _): &&(u64, _)| *place == self.owner.recorder.place();
+        let is_own = |(identity, _): &&(u64, _)| *identity == self.owner.recorder.identity();
         std::iter::once(&kept.first).chain(&kept.others).find(is_own).map(|(_, data)| data.clone())
     }
 }
 
-/// In a span's extensions, which all layers of a registry share: by the place where each records.
+/// In a span's extensions, which all layers of a registry share: by the identity of each one's recorder.
 struct Kept {
     first: (u64, Arc<SpanData>),
     /// Those of other layers of the crate, which are few.
@@ -83,7 +83,8 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
         let mut fields = KeptFields::with_room(metadata.fields().len());
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
-            let data = (self.owner.recorder.place(), Arc::new(SpanData::new(metadata, fields, self.flows)));
+            let data =
+                (self.owner.recorder.identity(), Arc::new(SpanData::new(metadata, fields, self.flows)));
             let mut extensions = span.extensions_mut();
             match extensions.get_mut::<Kept>() {
                 Some(kept) => kept.others.push(data),

@@ -51,7 +51,9 @@
 //! before it: drop such guards before the thread ends. Its end is counted as a packet that is lost, and so are a span's
 //! begin and end when it is entered after that.
 //!
-//! When the session is over, or the process a fork's child, nothing is recorded, at the cost of a few loads.
+//! When the session is over, or the process a fork's child, nothing is recorded, at the cost of a few loads. With the
+//! recorder of a [`Relay`](crate::session::Relay) the next session that it is connected to takes what comes then: of
+//! spans made while there was none, slices without fields and flows.
 
 mod callsites;
 mod fields;

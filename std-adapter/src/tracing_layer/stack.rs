@@ -9,11 +9,14 @@ use tracing_core::Metadata;
 use super::fields::{category, with_fields};
 use super::spans::SpanData;
 use crate::session::Recorder;
+use crate::session::switch::{Place, is_one_session};
 
 /// A span that this thread is in.
 struct Entered {
     id: u64,
     owner: u64,
+    /// Where its slice has begun.
+    place: Place,
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
     /// The changes of its fields that are in the slice's begin.
@@ -23,27 +26,27 @@ struct Entered {
 /// Who records spans, and makes their ids.
 pub(super) struct Owner {
     pub(super) recorder: Recorder,
-    /// Where it records, and in the upper 16 bits which of those who do so it is. In one number, because each span
-    /// entered and exited looks at it.
+    /// The recorder's identity, and in the upper 16 bits which of those who have it this is. In one number, because each
+    /// span entered and exited looks at it.
     number: u64,
 }
-
-/// Where an owner records, in its number.
-const PLACE: u64 = u64::MAX >> 16;
 
 impl Owner {
     /// All layers of a recorder are one: the ids are their registry's, and stay when one is replaced by another.
     pub(super) fn layer(recorder: Recorder) -> Self {
-        Self { number: recorder.place(), recorder }
+        Self { number: recorder.identity(), recorder }
     }
 
     /// Two subscribers that record to one place make the same ids. A number is another's after 65,535 of them.
     pub(super) fn subscriber(recorder: Recorder) -> Self {
         static SUBSCRIBERS: AtomicU64 = AtomicU64::new(0);
         let which = SUBSCRIBERS.fetch_add(1, Ordering::Relaxed) % 0xFFFF + 1;
-        Self { number: which << 48 | recorder.place(), recorder }
+        Self { number: which << SUBSCRIBER | recorder.identity(), recorder }
     }
 }
+
+/// Above these bits of an owner's number it says which subscriber it is; layers have nothing there.
+const SUBSCRIBER: u32 = 48;
 
 impl Entered {
     #[inline(always)]
@@ -51,15 +54,10 @@ impl Entered {
         self.id == id && self.owner == owner.number
     }
 
-    /// Whether its slice lies on the same trace's track as the owner's: a thread has one in all buffers of a session.
-    fn is_where(&self, owner: &Owner) -> bool {
-        Recorder::is_one_session(self.owner & PLACE, owner.number & PLACE)
-    }
-
     /// Whether it is the same span, entered by another layer too. That one is about to exit it: of two slices that end
     /// with each other it makes no difference which is within the other.
     fn is_also(&self, other: &Self) -> bool {
-        let is_layer = |entered: &Self| entered.owner & !PLACE == 0;
+        let is_layer = |entered: &Self| entered.owner >> SUBSCRIBER == 0;
         is_layer(self)
             && is_layer(other)
             && self.owner != other.owner
@@ -67,28 +65,28 @@ impl Entered {
             && std::ptr::eq(self.metadata, other.metadata)
     }
 
-    /// What writes its slice, of the same session as the owner's.
-    fn recorder(&self, owner: &Owner) -> Recorder {
-        owner.recorder.beside(self.owner & PLACE)
-    }
-
     /// False when nothing is recorded, or this thread has no writer.
+    #[inline(always)]
     fn begin(&mut self, recorder: &Recorder) -> bool {
         match &self.data {
-            None => begin_plain(recorder, self.metadata),
+            None => begin_plain(recorder, self.place, self.metadata),
             Some(data) => {
                 self.seen = data.changes();
-                begin_with(recorder, self.metadata.name(), category(self.metadata.level()), data)
+                begin_with(recorder, self.place, self.metadata, data)
             }
         }
     }
 
-    /// Fields recorded since the begin go to the end: there may be no other slice.
+    /// Fields recorded since the begin go to the end: there may be no other slice. Nothing ends where the recorder does
+    /// not record any more.
     #[inline(always)]
     fn end(&self, recorder: &Recorder) {
+        if self.place != recorder.place() {
+            return;
+        }
         match &self.data {
-            Some(data) if data.changes() != self.seen => end_with(recorder, data, self.seen),
-            _ => recorder.end(),
+            Some(data) if data.changes() != self.seen => end_with(recorder, self.place, data, self.seen),
+            _ => end_plain(recorder, self.place),
         }
     }
 }
@@ -106,7 +104,8 @@ pub(super) fn enter(
     data: Option<Arc<SpanData>>,
 ) {
     enter_by(owner, || {
-        let mut entered = Entered { id, owner: owner.number, metadata, data, seen: 0 };
+        let place = owner.recorder.place();
+        let mut entered = Entered { id, owner: owner.number, place, metadata, data, seen: 0 };
         entered.begin(&owner.recorder).then_some(entered)
     });
 }
@@ -115,8 +114,9 @@ pub(super) fn enter(
 #[inline(always)]
 pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'static>) {
     enter_by(owner, || {
-        let begun = begin_plain(&owner.recorder, metadata);
-        begun.then_some(Entered { id, owner: owner.number, metadata, data: None, seen: 0 })
+        let place = owner.recorder.place();
+        let begun = begin_plain(&owner.recorder, place, metadata);
+        begun.then_some(Entered { id, owner: owner.number, place, metadata, data: None, seen: 0 })
     });
 }
 
@@ -158,13 +158,18 @@ pub(super) fn exit(owner: &Owner, id: u64) {
 fn exit_below(owner: &Owner, id: u64, stack: &mut Vec<Entered>) {
     let Some(at) = stack.iter().rposition(|entered| entered.is(id, owner)) else { return };
     let Some((exited, above)) = stack.get_mut(at..).and_then(<[_]>::split_first_mut) else { return };
-    let is_above = |entered: &Entered| entered.is_where(owner) && !entered.is_also(exited);
-    above.iter().rev().filter(|entered| is_above(entered)).for_each(|entered| {
-        entered.end(&entered.recorder(owner));
-    });
+    let is_above =
+        |entered: &Entered| is_one_session(entered.place, exited.place) && !entered.is_also(exited);
+    for entered in above.iter().rev().filter(|entered| is_above(entered)) {
+        if let Some(recorder) = owner.recorder.beside(entered.place) {
+            entered.end(&recorder);
+        }
+    }
     exited.end(&owner.recorder);
     for entered in above.iter_mut().filter(|entered| is_above(entered)) {
-        entered.begin(&entered.recorder(owner));
+        if let Some(recorder) = owner.recorder.beside(entered.place) {
+            entered.begin(&recorder);
+        }
     }
     stack.remove(at);
 }
@@ -179,22 +184,33 @@ pub(super) fn current(owner: &Owner) -> Option<(u64, &'static Metadata<'static>)
 }
 
 #[inline(always)]
-fn begin_plain(recorder: &Recorder, metadata: &'static Metadata<'static>) -> bool {
+fn begin_plain(recorder: &Recorder, place: Place, metadata: &'static Metadata<'static>) -> bool {
     let category = category(metadata.level());
-    recorder.with(|tracer| tracer.track().begin_in(metadata.name(), category)).is_some()
+    recorder.with_in(place, |tracer| tracer.track().begin_in(metadata.name(), category)).is_some()
 }
 
 #[inline(never)]
-fn begin_with(recorder: &Recorder, name: &'static str, category: &'static str, data: &SpanData) -> bool {
-    let begun = recorder.with(|tracer| {
+fn begin_with(
+    recorder: &Recorder,
+    place: Place,
+    metadata: &'static Metadata<'static>,
+    data: &SpanData,
+) -> bool {
+    let (name, category) = (metadata.name(), category(metadata.level()));
+    let begun = recorder.with_in(place, |tracer| {
         tracer.track().begin_with(name, |event| data.annotate(event.category(category)));
     });
     begun.is_some()
 }
 
+#[inline(always)]
+fn end_plain(recorder: &Recorder, place: Place) {
+    recorder.with_in(place, |tracer| tracer.track().end());
+}
+
 #[inline(never)]
-fn end_with(recorder: &Recorder, data: &SpanData, seen: u64) {
-    recorder.with(|tracer| tracer.track().end_with(|event| data.annotate_end(seen, event)));
+fn end_with(recorder: &Recorder, place: Place, data: &SpanData, seen: u64) {
+    recorder.with_in(place, |tracer| tracer.track().end_with(|event| data.annotate_end(seen, event)));
 }
 
 /// An instant, named by its message.

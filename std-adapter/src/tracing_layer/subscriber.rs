@@ -73,6 +73,13 @@ impl TraceSubscriber {
         Id::from_u64(self.spans.insert(SpanData::new(span.metadata(), fields, self.flows)))
     }
 
+    /// Of a span that may be entered when a relay is connected, what it is; its fields are not kept meanwhile.
+    #[cold]
+    fn number_while_off(&self, metadata: &'static Metadata<'static>) -> u64 {
+        let number = if self.owner.recorder.may_go_on() { callsites::number(metadata) } else { None };
+        number.unwrap_or(Spans::NONE)
+    }
+
     #[inline(never)]
     fn enter_kept(&self, id: &Id) {
         if let Some(data) = self.kept(id) {
@@ -110,10 +117,10 @@ impl Subscriber for TraceSubscriber {
 
     #[inline]
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        if !self.owner.recorder.is_on() {
-            return Id::from_u64(Spans::NONE);
-        }
         let metadata = span.metadata();
+        if !self.owner.recorder.is_on() {
+            return Id::from_u64(self.number_while_off(metadata));
+        }
         if !self.flows
             && metadata.fields().is_empty()
             && let Some(number) = callsites::number(metadata)

@@ -137,6 +137,28 @@ impl Trace {
         self.packets().filter(is).count()
     }
 
+    /// Signs of the events' types and names of those that have one, in the order in which they lie there: `+` of a slice's
+    /// begin, `-` of its end, `!` of an instant, `#` of a counter.
+    pub(crate) fn story(&self) -> String {
+        let (mut names, mut story) = (std::collections::HashMap::new(), Vec::new());
+        for packet in self.packets() {
+            let sequence = number(packet, 10);
+            for field in message(packet, 12).map(fields).unwrap_or_default() {
+                if let Field::Bytes(2, name) = field {
+                    let text = String::from_utf8_lossy(message(name, 2).unwrap_or_default()).into_owned();
+                    names.insert((sequence, number(name, 1)), text);
+                }
+            }
+            let Some(event) = message(packet, 11) else { continue };
+            let text = message(event, 23).map(|name| String::from_utf8_lossy(name).into_owned());
+            let name = text.or_else(|| names.get(&(sequence, number(event, 10))).cloned());
+            let sign = ["", "+", "-", "!", "#"][number(event, 9).unwrap_or(0) as usize];
+            let name = if sign == "-" { None } else { name };
+            story.push(format!("{sign}{}", name.unwrap_or_default()));
+        }
+        story.join(" ")
+    }
+
     /// Whether a text is somewhere in it.
     pub(crate) fn contains(&self, text: &str) -> bool {
         self.bytes.windows(text.len()).any(|window| window == text.as_bytes())

@@ -2,6 +2,7 @@
 
 mod flows;
 mod order;
+mod relays;
 mod threads;
 #[path = "../support/trace.rs"]
 mod trace;
@@ -45,29 +46,6 @@ fn both(name: &str, flows: bool, work: impl Fn(&Dispatch), check: impl Fn(&Trace
     }
 }
 
-/// Types of the events and names of those that have one, in order; interned names by the writer's numbers.
-fn story(trace: &Trace) -> String {
-    let mut names = std::collections::HashMap::new();
-    let mut story = Vec::new();
-    for packet in trace.packets() {
-        if let Some(data) = message(packet, 12) {
-            for field in fields(data) {
-                if let Field::Bytes(2, name) = field {
-                    let text = String::from_utf8_lossy(message(name, 2).unwrap_or_default()).into_owned();
-                    names.insert(number(name, 1), text);
-                }
-            }
-        }
-        let Some(event) = message(packet, 11) else { continue };
-        let text = message(event, 23).map(|name| String::from_utf8_lossy(name).into_owned());
-        let name = text.or_else(|| names.get(&number(event, 10)).cloned());
-        let sign = ["", "+", "-", "!", "#"][number(event, 9).unwrap_or(0) as usize];
-        let name = if sign == "-" { None } else { name };
-        story.push(format!("{sign}{}", name.unwrap_or_default()));
-    }
-    story.join(" ")
-}
-
 const ANNOTATION: u32 = 4;
 const FLOW: u32 = 47;
 
@@ -89,7 +67,7 @@ fn spans_are_slices_and_events_are_instants_named_by_their_messages() {
         tracing::error!(code = 7);
     };
     both("spans", false, work, |trace| {
-        let story = story(trace);
+        let story = trace.story();
         assert!(story.starts_with("+outer !found 1 of 2 +inner - - !event "), "{story}");
         for level in ["INFO", "WARN", "DEBUG", "ERROR"] {
             assert!(trace.contains(level), "{level}");
@@ -146,7 +124,7 @@ fn a_future_s_polls_and_its_drop_are_slices() {
         assert!(pin!(task).poll(&mut context).is_ready());
     };
     both("future", false, work, |trace| {
-        assert_eq!(story(trace), "+task !polled - +task -");
+        assert_eq!(trace.story(), "+task !polled - +task -");
     });
 }
 
@@ -166,5 +144,5 @@ fn filters_keep_out_what_they_should() {
     tracing::subscriber::with_default(targets, talk);
     let path = scratch("filters.pftrace");
     session.stop().expect("a stop").write_to(&path).expect("a file");
-    assert_eq!(story(&Trace::read(&path)), "+shown - !shown +shown - !shown");
+    assert_eq!(Trace::read(&path).story(), "+shown - !shown +shown - !shown");
 }

@@ -11,7 +11,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 
 use crate::trace::{Trace, scratch};
-use crate::{ANNOTATION, FLOW, both, counts, story};
+use crate::{ANNOTATION, FLOW, both, counts};
 
 #[test]
 fn spans_exited_out_of_order_end_their_own_slices() {
@@ -23,7 +23,7 @@ fn spans_exited_out_of_order_end_their_own_slices() {
         drop(second);
     };
     both("order", false, work, |trace| {
-        assert_eq!(story(trace), "+first +second - - +second !between -");
+        assert_eq!(trace.story(), "+first +second - - +second !between -");
     });
 }
 
@@ -38,7 +38,7 @@ fn with_flows_spans_of_one_place_exited_out_of_order_end_their_own_slices() {
         drop(y);
     };
     both("one-callsite", true, work, |trace| {
-        assert_eq!(story(trace), "+x +y +x - - - +y +x !between - -");
+        assert_eq!(trace.story(), "+x +y +x - - - +y +x !between - -");
     });
 }
 
@@ -63,7 +63,7 @@ fn spans_exited_out_of_order_end_their_own_slices_in_each_of_two_sessions() {
             let path = scratch(name);
             session.stop().expect("a stop").write_to(&path).expect("a file");
             let trace = Trace::read(&path);
-            assert_eq!(story(&trace), "+outer +x +y - - +y - !after -", "{name}");
+            assert_eq!(trace.story(), "+outer +x +y - - +y - !after -", "{name}");
             assert_eq!(counts(&trace, 1, ANNOTATION), [0, 2, 0, 0], "{name}");
             assert_eq!(counts(&trace, 1, FLOW), [usize::from(flows); 4], "{name}");
         }
@@ -82,7 +82,7 @@ fn in_two_buffers(name: &str, filter: LevelFilter, work: impl FnOnce()) -> Strin
     session.stop().expect("a stop").write_to(&path).expect("a file");
     let trace = Trace::read(&path);
     assert_eq!(trace.losses(), 0);
-    story(&trace)
+    trace.story()
 }
 
 /// A thread has one track, whichever buffers its slices are in.
@@ -142,7 +142,7 @@ fn subscribers_that_record_to_one_place_do_not_take_each_other_s_spans_for_their
         let path = scratch("one-place.pftrace");
         session.stop().expect("a stop").write_to(&path).expect("a file");
         let trace = Trace::read(&path);
-        assert_eq!(story(&trace), "+span +span - - +span !between -");
+        assert_eq!(trace.story(), "+span +span - - +span !between -");
         assert_eq!(trace.losses(), 0);
     }
 }
@@ -156,5 +156,5 @@ fn handles_of_spans_that_are_cloned_and_dropped_anywhere_leave_nothing_open() {
         drop(span);
         clones[9].in_scope(|| ());
     };
-    both("handles", false, work, |trace| assert_eq!(story(trace), "+shared +shared - - +shared -"));
+    both("handles", false, work, |trace| assert_eq!(trace.story(), "+shared +shared - - +shared -"));
 }

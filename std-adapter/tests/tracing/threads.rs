@@ -11,9 +11,9 @@ use tracebuf_std::tracing_layer::TraceSubscriber;
 use tracing::field::Empty;
 use tracing::{Dispatch, Span};
 
+use crate::KINDS;
 use crate::trace::{Trace, scratch};
 use crate::transport::Does;
-use crate::{KINDS, story};
 
 #[test]
 fn a_session_that_ends_in_the_midst_of_spans_hurts_nobody() {
@@ -30,7 +30,7 @@ fn a_session_that_ends_in_the_midst_of_spans_hurts_nobody() {
     tracing::dispatcher::with_default(&dispatch, || tracing::info_span!("new").in_scope(|| ()));
     let path = scratch("cut.pftrace");
     session.stop().expect("a stop").write_to(&path).expect("a file");
-    assert_eq!(story(&Trace::read(&path)), "+new -");
+    assert_eq!(Trace::read(&path).story(), "+new -");
 }
 
 /// Is entered when its thread ends.
@@ -61,7 +61,7 @@ fn a_span_entered_while_its_thread_s_locals_are_destroyed_leaves_nothing_open_an
     assert_eq!(stopped.summary().buffers[0].trace_writer_packet_loss, 2, "its begin and its end");
     stopped.write_to(&path).expect("a file");
     let trace = Trace::read(&path);
-    assert_eq!(trace.events(1), trace.events(2), "{}", story(&trace));
+    assert_eq!(trace.events(1), trace.events(2), "{}", trace.story());
 }
 
 #[test]

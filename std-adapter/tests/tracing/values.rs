@@ -3,7 +3,7 @@
 use tracing::field::Empty;
 use tracing::{Dispatch, Span};
 
-use crate::{ANNOTATION, both, counts, story};
+use crate::{ANNOTATION, both, counts};
 
 /// A value whose formatting traces.
 struct Talkative;
@@ -23,7 +23,7 @@ fn a_value_that_traces_while_it_is_formatted_is_recorded_whole() {
         span.in_scope(|| tracing::info!(value = ?Talkative, "outer"));
     };
     both("talkative", false, work, |trace| {
-        assert_eq!(story(trace), "+span !outer -");
+        assert_eq!(trace.story(), "+span !outer -");
         assert!(trace.contains("talk"));
     });
 }
@@ -45,7 +45,7 @@ fn a_value_that_fails_to_format_is_recorded_as_far_as_it_went() {
         span.in_scope(|| tracing::info!(value = ?Failing, "event"));
     };
     both("failing", false, work, |trace| {
-        assert_eq!(story(trace), "+span !event -");
+        assert_eq!(trace.story(), "+span !event -");
         assert_eq!(trace.bytes.windows(14).filter(|window| window == b"as far as this").count(), 2);
     });
 }

@@ -130,7 +130,6 @@ impl ConnectionBuilder {
         })?;
         let of_recorders = line.clone();
         let shared = Shared {
-            id: Shared::new_id(),
             switch,
             producer: line.producer().clone(),
             exhaustion: self.exhaustion,

@@ -3,13 +3,15 @@
 use tracebuf::producer::track_event::{Details, Track};
 
 use super::Recorder;
+use crate::session::switch::{NOWHERE, Place};
 
 impl Recorder {
     /// A slice on this thread's track that ends when the guard is dropped.
     #[inline]
     pub fn enter(&self, name: &'static str) -> SliceGuard<'_> {
-        self.begin(name);
-        SliceGuard::of(self)
+        let mut guard = SliceGuard::of(self);
+        guard.begun(self.with_in(guard.place, |tracer| tracer.track().begin(name)));
+        guard
     }
 
     /// The same with details: arguments, a category, flows.
@@ -25,8 +27,8 @@ impl Recorder {
     #[inline]
     pub fn enter_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> SliceGuard<'_> {
         // Before the details: when they panic, the slice has begun and must end.
-        let guard = SliceGuard::of(self);
-        self.with(|tracer| tracer.track().begin_with(name, details));
+        let mut guard = SliceGuard::of(self);
+        guard.begun(self.with_in(guard.place, |tracer| tracer.track().begin_with(name, details)));
         guard
     }
 
@@ -115,9 +117,13 @@ impl Recorder {
 /// Ends the slice begun last on its thread's track when dropped: its own, if those begun since have ended. So guards
 /// are to be dropped in the reverse order of their making, as those of nested blocks are, and not held across an
 /// `.await`, where other tasks of the thread begin and end slices.
+///
+/// It ends nothing when no slice was begun, because nothing was recorded then, or when its session is over.
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'r> {
     recorder: &'r Recorder,
+    /// Where it has begun; nowhere when it is not recorded.
+    place: Place,
     /// The slice lies on this thread's track: not `Send`.
     _thread: std::marker::PhantomData<*const ()>,
 }
@@ -125,13 +131,22 @@ pub struct SliceGuard<'r> {
 impl<'r> SliceGuard<'r> {
     #[inline]
     fn of(recorder: &'r Recorder) -> Self {
-        Self { recorder, _thread: std::marker::PhantomData }
+        Self { recorder, place: recorder.place(), _thread: std::marker::PhantomData }
+    }
+
+    #[inline(always)]
+    fn begun(&mut self, begun: Option<()>) {
+        if begun.is_none() {
+            self.place = NOWHERE;
+        }
     }
 }
 
 impl Drop for SliceGuard<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        self.recorder.end();
+        if self.place == self.recorder.place() {
+            self.recorder.with_in(self.place, |tracer| tracer.track().end());
+        }
     }
 }

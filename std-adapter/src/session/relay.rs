@@ -1,0 +1,147 @@
+//! Recorders that go on from session to session.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::recorder::Shared;
+use super::switch::{Connected, NOWHERE, Place, Switch};
+use super::{Recorder, SessionError};
+
+/// What connects recorders to one session after the other, so that tracing can begin, end and begin again while the
+/// program runs, by whoever has the recorders: also a subscriber for `tracing`, of which a program has one for ever.
+///
+/// ```
+/// use tracebuf_std::session::{Relay, Session};
+///
+/// // At the program's start.
+/// let relay = Relay::new();
+/// let recorder = relay.recorder(); // for any thread; nothing is recorded
+/// recorder.instant("not in a trace");
+///
+/// // When somebody asks for a trace, and each time again.
+/// let session = Session::builder().start()?;
+/// relay.connect(&session.recorder())?;
+/// recorder.instant("in a trace");
+/// let stopped = session.stop()?; // nothing is recorded from here on
+/// assert!(!recorder.is_on());
+/// # let summary = stopped.summary();
+/// # assert_eq!(summary.buffers[0].chunks_written, 1);
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+///
+/// An event while nothing is connected costs two loads. Otherwise its recorders are those of the session, at the same
+/// cost, and a thread's first event in each session makes its writer there. A slice that is open when the sessions
+/// change is one of the session where it began, in which it has no end: its [guard](super::SliceGuard), or the span's,
+/// ends nothing in the next one.
+///
+/// Clones are the same relay. In a child after a fork its recorders are off, and it cannot be connected again.
+#[derive(Clone)]
+pub struct Relay(Arc<Route>);
+
+impl Relay {
+    /// Connected to nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(Route { switch: Arc::new(Switch::of_relay()), to: Mutex::new(None) }))
+    }
+
+    /// A recorder of it.
+    #[must_use]
+    pub fn recorder(&self) -> Recorder {
+        Recorder::of_relay(self.0.clone())
+    }
+
+    /// Whether its recorders record.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.0.switch.is_on()
+    }
+
+    /// Has its recorders record where another one does, of a session or a [connection](super::Connection): from now on,
+    /// until that ends or this is connected elsewhere. From another relay's recorder that one's session is taken.
+    ///
+    /// # Errors
+    /// [`SessionError::Stopped`] when that one does not record, and then this stays connected to what it was, unless that
+    /// one has stopped just now; [`SessionError::Forked`] in a child after a fork.
+    pub fn connect(&self, recorder: &Recorder) -> Result<(), SessionError> {
+        if !self.0.switch.is_here() {
+            return Err(SessionError::Forked);
+        }
+        let (shared, target) = recorder.destination().ok_or(SessionError::Stopped)?;
+        if !shared.switch.is_on() {
+            return Err(if shared.switch.is_here() { SessionError::Stopped } else { SessionError::Forked });
+        }
+        let switch = shared.switch.clone();
+        let route: Weak<Route> = Arc::downgrade(&self.0);
+        switch.tell(route);
+        self.0.change(self.0.to(), Some((shared, target)));
+        if !switch.is_on() {
+            // It has ended meanwhile, and perhaps told this before it was connected.
+            self.0.leave(switch.own());
+            return Err(SessionError::Stopped);
+        }
+        Ok(())
+    }
+
+    /// Has its recorders record nothing, until it is connected again.
+    pub fn disconnect(&self) {
+        if self.0.switch.is_here() {
+            self.0.change(self.0.to(), None);
+        }
+    }
+}
+
+impl Default for Relay {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay").field("is_connected", &self.is_connected()).finish_non_exhaustive()
+    }
+}
+
+/// What recorders of one relay share.
+pub(crate) struct Route {
+    /// What every event looks at. Changed under the lock, to where that leads.
+    switch: Arc<Switch>,
+    to: Mutex<Option<(Arc<Shared>, u16)>>,
+}
+
+impl Route {
+    pub(super) fn switch(&self) -> &Arc<Switch> {
+        &self.switch
+    }
+
+    /// Where its recorders record now: a session, and a buffer of it.
+    pub(super) fn destination(&self) -> Option<(Arc<Shared>, u16)> {
+        // In a child, a thread that is not there may have the lock.
+        if self.switch.is_on() { self.to().clone() } else { None }
+    }
+
+    fn change(&self, mut from: Destination<'_>, to: Option<(Arc<Shared>, u16)>) {
+        let place = to.as_ref().map_or(NOWHERE, |(shared, target)| shared.place(*target));
+        self.switch.set(place);
+        let before = std::mem::replace(&mut *from, to);
+        drop(from);
+        // Not under the lock: what this frees an allocator may record.
+        drop(before);
+    }
+
+    fn to(&self) -> Destination<'_> {
+        self.to.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Destination<'a> = MutexGuard<'a, Option<(Arc<Shared>, u16)>>;
+
+impl Connected for Route {
+    fn leave(&self, session: Place) {
+        let to = self.to();
+        if to.as_ref().is_some_and(|(shared, _)| shared.switch.own() == session) {
+            self.change(to, None);
+        }
+    }
+}

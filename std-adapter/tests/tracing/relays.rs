@@ -1,0 +1,114 @@
+//! Spans and events by a relay's recorder, which sessions come and go under.
+
+use tracebuf_std::session::{Relay, Session};
+use tracebuf_std::tracing_layer::TraceLayer;
+use tracing::Dispatch;
+use tracing::field::Empty;
+use tracing_subscriber::prelude::*;
+
+use crate::KINDS;
+use crate::trace::{Trace, scratch};
+
+fn trace_of(session: &Session, name: &str) -> Trace {
+    let path = scratch(&format!("relay-{name}.pftrace"));
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    let trace = Trace::read(&path);
+    assert_eq!(trace.losses(), 0, "{name}");
+    trace
+}
+
+fn connected(relay: &Relay) -> Session {
+    let session = Session::builder().start().expect("a session");
+    relay.connect(&session.recorder()).expect("it runs");
+    session
+}
+
+/// By the subscriber and by the layer, with flows and without.
+fn each(work: impl Fn(&str, &Relay)) {
+    for (kind, make) in KINDS {
+        for flows in [false, true] {
+            let relay = Relay::new();
+            let dispatch = make(relay.recorder(), flows);
+            tracing::dispatcher::with_default(&dispatch, || work(&format!("{kind}-{flows}"), &relay));
+        }
+    }
+}
+
+#[test]
+fn one_subscriber_records_into_one_session_after_the_other() {
+    each(|kind, relay| {
+        for round in ["first", "second"] {
+            tracing::info_span!("nowhere", field = 1).in_scope(|| tracing::info!("nowhere"));
+            let session = connected(relay);
+            tracing::info_span!("span", round).in_scope(|| tracing::info!("event"));
+            let trace = trace_of(&session, &format!("{round}-{kind}"));
+            assert_eq!(trace.story(), "+span !event -", "{kind}");
+            assert!(trace.contains(round), "its fields");
+        }
+    });
+}
+
+#[test]
+fn spans_that_are_older_than_the_session_are_slices_each_time_that_they_are_entered_later() {
+    each(|kind, relay| {
+        let (plain, with_field) = (tracing::info_span!("plain"), tracing::info_span!("with", field = Empty));
+        let entered = tracing::info_span!("entered", field = 1).entered();
+        let session = connected(relay);
+        with_field.record("field", 2);
+        plain.in_scope(|| with_field.in_scope(|| tracing::info!("within")));
+        drop(entered);
+        let first = trace_of(&session, &format!("older-{kind}"));
+        assert_eq!(first.story(), "+plain +with !within - -", "{kind}");
+        // What was made in a session that is over is what it was.
+        let made_in_first = {
+            let session = connected(relay);
+            let span = tracing::info_span!("made", field = "kept");
+            session.stop().expect("it runs");
+            span
+        };
+        let session = connected(relay);
+        made_in_first.in_scope(|| ());
+        let second = trace_of(&session, &format!("older-second-{kind}"));
+        assert_eq!(second.story(), "+made -", "{kind}");
+        assert!(second.contains("kept"));
+    });
+}
+
+#[test]
+fn spans_open_when_the_session_changes_end_none_of_the_next_one_s() {
+    each(|kind, relay| {
+        let first = connected(relay);
+        let (outer, inner) =
+            (tracing::info_span!("outer").entered(), tracing::info_span!("inner", x = 1).entered());
+        let second = connected(relay);
+        let next = tracing::info_span!("next").entered();
+        let after = tracing::info_span!("after").entered();
+        // In an order that would have those above it end with it.
+        drop(outer);
+        tracing::info!("between");
+        drop(next);
+        drop(inner);
+        drop(after);
+        assert_eq!(trace_of(&first, &format!("open-first-{kind}")).story(), "+outer +inner", "{kind}");
+        let story = trace_of(&second, &format!("open-second-{kind}")).story();
+        assert_eq!(story, "+next +after !between - - +after -", "{kind}");
+    });
+}
+
+#[test]
+fn a_relay_and_a_session_s_own_recorder_lie_on_one_track_of_each_thread() {
+    let relay = Relay::new();
+    let session = connected(&relay);
+    let by_relay = Dispatch::new(tracing_subscriber::registry().with(TraceLayer::new(relay.recorder())));
+    let by_session = Dispatch::new(tracing_subscriber::registry().with(TraceLayer::new(session.recorder())));
+    let enter = |dispatch, name| {
+        tracing::dispatcher::with_default(dispatch, || match name {
+            "outer" => tracing::info_span!("outer").entered(),
+            _ => tracing::info_span!("inner").entered(),
+        })
+    };
+    let (outer, inner) = (enter(&by_relay, "outer"), enter(&by_session, "inner"));
+    drop(outer);
+    drop(inner);
+    assert_eq!(trace_of(&session, "beside").story(), "+outer +inner - - +inner -");
+}

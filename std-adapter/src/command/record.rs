@@ -39,8 +39,8 @@ pub(crate) struct Args {
     /// Let programs record into the same trace: those that connect to this socket, which is made here and removed at the
     /// end. They have a ring of the same size for themselves.
     ///
-    /// A program does so by tracebuf_std::session::Connection; it has to be allowed to write to the socket's file, which
-    /// is made as the umask says. One that stands still at the end is waited for, up to 5 s.
+    /// A program does so by tracebuf_std::session::Connection, or by a Follower, for as long as there is such a socket
+    /// each time; it has to be allowed to write to the socket's file, which is made as the umask says. One that stands still at the end is waited for, up to 5 s.
     #[arg(long, value_name = "SOCKET")]
     listen: Option<PathBuf>,
     /// The trace file; - is standard output.

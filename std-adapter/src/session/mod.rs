@@ -34,8 +34,8 @@
 //!
 //! # Other programs
 //! On Linux, programs in other processes record into a session too: each by a [`Connection`] to the service's
-//! [`ProducerSocket`]. Whoever has another way to the service, a network or a processor of its own, implements
-//! [`Transport`].
+//! [`ProducerSocket`], or by a [`Follower`], which has one whenever somebody listens. Whoever has another way to the
+//! service, a network or a processor of its own, implements [`Transport`].
 //!
 //! # What a trace holds
 //! Clock snapshots (boot time, steady, time of day), by which events have the right time of day; the packets,
@@ -112,7 +112,7 @@ pub use packet_writer::PacketWriter;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use processes::SocketFile;
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub use processes::{Connection, ConnectionBuilder, ProducerSocket, ProducerSocketBuilder};
+pub use processes::{Connection, ConnectionBuilder, Follower, ProducerSocket, ProducerSocketBuilder};
 pub use recorder::{Recorder, SliceGuard, ThreadTracer};
 pub use relay::Relay;
 pub use session_clock::SessionClock;

@@ -6,11 +6,13 @@
 //! | `producer_socket` | who comes is taken, numbered and attached |
 //! | `other_process` | the transport: what a producer says is carried out |
 //! | `connection` | a producer, made of what the service tells it |
+//! | `follower` | one connection after the other, to whoever listens |
 //! | `line` | its two threads: one sends what the others ask for, one hears |
 //! | `welcome`, `messages` | what is said, first and then |
 //! | `socket_file`, `link`, `peer`, `shared_words` | the sockets, who is at the other end, the memory |
 
 mod connection;
+mod follower;
 mod line;
 mod link;
 mod messages;
@@ -22,5 +24,6 @@ mod socket_file;
 mod welcome;
 
 pub use connection::{Connection, ConnectionBuilder};
+pub use follower::Follower;
 pub use producer_socket::{ProducerSocket, ProducerSocketBuilder};
 pub(crate) use socket_file::SocketFile;

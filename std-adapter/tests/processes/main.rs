@@ -7,6 +7,7 @@ mod fork;
 mod trace;
 
 mod ends;
+mod following;
 mod harness;
 mod hostile;
 mod recording;

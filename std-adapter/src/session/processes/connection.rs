@@ -49,9 +49,9 @@ pub struct ConnectionBuilder {
 /// loss is told.
 ///
 /// When the service stops, or is killed, recorders are off, and record nothing from then on. A program that is to go on
-/// connects again, and takes a recorder of the new connection. In a child after a fork they are off too; it may have a
-/// connection of its own. (A thread that forks within an event's details or a packet's closure must not come out of them
-/// in the child: that would end the packet for its parent.)
+/// with the next service, or to start before there is one, [follows](ConnectionBuilder::follow) them. In a child after a
+/// fork recorders are off too; it may have a connection of its own. (A thread that forks within an event's details or a
+/// packet's closure must not come out of them in the child: that would end the packet for its parent.)
 ///
 /// Dropping it sends what there is, for which the service has 5 s. Chunks that threads have begun the service takes as
 /// they are. A program that ends without dropping it, because it is a `static`, calls [`flush`](Self::flush) before.

@@ -1,0 +1,52 @@
+//! A program that goes on all the time, and is traced whenever somebody wants to look.
+//!
+//! `cargo run --release -p tracebuf-std --example on_demand -- /tmp/on_demand` finds prime numbers until it is
+//! interrupted, or for as many seconds as are named behind the socket. Beside it, as often as one likes,
+//! `tracebuf record --listen /tmp/on_demand` writes a trace of the machine with what this does in it.
+
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use tracebuf_std::session::{Connection, Recorder, Relay, Track, Unit};
+
+static PROCESS: LazyLock<Track<'static>> = LazyLock::new(|| Track::process(std::process::id(), "on demand"));
+static PRIMES: LazyLock<Track<'static>> =
+    LazyLock::new(|| Track::counter("primes", Unit::Count).within(&PROCESS));
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [socket] => work(socket.as_ref(), Duration::MAX),
+        [socket, seconds] => work(socket.as_ref(), Duration::from_secs(seconds.parse()?)),
+        _ => Err("usage: on_demand SOCKET [SECONDS]".into()),
+    }
+}
+
+fn work(socket: &Path, length: Duration) -> Result<(), Box<dyn std::error::Error>> {
+    let relay = Relay::new();
+    let recorder = relay.recorder();
+    let _follower = Connection::builder()
+        .process_name("on demand")
+        .follow(socket, move |service| relay.connect(&service.recorder()))?;
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while started.elapsed() < length {
+                    search(&recorder);
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+/// What the program does, as if it were always traced.
+fn search(recorder: &Recorder) {
+    let _slice = recorder.enter("search");
+    let is_prime = |number: &u64| (2..).take_while(|d| d * d <= *number).all(|d| !number.is_multiple_of(d));
+    let primes = (1_000_000..1_001_000_u64).filter(is_prime).count();
+    recorder.count(&PRIMES, primes as i64);
+    std::thread::sleep(Duration::from_millis(1));
+}

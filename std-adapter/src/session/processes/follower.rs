@@ -1,0 +1,156 @@
+//! A connection to whoever listens, now or later.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::connection::{Connection, ConnectionBuilder};
+use crate::fork;
+use crate::session::SessionError;
+
+/// How often it looks whether a service has come or gone.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// Connects a program to the service at a path whenever one listens there: also to one that starts later than the
+/// program, and to the next when that has ended. Made by [`ConnectionBuilder::follow`].
+///
+/// ```no_run
+/// use tracebuf_std::session::{Connection, Relay};
+///
+/// let relay = Relay::new();
+/// let recorder = relay.recorder(); // for any thread, from now on
+/// let _follower = Connection::builder()
+///     .process_name("camera")
+///     .follow("/run/camera/trace", move |service| relay.connect(&service.recorder()))?;
+///
+/// // In a trace whenever `tracebuf record --listen /run/camera/trace` runs.
+/// let _slice = recorder.enter("frame");
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+///
+/// A thread of its own looks four times a second whether somebody listens. Nothing is recorded until then, nor from a
+/// service's end to the next one's start. Dropping it ends the connection as dropping a [`Connection`] does, and waits
+/// for an attempt that is being made, which a service that does not answer can draw out to 15 s. A program that ends
+/// without dropping it, because it is a `static`, calls [`flush`](Self::flush) before. In a child after a fork it does
+/// nothing.
+pub struct Follower {
+    state: Arc<State>,
+    /// Dropped to end the thread.
+    going_on: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    forks: u32,
+}
+
+impl ConnectionBuilder {
+    /// Connects to whatever service listens at this path, now or later, and again when that has ended, until what this
+    /// gives is dropped. Each time it calls `connected`, from a thread of its own: most connect a
+    /// [`Relay`](crate::session::Relay) there. When that fails the connection ends, and is tried again.
+    ///
+    /// # Errors
+    /// No thread. That no service is there, or that it refuses, is no error: [`Follower::error`] tells it.
+    pub fn follow(
+        self,
+        path: impl AsRef<Path>,
+        connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
+    ) -> Result<Follower, SessionError> {
+        fork::watch();
+        let state = Arc::new(State(Mutex::new(Err("nobody was looked for yet".to_owned()))));
+        let (going_on, goes_on) = channel();
+        let (in_thread, path) = (state.clone(), path.as_ref().to_owned());
+        let thread = thread::Builder::new()
+            .name("tracebuf-follow".into())
+            .spawn(move || in_thread.follow(&self, &path, connected, &goes_on))
+            .map_err(|error| SessionError::io("starting a thread", error))?;
+        Ok(Follower { state, going_on: Some(going_on), thread: Some(thread), forks: fork::forks() })
+    }
+}
+
+impl Follower {
+    /// Whether a service is there, as far as is known.
+    pub fn is_connected(&self) -> bool {
+        self.connection().is_ok_and(|connection| connection.is_connected())
+    }
+
+    /// Why there is no connection: what came of the last attempt to make one. `None` while there is one.
+    pub fn error(&self) -> Option<String> {
+        self.connection().err()
+    }
+
+    /// Gets all that was recorded until now into the service's buffers: see [`Connection::flush`].
+    ///
+    /// # Errors
+    /// As there; [`SessionError::Stopped`] while there is no connection.
+    pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
+        if !self.is_here() {
+            return Err(SessionError::Forked);
+        }
+        self.connection().map_err(|_| SessionError::Stopped)?.flush(timeout)
+    }
+
+    fn is_here(&self) -> bool {
+        fork::forks() == self.forks
+    }
+
+    fn connection(&self) -> Result<Arc<Connection>, String> {
+        // In a child the thread, which is not there, may have the lock.
+        if self.is_here() { self.state.lock().clone() } else { Err(SessionError::Forked.to_string()) }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        drop(self.going_on.take());
+        if let Some(thread) = self.thread.take()
+            && self.is_here()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower").field("is_connected", &self.is_connected()).finish_non_exhaustive()
+    }
+}
+
+/// The connection, or why there is none.
+struct State(Mutex<Result<Arc<Connection>, String>>);
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Result<Arc<Connection>, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, state: Result<Arc<Connection>, String>) {
+        let before = std::mem::replace(&mut *self.lock(), state);
+        // Not under the lock: a connection's end may take a while.
+        drop(before);
+    }
+
+    fn follow(
+        &self,
+        builder: &ConnectionBuilder,
+        path: &Path,
+        mut connected: impl FnMut(&Connection) -> Result<(), SessionError>,
+        goes_on: &Receiver<()>,
+    ) {
+        loop {
+            let is_connected = self.lock().as_ref().is_ok_and(|connection| connection.is_connected());
+            if !is_connected {
+                let connection = builder.clone().open(path).and_then(|connection| {
+                    connected(&connection)?;
+                    Ok(Arc::new(connection))
+                });
+                self.set(connection.map_err(|error| error.to_string()));
+            }
+            if goes_on.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+                break;
+            }
+        }
+        self.set(Err(SessionError::Stopped.to_string()));
+    }
+}

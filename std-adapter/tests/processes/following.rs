@@ -1,0 +1,112 @@
+//! Programs that are there before a service, and after it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use tracebuf_std::session::{
+    BufferConfig, Connection, Follower, ProducerSocket, Relay, Session, SessionError,
+};
+
+use crate::fork::{fork, status_of};
+use crate::harness::{PATIENCE, Service, socket_path, waits_for, write};
+use crate::trace::Trace;
+
+/// This process itself, which looks for a service all the time, and the service's own path.
+fn following(test: &str, relay: &Relay) -> Follower {
+    let relay = relay.clone();
+    let builder = Connection::builder().process_name("follows");
+    builder.follow(socket_path(test), move |service| relay.connect(&service.recorder())).expect("a thread")
+}
+
+fn service(test: &str) -> Service {
+    Service::start(test, Session::builder().ring(1 << 20), ProducerSocket::builder())
+}
+
+/// What the service has when it stops, and has let its socket go.
+fn end(service: Service, test: &str) -> Trace {
+    let Service { session, socket, .. } = service;
+    drop(socket);
+    let stopped = session.stop().expect("it runs");
+    write(stopped, test)
+}
+
+#[test]
+fn one_that_starts_before_any_service_is_in_the_trace_of_each_that_comes() {
+    let (name, relay) = ("following", Relay::new());
+    let (recorder, follower) = (relay.recorder(), following(name, &relay));
+    waits_for("it has looked", || follower.error().is_some_and(|error| error.contains(name)));
+    for round in ["first", "second", "third"] {
+        recorder.instant("nowhere");
+        assert!(!recorder.is_on() && !follower.is_connected());
+        assert!(matches!(follower.flush(PATIENCE), Err(SessionError::Stopped)));
+        let service = service(name);
+        waits_for("it has come", || recorder.is_on());
+        recorder.slice("slice", || recorder.instant(round));
+        waits_for("it is known", || follower.is_connected());
+        assert_eq!(follower.error(), None);
+        follower.flush(PATIENCE).expect("it is there");
+        let trace = end(service, &format!("{name}-{round}"));
+        assert_eq!((trace.story(), trace.losses()), (format!("+slice !{round} -"), 0));
+        assert!(trace.contains("follows"), "the program's name");
+        waits_for("it is off", || !recorder.is_on());
+    }
+    let started = Instant::now();
+    drop(follower);
+    assert!(started.elapsed() < Duration::from_secs(2), "nothing is waited for");
+}
+
+#[test]
+fn what_was_recorded_when_the_follower_is_dropped_is_there() {
+    let (name, relay) = ("dropped-follower", Relay::new());
+    let (recorder, service) = (relay.recorder(), service(name));
+    let follower = following(name, &relay);
+    waits_for("it has come", || recorder.is_on());
+    recorder.instant("last");
+    drop(follower);
+    assert!(!recorder.is_on() && !relay.is_connected());
+    recorder.instant("late");
+    assert_eq!(end(service, name).story(), "!last");
+}
+
+#[test]
+fn a_connection_that_is_refused_by_the_program_itself_ends_and_is_tried_again() {
+    let (name, tries) = ("refusing", Arc::new(AtomicU32::new(0)));
+    let session = Session::builder().buffer(BufferConfig::ring(1 << 20)).data_source("known", 0);
+    let service = Service::start(name, session, ProducerSocket::builder());
+    let (relay, counted) = (Relay::new(), tries.clone());
+    let connected = {
+        let relay = relay.clone();
+        move |service: &Connection| {
+            // As where the service is of a version that does not have the data source.
+            let name = if counted.fetch_add(1, Ordering::Relaxed) < 2 { "unknown" } else { "known" };
+            relay.connect(&service.recorder_of(name).ok_or(SessionError::Stopped)?)
+        }
+    };
+    let follower = Connection::builder().follow(socket_path(name), connected).expect("a thread");
+    waits_for("why is told", || follower.error().is_some_and(|error| error.contains("session")));
+    waits_for("it has come", || relay.is_connected());
+    assert_eq!(tries.load(Ordering::Relaxed), 3);
+    relay.recorder().instant("known");
+    drop(follower);
+    assert_eq!(end(service, name).story(), "!known");
+}
+
+#[test]
+fn in_a_child_a_follower_does_nothing() {
+    let (name, relay) = ("forked-follower", Relay::new());
+    let service = service(name);
+    let mut held = Some(following(name, &relay));
+    waits_for("it has come", || relay.is_connected());
+    let child = fork(|| {
+        let follower = held.take().expect("it is there");
+        let flushed = follower.flush(Duration::from_secs(1));
+        let is_off = !follower.is_connected() && !relay.is_connected() && follower.error().is_some();
+        drop(follower);
+        is_off && matches!(flushed, Err(SessionError::Forked))
+    });
+    assert_eq!(status_of(child), 0);
+    relay.recorder().instant("parent");
+    held.expect("it is here").flush(PATIENCE).expect("it is there");
+    assert_eq!(end(service, name).story(), "!parent");
+}

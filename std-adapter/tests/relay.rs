@@ -170,7 +170,7 @@ fn of_threads_that_go_on_while_sessions_come_and_go_each_event_is_in_one_session
                         numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]),
                         "all between two are there"
                     );
-                    let last = &mut last[numbers[0] as usize >> 40];
+                    let last = &mut last[(numbers[0] >> 40) as usize];
                     assert!(numbers[0] > *last, "each is in one trace");
                     *last = numbers[numbers.len() - 1];
                 }

@@ -103,6 +103,11 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         Self { consumer, identity, allowed: 0, writers: Writers::new(), stats: EndpointStats::ZERO }
     }
 
+    /// Who the producer is.
+    pub const fn identity(&self) -> ProducerIdentity {
+        self.identity
+    }
+
     /// Lets the producer write to a buffer, one of the first 32. False if it is not one of them.
     pub const fn allow(&mut self, target: u16) -> bool {
         if target < u32::BITS as u16 {

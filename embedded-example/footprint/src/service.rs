@@ -26,6 +26,7 @@ fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
     let identity = ProducerIdentity { producer_id: input.u16(), uid: input.u32(), pid: input.u32() as i32 };
     debug(identity);
     let mut endpoint = ProducerEndpoint::<8>::new(Consumer::new(memory), identity);
+    black_box(endpoint.identity());
     while input.bool() {
         black_box(endpoint.allow(input.u16()));
         black_box(endpoint.register_writer(input.u16(), input.u16()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{LONG_TRACE_PERIOD, RecordOptions};
 use crate::figures::{Bytes, Count};
-use crate::session::{Summary, Written};
+use crate::session::{Session, Summary, Written};
 
 /// How a recording is doing. Its `Display` is the progress line.
 ///
@@ -188,6 +188,13 @@ impl RecordReport {
         ];
         let others = others.iter().filter(|(count, _)| count.0 > 0);
         losses.extend(others.map(|(count, what)| format!("{count} {what}")));
+        let mute = self.summary.producers.iter().filter(|producer| !producer.has_answered);
+        let mute = mute.filter_map(|producer| producer.identity);
+        losses.extend(
+            mute.filter(|mute| mute.producer_id != Session::OWN_PRODUCER_ID).map(|mute| {
+                format!("perhaps the last packets of process {}, which did not answer", mute.pid)
+            }),
+        );
         losses
     }
 }
@@ -220,8 +227,9 @@ impl fmt::Display for RecordReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::LongTraceStatus;
+    use crate::session::{LongTraceStatus, ProducerSummary};
     use tracebuf::buffer::BufferStats;
+    use tracebuf::service::{EndpointStats, ProducerIdentity};
 
     fn report(ring: u64, summary: Summary) -> RecordReport {
         RecordReport {
@@ -263,6 +271,19 @@ mod tests {
         // The buffer may not have taken the chunk that tells of one.
         assert_eq!(losses(4), [values(4)]);
         assert_eq!(losses(0), ["3 packets given up by the writer"]);
+    }
+
+    #[test]
+    fn a_program_that_did_not_answer_is_named() {
+        let producer = |producer_id, has_answered| ProducerSummary {
+            identity: Some(ProducerIdentity { producer_id, uid: 0, pid: i32::from(producer_id) * 100 }),
+            has_answered,
+            packets_dropped: 0,
+            endpoint: EndpointStats::default(),
+        };
+        let producers = vec![producer(1, false), producer(2, true), producer(3, false)];
+        let losses = report(4 << 20, Summary { producers, ..Summary::default() }).losses();
+        assert_eq!(losses, ["perhaps the last packets of process 300, which did not answer"]);
     }
 
     #[test]

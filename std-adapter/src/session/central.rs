@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tracebuf::service::EndpointStats;
 
-use super::counts::{Dropped, Flushes, Totals, sum};
+use super::counts::{Dropped, Flushes, ProducerSummary, Totals, sum};
 use super::producer_ids::ProducerIds;
 use super::transport::{CentralBuffer, Transport};
 use crate::whole_file::OwnFiles;
@@ -41,7 +41,8 @@ impl Central {
     pub(crate) fn new_producer_id(&mut self) -> Option<u16> {
         let in_buffers = self.buffers.iter().flat_map(CentralBuffer::sequences);
         let mut taken: HashSet<u16> = in_buffers.map(|sequence| sequence.producer_id).collect();
-        taken.extend(self.transports.iter().filter_map(|transport| transport.producer_id()));
+        let identities = self.transports.iter().filter_map(|transport| transport.identity());
+        taken.extend(identities.map(|identity| identity.producer_id));
         self.producer_ids.next(&taken)
     }
 
@@ -110,6 +111,11 @@ impl Central {
             producers.into_iter().for_each(|producer| buffer.end_producer(producer));
         }
         self.transports.iter_mut().for_each(|transport| transport.end());
+    }
+
+    /// Those that are there.
+    pub(super) fn producers(&self) -> impl Iterator<Item = ProducerSummary> {
+        self.transports.iter().map(|transport| ProducerSummary::of(transport.as_ref()))
     }
 
     /// What is counted over the whole session.

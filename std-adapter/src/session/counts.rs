@@ -1,7 +1,7 @@
 //! Counters of a session and of its files.
 
 use tracebuf::buffer::BufferStats;
-use tracebuf::service::EndpointStats;
+use tracebuf::service::{EndpointStats, ProducerIdentity};
 
 use super::transport::{BUFFERS_MAX, Transport};
 
@@ -36,6 +36,34 @@ impl Flushes {
         self.requested += 1;
         *(if succeeded { &mut self.succeeded } else { &mut self.failed }) += 1;
         self.last = Some(succeeded);
+    }
+}
+
+/// A producer: this process's threads, or a program elsewhere.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ProducerSummary {
+    /// Who it is; `None` where its [`Transport`] does not tell.
+    pub identity: Option<ProducerIdentity>,
+    /// Whether it has sent all that it was last asked for. False of one that hangs or stands still, for which flushes wait
+    /// in vain; and for a moment of each that was asked just now.
+    pub has_answered: bool,
+    /// Packets that its writers gave up, in all buffers, and of which nothing in shared memory tells.
+    pub packets_dropped: u64,
+    /// What became of its chunks and patches before they reached a buffer.
+    pub endpoint: EndpointStats,
+}
+
+impl ProducerSummary {
+    pub(super) fn of(transport: &dyn Transport) -> Self {
+        // One that is elsewhere says what it likes.
+        let dropped = (0..BUFFERS_MAX).map(|buffer| transport.packets_dropped(buffer));
+        Self {
+            identity: transport.identity(),
+            has_answered: transport.is_flushed(),
+            packets_dropped: dropped.fold(0, u64::saturating_add),
+            endpoint: transport.stats(),
+        }
     }
 }
 

@@ -66,6 +66,10 @@ impl Transport for InProcess {
         self.endpoint.with_dependent_mut(|_, endpoint| endpoint.scrape(buffers));
     }
 
+    fn identity(&self) -> Option<ProducerIdentity> {
+        Some(self.endpoint.borrow_dependent().identity())
+    }
+
     fn stats(&self) -> EndpointStats {
         self.endpoint.borrow_dependent().stats()
     }

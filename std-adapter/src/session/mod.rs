@@ -104,7 +104,7 @@ pub use crate::region_file::BufferMemory;
 pub use buffer_config::BufferConfig;
 pub use builder::SessionBuilder;
 pub use clock::BootClock;
-pub use counts::{Flushes, Written};
+pub use counts::{Flushes, ProducerSummary, Written};
 pub use error::SessionError;
 pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
@@ -170,8 +170,8 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when a producer, which this process's threads are too, did not answer in time (what it
-    /// had is scraped all the same), or the drain thread did not; [`SessionError::Stopped`] and
-    /// [`SessionError::Forked`] as of [`snapshot`](Self::snapshot).
+    /// had is scraped all the same, and [`Summary::producers`] says which it is), or the drain thread did not;
+    /// [`SessionError::Stopped`] and [`SessionError::Forked`] as of [`snapshot`](Self::snapshot).
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks who has not answered; this waits a little longer to hear it.
@@ -206,7 +206,7 @@ impl Session {
 
     /// A number for a producer that is to be [attached](Self::attach): from 2 to 65,535, and then from 2 again, without
     /// those of which a buffer still has a sequence in its table and those that a [`Transport`] which is attached
-    /// [tells](Transport::producer_id).
+    /// [tells](Transport::identity).
     ///
     /// Chunks of a number that is used again look like chunks of the producer that had it first: those that are no newer
     /// than what was read of it are discarded, and where it was not read its packets and theirs are mixed. What was

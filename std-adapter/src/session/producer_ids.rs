@@ -28,7 +28,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    use tracebuf::service::EndpointStats;
+    use tracebuf::service::{EndpointStats, ProducerIdentity};
 
     use super::*;
     use crate::memory::PagedMemory;
@@ -75,8 +75,8 @@ mod tests {
             EndpointStats::default()
         }
 
-        fn producer_id(&self) -> Option<u16> {
-            Some(self.0)
+        fn identity(&self) -> Option<ProducerIdentity> {
+            Some(ProducerIdentity { producer_id: self.0, uid: 0, pid: 0 })
         }
 
         fn is_connected(&self) -> bool {

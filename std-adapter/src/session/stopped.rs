@@ -7,7 +7,7 @@ use tracebuf::buffer::{BufferStats, SequenceInfo};
 
 use super::central::Central;
 use super::clock::ClockReading;
-use super::counts::{Flushes, Written};
+use super::counts::{Flushes, ProducerSummary, Written};
 use super::long_trace::LongTraceStatus;
 use super::snapshot::write_trace;
 use super::transport::CentralBuffer;
@@ -21,6 +21,8 @@ pub struct Summary {
     pub buffers: Vec<BufferStats>,
     /// The writers of all buffers, with what was lost of each.
     pub sequences: Vec<SequenceInfo>,
+    /// The producers that are there, or were when the session stopped: this process's threads are the first.
+    pub producers: Vec<ProducerSummary>,
     /// How flushes went.
     pub flushes: Flushes,
     /// Chunks for a buffer that is none of the producer's, or of more writers than its endpoint has places for.
@@ -112,6 +114,7 @@ pub(super) fn summary_of(central: &Central, file: Option<Written>) -> Summary {
     Summary {
         buffers: totals.dropped.told(central.buffers.iter().map(CentralBuffer::stats)).collect(),
         sequences: central.buffers.iter().flat_map(CentralBuffer::sequences).collect(),
+        producers: central.producers().collect(),
         flushes: totals.flushes,
         chunks_discarded: totals.endpoints.chunks_discarded,
         patches_discarded: totals.endpoints.patches_discarded,

@@ -1,7 +1,7 @@
 //! How chunks of a producer reach a session: [`Transport`].
 
 use tracebuf::buffer::TraceBuffer;
-use tracebuf::service::EndpointStats;
+use tracebuf::service::{EndpointStats, ProducerIdentity};
 
 use crate::region_file::BufferMemory;
 
@@ -114,10 +114,10 @@ pub trait Transport: Send {
     /// What happened before the buffers.
     fn stats(&self) -> EndpointStats;
 
-    /// The producer's number, which [`Session::new_producer_id`](super::Session::new_producer_id) gives to nobody else
-    /// then while this one is attached. Without it the number of one that is silent may be given again once all others
-    /// were.
-    fn producer_id(&self) -> Option<u16> {
+    /// Who the producer is, for [`Summary::producers`](super::Summary::producers). Its number
+    /// [`Session::new_producer_id`](super::Session::new_producer_id) gives to nobody else then while this one is attached.
+    /// Without it the number of one that is silent may be given again once all others were.
+    fn identity(&self) -> Option<ProducerIdentity> {
         None
     }
 

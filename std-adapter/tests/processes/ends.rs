@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tracebuf_std::session::{Connection, ProducerSocket, Session, SessionError};
+use tracebuf_std::session::{Connection, ProducerSocket, ProducerSummary, Session, SessionError};
 
 use crate::fork::{assert_ended_by, fork, status_of};
 use crate::harness::{
@@ -139,8 +139,17 @@ fn a_producer_that_stands_still_is_not_waited_for_and_answers_when_it_goes_on() 
         assert!(matches!(flushed, Err(SessionError::Timeout)), "{flushed:?}");
     }
     assert!(started.elapsed() < PATIENCE);
+    let answers = |service: &Service| {
+        let producers = service.session.summary().expect("a summary").producers;
+        let of =
+            |producer: &ProducerSummary| (producer.identity.expect("it tells").pid, producer.has_answered);
+        producers.iter().map(of).collect::<Vec<_>>()
+    };
+    let pids = [std::process::id(), producer.child.id()].map(|pid| pid as i32);
+    assert_eq!(answers(&service), [(pids[0], true), (pids[1], false)]);
     producer.signal(libc::SIGCONT);
     service.session.flush(PATIENCE).expect("it answers");
+    assert_eq!(answers(&service), pids.map(|pid| (pid, true)));
     let flushes = service.session.summary().expect("a summary").flushes;
     assert_eq!((flushes.succeeded, flushes.failed), (2, 500));
     service.stop();

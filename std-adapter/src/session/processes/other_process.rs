@@ -47,7 +47,6 @@ pub(super) struct OtherProcess {
     waker: Waker,
     incoming: Receiver<Vec<FromProducer>>,
     is_connected: bool,
-    producer_id: u16,
     /// The number of the last question, and the last answer: to which question, and after which flush it holds.
     question: u32,
     answer: (u32, u32),
@@ -90,7 +89,6 @@ impl OtherProcess {
             waker,
             incoming,
             is_connected: true,
-            producer_id: identity.producer_id,
             question: 0,
             answer: (0, 0),
             flushed: 0,
@@ -206,8 +204,8 @@ impl Transport for OtherProcess {
         self.endpoint.borrow_dependent().stats()
     }
 
-    fn producer_id(&self) -> Option<u16> {
-        Some(self.producer_id)
+    fn identity(&self) -> Option<ProducerIdentity> {
+        Some(self.endpoint.borrow_dependent().identity())
     }
 
     fn packets_dropped(&self, buffer: usize) -> u64 {

@@ -55,7 +55,9 @@ pub struct ProducerSocketBuilder {
 /// for longer than a [flush](Session::flush) does for one that does not answer.
 ///
 /// When it is dropped, which may have to wait for the session's thread as any call does, nobody comes any more, and the
-/// socket's file goes; those that have come record on until the session stops. Like a [`FlightRecorder`](crate::session::FlightRecorder) it does not keep the session alive.
+/// socket's file goes; those that have come record on until the session stops. Like a
+/// [`FlightRecorder`](crate::session::FlightRecorder) it does not keep the session alive. Who is there, and whether it
+/// answers, [`Summary::producers`](crate::session::Summary::producers) tells.
 ///
 /// Cost: a thread, and for each producer another one, which waits for messages, and the shared memory. Linux only.
 ///

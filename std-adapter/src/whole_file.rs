@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -124,7 +124,8 @@ pub(crate) fn write_atomically<T>(
 }
 
 /// Finds out whether a trace can be written to `path`, before it is made: whether a file can appear in that folder, by
-/// a name that is no folder's, in place of none that is protected against writing or that a session is using.
+/// a name that is no folder's and no socket's, in place of none that is protected against writing or that a session is
+/// using.
 ///
 /// ```
 /// use tracebuf_std::pftrace::check_writable;
@@ -140,6 +141,9 @@ pub(crate) fn write_atomically<T>(
 pub fn check_writable(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a folder of that name"));
+    }
+    if fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a socket of that name"));
     }
     if path.exists() {
         // Opening it would wait for the reader of a pipe. A file that is protected against writing is meant to be kept.

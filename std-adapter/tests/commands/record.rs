@@ -250,6 +250,18 @@ fn programs_record_into_the_same_trace() {
 }
 
 #[test]
+fn no_trace_takes_a_socket_s_place() {
+    let socket = std::env::temp_dir().join(format!("tracebuf-record-place-{}", std::process::id()));
+    for more in [&[][..], &["--long"]] {
+        let output = recording(&socket, more, &socket).wait_with_output().expect("its end");
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        assert!(said.starts_with(&format!("error: {}: cannot be written: ", socket.display())), "{said}");
+        assert!(!socket.exists());
+    }
+}
+
+#[test]
 fn a_socket_that_another_recording_has_is_said_before_anything_is_recorded() {
     let (path, other) = (scratch("record/first.pftrace"), scratch("record/second"));
     let socket = std::env::temp_dir().join(format!("tracebuf-record-twice-{}", std::process::id()));

@@ -36,7 +36,8 @@ fn a_socket_that_is_in_use_stays_and_a_file_that_is_none_too() {
     std::fs::write(&file, "text").expect("a file");
     let copy = socket_path("file");
     std::fs::copy(&file, &copy).expect("a file");
-    assert!(bind(&copy).is_err());
+    let error = bind(&copy).expect_err("a file");
+    assert!(error.to_string().ends_with("no socket"), "{error}");
     assert_eq!(std::fs::read(&copy).expect("it is there"), b"text");
     assert!(Connection::builder().open(&copy).is_err());
     std::fs::remove_file(copy).expect("it is there");

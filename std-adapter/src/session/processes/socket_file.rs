@@ -41,8 +41,10 @@ fn listen(path: &Path) -> io::Result<Link> {
             // What is found to be left may be another's that has replaced it by the time it is removed.
             let _one_at_a_time = folder.as_ref().and_then(lock_for_a_while);
             // An ordinary file refuses connections too.
-            let is_socket = path.symlink_metadata()?.file_type().is_socket();
-            if !is_socket || Link::is_there(path).unwrap_or(true) {
+            if !path.symlink_metadata()?.file_type().is_socket() {
+                return Err(io::Error::new(ErrorKind::AlreadyExists, "what is there is no socket"));
+            }
+            if Link::is_there(path).unwrap_or(true) {
                 return Err(error);
             }
             std::fs::remove_file(path)?;

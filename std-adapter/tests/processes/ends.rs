@@ -50,6 +50,38 @@ fn what_a_program_has_recorded_until_it_is_killed_is_there() {
 
 #[test]
 #[ignore = "what others run as a process"]
+fn one_that_writes_a_long_packet_and_is_quiet() {
+    let connection = stalling(socket_of_parent());
+    let mut writer = connection.recorder().packet_writer().expect("a writer");
+    writer.packet(|packet| {
+        packet.varint(8, 100);
+        let mut message = packet.message(900);
+        message.string(1, &"x".repeat(len_of(99)));
+        // The service has taken its first chunks before the message's size is known.
+        connection.flush(PATIENCE).expect("it is there");
+    });
+    println!("recorded 99");
+    std::thread::sleep(PATIENCE);
+}
+
+#[test]
+fn a_long_packet_outlives_its_program_that_is_killed_a_second_later() {
+    let name = "killed-later";
+    let service = Service::start(name, Session::builder().ring(1 << 20), ProducerSocket::builder());
+    let mut producer = service.run("ends::one_that_writes_a_long_packet_and_is_quiet");
+    assert_eq!(producer.says("recorded"), 99);
+    assert!(len_of(99) > 4096);
+    // Its size goes by the thread that sends, which may wait for a processor first.
+    std::thread::sleep(Duration::from_secs(1));
+    producer.signal(libc::SIGKILL);
+    drop(producer);
+    waits_for("it is gone", || service.session.summary().expect("a summary").producers.len() == 1);
+    let all = numbers(&write(service.stop(), name));
+    assert_eq!(all.into_values().collect::<Vec<_>>(), [[99]]);
+}
+
+#[test]
+#[ignore = "what others run as a process"]
 fn one_that_records_until_the_service_is_gone() {
     let connection = stalling(socket_of_parent());
     println!("connected 1");

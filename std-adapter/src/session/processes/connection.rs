@@ -45,8 +45,8 @@ pub struct ConnectionBuilder {
 /// Recorders, the layer for `tracing` and packet writers are those of a session of one's own, and cost the same, but for
 /// a system call with a thread's first event, by which the service hears of its writer: events go into memory that both
 /// processes have. What is there when this process ends, or is killed, the service has; but for packets over three
-/// chunks and more, of some 4 KB, whose sizes are sent with the next chunks that are: those since are lost then, and the
-/// loss is told.
+/// chunks and more, of some 4 KB, that have just ended: their sizes go by a message, which the process may not have got
+/// to send, and then they are lost, and the loss is told.
 ///
 /// When the service stops, or is killed, recorders are off, and record nothing from then on. A program that is to go on
 /// with the next service, or to start before there is one, [follows](ConnectionBuilder::follow) them. In a child after a

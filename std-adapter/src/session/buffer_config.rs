@@ -34,7 +34,8 @@ impl BufferConfig {
     ///
     /// Names, clocks and tracks are told again with every quarter of it that is recorded. So once the ring has
     /// overwritten something, up to about a quarter of what it holds, the oldest, is older than the oldest that it has
-    /// of those: readers skip it, and `tracebuf stats` counts it. With
+    /// of those: readers skip it, and `tracebuf stats` counts it. Of programs in other processes it may be more, as what
+    /// they have not sent comes late: of each up to half of its shared memory. With
     /// [`self_contained_chunks`](Self::self_contained_chunks) all of it can be read.
     pub const fn ring(bytes: u64) -> Self {
         Self {

@@ -200,11 +200,12 @@ impl SessionBuilder {
         let producer = of_thread.recv_timeout(2 * PATIENCE).map_err(|_| SessionError::Timeout)?;
         let producer = producer.map_err(no_size)?;
 
+        let state_every: Vec<_> = self.buffers.iter().map(BufferConfig::state_every).collect();
         let (central, long_trace) = self.open_files(&switch)?;
+        let central = central.state_every(&state_every);
         let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
         let _ = owner.send(Drain::new(central, long_trace, clock));
 
-        let state_every = self.buffers.iter().map(BufferConfig::state_every).collect();
         let shared =
             Shared { switch, producer, exhaustion: self.exhaustion, clock, state_every, announce: None };
         Ok(Session {

@@ -18,6 +18,9 @@ pub(crate) struct Central {
     /// That the buffers, or the long trace, lie in.
     pub(crate) files: OwnFiles,
     transports: Vec<Box<dyn Transport>>,
+    /// Of each buffer: after how many bytes writers are to say their state again, and how many it had when they were asked
+    /// to last.
+    states: Vec<(u32, u64)>,
     pub(super) producer_ids: ProducerIds,
     /// Of producers that are gone.
     past: EndpointStats,
@@ -30,6 +33,11 @@ pub(crate) struct Central {
 impl Central {
     pub(crate) fn new(buffers: Vec<CentralBuffer>, files: OwnFiles) -> Self {
         Self { buffers, files, ..Self::default() }
+    }
+
+    /// For each buffer, after how many bytes writers are to say their state again.
+    pub(crate) fn state_every(self, bytes: &[u32]) -> Self {
+        Self { states: bytes.iter().map(|bytes| (*bytes, 0)).collect(), ..self }
     }
 
     pub(crate) fn attach(&mut self, transport: Box<dyn Transport>) {
@@ -60,6 +68,26 @@ impl Central {
             }
             connected
         });
+        if self.transports.len() > 1 {
+            self.clear_states();
+        }
+    }
+
+    /// Each producer counts what it records itself. None knows what others do, and where there are many, or some record
+    /// more than others, a ring could go round before one of them says its state again.
+    fn clear_states(&mut self) {
+        let mut is_due = false;
+        for (buffer, (every, cleared_at)) in self.buffers.iter().zip(&mut self.states) {
+            let written = buffer.stats().bytes_written;
+            // With 0 each chunk begins with a state.
+            if *every > 0 && written.saturating_sub(*cleared_at) >= u64::from(*every) {
+                *cleared_at = written;
+                is_due = true;
+            }
+        }
+        if is_due {
+            self.transports.iter_mut().for_each(|transport| transport.clear_incremental_state());
+        }
     }
 
     /// Gets everything that was written until now into the buffers; false if a producer did not answer in

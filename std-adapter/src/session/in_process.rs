@@ -62,6 +62,10 @@ impl Transport for InProcess {
         self.is_flushed
     }
 
+    fn clear_incremental_state(&mut self) {
+        self.endpoint.borrow_owner().borrow_dependent().producer.clear_incremental_state();
+    }
+
     fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
         self.endpoint.with_dependent_mut(|_, endpoint| endpoint.scrape(buffers));
     }

@@ -121,6 +121,12 @@ pub trait Transport: Send {
         None
     }
 
+    /// Has the producer's writers say their state again, names, clocks and tracks, by
+    /// [`Producer::clear_incremental_state`](tracebuf::producer::Producer::clear_incremental_state) there. Asked for with
+    /// each quarter of a ring that several producers have filled: a tracer sees only what its own producer records, and
+    /// what lies before the oldest state that the ring holds of a writer cannot be read.
+    fn clear_incremental_state(&mut self) {}
+
     /// Packets for the buffer of this number that were given up without a word of it in shared memory; see
     /// [`CommitSink::packet_dropped`](tracebuf::producer::CommitSink::packet_dropped).
     fn packets_dropped(&self, _buffer: usize) -> u64 {

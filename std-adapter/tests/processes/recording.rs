@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use tracebuf_std::session::{BufferConfig, Connection, LongTrace, ProducerSocket, Session};
+use tracebuf_std::trace_stats::TraceReport;
 
 use crate::harness::{
     PATIENCE, Producer, Service, numbers, socket_of_parent, stalling, waits_for, write, write_number,
@@ -121,4 +122,42 @@ fn threads_that_flush_at_once_are_all_answered() {
     });
     let trace = write(service.stop(), "flushes");
     assert_eq!((trace.events(3), trace.losses()), (2000, 0));
+}
+
+/// How much of each sequence of a trace no reader can make sense of, as the state that it needs was overwritten: packets,
+/// and those of them.
+fn unreadable(trace: &Trace) -> Vec<(u64, u64)> {
+    let sequences = TraceReport::of(&trace.bytes).sequences.into_values();
+    sequences.filter(|sequence| sequence.packets > 0).map(|one| (one.packets, one.unreadable)).collect()
+}
+
+#[test]
+fn of_a_ring_that_many_programs_share_most_can_be_read() {
+    const PROGRAMS: usize = 8;
+    let name = "shared-ring";
+    // What they have not sent yet comes into the ring late: little of it.
+    let socket = ProducerSocket::builder().shared_memory(64 << 10);
+    let service = Service::start(name, Session::builder().ring(2 << 20), socket);
+    let connections: Vec<_> = (0..PROGRAMS).map(|_| stalling(&service.path)).collect();
+    let barrier = Barrier::new(PROGRAMS);
+    std::thread::scope(|scope| {
+        for (number, connection) in connections.iter().enumerate() {
+            let (recorder, barrier) = (connection.recorder(), &barrier);
+            scope.spawn(move || {
+                // In turn, and some more than others: 18 rings in all.
+                for _ in 0..200 {
+                    barrier.wait();
+                    (0..240 * (number + 1)).for_each(|_| drop(recorder.enter("work")));
+                }
+            });
+        }
+    });
+    service.session.flush(PATIENCE).expect("all answer");
+    let trace = write(service.stop(), name);
+    let sequences = unreadable(&trace);
+    let all = |of: fn(&(u64, u64)) -> u64| sequences.iter().map(of).sum::<u64>();
+    let share = all(|one| one.1) as f64 / all(|one| one.0) as f64;
+    assert!(share < 0.3, "{share:.2} of the packets cannot be read: {sequences:?}");
+    assert!(sequences.len() >= PROGRAMS);
+    assert!(sequences.iter().all(|(packets, unreadable)| unreadable < packets), "{sequences:?}");
 }

@@ -232,6 +232,7 @@ impl Line {
                 self.heard.notify_all();
             }
             Some(FromService::Taken(chunks)) => self.producer.queue().taken(chunks),
+            Some(FromService::ClearState) => producer.clear_incremental_state(),
             None => return false,
         }
         true

@@ -38,6 +38,8 @@ pub(super) enum FromService {
     Taken(u64),
     /// Has scraped behind this flush.
     Scraped(u32),
+    /// Wants writers to say their state again.
+    ClearState,
 }
 
 // Those of requests are 1 to 5.
@@ -49,6 +51,7 @@ const QUESTION: u8 = 0x20;
 const FLUSHED: u8 = 0x21;
 const TAKEN: u8 = 0x22;
 const SCRAPED: u8 = 0x23;
+const CLEAR_STATE: u8 = 0x24;
 
 /// A record of its own: what it is, and two numbers.
 fn join(tag: u8, short: u32, long: u64) -> [u8; RECORD] {
@@ -95,6 +98,7 @@ impl FromService {
             Self::Flushed(flush) => join(FLUSHED, flush, 0),
             Self::Taken(chunks) => join(TAKEN, 0, chunks),
             Self::Scraped(flush) => join(SCRAPED, flush, 0),
+            Self::ClearState => join(CLEAR_STATE, 0, 0),
         }
     }
 
@@ -104,6 +108,7 @@ impl FromService {
             (FLUSHED, flush, _) => Self::Flushed(flush),
             (TAKEN, _, chunks) => Self::Taken(chunks),
             (SCRAPED, flush, _) => Self::Scraped(flush),
+            (CLEAR_STATE, ..) => Self::ClearState,
             _ => return None,
         };
         (said.to_bytes() == record).then_some(said)
@@ -146,6 +151,7 @@ mod tests {
             FromService::Flushed(3),
             FromService::Taken(1 << 40),
             FromService::Scraped(9),
+            FromService::ClearState,
         ];
         for said in from_service {
             let mut bytes = said.to_bytes();

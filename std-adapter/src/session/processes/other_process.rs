@@ -38,6 +38,7 @@ struct ToSay {
     flushed: Option<u32>,
     taken: Option<u64>,
     scraped: Option<u32>,
+    clear_state: Option<()>,
 }
 
 /// The drain thread's end.
@@ -145,13 +146,14 @@ impl OtherProcess {
 
     /// Says what there is to say, as far as the producer takes it now; the rest, when this is called again.
     fn say(&mut self) {
-        let Self { link, to_say: ToSay { question, flushed, taken, scraped }, .. } = self;
+        let Self { link, to_say: ToSay { question, flushed, taken, scraped, clear_state }, .. } = self;
         // An end of the connection is heard of by the thread that waits for what comes.
         let say = |said: FromService| !matches!(link.try_send(&said.to_bytes()), Ok(false));
         question.take_if(|number| say(FromService::Question(*number)));
         flushed.take_if(|flush| say(FromService::Flushed(*flush)));
         taken.take_if(|chunks| say(FromService::Taken(*chunks)));
         scraped.take_if(|flush| say(FromService::Scraped(*flush)));
+        clear_state.take_if(|()| say(FromService::ClearState));
     }
 }
 
@@ -188,6 +190,11 @@ impl Transport for OtherProcess {
     fn ask_flush(&mut self) {
         self.question = self.question.wrapping_add(1);
         self.to_say.question = Some(self.question);
+        self.say();
+    }
+
+    fn clear_incremental_state(&mut self) {
+        self.to_say.clear_state = Some(());
         self.say();
     }
 

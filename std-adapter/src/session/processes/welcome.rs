@@ -5,7 +5,7 @@ use tracebuf::proto::{Encoder, Message, Overflow, Sink};
 use crate::fields::{Fields, Value};
 
 /// Of all that is said from there on: records, shared memory's pages and their layout.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Bytes of the longest.
 pub(super) const LONGEST: usize = 64 << 10;
@@ -132,8 +132,8 @@ mod tests {
     fn a_refusal_another_version_and_what_is_no_service_are_told_apart() {
         assert_eq!(Welcome::from_bytes(&Welcome::refusal("full")), Err("full".to_owned()));
         let mut newer = welcome().to_bytes().expect("room");
-        newer[1] = 2;
-        let error = "the service speaks version 2, this program 1";
+        newer[1] = 3;
+        let error = "the service speaks version 3, this program 2";
         assert_eq!(Welcome::from_bytes(&newer), Err(error.to_owned()));
         let whole = welcome().to_bytes().expect("room");
         for bytes in [&b"HTTP/1.1 400\r\n"[..], b"", &whole[..whole.len() - 1]] {

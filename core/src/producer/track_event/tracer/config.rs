@@ -67,7 +67,8 @@ impl TracerConfig {
     /// flushes send when there is little in them.
     ///
     /// What was written before the oldest state that the ring still holds cannot be decoded. When several
-    /// producers share the ring, divide by their number.
+    /// producers share the ring, divide by their number, or have the service ask all of them for
+    /// [`clear_incremental_state`](crate::producer::Producer::clear_incremental_state) with each quarter that is filled.
     ///
     /// A thread that hangs keeps its last chunk, which a scrape finds when others may have overwritten the ring,
     /// and the state in it, many times. With 0 each chunk begins with a state, so that these last events, the ones

@@ -7,8 +7,8 @@ use tracebuf_std::session::{Connection, ProducerSocket, ProducerSummary, Session
 
 use crate::fork::{assert_ended_by, fork, status_of};
 use crate::harness::{
-    PATIENCE, Service, len_of, numbers, socket_of_parent, socket_path, stalling, waits_for, write,
-    write_number,
+    PATIENCE, Service, harms_no_thread_of_the_child, len_of, numbers, socket_of_parent, socket_path,
+    stalling, waits_for, write, write_number,
 };
 
 #[test]
@@ -186,6 +186,17 @@ fn a_producer_that_stands_still_is_not_waited_for_and_answers_when_it_goes_on() 
     assert_eq!((flushes.succeeded, flushes.failed), (2, 500));
     service.stop();
     producer.assert_ends_well();
+}
+
+#[test]
+fn in_a_child_a_connection_that_is_dropped_harms_no_thread() {
+    let service = Service::start("forks-threads", Session::builder(), ProducerSocket::builder());
+    let mut held = Some(Connection::builder().open(&service.path).expect("a service"));
+    let child = fork(|| {
+        harms_no_thread_of_the_child(|| drop(held.take()));
+        true
+    });
+    assert_eq!(status_of(child), 0);
 }
 
 #[test]

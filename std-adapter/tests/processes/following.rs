@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use tracebuf_std::session::{
@@ -9,7 +10,7 @@ use tracebuf_std::session::{
 };
 
 use crate::fork::{fork, status_of};
-use crate::harness::{PATIENCE, Service, socket_path, waits_for, write};
+use crate::harness::{PATIENCE, Service, harms_no_thread_of_the_child, socket_path, waits_for, write};
 use crate::trace::Trace;
 
 /// This process itself, which looks for a service all the time, and the service's own path.
@@ -102,11 +103,40 @@ fn in_a_child_a_follower_does_nothing() {
         let follower = held.take().expect("it is there");
         let flushed = follower.flush(Duration::from_secs(1));
         let is_off = !follower.is_connected() && !relay.is_connected() && follower.error().is_some();
-        drop(follower);
+        harms_no_thread_of_the_child(|| drop(follower));
         is_off && matches!(flushed, Err(SessionError::Forked))
     });
     assert_eq!(status_of(child), 0);
     relay.recorder().instant("parent");
     held.expect("it is here").flush(PATIENCE).expect("it is there");
     assert_eq!(end(service, name).story(), "!parent");
+}
+
+#[test]
+fn one_that_is_dropped_by_what_it_calls_ends() {
+    let (name, relay) = ("drops-itself", Relay::new());
+    let service = service(name);
+    let ((hand_over, handed_over), (tell, told)) = (channel::<Follower>(), channel());
+    let in_closure = relay.clone();
+    let connected = move |service: &Connection| {
+        drop(handed_over.recv().expect("it is there"));
+        tell.send(()).expect("the test waits");
+        in_closure.connect(&service.recorder())
+    };
+    let follower = Connection::builder().follow(socket_path(name), connected).expect("a thread");
+    hand_over.send(follower).expect("the closure waits");
+    told.recv_timeout(PATIENCE).expect("it does not wait for itself");
+    waits_for("the connection ends", || !relay.is_connected() && service.session.flush(PATIENCE).is_ok());
+    assert_eq!(service.socket.producers_seen(), 1);
+}
+
+#[test]
+fn from_a_service_s_end_on_it_says_why_there_is_no_connection() {
+    let name = "says-why";
+    let follower = following(name, &Relay::new());
+    let service = service(name);
+    waits_for("it has come", || follower.is_connected());
+    end(service, name);
+    waits_for("it has ended", || !follower.is_connected());
+    assert!(follower.error().is_some());
 }

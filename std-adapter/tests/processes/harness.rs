@@ -22,6 +22,15 @@ pub(crate) fn socket_path(test: &str) -> PathBuf {
     std::env::temp_dir().join(format!("tracebuf-{}-{test}", std::process::id()))
 }
 
+/// Does something in a child after a fork while that has threads of its own, some of which the system may have put where
+/// the parent's, which are not here, have been.
+pub(crate) fn harms_no_thread_of_the_child(work: impl FnOnce()) {
+    let own = || std::thread::spawn(|| std::thread::sleep(Duration::from_millis(100)));
+    let threads: Vec<_> = (0..12).map(|_| own()).collect();
+    work();
+    threads.into_iter().for_each(|thread| thread.join().expect("it can be waited for"));
+}
+
 pub(crate) struct Service {
     pub(crate) session: Arc<Session>,
     pub(crate) socket: ProducerSocket,

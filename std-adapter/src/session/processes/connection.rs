@@ -197,7 +197,8 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         if !self.shared.switch.is_here() {
-            // The threads are not in this process.
+            // The threads are not in this process, but others may be in their places by now.
+            std::mem::forget(std::mem::take(&mut self.threads));
             return;
         }
         // What it asks for is in the queue when the thread sees that it is to end.

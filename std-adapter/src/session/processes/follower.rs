@@ -71,10 +71,11 @@ impl ConnectionBuilder {
 impl Follower {
     /// Whether a service is there, as far as is known.
     pub fn is_connected(&self) -> bool {
-        self.connection().is_ok_and(|connection| connection.is_connected())
+        self.connection().is_ok()
     }
 
-    /// Why there is no connection: what came of the last attempt to make one. `None` while there is one.
+    /// Why there is no connection: what came of the last attempt to make one, or that it has ended. `None` while there
+    /// is one.
     pub fn error(&self) -> Option<String> {
         self.connection().err()
     }
@@ -95,17 +96,28 @@ impl Follower {
     }
 
     fn connection(&self) -> Result<Arc<Connection>, String> {
-        // In a child the thread, which is not there, may have the lock.
-        if self.is_here() { self.state.lock().clone() } else { Err(SessionError::Forked.to_string()) }
+        if !self.is_here() {
+            // The thread, which is not there, may have the lock.
+            return Err(SessionError::Forked.to_string());
+        }
+        let connection = self.state.lock().clone()?;
+        // That it has ended the thread finds out later, and tries for some seconds perhaps to make another one.
+        if connection.is_connected() { Ok(connection) } else { Err(SessionError::Stopped.to_string()) }
     }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
+        if !self.is_here() {
+            // As of a session's: the thread is not in this process, but another one may be in its place by now. Nor is
+            // anybody there who would let go of the channel's lock.
+            std::mem::forget((self.going_on.take(), self.thread.take()));
+            return;
+        }
         drop(self.going_on.take());
-        if let Some(thread) = self.thread.take()
-            && self.is_here()
-        {
+        // Where what is called with a connection drops this, the thread would wait for itself.
+        let thread = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id());
+        if let Some(thread) = thread {
             let _ = thread.join();
         }
     }

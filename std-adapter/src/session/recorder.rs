@@ -207,6 +207,12 @@ impl Recorder {
         matches!(self.by, By::Relay(_)) && self.is_here()
     }
 
+    /// Whether what is told of spans now may be in an event.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn goes_on(&self) -> bool {
+        self.is_on() || self.may_go_on()
+    }
+
     /// The same of all recorders of one relay, or of one buffer of a session, and of no others.
     #[cfg(feature = "tracing")]
     pub(crate) fn identity(&self) -> u64 {

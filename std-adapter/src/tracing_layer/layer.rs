@@ -94,7 +94,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        if self.owner.recorder.is_on()
+        if self.owner.recorder.goes_on()
             && let Some(data) = self.data_of(id, &context)
         {
             data.record(values);
@@ -102,7 +102,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, context: Context<'_, S>) {
-        if self.owner.recorder.is_on()
+        if self.owner.recorder.goes_on()
             && let (Some(span), Some(follows)) = (self.data_of(id, &context), self.data_of(follows, &context))
         {
             span.follow(&follows);

@@ -53,7 +53,8 @@
 //!
 //! When the session is over, or the process a fork's child, nothing is recorded, at the cost of a few loads. With the
 //! recorder of a [`Relay`](crate::session::Relay) the next session that it is connected to takes what comes then: of
-//! spans made while there was none, slices without fields and flows.
+//! spans made while there was none, slices without fields and flows, and of others those with all fields that were
+//! recorded since.
 
 mod callsites;
 mod fields;

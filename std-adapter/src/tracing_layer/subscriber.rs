@@ -92,6 +92,11 @@ impl TraceSubscriber {
         if self.owner.recorder.is_on() { self.spans.get(id.into_u64()) } else { None }
     }
 
+    /// The same, also if something may be recorded later.
+    fn known(&self, id: &Id) -> Option<Arc<SpanData>> {
+        if self.owner.recorder.goes_on() { self.spans.get(id.into_u64()) } else { None }
+    }
+
     /// Whether handles of a span are counted. When the session is over they still are: the last gives the memory back.
     fn is_counted(&self, id: &Id) -> bool {
         id.into_u64() >= Spans::FIRST && self.owner.recorder.is_here()
@@ -131,13 +136,13 @@ impl Subscriber for TraceSubscriber {
     }
 
     fn record(&self, span: &Id, values: &Record<'_>) {
-        if let Some(data) = self.kept(span) {
+        if let Some(data) = self.known(span) {
             data.record(values);
         }
     }
 
     fn record_follows_from(&self, span: &Id, follows: &Id) {
-        if let (Some(span), Some(follows)) = (self.kept(span), self.kept(follows)) {
+        if let (Some(span), Some(follows)) = (self.known(span), self.known(follows)) {
             span.follow(&follows);
         }
     }

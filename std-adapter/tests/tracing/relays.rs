@@ -75,6 +75,21 @@ fn spans_that_are_older_than_the_session_are_slices_each_time_that_they_are_ente
 }
 
 #[test]
+fn fields_recorded_between_two_sessions_are_those_of_the_next() {
+    each(|kind, relay| {
+        let first = connected(relay);
+        let span = tracing::info_span!("span", state = "waits for it");
+        first.stop().expect("it runs");
+        span.record("state", "has got it");
+        let second = connected(relay);
+        span.in_scope(|| ());
+        let trace = trace_of(&second, &format!("between-{kind}"));
+        assert_eq!(trace.story(), "+span -", "{kind}");
+        assert!(trace.contains("has got it") && !trace.contains("waits for it"), "{kind}");
+    });
+}
+
+#[test]
 fn spans_open_when_the_session_changes_end_none_of_the_next_one_s() {
     each(|kind, relay| {
         let first = connected(relay);

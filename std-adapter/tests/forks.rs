@@ -58,6 +58,7 @@ fn in_a_child_a_relay_is_off_and_a_new_one_is_not() {
         !recorder.is_on()
             && forked(relay.connect(&own.recorder()))
             && forked(other.connect(&of_parent))
+            && forked(other.connect(&recorder))
             && other.connect(&own.recorder()).is_ok()
             && other.recorder().with(|_| ()).is_some()
     });

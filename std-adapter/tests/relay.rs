@@ -65,6 +65,27 @@ fn a_slice_open_when_the_session_changes_ends_none_in_the_next() {
 }
 
 #[test]
+fn slices_end_where_they_have_begun_while_that_goes_on() {
+    let relay = Relay::new();
+    let recorder = relay.recorder();
+    let (second, first) = (session(), connected(&relay));
+    let outer = recorder.enter("outer");
+    let inner = recorder.enter("inner");
+    relay.disconnect();
+    drop(inner);
+    relay.connect(&first.recorder()).expect("it runs");
+    recorder.instant("in the outer one");
+    relay.connect(&second.recorder()).expect("it runs");
+    let elsewhere = recorder.enter("elsewhere");
+    relay.connect(&first.recorder()).expect("it runs");
+    drop(elsewhere);
+    drop(outer);
+    recorder.instant("last");
+    assert_eq!(trace_of(&first, "back").story(), "+outer +inner - !in the outer one - !last");
+    assert_eq!(trace_of(&second, "between").story(), "+elsewhere -");
+}
+
+#[test]
 fn one_connected_elsewhere_stays_there_when_its_first_session_ends() {
     let relay = Relay::new();
     let recorder = relay.recorder();

@@ -124,6 +124,16 @@ struct Recording {
 }
 
 impl Recording {
+    #[inline(always)]
+    fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> R {
+        let (result, reentered) = self.tracer.with_dependent(|_, tracer| (f(tracer), tracer.reentered()));
+        // Seldom anything else, so the count of those that are told is not even looked at.
+        if reentered != 0 {
+            self.count_skipped(reentered);
+        }
+        result
+    }
+
     /// Events inside the writing of another one are counted by the tracer, and nothing else tells of them.
     #[cold]
     #[inline(never)]
@@ -195,7 +205,6 @@ impl Recorder {
     }
 
     /// Whether this is the session's process.
-    #[cfg(feature = "tracing")]
     #[inline]
     pub(crate) fn is_here(&self) -> bool {
         self.switch.is_here()
@@ -219,14 +228,6 @@ impl Recorder {
         self.switch.own() | u64::from(self.target)
     }
 
-    /// The recorder of a place in the session where this one records now.
-    #[cfg(feature = "tracing")]
-    pub(crate) fn beside(&self, place: Place) -> Option<Self> {
-        let (shared, _) = self.destination()?;
-        let other = Self::new(shared, place as u16);
-        (other.place() == place).then_some(other)
-    }
-
     /// Counts an event that this thread cannot record as lost.
     #[cold]
     pub(crate) fn lose(&self) {
@@ -245,17 +246,17 @@ impl Recorder {
     /// [`Event::name`](tracebuf::producer::track_event::Event::name).
     #[inline]
     pub fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
-        self.with_in(self.place(), f)
+        self.with_in(&mut self.place(), f)
     }
 
-    /// The same, for where events were going when the caller looked.
+    /// The same, for where events were going when the caller looked; it hears where this one has gone.
     #[inline]
     pub(crate) fn with_in<R>(
         &self,
-        place: Place,
+        place: &mut Place,
         f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R,
     ) -> Option<R> {
-        if place == NOWHERE {
+        if *place == NOWHERE {
             return None;
         }
         // Not there any more while the thread's locals are being destroyed.
@@ -264,31 +265,52 @@ impl Recorder {
             self.lose();
             return None;
         };
-        let (result, reentered) =
-            recording.tracer.with_dependent(|_, tracer| (f(tracer), tracer.reentered()));
-        // Seldom anything else, so the count of those that are told is not even looked at.
-        if reentered != 0 {
-            recording.count_skipped(reentered);
-        }
-        Some(result)
+        Some(recording.with(f))
+    }
+
+    /// The same, for where this thread has begun something, wherever this leads by now: nothing if that session is over.
+    #[inline]
+    pub(crate) fn with_at<R>(
+        &self,
+        place: &mut Place,
+        f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R,
+    ) -> Option<R> {
+        if *place == self.place() { self.with_in(place, f) } else { Self::with_begun(*place, f) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_begun<R>(place: Place, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
+        let begun = |tracers: &RefCell<Vec<Entry>>| {
+            let tracers = tracers.try_borrow().ok()?;
+            let entry = tracers.iter().find(|entry| entry.place == place && entry.switch.is_on())?;
+            Some(entry.recording.clone())
+        };
+        let recording = TRACERS.try_with(begun).ok().flatten()?;
+        Some(recording.with(f))
     }
 
     /// The entry of this thread; the first one when it has but one session, as nearly always.
     #[inline]
-    fn find(&self, tracers: &RefCell<Vec<Entry>>, place: Place) -> Option<Rc<Recording>> {
-        if let Some(entry) = tracers.try_borrow().ok()?.iter().find(|entry| entry.place == place) {
+    fn find(&self, tracers: &RefCell<Vec<Entry>>, place: &mut Place) -> Option<Rc<Recording>> {
+        if let Some(entry) = tracers.try_borrow().ok()?.iter().find(|entry| entry.place == *place) {
             return Some(entry.recording.clone());
         }
         self.make(tracers, place)
     }
 
     #[cold]
-    fn make(&self, tracers: &RefCell<Vec<Entry>>, place: Place) -> Option<Rc<Recording>> {
+    fn make(&self, tracers: &RefCell<Vec<Entry>>, place: &mut Place) -> Option<Rc<Recording>> {
         // From here on: what asks for memory may come here again, where the allocator records.
         let mut tracers = tracers.try_borrow_mut().ok()?;
-        // A relay may be connected elsewhere by now.
-        let (shared, target) =
-            self.destination().filter(|(shared, target)| shared.place(*target) == place)?;
+        let (shared, target) = self.destination()?;
+        let seen = std::mem::replace(place, shared.place(target));
+        if *place != seen
+            && let Some(entry) = tracers.iter().find(|entry| entry.place == *place)
+        {
+            // A relay is connected elsewhere by now.
+            return Some(entry.recording.clone());
+        }
         let Shared { switch, producer, exhaustion, clock, state_every, .. } = &*shared;
         let thread = std::thread::current();
         let tid = thread_id();
@@ -309,7 +331,7 @@ impl Recorder {
         let tracer = tracer.ok()?;
         shared.announce();
         let recording = Rc::new(Recording { tracer, target, told: Cell::new(0) });
-        let entry = Entry { place, switch: switch.clone(), recording: recording.clone() };
+        let entry = Entry { place: *place, switch: switch.clone(), recording: recording.clone() };
         // Those of sessions that are over give their memory back.
         let gone: Vec<Entry> = tracers.extract_if(.., |entry| !entry.switch.is_on()).collect();
         tracers.push(entry);

@@ -69,24 +69,21 @@ impl Entered {
     #[inline(always)]
     fn begin(&mut self, recorder: &Recorder) -> bool {
         match &self.data {
-            None => begin_plain(recorder, self.place, self.metadata),
+            None => begin_plain(recorder, &mut self.place, self.metadata),
             Some(data) => {
                 self.seen = data.changes();
-                begin_with(recorder, self.place, self.metadata, data)
+                begin_with(recorder, &mut self.place, self.metadata, data)
             }
         }
     }
 
-    /// Fields recorded since the begin go to the end: there may be no other slice. Nothing ends where the recorder does
-    /// not record any more.
+    /// Fields recorded since the begin go to the end: there may be no other slice.
     #[inline(always)]
     fn end(&self, recorder: &Recorder) {
-        if self.place != recorder.place() {
-            return;
-        }
+        let mut place = self.place;
         match &self.data {
-            Some(data) if data.changes() != self.seen => end_with(recorder, self.place, data, self.seen),
-            _ => end_plain(recorder, self.place),
+            Some(data) if data.changes() != self.seen => end_with(recorder, &mut place, data, self.seen),
+            _ => end_plain(recorder, &mut place),
         }
     }
 }
@@ -114,8 +111,8 @@ pub(super) fn enter(
 #[inline(always)]
 pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'static>) {
     enter_by(owner, || {
-        let place = owner.recorder.place();
-        let begun = begin_plain(&owner.recorder, place, metadata);
+        let mut place = owner.recorder.place();
+        let begun = begin_plain(&owner.recorder, &mut place, metadata);
         begun.then_some(Entered { id, owner: owner.number, place, metadata, data: None, seen: 0 })
     });
 }
@@ -160,16 +157,11 @@ fn exit_below(owner: &Owner, id: u64, stack: &mut Vec<Entered>) {
     let Some((exited, above)) = stack.get_mut(at..).and_then(<[_]>::split_first_mut) else { return };
     let is_above =
         |entered: &Entered| is_one_session(entered.place, exited.place) && !entered.is_also(exited);
-    for entered in above.iter().rev().filter(|entered| is_above(entered)) {
-        if let Some(recorder) = owner.recorder.beside(entered.place) {
-            entered.end(&recorder);
-        }
-    }
+    let are_above = above.iter().rev().filter(|entered| is_above(entered));
+    are_above.for_each(|entered| entered.end(&owner.recorder));
     exited.end(&owner.recorder);
     for entered in above.iter_mut().filter(|entered| is_above(entered)) {
-        if let Some(recorder) = owner.recorder.beside(entered.place) {
-            entered.begin(&recorder);
-        }
+        entered.begin(&owner.recorder);
     }
     stack.remove(at);
 }
@@ -184,33 +176,33 @@ pub(super) fn current(owner: &Owner) -> Option<(u64, &'static Metadata<'static>)
 }
 
 #[inline(always)]
-fn begin_plain(recorder: &Recorder, place: Place, metadata: &'static Metadata<'static>) -> bool {
+fn begin_plain(recorder: &Recorder, place: &mut Place, metadata: &'static Metadata<'static>) -> bool {
     let category = category(metadata.level());
-    recorder.with_in(place, |tracer| tracer.track().begin_in(metadata.name(), category)).is_some()
+    recorder.with_at(place, |tracer| tracer.track().begin_in(metadata.name(), category)).is_some()
 }
 
 #[inline(never)]
 fn begin_with(
     recorder: &Recorder,
-    place: Place,
+    place: &mut Place,
     metadata: &'static Metadata<'static>,
     data: &SpanData,
 ) -> bool {
     let (name, category) = (metadata.name(), category(metadata.level()));
-    let begun = recorder.with_in(place, |tracer| {
+    let begun = recorder.with_at(place, |tracer| {
         tracer.track().begin_with(name, |event| data.annotate(event.category(category)));
     });
     begun.is_some()
 }
 
 #[inline(always)]
-fn end_plain(recorder: &Recorder, place: Place) {
-    recorder.with_in(place, |tracer| tracer.track().end());
+fn end_plain(recorder: &Recorder, place: &mut Place) {
+    recorder.with_at(place, |tracer| tracer.track().end());
 }
 
 #[inline(never)]
-fn end_with(recorder: &Recorder, place: Place, data: &SpanData, seen: u64) {
-    recorder.with_in(place, |tracer| tracer.track().end_with(|event| data.annotate_end(seen, event)));
+fn end_with(recorder: &Recorder, place: &mut Place, data: &SpanData, seen: u64) {
+    recorder.with_at(place, |tracer| tracer.track().end_with(|event| data.annotate_end(seen, event)));
 }
 
 /// An instant, named by its message.

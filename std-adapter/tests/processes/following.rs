@@ -62,7 +62,7 @@ fn what_was_recorded_when_the_follower_is_dropped_is_there() {
     let (name, relay) = ("dropped-follower", Relay::new());
     let (recorder, service) = (relay.recorder(), service(name));
     let follower = following(name, &relay);
-    waits_for("it has come", || recorder.is_on());
+    assert!(recorder.is_on() && follower.is_connected(), "a service that is there has it at once");
     recorder.instant("last");
     drop(follower);
     assert!(!recorder.is_on() && !relay.is_connected());
@@ -139,4 +139,16 @@ fn from_a_service_s_end_on_it_says_why_there_is_no_connection() {
     end(service, name);
     waits_for("it has ended", || !follower.is_connected());
     assert!(follower.error().is_some());
+}
+
+#[test]
+fn a_panic_ends_the_following_and_is_told() {
+    let name = "panicking-follower";
+    let service = service(name);
+    let follower =
+        Connection::builder().follow(&service.path, |_| panic!("of the program")).expect("a thread");
+    waits_for("it is told", || follower.error().is_some_and(|error| error.ends_with("has panicked")));
+    assert!(!follower.is_connected());
+    waits_for("its connection is gone", || service.session.summary().expect("it runs").producers.len() == 1);
+    assert_eq!(service.socket.producers_seen(), 1);
 }

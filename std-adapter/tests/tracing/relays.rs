@@ -104,9 +104,34 @@ fn spans_open_when_the_session_changes_end_none_of_the_next_one_s() {
         drop(next);
         drop(inner);
         drop(after);
-        assert_eq!(trace_of(&first, &format!("open-first-{kind}")).story(), "+outer +inner", "{kind}");
+        // The first session went on, and these were in it all the time.
+        let story = trace_of(&first, &format!("open-first-{kind}")).story();
+        assert_eq!(story, "+outer +inner - - +inner -", "{kind}");
         let story = trace_of(&second, &format!("open-second-{kind}")).story();
         assert_eq!(story, "+next +after !between - - +after -", "{kind}");
+    });
+}
+
+#[test]
+fn spans_end_in_a_session_that_is_left_for_a_while() {
+    each(|kind, relay| {
+        let session = connected(relay);
+        let own = session.recorder();
+        let around = own.enter("around");
+        let outer = tracing::info_span!("outer", field = Empty).entered();
+        let inner = tracing::info_span!("inner").entered();
+        relay.disconnect();
+        outer.record("field", "changed");
+        drop(inner);
+        relay.connect(&own).expect("it runs");
+        tracing::info!("in the outer one");
+        relay.disconnect();
+        drop(outer);
+        own.instant("around");
+        drop(around);
+        let trace = trace_of(&session, &format!("left-{kind}"));
+        assert_eq!(trace.story(), "+around +outer +inner - !in the outer one - !around -", "{kind}");
+        assert!(trace.contains("changed"));
     });
 }
 

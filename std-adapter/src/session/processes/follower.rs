@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -13,6 +13,8 @@ use crate::session::SessionError;
 
 /// How often it looks whether a service has come or gone.
 const EVERY: Duration = Duration::from_millis(250);
+/// How long is waited for the first look: one at a service that answers takes some milliseconds.
+const FIRST: Duration = Duration::from_secs(1);
 
 /// Connects a program to the service at a path whenever one listens there: also to one that starts later than the
 /// program, and to the next when that has ended. Made by [`ConnectionBuilder::follow`].
@@ -31,11 +33,12 @@ const EVERY: Duration = Duration::from_millis(250);
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
-/// A thread of its own looks four times a second whether somebody listens. Nothing is recorded until then, nor from a
-/// service's end to the next one's start. Dropping it ends the connection as dropping a [`Connection`] does, and waits
-/// for an attempt that is being made, which a service that does not answer can draw out to 15 s. A program that ends
-/// without dropping it, because it is a `static`, calls [`flush`](Self::flush) before. In a child after a fork it does
-/// nothing.
+/// A thread of its own looks four times a second whether somebody listens, for the first time before
+/// [`follow`](ConnectionBuilder::follow) returns. Nothing is recorded until then, nor from a service's end to the next
+/// one's start; a service that stands still is there. Dropping it ends the connection as dropping a [`Connection`] does,
+/// and waits for an attempt that is being made, some 5 s where a service does not answer, and for what that calls. A
+/// program that ends without dropping it, because it is a `static`, calls [`flush`](Self::flush) before. In a child after
+/// a fork it does nothing.
 pub struct Follower {
     state: Arc<State>,
     /// Dropped to end the thread.
@@ -47,7 +50,10 @@ pub struct Follower {
 impl ConnectionBuilder {
     /// Connects to whatever service listens at this path, now or later, and again when that has ended, until what this
     /// gives is dropped. Each time it calls `connected`, from a thread of its own: most connect a
-    /// [`Relay`](crate::session::Relay) there. When that fails the connection ends, and is tried again.
+    /// [`Relay`](crate::session::Relay) there. When that fails the connection ends, and another one is tried a quarter of a
+    /// second later; when it panics, none is.
+    ///
+    /// A service that listens already has the program when this returns, if it answers within a second.
     ///
     /// # Errors
     /// No thread. That no service is there, or that it refuses, is no error: [`Follower::error`] tells it.
@@ -59,11 +65,13 @@ impl ConnectionBuilder {
         fork::watch();
         let state = Arc::new(State(Mutex::new(Err("nobody was looked for yet".to_owned()))));
         let (going_on, goes_on) = channel();
+        let (looked, first_look) = sync_channel(1);
         let (in_thread, path) = (state.clone(), path.as_ref().to_owned());
         let thread = thread::Builder::new()
             .name("tracebuf-follow".into())
-            .spawn(move || in_thread.follow(&self, &path, connected, &goes_on))
+            .spawn(move || in_thread.follow(&self, &path, connected, &looked, &goes_on))
             .map_err(|error| SessionError::io("starting a thread", error))?;
+        let _ = first_look.recv_timeout(FIRST);
         Ok(Follower { state, going_on: Some(going_on), thread: Some(thread), forks: fork::forks() })
     }
 }
@@ -148,8 +156,10 @@ impl State {
         builder: &ConnectionBuilder,
         path: &Path,
         mut connected: impl FnMut(&Connection) -> Result<(), SessionError>,
+        looked: &SyncSender<()>,
         goes_on: &Receiver<()>,
     ) {
+        let _told = ToldAtPanic(self);
         loop {
             let is_connected = self.lock().as_ref().is_ok_and(|connection| connection.is_connected());
             if !is_connected {
@@ -158,11 +168,24 @@ impl State {
                     Ok(Arc::new(connection))
                 });
                 self.set(connection.map_err(|error| error.to_string()));
+                // Nobody waits for more than the first.
+                let _ = looked.try_send(());
             }
             if goes_on.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
                 break;
             }
         }
         self.set(Err(SessionError::Stopped.to_string()));
+    }
+}
+
+/// Says why there will be no connection any more.
+struct ToldAtPanic<'a>(&'a State);
+
+impl Drop for ToldAtPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.set(Err("what is called with each connection has panicked".to_owned()));
+        }
     }
 }

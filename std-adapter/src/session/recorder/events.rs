@@ -2,7 +2,7 @@
 
 use tracebuf::producer::track_event::{Details, Track};
 
-use super::Recorder;
+use super::{Recorder, ThreadTracer};
 use crate::session::switch::{NOWHERE, Place};
 
 impl Recorder {
@@ -10,7 +10,7 @@ impl Recorder {
     #[inline]
     pub fn enter(&self, name: &'static str) -> SliceGuard<'_> {
         let mut guard = SliceGuard::of(self);
-        guard.begun(self.with_in(guard.place, |tracer| tracer.track().begin(name)));
+        guard.begin(|tracer| tracer.track().begin(name));
         guard
     }
 
@@ -28,7 +28,7 @@ impl Recorder {
     pub fn enter_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> SliceGuard<'_> {
         // Before the details: when they panic, the slice has begun and must end.
         let mut guard = SliceGuard::of(self);
-        guard.begun(self.with_in(guard.place, |tracer| tracer.track().begin_with(name, details)));
+        guard.begin(|tracer| tracer.track().begin_with(name, details));
         guard
     }
 
@@ -118,7 +118,9 @@ impl Recorder {
 /// are to be dropped in the reverse order of their making, as those of nested blocks are, and not held across an
 /// `.await`, where other tasks of the thread begin and end slices.
 ///
-/// It ends nothing when no slice was begun, because nothing was recorded then, or when its session is over.
+/// It ends the slice in the session where that has begun, wherever a [`Relay`](super::super::Relay) leads by then: none
+/// when nothing was recorded then, or that session is over. A begin that shared memory had no room for is not known to
+/// be missing: its end is written, and ends the slice around it. The next packet says that something was lost.
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'r> {
     recorder: &'r Recorder,
@@ -135,8 +137,8 @@ impl<'r> SliceGuard<'r> {
     }
 
     #[inline(always)]
-    fn begun(&mut self, begun: Option<()>) {
-        if begun.is_none() {
+    fn begin(&mut self, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>)) {
+        if self.recorder.with_in(&mut self.place, begin).is_none() {
             self.place = NOWHERE;
         }
     }
@@ -145,8 +147,6 @@ impl<'r> SliceGuard<'r> {
 impl Drop for SliceGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.place == self.recorder.place() {
-            self.recorder.with_in(self.place, |tracer| tracer.track().end());
-        }
+        self.recorder.with_at(&mut self.place, |tracer| tracer.track().end());
     }
 }

@@ -2,15 +2,17 @@
 //!
 //! One test for each script and judge; names say both, such as `truth/wrap-101: the invariants hold`.
 
-mod support;
+mod compare;
+mod data;
+mod truth;
 
 use std::process::ExitCode;
 
+use compare::compare;
+use data::{Case, Files, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
-use support::compare::compare;
-use support::data::{Case, Files, cases};
-use support::truth::{Truth, Verdict, judge};
 use tracebuf_std::replay::Replay;
+use truth::{Truth, Verdict, judge};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();

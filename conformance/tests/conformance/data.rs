@@ -60,7 +60,7 @@ impl Case {
 
 /// Every case of the set, by folder and name.
 pub(crate) fn cases() -> Vec<Case> {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
     let mut all = Vec::new();
     for folder in ["exact", "truth"] {
         let path = data.join(folder);

@@ -1,5 +1,0 @@
-//! What the conformance tests are made of.
-
-pub(crate) mod compare;
-pub(crate) mod data;
-pub(crate) mod truth;

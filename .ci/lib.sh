@@ -92,6 +92,34 @@ at_once() {
     return "$status"
 }
 
+# parts_at_once GROUP...: runs functions that consist of parts, each on a core; shows what they print, one behind the
+# other, when they have all ended.  Every part is timed, shown and counted as it is by itself: only the parts of one
+# group may write the same files, and none may measure time.
+parts_at_once() {
+    local group logs start=$SECONDS
+    logs=$(mktemp -d)
+    say "at once: $*"
+    for group; do
+        (
+            passed=0 failed=0 failed_parts=() minutes=()
+            "$group"
+            {
+                printf 'passed=$((passed + %d)) failed=$((failed + %d))\n' "$passed" "$failed"
+                [ "${#failed_parts[@]}" -eq 0 ] || printf 'failed_parts+=(%q)\n' "${failed_parts[@]}"
+                printf 'minutes+=(%q)\n' "${minutes[@]}"
+            } >"$logs/$group.counts"
+        ) >"$logs/$group" 2>&1 &
+    done
+    wait
+    for group; do
+        cat "$logs/$group"
+        # Not there when the group came to no end: then neither does the run.
+        . "$logs/$group.counts"
+    done
+    rm -r "$logs"
+    minutes+=("| (at once: $*) | $(awk -v s="$((SECONDS - start))" 'BEGIN { printf "%.1f", s / 60 }') |")
+}
+
 # install_packages NAME...: Debian's, as root or by sudo.
 install_packages() {
     local sudo=
@@ -101,20 +129,12 @@ install_packages() {
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
 }
 
-# in_qemu PROGRAM ARGUMENTS...: runs a program of embedded-example as `cargo run` does with these, for two minutes at
-# most.  Building it, before, may take as long as it takes.
+# in_qemu PROGRAM ARGUMENTS...: runs a program of embedded-example as `cargo run` does with these, for five minutes at
+# most.  Building it, and waiting for what else is built, may take as long as it takes.
 in_qemu() {
-    local argument building=() program=$1
+    local program=$1
     shift
-    for argument; do
-        [ "$argument" != -- ] || break
-        building+=("$argument")
-    done
-    (
-        cd embedded-example
-        cargo build --locked --release --bin "$program" "${building[@]}"
-        timeout 120 cargo run --locked --release --bin "$program" "$@"
-    )
+    (cd embedded-example && QEMU_SECONDS=300 cargo run --locked --release --bin "$program" "$@")
 }
 
 # Ends the run with a table of what each part took, for the README; the last line is 'N passed, N failed'.

@@ -176,7 +176,7 @@ pub(super) mod tests {
             (0..5).map(|i| (0x0403_0201_u32 + i * 0x0404_0404).to_le()).collect();
         let bytes: &mut [u8] = zerocopy::IntoBytes::as_mut_bytes(&mut memory[..]);
         let words = atomic_words_in(bytes);
-        for offset in 0..24 {
+        for offset in (0..24).step_by(if cfg!(miri) { 5 } else { 1 }) {
             for len in 0..12 {
                 let mut out = [0xEE; 12];
                 copy_out(words, offset, &mut out[..len]);

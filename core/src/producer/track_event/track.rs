@@ -297,7 +297,9 @@ mod tests {
             ("µµµµµµµµ", "µµµµµµµ"),
         ] {
             assert!(told.len() <= Unit::MAX_LEN && unit.len() <= 16);
-            for name in &names {
+            // Under an interpreter the longest name is tried once.
+            let count = if cfg!(miri) && !unit.is_empty() { 3 } else { 4 };
+            for name in &names[..count] {
                 let track = Track::counter(name, Unit::Named(unit));
                 let (len, told_len) = (told.len() as u8, told.len() as u8 + 2);
                 let fields = [&[8 << 3 | 2, told_len, 6 << 3 | 2, len][..], told.as_bytes(), &[2 << 3 | 2]];

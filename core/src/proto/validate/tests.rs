@@ -90,6 +90,10 @@ fn a_packet_with_every_kind_of_field_is_valid_and_tells_what_was_dropped() {
 fn every_field_of_the_service_is_refused_whatever_its_wire_type() {
     let ours = [3, 10, 33, 35, 36, 50, 69, 79, 98, 124, 125, 133];
     for number in 1..if cfg!(miri) { 140 } else { 1000_u32 } {
+        // Of the others, some.
+        if cfg!(miri) && !ours.contains(&number) && number % 8 != 0 {
+            continue;
+        }
         let wire_types = [(0, &[0][..]), (1, &[0; 8]), (2, &[1, 0]), (5, &[0; 4])];
         for (wire_type, value) in wire_types.into_iter().skip(if cfg!(miri) { 2 } else { 0 }) {
             let mut packet = vec![0x40, 0x01];
@@ -227,7 +231,7 @@ fn wherever_a_packet_is_cut_the_verdict_is_the_same() {
     let mut packet = rich_packet();
     packet.extend([0x40, 1, 0x18, 0]);
     // Each prefix, valid or truncated, and the whole, which holds a forbidden field.
-    for end in 0..=packet.len() {
+    for end in (0..=packet.len()).rev().step_by(if cfg!(miri) { 3 } else { 1 }) {
         let packet = &packet[..end];
         let whole = check(packet);
         assert_eq!(whole, oracle(packet), "{end} bytes");

@@ -14,7 +14,7 @@ fn config(crc: bool, histograms: bool) -> Config {
 
 /// A region after some work.
 fn region(seed: u64, config: Config, steps: usize) -> (Memory, Load) {
-    let steps = if cfg!(miri) { steps.min(20) } else { steps };
+    let steps = if cfg!(miri) { steps.min(10) } else { steps };
     let mut load = Load::new(seed, 6);
     let mut buffer = TraceBuffer::new(Memory::filled(0x5A, config.region_size(RING) as usize), config)
         .expect("room for it");
@@ -34,7 +34,7 @@ fn flip(memory: &mut [u8], bits: u64, rng: &mut Rng) {
 /// Uses a buffer without looking at what comes out.
 fn use_up(buffer: &mut Buffer, seed: u64) {
     let mut load = Load::new(seed, 9);
-    for _ in 0..if cfg!(miri) { 8 } else { 40 } {
+    for _ in 0..if cfg!(miri) { 4 } else { 40 } {
         match load.next() {
             super::load::Op::Read { packets } => {
                 let mut reader = buffer.read();

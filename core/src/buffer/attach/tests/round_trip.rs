@@ -21,7 +21,7 @@ fn compare(config: Config, ring: u32, seed: u64) {
         let layout = super::super::Layout::find(&memory, false).expect("a region");
         buffer = TraceBuffer::from_parts(memory, layout);
         assert_eq!(twin.stats(), buffer.stats());
-        for _ in 0..40 {
+        for _ in 0..if cfg!(miri) { 12 } else { 40 } {
             let op = load.next();
             assert_eq!(op.run(&mut twin), op.run(&mut buffer), "seed {seed}: {op:?}");
         }

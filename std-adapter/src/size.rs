@@ -6,7 +6,7 @@
 //! // 2 MB/s in packets of 40 bytes: a ring for 8 s, and shared memory for 10 ms without the service.
 //! let sizing = Sizing::of_rate(2e6).packet(40).seconds(8.0).blocked(0.010);
 //! assert_eq!(sizing.ring(), Some(16_543_744));
-//! assert_eq!(sizing.shared_memory(), 24_576);
+//! assert_eq!(sizing.shared_memory(), 45_056);
 //! assert!((sizing.ring_lasts(16 << 20) - 8.1).abs() < 0.1);
 //! ```
 
@@ -21,8 +21,11 @@ pub use crate::figures::Seconds;
 ///
 /// The rules: a ring lasts as long as what all producers write takes to fill the chunks that it has room for; a long
 /// trace's ring must last from one write of the file to the next; shared memory must take what one producer writes at
-/// its fastest while the service is kept from running. Each takes a chunk at least. All are the least that will do at
-/// this rate: chunks that are sent before they are full, and bursts, take more.
+/// its fastest while the service is kept from running, beside as much that was there before, for chunks are sent when half
+/// of it is complete. Each takes a chunk at least. All are the least that will do at this rate: chunks that are sent
+/// before they are full, and bursts, take more; and each thread that records keeps a chunk of shared memory beside that.
+/// Of a ring that has overwritten something the oldest quarter cannot be read, see
+/// [`BufferConfig::ring`](crate::session::BufferConfig::ring).
 ///
 /// The rate is that of packets as producers write them. A trace file has more bytes for each, which say who wrote it; a
 /// chunk has the size before each, which is [counted](Self::packet) here.
@@ -54,8 +57,8 @@ const LONG_SIZE: f64 = 4.0;
 const UNUSED: u32 = 11;
 
 impl Sizing {
-    /// For so many bytes of packets a second, of all producers together. Packets are of 16 bytes, as events without
-    /// arguments are, chunks of 4 KiB; the service may be kept from running for 10 ms.
+    /// For so many bytes of packets a second, of all producers together. Packets are of 16 bytes, some more than
+    /// events without arguments are, chunks of 4 KiB; the service may be kept from running for 10 ms.
     pub fn of_rate(bytes_per_second: f64) -> Self {
         let rate = if bytes_per_second.is_finite() { bytes_per_second.max(0.0) } else { 0.0 };
         Self { rate, seconds: None, drain_period: None, blocked: 0.010, packet: 16, chunk: 4096 }
@@ -120,7 +123,7 @@ impl Sizing {
 
     /// Bytes for the shared memory of a producer that writes all of the rate, a multiple of 4 KiB.
     pub fn shared_memory(&self) -> u64 {
-        pages(self.chunks(self.blocked), self.chunk.into())
+        pages(self.chunks(2.0 * self.blocked), self.chunk.into())
     }
 
     /// What keeps a ring of so many bytes from being of use, if anything does.
@@ -227,7 +230,7 @@ mod tests {
     #[test]
     fn shared_memory_that_no_session_has_is_said_to_be_too_much_for_one() {
         // Of 2,000 bytes each 64 MiB have room for 1,981, and of 17 of those for 16.
-        for (rate, is_told) in [(62.5e6, false), (62.6e6, true)] {
+        for (rate, is_told) in [(31.25e6, false), (31.3e6, true)] {
             let text = Sizing::of_rate(rate).chunk(2000).blocked(1.0).to_string();
             assert_eq!(text.contains("a session has 64 MiB at most"), is_told, "{text}");
         }
@@ -250,9 +253,10 @@ mod tests {
             }
             let stats = buffer.stats();
             assert_eq!((stats.chunks_written, stats.chunks_overwritten), (chunks.into(), 0), "{chunk}");
-            let shared = u64::from(chunks) * u64::from(chunk);
-            // The last of them is not full.
-            assert!((shared - u64::from(chunk)..shared + 4096).contains(&sizing.shared_memory()), "{chunk}");
+            // As much again was there before. The last of them is not full.
+            let shared = 2 * u64::from(chunks) * u64::from(chunk);
+            let least = shared - 2 * u64::from(chunk);
+            assert!((least..shared + 4096).contains(&sizing.shared_memory()), "{chunk}");
         }
     }
 

@@ -6,13 +6,14 @@ mod trace;
 mod transport;
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use trace::{Trace, message, scratch};
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::session::{BufferConfig, LongTrace, Session, SessionError, Transport};
+use tracebuf_std::size::Sizing;
 use tracebuf_std::trace_stats::TraceReport;
 use transport::Does;
 
@@ -432,4 +433,31 @@ fn events_are_at_their_time_of_day() {
     let at = Trace::read(&path).time_of_day_of_first_state();
     let ns = |time: std::time::SystemTime| time.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
     assert!((ns(before)..=ns(after) + 1_000_000).contains(&u128::from(at)), "{at}");
+}
+
+#[test]
+fn shared_memory_of_the_size_recommended_lasts_for_the_time_asked_for_whatever_is_in_it_before() {
+    let sizing = Sizing::of_rate(4e6).packet(100).chunk(2044).blocked(0.010);
+    // The thread that records keeps a chunk beside it.
+    let bytes = sizing.shared_memory() as usize + 2048;
+    for share in [0, 25, 45] {
+        let session = Session::builder().ring(1 << 20).shared_memory(bytes.next_multiple_of(4096)).start();
+        let session = session.expect("a session");
+        let blocked = Arc::new(Mutex::new(()));
+        let in_transport = blocked.clone();
+        let blocks = Does::new(move |_| {
+            drop(in_transport.lock());
+            true
+        });
+        session.attach(blocks).expect("it runs");
+        let mut writer = session.recorder().packet_writer().expect("a writer");
+        let mut write = |count| (0..count).for_each(|_| writer.packet(|packet| packet.bytes(900, &[7; 96])));
+        write(bytes * share / 100 / 101);
+        let guard = blocked.lock();
+        write(400);
+        drop(guard);
+        assert_eq!(writer.stats().dropped, 0, "{share} percent");
+        drop(writer);
+        session.stop().expect("it runs");
+    }
 }

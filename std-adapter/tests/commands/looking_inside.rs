@@ -161,8 +161,8 @@ fn sizes_are_those_of_the_rules() {
     let output = command(&["size", "--rate", "8MB/s", "--seconds", "10s", "--buffer", "16MiB"]);
     assert_eq!(output.status.code(), Some(0));
     let said = text(&output.stdout);
-    // 8 MB/s for 10 ms are 80 KB, and with the sizes of packets of 16 bytes 85 KB: 21 chunks of a page.
-    assert!(said.contains("86016 bytes"), "{said}");
+    // 8 MB/s for 10 ms are 80 KB, and with the sizes of packets of 16 bytes 85 KB; twice that are 42 chunks of a page.
+    assert!(said.contains("172032 bytes"), "{said}");
     assert!(said.contains("lasts 10 s"), "{said}");
     assert!(said.contains("a ring of 16777216 bytes lasts 2 s"), "{said}");
     let long = command(&["size", "--rate", "2MB/s", "--drain-period", "5s", "--packet", "400"]);

@@ -19,7 +19,7 @@ use std::sync::{Mutex, Once};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::FORBIDDEN;
+use signal_hook::consts::{FORBIDDEN, SIGBUS};
 use signal_hook::{SigId, low_level};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -131,8 +131,9 @@ fn count_here(watchers: u64) -> u32 {
 
 /// An error if one of these signals cannot be caught.
 pub(crate) fn check_signals(signals: &[i32]) -> io::Result<()> {
-    // With others `signal-hook` panics; below 128 what is no signal is an error of the system's.
-    let can_be = |signal: &i32| (1..128).contains(signal) && !FORBIDDEN.contains(signal);
+    // With others `signal-hook` panics; below 128 what is no signal is an error of the system's. That of memory which is
+    // not there any more it allows, but who goes on from there comes there again.
+    let can_be = |signal: &i32| (1..128).contains(signal) && !FORBIDDEN.contains(signal) && *signal != SIGBUS;
     match signals.iter().find(|signal| !can_be(signal)) {
         Some(signal) => {
             let message = format!("signal {signal} cannot be caught");

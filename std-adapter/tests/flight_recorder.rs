@@ -146,7 +146,7 @@ fn the_newest_files_of_all_runs_are_kept_and_none_is_written_over() {
 fn a_number_that_is_no_signal_is_an_error_as_is_one_that_cannot_be_caught() {
     let (session, folder) = (session(), folder("no signal"));
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
-    for signal in [i32::MIN, -1, 0, 65, 127, 128, 200, i32::MAX, libc::SIGKILL, libc::SIGSEGV] {
+    for signal in [i32::MIN, -1, 0, 65, 127, 128, 200, i32::MAX, libc::SIGKILL, libc::SIGSEGV, libc::SIGBUS] {
         assert!(recorder.on_signals(&[signal]).is_err(), "{signal}");
         // Not that of the storm: from here on it ends the program when no recorder watches it.
         assert!(recorder.before_ending_on(&[libc::SIGUSR2, signal]).is_err(), "{signal}");

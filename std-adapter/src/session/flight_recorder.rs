@@ -215,7 +215,7 @@ impl FlightRecorder {
     /// In a child after a fork, where the thread for it is not, nothing happens on them; nor when this recorder is
     /// gone, unless another one watches them.
     ///
-    /// Not for those of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS): nothing can be trusted then.
+    /// Not for those of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS), which are refused: nothing can be trusted then.
     ///
     /// # Errors
     /// A signal that cannot be caught, no thread, or a child after a fork.

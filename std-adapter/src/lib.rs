@@ -50,7 +50,7 @@ mod whole_file;
 
 pub use memory::PagedMemory;
 
-/// Compiles and runs the programs of the README.
-#[cfg(doctest)]
+/// Compiles and runs the programs of the README, which has some that only Linux has.
+#[cfg(all(doctest, any(target_os = "linux", target_os = "android")))]
 #[doc = include_str!("../../README.md")]
 struct Readme;

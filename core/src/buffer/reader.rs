@@ -17,7 +17,7 @@ const PREFETCH_AHEAD: usize = 2048;
 /// out for the rest of the session; the next session tries it again. Dropping the session early is fine:
 /// what was not handed out stays.
 ///
-/// Cost: 17 to 38 ns a packet of 270 bytes (`--bench budgets`) and no copy. What a session consumed the next one steps
+/// Cost: 17 to 40 ns a packet of 270 bytes (`--bench budgets`) and no copy. What a session consumed the next one steps
 /// over chunk by chunk and makes one gap of, which later ones step over in one go.
 ///
 /// ```

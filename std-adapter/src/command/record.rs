@@ -10,7 +10,7 @@ use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use crate::units::{bytes, interval};
 use tracebuf_std::record::{RecordOptions, record};
 
-/// Record this machine: CPU, memory, load, disks, network, and the busiest processes.
+/// Record this machine: CPU, memory, load, disks, network, and the busiest processes, ten at each look.
 ///
 /// Ten seconds into trace.pftrace, unless told otherwise. Ctrl-C ends it early, with all that was recorded.
 /// Exit status: 0 when the file is whole, 1 when not or when nothing could be recorded.
@@ -39,8 +39,9 @@ pub(crate) struct Args {
     /// Let programs record into the same trace: those that connect to this socket, which is made here and removed at the
     /// end. They have a ring of the same size for themselves.
     ///
-    /// A program does so by tracebuf_std::session::Connection, or by a Follower, for as long as there is such a socket
-    /// each time; it has to be allowed to write to the socket's file, which is made as the umask says. One that stands still at the end is waited for, up to 5 s.
+    /// A program does so by tracebuf_std::session::Connection, or by a Follower, which waits for such a socket; it has to
+    /// be allowed to write to the socket's file, which is made as the umask says. Up to 64 programs at a time, each with
+    /// 1 MiB of shared memory, which is enough for 512 threads. One that stands still at the end is waited for, up to 5 s.
     #[arg(long, value_name = "SOCKET")]
     listen: Option<PathBuf>,
     /// The trace file; - is standard output.

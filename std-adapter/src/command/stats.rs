@@ -14,10 +14,11 @@ use crate::terminal::print_and_exit;
 /// List the data losses that a trace tells of, with their causes and what to do about them.
 ///
 /// Those of the buffers that it came through, and of ftrace. The trace may be larger than memory: it takes some 25 MB,
-/// and a few times the longest packet.
+/// 45 where there are very many writers, and a few times the longest packet.
 ///
-/// Exit status: 0 when nothing was lost, 3 when something was, 1 when the file could not be read or is no trace. A
-/// gzipped trace that is cut is read as far as it goes, and has lost something.
+/// Exit status: 0 when the trace says that nothing was lost, 3 when something was or it does not say so, as one without
+/// statistics, 1 when the file could not be read or is no trace. A gzipped trace that is cut is read as far as it goes,
+/// and has lost something.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The trace file, plain or gzipped; - is standard input.

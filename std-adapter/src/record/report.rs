@@ -26,7 +26,7 @@ pub struct RecordProgress {
     pub events: u64,
     /// Bytes of the ring that are in use; of both, where programs record too.
     pub ring_used: u64,
-    /// Bytes of the ring.
+    /// Bytes of the ring; of both, where programs record too.
     pub ring: u64,
     /// What is in the file so far, when it is written while recording.
     pub file: Option<Written>,

@@ -108,7 +108,8 @@ impl SessionBuilder {
     /// [`shared_memory`](Self::shared_memory) tells of, those beyond which drop. If shared memory was made smaller than
     /// it is by default then, threads that keep their part of it and record nothing may have it all; so may those
     /// that stay within the details of a long event. A thread that waits gives up when for one second nothing came that
-    /// could be freed, and drops, counted, until something does: so nobody waits for a thread that sleeps.
+    /// could be freed, and drops, counted, until something does: so nobody waits for a thread that sleeps. That holds for
+    /// [`Exhaustion::StallThenDrop`] too, which else would wait for longer.
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
         self.exhaustion = exhaustion;

@@ -92,7 +92,7 @@ impl LongTrace {
     }
 
     /// The file's size in bytes, at most. When the next packet does not fit, the trace ends there, with its
-    /// statistics as far as they fit, and the session records no more. Below some 100 bytes, which the clocks at its
+    /// statistics as far as they fit, and the session records no more. Below some 60 bytes, which the clocks at its
     /// beginning take, it stays empty.
     #[must_use]
     pub fn max_file_size(mut self, bytes: u64) -> Self {

@@ -11,8 +11,8 @@ use super::{TraceReport, Whose};
 const PIECE: usize = 1 << 20;
 
 impl TraceReport {
-    /// Reads a trace to its end, as [`of`](Self::of) looks through one in memory. It takes memory for a mebibyte, or a
-    /// few times the longest packet, or what a damaged size says there is. What does not begin with a packet is not
+    /// Reads a trace to its end, as [`of`](Self::of) looks through one in memory. It takes memory for a mebibyte and for
+    /// 65,536 sequences at most, or a few times the longest packet, or what a damaged size says there is. What does not begin with a packet is not
     /// read on.
     ///
     /// If reading fails, the report is of what came before, and says so.

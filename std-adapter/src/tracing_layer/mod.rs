@@ -36,7 +36,8 @@
 //! | span entered and exited | a slice on the thread's track, each time that it is entered |
 //! | fields | debug annotations, those of a span on each of its slices |
 //! | field recorded while the span is entered | an annotation of the slice's end, and of each later slice |
-//! | event | an instant with the message as its name |
+//! | event | an instant with the message as its name; without one, `event FILE:LINE` |
+//! | target, module, file and line | nothing: filters see them, and the trace does not hold them |
 //! | level | the category: `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERROR` |
 //! | span entered on several threads, or again | with `flows(true)`, arrows from slice to slice |
 //! | `follows_from` | with `flows(true)`, an arrow to the next slice from each span followed, the newest 64 at most |

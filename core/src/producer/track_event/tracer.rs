@@ -27,7 +27,7 @@ use small_event::SmallEvent;
 /// tracks known to be described; describing more than that costs their descriptions again.
 ///
 /// The [module](super) has an example. Cost: on x86-64, with a clock that costs nothing and within a chunk,
-/// a slice's begin or end is 11 ns, on a busy machine up to 30 (`--bench budgets`).
+/// a slice's begin or end is 11 ns, on a busy machine up to 31 (`--bench budgets`).
 #[repr(C)]
 pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
     reentered: Cell<usize>,

@@ -59,7 +59,8 @@ pub struct ProducerSocketBuilder {
 /// [`FlightRecorder`](crate::session::FlightRecorder) it does not keep the session alive. Who is there, and whether it
 /// answers, [`Summary::producers`](crate::session::Summary::producers) tells.
 ///
-/// Cost: a thread, and for each producer another one, which waits for messages, and the shared memory. Linux only.
+/// Cost: a thread, and for each producer another one, which waits for messages, 20 KB, and the shared memory. Linux
+/// only.
 ///
 /// [`Connection`]: super::Connection
 pub struct ProducerSocket {
@@ -126,7 +127,7 @@ impl ProducerSocketBuilder {
         self
     }
 
-    /// Makes the socket at this path, of 107 bytes at most, and takes producers from now on. What a service that has
+    /// Makes the socket at this path, of 108 bytes at most, and takes producers from now on. What a service that has
     /// ended without removing it has left there is replaced.
     ///
     /// # Errors

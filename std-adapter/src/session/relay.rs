@@ -84,7 +84,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Has its recorders record nothing, until it is connected again.
+    /// Has its recorders record nothing, until it is connected again, but for the ends of slices that are open.
     pub fn disconnect(&self) {
         if self.0.switch.is_here() {
             self.0.change(self.0.to(), None);

@@ -66,7 +66,7 @@ impl Recorder {
         self.with(|tracer| tracer.track().begin(name));
     }
 
-    /// Ends the slice begun last on this thread's track.
+    /// Ends the slice begun last on this thread's track, in the session where events go now.
     #[inline]
     pub fn end(&self) {
         self.with(|tracer| tracer.track().end());

@@ -49,6 +49,8 @@ fn in_a_child_a_relay_is_off_and_a_new_one_is_not() {
     let recorder = relay.recorder();
     relay.connect(&session.recorder()).expect("it runs");
     recorder.instant("parent");
+    // Its thread has begun: one that is about to may have a lock of the standard library that the child's wants.
+    session.flush(Duration::from_secs(10)).expect("it runs");
     let child = fork(|| {
         recorder.instant("child");
         relay.disconnect();

@@ -9,15 +9,19 @@ use std::time::Duration;
 use trace::{Trace, scratch};
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Track, Unit};
-use tracebuf_std::session::{BufferConfig, Relay, Session, SessionError};
+use tracebuf_std::session::{BufferConfig, Relay, Session, SessionError, Stopped};
 
 fn session() -> Session {
     Session::builder().ring(8 << 20).exhaustion(Exhaustion::Stall).start().expect("a session")
 }
 
 fn trace_of(session: &Session, name: &str) -> Trace {
+    written(session.stop().expect("it runs"), name)
+}
+
+fn written(mut stopped: Stopped, name: &str) -> Trace {
     let path = scratch(&format!("{name}.pftrace"));
-    session.stop().expect("it runs").write_to(&path).expect("a file");
+    stopped.write_to(&path).expect("a file");
     let trace = Trace::read(&path);
     assert_eq!(trace.losses(), 0, "{name}");
     trace
@@ -166,14 +170,14 @@ fn of_threads_that_go_on_while_sessions_come_and_go_each_event_is_in_one_session
                     number += 1;
                     recorder.slice("step", || recorder.count(&COUNTER, number));
                     // No ring is to lap.
-                    std::thread::sleep(Duration::from_micros(20));
+                    std::thread::sleep(Duration::from_micros(100));
                 }
             });
         }
         let _ends = Ends(&ends);
         let mut last = [0; THREADS as usize];
         let mut before = None;
-        for round in 0..30 {
+        for round in 0..15 {
             let session = connected(&relay);
             std::thread::sleep(Duration::from_millis(round % 4));
             // Some end while connected, some after, some when another one is.
@@ -182,8 +186,10 @@ fn of_threads_that_go_on_while_sessions_come_and_go_each_event_is_in_one_session
                 1 => before = Some(connected(&relay)),
                 _ => {}
             }
-            for session in [Some(session), before.take()].into_iter().flatten() {
-                let trace = trace_of(&session, "threads");
+            let both = [Some(session), before.take()].into_iter().flatten();
+            let stopped: Vec<_> = both.map(|session| session.stop().expect("it runs")).collect();
+            for stopped in stopped {
+                let trace = written(stopped, "threads");
                 let open = trace.events(1).checked_sub(trace.events(2)).expect("no end without a begin");
                 assert!(open <= THREADS as usize);
                 for numbers in trace.counters().values() {

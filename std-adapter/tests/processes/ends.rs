@@ -191,7 +191,10 @@ fn a_producer_that_stands_still_is_not_waited_for_and_answers_when_it_goes_on() 
 #[test]
 fn in_a_child_a_connection_that_is_dropped_harms_no_thread() {
     let service = Service::start("forks-threads", Session::builder(), ProducerSocket::builder());
-    let mut held = Some(Connection::builder().open(&service.path).expect("a service"));
+    let connection = Connection::builder().open(&service.path).expect("a service");
+    // All threads have begun: one that is about to may have a lock of the standard library that the child's want.
+    connection.flush(PATIENCE).expect("it is there");
+    let mut held = Some(connection);
     let child = fork(|| {
         harms_no_thread_of_the_child(|| drop(held.take()));
         true

@@ -97,8 +97,10 @@ fn a_connection_that_is_refused_by_the_program_itself_ends_and_is_tried_again() 
 fn in_a_child_a_follower_does_nothing() {
     let (name, relay) = ("forked-follower", Relay::new());
     let service = service(name);
-    let mut held = Some(following(name, &relay));
-    waits_for("it has come", || relay.is_connected());
+    let follower = following(name, &relay);
+    // All threads have begun: one that is about to may have a lock of the standard library that the child's want.
+    follower.flush(PATIENCE).expect("it is there");
+    let mut held = Some(follower);
     let child = fork(|| {
         let follower = held.take().expect("it is there");
         let flushed = follower.flush(Duration::from_secs(1));

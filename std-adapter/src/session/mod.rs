@@ -78,7 +78,9 @@ mod producer_ids;
 mod queue;
 mod recorder;
 mod relay;
+mod route;
 mod session_clock;
+mod shared;
 pub(crate) mod snapshot;
 mod stopped;
 pub(crate) mod switch;
@@ -125,7 +127,7 @@ pub(crate) use producer_cell::SHARED_MEMORY;
 
 use drain::{Drain, Task, Work};
 use long_trace::Progress;
-use recorder::Shared;
+use shared::Shared;
 use snapshot::Spare;
 use stopped::summary_of;
 use waits::{FOR_EVER, PATIENCE};

@@ -6,14 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use self_cell::self_cell;
-use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Tracer, TracerConfig, Track};
 
 use super::clock::BootClock;
 use super::packet_writer::PacketWriter;
 use super::producer_cell::ProducerCell;
-use super::relay::Route;
+use super::route::Route;
 use super::session_clock::SessionClock;
+use super::shared::Shared;
 use super::switch::{NOWHERE, Place, Switch};
 use crate::thread_id::thread_id;
 
@@ -23,31 +23,6 @@ pub use events::SliceGuard;
 
 /// The tracer of one thread: up to 127 names, and 64 tracks known at a time.
 pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
-
-/// What recorders of one session share.
-pub(crate) struct Shared {
-    pub(crate) switch: Arc<Switch>,
-    pub(crate) producer: Arc<ProducerCell>,
-    pub(crate) exhaustion: Exhaustion,
-    pub(crate) clock: SessionClock,
-    /// For each buffer, after how many bytes a writer says its state again.
-    pub(crate) state_every: Vec<u32>,
-    /// Tells a service in another process of a writer that is new.
-    pub(crate) announce: Option<Box<dyn Fn() + Send + Sync>>,
-}
-
-impl Shared {
-    /// That of a buffer.
-    pub(super) fn place(&self, target: u16) -> Place {
-        self.switch.own() | u64::from(target)
-    }
-
-    fn announce(&self) {
-        if let Some(announce) = &self.announce {
-            announce();
-        }
-    }
-}
 
 /// Records events of whatever thread calls it, each on its own track, into one buffer of a session.
 ///

@@ -1,10 +1,9 @@
 //! Recorders that go on from session to session.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 
-use super::recorder::Shared;
-use super::switch::{Connected, NOWHERE, Place, Switch};
+use super::route::Route;
 use super::{Recorder, SessionError};
 
 /// What connects recorders to one session after the other, so that tracing can begin, end and begin again while the
@@ -45,7 +44,7 @@ impl Relay {
     /// Connected to nothing.
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new(Route { switch: Arc::new(Switch::of_relay()), to: Mutex::new(None) }))
+        Self(Arc::new(Route::new()))
     }
 
     /// A recorder of it.
@@ -57,7 +56,7 @@ impl Relay {
     /// Whether its recorders record.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.0.switch.is_on()
+        self.0.switch().is_on()
     }
 
     /// Has its recorders record where another one does, of a session or a [connection](super::Connection): from now on,
@@ -67,27 +66,17 @@ impl Relay {
     /// [`SessionError::Stopped`] when that one does not record, and then this stays connected to what it was, unless that
     /// one has stopped just now; [`SessionError::Forked`] in a child after a fork, and for a session of its parent's.
     pub fn connect(&self, recorder: &Recorder) -> Result<(), SessionError> {
-        if !self.0.switch.is_here() || !recorder.is_here() {
+        if !self.0.switch().is_here() || !recorder.is_here() {
             return Err(SessionError::Forked);
         }
-        let destination = recorder.destination().filter(|(shared, _)| shared.switch.is_on());
-        let (shared, target) = destination.ok_or(SessionError::Stopped)?;
-        let switch = shared.switch.clone();
-        let route: Weak<Route> = Arc::downgrade(&self.0);
-        switch.tell(route);
-        self.0.change(self.0.to(), Some((shared, target)));
-        if !switch.is_on() {
-            // It has ended meanwhile, and perhaps told this before it was connected.
-            self.0.leave(switch.own());
-            return Err(SessionError::Stopped);
-        }
-        Ok(())
+        let (shared, target) = recorder.destination().ok_or(SessionError::Stopped)?;
+        if self.0.lead(shared, target) { Ok(()) } else { Err(SessionError::Stopped) }
     }
 
     /// Has its recorders record nothing, until it is connected again, but for the ends of slices that are open.
     pub fn disconnect(&self) {
-        if self.0.switch.is_here() {
-            self.0.change(self.0.to(), None);
+        if self.0.switch().is_here() {
+            self.0.lead_nowhere();
         }
     }
 }
@@ -101,48 +90,5 @@ impl Default for Relay {
 impl fmt::Debug for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Relay").field("is_connected", &self.is_connected()).finish_non_exhaustive()
-    }
-}
-
-/// What recorders of one relay share.
-pub(crate) struct Route {
-    /// What every event looks at. Changed under the lock, to where that leads.
-    switch: Arc<Switch>,
-    to: Mutex<Option<(Arc<Shared>, u16)>>,
-}
-
-impl Route {
-    pub(super) fn switch(&self) -> &Arc<Switch> {
-        &self.switch
-    }
-
-    /// Where its recorders record now: a session, and a buffer of it.
-    pub(super) fn destination(&self) -> Option<(Arc<Shared>, u16)> {
-        // In a child, a thread that is not there may have the lock.
-        if self.switch.is_on() { self.to().clone() } else { None }
-    }
-
-    fn change(&self, mut from: Destination<'_>, to: Option<(Arc<Shared>, u16)>) {
-        let place = to.as_ref().map_or(NOWHERE, |(shared, target)| shared.place(*target));
-        self.switch.set(place);
-        let before = std::mem::replace(&mut *from, to);
-        drop(from);
-        // Not under the lock: what this frees an allocator may record.
-        drop(before);
-    }
-
-    fn to(&self) -> Destination<'_> {
-        self.to.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-type Destination<'a> = MutexGuard<'a, Option<(Arc<Shared>, u16)>>;
-
-impl Connected for Route {
-    fn leave(&self, session: Place) {
-        let to = self.to();
-        if to.as_ref().is_some_and(|(shared, _)| shared.switch.own() == session) {
-            self.change(to, None);
-        }
     }
 }

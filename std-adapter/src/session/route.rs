@@ -1,0 +1,75 @@
+//! Where a relay's recorders record.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::shared::Shared;
+use super::switch::{Connected, NOWHERE, Place, Switch};
+
+/// What recorders of one relay share.
+pub(crate) struct Route {
+    /// What every event looks at. Changed under the lock, to where that leads.
+    switch: Arc<Switch>,
+    to: Mutex<Option<(Arc<Shared>, u16)>>,
+}
+
+impl Route {
+    /// One that leads nowhere.
+    pub(super) fn new() -> Self {
+        Self { switch: Arc::new(Switch::of_relay()), to: Mutex::new(None) }
+    }
+
+    pub(super) fn switch(&self) -> &Arc<Switch> {
+        &self.switch
+    }
+
+    /// Where its recorders record now: a session, and a buffer of it.
+    pub(super) fn destination(&self) -> Option<(Arc<Shared>, u16)> {
+        // In a child, a thread that is not there may have the lock.
+        if self.switch.is_on() { self.to().clone() } else { None }
+    }
+
+    /// Leads to a buffer of a session from now on. False if that does not record.
+    pub(super) fn lead(self: &Arc<Self>, shared: Arc<Shared>, target: u16) -> bool {
+        let switch = shared.switch.clone();
+        if !switch.is_on() {
+            return false;
+        }
+        let route: Weak<Self> = Arc::downgrade(self);
+        switch.tell(route);
+        self.change(self.to(), Some((shared, target)));
+        let is_on = switch.is_on();
+        if !is_on {
+            // It has ended meanwhile, and perhaps told this before it led there.
+            self.leave(switch.own());
+        }
+        is_on
+    }
+
+    pub(super) fn lead_nowhere(&self) {
+        self.change(self.to(), None);
+    }
+
+    fn change(&self, mut from: Destination<'_>, to: Option<(Arc<Shared>, u16)>) {
+        let place = to.as_ref().map_or(NOWHERE, |(shared, target)| shared.place(*target));
+        self.switch.set(place);
+        let before = std::mem::replace(&mut *from, to);
+        drop(from);
+        // Not under the lock: what this frees an allocator may record.
+        drop(before);
+    }
+
+    fn to(&self) -> Destination<'_> {
+        self.to.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Destination<'a> = MutexGuard<'a, Option<(Arc<Shared>, u16)>>;
+
+impl Connected for Route {
+    fn leave(&self, session: Place) {
+        let to = self.to();
+        if to.as_ref().is_some_and(|(shared, _)| shared.switch.own() == session) {
+            self.change(to, None);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What recorders of one session have together.
+
+use std::sync::Arc;
+
+use tracebuf::producer::Exhaustion;
+
+use super::producer_cell::ProducerCell;
+use super::session_clock::SessionClock;
+use super::switch::{Place, Switch};
+
+/// What recorders of one session share.
+pub(crate) struct Shared {
+    pub(crate) switch: Arc<Switch>,
+    pub(crate) producer: Arc<ProducerCell>,
+    pub(crate) exhaustion: Exhaustion,
+    pub(crate) clock: SessionClock,
+    /// For each buffer, after how many bytes a writer says its state again.
+    pub(crate) state_every: Vec<u32>,
+    /// Tells a service in another process of a writer that is new.
+    pub(crate) announce: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Shared {
+    /// That of a buffer.
+    pub(super) fn place(&self, target: u16) -> Place {
+        self.switch.own() | u64::from(target)
+    }
+
+    pub(super) fn announce(&self) {
+        if let Some(announce) = &self.announce {
+            announce();
+        }
+    }
+}

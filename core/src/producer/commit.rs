@@ -1,7 +1,6 @@
 //! What a producer says to its service, and the way it takes.
 
 use super::patch_list::Patch;
-use super::request::Request;
 
 /// A complete chunk that the service may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,25 +40,6 @@ pub struct CommitRequest<'r> {
     pub chunks_to_patch: &'r [ChunkToPatch<'r>],
     /// Not 0: when all this is done, call [`Producer::flushed`](super::Producer::flushed) with this number.
     pub flush: u32,
-}
-
-impl<'r> CommitRequest<'r> {
-    /// What it asks for, one thing after the other, in the order in which it is to be done. Of a chunk's patches all but
-    /// the last say that there are more. A chunk without any, as no producer of this crate sends it, is left out.
-    pub fn each(self) -> impl Iterator<Item = Request> + Clone + 'r {
-        let moves = self.chunks_to_move.iter().map(|chunk| Request::Move(*chunk));
-        let patches = self.chunks_to_patch.iter().flat_map(|chunk| {
-            let last = chunk.patches.len().saturating_sub(1);
-            chunk.patches.iter().enumerate().map(move |(at, patch)| Request::Patch {
-                writer_id: chunk.writer_id,
-                target: chunk.target,
-                patch: Patch { chunk_id: chunk.chunk_id, ..*patch },
-                has_more: chunk.has_more || at < last,
-            })
-        });
-        let flush = (self.flush != 0).then_some(Request::Flush(self.flush));
-        moves.chain(patches).chain(flush)
-    }
 }
 
 /// The way to the service: a function call, a queue, a socket. Implemented by the user.
@@ -128,36 +108,5 @@ pub trait CommitSink {
     fn stall(&self, _step: u32, _micros: u32) -> bool {
         core::hint::spin_loop();
         true
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_is_taken_apart_in_the_order_in_which_it_is_done() {
-        let chunk = |chunk| ChunkToMove { page: 1, chunk, target: 2 };
-        let patch = |chunk_id, offset| Patch { chunk_id, offset, data: [offset as u8; 4] };
-        let patches = [patch(7, 10), patch(7, 20)];
-        let of_chunk =
-            |patches, has_more| ChunkToPatch { writer_id: 3, target: 2, chunk_id: 7, patches, has_more };
-        let request = CommitRequest {
-            chunks_to_move: &[chunk(0), chunk(3)],
-            chunks_to_patch: &[of_chunk(&patches, true), of_chunk(&[], false), of_chunk(&patches, false)],
-            flush: 9,
-        };
-        let apart = |patch, has_more| Request::Patch { writer_id: 3, target: 2, patch, has_more };
-        let all = [
-            Request::Move(chunk(0)),
-            Request::Move(chunk(3)),
-            apart(patches[0], true),
-            apart(patches[1], true),
-            apart(patches[0], true),
-            apart(patches[1], false),
-            Request::Flush(9),
-        ];
-        assert!(request.each().eq(all), "{:?}", request.each().collect::<std::vec::Vec<_>>());
-        assert_eq!(CommitRequest::default().each().count(), 0);
     }
 }

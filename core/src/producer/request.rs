@@ -1,6 +1,6 @@
 //! One thing that a producer asks for, as queues hold it and as lines carry it.
 
-use super::commit::ChunkToMove;
+use super::commit::{ChunkToMove, CommitRequest};
 use super::patch_list::Patch;
 
 /// One thing that a producer asks of its service, with nothing borrowed: what queues between them hold.
@@ -50,6 +50,25 @@ pub enum Request {
     },
     /// To call [`Producer::flushed`](super::Producer::flushed) with this number, now that all before it is done.
     Flush(u32),
+}
+
+impl<'r> CommitRequest<'r> {
+    /// What it asks for, one thing after the other, in the order in which it is to be done. Of a chunk's patches all but
+    /// the last say that there are more. A chunk without any, as no producer of this crate sends it, is left out.
+    pub fn each(self) -> impl Iterator<Item = Request> + Clone + 'r {
+        let moves = self.chunks_to_move.iter().map(|chunk| Request::Move(*chunk));
+        let patches = self.chunks_to_patch.iter().flat_map(|chunk| {
+            let last = chunk.patches.len().saturating_sub(1);
+            chunk.patches.iter().enumerate().map(move |(at, patch)| Request::Patch {
+                writer_id: chunk.writer_id,
+                target: chunk.target,
+                patch: Patch { chunk_id: chunk.chunk_id, ..*patch },
+                has_more: chunk.has_more || at < last,
+            })
+        });
+        let flush = (self.flush != 0).then_some(Request::Flush(self.flush));
+        moves.chain(patches).chain(flush)
+    }
 }
 
 impl Request {
@@ -111,6 +130,7 @@ const FLUSH: u8 = 5;
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::producer::ChunkToPatch;
 
     fn each() -> [Request; 6] {
         let patch = Patch { chunk_id: 0x0403_0201, offset: 0x0605, data: [9, 8, 7, 6] };
@@ -160,5 +180,31 @@ mod tests {
         let mut of_patch = each()[3].to_bytes();
         of_patch[1] = 2;
         assert_eq!(Request::from_bytes(of_patch), None);
+    }
+
+    #[test]
+    fn a_request_is_taken_apart_in_the_order_in_which_it_is_done() {
+        let chunk = |chunk| ChunkToMove { page: 1, chunk, target: 2 };
+        let patch = |chunk_id, offset| Patch { chunk_id, offset, data: [offset as u8; 4] };
+        let patches = [patch(7, 10), patch(7, 20)];
+        let of_chunk =
+            |patches, has_more| ChunkToPatch { writer_id: 3, target: 2, chunk_id: 7, patches, has_more };
+        let request = CommitRequest {
+            chunks_to_move: &[chunk(0), chunk(3)],
+            chunks_to_patch: &[of_chunk(&patches, true), of_chunk(&[], false), of_chunk(&patches, false)],
+            flush: 9,
+        };
+        let apart = |patch, has_more| Request::Patch { writer_id: 3, target: 2, patch, has_more };
+        let all = [
+            Request::Move(chunk(0)),
+            Request::Move(chunk(3)),
+            apart(patches[0], true),
+            apart(patches[1], true),
+            apart(patches[0], true),
+            apart(patches[1], false),
+            Request::Flush(9),
+        ];
+        assert!(request.each().eq(all), "{:?}", request.each().collect::<std::vec::Vec<_>>());
+        assert_eq!(CommitRequest::default().each().count(), 0);
     }
 }

@@ -187,16 +187,10 @@ impl Recorder {
         self.switch.is_here()
     }
 
-    /// Whether events may be recorded later, if they are not now.
-    #[cfg(feature = "tracing")]
-    pub(crate) fn may_go_on(&self) -> bool {
-        matches!(self.by, By::Relay(_)) && self.is_here()
-    }
-
-    /// Whether what is told of spans now may be in an event.
+    /// Whether events are recorded, or may be later.
     #[cfg(feature = "tracing")]
     pub(crate) fn goes_on(&self) -> bool {
-        self.is_on() || self.may_go_on()
+        self.is_on() || matches!(self.by, By::Relay(_)) && self.is_here()
     }
 
     /// The same of all recorders of one relay, or of one buffer of a session, and of no others.

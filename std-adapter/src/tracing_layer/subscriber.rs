@@ -76,24 +76,21 @@ impl TraceSubscriber {
     /// Of a span that may be entered when a relay is connected, what it is; its fields are not kept meanwhile.
     #[cold]
     fn number_while_off(&self, metadata: &'static Metadata<'static>) -> u64 {
-        let number = if self.owner.recorder.may_go_on() { callsites::number(metadata) } else { None };
+        let number = if self.owner.recorder.goes_on() { callsites::number(metadata) } else { None };
         number.unwrap_or(Spans::NONE)
     }
 
     #[inline(never)]
     fn enter_kept(&self, id: &Id) {
-        if let Some(data) = self.kept(id) {
+        if self.owner.recorder.is_on()
+            && let Some(data) = self.kept(id)
+        {
             stack::enter(&self.owner, id.into_u64(), data.metadata, Some(data));
         }
     }
 
-    /// What is kept of a span, if anything is recorded.
+    /// What is kept of a span, if anything is recorded, or may be later.
     fn kept(&self, id: &Id) -> Option<Arc<SpanData>> {
-        if self.owner.recorder.is_on() { self.spans.get(id.into_u64()) } else { None }
-    }
-
-    /// The same, also if something may be recorded later.
-    fn known(&self, id: &Id) -> Option<Arc<SpanData>> {
         if self.owner.recorder.goes_on() { self.spans.get(id.into_u64()) } else { None }
     }
 
@@ -136,13 +133,13 @@ impl Subscriber for TraceSubscriber {
     }
 
     fn record(&self, span: &Id, values: &Record<'_>) {
-        if let Some(data) = self.known(span) {
+        if let Some(data) = self.kept(span) {
             data.record(values);
         }
     }
 
     fn record_follows_from(&self, span: &Id, follows: &Id) {
-        if let (Some(span), Some(follows)) = (self.known(span), self.known(follows)) {
+        if let (Some(span), Some(follows)) = (self.kept(span), self.kept(follows)) {
             span.follow(&follows);
         }
     }

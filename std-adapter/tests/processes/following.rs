@@ -11,7 +11,6 @@ use tracebuf_std::session::{
 
 use crate::fork::{fork, status_of};
 use crate::harness::{PATIENCE, Service, harms_no_thread_of_the_child, socket_path, waits_for, write};
-use crate::trace::Trace;
 
 /// This process itself, which looks for a service all the time, and the service's own path.
 fn following(test: &str, relay: &Relay) -> Follower {
@@ -22,14 +21,6 @@ fn following(test: &str, relay: &Relay) -> Follower {
 
 fn service(test: &str) -> Service {
     Service::start(test, Session::builder().ring(1 << 20), ProducerSocket::builder())
-}
-
-/// What the service has when it stops, and has let its socket go.
-fn end(service: Service, test: &str) -> Trace {
-    let Service { session, socket, .. } = service;
-    drop(socket);
-    let stopped = session.stop().expect("it runs");
-    write(stopped, test)
 }
 
 #[test]
@@ -47,7 +38,7 @@ fn one_that_starts_before_any_service_is_in_the_trace_of_each_that_comes() {
         waits_for("it is known", || follower.is_connected());
         assert_eq!(follower.error(), None);
         follower.flush(PATIENCE).expect("it is there");
-        let trace = end(service, &format!("{name}-{round}"));
+        let trace = write(service.stop(), &format!("{name}-{round}"));
         assert_eq!((trace.story(), trace.losses()), (format!("+slice !{round} -"), 0));
         assert!(trace.contains("follows"), "the program's name");
         waits_for("it is off", || !recorder.is_on());
@@ -67,7 +58,7 @@ fn what_was_recorded_when_the_follower_is_dropped_is_there() {
     drop(follower);
     assert!(!recorder.is_on() && !relay.is_connected());
     recorder.instant("late");
-    assert_eq!(end(service, name).story(), "!last");
+    assert_eq!(write(service.stop(), name).story(), "!last");
 }
 
 #[test]
@@ -90,7 +81,7 @@ fn a_connection_that_is_refused_by_the_program_itself_ends_and_is_tried_again() 
     assert_eq!(tries.load(Ordering::Relaxed), 3);
     relay.recorder().instant("known");
     drop(follower);
-    assert_eq!(end(service, name).story(), "!known");
+    assert_eq!(write(service.stop(), name).story(), "!known");
 }
 
 #[test]
@@ -111,7 +102,7 @@ fn in_a_child_a_follower_does_nothing() {
     assert_eq!(status_of(child), 0);
     relay.recorder().instant("parent");
     held.expect("it is here").flush(PATIENCE).expect("it is there");
-    assert_eq!(end(service, name).story(), "!parent");
+    assert_eq!(write(service.stop(), name).story(), "!parent");
 }
 
 #[test]
@@ -138,7 +129,7 @@ fn from_a_service_s_end_on_it_says_why_there_is_no_connection() {
     let follower = following(name, &Relay::new());
     let service = service(name);
     waits_for("it has come", || follower.is_connected());
-    end(service, name);
+    write(service.stop(), name);
     waits_for("it has ended", || !follower.is_connected());
     assert!(follower.error().is_some());
 }

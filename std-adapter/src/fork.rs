@@ -201,10 +201,10 @@ fn replace_default(signal: i32) -> io::Result<()> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use std::sync::atomic::AtomicBool;
+    use crate::children::{fork, status_of};
 
     #[test]
     fn a_child_may_watch_signals_though_other_threads_were_about_to() {
@@ -229,18 +229,6 @@ pub(crate) mod tests {
 
     /// Whether this was true in a child, which has 10 s for it.
     pub(crate) fn in_child(work: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child does what the test says, and ends without unwinding.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: by default its signal ends the process.
-            unsafe { libc::alarm(10) };
-            let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or(false);
-            // SAFETY: ends the process.
-            unsafe { libc::_exit(i32::from(!done)) };
-        }
-        let mut status = 0;
-        // SAFETY: waits for a child of this process.
-        unsafe { libc::waitpid(child, &mut status, 0) };
-        status == 0
+        status_of(fork(work)) == 0
     }
 }

@@ -18,6 +18,11 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+// As the tests in tests/ have them.
+#[cfg(test)]
+#[path = "../tests/support/fork.rs"]
+#[allow(dead_code, unsafe_code)]
+mod children;
 mod closed_in_children;
 pub mod demo;
 mod fields;

@@ -3,8 +3,9 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `producer_socket` | who comes is taken, numbered and attached |
+//! | `producer_socket`, `listening` | who comes is taken, numbered and attached |
 //! | `other_process` | the transport: what a producer says is carried out |
+//! | `incoming`, `endpoint_cell` | what comes, in turns; what carries it out |
 //! | `connection` | a producer, made of what the service tells it |
 //! | `follower` | one connection after the other, to whoever listens |
 //! | `line` | its two threads: one sends what the others ask for, one hears |
@@ -12,9 +13,12 @@
 //! | `socket_file`, `link`, `peer`, `shared_words` | the sockets, who is at the other end, the memory |
 
 mod connection;
+mod endpoint_cell;
 mod follower;
+mod incoming;
 mod line;
 mod link;
+mod listening;
 mod messages;
 mod other_process;
 mod peer;

@@ -1,17 +1,12 @@
 //! The service's side: [`ProducerSocket`].
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::sync::Arc;
 use std::{fmt, io};
 
-use tracebuf::service::ProducerIdentity;
-
 use super::link::Link;
+use super::listening::{Host, Listening, Newcomer};
 use super::other_process::OtherProcess;
-use super::peer::Peer;
 use super::shared_words::SharedWords;
 use super::socket_file::SocketFile;
 use super::welcome::Welcome;
@@ -63,22 +58,13 @@ pub struct ProducerSocketBuilder {
 /// only.
 ///
 /// [`Connection`]: super::Connection
-pub struct ProducerSocket {
-    listening: Arc<Listening>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct ProducerSocket(Listening<Tracebuf>);
 
-struct Listening {
-    socket: SocketFile,
-    session: Weak<Session>,
-    /// Each producer has it too, as long as it is there.
-    places: Arc<()>,
-    seen: AtomicU64,
-    is_over: AtomicBool,
-    config: ProducerSocketBuilder,
+/// Those who come are [`Connection`](super::Connection)s.
+struct Tracebuf {
+    shared_memory: usize,
     /// What each is told.
     welcome: Vec<u8>,
-    buffers: u16,
 }
 
 impl fmt::Debug for ProducerSocket {
@@ -97,7 +83,7 @@ impl ProducerSocket {
 
     /// How many producers have come until now, those among them that have gone again.
     pub fn producers_seen(&self) -> u64 {
-        self.listening.seen.load(Ordering::Relaxed)
+        self.0.seen()
     }
 }
 
@@ -162,99 +148,25 @@ impl ProducerSocketBuilder {
         let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
         let welcome = welcome.to_bytes().map_err(too_long);
         let welcome = welcome.map_err(|error| SessionError::io("names of data sources", error))?;
-        let listening = Arc::new(Listening {
-            socket,
-            session: Arc::downgrade(session),
-            places: Arc::default(),
-            seen: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
-            config: self,
-            welcome,
-            buffers: session.shared.state_every.len() as u16,
-        });
-        let of_thread = listening.clone();
-        let thread = thread::Builder::new().name("tracebuf-listen".into()).spawn(move || of_thread.serve());
-        let thread = thread.map_err(|error| SessionError::io("starting a thread", error))?;
-        Ok(ProducerSocket { listening, thread: Some(thread) })
+        let host = Tracebuf { shared_memory: self.shared_memory, welcome };
+        Listening::start(host, session, socket, self.producers).map(ProducerSocket)
     }
 }
 
-/// Whether others may come after this one.
-enum Next {
-    Goes,
-    Ends,
-}
+impl Host for Tracebuf {
+    type Producer = OtherProcess;
 
-impl Listening {
-    fn serve(&self) {
-        while !self.is_over.load(Ordering::Relaxed) {
-            match self.socket.link.accept() {
-                Ok(link) => {
-                    let Some(session) = self.session.upgrade() else { break };
-                    if let Next::Ends = self.welcome(&session, &Arc::new(link)) {
-                        break;
-                    }
-                }
-                // Too many open files, or one that has gone again.
-                Err(_) if !self.is_over.load(Ordering::Relaxed) => thread::sleep(Duration::from_millis(100)),
-                Err(_) => break,
-            }
-        }
-        self.socket.link.shut();
+    fn refuse(&self, link: &Link, why: &str) {
+        let _ = link.try_send(&Welcome::refusal(why));
     }
 
-    fn welcome(&self, session: &Session, link: &Arc<Link>) -> Next {
-        let refuse = |why: &str| {
-            let _ = link.try_send(&Welcome::refusal(why));
-            Next::Goes
-        };
-        // Only here is one taken.
-        let (taken, place) = (Arc::strong_count(&self.places) - 1, self.places.clone());
-        if taken >= self.config.producers {
-            return refuse(&format!(
-                "the service has {} producers, as many as it takes",
-                self.config.producers
-            ));
-        }
-        let producer_id = match session.new_producer_id() {
-            Ok(id) => id,
-            Err(SessionError::Stopped | SessionError::Forked) => return Next::Ends,
-            Err(error) => return refuse(&error.to_string()),
-        };
-        let made = SharedWords::new(self.config.shared_memory).and_then(|(words, file)| {
-            let Peer { uid, pid } = link.peer();
-            let identity = ProducerIdentity { producer_id, uid, pid };
-            let waker = session.waker();
-            OtherProcess::start(link, words, identity, self.buffers, place, waker).map(|made| (made, file))
-        });
-        let (transport, file) = match made {
-            Ok(made) => made,
-            Err(error) => return refuse(&format!("the service has no room: {error}")),
-        };
-        self.seen.fetch_add(1, Ordering::Relaxed);
+    fn take(&self, newcomer: Newcomer<'_>) -> io::Result<OtherProcess> {
+        let (words, file) = SharedWords::new(self.shared_memory)?;
+        let producer = OtherProcess::start(&newcomer, words)?;
+        newcomer.has_come();
         // Before anything that the session asks it. If it has gone again, the thread that waits for its messages hears of
         // it.
-        let _ = link.try_send_with(&self.welcome, &file);
-        match session.attach(transport) {
-            Ok(()) | Err(SessionError::Timeout) => Next::Goes,
-            Err(_) => Next::Ends,
-        }
-    }
-}
-
-impl Drop for ProducerSocket {
-    fn drop(&mut self) {
-        let Listening { socket, is_over, .. } = &*self.listening;
-        if !socket.link.is_here() {
-            // Nor is the thread in this process.
-            return;
-        }
-        is_over.store(true, Ordering::Relaxed);
-        socket.link.shut();
-        let thread = self.thread.take();
-        // It drops a session that nobody else has any more, and what that owns.
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            let _ = thread.join();
-        }
+        let _ = newcomer.link.try_send_with(&self.welcome, &file);
+        Ok(producer)
     }
 }

@@ -1,0 +1,171 @@
+//! Who comes to a socket: taken one after the other, numbered and attached, no more than there are places for.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tracebuf::service::ProducerIdentity;
+
+use super::link::Link;
+use super::peer::Peer;
+use super::socket_file::SocketFile;
+use crate::session::{Session, SessionError, Transport, Waker};
+
+/// How those who come are spoken to.
+pub(super) trait Host: Send + Sync + 'static {
+    type Producer: Transport + 'static;
+
+    /// Says why this one is not taken.
+    fn refuse(&self, link: &Link, why: &str);
+
+    /// Takes one who [has come](Newcomer::has_come), or says why the service cannot.
+    fn take(&self, newcomer: Newcomer<'_>) -> io::Result<Self::Producer>;
+}
+
+/// One who has come.
+pub(super) struct Newcomer<'l> {
+    pub(super) link: Arc<Link>,
+    pub(super) identity: ProducerIdentity,
+    /// Of how many buffers the session is.
+    pub(super) buffers: u16,
+    pub(super) waker: Waker,
+    /// One of the places, for as long as it is there.
+    pub(super) place: Arc<()>,
+    seen: &'l AtomicU64,
+}
+
+impl Newcomer<'_> {
+    /// Counts it: before it hears anything.
+    pub(super) fn has_come(&self) {
+        self.seen.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A socket with a thread that takes those who come, until it is dropped.
+pub(super) struct Listening<H> {
+    shared: Arc<Shared<H>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared<H> {
+    host: H,
+    socket: SocketFile,
+    session: Weak<Session>,
+    buffers: u16,
+    /// How many may be there at a time.
+    producers: usize,
+    /// Each of them has it too.
+    places: Arc<()>,
+    seen: AtomicU64,
+    is_over: AtomicBool,
+}
+
+/// Whether others may come after this one.
+enum Next {
+    Goes,
+    Ends,
+}
+
+impl<H: Host> Listening<H> {
+    pub(super) fn start(
+        host: H,
+        session: &Arc<Session>,
+        socket: SocketFile,
+        producers: usize,
+    ) -> Result<Self, SessionError> {
+        let shared = Arc::new(Shared {
+            host,
+            socket,
+            session: Arc::downgrade(session),
+            buffers: session.shared.state_every.len() as u16,
+            producers,
+            places: Arc::default(),
+            seen: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        });
+        let of_thread = shared.clone();
+        let thread = thread::Builder::new().name("tracebuf-listen".into()).spawn(move || of_thread.serve());
+        let thread = thread.map_err(|error| SessionError::io("starting a thread", error))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+}
+
+impl<H> Listening<H> {
+    /// How many have come until now, those among them that have gone again.
+    pub(super) fn seen(&self) -> u64 {
+        self.shared.seen.load(Ordering::Relaxed)
+    }
+}
+
+impl<H: Host> Shared<H> {
+    fn serve(&self) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            match self.socket.link.accept() {
+                Ok(link) => {
+                    let Some(session) = self.session.upgrade() else { break };
+                    if let Next::Ends = self.attach(&session, link) {
+                        break;
+                    }
+                }
+                // Too many open files, or one that has gone again.
+                Err(_) if !self.is_over.load(Ordering::Relaxed) => thread::sleep(Duration::from_millis(100)),
+                Err(_) => break,
+            }
+        }
+        self.socket.link.shut();
+    }
+
+    fn attach(&self, session: &Session, link: Link) -> Next {
+        let link = Arc::new(link);
+        let refuse = |why: &str| {
+            self.host.refuse(&link, why);
+            Next::Goes
+        };
+        // Only here is one taken.
+        let (taken, place) = (Arc::strong_count(&self.places) - 1, self.places.clone());
+        if taken >= self.producers {
+            return refuse(&format!("the service has {} producers, as many as it takes", self.producers));
+        }
+        let producer_id = match session.new_producer_id() {
+            Ok(id) => id,
+            Err(SessionError::Stopped | SessionError::Forked) => return Next::Ends,
+            Err(error) => return refuse(&error.to_string()),
+        };
+        let Peer { uid, pid } = link.peer();
+        let newcomer = Newcomer {
+            link: link.clone(),
+            identity: ProducerIdentity { producer_id, uid, pid },
+            buffers: self.buffers,
+            waker: session.waker(),
+            place,
+            seen: &self.seen,
+        };
+        let producer = match self.host.take(newcomer) {
+            Ok(producer) => producer,
+            Err(error) => return refuse(&format!("the service has no room: {error}")),
+        };
+        match session.attach(producer) {
+            Ok(()) | Err(SessionError::Timeout) => Next::Goes,
+            Err(_) => Next::Ends,
+        }
+    }
+}
+
+impl<H> Drop for Listening<H> {
+    fn drop(&mut self) {
+        let Shared { socket, is_over, .. } = &*self.shared;
+        if !socket.link.is_here() {
+            // Nor is the thread in this process.
+            return;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        socket.link.shut();
+        let thread = self.thread.take();
+        // It drops a session that nobody else has any more, and what that owns.
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! `tracebuf record`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -44,6 +44,18 @@ pub(crate) struct Args {
     /// 1 MiB of shared memory, which is enough for 512 threads. One that stands still at the end is waited for, up to 5 s.
     #[arg(long, value_name = "SOCKET")]
     listen: Option<PathBuf>,
+    /// The same for programs with Perfetto's own SDK (C++, C, Rust), as they record into Perfetto's service: without a
+    /// SOCKET at the one where they look for it, /run/perfetto/traced-producer.sock if there is that folder, else
+    /// /tmp/perfetto-producer.
+    ///
+    /// For another one, start them with PERFETTO_PRODUCER_SOCK_NAME=SOCKET. What they record is what their data source
+    /// "track_event" has. Nobody else may have the socket, so Perfetto's service must not run there.
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true, default_missing_value = perfetto_socket())]
+    perfetto: Option<PathBuf>,
+    /// Record these categories only of programs with Perfetto's SDK, not all but those with the tags "slow" and "debug":
+    /// names with commas between them; a * at the end of one stands for whatever follows.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "perfetto")]
+    categories: Vec<String>,
     /// The trace file; - is standard output.
     #[arg(short, long, default_value = "trace.pftrace", value_parser = output_path())]
     output: PathBuf,
@@ -71,6 +83,9 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     if let Some(socket) = &arguments.listen {
         options = options.listen(socket);
     }
+    if let Some(socket) = &arguments.perfetto {
+        options = options.perfetto(socket).categories(&arguments.categories);
+    }
     let line = ProgressLine::new();
     let mut is_failing = false;
     let result = record(&options, &stop, |progress| {
@@ -83,6 +98,12 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     drop(line);
     let report = result.map_err(Failure::new)?;
     print_beside(is_stdout, &report, ExitCode::from(u8::from(!report.is_whole())))
+}
+
+/// Where programs with Perfetto's SDK look for their service.
+fn perfetto_socket() -> &'static str {
+    let folder = Path::new("/run/perfetto");
+    if folder.is_dir() { "/run/perfetto/traced-producer.sock" } else { "/tmp/perfetto-producer" }
 }
 
 /// The time between two looks.

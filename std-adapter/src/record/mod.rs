@@ -40,7 +40,7 @@ use crate::figures::Bytes;
 use crate::session::{LongTrace, Session, SessionError, Summary};
 use crate::whole_file::check_writable;
 use proc::Proc;
-use programs::Door;
+use programs::Doors;
 use sampler::Sampler;
 use tracks::Tracks;
 
@@ -67,6 +67,8 @@ pub struct RecordOptions {
     ring: u64,
     long: bool,
     socket: Option<PathBuf>,
+    perfetto: Option<PathBuf>,
+    categories: Vec<String>,
 }
 
 impl RecordOptions {
@@ -85,6 +87,8 @@ impl RecordOptions {
             ring: 4 << 20,
             long: false,
             socket: None,
+            perfetto: None,
+            categories: Vec::new(),
         }
     }
 
@@ -137,6 +141,27 @@ impl RecordOptions {
         self.socket = Some(path.as_ref().to_owned());
         self
     }
+
+    /// The same for programs with Perfetto's SDK, at a socket of their own: a
+    /// [`PerfettoSocket`](crate::session::PerfettoSocket).
+    #[must_use]
+    pub fn perfetto(mut self, path: impl AsRef<Path>) -> Self {
+        self.perfetto = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// Of what programs with Perfetto's SDK record, these
+    /// [categories](crate::session::PerfettoSocketBuilder::categories) only; without any, all but those with the tags `slow`
+    /// and `debug`.
+    #[must_use]
+    pub fn categories(mut self, enabled: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.categories = enabled.into_iter().map(Into::into).collect();
+        self
+    }
+
+    fn has_programs(&self) -> bool {
+        self.socket.is_some() || self.perfetto.is_some()
+    }
 }
 
 /// The data source that the machine is, in a session that others record into too: their recorders go to the first
@@ -169,19 +194,19 @@ fn record_from(
     check_ring(options.ring)?;
     // Before the session starts: it empties the file of a long trace.
     proc.read("stat").map_err(|error| SessionError::io("/proc/stat", error))?;
-    let door = Door::at(options.socket.as_deref())?;
+    let doors = Doors::of(options)?;
     let mut builder = Session::builder().process_name("tracebuf record");
-    if options.socket.is_some() {
+    if options.has_programs() {
         builder = builder.ring(options.ring);
     }
-    builder = builder.ring(options.ring).data_source(MACHINE, options.socket.is_some().into());
+    builder = builder.ring(options.ring).data_source(MACHINE, options.has_programs().into());
     if options.long {
         builder = builder.long_trace(LongTrace::to(output).period(LONG_TRACE_PERIOD));
     } else {
         check_writable(output).map_err(writing)?;
     }
     let session = Arc::new(builder.start()?);
-    let programs = door.open(&session)?;
+    let programs = doors.open(options, &session)?;
     let recorder = session.recorder_of(MACHINE).ok_or(SessionError::Stopped)?;
     let writer = recorder.packet_writer().ok_or(SessionError::Stopped)?;
     let mut sampler = Sampler::new(proc, Tracks::new(writer, options.ring));

@@ -112,9 +112,12 @@ pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
 pub use packet_writer::PacketWriter;
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use processes::SocketFile;
+pub use processes::{
+    Connection, ConnectionBuilder, Follower, PerfettoSocket, PerfettoSocketBuilder, ProducerSocket,
+    ProducerSocketBuilder,
+};
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub use processes::{Connection, ConnectionBuilder, Follower, ProducerSocket, ProducerSocketBuilder};
+pub(crate) use processes::{SocketFile, SocketKind};
 pub use recorder::{Recorder, SliceGuard, ThreadTracer};
 pub use relay::Relay;
 pub use session_clock::SessionClock;

@@ -8,6 +8,7 @@
 //! | `incoming`, `endpoint_cell` | what comes, in turns; what carries it out |
 //! | `connection` | a producer, made of what the service tells it |
 //! | `follower` | one connection after the other, to whoever listens |
+//! | `perfetto` | the same for programs with Perfetto's SDK, which have a protocol of their own |
 //! | `line` | its two threads: one sends what the others ask for, one hears |
 //! | `welcome`, `messages` | what is said, first and then |
 //! | `socket_file`, `link`, `peer`, `shared_words` | the sockets, who is at the other end, the memory |
@@ -22,6 +23,7 @@ mod listening;
 mod messages;
 mod other_process;
 mod peer;
+mod perfetto;
 mod producer_socket;
 mod shared_words;
 mod socket_file;
@@ -29,5 +31,7 @@ mod welcome;
 
 pub use connection::{Connection, ConnectionBuilder};
 pub use follower::Follower;
+pub(crate) use link::Kind as SocketKind;
+pub use perfetto::{PerfettoSocket, PerfettoSocketBuilder};
 pub use producer_socket::{ProducerSocket, ProducerSocketBuilder};
 pub(crate) use socket_file::SocketFile;

@@ -18,7 +18,8 @@ use super::waker::Waker;
 pub(crate) const WRITERS: usize = 1024;
 /// Chunks of shared memory, at most.
 const CHUNKS: usize = 32_768;
-const PAGE: u32 = 4096;
+/// Bytes of a page of shared memory.
+pub(crate) const PAGE: u32 = 4096;
 /// Two chunks a page: 2 KiB each, so that many threads with few events do not use it up.
 const LAYOUT: Layout = Layout::Two;
 /// Bytes of a chunk, its header included.

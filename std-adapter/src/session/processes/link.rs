@@ -1,4 +1,4 @@
-//! One end of a connection between two processes: messages that come whole or not at all.
+//! One end of a connection between two processes: messages that come whole or not at all, or a stream of bytes.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,12 +17,25 @@ use rustix::net::{
 use super::peer::Peer;
 use crate::closed_in_children::ClosedInChildren;
 
-/// A Unix socket of packets in sequence. In children after a fork it is closed.
+/// A Unix socket. In children after a fork it is closed.
 pub(super) struct Link(ClosedInChildren);
 
+/// How what is sent comes.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// In messages, whole or not at all.
+    Messages,
+    /// As a stream of bytes.
+    Stream,
+}
+
 impl Link {
-    fn new() -> io::Result<Self> {
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    fn new(kind: Kind) -> io::Result<Self> {
+        let kind = match kind {
+            Kind::Messages => SocketType::SEQPACKET,
+            Kind::Stream => SocketType::STREAM,
+        };
+        let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
         Ok(Self(ClosedInChildren::new(socket)))
     }
 
@@ -38,8 +51,8 @@ impl Link {
     }
 
     /// Waits for others at this path.
-    pub(super) fn listening(path: &Path) -> io::Result<Self> {
-        let link = Self::new()?;
+    pub(super) fn listening(path: &Path, kind: Kind) -> io::Result<Self> {
+        let link = Self::new(kind)?;
         bind(link.0.get()?, &SocketAddrUnix::new(path)?)?;
         listen(link.0.get()?, 64)?;
         Ok(link)
@@ -48,7 +61,7 @@ impl Link {
     /// To whoever waits at this path. Until the deadline only: where too many have come and were not taken the system
     /// waits until one is.
     pub(super) fn connected(path: &Path, deadline: Instant) -> io::Result<Self> {
-        let (link, address) = (Self::new()?, SocketAddrUnix::new(path)?);
+        let (link, address) = (Self::new(Kind::Messages)?, SocketAddrUnix::new(path)?);
         link.until(Timeout::Send, deadline, |socket| connect(socket, &address))?;
         Ok(link)
     }
@@ -161,6 +174,30 @@ impl Link {
         Ok((received.bytes, file))
     }
 
+    /// Sends as much of a stream as the other end takes now, and with its first byte an open file; says how much it was.
+    pub(super) fn try_send_some(&self, bytes: &[u8], file: Option<&OwnedFd>) -> io::Result<usize> {
+        let (socket, files) = (self.0.get()?, file.map(|file| [file.as_fd()]));
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        if let Some(files) = &files {
+            control.push(SendAncillaryMessage::ScmRights(files));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match retry_on_intr(|| sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)) {
+            Ok(len) => Ok(len),
+            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for more of a stream, and says how much has come: 0 once the other end is gone. Open files that come with it
+    /// are closed.
+    pub(super) fn receive_some(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        let socket = self.0.get()?;
+        let (_, len) = retry_on_intr(|| recv(socket, &mut *bytes, RecvFlags::empty()))?;
+        Ok(len)
+    }
+
     /// Ends the connection, or the waiting for others: whoever waits here or there hears of it.
     pub(super) fn shut(&self) {
         if let Ok(socket) = self.0.get() {
@@ -180,7 +217,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tracebuf-link-{}", std::process::id()));
         // In a process of its own, for its limit.
         let is_told = crate::fork::tests::in_child(|| {
-            let listening = Link::listening(&path).expect("a socket");
+            let listening = Link::listening(&path, Kind::Messages).expect("a socket");
             let deadline = Instant::now() + Duration::from_secs(5);
             let one = Link::connected(&path, deadline).expect("it listens");
             let other = listening.accept().expect("it has come");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::{fmt, io};
 
-use super::link::Link;
+use super::link::{Kind, Link};
 use super::listening::{Host, Listening, Newcomer};
 use super::other_process::OtherProcess;
 use super::shared_words::SharedWords;
@@ -131,7 +131,7 @@ impl ProducerSocketBuilder {
         if !session.shared.switch.is_here() {
             return Err(SessionError::Forked);
         }
-        self.serve(session, SocketFile::bind(path.as_ref())?)
+        self.serve(session, SocketFile::bind(path.as_ref(), Kind::Messages)?)
     }
 
     /// Takes producers at a socket from now on.

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::link::Link;
+use super::link::{Kind, Link};
 use crate::file_lock::{Held, is_same, lock};
 use crate::session::SessionError;
 
@@ -20,12 +20,13 @@ pub(crate) struct SocketFile {
 
 impl SocketFile {
     /// Listens at a path where nobody else does.
-    pub(crate) fn bind(path: &Path) -> Result<Self, SessionError> {
-        Self::at(path).map_err(|error| SessionError::io(format!("the socket {}", path.display()), error))
+    pub(crate) fn bind(path: &Path, kind: Kind) -> Result<Self, SessionError> {
+        Self::at(path, kind)
+            .map_err(|error| SessionError::io(format!("the socket {}", path.display()), error))
     }
 
-    fn at(path: &Path) -> io::Result<Self> {
-        let link = listen(path)?;
+    fn at(path: &Path, kind: Kind) -> io::Result<Self> {
+        let link = listen(path, kind)?;
         let file = path.symlink_metadata()?;
         // Programs that go into the background leave the folder that they were started in.
         let path = std::path::absolute(path)?;
@@ -33,8 +34,8 @@ impl SocketFile {
     }
 }
 
-fn listen(path: &Path) -> io::Result<Link> {
-    match Link::listening(path) {
+fn listen(path: &Path, kind: Kind) -> io::Result<Link> {
+    match Link::listening(path, kind) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let folder = File::open(folder.unwrap_or(Path::new("."))).ok();
@@ -48,7 +49,7 @@ fn listen(path: &Path) -> io::Result<Link> {
                 return Err(error);
             }
             std::fs::remove_file(path)?;
-            Link::listening(path)
+            Link::listening(path, kind)
         }
         other => other,
     }
@@ -90,7 +91,7 @@ mod tests {
             let begin = Barrier::new(4);
             let bind = || {
                 begin.wait();
-                SocketFile::bind(&path).ok()
+                SocketFile::bind(&path, Kind::Messages).ok()
             };
             let bound: Vec<_> = std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..4).map(|_| scope.spawn(bind)).collect();

@@ -1,0 +1,20 @@
+//! Programs with Perfetto's own SDK, which speak its producer protocol: a [`PerfettoSocket`] in place of its service.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `socket` | where they come, and what they are to record |
+//! | `program` | the transport: what a program says is carried out |
+//! | `data_sources` | what it has to offer, and what of it runs |
+//! | `frames`, `calls`, `commands` | the protocol: the outermost messages, what is asked of a service, what is told to a program |
+//! | `outbox`, `proto` | bytes on their way out, and messages of protobuf |
+
+mod calls;
+mod commands;
+mod data_sources;
+mod frames;
+mod outbox;
+mod program;
+mod proto;
+mod socket;
+
+pub use socket::{PerfettoSocket, PerfettoSocketBuilder};

@@ -1,0 +1,109 @@
+//! What programs have to offer, and what of it a session wants.
+//!
+//! Facts from `protos/perfetto/common/data_source_descriptor.proto` and `protos/perfetto/config/data_source_config.proto`.
+
+use super::calls::{message, numbers};
+use super::proto::Proto;
+
+// Fields of a DataSourceConfig.
+const NAME: u32 = 1;
+const TARGET_BUFFER: u32 = 2;
+const TRACING_SESSION: u32 = 4;
+
+/// The data source of track events, which the SDK has in every program that makes any.
+pub(super) const TRACK_EVENT: &str = "track_event";
+
+/// Of one program, at most; one that offers more is told nothing of the rest.
+const RUNNING: usize = 256;
+
+/// A data source that is to run in every program that has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    /// The number of the session's buffer that it goes to.
+    pub(super) buffer: u16,
+    /// Fields of its configuration beside those above, encoded.
+    pub(super) config: Vec<u8>,
+}
+
+impl Wanted {
+    /// What a program is told of it.
+    fn config(&self) -> Proto {
+        let config = Proto::new().bytes(NAME, self.name.as_bytes());
+        // Buffers are counted from 1 on, and sessions too; of those there is one.
+        let config = config.number(TARGET_BUFFER, u32::from(self.buffer) + 1).number(TRACING_SESSION, 1_u32);
+        config.fields(&self.config)
+    }
+}
+
+/// A data source that a program says it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Descriptor {
+    name: String,
+    clears_state: bool,
+    is_flushed: bool,
+}
+
+impl Descriptor {
+    /// None of a malformed one.
+    pub(super) fn of(descriptor: &[u8]) -> Option<Self> {
+        let name = String::from_utf8_lossy(message(descriptor, 1)?).into_owned();
+        let [clears_state, no_flush] = numbers(descriptor, [4, 9])?;
+        Some(Self { name, clears_state: clears_state != 0, is_flushed: no_flush == 0 })
+    }
+}
+
+/// One that a program runs, or is to run as soon as it can hear of it.
+struct Instance {
+    id: u64,
+    descriptor: Descriptor,
+    config: Proto,
+    has_started: bool,
+}
+
+/// Those of one program.
+#[derive(Default)]
+pub(super) struct Instances {
+    all: Vec<Instance>,
+    last_id: u64,
+}
+
+impl Instances {
+    /// A program has this one; it is to run if it is wanted.
+    pub(super) fn offer(&mut self, descriptor: Descriptor, wanted: &[Wanted]) {
+        for wanted in wanted.iter().filter(|wanted| wanted.name == descriptor.name) {
+            if self.all.len() < RUNNING {
+                self.last_id += 1;
+                let (id, descriptor, config) = (self.last_id, descriptor.clone(), wanted.config());
+                self.all.push(Instance { id, descriptor, config, has_started: false });
+            }
+        }
+    }
+
+    /// A program has none of this name any more.
+    pub(super) fn withdraw(&mut self, name: &str) {
+        self.all.retain(|instance| instance.descriptor.name != name);
+    }
+
+    /// Number and configuration of each that has not started, which it has with this.
+    pub(super) fn start(&mut self) -> impl Iterator<Item = (u64, &Proto)> {
+        self.all.iter_mut().filter(|instance| !instance.has_started).map(|instance| {
+            instance.has_started = true;
+            (instance.id, &instance.config)
+        })
+    }
+
+    /// Those that have something to flush.
+    pub(super) fn to_flush(&self) -> impl Iterator<Item = u64> {
+        self.started().filter(|instance| instance.descriptor.is_flushed).map(|instance| instance.id)
+    }
+
+    /// Those that can say again what they have said of names and clocks.
+    pub(super) fn to_clear(&self) -> impl Iterator<Item = u64> {
+        self.started().filter(|instance| instance.descriptor.clears_state).map(|instance| instance.id)
+    }
+
+    fn started(&self) -> impl Iterator<Item = &Instance> {
+        self.all.iter().filter(|instance| instance.has_started)
+    }
+}

@@ -1,0 +1,226 @@
+//! The transport of a program with Perfetto's SDK.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tracebuf::service::{EndpointStats, ProducerIdentity};
+
+use super::calls::{FromProgram, Hello, METHODS, said};
+use super::data_sources::{Instances, Wanted};
+use super::outbox::Outbox;
+use super::proto::Proto;
+use super::{commands, frames};
+use crate::session::processes::endpoint_cell::EndpointCell;
+use crate::session::processes::incoming::{Incoming, Turn};
+use crate::session::processes::link::Link;
+use crate::session::processes::listening::Newcomer;
+use crate::session::processes::shared_words::SharedWords;
+use crate::session::producer_cell::PAGE;
+use crate::session::transport::{CentralBuffer, Transport};
+
+/// Things said that are carried out at a time, at most: no more than one of tracebuf's own messages says.
+const AT_A_TIME: usize = 256;
+
+/// The drain thread's end.
+pub(super) struct Program {
+    link: Arc<Link>,
+    incoming: Incoming<Vec<FromProgram>>,
+    outbox: Outbox,
+    wanted: Arc<[Wanted]>,
+    identity: ProducerIdentity,
+    endpoint: EndpointCell,
+    /// Of its shared memory, until it goes to the program.
+    file: Option<OwnedFd>,
+    hello: Option<Hello>,
+    /// The call to which commands are replies.
+    commands: Option<u64>,
+    instances: Instances,
+    /// The last flush that was asked for, and the last that was carried out.
+    asked: u64,
+    flushed: u64,
+    /// To be said once all before it was heard, however often it is wanted until then.
+    to_ask: bool,
+    to_clear_state: bool,
+    /// It has one of the service's places as long as it has this.
+    _place: Arc<()>,
+}
+
+impl Program {
+    /// With a thread that takes what comes.
+    pub(super) fn start(
+        newcomer: &Newcomer<'_>,
+        words: SharedWords,
+        file: OwnedFd,
+        wanted: Arc<[Wanted]>,
+    ) -> io::Result<Self> {
+        let Newcomer { link, identity, buffers, waker, place, .. } = newcomer;
+        let endpoint = EndpointCell::over(words, *identity, *buffers)?;
+        Ok(Self {
+            link: link.clone(),
+            incoming: Incoming::start(link, waker, hear())?,
+            outbox: Outbox::default(),
+            wanted,
+            identity: *identity,
+            endpoint,
+            file: Some(file),
+            hello: None,
+            commands: None,
+            instances: Instances::default(),
+            asked: 0,
+            flushed: 0,
+            to_ask: false,
+            to_clear_state: false,
+            _place: place.clone(),
+        })
+    }
+
+    fn carry_out(&mut self, said: FromProgram, buffers: &mut [CentralBuffer]) {
+        match said {
+            FromProgram::Bind { request, is_known: true } => {
+                self.outbox.push(&frames::bound(request, &METHODS));
+            }
+            FromProgram::Bind { request, is_known: false } => self.outbox.push(&frames::not_bound(request)),
+            FromProgram::Initialize { request, hello } => self.initialize(request, hello),
+            FromProgram::Listen { request } => {
+                self.commands = Some(request);
+                self.start_instances();
+            }
+            FromProgram::Register(descriptor) => {
+                self.instances.offer(descriptor, &self.wanted);
+                self.start_instances();
+            }
+            FromProgram::Unregister(name) => self.instances.withdraw(&name),
+            FromProgram::Request(request) => {
+                // A flush comes another way.
+                let _ = self.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
+            }
+            FromProgram::Flushed(flush) => self.flushed = flush,
+            FromProgram::Answer { request, is_known: true } => {
+                self.outbox.push(&frames::reply(request, &Proto::new(), false));
+            }
+            FromProgram::Answer { request, is_known: false } => self.outbox.push(&frames::failure(request)),
+        }
+    }
+
+    fn initialize(&mut self, request: u64, hello: Hello) {
+        let answer = commands::initialized(hello.memory).filter(|_| self.hello.is_none());
+        let Some(answer) = answer else { return self.outbox.push(&frames::failure(request)) };
+        self.hello = Some(hello);
+        self.outbox.push(&frames::reply(request, &answer, false));
+        self.start_instances();
+    }
+
+    /// Has the program run what is wanted of it, as soon as it has said enough.
+    fn start_instances(&mut self) {
+        let Self { outbox, instances, file, hello: Some(_), commands: Some(call), .. } = self else {
+            return;
+        };
+        for (id, config) in instances.start() {
+            if let Some(file) = file.take() {
+                outbox.push_with(&frames::reply(*call, &commands::setup_tracing(PAGE >> 10), true), file);
+            }
+            outbox.push(&frames::reply(*call, &commands::setup(id, config), true));
+            outbox.push(&frames::reply(*call, &commands::start(id, config), true));
+        }
+    }
+
+    /// Says what there is to say, as far as the program takes it now; the rest, when this is called again.
+    fn say(&mut self) {
+        let mut is_sent = self.outbox.send(&self.link);
+        if is_sent.is_ok() && self.outbox.is_empty() {
+            self.ask();
+            is_sent = self.outbox.send(&self.link);
+        }
+        // The thread that waits for what comes hears of it.
+        if is_sent.is_err() {
+            self.link.shut();
+        }
+    }
+
+    fn ask(&mut self) {
+        let Self { outbox, instances, .. } = self;
+        // Who has not said where it hears commands runs nothing.
+        let mut command = |message: &Proto| {
+            self.commands.iter().for_each(|call| outbox.push(&frames::reply(*call, message, true)));
+        };
+        if std::mem::take(&mut self.to_ask) {
+            if instances.to_flush().next().is_some() {
+                command(&commands::flush(self.asked, instances.to_flush()));
+            } else {
+                self.flushed = self.asked;
+            }
+        }
+        if std::mem::take(&mut self.to_clear_state) && instances.to_clear().next().is_some() {
+            command(&commands::clear_state(instances.to_clear()));
+        }
+    }
+}
+
+/// Takes frames of a connection apart, until something comes that is none.
+fn hear() -> impl FnMut(&Link) -> Option<Vec<FromProgram>> {
+    let (mut frames, mut rest) = (frames::Frames::new(), Vec::new().into_iter());
+    move |link| {
+        if rest.len() == 0 {
+            rest = frames.next(link, said)?.into_iter();
+        }
+        Some(rest.by_ref().take(AT_A_TIME).collect())
+    }
+}
+
+impl Transport for Program {
+    fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+        let mut turn = Turn::begin();
+        while let Some(message) = self.incoming.take(&mut turn) {
+            message.into_iter().for_each(|said| self.carry_out(said, buffers));
+        }
+        self.say();
+    }
+
+    fn ask_flush(&mut self) {
+        self.asked += 1;
+        self.to_ask = true;
+        self.say();
+    }
+
+    fn clear_incremental_state(&mut self) {
+        self.to_clear_state = true;
+        self.say();
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.flushed == self.asked
+    }
+
+    fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
+        if self.hello.is_some_and(|hello| hello.may_scrape) {
+            self.endpoint.with(|endpoint| endpoint.scrape(buffers));
+        }
+    }
+
+    fn stats(&self) -> EndpointStats {
+        self.endpoint.stats()
+    }
+
+    fn identity(&self) -> Option<ProducerIdentity> {
+        Some(self.identity)
+    }
+
+    fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
+        self.endpoint.with(|endpoint| endpoint.disconnect(buffers));
+    }
+
+    fn is_connected(&self) -> bool {
+        self.incoming.is_open()
+    }
+
+    fn end(&mut self) {
+        self.link.shut();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.link.shut();
+    }
+}

@@ -1,0 +1,48 @@
+//! Messages of protobuf that grow.
+
+use tracebuf::proto::{WireType, tag};
+
+use crate::fields::push;
+
+/// A message, to which fields are added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Proto(Vec<u8>);
+
+impl Proto {
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// A number, or a boolean.
+    pub(super) fn number(mut self, field: u32, value: impl Into<u64>) -> Self {
+        push(&mut self.0, tag(field, WireType::Varint).into());
+        push(&mut self.0, value.into());
+        self
+    }
+
+    pub(super) fn bytes(mut self, field: u32, value: &[u8]) -> Self {
+        push(&mut self.0, tag(field, WireType::Length).into());
+        push(&mut self.0, value.len() as u64);
+        self.0.extend_from_slice(value);
+        self
+    }
+
+    pub(super) fn message(self, field: u32, message: &Self) -> Self {
+        self.bytes(field, &message.0)
+    }
+
+    /// The same for each of several values.
+    pub(super) fn each<T>(self, values: impl IntoIterator<Item = T>, add: impl Fn(Self, T) -> Self) -> Self {
+        values.into_iter().fold(self, add)
+    }
+
+    /// Fields that are encoded already.
+    pub(super) fn fields(mut self, encoded: &[u8]) -> Self {
+        self.0.extend_from_slice(encoded);
+        self
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}

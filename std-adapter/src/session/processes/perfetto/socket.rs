@@ -1,0 +1,210 @@
+//! [`PerfettoSocket`].
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::data_sources::{TRACK_EVENT, Wanted};
+use super::program::Program;
+use super::proto::Proto;
+use crate::session::processes::link::{Kind, Link};
+use crate::session::processes::listening::{Host, Listening, Newcomer};
+use crate::session::processes::shared_words::SharedWords;
+use crate::session::processes::socket_file::SocketFile;
+use crate::session::producer_cell::SHARED_MEMORY;
+use crate::session::{Session, SessionError};
+
+/// What a [`PerfettoSocket`] is to be. Made by [`PerfettoSocket::builder`].
+#[derive(Clone, Debug)]
+pub struct PerfettoSocketBuilder {
+    shared_memory: usize,
+    producers: usize,
+    /// Data sources, with the fields of their configuration.
+    data_sources: Vec<(String, Vec<u8>)>,
+}
+
+/// The socket at which programs with Perfetto's own SDK come to record into a session, as they do into Perfetto's
+/// service: those with its C++ or C library or what is built on it, whose events go to the system backend. Nothing in
+/// them has to change.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tracebuf_std::session::{PerfettoSocket, Session};
+///
+/// let path = std::env::temp_dir().join(format!("doc-perfetto-{}", std::process::id()));
+/// let session = Arc::new(Session::builder().ring(16 << 20).start()?);
+/// let socket = PerfettoSocket::builder().bind(&session, &path)?;
+/// // Programs that are started with PERFETTO_PRODUCER_SOCK_NAME set to this path are in the trace from now on.
+/// assert_eq!(socket.producers_seen(), 0);
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+///
+/// They look for their service at `PERFETTO_PRODUCER_SOCK_NAME`, and without it at `/run/perfetto/traced-producer.sock`
+/// if there is that folder, else at `/tmp/perfetto-producer`; they wait for one, and for the next one when that has ended.
+/// Each data source that is [wanted](PerfettoSocketBuilder::data_source) runs in each program that has it from its coming
+/// on until the session stops.
+///
+/// Who may write to the socket's file may record; Perfetto's service lets everybody, this one those whom the umask lets.
+/// Producers are trusted as little as [those](super::super::ProducerSocket) with this crate, and are told apart, counted
+/// and asked for what they have in the same way. Chunks that they have not completed are scraped, unless they forbid
+/// that (`SMB_SCRAPING_DISABLED`); what is complete is taken when they send it, some 100 ms after it was written at the
+/// latest unless they are told otherwise.
+///
+/// From `track_event` a program's threads write chunks of a page, 4 KiB, so that 1 MiB is enough for 256 at a time. Of
+/// what has no room, the SDK drops whole packets, and the next one of that thread tells of it.
+///
+/// What of the protocol is not there: memory that a program brings (Chrome's startup tracing: it gets the service's, and
+/// loses what it had recorded before), triggers, memory that is sent in messages (virtual machines), addresses that are no
+/// paths. Data sources are not told to stop before the session ends: the connection ends.
+///
+/// Cost: a thread, and for each producer another one, 20 KB, and the shared memory. Linux only.
+///
+/// Source of what is said there: Perfetto's `producer_port.proto` and `wire_protocol.proto`. Checked against programs with
+/// its SDK, of the version in Perfetto's crate `perfetto-sdk` 1.2.
+pub struct PerfettoSocket(Listening<Perfetto>);
+
+/// Those who come have Perfetto's SDK.
+struct Perfetto {
+    shared_memory: usize,
+    wanted: Arc<[Wanted]>,
+}
+
+impl fmt::Debug for PerfettoSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerfettoSocket")
+            .field("producers_seen", &self.producers_seen())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PerfettoSocket {
+    /// For up to 64 programs at a time, each with 1 MiB of shared memory, and with all categories of the data source
+    /// `track_event` but those with the tags `slow` and `debug`, unless told otherwise.
+    pub fn builder() -> PerfettoSocketBuilder {
+        PerfettoSocketBuilder { shared_memory: 1 << 20, producers: 64, data_sources: Vec::new() }
+    }
+
+    /// How many programs have come until now, those among them that have gone again.
+    pub fn producers_seen(&self) -> u64 {
+        self.0.seen()
+    }
+}
+
+impl PerfettoSocketBuilder {
+    /// Bytes of shared memory with each program, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks. They cost
+    /// memory when they are touched. What a program would like to have is not asked.
+    #[must_use]
+    pub fn shared_memory(mut self, bytes: usize) -> Self {
+        self.shared_memory = bytes;
+        self
+    }
+
+    /// How many programs may be there at a time; more are sent away, and come again. All of them share the places for
+    /// sequences that each buffer has, see [`BufferConfig::sequences`](crate::session::BufferConfig::sequences).
+    #[must_use]
+    pub fn producers(mut self, count: usize) -> Self {
+        self.producers = count;
+        self
+    }
+
+    /// Runs the data source of this name in programs that have it; those that are not named so do not run. Named twice, it
+    /// runs twice. It goes to the buffer that the session has for this name
+    /// ([`SessionBuilder::data_source`](crate::session::SessionBuilder::data_source)), or else to the first.
+    ///
+    /// `config` are further fields of its `DataSourceConfig`, encoded, such as 113 with a `TrackEventConfig`; it may be
+    /// empty.
+    #[must_use]
+    pub fn data_source(mut self, name: impl Into<String>, config: impl Into<Vec<u8>>) -> Self {
+        self.data_sources.push((name.into(), config.into()));
+        self
+    }
+
+    /// Runs the data source `track_event` with these categories and no others; a `*` at the end of one stands for whatever
+    /// follows. Those with the tags `slow` and `debug` are not meant by that: they have to be named whole.
+    ///
+    /// ```
+    /// use tracebuf_std::session::PerfettoSocket;
+    ///
+    /// let builder = PerfettoSocket::builder().categories(["net", "render.*"]);
+    /// # let _ = builder;
+    /// ```
+    #[must_use]
+    pub fn categories<'c>(self, enabled: impl IntoIterator<Item = &'c str>) -> Self {
+        self.data_source(TRACK_EVENT, track_event_config(enabled).as_bytes())
+    }
+
+    /// Makes the socket at this path, of 108 bytes at most, and takes programs from now on. What a service that has
+    /// ended without removing it has left there is replaced.
+    ///
+    /// # Errors
+    /// A size of shared memory that cannot be; what the system says of the path, as that somebody is listening there;
+    /// no thread; [`SessionError::Forked`] in a child after a fork.
+    pub fn bind(
+        self,
+        session: &Arc<Session>,
+        path: impl AsRef<Path>,
+    ) -> Result<PerfettoSocket, SessionError> {
+        let bytes = self.shared_memory;
+        if !SHARED_MEMORY.contains(&bytes) {
+            return Err(SessionError::SharedMemory { bytes });
+        }
+        if !session.shared.switch.is_here() {
+            return Err(SessionError::Forked);
+        }
+        self.serve(session, SocketFile::bind(path.as_ref(), Kind::Stream)?)
+    }
+
+    /// Takes programs at a socket from now on.
+    pub(crate) fn serve(
+        mut self,
+        session: &Arc<Session>,
+        socket: SocketFile,
+    ) -> Result<PerfettoSocket, SessionError> {
+        if self.data_sources.is_empty() {
+            self = self.categories(["*"]);
+        }
+        let buffer_of = |name: &str| {
+            let source = session.sources.iter().find(|(source, _)| source == name);
+            source.map_or(0, |(_, buffer)| *buffer)
+        };
+        let wanted = self.data_sources.into_iter().map(|(name, config)| {
+            let buffer = buffer_of(&name);
+            Wanted { name, buffer, config }
+        });
+        let host = Perfetto { shared_memory: self.shared_memory, wanted: wanted.collect() };
+        Listening::start(host, session, socket, self.producers).map(PerfettoSocket)
+    }
+}
+
+/// Further fields of a DataSourceConfig. What is on and off unless it is said differs between Perfetto's libraries: so all
+/// is said.
+///
+/// Facts from `protos/perfetto/config/track_event/track_event_config.proto`.
+fn track_event_config<'c>(enabled: impl IntoIterator<Item = &'c str>) -> Proto {
+    const DISABLED_CATEGORIES: u32 = 1;
+    const ENABLED_CATEGORIES: u32 = 2;
+    const DISABLED_TAGS: u32 = 3;
+    const TRACK_EVENT_CONFIG: u32 = 113;
+    let config = Proto::new().bytes(DISABLED_CATEGORIES, b"*");
+    let config = config.bytes(DISABLED_TAGS, b"slow").bytes(DISABLED_TAGS, b"debug");
+    let config =
+        config.each(enabled, |config, category| config.bytes(ENABLED_CATEGORIES, category.as_bytes()));
+    Proto::new().message(TRACK_EVENT_CONFIG, &config)
+}
+
+impl Host for Perfetto {
+    type Producer = Program;
+
+    /// The protocol has no words for it. The program tries again later.
+    fn refuse(&self, link: &Link, _: &str) {
+        link.shut();
+    }
+
+    fn take(&self, newcomer: Newcomer<'_>) -> io::Result<Program> {
+        let (words, file) = SharedWords::new(self.shared_memory)?;
+        let program = Program::start(&newcomer, words, file, self.wanted.clone())?;
+        newcomer.has_come();
+        Ok(program)
+    }
+}

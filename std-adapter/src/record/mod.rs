@@ -12,7 +12,8 @@
 //! # Ok::<(), tracebuf_std::session::SessionError>(())
 //! ```
 //!
-//! [Programs that connect](RecordOptions::listen) are recorded with it.
+//! [Programs that connect](RecordOptions::listen) are recorded with it, also
+//! [those with Perfetto's SDK](RecordOptions::perfetto).
 //!
 //! All goes through a [`Session`], as the events of any program do. The looks at `/proc` are slices in the trace
 //! themselves, so that what recording costs is seen beside what it shows.

@@ -37,7 +37,8 @@ pub struct RecordProgress {
     pub chunks_overwritten: u64,
     /// Packets that shared memory had no room for.
     pub dropped: u64,
-    /// Programs that have come to record too, where [they can](RecordOptions::listen).
+    /// Programs that have come to record too, to [one](RecordOptions::listen) or the [other](RecordOptions::perfetto) socket;
+    /// `None` where there is none.
     pub programs: Option<u64>,
 }
 
@@ -93,7 +94,7 @@ pub struct RecordReport {
     pub cores: usize,
     /// Processes that were among the busiest at a time.
     pub processes: u64,
-    /// Programs that recorded too, where [they could](RecordOptions::listen).
+    /// Programs that recorded too; `None` where there was no socket for them.
     pub programs: Option<u64>,
     /// Files that this machine does not have.
     pub missing: Vec<String>,

@@ -34,8 +34,9 @@
 //!
 //! # Other programs
 //! On Linux, programs in other processes record into a session too: each by a [`Connection`] to the service's
-//! [`ProducerSocket`], or by a [`Follower`], which has one whenever somebody listens. Whoever has another way to the
-//! service, a network or a processor of its own, implements [`Transport`].
+//! [`ProducerSocket`], or by a [`Follower`], which has one whenever somebody listens. Programs with Perfetto's own SDK come
+//! to a [`PerfettoSocket`]. Whoever has another way to the service, a network or a processor of its own, implements
+//! [`Transport`].
 //!
 //! # What a trace holds
 //! Clock snapshots (boot time, steady, time of day), by which events have the right time of day; the packets,

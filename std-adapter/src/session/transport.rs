@@ -31,8 +31,8 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// memory: the crate `self_cell`, for instance, makes one value of both.
 ///
 /// All calls come from the session's drain thread, one at a time, and must not block. The threads of this
-/// process come by one of these, which every session has; programs in other processes of this machine by another, which
-/// a `ProducerSocket` makes where there are such. What else there is, is given to
+/// process come by one of these, which every session has; programs in other processes of this machine by others, which
+/// a `ProducerSocket` or a `PerfettoSocket` makes where there are such. What else there is, is given to
 /// [`Session::attach`](super::Session::attach). A panic ends the session: recorders record nothing from then on, and
 /// calls return [`SessionError::Stopped`](super::SessionError::Stopped).
 ///

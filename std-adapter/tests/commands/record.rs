@@ -1,7 +1,8 @@
 //! `tracebuf record`: what this machine does, with its losses and its limits.
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -218,6 +219,50 @@ fn recording(socket: &Path, more: &[&str], path: &Path) -> Child {
     let mut command = command();
     command.args(["--duration", "forever", "--listen"]).arg(socket).args(more).arg("-o").arg(path);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command")
+}
+
+/// What a program with Perfetto's SDK says first: which service it wants, who it is, where it hears, what it has.
+const PERFETTO_PROGRAM: &[u8] = b"\x12\0\0\0\x10\x01\x1A\x0E\x0A\x0CProducerPort\
+    \x0C\0\0\0\x10\x02\x2A\x08\x08\x01\x10\x01\x1A\x02\x48\x01\x08\0\0\0\x10\x03\x2A\x04\x08\x01\x10\x05\
+    \x19\0\0\0\x10\x04\x2A\x15\x08\x01\x10\x02\x1A\x0F\x0A\x0D\x0A\x0Btrack_event";
+
+#[test]
+fn programs_with_perfettos_sdk_are_told_what_to_record() {
+    let path = scratch("record/perfetto.pftrace");
+    let socket = std::env::temp_dir().join(format!("tracebuf-record-pf-{}", std::process::id()));
+    let mut command = command();
+    command.arg(format!("--perfetto={}", socket.display())).args([
+        "--categories",
+        "net,ui.*",
+        "--duration",
+        "forever",
+    ]);
+    let child = command.arg("-o").arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the command");
+    let mut program = None;
+    assert!(wait_until(30, || {
+        program = UnixStream::connect(&socket).ok();
+        program.is_some()
+    }));
+    let mut program = program.expect("it listens");
+    program.write_all(PERFETTO_PROGRAM).expect("it is there");
+    program.set_read_timeout(Some(Duration::from_secs(30))).expect("a time");
+    let mut heard = Vec::new();
+    while !heard.windows(4).any(|window| window == b"ui.*") {
+        let mut bytes = [0; 4096];
+        let len = program.read(&mut bytes).expect("what to do");
+        assert_ne!(len, 0);
+        heard.extend_from_slice(&bytes[..len]);
+    }
+    assert!(heard.windows(3).any(|window| window == b"net"));
+    drop(program);
+    send(&child, libc::SIGINT);
+    let output = child.wait_with_output().expect("its end");
+    assert_success(&output);
+    let said = text(&output.stdout);
+    assert!(said.contains(", and of 1 program; ") && said.contains("lost: nothing"), "{said}");
+    assert!(!socket.exists());
+    Trace::read(&path).assert_ends_with_stats();
 }
 
 #[test]

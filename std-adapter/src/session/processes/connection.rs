@@ -10,7 +10,7 @@ use std::{fmt, io};
 use tracebuf::producer::Exhaustion;
 
 use super::line::Line;
-use super::link::Link;
+use super::link::{Kind, Link};
 use super::shared_words::SharedWords;
 use super::welcome::{self, Welcome};
 use crate::session::builder::program_name;
@@ -103,7 +103,7 @@ impl ConnectionBuilder {
         let path = path.as_ref();
         let failed = |error| SessionError::io(format!("the tracing service at {}", path.display()), error);
         let deadline = Instant::now() + PATIENCE;
-        let link = Link::connected(path, deadline).map_err(failed)?;
+        let link = Link::connected(path, Kind::Messages, deadline).map_err(failed)?;
         let (welcome, words) = hear(&link, deadline).map_err(failed)?;
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);

@@ -265,12 +265,13 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::processes::link::Kind;
     use crate::session::producer_cell::words;
 
     #[test]
     fn neither_a_service_that_asks_without_end_nor_flushes_behind_the_end_fill_the_queue() {
         let path = std::env::temp_dir().join(format!("tracebuf-line-{}", std::process::id()));
-        let link = Link::listening(&path).expect("a socket");
+        let link = Link::listening(&path, Kind::Messages).expect("a socket");
         std::fs::remove_file(path).expect("it is there");
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let producer = ProducerCell::in_memory(words(8192), switch.clone(), waker.clone(), String::new())

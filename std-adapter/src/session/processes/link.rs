@@ -60,8 +60,8 @@ impl Link {
 
     /// To whoever waits at this path. Until the deadline only: where too many have come and were not taken the system
     /// waits until one is.
-    pub(super) fn connected(path: &Path, deadline: Instant) -> io::Result<Self> {
-        let (link, address) = (Self::new(Kind::Messages)?, SocketAddrUnix::new(path)?);
+    pub(super) fn connected(path: &Path, kind: Kind, deadline: Instant) -> io::Result<Self> {
+        let (link, address) = (Self::new(kind)?, SocketAddrUnix::new(path)?);
         link.until(Timeout::Send, deadline, |socket| connect(socket, &address))?;
         Ok(link)
     }
@@ -219,7 +219,7 @@ mod tests {
         let is_told = crate::fork::tests::in_child(|| {
             let listening = Link::listening(&path, Kind::Messages).expect("a socket");
             let deadline = Instant::now() + Duration::from_secs(5);
-            let one = Link::connected(&path, deadline).expect("it listens");
+            let one = Link::connected(&path, Kind::Messages, deadline).expect("it listens");
             let other = listening.accept().expect("it has come");
             let file = std::fs::File::open("/dev/null").expect("it is there").into();
             let limits = Rlimit { current: Some(0), ..getrlimit(Resource::Nofile) };

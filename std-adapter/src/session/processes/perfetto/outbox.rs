@@ -61,3 +61,62 @@ impl Outbox {
         if self.bytes.len() > LONGEST { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::session::processes::link::Kind;
+
+    #[test]
+    fn a_file_goes_with_its_own_frame_however_little_is_taken_at_a_time() {
+        let path = std::env::temp_dir().join(format!("tracebuf-outbox-{}", std::process::id()));
+        let listening = Link::listening(&path, Kind::Stream).expect("a socket");
+        let there = Link::connected(&path, Kind::Stream, Instant::now() + Duration::from_secs(5));
+        let (there, here) = (there.expect("it listens"), listening.accept().expect("it has come"));
+        std::fs::remove_file(&path).expect("it is there");
+
+        let (mut outbox, mut sent) = (Outbox::default(), Vec::new());
+        let frame = |sign: u8| Proto::new().bytes(1, &[sign; 1000]);
+        // More than a socket takes, but not more than may wait.
+        for sign in 0..250 {
+            let file = std::fs::File::open("/dev/null").expect("it is there");
+            match sign {
+                240 => outbox.push_with(&frame(sign), file.into()),
+                _ => outbox.push(&frame(sign)),
+            }
+            push_frame(&mut sent, &frame(sign));
+        }
+        let (mut heard, mut came_at) = (Vec::new(), None);
+        while heard.len() < sent.len() {
+            outbox.send(&here).expect("it is there");
+            let mut bytes = [0; 3000];
+            let deadline = Instant::now() + Duration::from_secs(5);
+            let (len, file) = there.receive_with(&mut bytes, deadline).expect("more");
+            if file.is_some() {
+                assert_eq!(came_at.replace(heard.len()), None);
+            }
+            heard.extend_from_slice(&bytes[..len]);
+        }
+        assert!(outbox.is_empty() && heard == sent);
+        let frame_len = sent.len() / 250;
+        let came_at = came_at.expect("it has come");
+        assert!((came_at..came_at + 3000).contains(&(240 * frame_len)), "{came_at}");
+    }
+
+    #[test]
+    fn too_much_that_is_not_taken_is_an_error() {
+        let path = std::env::temp_dir().join(format!("tracebuf-outbox-full-{}", std::process::id()));
+        let listening = Link::listening(&path, Kind::Stream).expect("a socket");
+        let there = Link::connected(&path, Kind::Stream, Instant::now() + Duration::from_secs(5));
+        let (_there, here) = (there.expect("it listens"), listening.accept().expect("it has come"));
+        std::fs::remove_file(&path).expect("it is there");
+        let (mut outbox, frame) = (Outbox::default(), Proto::new().bytes(1, &[0; 1000]));
+        let sent = (0..10_000).find_map(|_| {
+            outbox.push(&frame);
+            outbox.send(&here).err()
+        });
+        assert!(sent.is_some() && outbox.bytes.len() <= LONGEST + 2000);
+    }
+}

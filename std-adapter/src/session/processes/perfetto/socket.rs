@@ -47,12 +47,12 @@ pub struct PerfettoSocketBuilder {
 ///
 /// Who may write to the socket's file may record; Perfetto's service lets everybody, this one those whom the umask lets.
 /// Producers are trusted as little as [those](super::super::ProducerSocket) with this crate, and are told apart, counted
-/// and asked for what they have in the same way. Chunks that they have not completed are scraped, unless they forbid
-/// that (`SMB_SCRAPING_DISABLED`); what is complete is taken when they send it, some 100 ms after it was written at the
-/// latest unless they are told otherwise.
+/// and asked for what they have in the same way. Chunks that they have not completed are scraped, all but their last
+/// packet, unless they forbid it (`SMB_SCRAPING_DISABLED`).
 ///
-/// From `track_event` a program's threads write chunks of a page, 4 KiB, so that 1 MiB is enough for 256 at a time. Of
-/// what has no room, the SDK drops whole packets, and the next one of that thread tells of it.
+/// A thread of theirs fills chunks of a page, 4 KiB, so that 1 MiB is enough for 256 threads at a time. When it is full,
+/// the SDK drops whole packets of track events, and the thread's next one tells of it; other data sources may wait for
+/// room, for some seconds.
 ///
 /// What of the protocol is not there: memory that a program brings (Chrome's startup tracing: it gets the service's, and
 /// loses what it had recorded before), triggers, memory that is sent in messages (virtual machines), addresses that are no

@@ -15,6 +15,7 @@ mod late_patches;
 mod layout;
 mod long_events;
 mod model;
+mod nesting;
 mod patches;
 mod sending;
 mod slices;

@@ -9,13 +9,13 @@ use tracing_core::Metadata;
 use super::fields::{category, with_fields};
 use super::spans::SpanData;
 use crate::session::Recorder;
-use crate::session::switch::{Place, is_one_session};
+use crate::session::switch::{NOWHERE, Place, is_one_session};
 
 /// A span that this thread is in.
 struct Entered {
     id: u64,
     owner: u64,
-    /// Where its slice has begun.
+    /// Where its slice has begun, if it has.
     place: Place,
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
@@ -65,7 +65,7 @@ impl Entered {
             && std::ptr::eq(self.metadata, other.metadata)
     }
 
-    /// False when nothing is recorded, or this thread has no writer.
+    /// False when nothing is recorded, or this thread has no writer. What is lost for want of room has begun nowhere.
     #[inline(always)]
     fn begin(&mut self, recorder: &Recorder) -> bool {
         match &self.data {
@@ -178,7 +178,8 @@ pub(super) fn current(owner: &Owner) -> Option<(u64, &'static Metadata<'static>)
 #[inline(always)]
 fn begin_plain(recorder: &Recorder, place: &mut Place, metadata: &'static Metadata<'static>) -> bool {
     let category = category(metadata.level());
-    recorder.with_at(place, |tracer| tracer.track().begin_in(metadata.name(), category)).is_some()
+    let begun = recorder.with_at(place, |tracer| tracer.track().enter_in(metadata.name(), category).detach());
+    is_recorded(begun, place)
 }
 
 #[inline(never)]
@@ -190,19 +191,29 @@ fn begin_with(
 ) -> bool {
     let (name, category) = (metadata.name(), category(metadata.level()));
     let begun = recorder.with_at(place, |tracer| {
-        tracer.track().begin_with(name, |event| data.annotate(event.category(category)));
+        tracer.track().enter_with(name, |event| data.annotate(event.category(category))).detach()
     });
+    is_recorded(begun, place)
+}
+
+#[inline(always)]
+fn is_recorded(begun: Option<bool>, place: &mut Place) -> bool {
+    if begun == Some(false) {
+        *place = NOWHERE;
+    }
     begun.is_some()
 }
 
 #[inline(always)]
 fn end_plain(recorder: &Recorder, place: &mut Place) {
-    recorder.with_at(place, |tracer| tracer.track().end());
+    recorder.with_at(place, |tracer| tracer.track().attach().end());
 }
 
 #[inline(never)]
 fn end_with(recorder: &Recorder, place: &mut Place, data: &SpanData, seen: u64) {
-    recorder.with_at(place, |tracer| tracer.track().end_with(|event| data.annotate_end(seen, event)));
+    recorder.with_at(place, |tracer| {
+        tracer.track().attach().end_with(|event| data.annotate_end(seen, event));
+    });
 }
 
 /// An instant, named by its message.

@@ -14,6 +14,7 @@ use heapless::Vec;
 
 mod config;
 mod on_track;
+mod owed_ends;
 mod small_event;
 
 pub use config::{TracerConfig, TracerStats};
@@ -32,6 +33,8 @@ use small_event::SmallEvent;
 pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
     reentered: Cell<usize>,
     inner: RefCell<Inner<'a, C, NAMES, TRACKS>>,
+    /// Ends of guards' slices on the tracer's own track that are lost, and not made up for. Last: only guards look at it.
+    owed_ends: Cell<usize>,
 }
 
 // In this order for short instructions, as the writer's.
@@ -151,6 +154,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
                 skipped: 0,
             }),
             reentered: Cell::new(0),
+            owed_ends: Cell::new(0),
         }
     }
 
@@ -187,25 +191,32 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         self.reentered.get()
     }
 
-    /// As [`Inner::plain`].
+    /// As [`Inner::plain`]. False: it is lost.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn plain(&self, track: Option<&'a Track<'a>>, kind: u32, name: Option<&'a str>) {
-        self.with(|inner| inner.plain(track, kind, name));
+    fn plain(&self, track: Option<&'a Track<'a>>, kind: u32, name: Option<&'a str>) -> bool {
+        self.write(|inner| inner.plain(track, kind, name))
     }
 
     /// A counter's value.
     #[inline(never)]
     fn count(&self, track: Option<&'a Track<'a>>, value: i64) {
-        self.with(|inner| inner.count(track, value));
+        self.write(|inner| inner.count(track, value));
     }
 
+    /// Writes an event. False: it is lost, for want of shared memory or because it came inside another one's details.
     #[inline(always)]
-    fn with(&self, f: impl FnOnce(&mut Inner<'a, C, N, T>)) {
+    fn write(&self, f: impl FnOnce(&mut Inner<'a, C, N, T>)) -> bool {
         // Taken only while an event is written: by formatting that itself traces, and nothing else.
         match self.inner.try_borrow_mut() {
-            Ok(mut inner) => f(&mut inner),
-            Err(_) => self.reentered.set(self.reentered.get().wrapping_add(1)),
+            Ok(mut inner) => {
+                f(&mut inner);
+                !inner.writer.is_interrupted()
+            }
+            Err(_) => {
+                self.reentered.set(self.reentered.get().wrapping_add(1));
+                false
+            }
         }
     }
 }

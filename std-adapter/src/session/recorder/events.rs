@@ -9,9 +9,7 @@ impl Recorder {
     /// A slice on this thread's track that ends when the guard is dropped.
     #[inline]
     pub fn enter(&self, name: &'static str) -> SliceGuard<'_> {
-        let mut guard = SliceGuard::of(self);
-        guard.begin(|tracer| tracer.track().begin(name));
-        guard
+        SliceGuard::of(self, |tracer| tracer.track().enter(name).detach())
     }
 
     /// The same with details: arguments, a category, flows.
@@ -26,10 +24,8 @@ impl Recorder {
     /// ```
     #[inline]
     pub fn enter_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> SliceGuard<'_> {
-        // Before the details: when they panic, the slice has begun and must end.
-        let mut guard = SliceGuard::of(self);
-        guard.begin(|tracer| tracer.track().begin_with(name, details));
-        guard
+        // When the details panic, the tracer's own guard ends what has begun.
+        SliceGuard::of(self, |tracer| tracer.track().enter_with(name, details).detach())
     }
 
     /// A slice on this thread's track for as long as `body` runs, which may end by a panic.
@@ -119,8 +115,10 @@ impl Recorder {
 /// `.await`, where other tasks of the thread begin and end slices.
 ///
 /// It ends the slice in the session where that has begun, wherever a [`Relay`](super::super::Relay) leads by then: none
-/// when nothing was recorded then, or that session is over. A begin that shared memory had no room for is not known to
-/// be missing: its end is written, and ends the slice around it. The next packet says that something was lost.
+/// when nothing was recorded then, or that session is over.
+///
+/// Slices stay within each other also when shared memory is full: one whose begin is lost has no end, and an end that is
+/// lost is made up for before the thread's next slice begins or ends.
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'r> {
     recorder: &'r Recorder,
@@ -131,22 +129,19 @@ pub struct SliceGuard<'r> {
 }
 
 impl<'r> SliceGuard<'r> {
-    #[inline]
-    fn of(recorder: &'r Recorder) -> Self {
-        Self { recorder, place: recorder.place(), _thread: std::marker::PhantomData }
-    }
-
     #[inline(always)]
-    fn begin(&mut self, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>)) {
-        if self.recorder.with_in(&mut self.place, begin).is_none() {
-            self.place = NOWHERE;
+    fn of(recorder: &'r Recorder, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool) -> Self {
+        let mut place = recorder.place();
+        if recorder.with_in(&mut place, begin) != Some(true) {
+            place = NOWHERE;
         }
+        Self { recorder, place, _thread: std::marker::PhantomData }
     }
 }
 
 impl Drop for SliceGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.recorder.with_at(&mut self.place, |tracer| tracer.track().end());
+        self.recorder.with_at(&mut self.place, |tracer| tracer.track().attach().end());
     }
 }

@@ -38,18 +38,61 @@ impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
 /// Ends a slice when dropped: the one begun last on its track, as [`OnTrack::end`] does.
 ///
 /// So drop guards in the reverse order of their making, and hold none where another task may go on on the same track,
-/// as across an `.await`. If the beginning was dropped because shared memory was full, the end is written all the
-/// same, and ends the slice around it: the next packet's `previous_packet_dropped` tells. A guard that was made inside
-/// another event's details, where no slice begins and
-/// [`TracerStats::skipped`](crate::producer::track_event::TracerStats::skipped) counts it, ends one all the same too.
+/// as across an `.await`.
+///
+/// Slices stay within each other also when some of it is lost, for want of shared memory or inside another event's
+/// details: one whose begin is lost has no end either, and on the tracer's own track an end that is lost is made up for
+/// before the next guard begins or ends one, at that time. (After an [`end`](OnTrack::end) that is lost, or that of a
+/// begin that is, slices end with those around them.)
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRACKS: usize = 8> {
     on: OnTrack<'t, 'a, C, NAMES, TRACKS>,
+    has_begun: bool,
+}
+
+impl<'a, C: Clock, const N: usize, const T: usize> SliceGuard<'_, 'a, C, N, T> {
+    /// Ends the slice with details that were not known when it began.
+    ///
+    /// ```
+    /// # use tracebuf::producer::track_event::*;
+    /// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
+    /// let request = track.enter("request");
+    /// let status = 200;
+    /// request.end_with(|event| event.arg("status", status));
+    /// # }
+    /// ```
+    pub fn end_with(self, details: impl Details<'a>) {
+        let on = self.on;
+        if self.detach() {
+            // When the details panic it has ended all the same.
+            on.end_by(|on| on.event(track_event_type::SLICE_END, "", details));
+        }
+    }
+
+    /// Ends the slice, as dropping the guard does.
+    #[inline(always)]
+    pub fn end(self) {
+        let on = self.on;
+        if self.detach() {
+            on.end_by(OnTrack::write_end);
+        }
+    }
+
+    /// Lets the slice go on without the guard, and says whether there is one: not if its begin is lost. Another guard
+    /// that is [attached](OnTrack::attach) ends it, where this one cannot be kept.
+    #[inline(always)]
+    pub fn detach(self) -> bool {
+        // Nothing is in it but references.
+        core::mem::ManuallyDrop::new(self).has_begun
+    }
 }
 
 impl<C: Clock, const N: usize, const T: usize> Drop for SliceGuard<'_, '_, C, N, T> {
+    #[inline]
     fn drop(&mut self) {
-        self.on.end();
+        if self.has_begun {
+            self.on.end_by(OnTrack::write_end);
+        }
     }
 }
 
@@ -77,29 +120,45 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// A slice that ends with the guard.
     #[inline]
     pub fn enter(&self, name: &'a str) -> SliceGuard<'t, 'a, C, N, T> {
-        self.begin(name);
-        SliceGuard { on: *self }
+        self.begin_by(|on| on.write_begin(name))
     }
 
     /// A slice of a category, that ends with the guard.
     #[inline]
     pub fn enter_in(&self, name: &'a str, category: &'a str) -> SliceGuard<'t, 'a, C, N, T> {
-        self.begin_in(name, category);
-        SliceGuard { on: *self }
+        self.begin_by(|on| on.plain_in(track_event_type::SLICE_BEGIN, name, category))
     }
 
     /// A slice with details, that ends with the guard.
     pub fn enter_with(&self, name: &'a str, details: impl Details<'a>) -> SliceGuard<'t, 'a, C, N, T> {
         // Before the details: when they panic, the slice has begun and must end.
-        let guard = SliceGuard { on: *self };
-        self.begin_with(name, details);
-        guard
+        let guard = self.attach();
+        let has_begun = self.begin_by(|on| on.event(track_event_type::SLICE_BEGIN, name, details)).detach();
+        guard.detach();
+        SliceGuard { on: *self, has_begun }
+    }
+
+    /// A guard of the slice begun last on this track, which another one was [detached](SliceGuard::detach) from.
+    ///
+    /// ```
+    /// # use tracebuf::producer::track_event::*;
+    /// # fn example<const N: usize, const T: usize>(tracer: &Tracer<'_, impl Clock, N, T>) {
+    /// let has_begun = tracer.track().enter("request").detach();
+    /// // Later, where the guard could not be kept:
+    /// if has_begun {
+    ///     tracer.track().attach().end();
+    /// }
+    /// # }
+    /// ```
+    #[inline]
+    pub fn attach(&self) -> SliceGuard<'t, 'a, C, N, T> {
+        SliceGuard { on: *self, has_begun: true }
     }
 
     /// Begins a slice that [`OnTrack::end`] or [`OnTrack::end_with`] ends.
     #[inline]
     pub fn begin(&self, name: &'a str) {
-        self.tracer.plain(self.track, track_event_type::SLICE_BEGIN as u32, Some(name));
+        self.write_begin(name);
     }
 
     /// Begins a slice of a category.
@@ -116,7 +175,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// Ends the slice begun last.
     #[inline]
     pub fn end(&self) {
-        self.tracer.plain(self.track, track_event_type::SLICE_END as u32, None);
+        self.write_end();
     }
 
     /// Ends the slice begun last, with details that were not known when it began.
@@ -162,20 +221,49 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         });
     }
 
+    #[inline(always)]
+    fn begin_by(&self, begin: impl FnOnce(&Self) -> bool) -> SliceGuard<'t, 'a, C, N, T> {
+        SliceGuard { on: *self, has_begun: self.is_made_up_for() && begin(self) }
+    }
+
+    #[inline(always)]
+    fn end_by(&self, end: impl FnOnce(&Self) -> bool) {
+        let has_ended = self.is_made_up_for() && end(self);
+        if !has_ended && self.track.is_none() {
+            self.tracer.owe_end();
+        }
+    }
+
+    #[inline(always)]
+    fn write_begin(&self, name: &'a str) -> bool {
+        self.tracer.plain(self.track, track_event_type::SLICE_BEGIN as u32, Some(name))
+    }
+
+    #[inline(always)]
+    pub(super) fn write_end(&self) -> bool {
+        self.tracer.plain(self.track, track_event_type::SLICE_END as u32, None)
+    }
+
+    /// Whether no slice on this track waits for its end.
     #[inline]
-    fn plain_in(&self, kind: u64, name: &'a str, category: &'a str) {
+    fn is_made_up_for(&self) -> bool {
+        self.track.is_some() || self.tracer.make_up_for_ends()
+    }
+
+    #[inline]
+    fn plain_in(&self, kind: u64, name: &'a str, category: &'a str) -> bool {
         match self.track {
-            None => self.tracer.with(|inner| inner.plain_in(kind as u32, name, category)),
+            None => self.tracer.write(|inner| inner.plain_in(kind as u32, name, category)),
             Some(_) => self.event(kind, name, |event| event.category(category)),
         }
     }
 
     /// `name` is left out when empty: the details may have another.
-    fn event(&self, kind: u64, name: &'a str, details: impl Details<'a>) {
+    fn event(&self, kind: u64, name: &'a str, details: impl Details<'a>) -> bool {
         let name = Some(name).filter(|name| !name.is_empty());
         self.full(kind, name, |writer, names| {
             details(&mut Event { message: &mut Message::at(writer, 1), names });
-        });
+        })
     }
 
     fn full(
@@ -183,13 +271,13 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         kind: u64,
         name: Option<&'a str>,
         details: impl FnOnce(&mut TraceWriter<'a>, &mut Names<'a, N>),
-    ) {
-        self.tracer.with(|inner| {
+    ) -> bool {
+        self.tracer.write(|inner| {
             if let Some(delta) = inner.time()
                 && let Some(open) = inner.open(delta, self.track, kind as u32, name)
             {
                 details(&mut open.0.writer, &mut open.0.names);
             }
-        });
+        })
     }
 }

@@ -1,0 +1,32 @@
+//! Ends of slices that are lost: made up for, so that those around them do not end in their place.
+
+use super::Tracer;
+use crate::producer::track_event::Clock;
+
+impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
+    /// The end of a slice on the tracer's own track is lost.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn owe_end(&self) {
+        self.owed_ends.set(self.owed_ends.get().saturating_add(1));
+    }
+
+    /// Writes those that are lost. False: there is no room for them yet, and what comes next is lost as the one that
+    /// was tried is, which counts for it.
+    #[inline]
+    pub(super) fn make_up_for_ends(&self) -> bool {
+        self.owed_ends.get() == 0 || self.write_owed_ends()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_owed_ends(&self) -> bool {
+        while let Some(fewer) = self.owed_ends.get().checked_sub(1) {
+            if !self.track().write_end() {
+                return false;
+            }
+            self.owed_ends.set(fewer);
+        }
+        true
+    }
+}

@@ -1,0 +1,149 @@
+//! A data source of the program's own, which writes packets.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Barrier, Mutex, OnceLock, mpsc};
+
+use perfetto_sdk::data_source::{
+    DataSource, DataSourceArgsBuilder, DataSourceBufferExhaustedPolicy, DataSourceTimestamp, TraceContext,
+};
+use perfetto_sdk::protos::trace::test_event::TestEvent;
+use perfetto_sdk::protos::trace::trace_packet::{TracePacket, TracePacketSequenceFlags};
+use tracebuf_interop::{SOURCE, packet_len, text};
+
+use crate::PATIENCE;
+
+/// One that all threads use.
+struct Shared(DataSource<'static>);
+
+// SAFETY: it is registered before others see it and not changed after; the SDK's own calls by which packets are written
+// are for many threads at a time.
+unsafe impl Sync for Shared {}
+
+static SHARED: OnceLock<Shared> = OnceLock::new();
+
+struct Asked {
+    setups: AtomicU64,
+    starts: AtomicU64,
+    stops: AtomicU64,
+    flushes: AtomicU64,
+    clears: AtomicU64,
+    config: Mutex<Vec<u8>>,
+}
+
+static ASKED: Asked = Asked {
+    setups: AtomicU64::new(0),
+    starts: AtomicU64::new(0),
+    stops: AtomicU64::new(0),
+    flushes: AtomicU64::new(0),
+    clears: AtomicU64::new(0),
+    config: Mutex::new(Vec::new()),
+};
+
+pub(crate) fn register(policy: DataSourceBufferExhaustedPolicy) {
+    let arguments = DataSourceArgsBuilder::new()
+        .buffer_exhausted_policy(policy)
+        .will_notify_on_stop(true)
+        .handles_incremental_state_clear(true)
+        .on_setup(|_, config, _| {
+            *ASKED.config.lock().expect("nobody panics") = config.to_vec();
+            ASKED.setups.fetch_add(1, Relaxed);
+        })
+        .on_start(|_, _| {
+            ASKED.starts.fetch_add(1, Relaxed);
+        })
+        .on_flush(|_, _| {
+            // A service that takes what there is once this is answered has it.
+            let number = ASKED.flushes.fetch_add(1, Relaxed);
+            write_packet(number, &format!("asked to flush {number}"), FLUSHES);
+        })
+        .on_stop(|_, stop| {
+            let _until_it_is_written = stop.postpone();
+            let number = ASKED.stops.fetch_add(1, Relaxed);
+            write_packet(number, &format!("asked to stop {number}"), STOPS);
+            source().trace(|context| context.flush(|| {}));
+        });
+    let mut source = DataSource::new();
+    source.register(SOURCE, arguments.build()).expect("once");
+    assert!(SHARED.set(Shared(source)).is_ok(), "once");
+}
+
+/// In place of a thread, in what is written when the service asks for something.
+const FLUSHES: u64 = 1000;
+const STOPS: u64 = 1001;
+
+fn source() -> &'static DataSource<'static> {
+    &SHARED.get().expect("it is registered").0
+}
+
+pub(crate) fn is_enabled() -> bool {
+    source().is_enabled()
+}
+
+pub(crate) fn asked() -> String {
+    let Asked { setups, starts, stops, flushes, clears, config } = &ASKED;
+    let all =
+        [("setups", setups), ("starts", starts), ("stops", stops), ("flushes", flushes), ("clears", clears)];
+    let all = all.map(|(name, count)| format!("{name}={}", count.load(Relaxed))).join(" ");
+    let config: String =
+        config.lock().expect("nobody panics").iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{all} config={config}")
+}
+
+/// Packets of some threads, which end behind them; of this one, which goes on, if they are none.
+pub(crate) fn write(threads: u64, count: u64, max: usize) {
+    let packets = |thread| {
+        (0..count).for_each(|number| write_packet(number, &text(number, packet_len(number, max)), thread));
+    };
+    if threads == 0 {
+        packets(0);
+        return;
+    }
+    // All at once: one that begins behind another's end could have its sequence.
+    let all = Barrier::new(threads as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (packets, all) = (&packets, &all);
+            scope.spawn(move || {
+                all.wait();
+                packets(thread);
+                // A program that ends takes along what would complete packets over several chunks.
+                flush();
+                all.wait();
+            });
+        }
+    });
+}
+
+/// Waits until the service has all that this thread has written.
+fn flush() {
+    let (done, is_done) = mpsc::channel();
+    source().trace(|context| {
+        let done = done.clone();
+        context.flush(move || {
+            // Nobody waits for it any more if it comes too late.
+            let _ = done.send(());
+        });
+    });
+    is_done.recv_timeout(PATIENCE).expect("the service has it");
+}
+
+fn write_packet(number: u64, text: &str, thread: u64) {
+    source().trace(|context: &mut TraceContext| {
+        context.with_incremental_state(|context: &mut TraceContext, state| {
+            if std::mem::take(&mut state.was_cleared) {
+                ASKED.clears.fetch_add(1, Relaxed);
+                let flag = TracePacketSequenceFlags::SeqIncrementalStateCleared as u32;
+                context.add_packet(|packet: &mut TracePacket| {
+                    packet.set_sequence_flags(flag);
+                });
+            }
+        });
+        context.add_packet(|packet: &mut TracePacket| {
+            let now = DataSourceTimestamp::now();
+            packet.set_timestamp(now.timestamp()).set_timestamp_clock_id(now.clock_id());
+            packet.set_for_testing(|event: &mut TestEvent| {
+                event.set_seq_value(number as u32).set_counter(thread).set_str(text);
+            });
+        });
+    });
+}

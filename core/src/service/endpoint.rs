@@ -198,13 +198,16 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// buffer overwrote it unread and has read nothing of its writer since. Returns how many were offered.
     ///
     /// For flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). Chunks come in the order of
-    /// their addresses, but none before those of its writer that are older. While patches of a writer are to come, which
+    /// their addresses, but none before those of its writer that are older, and none behind one that its writer completed
+    /// while this looked elsewhere: what is offered of a writer has no gap. While patches of a writer are to come, which
     /// find their chunks among the newest [`WALK_LIMIT`](buffer::WALK_LIMIT), only some thousand chunks of it are
     /// offered that are newer than those it has committed.
     ///
     /// Cost: that of [`Consumer::scrape`], which touches each page; none while no writer is registered.
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
-        self.scrape_those(buffers, |writer, header| !writer.is_too_far(header))
+        self.scrape_those(buffers, |writer, header| {
+            !writer.is_too_far(header) && !writer.is_behind_unfinished(header)
+        })
     }
 
     /// Offers each chunk to its writer's buffer that is wanted, and that it does not have.

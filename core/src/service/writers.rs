@@ -21,6 +21,8 @@ pub(super) struct Writer {
     /// How many chunks the buffer was offered whose patches have not all come, and the newest of them.
     unpatched: u8,
     newest_unpatched: u32,
+    /// The chunk that the buffer was offered before it was complete, if there is one of which that was not made up for.
+    unfinished: Option<u32>,
 }
 
 /// While patches are to come, a scrape shows so many chunks behind those that were committed. A patch comes before the
@@ -39,6 +41,7 @@ impl Writer {
             begun: 0,
             unpatched: 0,
             newest_unpatched: 0,
+            unfinished: None,
         }
     }
 
@@ -63,8 +66,17 @@ impl Writer {
         self.unpatched > 0 && is_newer(header.chunk_id, self.first_shown.wrapping_add(MOST_AHEAD))
     }
 
+    /// Whether a chunk comes behind one that was not complete when a scrape looked at it, and must be by now: the writer
+    /// went on between the two looks, and what it had still to write there would be missing between them.
+    pub(super) fn is_behind_unfinished(&self, header: &ChunkHeader) -> bool {
+        self.unfinished.is_some_and(|unfinished| is_newer(header.chunk_id, unfinished))
+    }
+
     /// The buffer was offered a chunk, by a scrape or by its commit.
     pub(super) fn offer(&mut self, header: &ChunkHeader) {
+        if self.unfinished.is_none_or(|unfinished| !is_newer(unfinished, header.chunk_id)) {
+            self.unfinished = (!header.complete).then_some(header.chunk_id);
+        }
         if waits_for_patches(header)
             && (self.unpatched == 0 || is_newer(header.chunk_id, self.newest_unpatched))
         {

@@ -1,6 +1,7 @@
 //! What is scraped is offered once, and again where that is not enough.
 
 use super::{IDENTITY, Queue, World};
+use std::sync::atomic::Ordering;
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, DataLoss, FillPolicy, Packet, TraceBuffer};
 #[cfg(feature = "patches")]
 use tracebuf::producer::ChunkToMove;
@@ -186,6 +187,43 @@ fn a_chunk_that_is_still_written_and_was_overwritten_before_it_was_read_is_offer
     world.lap();
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
     assert_eq!(world.read(), [DataLoss::empty()]);
+}
+
+#[test]
+fn a_chunk_behind_one_that_was_not_complete_when_it_was_looked_at_waits_for_that() {
+    const CHUNKS: usize = 8;
+    let (mut words, storage) = (vec![0u32; CHUNKS * 16], ProducerStorage::<CHUNKS, 1>::new());
+    let words = atomic_words(&mut words);
+    let memory = SharedMemory::new(words, 64).unwrap();
+    let queue = Queue::default();
+    let producer = Producer::new(memory, Layout::One, &storage, &queue).unwrap();
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    let mut endpoint = ProducerEndpoint::<1>::new(Consumer::new(memory), IDENTITY);
+    let mut buffers = [TraceBuffer::new(vec![0; 8192], Config::new(FillPolicy::RingBuffer)).unwrap()];
+    assert!(endpoint.allow(0) && endpoint.register_writer(writer.id(), 0));
+    writer.packet().varint(1, 1);
+    assert_eq!(endpoint.scrape(&mut buffers), 1);
+    // Over the end of the chunk, and one packet behind it.
+    writer.packet().bytes(1, &[2; 60]);
+    writer.packet().varint(1, 3);
+    let (being_written, complete) = (1, 3);
+    let set_first = |state| words[0].store(words[0].load(Ordering::Relaxed) & !3 | state, Ordering::Relaxed);
+    let mut lens = Vec::new();
+    let mut read = |buffer: &mut TraceBuffer<Vec<u8>>| {
+        let mut reader = buffer.read();
+        while let Some(packet) = reader.next_packet() {
+            assert_eq!(packet.loss(), DataLoss::empty());
+            lens.push(packet.len());
+        }
+        lens.clone()
+    };
+    // The first chunk as a scrape sees it that looked before the writer went on, and at the second one after that.
+    set_first(being_written);
+    assert_eq!(endpoint.scrape(&mut buffers), 0);
+    assert_eq!(read(&mut buffers[0]), [5], "with what a first packet says");
+    set_first(complete);
+    assert_eq!(endpoint.scrape(&mut buffers), 2);
+    assert_eq!(read(&mut buffers[0]), [5, 62, 2]);
 }
 
 #[test]

@@ -178,18 +178,30 @@ fn a_flush_of_who_does_not_answer_takes_as_long_as_it_may() {
 }
 
 #[test]
-fn more_than_there_are_places_for_are_sent_away_until_one_goes() {
+fn more_than_there_are_places_for_wait_until_one_goes() {
     let socket = PerfettoSocket::builder().producers(1);
     let service = Service::start("places", Session::builder(), socket);
     let first = Program::ready(&service);
-    assert!(Program::connected(&service).is_sent_away());
-    assert_eq!(service.socket.producers_seen(), 1);
-    drop(first);
-    let begin = std::time::Instant::now();
-    while service.session.summary().expect("a summary").producers.len() > 1 {
-        assert!(begin.elapsed() < PATIENCE, "it is forgotten");
-    }
-    let _second = Program::ready(&service);
+    let second = std::thread::scope(|scope| {
+        let second = scope.spawn(|| Program::ready(&service));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!second.is_finished());
+        assert_eq!(service.socket.producers_seen(), 1);
+        drop(first);
+        second.join().expect("no panic")
+    });
+    assert_eq!(service.socket.producers_seen(), 2);
+    drop(second);
+}
+
+#[test]
+fn who_is_sent_away_at_a_sessions_end_finds_nobody_there() {
+    let service = service("door");
+    let mut program = Program::ready(&service);
+    service.session.stop().expect("it runs");
+    assert!(program.is_sent_away());
+    let error = std::os::unix::net::UnixStream::connect(&service.path).expect_err("closed before");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
 #[test]

@@ -17,6 +17,9 @@ use crate::session::{Session, SessionError, Transport, Waker};
 pub(super) trait Host: Send + Sync + 'static {
     type Producer: Transport + 'static;
 
+    /// Those for whom there is no place wait for one, and are not told.
+    const WAITS: bool;
+
     /// Says why this one is not taken.
     fn refuse(&self, link: &Link, why: &str);
 
@@ -33,6 +36,8 @@ pub(super) struct Newcomer<'l> {
     pub(super) waker: Waker,
     /// One of the places, for as long as it is there.
     pub(super) place: Arc<()>,
+    /// Where it has come in.
+    pub(super) door: Weak<Door>,
     seen: &'l AtomicU64,
 }
 
@@ -40,6 +45,25 @@ impl Newcomer<'_> {
     /// Counts it: before it hears anything.
     pub(super) fn has_come(&self) {
         self.seen.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Where they come in, until it is closed.
+pub(super) struct Door {
+    socket: SocketFile,
+    is_closed: AtomicBool,
+}
+
+impl Door {
+    /// Nobody comes any more. Before those who have come are sent away at a session's end: they would come again at once,
+    /// and in vain.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.socket.link.shut();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 }
 
@@ -51,7 +75,7 @@ pub(super) struct Listening<H> {
 
 struct Shared<H> {
     host: H,
-    socket: SocketFile,
+    door: Arc<Door>,
     session: Weak<Session>,
     buffers: u16,
     /// How many may be there at a time.
@@ -59,8 +83,10 @@ struct Shared<H> {
     /// Each of them has it too.
     places: Arc<()>,
     seen: AtomicU64,
-    is_over: AtomicBool,
 }
+
+/// How long until it looks again whether there is a place, or a connection to be had.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Whether others may come after this one.
 enum Next {
@@ -77,13 +103,12 @@ impl<H: Host> Listening<H> {
     ) -> Result<Self, SessionError> {
         let shared = Arc::new(Shared {
             host,
-            socket,
+            door: Arc::new(Door { socket, is_closed: AtomicBool::new(false) }),
             session: Arc::downgrade(session),
             buffers: session.shared.state_every.len() as u16,
             producers,
             places: Arc::default(),
             seen: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
         });
         let of_thread = shared.clone();
         let thread = thread::Builder::new().name("tracebuf-listen".into()).spawn(move || of_thread.serve());
@@ -101,8 +126,12 @@ impl<H> Listening<H> {
 
 impl<H: Host> Shared<H> {
     fn serve(&self) {
-        while !self.is_over.load(Ordering::Relaxed) {
-            match self.socket.link.accept() {
+        while !self.door.is_closed() {
+            if H::WAITS && self.taken() >= self.producers {
+                thread::sleep(LOOK_AGAIN);
+                continue;
+            }
+            match self.door.socket.link.accept() {
                 Ok(link) => {
                     let Some(session) = self.session.upgrade() else { break };
                     if let Next::Ends = self.attach(&session, link) {
@@ -110,11 +139,16 @@ impl<H: Host> Shared<H> {
                     }
                 }
                 // Too many open files, or one that has gone again.
-                Err(_) if !self.is_over.load(Ordering::Relaxed) => thread::sleep(Duration::from_millis(100)),
-                Err(_) => break,
+                Err(_) if !self.door.is_closed() => thread::sleep(LOOK_AGAIN),
+                Err(_) => {}
             }
         }
-        self.socket.link.shut();
+        self.door.close();
+    }
+
+    /// Places that are taken. More are only by the thread that takes them.
+    fn taken(&self) -> usize {
+        Arc::strong_count(&self.places) - 1
     }
 
     fn attach(&self, session: &Session, link: Link) -> Next {
@@ -123,9 +157,7 @@ impl<H: Host> Shared<H> {
             self.host.refuse(&link, why);
             Next::Goes
         };
-        // Only here is one taken.
-        let (taken, place) = (Arc::strong_count(&self.places) - 1, self.places.clone());
-        if taken >= self.producers {
+        if self.taken() >= self.producers {
             return refuse(&format!("the service has {} producers, as many as it takes", self.producers));
         }
         let producer_id = match session.new_producer_id() {
@@ -139,7 +171,8 @@ impl<H: Host> Shared<H> {
             identity: ProducerIdentity { producer_id, uid, pid },
             buffers: self.buffers,
             waker: session.waker(),
-            place,
+            place: self.places.clone(),
+            door: Arc::downgrade(&self.door),
             seen: &self.seen,
         };
         let producer = match self.host.take(newcomer) {
@@ -155,13 +188,12 @@ impl<H: Host> Shared<H> {
 
 impl<H> Drop for Listening<H> {
     fn drop(&mut self) {
-        let Shared { socket, is_over, .. } = &*self.shared;
-        if !socket.link.is_here() {
+        let door = &self.shared.door;
+        if !door.socket.link.is_here() {
             // Nor is the thread in this process.
             return;
         }
-        is_over.store(true, Ordering::Relaxed);
-        socket.link.shut();
+        door.close();
         let thread = self.thread.take();
         // It drops a session that nobody else has any more, and what that owns.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {

@@ -1,14 +1,14 @@
 //! The transport of another process: shared memory that it has too, requests in messages.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tracebuf::service::{EndpointStats, ProducerIdentity};
 
 use super::endpoint_cell::EndpointCell;
 use super::incoming::{Incoming, Turn};
 use super::link::Link;
-use super::listening::Newcomer;
+use super::listening::{Door, Newcomer};
 use super::messages::{FromProducer, FromService, LONGEST, RECORD, is_reached, records};
 use super::shared_words::SharedWords;
 use crate::session::transport::{BUFFERS_MAX, CentralBuffer, Transport};
@@ -37,6 +37,7 @@ pub(super) struct OtherProcess {
     scrape: Option<u32>,
     to_say: ToSay,
     dropped: [u64; BUFFERS_MAX],
+    door: Weak<Door>,
     /// It has one of the service's places as long as it has this.
     _place: Arc<()>,
 }
@@ -44,7 +45,7 @@ pub(super) struct OtherProcess {
 impl OtherProcess {
     /// With a thread that takes what comes.
     pub(super) fn start(newcomer: &Newcomer<'_>, words: SharedWords) -> io::Result<Self> {
-        let Newcomer { link, identity, buffers, waker, place, .. } = newcomer;
+        let Newcomer { link, identity, buffers, waker, place, door, .. } = newcomer;
         let endpoint = EndpointCell::over(words, *identity, *buffers)?;
         let incoming = Incoming::start(link, waker, hear())?;
         Ok(Self {
@@ -57,6 +58,7 @@ impl OtherProcess {
             scrape: None,
             to_say: ToSay::default(),
             dropped: [0; BUFFERS_MAX],
+            door: door.clone(),
             _place: place.clone(),
         })
     }
@@ -163,6 +165,9 @@ impl Transport for OtherProcess {
     }
 
     fn end(&mut self) {
+        if let Some(door) = self.door.upgrade() {
+            door.close();
+        }
         self.link.shut();
     }
 }

@@ -155,6 +155,7 @@ impl ProducerSocketBuilder {
 
 impl Host for Tracebuf {
     type Producer = OtherProcess;
+    const WAITS: bool = false;
 
     fn refuse(&self, link: &Link, why: &str) {
         let _ = link.try_send(&Welcome::refusal(why));

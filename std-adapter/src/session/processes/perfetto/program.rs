@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tracebuf::service::{EndpointStats, ProducerIdentity};
 
@@ -14,7 +14,7 @@ use super::{commands, frames};
 use crate::session::processes::endpoint_cell::EndpointCell;
 use crate::session::processes::incoming::{Incoming, Turn};
 use crate::session::processes::link::Link;
-use crate::session::processes::listening::Newcomer;
+use crate::session::processes::listening::{Door, Newcomer};
 use crate::session::processes::shared_words::SharedWords;
 use crate::session::producer_cell::PAGE;
 use crate::session::transport::{CentralBuffer, Transport};
@@ -42,6 +42,7 @@ pub(super) struct Program {
     /// To be said once all before it was heard, however often it is wanted until then.
     to_ask: bool,
     to_clear_state: bool,
+    door: Weak<Door>,
     /// It has one of the service's places as long as it has this.
     _place: Arc<()>,
 }
@@ -54,7 +55,7 @@ impl Program {
         file: OwnedFd,
         wanted: Arc<[Wanted]>,
     ) -> io::Result<Self> {
-        let Newcomer { link, identity, buffers, waker, place, .. } = newcomer;
+        let Newcomer { link, identity, buffers, waker, place, door, .. } = newcomer;
         let endpoint = EndpointCell::over(words, *identity, *buffers)?;
         Ok(Self {
             link: link.clone(),
@@ -71,6 +72,7 @@ impl Program {
             flushed: 0,
             to_ask: false,
             to_clear_state: false,
+            door: door.clone(),
             _place: place.clone(),
         })
     }
@@ -215,6 +217,9 @@ impl Transport for Program {
     }
 
     fn end(&mut self) {
+        if let Some(door) = self.door.upgrade() {
+            door.close();
+        }
         self.link.shut();
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use super::data_sources::{TRACK_EVENT, Wanted};
 use super::program::Program;
@@ -41,7 +43,8 @@ pub struct PerfettoSocketBuilder {
 /// ```
 ///
 /// They look for their service at `PERFETTO_PRODUCER_SOCK_NAME`, and without it at `/run/perfetto/traced-producer.sock`
-/// if there is that folder, else at `/tmp/perfetto-producer`; they wait for one, and for the next one when that has ended.
+/// if there is that folder, else at `/tmp/perfetto-producer`; they wait for one, and for the next one when that has ended,
+/// some hundred times in their lives.
 /// Each data source that is [wanted](PerfettoSocketBuilder::data_source) runs in each program that has it from its coming
 /// on until the session stops.
 ///
@@ -100,8 +103,8 @@ impl PerfettoSocketBuilder {
         self
     }
 
-    /// How many programs may be there at a time; more are sent away, and come again. All of them share the places for
-    /// sequences that each buffer has, see [`BufferConfig::sequences`](crate::session::BufferConfig::sequences).
+    /// How many programs may be there at a time; more wait until one goes. All of them share the places for sequences that
+    /// each buffer has, see [`BufferConfig::sequences`](crate::session::BufferConfig::sequences).
     #[must_use]
     pub fn producers(mut self, count: usize) -> Self {
         self.producers = count;
@@ -195,9 +198,12 @@ fn track_event_config<'c>(enabled: impl IntoIterator<Item = &'c str>) -> Proto {
 
 impl Host for Perfetto {
     type Producer = Program;
+    // Who is sent away comes again at once, and after a hundred times in its life never again.
+    const WAITS: bool = true;
 
-    /// The protocol has no words for it. The program tries again later.
+    /// The protocol has no words for it.
     fn refuse(&self, link: &Link, _: &str) {
+        thread::sleep(Duration::from_secs(1));
         link.shut();
     }
 

@@ -115,7 +115,7 @@ pub use packet_writer::PacketWriter;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub use processes::{
     Connection, ConnectionBuilder, Follower, PerfettoSocket, PerfettoSocketBuilder, ProducerSocket,
-    ProducerSocketBuilder,
+    ProducerSocketBuilder, perfetto_socket,
 };
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use processes::{SocketFile, SocketKind};

@@ -8,9 +8,9 @@
 //! | `incoming`, `endpoint_cell` | what comes, in turns; what carries it out |
 //! | `connection` | a producer, made of what the service tells it |
 //! | `follower` | one connection after the other, to whoever listens |
-//! | `perfetto` | the same for programs with Perfetto's SDK, which have a protocol of their own |
-//! | `line` | its two threads: one sends what the others ask for, one hears |
-//! | `welcome`, `messages` | what is said, first and then |
+//! | `perfetto` | the same with Perfetto's protocol: for programs with its SDK, and for programs that follow its service |
+//! | `line`, `speech` | its two threads: one sends what the others ask for, one hears, in words of either protocol |
+//! | `welcome`, `messages`, `records` | what is said, first and then, between programs with this crate |
 //! | `socket_file`, `link`, `peer`, `shared_words` | the sockets, who is at the other end, the memory |
 
 mod connection;
@@ -25,13 +25,15 @@ mod other_process;
 mod peer;
 mod perfetto;
 mod producer_socket;
+mod records;
 mod shared_words;
 mod socket_file;
+mod speech;
 mod welcome;
 
 pub use connection::{Connection, ConnectionBuilder};
 pub use follower::Follower;
 pub(crate) use link::Kind as SocketKind;
-pub use perfetto::{PerfettoSocket, PerfettoSocketBuilder};
+pub use perfetto::{PerfettoSocket, PerfettoSocketBuilder, perfetto_socket};
 pub use producer_socket::{ProducerSocket, ProducerSocketBuilder};
 pub(crate) use socket_file::SocketFile;

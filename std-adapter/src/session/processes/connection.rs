@@ -11,7 +11,9 @@ use tracebuf::producer::Exhaustion;
 
 use super::line::Line;
 use super::link::{Kind, Link};
+use super::records::{ToHear, ToSay};
 use super::shared_words::SharedWords;
+use super::speech::{Hearing, Speaking};
 use super::welcome::{self, Welcome};
 use crate::session::builder::program_name;
 use crate::session::producer_cell::{ProducerCell, SHARED_MEMORY};
@@ -28,6 +30,7 @@ pub struct ConnectionBuilder {
     exhaustion: Exhaustion,
     process_name: Option<String>,
     fast_clock: bool,
+    data_source: Option<String>,
 }
 
 /// This program's connection to a service that listens at a [`ProducerSocket`](super::ProducerSocket), whose session
@@ -65,6 +68,18 @@ pub struct Connection {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// What a producer and its service have said to each other before anything is recorded.
+pub(super) struct Agreed {
+    pub(super) link: Link,
+    pub(super) words: SharedWords,
+    pub(super) speaking: Box<dyn Speaking>,
+    pub(super) hearing: Box<dyn Hearing>,
+    /// For each of the service's buffers, after how many bytes a writer says its state again.
+    pub(super) state_every: Vec<u32>,
+    /// Data sources, with the buffers that they go to.
+    pub(super) sources: Vec<(String, u16)>,
+}
+
 impl ConnectionBuilder {
     /// What a thread does when shared memory is full: drop, unless said otherwise; see
     /// [`SessionBuilder::exhaustion`](crate::session::SessionBuilder::exhaustion), whose drain thread is the service's
@@ -94,6 +109,23 @@ impl ConnectionBuilder {
         self
     }
 
+    /// The name of what this program has to offer to [Perfetto's service](Self::follow_perfetto), if it is not
+    /// `track_event`: so that configurations can want it, and a buffer of its own for it, without others' events. Nothing
+    /// to services of this crate.
+    #[must_use]
+    pub fn data_source(mut self, name: impl Into<String>) -> Self {
+        self.data_source = Some(name.into());
+        self
+    }
+
+    pub(super) fn name_of_process(&self) -> String {
+        self.process_name.clone().unwrap_or_else(program_name)
+    }
+
+    pub(super) fn name_of_data_source(&self) -> Option<&str> {
+        self.data_source.as_deref()
+    }
+
     /// Connects to the service that listens at this path.
     ///
     /// # Errors
@@ -105,9 +137,22 @@ impl ConnectionBuilder {
         let deadline = Instant::now() + PATIENCE;
         let link = Link::connected(path, Kind::Messages, deadline).map_err(failed)?;
         let (welcome, words) = hear(&link, deadline).map_err(failed)?;
+        self.start(Agreed {
+            link,
+            words,
+            speaking: Box::new(ToSay::default()),
+            hearing: Box::new(ToHear::new()),
+            state_every: welcome.state_every,
+            sources: welcome.sources,
+        })
+    }
+
+    /// Makes a producer, with its threads, of what was agreed with a service.
+    pub(super) fn start(self, agreed: Agreed) -> Result<Connection, SessionError> {
+        let Agreed { link, words, speaking, hearing, state_every, sources } = agreed;
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
-        let name = self.process_name.unwrap_or_else(program_name);
+        let name = self.name_of_process();
         let (made, of_thread) = channel();
         let (in_thread, its_waker) = (switch.clone(), waker.clone());
         let waits = self.exhaustion != Exhaustion::Drop;
@@ -116,7 +161,7 @@ impl ConnectionBuilder {
             let producer =
                 ProducerCell::in_memory(Box::new(words), in_thread.clone(), its_waker.clone(), name);
             let Ok(producer) = producer else { return };
-            let line = Arc::new(Line::new(link, Arc::new(producer), in_thread, its_waker, waits));
+            let line = Arc::new(Line::new(link, Arc::new(producer), in_thread, its_waker, waits, speaking));
             let _ = made.send(line.clone());
             line.pass_on(clock);
         });
@@ -125,10 +170,11 @@ impl ConnectionBuilder {
         // Not for ever: in a child after a fork, a thread that was not forked may have a lock that this one waits for.
         let line: Arc<Line> = of_thread.recv_timeout(2 * PATIENCE).map_err(|_| SessionError::Timeout)?;
         let in_thread = line.clone();
-        let hears = thread::Builder::new().name("tracebuf-hear".into()).spawn(move || in_thread.hear());
+        let hears =
+            thread::Builder::new().name("tracebuf-hear".into()).spawn(move || in_thread.hear(hearing));
         let hears = hears.map_err(|error| {
             // Nobody else would tell the other thread that it is to end.
-            line.end(Instant::now() + PATIENCE);
+            line.ask_end();
             SessionError::io("starting a thread", error)
         })?;
         let of_recorders = line.clone();
@@ -137,11 +183,11 @@ impl ConnectionBuilder {
             producer: line.producer().clone(),
             exhaustion: self.exhaustion,
             clock,
-            state_every: welcome.state_every,
+            state_every,
             announce: Some(Box::new(move || of_recorders.announce())),
         };
         let (shared, threads) = (Arc::new(shared), vec![sender, hears]);
-        Ok(Connection { shared, sources: welcome.sources, line, threads })
+        Ok(Connection { shared, sources, line, threads })
     }
 }
 
@@ -164,7 +210,17 @@ fn hear(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)> {
 impl Connection {
     /// Where a thread drops when shared memory is full, and the system's clock is read, unless told otherwise.
     pub fn builder() -> ConnectionBuilder {
-        ConnectionBuilder { exhaustion: Exhaustion::Drop, process_name: None, fast_clock: false }
+        ConnectionBuilder {
+            exhaustion: Exhaustion::Drop,
+            process_name: None,
+            fast_clock: false,
+            data_source: None,
+        }
+    }
+
+    /// The program knows of it, and records from here on.
+    pub(super) fn begin(&self) {
+        self.line.begin();
     }
 
     /// A recorder into the first buffer of the service's session.

@@ -1,11 +1,11 @@
 //! A connection to whoever listens, now or later.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::connection::{Connection, ConnectionBuilder};
 use crate::fork;
@@ -13,6 +13,8 @@ use crate::session::SessionError;
 
 /// How often it looks whether a service has come or gone.
 const EVERY: Duration = Duration::from_millis(250);
+/// Why there is no connection to a service that is there.
+const IDLE: &str = "the tracing service is there, and does not want anything recorded";
 /// How long is waited for the first look: one at a service that answers takes some milliseconds.
 const FIRST: Duration = Duration::from_secs(1);
 
@@ -47,6 +49,25 @@ pub struct Follower {
     forks: u32,
 }
 
+/// A kind of service, where one is looked for.
+pub(super) trait Look: Send + 'static {
+    /// A connection; none where a service is there that does not want anything recorded now, which is waited for until
+    /// then.
+    fn look(&mut self, until: Instant) -> Result<Option<Connection>, SessionError>;
+}
+
+/// A service of this crate.
+struct Ours {
+    builder: ConnectionBuilder,
+    path: PathBuf,
+}
+
+impl Look for Ours {
+    fn look(&mut self, _: Instant) -> Result<Option<Connection>, SessionError> {
+        self.builder.clone().open(&self.path).map(Some)
+    }
+}
+
 impl ConnectionBuilder {
     /// Connects to whatever service listens at this path, now or later, and again when that has ended, until what this
     /// gives is dropped. Each time it calls `connected`, from a thread of its own: most connect a
@@ -62,21 +83,28 @@ impl ConnectionBuilder {
         path: impl AsRef<Path>,
         connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
     ) -> Result<Follower, SessionError> {
-        fork::watch();
-        let state = Arc::new(State(Mutex::new(Err("nobody was looked for yet".to_owned()))));
-        let (going_on, goes_on) = channel();
-        let (looked, first_look) = sync_channel(1);
-        let (in_thread, path) = (state.clone(), path.as_ref().to_owned());
-        let thread = thread::Builder::new()
-            .name("tracebuf-follow".into())
-            .spawn(move || in_thread.follow(&self, &path, connected, &looked, &goes_on))
-            .map_err(|error| SessionError::io("starting a thread", error))?;
-        let _ = first_look.recv_timeout(FIRST);
-        Ok(Follower { state, going_on: Some(going_on), thread: Some(thread), forks: fork::forks() })
+        Follower::start(Ours { builder: self, path: path.as_ref().to_owned() }, connected)
     }
 }
 
 impl Follower {
+    pub(super) fn start(
+        look: impl Look,
+        connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
+    ) -> Result<Self, SessionError> {
+        fork::watch();
+        let state = Arc::new(State(Mutex::new(Err("nobody was looked for yet".to_owned()))));
+        let (going_on, goes_on) = channel();
+        let (looked, first_look) = sync_channel(1);
+        let in_thread = state.clone();
+        let thread = thread::Builder::new()
+            .name("tracebuf-follow".into())
+            .spawn(move || in_thread.follow(look, connected, &looked, &goes_on))
+            .map_err(|error| SessionError::io("starting a thread", error))?;
+        let _ = first_look.recv_timeout(FIRST);
+        Ok(Follower { state, going_on: Some(going_on), thread: Some(thread), forks: fork::forks() })
+    }
+
     /// Whether a service is there, as far as is known.
     pub fn is_connected(&self) -> bool {
         self.connection().is_ok()
@@ -153,25 +181,28 @@ impl State {
 
     fn follow(
         &self,
-        builder: &ConnectionBuilder,
-        path: &Path,
+        mut look: impl Look,
         mut connected: impl FnMut(&Connection) -> Result<(), SessionError>,
         looked: &SyncSender<()>,
         goes_on: &Receiver<()>,
     ) {
         let _told = ToldAtPanic(self);
         loop {
+            let until = Instant::now() + EVERY;
             let is_connected = self.lock().as_ref().is_ok_and(|connection| connection.is_connected());
             if !is_connected {
-                let connection = builder.clone().open(path).and_then(|connection| {
+                let connection = look.look(until).and_then(|connection| {
+                    let Some(connection) = connection else { return Ok(Err(IDLE.to_owned())) };
                     connected(&connection)?;
-                    Ok(Arc::new(connection))
+                    connection.begin();
+                    Ok(Ok(Arc::new(connection)))
                 });
-                self.set(connection.map_err(|error| error.to_string()));
+                self.set(connection.unwrap_or_else(|error| Err(error.to_string())));
                 // Nobody waits for more than the first.
                 let _ = looked.try_send(());
             }
-            if goes_on.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+            let left = until.saturating_duration_since(Instant::now());
+            if goes_on.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
                 break;
             }
         }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use tracebuf::producer::Request;
 
 use super::link::Link;
-use super::messages::{FromProducer, FromService, LONGEST, RECORD, is_reached, records};
+use super::messages::is_reached;
+use super::speech::{Heard, Hearing, Speaking};
 use crate::session::SessionError;
 use crate::session::producer_cell::ProducerCell;
 use crate::session::session_clock::SessionClock;
@@ -20,9 +21,6 @@ use crate::session::waker::Waker;
 /// How long the sending thread sleeps when nobody wakes it.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Added to a question's number.
-const ASKED: u64 = 1 << 32;
-
 /// The way to a service in another process.
 pub(super) struct Line {
     link: Link,
@@ -32,7 +30,7 @@ pub(super) struct Line {
     waker: Waker,
     /// Threads wait for chunks, and so want to know what the service has taken.
     waits: bool,
-    /// The question to be answered, above all numbers that one can have; 0 if there is none.
+    /// The question to be answered; 0 if there is none.
     question: AtomicU64,
     outgoing: Mutex<Outgoing>,
     /// The flush behind which the service is to be asked to scrape; 0 if there is none.
@@ -43,9 +41,8 @@ pub(super) struct Line {
 }
 
 /// What is on its way to the service, in order, and what that was told before.
-#[derive(Default)]
 struct Outgoing {
-    bytes: Vec<u8>,
+    speech: Box<dyn Speaking>,
     /// The queue's other vector.
     requests: Vec<Request>,
     /// Packets dropped, by buffer.
@@ -54,34 +51,14 @@ struct Outgoing {
     chunks: u64,
 }
 
-impl Outgoing {
-    fn say(&mut self, said: FromProducer) {
-        self.bytes.extend(said.to_bytes());
-    }
-
-    /// Sends messages, by a function that says false of one that is not taken now, with which the rest stays.
-    fn send(&mut self, mut send: impl FnMut(&[u8]) -> io::Result<bool>) -> io::Result<()> {
-        let mut messages = self.bytes.chunks(LONGEST);
-        while let Some(message) = messages.clone().next() {
-            if !send(message)? {
-                break;
-            }
-            messages.next();
-        }
-        let left = messages.map(<[u8]>::len).sum::<usize>();
-        self.bytes.drain(..self.bytes.len() - left);
-        Ok(())
-    }
-}
-
 /// What this process flushes by itself. Its lock is held by nobody who may ask for memory: an allocator that records may
 /// come here again.
 #[derive(Default)]
 struct Flushes {
     /// Behind which the service has scraped last.
     done: u32,
-    /// All was sent, and nothing will be any more.
-    is_sent: bool,
+    /// The connection has ended: nothing is heard any more.
+    is_over: bool,
 }
 
 impl Line {
@@ -91,7 +68,9 @@ impl Line {
         switch: Arc<Switch>,
         waker: Waker,
         waits: bool,
+        speech: Box<dyn Speaking>,
     ) -> Self {
+        let outgoing = Outgoing { speech, requests: Vec::new(), dropped: [0; BUFFERS_MAX], chunks: 0 };
         Self {
             link,
             producer,
@@ -99,7 +78,7 @@ impl Line {
             waker,
             waits,
             question: AtomicU64::new(0),
-            outgoing: Mutex::default(),
+            outgoing: Mutex::new(outgoing),
             to_scrape: AtomicU32::new(0),
             flushes: Mutex::default(),
             heard: Condvar::new(),
@@ -110,11 +89,22 @@ impl Line {
         &self.producer
     }
 
-    /// Has the sending thread end once it has sent what there is, and waits for that.
-    pub(super) fn end(&self, deadline: Instant) {
+    /// The program knows of this, and records from here on.
+    pub(super) fn begin(&self) {
+        self.outgoing().speech.begin();
+        self.waker.wake();
+    }
+
+    /// Has the sending thread end once it has sent what there is.
+    pub(super) fn ask_end(&self) {
         self.switch.off();
         self.waker.wake();
-        let _ = self.wait(self.flushes(), deadline, |flushes| flushes.is_sent);
+    }
+
+    /// The same, and waits for that, and for the service to have it where that can be known.
+    pub(super) fn end(&self, deadline: Instant) {
+        self.ask_end();
+        let _ = self.wait(self.flushes(), deadline, |flushes| flushes.is_over);
         self.link.shut();
     }
 
@@ -136,18 +126,16 @@ impl Line {
     pub(super) fn pass_on(&self, clock: SessionClock) {
         let _ = self.send_all(clock);
         self.switch.off();
-        self.link.shut();
-        self.flushes().is_sent = true;
-        self.heard.notify_all();
+        self.outgoing().speech.end(&self.link);
     }
 
     fn send_all(&self, clock: SessionClock) -> io::Result<()> {
         loop {
             // Looked at first: what is in the queue when it goes off is sent.
             let is_on = self.switch.is_on();
-            let mut outgoing = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut outgoing = self.outgoing();
             self.collect(&mut outgoing);
-            outgoing.send(|message| self.link.send(message).map(|()| true))?;
+            outgoing.speech.send(&self.link, true)?;
             drop(outgoing);
             if !is_on {
                 return Ok(());
@@ -164,8 +152,7 @@ impl Line {
         let outgoing = self.outgoing.try_lock();
         let sent = outgoing.is_ok_and(|mut outgoing| {
             self.collect(&mut outgoing);
-            let sent = outgoing.send(|message| self.link.try_send(message));
-            sent.is_ok() && outgoing.bytes.is_empty()
+            outgoing.speech.send(&self.link, false).unwrap_or(false)
         });
         if !sent {
             // That thread is sending, and looks again, or is to.
@@ -182,60 +169,59 @@ impl Line {
         let queue = self.producer.queue();
         let mut requests = std::mem::take(&mut outgoing.requests);
         let chunks = queue.take(&mut requests);
-        requests.drain(..).for_each(|request| outgoing.say(FromProducer::Request(request)));
+        requests.drain(..).for_each(|request| outgoing.speech.request(request));
         outgoing.requests = requests;
         for buffer in 0..BUFFERS_MAX {
             let (dropped, told) = (queue.dropped(buffer), outgoing.dropped[buffer]);
             if dropped != told {
                 outgoing.dropped[buffer] = dropped;
-                outgoing.say(FromProducer::Dropped { buffer: buffer as u32, packets: dropped - told });
+                outgoing.speech.dropped(buffer as u32, dropped - told);
             }
         }
         if self.waits && chunks != outgoing.chunks {
             outgoing.chunks = chunks;
-            outgoing.say(FromProducer::Sent(chunks));
+            outgoing.speech.sent(chunks);
         }
         if let Some(flush) = flush {
-            outgoing.say(FromProducer::Answer { question: question as u32, flush });
+            outgoing.speech.answer(question, flush);
         }
         let to_scrape = self.to_scrape.swap(0, Ordering::Relaxed);
         if to_scrape != 0 {
-            outgoing.say(FromProducer::Scrape(to_scrape));
+            outgoing.speech.scrape(to_scrape);
         }
     }
 
     /// Does what the service says until it is gone.
-    pub(super) fn hear(&self) {
-        let mut message = [0; LONGEST];
-        while let Ok(len @ 1..) = self.link.receive(&mut message) {
-            let said = message.get(..len).and_then(records);
-            if said.is_none_or(|records| !records.iter().all(|record| self.do_as(*record))) {
-                // Not what a service says.
-                break;
-            }
-        }
+    pub(super) fn hear(&self, mut hearing: Box<dyn Hearing>) {
+        while hearing.hear(&self.link, &mut |heard| self.act(heard)).is_some() {}
         self.switch.off();
         self.link.shut();
         self.waker.wake();
+        self.flushes().is_over = true;
+        self.heard.notify_all();
     }
 
-    fn do_as(&self, record: [u8; RECORD]) -> bool {
+    fn act(&self, heard: Heard) {
         let producer = &self.producer.borrow_dependent().producer;
-        match FromService::from_bytes(record) {
-            Some(FromService::Question(question)) => {
-                self.question.store(ASKED | u64::from(question), Ordering::Relaxed);
+        match heard {
+            Heard::Question(question) => {
+                self.question.store(question, Ordering::Relaxed);
                 self.waker.wake();
             }
-            Some(FromService::Flushed(flush)) => producer.flushed(flush),
-            Some(FromService::Scraped(flush)) => {
+            Heard::Flushed(flush) => producer.flushed(flush),
+            Heard::Scraped(flush) => {
                 self.flushes().done = flush;
                 self.heard.notify_all();
             }
-            Some(FromService::Taken(chunks)) => self.producer.queue().taken(chunks),
-            Some(FromService::ClearState) => producer.clear_incremental_state(),
-            None => return false,
+            Heard::Taken(chunks) => self.producer.queue().taken(chunks),
+            Heard::ClearState => producer.clear_incremental_state(),
+            Heard::Stop => self.ask_end(),
+            Heard::ToAnswer => self.waker.wake(),
         }
-        true
+    }
+
+    fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn flushes(&self) -> MutexGuard<'_, Flushes> {
@@ -254,7 +240,7 @@ impl Line {
         let _ = self.to_scrape.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
         self.waker.wake();
         let is_done = |flushes: &Flushes| is_reached(flushes.done, flush);
-        match self.wait(self.flushes(), deadline, |flushes| flushes.is_sent || is_done(flushes)) {
+        match self.wait(self.flushes(), deadline, |flushes| flushes.is_over || is_done(flushes)) {
             false => Err(SessionError::Timeout),
             true if is_done(&self.flushes()) => Ok(()),
             true => Err(SessionError::Stopped),
@@ -266,6 +252,7 @@ impl Line {
 mod tests {
     use super::*;
     use crate::session::processes::link::Kind;
+    use crate::session::processes::records::ToSay;
     use crate::session::producer_cell::words;
 
     #[test]
@@ -276,9 +263,9 @@ mod tests {
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let producer = ProducerCell::in_memory(words(8192), switch.clone(), waker.clone(), String::new())
             .expect("memory");
-        let line = Line::new(link, Arc::new(producer), switch, waker, false);
+        let line = Line::new(link, Arc::new(producer), switch, waker, false, Box::new(ToSay::default()));
         for number in 1..1000 {
-            assert!(line.do_as(FromService::Question(number).to_bytes()));
+            line.act(Heard::Question(number));
         }
         line.end(Instant::now());
         for _ in 0..1000 {

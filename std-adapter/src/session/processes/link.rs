@@ -148,7 +148,7 @@ impl Link {
         if len <= message.len() { Ok(len) } else { Err(Errno::MSGSIZE.into()) }
     }
 
-    /// The same, until the deadline, with the open file that comes with it.
+    /// The same, or for more of a stream, until the deadline, with the open file that comes with it.
     pub(super) fn receive_with(
         &self,
         message: &mut [u8],
@@ -174,6 +174,12 @@ impl Link {
         Ok((received.bytes, file))
     }
 
+    /// Sends bytes of a stream, and waits while the other end takes none; says how many it were.
+    pub(super) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        let socket = self.0.get()?;
+        Ok(retry_on_intr(|| send(socket, bytes, SendFlags::NOSIGNAL))?)
+    }
+
     /// Sends as much of a stream as the other end takes now, and with its first byte an open file; says how much it was.
     pub(super) fn try_send_some(&self, bytes: &[u8], file: Option<&OwnedFd>) -> io::Result<usize> {
         let (socket, files) = (self.0.get()?, file.map(|file| [file.as_fd()]));
@@ -196,6 +202,13 @@ impl Link {
         let socket = self.0.get()?;
         let (_, len) = retry_on_intr(|| recv(socket, &mut *bytes, RecvFlags::empty()))?;
         Ok(len)
+    }
+
+    /// Sends no more, which the other end hears once it has taken what was sent. It may still say something.
+    pub(super) fn finish(&self) {
+        if let Ok(socket) = self.0.get() {
+            let _ = shutdown(socket, Shutdown::Write);
+        }
     }
 
     /// Ends the connection, or the waiting for others: whoever waits here or there hears of it.

@@ -1,4 +1,5 @@
-//! Programs with Perfetto's own SDK, which speak its producer protocol: a [`PerfettoSocket`] in place of its service.
+//! Perfetto's producer protocol, from both ends: a [`PerfettoSocket`] in place of its service, for programs with
+//! Perfetto's own SDK; and programs with this crate that [follow](super::ConnectionBuilder::follow_perfetto) its service.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -6,15 +7,18 @@
 //! | `program` | the transport: what a program says is carried out |
 //! | `data_sources` | what it has to offer, and what of it runs |
 //! | `frames`, `calls`, `commands` | the protocol: the outermost messages, what is asked of a service, what is told to a program |
+//! | `follower` | the other end |
 //! | `outbox`, `proto` | bytes on their way out, and messages of protobuf |
 
 mod calls;
 mod commands;
 mod data_sources;
+mod follower;
 mod frames;
 mod outbox;
 mod program;
 mod proto;
 mod socket;
 
+pub use follower::perfetto_socket;
 pub use socket::{PerfettoSocket, PerfettoSocketBuilder};

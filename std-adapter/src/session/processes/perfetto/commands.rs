@@ -7,7 +7,7 @@ use super::proto::Proto;
 // Fields of the reply to those who tell who they are.
 const VERSIONS: u32 = 4;
 /// Shared memory of pages and chunks; another one is a ring for each.
-const PAGES: u32 = 1;
+pub(super) const PAGES: u32 = 1;
 
 // Fields of commands, and of what is within them.
 const START: u32 = 1;

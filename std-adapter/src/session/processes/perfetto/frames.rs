@@ -2,9 +2,10 @@
 //!
 //! Facts from `protos/perfetto/ipc/wire_protocol.proto`.
 
+use std::io;
+
 use super::proto::Proto;
 use crate::fields::{Fields, Value};
-use crate::session::processes::link::Link;
 
 /// Bytes of the longest, as in Perfetto, whose receiver ends a connection with a longer one.
 pub(super) const LONGEST: usize = 128 << 10;
@@ -15,27 +16,27 @@ const LENGTH: usize = 4;
 const SERVICE: u64 = 1;
 
 // Fields of a frame.
-const REQUEST: u32 = 2;
-const BIND: u32 = 3;
-const BOUND: u32 = 4;
-const INVOKE: u32 = 5;
-const REPLY: u32 = 6;
+pub(super) const REQUEST: u32 = 2;
+pub(super) const BIND: u32 = 3;
+pub(super) const BOUND: u32 = 4;
+pub(super) const INVOKE: u32 = 5;
+pub(super) const REPLY: u32 = 6;
 // Of those that ask to be bound, and of the answer.
-const SERVICE_NAME: u32 = 1;
-const BOUND_SUCCESS: u32 = 1;
-const BOUND_SERVICE: u32 = 2;
-const BOUND_METHOD: u32 = 3;
-const METHOD_ID: u32 = 1;
-const METHOD_NAME: u32 = 2;
+pub(super) const SERVICE_NAME: u32 = 1;
+pub(super) const BOUND_SUCCESS: u32 = 1;
+pub(super) const BOUND_SERVICE: u32 = 2;
+pub(super) const BOUND_METHOD: u32 = 3;
+pub(super) const METHOD_ID: u32 = 1;
+pub(super) const METHOD_NAME: u32 = 2;
 // Of a call.
-const INVOKE_SERVICE: u32 = 1;
-const INVOKE_METHOD: u32 = 2;
-const INVOKE_ARGUMENTS: u32 = 3;
-const INVOKE_NO_REPLY: u32 = 4;
+pub(super) const INVOKE_SERVICE: u32 = 1;
+pub(super) const INVOKE_METHOD: u32 = 2;
+pub(super) const INVOKE_ARGUMENTS: u32 = 3;
+pub(super) const INVOKE_NO_REPLY: u32 = 4;
 // Of what it returns.
-const REPLY_SUCCESS: u32 = 1;
-const REPLY_HAS_MORE: u32 = 2;
-const REPLY_MESSAGE: u32 = 3;
+pub(super) const REPLY_SUCCESS: u32 = 1;
+pub(super) const REPLY_HAS_MORE: u32 = 2;
+pub(super) const REPLY_MESSAGE: u32 = 3;
 
 /// Frames as they come over a stream.
 pub(super) struct Frames {
@@ -49,27 +50,36 @@ impl Frames {
         Self { bytes: vec![0; 4096], filled: 0 }
     }
 
-    /// Waits for a frame; none once the connection has ended, or one comes that is too long.
-    pub(super) fn next<R>(&mut self, link: &Link, take: impl FnOnce(&[u8]) -> Option<R>) -> Option<R> {
+    /// The next frame, by a function that waits for more of the stream, as much as has room, and says how much it was.
+    /// When that fails, what has come stays, for the next time.
+    ///
+    /// # Errors
+    /// What that function says; the stream has ended; a frame is too long, or malformed.
+    pub(super) fn next<R>(
+        &mut self,
+        mut receive: impl FnMut(&mut [u8]) -> io::Result<usize>,
+        take: impl FnOnce(&[u8]) -> Option<R>,
+    ) -> io::Result<R> {
+        let malformed = || io::Error::from(io::ErrorKind::InvalidData);
         loop {
             if let Some(end) = self.end() {
                 if end > LENGTH + LONGEST {
-                    return None;
+                    return Err(malformed());
                 }
                 if end <= self.filled {
-                    let taken = take(self.bytes.get(LENGTH..end)?);
+                    let taken = self.bytes.get(LENGTH..end).and_then(take);
                     self.bytes.copy_within(end..self.filled, 0);
                     self.filled -= end;
-                    return taken;
+                    return taken.ok_or_else(malformed);
                 }
                 // As much as one says that it has, and not before it says so.
                 if self.bytes.len() < end {
                     self.bytes.resize(end, 0);
                 }
             }
-            match link.receive_some(self.bytes.get_mut(self.filled..)?) {
-                Ok(len @ 1..) => self.filled += len,
-                _ => return None,
+            match receive(self.bytes.get_mut(self.filled..).unwrap_or_default())? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                len => self.filled += len,
             }
         }
     }

@@ -164,7 +164,7 @@ fn hear() -> impl FnMut(&Link) -> Option<Vec<FromProgram>> {
     let (mut frames, mut rest) = (frames::Frames::new(), Vec::new().into_iter());
     move |link| {
         if rest.len() == 0 {
-            rest = frames.next(link, said)?.into_iter();
+            rest = frames.next(|bytes| link.receive_some(bytes), said).ok()?.into_iter();
         }
         Some(rest.by_ref().take(AT_A_TIME).collect())
     }

@@ -1,0 +1,122 @@
+//! Programs with this crate that record into Perfetto's service, which sees them as any with its SDK.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `waiting` | a connection until a tracing session begins |
+//! | `calls` | what is said to the service |
+//! | `answers` | what it says |
+//! | `speech` | a connection from then on: requests become calls, replies are their answers |
+
+mod answers;
+mod calls;
+mod speech;
+mod waiting;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use waiting::{Offer, Waiting};
+
+use crate::session::SessionError;
+use crate::session::processes::connection::{Connection, ConnectionBuilder};
+use crate::session::processes::follower::{Follower, Look};
+use crate::session::processes::perfetto::data_sources::TRACK_EVENT;
+
+/// Where Perfetto's service waits for programs, and its SDK looks for it: what the environment variable
+/// `PERFETTO_PRODUCER_SOCK_NAME` says; without it `/run/perfetto/traced-producer.sock` if there is that folder, else
+/// `/tmp/perfetto-producer`.
+///
+/// ```
+/// // For `Connection::builder().follow_perfetto(...)`.
+/// let path = tracebuf_std::session::perfetto_socket();
+/// assert!(path.file_name().is_some());
+/// ```
+#[must_use]
+pub fn perfetto_socket() -> PathBuf {
+    if let Some(path) = std::env::var_os("PERFETTO_PRODUCER_SOCK_NAME").filter(|path| !path.is_empty()) {
+        return path.into();
+    }
+    let folder = Path::new("/run/perfetto");
+    if folder.is_dir() { folder.join("traced-producer.sock") } else { "/tmp/perfetto-producer".into() }
+}
+
+impl ConnectionBuilder {
+    /// Connects to Perfetto's service (`traced`) whenever one listens at this path, and waits there until somebody records
+    /// with it: by the command `perfetto`, or by whatever else makes traces with that service. What is recorded is in that
+    /// trace then, beside what the kernel and all other programs have there.
+    ///
+    /// ```no_run
+    /// use tracebuf_std::session::{Connection, Relay, perfetto_socket};
+    ///
+    /// let relay = Relay::new();
+    /// let recorder = relay.recorder(); // for any thread, from now on
+    /// let _follower = Connection::builder()
+    ///     .process_name("camera")
+    ///     .follow_perfetto(perfetto_socket(), move |service| relay.connect(&service.recorder()))?;
+    ///
+    /// // In a trace of which the configuration has the data source `track_event`.
+    /// let _slice = recorder.enter("frame");
+    /// # Ok::<(), tracebuf_std::session::SessionError>(())
+    /// ```
+    ///
+    /// With each tracing session it calls `connected`, from a thread of its own, as [`follow`](Self::follow) does; the
+    /// connection ends with the session. The program has the data source `track_event`, unless it was
+    /// [named otherwise](Self::data_source), and takes no notice of that one's categories: all events are recorded. Its
+    /// name is [this process's](Self::process_name).
+    ///
+    /// Of several tracing sessions at a time the program is in the one that began first; in another one from that one's end
+    /// on, after a quarter of a second at most. That is also the time without events where one begins just after another.
+    ///
+    /// Shared memory is as large as the configuration says for this program, or else 1 MiB, which is enough for 512
+    /// threads. Names, clocks and tracks are told again with every MiB that is recorded, and when the service asks for it
+    /// (`incremental_state_config`). Chunks that threads have begun the service takes when it flushes, at the end, and when
+    /// this process ends or is killed; [`Follower::flush`] has it take those that are complete. What has no room in shared
+    /// memory is lost, unless threads [wait](Self::exhaustion); the next packet of that thread tells of it.
+    ///
+    /// It costs a thread, which wakes four times a second while nothing is recorded; then what a [`Connection`] costs.
+    ///
+    /// What of the protocol is not there: recording before there is a service, triggers, pages of other than 4 KiB,
+    /// memory that is sent in messages (virtual machines), addresses that are no paths. Source of what is said there:
+    /// Perfetto's `producer_port.proto` and `wire_protocol.proto`.
+    ///
+    /// # Errors
+    /// No thread. That no service is there, that it refuses, or that nobody records is no error: [`Follower::error`] tells
+    /// it.
+    pub fn follow_perfetto(
+        self,
+        path: impl AsRef<Path>,
+        connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
+    ) -> Result<Follower, SessionError> {
+        Follower::start(Perfetto { builder: self, path: path.as_ref().to_owned(), waiting: None }, connected)
+    }
+}
+
+/// Perfetto's service, and the connection that waits there.
+struct Perfetto {
+    builder: ConnectionBuilder,
+    path: PathBuf,
+    waiting: Option<Waiting>,
+}
+
+impl Look for Perfetto {
+    fn look(&mut self, until: Instant) -> Result<Option<Connection>, SessionError> {
+        let failed =
+            |error| SessionError::io(format!("Perfetto's service at {}", self.path.display()), error);
+        let (mut waiting, until) = match self.waiting.take() {
+            Some(waiting) => (waiting, until),
+            None => {
+                let producer = &self.builder.name_of_process();
+                let data_source = self.builder.name_of_data_source().unwrap_or(TRACK_EVENT);
+                let offer = Offer { producer, data_source };
+                // A session that is there already has begun by now; whoever follows does not wait for another.
+                (Waiting::begin(&self.path, &offer).map_err(failed)?, Instant::now())
+            }
+        };
+        if waiting.goes_on(until).map_err(failed)? {
+            self.waiting = Some(waiting);
+            return Ok(None);
+        }
+        let agreed = waiting.agreed().map_err(failed)?;
+        self.builder.clone().start(agreed).map(Some)
+    }
+}

@@ -1,0 +1,85 @@
+//! What Perfetto's service says: replies, and the commands among them.
+//!
+//! Facts from `protos/perfetto/ipc/wire_protocol.proto` and `protos/perfetto/ipc/producer_port.proto`.
+
+use super::calls::Port;
+use crate::fields::{Fields, Value};
+use crate::session::processes::perfetto::calls::{message, numbers};
+use crate::session::processes::perfetto::frames::{BOUND, REPLY, REPLY_MESSAGE, REPLY_SUCCESS, REQUEST};
+
+/// What a frame says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer<R> {
+    /// The numbers of its methods; none if it has not what is called here.
+    Bound(Option<Port>),
+    /// To a call of this number, and what was made of its message. None of one that has failed.
+    Reply(u64, Option<R>),
+    /// Nothing that was asked for.
+    Other,
+}
+
+/// What a frame says, and its message by this function; none of one that is malformed.
+pub(super) fn answer<R>(frame: &[u8], of: impl FnOnce(u64, &[u8]) -> Option<R>) -> Option<Answer<R>> {
+    let (mut request, mut bound, mut reply) = (0, None, None);
+    let mut fields = Fields::of(frame);
+    for field in &mut fields {
+        match (field.number, field.value) {
+            (REQUEST, Value::Number(number)) => request = number,
+            (BOUND, Value::Bytes(bytes)) => bound = Some(bytes),
+            (REPLY, Value::Bytes(bytes)) => reply = Some(bytes),
+            _ => {}
+        }
+    }
+    if !fields.is_at_end() {
+        return None;
+    }
+    match (bound, reply) {
+        (Some(bound), _) => Some(Answer::Bound(Port::of(bound))),
+        (None, Some(reply)) => {
+            let [success] = numbers(reply, [REPLY_SUCCESS])?;
+            let within = if success == 0 { None } else { Some(of(request, message(reply, REPLY_MESSAGE)?)?) };
+            Some(Answer::Reply(request, within))
+        }
+        (None, None) => Some(Answer::Other),
+    }
+}
+
+/// What a service wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    /// To use the shared memory that has come with this, of pages of so many KiB.
+    UseMemory { page_kib: u64 },
+    /// To record, into one of its buffers.
+    Start { instance: u64, buffer: u64 },
+    /// To end that.
+    Stop { instance: u64 },
+    /// All that there is, and to hear this number behind it.
+    Flush { request: u64 },
+    /// To say names and clocks again.
+    ClearState,
+    /// Something that has no meaning here.
+    Other,
+}
+
+impl Command {
+    /// What a message says; none of one that is malformed.
+    pub(super) fn of(command: &[u8]) -> Option<Self> {
+        let mut said = Self::Other;
+        let mut fields = Fields::of(command);
+        for field in &mut fields {
+            let (number, Value::Bytes(within)) = (field.number, field.value) else { continue };
+            said = match number {
+                1 => {
+                    let ([instance], [buffer]) = (numbers(within, [1])?, numbers(message(within, 2)?, [2])?);
+                    Self::Start { instance, buffer }
+                }
+                2 => Self::Stop { instance: numbers(within, [1])?[0] },
+                3 => Self::UseMemory { page_kib: numbers(within, [1])?[0] },
+                5 => Self::Flush { request: numbers(within, [2])?[0] },
+                7 => Self::ClearState,
+                _ => Self::Other,
+            };
+        }
+        fields.is_at_end().then_some(said)
+    }
+}

@@ -1,0 +1,247 @@
+//! A connection to Perfetto's service while it is recorded: requests become calls, and replies are their answers.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracebuf::producer::Request;
+
+use super::answers::{Answer, Command, answer};
+use super::calls::{self, Method, Port};
+use super::waiting::COMMANDS;
+use crate::session::processes::link::Link;
+use crate::session::processes::messages::is_reached;
+use crate::session::processes::perfetto::frames::{Frames, push_frame};
+use crate::session::processes::perfetto::proto::Proto;
+use crate::session::processes::speech::{Heard, Hearing, Speaking};
+
+/// Chunks and patches in one call, at most: the service takes no more than 1,024 patches of a chunk, and so many of
+/// either make a frame that is not too long.
+const AT_A_TIME: usize = 1000;
+
+// What is awaited with a reply lies in the number of its call: of which kind, in the lower two bits, and how much.
+const FLUSHED: u64 = 1;
+const TAKEN: u64 = 2;
+
+/// The data source that is recorded: a number that the service has for it, and the buffer that it goes to.
+#[derive(Clone, Copy)]
+pub(super) struct Instance {
+    pub(super) id: u64,
+    pub(super) buffer: u32,
+}
+
+/// What the side that hears has for the one that speaks.
+#[derive(Default)]
+struct Between {
+    /// Of data sources that are to start and stop, and that this program knows nothing of.
+    acknowledge: Mutex<Vec<(Method, u64)>>,
+    /// That which is recorded is to stop.
+    stops: AtomicBool,
+}
+
+impl Between {
+    fn acknowledge(&self) -> MutexGuard<'_, Vec<(Method, u64)>> {
+        self.acknowledge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Both sides of a connection, with what has come of the stream already.
+pub(super) fn speech(port: Port, instance: Instance, frames: Frames) -> (ToSay, ToHear) {
+    let between = Arc::<Between>::default();
+    let to_say = ToSay {
+        port,
+        instance,
+        commit: Proto::new(),
+        committed: 0,
+        flushed: 0,
+        answer: None,
+        bytes: Vec::new(),
+        between: between.clone(),
+    };
+    (to_say, ToHear { frames, instance: instance.id, between })
+}
+
+/// Calls that were not sent.
+pub(super) struct ToSay {
+    port: Port,
+    instance: Instance,
+    /// The arguments of a call that is not complete, and how many chunks and patches they are.
+    commit: Proto,
+    committed: usize,
+    /// The last flush that is on its way.
+    flushed: u32,
+    /// The service's flush that has to wait until this one is on its way.
+    answer: Option<(u64, u32)>,
+    bytes: Vec<u8>,
+    between: Arc<Between>,
+}
+
+impl ToSay {
+    fn call(&mut self, method: Method, arguments: &Proto) {
+        push_frame(&mut self.bytes, &self.port.call(method, arguments, None));
+    }
+
+    /// A call in which there are chunks and patches, with the number that its reply is to have.
+    fn commit(&mut self, reply: Option<u64>) {
+        let arguments = std::mem::take(&mut self.commit);
+        self.committed = 0;
+        push_frame(&mut self.bytes, &self.port.call(Method::CommitData, &arguments, reply));
+    }
+
+    /// Ends what has begun of such a call.
+    fn end_commit(&mut self) {
+        if self.committed != 0 {
+            self.commit(None);
+        }
+    }
+
+    fn add(&mut self, add: impl FnOnce(Proto) -> Proto) {
+        self.commit = add(std::mem::take(&mut self.commit));
+        self.committed += 1;
+        if self.committed == AT_A_TIME {
+            self.commit(None);
+        }
+    }
+
+    /// Answers the service's flush, once all that belongs to it is on its way.
+    fn answer_flush(&mut self) {
+        let flushed = self.flushed;
+        if let Some((question, _)) = self.answer.take_if(|(_, flush)| is_reached(flushed, *flush)) {
+            self.add(|commit| calls::push_flush(commit, question));
+            self.end_commit();
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        let all = std::mem::take(&mut *self.between.acknowledge());
+        for (method, instance) in all {
+            self.call(method, &calls::instance(instance));
+        }
+    }
+}
+
+impl Speaking for ToSay {
+    fn begin(&mut self) {
+        self.call(Method::NotifyDataSourceStarted, &calls::instance(self.instance.id));
+    }
+
+    /// Within a call moves are carried out before patches, and patches before a flush's end; a writer's beginning and end
+    /// are calls of their own.
+    fn request(&mut self, request: Request) {
+        let buffer = self.instance.buffer;
+        match request {
+            Request::Register { writer_id, .. } => {
+                self.end_commit();
+                self.call(Method::RegisterTraceWriter, &calls::writer(writer_id, buffer));
+            }
+            Request::Unregister { writer_id } => {
+                self.end_commit();
+                self.call(Method::UnregisterTraceWriter, &calls::writer_that_ends(writer_id));
+            }
+            Request::Move(chunk) => self.add(|commit| calls::push_move(commit, chunk, buffer)),
+            Request::Patch { writer_id, patch, has_more, .. } => {
+                self.add(|commit| calls::push_patch(commit, writer_id, buffer, patch, has_more));
+            }
+            Request::Flush(flush) => {
+                self.commit(Some(u64::from(flush) << 2 | FLUSHED));
+                self.flushed = flush;
+                self.answer_flush();
+            }
+        }
+    }
+
+    /// The protocol has no words for it.
+    fn dropped(&mut self, _: u32, _: u64) {}
+
+    fn sent(&mut self, chunks: u64) {
+        self.commit(Some(chunks << 2 | TAKEN));
+    }
+
+    fn answer(&mut self, question: u64, flush: u32) {
+        // The later one's holds for those before.
+        self.answer = Some((question, flush));
+        self.answer_flush();
+    }
+
+    /// It takes what is in such chunks by itself. What is to be known is answered with the flush.
+    fn scrape(&mut self, _: u32) {}
+
+    fn send(&mut self, link: &Link, waits: bool) -> io::Result<bool> {
+        self.acknowledge();
+        self.end_commit();
+        let mut sent = 0;
+        while let Some(left @ [_, ..]) = self.bytes.get(sent..) {
+            match if waits { link.send_some(left)? } else { link.try_send_some(left, None)? } {
+                0 => break,
+                len => sent += len,
+            }
+        }
+        self.bytes.drain(..sent);
+        Ok(self.bytes.is_empty())
+    }
+
+    /// The service ends the connection once it has taken all, and not before: replies of its that nobody takes any more
+    /// would have it end at once.
+    fn end(&mut self, link: &Link) {
+        if self.between.stops.load(Ordering::Relaxed) {
+            self.call(Method::NotifyDataSourceStopped, &calls::instance(self.instance.id));
+        }
+        let _ = self.send(link, true);
+        link.finish();
+    }
+}
+
+/// Takes replies out of the stream.
+pub(super) struct ToHear {
+    frames: Frames,
+    instance: u64,
+    between: Arc<Between>,
+}
+
+impl Hearing for ToHear {
+    fn hear(&mut self, link: &Link, act: &mut dyn FnMut(Heard)) -> Option<()> {
+        let of = |request: u64, message: &[u8]| match request {
+            COMMANDS => Command::of(message),
+            _ => Some(Command::Other),
+        };
+        let answer = self.frames.next(|bytes| link.receive_some(bytes), |frame| answer(frame, of)).ok()?;
+        let Answer::Reply(request, reply) = answer else { return Some(()) };
+        // Where a call has failed the service does not know this program any more.
+        let command = reply?;
+        match (request, request & 3) {
+            (COMMANDS, _) => self.command(command, act),
+            (_, FLUSHED) => {
+                let flush = (request >> 2) as u32;
+                act(Heard::Flushed(flush));
+                act(Heard::Scraped(flush));
+            }
+            (_, TAKEN) => act(Heard::Taken(request >> 2)),
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+impl ToHear {
+    fn command(&self, command: Command, act: &mut dyn FnMut(Heard)) {
+        let acknowledge = |method, instance| self.between.acknowledge().push((method, instance));
+        match command {
+            Command::Flush { request } => act(Heard::Question(request)),
+            Command::ClearState => act(Heard::ClearState),
+            Command::Stop { instance } if instance == self.instance => {
+                self.between.stops.store(true, Ordering::Relaxed);
+                act(Heard::Stop);
+            }
+            // One of another session, which gets nothing as long as this one is there.
+            Command::Start { instance, .. } => {
+                acknowledge(Method::NotifyDataSourceStarted, instance);
+                act(Heard::ToAnswer);
+            }
+            Command::Stop { instance } => {
+                acknowledge(Method::NotifyDataSourceStopped, instance);
+                act(Heard::ToAnswer);
+            }
+            Command::UseMemory { .. } | Command::Other => {}
+        }
+    }
+}

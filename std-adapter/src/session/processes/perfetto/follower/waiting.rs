@@ -1,0 +1,201 @@
+//! A connection to Perfetto's service until a tracing session begins that wants what this program has.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::fs::fstat;
+
+use super::answers::{Answer, Command, answer};
+use super::calls::{self, Method, Port};
+use super::speech::{Instance, speech};
+use crate::session::processes::connection::Agreed;
+use crate::session::processes::link::{Kind, Link};
+use crate::session::processes::perfetto::calls::numbers;
+use crate::session::processes::perfetto::commands::PAGES;
+use crate::session::processes::perfetto::frames::{Frames, push_frame};
+use crate::session::processes::perfetto::proto::Proto;
+use crate::session::processes::shared_words::SharedWords;
+use crate::session::producer_cell::{PAGE, SHARED_MEMORY};
+use crate::session::waits::PATIENCE;
+
+// The numbers of calls; of their lower two bits none is set.
+const BIND: u64 = 1 << 2;
+const HELLO: u64 = 2 << 2;
+/// That to which commands are replies.
+pub(super) const COMMANDS: u64 = 3 << 2;
+/// That which is answered when all was said that a session has to say which is there already.
+const ALL_SAID: u64 = 4 << 2;
+
+/// Bytes of shared memory that a program would like to have.
+const MEMORY: u32 = 1 << 20;
+/// Bytes after which a writer says its state again. How large the service's buffer is nobody says.
+const STATE_EVERY: u32 = 1 << 20;
+
+/// What a program has to offer.
+pub(super) struct Offer<'o> {
+    pub(super) producer: &'o str,
+    pub(super) data_source: &'o str,
+}
+
+/// A connection on which nothing is recorded yet.
+pub(super) struct Waiting {
+    stream: Stream,
+    port: Port,
+    words: Option<SharedWords>,
+    starts: Option<Instance>,
+}
+
+/// The way to the service and back.
+struct Stream {
+    link: Link,
+    frames: Frames,
+    /// A file that has come, and was not used yet.
+    file: Option<OwnedFd>,
+}
+
+/// What is awaited here, made of a reply.
+enum Said {
+    Welcome { versions: u64, in_messages: bool },
+    Command(Command),
+    Other,
+}
+
+impl Said {
+    fn of(request: u64, message: &[u8]) -> Option<Self> {
+        match request {
+            HELLO => {
+                let [in_messages, versions] = numbers(message, [3, 4])?;
+                Some(Self::Welcome { versions, in_messages: in_messages != 0 })
+            }
+            COMMANDS => Command::of(message).map(Self::Command),
+            _ => Some(Self::Other),
+        }
+    }
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionRefused, why)
+}
+
+impl Waiting {
+    /// Connects, and offers what there is.
+    pub(super) fn begin(path: &Path, offer: &Offer<'_>) -> io::Result<Self> {
+        let deadline = Instant::now() + PATIENCE;
+        let link = Link::connected(path, Kind::Stream, deadline)?;
+        let mut stream = Stream { link, frames: Frames::new(), file: None };
+        stream.send(&[calls::bind(BIND)])?;
+        let Answer::Bound(Some(port)) = stream.next(deadline)? else {
+            return Err(refused("it has no port for producers, or one that lacks a method"));
+        };
+        let (hello, nothing) = (calls::hello(offer.producer, MEMORY, PAGE), Proto::new());
+        stream.send(&[
+            port.call(Method::InitializeConnection, &hello, Some(HELLO)),
+            port.call(Method::GetAsyncCommand, &nothing, Some(COMMANDS)),
+            port.call(Method::RegisterDataSource, &calls::data_source(offer.data_source), None),
+            port.call(Method::Sync, &nothing, Some(ALL_SAID)),
+        ])?;
+        let mut waiting = Self { stream, port, words: None, starts: None };
+        while waiting.starts.is_none() && waiting.hear(deadline)? != ALL_SAID {}
+        Ok(waiting)
+    }
+
+    /// Waits until then for a session to begin; false once one has.
+    pub(super) fn goes_on(&mut self, until: Instant) -> io::Result<bool> {
+        while self.starts.is_none() {
+            match self.hear(until) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(true),
+                other => other?,
+            };
+        }
+        Ok(false)
+    }
+
+    /// What was agreed, when a session has begun.
+    pub(super) fn agreed(self) -> io::Result<Agreed> {
+        let (Some(words), Some(instance)) = (self.words, self.starts) else {
+            return Err(refused("it wants something recorded without shared memory"));
+        };
+        let (to_say, to_hear) = speech(self.port, instance, self.stream.frames);
+        Ok(Agreed {
+            link: self.stream.link,
+            words,
+            speaking: Box::new(to_say),
+            hearing: Box::new(to_hear),
+            state_every: vec![STATE_EVERY],
+            sources: Vec::new(),
+        })
+    }
+
+    /// Waits until then for a reply, does what it says, and says to which call it was.
+    fn hear(&mut self, until: Instant) -> io::Result<u64> {
+        let Answer::Reply(request, said) = self.stream.next(until)? else { return Ok(0) };
+        match said.ok_or_else(|| refused("it does not take this program"))? {
+            Said::Welcome { in_messages: true, .. } => {
+                return Err(refused("it wants memory sent in messages"));
+            }
+            Said::Welcome { versions, .. } if versions != 0 && versions & u64::from(PAGES) == 0 => {
+                return Err(refused("it wants shared memory without pages"));
+            }
+            Said::Command(command) => self.command(command)?,
+            Said::Welcome { .. } | Said::Other => {}
+        }
+        Ok(request)
+    }
+
+    fn command(&mut self, command: Command) -> io::Result<()> {
+        match command {
+            Command::UseMemory { page_kib } => self.words = Some(self.stream.memory(page_kib)?),
+            Command::Start { instance, buffer } => {
+                self.starts = Some(Instance { id: instance, buffer: buffer as u32 });
+            }
+            // Of what has not started there is nothing.
+            Command::Flush { request } => {
+                let nothing = calls::push_flush(Proto::new(), request);
+                self.stream.send(&[self.port.call(Method::CommitData, &nothing, None)])?;
+            }
+            Command::Stop { instance } => {
+                let instance = calls::instance(instance);
+                self.stream.send(&[self.port.call(Method::NotifyDataSourceStopped, &instance, None)])?;
+            }
+            Command::ClearState | Command::Other => {}
+        }
+        Ok(())
+    }
+}
+
+impl Stream {
+    fn send(&self, frames: &[Proto]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        frames.iter().for_each(|frame| push_frame(&mut bytes, frame));
+        let mut left = bytes.as_slice();
+        while !left.is_empty() {
+            left = left.get(self.link.send_some(left)?..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, until: Instant) -> io::Result<Answer<Said>> {
+        let Self { link, frames, file } = self;
+        let receive = |bytes: &mut [u8]| {
+            let (len, came) = link.receive_with(bytes, until)?;
+            *file = came.or(file.take());
+            Ok(len)
+        };
+        frames.next(receive, |frame| answer(frame, Said::of))
+    }
+
+    /// The memory that has come, of pages of so many KiB.
+    fn memory(&mut self, page_kib: u64) -> io::Result<SharedWords> {
+        let file = self.file.take().ok_or_else(|| refused("it has sent no shared memory"))?;
+        if page_kib != u64::from(PAGE >> 10) {
+            return Err(refused(&format!("its shared memory has pages of {page_kib} KiB, not of 4")));
+        }
+        let bytes = usize::try_from(fstat(&file)?.st_size).unwrap_or(0);
+        if !SHARED_MEMORY.contains(&bytes) {
+            return Err(refused(&format!("it has sent {bytes} bytes of shared memory")));
+        }
+        SharedWords::of(&file, bytes)
+    }
+}

@@ -1,0 +1,93 @@
+//! How a program speaks with a service of this crate: in messages of [records](super::messages).
+
+use std::io;
+
+use tracebuf::producer::Request;
+
+use super::link::Link;
+use super::messages::{FromProducer, FromService, LONGEST, RECORD, records};
+use super::speech::{Heard, Hearing, Speaking};
+
+/// Added to a question's number.
+const ASKED: u64 = 1 << 32;
+
+/// Records that were not sent.
+#[derive(Default)]
+pub(super) struct ToSay(Vec<u8>);
+
+impl ToSay {
+    fn say(&mut self, said: FromProducer) {
+        self.0.extend(said.to_bytes());
+    }
+}
+
+impl Speaking for ToSay {
+    fn request(&mut self, request: Request) {
+        self.say(FromProducer::Request(request));
+    }
+
+    fn dropped(&mut self, buffer: u32, packets: u64) {
+        self.say(FromProducer::Dropped { buffer, packets });
+    }
+
+    fn sent(&mut self, chunks: u64) {
+        self.say(FromProducer::Sent(chunks));
+    }
+
+    fn answer(&mut self, question: u64, flush: u32) {
+        self.say(FromProducer::Answer { question: question as u32, flush });
+    }
+
+    fn scrape(&mut self, flush: u32) {
+        self.say(FromProducer::Scrape(flush));
+    }
+
+    fn send(&mut self, link: &Link, waits: bool) -> io::Result<bool> {
+        let send =
+            |message: &[u8]| if waits { link.send(message).map(|()| true) } else { link.try_send(message) };
+        let mut messages = self.0.chunks(LONGEST);
+        while let Some(message) = messages.clone().next() {
+            if !send(message)? {
+                break;
+            }
+            messages.next();
+        }
+        let left = messages.map(<[u8]>::len).sum::<usize>();
+        self.0.drain(..self.0.len() - left);
+        Ok(left == 0)
+    }
+
+    fn end(&mut self, link: &Link) {
+        link.shut();
+    }
+}
+
+/// Takes records out of messages.
+pub(super) struct ToHear([u8; LONGEST]);
+
+impl ToHear {
+    pub(super) const fn new() -> Self {
+        Self([0; LONGEST])
+    }
+}
+
+impl Hearing for ToHear {
+    fn hear(&mut self, link: &Link, act: &mut dyn FnMut(Heard)) -> Option<()> {
+        let len = link.receive(&mut self.0).ok().filter(|len| *len != 0)?;
+        let records: &[[u8; RECORD]] = records(self.0.get(..len)?)?;
+        records.iter().try_for_each(|record| {
+            act(heard(FromService::from_bytes(*record)?));
+            Some(())
+        })
+    }
+}
+
+fn heard(said: FromService) -> Heard {
+    match said {
+        FromService::Question(number) => Heard::Question(ASKED | u64::from(number)),
+        FromService::Flushed(flush) => Heard::Flushed(flush),
+        FromService::Scraped(flush) => Heard::Scraped(flush),
+        FromService::Taken(chunks) => Heard::Taken(chunks),
+        FromService::ClearState => Heard::ClearState,
+    }
+}

@@ -1,6 +1,6 @@
 //! `tracebuf record`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use crate::files::output_path;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use crate::units::{bytes, interval};
 use tracebuf_std::record::{RecordOptions, record};
+use tracebuf_std::session::perfetto_socket;
 
 /// Record this machine: CPU, memory, load, disks, network, and the busiest processes, ten at each look.
 ///
@@ -45,13 +46,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SOCKET")]
     listen: Option<PathBuf>,
     /// The same for programs with Perfetto's own SDK (C++, C, Rust), as they record into Perfetto's service: without a
-    /// SOCKET at the one where they look for it, /run/perfetto/traced-producer.sock if there is that folder, else
-    /// /tmp/perfetto-producer.
+    /// SOCKET at the one where they look for it, which PERFETTO_PRODUCER_SOCK_NAME says, or else
+    /// /run/perfetto/traced-producer.sock if there is that folder, else /tmp/perfetto-producer.
     ///
     /// For another one, start them with PERFETTO_PRODUCER_SOCK_NAME=SOCKET. What they record is what their data source
     /// "track_event" has. Nobody else may have the socket, so Perfetto's service must not run there.
-    #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true, default_missing_value = perfetto_socket())]
-    perfetto: Option<PathBuf>,
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true)]
+    perfetto: Option<Option<PathBuf>>,
     /// Record these categories only of programs with Perfetto's SDK, not all but those with the tags "slow" and "debug":
     /// names with commas between them; a * at the end of one stands for whatever follows.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "perfetto")]
@@ -83,7 +84,8 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     if let Some(socket) = &arguments.listen {
         options = options.listen(socket);
     }
-    if let Some(socket) = &arguments.perfetto {
+    if let Some(socket) = arguments.perfetto.clone() {
+        let socket = socket.unwrap_or_else(perfetto_socket);
         options = options.perfetto(socket).categories(&arguments.categories);
     }
     let line = ProgressLine::new();
@@ -98,12 +100,6 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     drop(line);
     let report = result.map_err(Failure::new)?;
     print_beside(is_stdout, &report, ExitCode::from(u8::from(!report.is_whole())))
-}
-
-/// Where programs with Perfetto's SDK look for their service.
-fn perfetto_socket() -> &'static str {
-    let folder = Path::new("/run/perfetto");
-    if folder.is_dir() { "/run/perfetto/traced-producer.sock" } else { "/tmp/perfetto-producer" }
 }
 
 /// The time between two looks.

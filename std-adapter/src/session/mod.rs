@@ -72,6 +72,7 @@ mod flight_recorder;
 mod in_process;
 mod long_trace;
 mod packet_writer;
+mod perfetto_socket;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod processes;
 mod producer_cell;
@@ -112,10 +113,11 @@ pub use error::SessionError;
 pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
 pub use packet_writer::PacketWriter;
+pub use perfetto_socket::perfetto_socket;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub use processes::{
     Connection, ConnectionBuilder, Follower, PerfettoSocket, PerfettoSocketBuilder, ProducerSocket,
-    ProducerSocketBuilder, perfetto_socket,
+    ProducerSocketBuilder,
 };
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use processes::{SocketFile, SocketKind};

@@ -34,6 +34,6 @@ mod welcome;
 pub use connection::{Connection, ConnectionBuilder};
 pub use follower::Follower;
 pub(crate) use link::Kind as SocketKind;
-pub use perfetto::{PerfettoSocket, PerfettoSocketBuilder, perfetto_socket};
+pub use perfetto::{PerfettoSocket, PerfettoSocketBuilder};
 pub use producer_socket::{ProducerSocket, ProducerSocketBuilder};
 pub(crate) use socket_file::SocketFile;

@@ -1,9 +1,11 @@
-//! Programs that speak Perfetto's producer protocol to a session: what they are told, what becomes of what they say.
+//! Perfetto's producer protocol: programs that speak it to a session, what they are told and what becomes of what they
+//! say; and a service that speaks it to a program of this crate.
 #![cfg(any(target_os = "linux", target_os = "android"))]
 
 #[path = "../support/trace.rs"]
 mod trace;
 
+mod following;
 mod hostile;
 mod program;
 mod protocol;

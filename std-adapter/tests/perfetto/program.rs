@@ -142,7 +142,11 @@ impl Program {
     }
 
     pub(crate) fn connected(service: &Service) -> Self {
-        let stream = UnixStream::connect(&service.path).expect("it listens");
+        Self::over(UnixStream::connect(&service.path).expect("it listens"))
+    }
+
+    /// Either end of a connection.
+    pub(crate) fn over(stream: UnixStream) -> Self {
         Self { stream, methods: Vec::new(), bytes: Vec::new(), memory: None, last_request: 0 }
     }
 

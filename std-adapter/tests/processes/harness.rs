@@ -46,16 +46,21 @@ impl Service {
 
     /// Runs an ignored test of this file in a process of its own.
     pub(crate) fn run(&self, test: &str) -> Producer {
-        let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args([test, "--exact", "--ignored", "--nocapture"]).env("TRACEBUF_SOCKET", &self.path);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("a child");
-        let said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        Producer { child, said }
+        run(&self.path, test)
     }
 
     pub(crate) fn stop(self) -> Stopped {
         self.session.stop().expect("it runs")
     }
+}
+
+/// Runs an ignored test of this file in a process of its own, with a socket at this path.
+pub(crate) fn run(path: &Path, test: &str) -> Producer {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args([test, "--exact", "--ignored", "--nocapture"]).env("TRACEBUF_SOCKET", path);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("a child");
+    let said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    Producer { child, said }
 }
 
 /// Another process.

@@ -10,5 +10,6 @@ mod ends;
 mod following;
 mod harness;
 mod hostile;
+mod perfetto;
 mod recording;
 mod sockets;

@@ -19,7 +19,8 @@ const IDLE: &str = "the tracing service is there, and does not want anything rec
 const FIRST: Duration = Duration::from_secs(1);
 
 /// Connects a program to the service at a path whenever one listens there: also to one that starts later than the
-/// program, and to the next when that has ended. Made by [`ConnectionBuilder::follow`].
+/// program, and to the next when that has ended. Made by [`ConnectionBuilder::follow`], and for Perfetto's service by
+/// [`follow_perfetto`](ConnectionBuilder::follow_perfetto).
 ///
 /// ```no_run
 /// use tracebuf_std::session::{Connection, Relay};
@@ -105,7 +106,7 @@ impl Follower {
         Ok(Follower { state, going_on: Some(going_on), thread: Some(thread), forks: fork::forks() })
     }
 
-    /// Whether a service is there, as far as is known.
+    /// Whether a service is there, and wants something recorded, as far as is known.
     pub fn is_connected(&self) -> bool {
         self.connection().is_ok()
     }

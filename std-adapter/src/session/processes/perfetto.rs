@@ -20,5 +20,4 @@ mod program;
 mod proto;
 mod socket;
 
-pub use follower::perfetto_socket;
 pub use socket::{PerfettoSocket, PerfettoSocketBuilder};

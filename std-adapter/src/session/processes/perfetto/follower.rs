@@ -22,24 +22,6 @@ use crate::session::processes::connection::{Connection, ConnectionBuilder};
 use crate::session::processes::follower::{Follower, Look};
 use crate::session::processes::perfetto::data_sources::TRACK_EVENT;
 
-/// Where Perfetto's service waits for programs, and its SDK looks for it: what the environment variable
-/// `PERFETTO_PRODUCER_SOCK_NAME` says; without it `/run/perfetto/traced-producer.sock` if there is that folder, else
-/// `/tmp/perfetto-producer`.
-///
-/// ```
-/// // For `Connection::builder().follow_perfetto(...)`.
-/// let path = tracebuf_std::session::perfetto_socket();
-/// assert!(path.file_name().is_some());
-/// ```
-#[must_use]
-pub fn perfetto_socket() -> PathBuf {
-    if let Some(path) = std::env::var_os("PERFETTO_PRODUCER_SOCK_NAME").filter(|path| !path.is_empty()) {
-        return path.into();
-    }
-    let folder = Path::new("/run/perfetto");
-    if folder.is_dir() { folder.join("traced-producer.sock") } else { "/tmp/perfetto-producer".into() }
-}
-
 impl ConnectionBuilder {
     /// Connects to Perfetto's service (`traced`) whenever one listens at this path, and waits there until somebody records
     /// with it: by the command `perfetto`, or by whatever else makes traces with that service. What is recorded is in that

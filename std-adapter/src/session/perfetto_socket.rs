@@ -1,0 +1,21 @@
+//! Where Perfetto's service listens.
+
+use std::path::{Path, PathBuf};
+
+/// Where Perfetto's service waits for programs, and its SDK looks for it: what the environment variable
+/// `PERFETTO_PRODUCER_SOCK_NAME` says; without it `/run/perfetto/traced-producer.sock` if there is that folder, else
+/// `/tmp/perfetto-producer`.
+///
+/// ```
+/// // For `Connection::builder().follow_perfetto(...)`.
+/// let path = tracebuf_std::session::perfetto_socket();
+/// assert!(path.file_name().is_some());
+/// ```
+#[must_use]
+pub fn perfetto_socket() -> PathBuf {
+    if let Some(path) = std::env::var_os("PERFETTO_PRODUCER_SOCK_NAME").filter(|path| !path.is_empty()) {
+        return path.into();
+    }
+    let folder = Path::new("/run/perfetto");
+    if folder.is_dir() { folder.join("traced-producer.sock") } else { "/tmp/perfetto-producer".into() }
+}

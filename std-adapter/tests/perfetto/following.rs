@@ -1,0 +1,319 @@
+//! A program of this crate that follows a service, and a service that says what a test wants it to.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use std::{io::IoSlice, mem::MaybeUninit, thread};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tracebuf_std::session::{Connection, Follower, Relay};
+
+use crate::program::{
+    COMMIT, INITIALIZE, LISTEN, Message, PATIENCE, Program, REGISTER, REGISTER_WRITER, SYNC,
+};
+use crate::trace::{Field, fields, message, number};
+
+const STARTED: &str = "NotifyDataSourceStarted";
+const STOPPED: &str = "NotifyDataSourceStopped";
+/// Beside methods of which a program needs to know nothing.
+const METHODS: [&str; 11] = [
+    "Unknown",
+    SYNC,
+    STOPPED,
+    STARTED,
+    INITIALIZE,
+    "UnregisterTraceWriter",
+    REGISTER_WRITER,
+    LISTEN,
+    COMMIT,
+    REGISTER,
+    "AnotherUnknown",
+];
+/// The service's own number.
+const NUMBER: u64 = 12;
+
+/// Where programs come.
+struct Listening {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Listening {
+    fn at(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("tracebuf-{}-pff-{test}", std::process::id()));
+        Self { listener: UnixListener::bind(&path).expect("a socket"), path }
+    }
+
+    /// A program of this process, which looks for it.
+    fn followed(&self, relay: &Relay) -> thread::JoinHandle<Follower> {
+        let (path, relay) = (self.path.clone(), relay.clone());
+        let builder = Connection::builder().process_name("program").data_source("of its own");
+        // It waits for a first answer.
+        thread::spawn(move || {
+            let connected = move |service: &Connection| relay.connect(&service.recorder());
+            builder.follow_perfetto(path, connected).expect("a thread")
+        })
+    }
+
+    fn accept(&self) -> Service {
+        let (stream, _) = self.listener.accept().expect("it comes");
+        Service { end: Program::over(stream), commands: 0 }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// A call of the program's.
+#[derive(Debug)]
+struct Call {
+    method: &'static str,
+    arguments: Vec<u8>,
+    reply: Option<u64>,
+}
+
+/// The service's end of a connection.
+struct Service {
+    end: Program,
+    commands: u64,
+}
+
+impl Service {
+    /// Answers that it has these methods.
+    fn bind(&mut self, methods: impl Iterator<Item = (u64, &'static str)>) {
+        let frame = self.end.frame(PATIENCE).expect("it wants to be bound");
+        let bind = message(&frame, 3).expect("a bind");
+        assert_eq!(message(bind, 1), Some(&b"ProducerPort"[..]));
+        let bound = methods.fold(Message::default().number(1, 1).number(2, NUMBER), |bound, (id, name)| {
+            bound.message(3, &Message::default().number(1, id).bytes(2, name.as_bytes()))
+        });
+        let request = number(&frame, 2).expect("a number");
+        self.end.send(&Message::default().number(2, request).message(4, &bound));
+    }
+
+    /// The next call, unless the connection has ended.
+    fn hear(&mut self) -> Option<Call> {
+        let frame = self.end.frame(PATIENCE)?;
+        let invoke = message(&frame, 5).expect("a call");
+        assert_eq!(number(invoke, 1), Some(NUMBER));
+        let method = METHODS[number(invoke, 2).expect("a method") as usize / 10];
+        let reply = if number(invoke, 4) == Some(1) { None } else { number(&frame, 2) };
+        Some(Call { method, arguments: message(invoke, 3).unwrap_or_default().to_vec(), reply })
+    }
+
+    fn hears(&mut self, method: &str) -> Call {
+        let call = self.hear().expect("a call");
+        assert_eq!(call.method, method, "{call:?}");
+        call
+    }
+
+    fn frame(request: u64, text: &Message, more: u64) -> Message {
+        let reply = Message::default().number(1, 1).number(2, more).message(3, text);
+        Message::default().number(2, request).message(6, &reply)
+    }
+
+    fn reply(&mut self, call: &Call, text: &Message) {
+        self.end.send(&Self::frame(call.reply.expect("it wants one"), text, 0));
+    }
+
+    fn command(&mut self, command: &Message) {
+        self.end.send(&Self::frame(self.commands, command, 1));
+    }
+
+    fn of_instance(&mut self, command: u32, instance: u64) {
+        self.command(&Message::default().message(command, &Message::default().number(1, instance)));
+    }
+
+    /// Answers who it is with this.
+    fn welcome(&mut self, text: &Message) {
+        self.bind((0..).step_by(10).zip(METHODS));
+        let hello = self.hears(INITIALIZE);
+        self.reply(&hello, text);
+        let of_hello = |field| number(&hello.arguments, field);
+        let known = [1, 2, 4, 6, 9].map(of_hello);
+        assert_eq!(known, [Some(4096), Some(1 << 20), Some(1), None, Some(1)]);
+        assert_eq!(message(&hello.arguments, 3), Some(&b"program"[..]));
+        self.commands = self.hears(LISTEN).reply.expect("it wants commands");
+    }
+
+    /// All until it waits for a session.
+    fn ready(&mut self) {
+        self.welcome(&Message::default().number(2, 1).number(4, 1));
+        let source = self.hears(REGISTER);
+        let descriptor = message(&source.arguments, 1).expect("a descriptor");
+        assert_eq!(message(descriptor, 1), Some(&b"of its own"[..]));
+        assert_eq!([2, 3, 4, 9].map(|field| number(descriptor, field)), [Some(1), Some(1), Some(1), None]);
+        let sync = self.hears(SYNC);
+        self.reply(&sync, &Message::default());
+    }
+
+    fn memory(&mut self, file: &OwnedFd, page_kib: u64) {
+        let setup = Message::default().message(3, &Message::default().number(1, page_kib));
+        let frame = Self::frame(self.commands, &setup, 1).0;
+        let bytes = [&(frame.len() as u32).to_le_bytes(), frame.as_slice()].concat();
+        let (files, mut room) = ([file.as_fd()], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        control.push(SendAncillaryMessage::ScmRights(&files));
+        let sent = sendmsg(&self.end.stream, &[IoSlice::new(&bytes)], &mut control, SendFlags::empty());
+        assert_eq!(sent, Ok(bytes.len()));
+    }
+
+    fn start(&mut self, instance: u64, buffer: u64) {
+        let config = Message::default().bytes(1, b"of its own").number(2, buffer);
+        let start = Message::default().number(1, instance).message(2, &config);
+        self.command(&Message::default().message(6, &start));
+        self.command(&Message::default().message(1, &start));
+    }
+
+    /// Takes calls until one of this method is such; how many chunks were to be moved to this buffer until then.
+    fn moved_until(&mut self, buffer: u64, is_it: impl Fn(&Call) -> bool) -> usize {
+        let mut moved = 0;
+        loop {
+            let call = self.hear().expect("a call");
+            if call.reply.is_some() {
+                self.reply(&call, &Message::default());
+            }
+            if call.method == COMMIT {
+                for field in fields(&call.arguments) {
+                    let Field::Bytes(1, chunk) = field else { continue };
+                    assert_eq!(number(chunk, 3), Some(buffer));
+                    moved += 1;
+                }
+            }
+            if is_it(&call) {
+                return moved;
+            }
+        }
+    }
+}
+
+/// Memory that cannot be cut short, if it is sealed.
+fn memory(is_sealed: bool) -> OwnedFd {
+    let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory");
+    ftruncate(&file, 64 << 10).expect("nobody has it");
+    if is_sealed {
+        fcntl_add_seals(&file, SealFlags::SHRINK).expect("it can be");
+    }
+    file
+}
+
+fn waits_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_session_has_a_connection_and_the_next_one_another() {
+    let (listening, relay) = (Listening::at("sessions"), Relay::new());
+    let (recorder, following) = (relay.recorder(), listening.followed(&relay));
+    let mut service = listening.accept();
+    service.ready();
+    let follower = following.join().expect("it is there");
+    assert!(follower.error().is_some_and(|error| error.contains("does not want")));
+    for instance in [7, 8] {
+        // Before anything is recorded, too.
+        service.command(&Message::default().message(5, &Message::default().number(2, 1)));
+        assert_eq!(number(&service.hears(COMMIT).arguments, 3), Some(1));
+        service.memory(&memory(true), 4);
+        service.start(instance, 300);
+        assert_eq!(number(&service.hears(STARTED).arguments, 1), Some(instance));
+        assert!(relay.is_connected(), "it says so when it records");
+
+        recorder.instant("event");
+        let writer = service.hears(REGISTER_WRITER);
+        assert_eq!(number(&writer.arguments, 2), Some(300));
+
+        // Another session, which gets nothing.
+        service.start(70, 301);
+        assert_eq!(number(&service.hears(STARTED).arguments, 1), Some(70));
+        service.of_instance(2, 70);
+        assert_eq!(number(&service.hears(STOPPED).arguments, 1), Some(70));
+        assert!(recorder.is_on());
+
+        for _ in 0..200 {
+            recorder.instant_with("event", |event| event.arg("text", "some text that is long"));
+        }
+        service.command(&Message::default().message(5, &Message::default().number(2, 1 << 40)));
+        let of_flush = |call: &Call| number(&call.arguments, 3) == Some(1 << 40);
+        assert!(service.moved_until(300, of_flush) > 1);
+        waits_for("it is known", || follower.is_connected());
+        thread::scope(|scope| {
+            let flushing = scope.spawn(|| follower.flush(PATIENCE));
+            service.moved_until(300, |call| call.reply.is_some());
+            assert!(flushing.join().expect("no panic").is_ok());
+        });
+
+        service.of_instance(7, instance);
+        service.of_instance(2, instance);
+        service
+            .moved_until(300, |call| call.method == STOPPED && number(&call.arguments, 1) == Some(instance));
+        assert!(service.end.frame(PATIENCE).is_none(), "that was the last");
+        assert!(!recorder.is_on());
+        drop(service);
+        service = listening.accept();
+        service.ready();
+    }
+}
+
+/// Why a program does not record with a service that says this.
+fn error_of(test: &str, say: impl FnOnce(&mut Service)) -> String {
+    let (listening, relay) = (Listening::at(test), Relay::new());
+    let following = listening.followed(&relay);
+    let mut service = listening.accept();
+    say(&mut service);
+    assert!(service.end.is_sent_away());
+    let follower = following.join().expect("it is there");
+    assert!(!relay.is_connected());
+    let mut error = None;
+    waits_for("it is told", || {
+        error = follower.error().filter(|error| error.contains(test));
+        error.is_some()
+    });
+    error.expect("one")
+}
+
+#[test]
+fn services_that_cannot_be_used_are_given_up_and_it_is_told_why() {
+    let error = error_of("no-method", |service| {
+        service.bind((0..).step_by(10).zip(&METHODS[..8]).map(|(id, name)| (id, *name)))
+    });
+    assert!(error.contains("lacks a method"), "{error}");
+    let error = error_of("messages", |service| service.welcome(&Message::default().number(3, 1)));
+    assert!(error.contains("sent in messages"), "{error}");
+    let error = error_of("rings", |service| service.welcome(&Message::default().number(4, 2)));
+    assert!(error.contains("without pages"), "{error}");
+    let error = error_of("refuses", |service| {
+        service.bind((0..).step_by(10).zip(METHODS));
+        let hello = service.hears(INITIALIZE).reply.expect("it wants one");
+        service.end.send(&Message::default().number(2, hello).message(6, &Message::default().number(1, 0)));
+    });
+    assert!(error.contains("does not take"), "{error}");
+    let error = error_of("large-pages", |service| {
+        service.ready();
+        service.memory(&memory(true), 16);
+    });
+    assert!(error.contains("16 KiB"), "{error}");
+    let error = error_of("unsealed", |service| {
+        service.ready();
+        service.memory(&memory(false), 4);
+    });
+    assert!(error.contains("cut short"), "{error}");
+    let error = error_of("no-memory", |service| {
+        service.ready();
+        service.start(1, 1);
+    });
+    assert!(error.contains("without shared memory"), "{error}");
+    let error = error_of("too-long", |service| {
+        service.ready();
+        service.end.send(&Message::default().bytes(1, &[0; 200_000]));
+    });
+    assert!(error.contains("too-long"), "{error}");
+}

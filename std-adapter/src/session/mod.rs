@@ -36,7 +36,8 @@
 //! On Linux, programs in other processes record into a session too: each by a [`Connection`] to the service's
 //! [`ProducerSocket`], or by a [`Follower`], which has one whenever somebody listens. Programs with Perfetto's own SDK come
 //! to a [`PerfettoSocket`]. Whoever has another way to the service, a network or a processor of its own, implements
-//! [`Transport`].
+//! [`Transport`]. The other way round, a program of this crate is in the traces of Perfetto's own service whenever somebody
+//! records with that, by [`ConnectionBuilder::follow_perfetto`].
 //!
 //! # What a trace holds
 //! Clock snapshots (boot time, steady, time of day), by which events have the right time of day; the packets,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// Where Perfetto's service waits for programs, and its SDK looks for it: what the environment variable
 /// `PERFETTO_PRODUCER_SOCK_NAME` says; without it `/run/perfetto/traced-producer.sock` if there is that folder, else
-/// `/tmp/perfetto-producer`.
+/// `/tmp/perfetto-producer`; on Android `/dev/socket/traced_producer`.
 ///
 /// ```
 /// // For `Connection::builder().follow_perfetto(...)`.
@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 pub fn perfetto_socket() -> PathBuf {
     if let Some(path) = std::env::var_os("PERFETTO_PRODUCER_SOCK_NAME").filter(|path| !path.is_empty()) {
         return path.into();
+    }
+    if cfg!(target_os = "android") {
+        return "/dev/socket/traced_producer".into();
     }
     let folder = Path::new("/run/perfetto");
     if folder.is_dir() { folder.join("traced-producer.sock") } else { "/tmp/perfetto-producer".into() }

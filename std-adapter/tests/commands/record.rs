@@ -228,20 +228,23 @@ const PERFETTO_PROGRAM: &[u8] = b"\x12\0\0\0\x10\x01\x1A\x0E\x0A\x0CProducerPort
 
 #[test]
 fn programs_with_perfettos_sdk_are_told_what_to_record() {
-    let path = scratch("record/perfetto.pftrace");
     let socket = std::env::temp_dir().join(format!("tracebuf-record-pf-{}", std::process::id()));
-    let mut command = command();
-    command.arg(format!("--perfetto={}", socket.display())).args([
-        "--categories",
-        "net,ui.*",
-        "--duration",
-        "forever",
-    ]);
+    let (mut named, mut of_environment) = (command(), command());
+    named.arg(format!("--perfetto={}", socket.display()));
+    of_environment.arg("--perfetto").env("PERFETTO_PRODUCER_SOCK_NAME", &socket);
+    are_told(named, &socket);
+    are_told(of_environment, &socket);
+}
+
+/// Those who come to this socket, by such a command.
+fn are_told(mut command: Command, socket: &Path) {
+    let path = scratch("record/perfetto.pftrace");
+    command.args(["--categories", "net,ui.*", "--duration", "forever"]);
     let child = command.arg("-o").arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.expect("the command");
     let mut program = None;
     assert!(wait_until(30, || {
-        program = UnixStream::connect(&socket).ok();
+        program = UnixStream::connect(socket).ok();
         program.is_some()
     }));
     let mut program = program.expect("it listens");

@@ -317,3 +317,26 @@ fn services_that_cannot_be_used_are_given_up_and_it_is_told_why() {
     });
     assert!(error.contains("too-long"), "{error}");
 }
+
+#[test]
+fn a_service_that_says_what_is_none_while_it_records_is_given_up_and_the_next_one_is_looked_for() {
+    let (listening, relay) = (Listening::at("nonsense"), Relay::new());
+    let following = listening.followed(&relay);
+    let failure = Message::default().number(2, 5).message(6, &Message::default().number(1, 0));
+    let malformed = Message::default().bytes(6, &[0xFF; 3]);
+    for nonsense in [failure, malformed] {
+        let mut service = listening.accept();
+        service.ready();
+        service.memory(&memory(true), 4);
+        service.start(1, 1);
+        service.hears(STARTED);
+        assert!(relay.is_connected());
+        service.end.send(&nonsense);
+        assert!(service.end.is_sent_away());
+        waits_for("it is off", || !relay.is_connected());
+    }
+    let mut service = listening.accept();
+    service.ready();
+    drop(following.join().expect("it is there"));
+    assert!(service.end.is_sent_away(), "nothing was recorded");
+}

@@ -223,7 +223,8 @@ impl Connection {
         self.line.begin();
     }
 
-    /// A recorder into the first buffer of the service's session.
+    /// A recorder into the first buffer of the service's session; at Perfetto's service into the buffer that a tracing
+    /// session's configuration says.
     pub fn recorder(&self) -> Recorder {
         Recorder::new(self.shared.clone(), 0)
     }
@@ -239,7 +240,7 @@ impl Connection {
     }
 
     /// Gets all that was recorded until now into the service's buffers, which is what it does by itself for each of its
-    /// snapshots, and when this process ends.
+    /// snapshots, and when this process ends. At Perfetto's service that is what lies in chunks that are complete.
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when the service has not answered in time; [`SessionError::Stopped`] when it is gone,

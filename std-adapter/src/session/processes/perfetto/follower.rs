@@ -55,11 +55,13 @@ impl ConnectionBuilder {
     /// this process ends or is killed; [`Follower::flush`] has it take those that are complete. What has no room in shared
     /// memory is lost, unless threads [wait](Self::exhaustion); the next packet of that thread tells of it.
     ///
-    /// It costs a thread, which wakes four times a second while nothing is recorded; then what a [`Connection`] costs.
+    /// It costs a thread, which wakes four times a second while nothing is recorded, and which is waited for up to a quarter
+    /// of a second when the [`Follower`] is dropped then; and while something is, what a [`Connection`] costs.
     ///
     /// What of the protocol is not there: recording before there is a service, triggers, pages of other than 4 KiB,
     /// memory that is sent in messages (virtual machines), addresses that are no paths. Source of what is said there:
-    /// Perfetto's `producer_port.proto` and `wire_protocol.proto`.
+    /// Perfetto's `producer_port.proto` and `wire_protocol.proto`. Checked against its service, of the version in Perfetto's
+    /// crate `perfetto-sdk-sys` 1.4.
     ///
     /// # Errors
     /// No thread. That no service is there, that it refuses, or that nobody records is no error: [`Follower::error`] tells

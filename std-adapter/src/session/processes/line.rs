@@ -1,7 +1,7 @@
 //! What a connection's two threads do: one sends, one hears.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,6 +33,8 @@ pub(super) struct Line {
     /// The question to be answered; 0 if there is none.
     question: AtomicU64,
     outgoing: Mutex<Outgoing>,
+    /// The service is to be told that the program records from here on.
+    begins: AtomicBool,
     /// The flush behind which the service is to be asked to scrape; 0 if there is none.
     to_scrape: AtomicU32,
     flushes: Mutex<Flushes>,
@@ -79,6 +81,7 @@ impl Line {
             waits,
             question: AtomicU64::new(0),
             outgoing: Mutex::new(outgoing),
+            begins: AtomicBool::new(false),
             to_scrape: AtomicU32::new(0),
             flushes: Mutex::default(),
             heard: Condvar::new(),
@@ -91,7 +94,8 @@ impl Line {
 
     /// The program knows of this, and records from here on.
     pub(super) fn begin(&self) {
-        self.outgoing().speech.begin();
+        // Said by the thread that sends, which may have to wait.
+        self.begins.store(true, Ordering::Relaxed);
         self.waker.wake();
     }
 
@@ -162,6 +166,9 @@ impl Line {
 
     /// What there is to say.
     fn collect(&self, outgoing: &mut Outgoing) {
+        if self.begins.swap(false, Ordering::Relaxed) {
+            outgoing.speech.begin();
+        }
         // Flushed here, and once for all that were asked meanwhile: a service that asks without end and takes nothing would
         // else fill the queue.
         let question = self.question.swap(0, Ordering::Relaxed);

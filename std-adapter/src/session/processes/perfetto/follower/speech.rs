@@ -1,7 +1,7 @@
 //! A connection to Perfetto's service while it is recorded: requests become calls, and replies are their answers.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tracebuf::producer::Request;
@@ -183,6 +183,7 @@ impl Speaking for ToSay {
     /// The service ends the connection once it has taken all, and not before: replies of its that nobody takes any more
     /// would have it end at once.
     fn end(&mut self, link: &Link) {
+        fence(Ordering::Acquire);
         if self.between.stops.load(Ordering::Relaxed) {
             self.call(Method::NotifyDataSourceStopped, &calls::instance(self.instance.id));
         }
@@ -230,6 +231,8 @@ impl ToHear {
             Command::ClearState => act(Heard::ClearState),
             Command::Stop { instance } if instance == self.instance => {
                 self.between.stops.store(true, Ordering::Relaxed);
+                // Whoever sees that recording is off is to see why.
+                fence(Ordering::Release);
                 act(Heard::Stop);
             }
             // One of another session, which gets nothing as long as this one is there.

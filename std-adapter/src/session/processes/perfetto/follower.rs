@@ -50,10 +50,11 @@ impl ConnectionBuilder {
     /// on, after a quarter of a second at most. That is also the time without events where one begins just after another.
     ///
     /// Shared memory is as large as the configuration says for this program, or else 1 MiB, which is enough for 512
-    /// threads. Names, clocks and tracks are told again with every MiB that is recorded, and when the service asks for it
-    /// (`incremental_state_config`). Chunks that threads have begun the service takes when it flushes, at the end, and when
-    /// this process ends or is killed; [`Follower::flush`] has it take those that are complete. What has no room in shared
-    /// memory is lost, unless threads [wait](Self::exhaustion); the next packet of that thread tells of it.
+    /// threads. Chunks that are complete are sent when they are half of it, when the service flushes, and at the end. Those
+    /// that threads have begun the service takes by itself then, and when this process ends or is killed. What has no room
+    /// in shared memory is lost, unless threads [wait](Self::exhaustion); the next packet of that thread tells of it. Names,
+    /// clocks and tracks are told again with every MiB that is recorded, and when the service asks for it
+    /// (`incremental_state_config`): a ring of its that is smaller should ask.
     ///
     /// It costs a thread, which wakes four times a second while nothing is recorded, and which is waited for up to a quarter
     /// of a second when the [`Follower`] is dropped then; and while something is, what a [`Connection`] costs.

@@ -248,3 +248,77 @@ impl ToHear {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tracebuf::producer::{ChunkToMove, Patch};
+
+    use super::*;
+    use crate::session::processes::perfetto::calls::{FromProgram, METHODS, said};
+    use crate::session::processes::perfetto::frames::{LONGEST, bound};
+
+    fn to_say() -> ToSay {
+        let bound = bound(1, &METHODS);
+        let answer = answer(bound.as_bytes(), |_, _| None::<()>).expect("a frame");
+        let Answer::Bound(Some(port)) = answer else { panic!("all methods are there") };
+        speech(port, Instance { id: 7, buffer: 4 }, Frames::new()).0
+    }
+
+    /// What a service hears of it.
+    fn heard(to_say: &mut ToSay) -> Vec<FromProgram> {
+        to_say.end_commit();
+        let (mut all, mut bytes) = (Vec::new(), to_say.bytes.as_slice());
+        while let Some((len, rest)) = bytes.split_first_chunk() {
+            let (frame, rest) = rest.split_at(u32::from_le_bytes(*len) as usize);
+            assert!(frame.len() <= LONGEST);
+            all.extend(said(frame).expect("no malformed one"));
+            bytes = rest;
+        }
+        to_say.bytes.clear();
+        all
+    }
+
+    /// As the service hears it, which counts its buffers from 1 on.
+    fn requests(target: u16) -> Vec<Request> {
+        let moved = |at: u32| Request::Move(ChunkToMove { page: u32::MAX - at, chunk: at % 14, target });
+        let patched = |at: u32| {
+            let patch = Patch { chunk_id: u32::MAX - at, offset: u16::MAX, data: [0x80, 0x80, 0x80, 0] };
+            Request::Patch { writer_id: 1023, target, patch, has_more: at.is_multiple_of(2) }
+        };
+        let mut all = vec![Request::Register { writer_id: 1023, target }];
+        all.extend((0..5000).map(moved));
+        all.extend((0..5000).map(patched));
+        all.push(Request::Unregister { writer_id: 1023 });
+        all
+    }
+
+    #[test]
+    fn requests_come_whole_in_their_order_and_in_frames_that_are_not_too_long() {
+        let mut to_say = to_say();
+        requests(0).into_iter().for_each(|request| to_say.request(request));
+        let expected = requests(3).into_iter().map(FromProgram::Request);
+        assert!(heard(&mut to_say).into_iter().eq(expected));
+    }
+
+    #[test]
+    fn the_services_flush_is_answered_when_all_that_belongs_to_it_is_on_its_way() {
+        let mut to_say = to_say();
+        let moved = |target| Request::Move(ChunkToMove { page: 1, chunk: 1, target });
+        let answer = |flush: u64| FromProgram::Answer { request: flush << 2 | FLUSHED, is_known: true };
+        // It is asked for, but another thread is sending, and does it later.
+        to_say.answer(70, 5);
+        to_say.request(Request::Flush(3));
+        assert_eq!(heard(&mut to_say), [answer(3)]);
+        to_say.request(moved(0));
+        to_say.request(Request::Flush(5));
+        let all = [FromProgram::Request(moved(3)), answer(5), FromProgram::Flushed(70)];
+        assert_eq!(heard(&mut to_say), all);
+        // It was on its way before.
+        to_say.request(Request::Flush(7));
+        to_say.answer(71, 7);
+        assert_eq!(heard(&mut to_say), [answer(7), FromProgram::Flushed(71)]);
+        assert_eq!(heard(&mut to_say), []);
+        to_say.sent(9);
+        assert_eq!(heard(&mut to_say), [FromProgram::Answer { request: 9 << 2 | TAKEN, is_known: true }]);
+    }
+}

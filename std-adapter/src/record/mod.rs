@@ -20,6 +20,7 @@
 
 #[cfg(test)]
 mod machine;
+mod options;
 mod proc;
 mod processes;
 mod programs;
@@ -28,12 +29,11 @@ mod sampler;
 mod tracks;
 
 use std::io;
-use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub use options::RecordOptions;
 pub use report::{RecordProgress, RecordReport};
 use tracebuf::buffer::BufferStats;
 
@@ -47,123 +47,6 @@ use tracks::Tracks;
 
 /// How often a long trace is written: the ring has to hold what is recorded meanwhile.
 const LONG_TRACE_PERIOD: Duration = Duration::from_secs(1);
-
-/// What to record, and where to.
-///
-/// ```
-/// use std::time::Duration;
-/// use tracebuf_std::record::RecordOptions;
-///
-/// // The last 4 MiB of a recording that ends when it is told to.
-/// let last = RecordOptions::new("last.pftrace").until_told().ring(4 << 20);
-/// // An hour, written as it is recorded.
-/// let all = RecordOptions::new("all.pftrace").duration(Duration::from_secs(3600)).long();
-/// # let _ = (last, all);
-/// ```
-#[derive(Clone, Debug)]
-pub struct RecordOptions {
-    output: PathBuf,
-    duration: Option<Duration>,
-    interval: Duration,
-    ring: u64,
-    long: bool,
-    socket: Option<PathBuf>,
-    perfetto: Option<PathBuf>,
-    categories: Vec<String>,
-}
-
-impl RecordOptions {
-    /// Sizes that a ring can have, in bytes: chunks of 2 KiB that take the place of each other, up to what a buffer's
-    /// offsets reach.
-    pub const RING: RangeInclusive<u64> = 4096..=u32::MAX as u64;
-    /// The least time between two looks.
-    pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
-
-    /// Ten seconds, a look every 100 ms, a ring of 4 MiB.
-    pub fn new(output: impl AsRef<Path>) -> Self {
-        Self {
-            output: output.as_ref().to_owned(),
-            duration: Some(Duration::from_secs(10)),
-            interval: Duration::from_millis(100),
-            ring: 4 << 20,
-            long: false,
-            socket: None,
-            perfetto: None,
-            categories: Vec::new(),
-        }
-    }
-
-    /// For how long.
-    #[must_use]
-    pub fn duration(mut self, duration: Duration) -> Self {
-        self.duration = Some(duration);
-        self
-    }
-
-    /// Until the stop flag is set.
-    #[must_use]
-    pub fn until_told(mut self) -> Self {
-        self.duration = None;
-        self
-    }
-
-    /// The time between two looks; at least [`SHORTEST_INTERVAL`](Self::SHORTEST_INTERVAL), at most a year. Where a
-    /// look takes more than half of it, the pause behind it is as long as the look. Processes are looked at every
-    /// 500 ms at most, and less often where that takes long.
-    #[must_use]
-    pub fn interval(mut self, interval: Duration) -> Self {
-        // An `Instant` so long from now is one that the system has.
-        const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-        self.interval = interval.clamp(Self::SHORTEST_INTERVAL, YEAR);
-        self
-    }
-
-    /// Bytes of the ring, in [`RING`](Self::RING), which [`record`] checks: what does not fit takes the place of the
-    /// oldest.
-    #[must_use]
-    pub fn ring(mut self, bytes: u64) -> Self {
-        self.ring = bytes;
-        self
-    }
-
-    /// Writes into the file while recording, once a second, so that the beginning is kept however long it takes. The
-    /// [`ring`](Self::ring) has to hold what is recorded in a second; what it cannot is missing in between, and
-    /// [`RecordReport::losses`] tells of it.
-    #[must_use]
-    pub fn long(mut self) -> Self {
-        self.long = true;
-        self
-    }
-
-    /// Lets programs record into the same trace: those that connect to a socket at this path, each by a
-    /// [`Connection`](crate::session::Connection). They have a ring of the same size for themselves.
-    #[must_use]
-    pub fn listen(mut self, path: impl AsRef<Path>) -> Self {
-        self.socket = Some(path.as_ref().to_owned());
-        self
-    }
-
-    /// The same for programs with Perfetto's SDK, at a socket of their own: a
-    /// [`PerfettoSocket`](crate::session::PerfettoSocket).
-    #[must_use]
-    pub fn perfetto(mut self, path: impl AsRef<Path>) -> Self {
-        self.perfetto = Some(path.as_ref().to_owned());
-        self
-    }
-
-    /// Of what programs with Perfetto's SDK record, these
-    /// [categories](crate::session::PerfettoSocketBuilder::categories) only; without any, all but those with the tags `slow`
-    /// and `debug`.
-    #[must_use]
-    pub fn categories(mut self, enabled: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.categories = enabled.into_iter().map(Into::into).collect();
-        self
-    }
-
-    fn has_programs(&self) -> bool {
-        self.socket.is_some() || self.perfetto.is_some()
-    }
-}
 
 /// The data source that the machine is, in a session that others record into too: their recorders go to the first
 /// buffer unless they say otherwise.

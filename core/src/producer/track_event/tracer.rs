@@ -6,8 +6,7 @@ use super::names::{Kind, Names};
 use super::track::Track;
 use crate::producer::{Message, TraceWriter};
 use crate::proto::fields::{
-    builtin_clock, clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults, track_event,
-    track_event_defaults, track_event_type,
+    sequence_flags, trace_packet, track_event, track_event_defaults, track_event_type,
 };
 use core::cell::{Cell, RefCell};
 use heapless::Vec;
@@ -16,10 +15,12 @@ mod config;
 mod on_track;
 mod owed_ends;
 mod small_event;
+mod state_packet;
 
 pub use config::{TracerConfig, TracerStats};
 pub use on_track::{OnTrack, SliceGuard};
 use small_event::SmallEvent;
+use state_packet::{STATE, VALUE};
 
 /// Writes the events of one thread, or one interrupt priority. Nested calls and guards are why it is used
 /// through shared references.
@@ -65,56 +66,6 @@ const SHORT_EVENT: usize = 40;
 /// those of other writers older by one or two: where these are more than the age, each would end its own with nearly
 /// every event.
 const LEAST_AGE: usize = 16;
-
-/// The trace's incremental clock: the first of those that a sequence has for itself.
-const INCREMENTAL: u64 = builtin_clock::MAX_ID + 1;
-
-/// Fields of the packet that starts a state: a number and its value, or which of the values in `start_state`,
-/// or a message.
-const fn number(field: u32, value: u64) -> (u8, u8) {
-    // From there on it would be taken for an index, or for a message.
-    assert!(value < VALUE as u64);
-    (byte(field), value as u8)
-}
-
-const fn value(field: u32, index: u8) -> (u8, u8) {
-    (byte(field), VALUE | index)
-}
-
-const fn message(field: u32) -> (u8, u8) {
-    (byte(field), u8::MAX)
-}
-
-const fn byte(field: u32) -> u8 {
-    assert!(field != END.0 as u32 && field <= u8::MAX as u32);
-    field as u8
-}
-
-const VALUE: u8 = 0x80;
-const END: (u8, u8) = (0, 0);
-const FLAGS: u64 = sequence_flags::INCREMENTAL_STATE_CLEARED | sequence_flags::NEEDS_INCREMENTAL_STATE;
-
-static STATE: &[(u8, u8)] = &[
-    value(trace_packet::TIMESTAMP, 0),
-    value(trace_packet::TIMESTAMP_CLOCK_ID, 1),
-    number(trace_packet::SEQUENCE_FLAGS, FLAGS),
-    message(trace_packet::CLOCK_SNAPSHOT),
-    message(clock_snapshot::CLOCKS),
-    value(clock::CLOCK_ID, 1),
-    value(clock::TIMESTAMP, 0),
-    END,
-    message(clock_snapshot::CLOCKS),
-    number(clock::CLOCK_ID, INCREMENTAL),
-    value(clock::TIMESTAMP, 2),
-    number(clock::IS_INCREMENTAL, 1),
-    value(clock::UNIT_MULTIPLIER_NS, 3),
-    END,
-    value(clock_snapshot::PRIMARY_TRACE_CLOCK, 1),
-    END,
-    message(trace_packet::TRACE_PACKET_DEFAULTS),
-    number(trace_packet_defaults::TIMESTAMP_CLOCK_ID, INCREMENTAL),
-    message(trace_packet_defaults::TRACK_EVENT_DEFAULTS),
-];
 
 impl<'a, C: Clock> Tracer<'a, C> {
     /// A tracer of what happens on `track`, through `writer`, with room for 64 names and 8 tracks.

@@ -1,6 +1,7 @@
 //! Who comes to a socket: taken one after the other, numbered and attached, no more than there are places for.
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -8,9 +9,10 @@ use std::time::Duration;
 
 use tracebuf::service::ProducerIdentity;
 
-use super::link::Link;
+use super::link::{Kind, Link};
 use super::peer::Peer;
 use super::socket_file::SocketFile;
+use crate::session::producer_cell::SHARED_MEMORY;
 use crate::session::{Session, SessionError, Transport, Waker};
 
 /// How those who come are spoken to.
@@ -46,6 +48,22 @@ impl Newcomer<'_> {
     pub(super) fn has_come(&self) {
         self.seen.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// A socket of a session, at which each who comes has so many bytes of shared memory.
+pub(super) fn bind(
+    session: &Session,
+    path: &Path,
+    kind: Kind,
+    shared_memory: usize,
+) -> Result<SocketFile, SessionError> {
+    if !SHARED_MEMORY.contains(&shared_memory) {
+        return Err(SessionError::SharedMemory { bytes: shared_memory });
+    }
+    if !session.shared.switch.is_here() {
+        return Err(SessionError::Forked);
+    }
+    SocketFile::bind(path, kind)
 }
 
 /// Where they come in, until it is closed.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 use super::link::{Kind, Link};
-use super::listening::{Host, Listening, Newcomer};
+use super::listening::{self, Host, Listening, Newcomer};
 use super::other_process::OtherProcess;
 use super::shared_words::SharedWords;
 use super::socket_file::SocketFile;
 use super::welcome::Welcome;
-use crate::session::producer_cell::SHARED_MEMORY;
 use crate::session::{Session, SessionError};
 
 /// What a [`ProducerSocket`] is to be. Made by [`ProducerSocket::builder`].
@@ -124,14 +123,8 @@ impl ProducerSocketBuilder {
         session: &Arc<Session>,
         path: impl AsRef<Path>,
     ) -> Result<ProducerSocket, SessionError> {
-        let bytes = self.shared_memory;
-        if !SHARED_MEMORY.contains(&bytes) {
-            return Err(SessionError::SharedMemory { bytes });
-        }
-        if !session.shared.switch.is_here() {
-            return Err(SessionError::Forked);
-        }
-        self.serve(session, SocketFile::bind(path.as_ref(), Kind::Messages)?)
+        let socket = listening::bind(session, path.as_ref(), Kind::Messages, self.shared_memory)?;
+        self.serve(session, socket)
     }
 
     /// Takes producers at a socket from now on.

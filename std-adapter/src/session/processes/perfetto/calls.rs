@@ -6,7 +6,7 @@ use tracebuf::producer::{ChunkToMove, Patch, Request};
 
 use super::data_sources::Descriptor;
 use super::frames::{Frame, request_of};
-use crate::fields::{Fields, Value};
+use crate::fields::{Fields, Value, message, numbers};
 
 /// The service of which these are the calls.
 const SERVICE: &[u8] = b"ProducerPort";
@@ -164,29 +164,4 @@ fn patch(chunk: &[u8], said: &mut Vec<FromProgram>) -> Option<()> {
 /// The buffer of a number. Perfetto counts them from 1 on; one that there is not is refused where chunks are taken.
 fn target(buffer: u64) -> u16 {
     buffer.checked_sub(1).and_then(|target| u16::try_from(target).ok()).unwrap_or(u16::MAX)
-}
-
-/// Numbers of a message, 0 where it has none; none of a malformed one.
-pub(super) fn numbers<const N: usize>(message: &[u8], of: [u32; N]) -> Option<[u64; N]> {
-    let mut numbers = [0; N];
-    let mut fields = Fields::of(message);
-    for field in &mut fields {
-        if let Value::Number(value) = field.value {
-            let wanted = of.iter().zip(&mut numbers).find(|(number, _)| **number == field.number);
-            wanted.into_iter().for_each(|(_, number)| *number = value);
-        }
-    }
-    fields.is_at_end().then_some(numbers)
-}
-
-/// What a message has within it, nothing unless it says something.
-pub(super) fn message(bytes: &[u8], of: u32) -> Option<&[u8]> {
-    let mut within = &[][..];
-    let mut fields = Fields::of(bytes);
-    for field in &mut fields {
-        if let (true, Value::Bytes(bytes)) = (field.number == of, field.value) {
-            within = bytes;
-        }
-    }
-    fields.is_at_end().then_some(within)
 }

@@ -2,8 +2,8 @@
 //!
 //! Facts from `protos/perfetto/common/data_source_descriptor.proto` and `protos/perfetto/config/data_source_config.proto`.
 
-use super::calls::{message, numbers};
 use super::proto::Proto;
+use crate::fields::{message, numbers};
 
 // Fields of a DataSourceConfig.
 const NAME: u32 = 1;

@@ -11,10 +11,9 @@ use super::data_sources::{TRACK_EVENT, Wanted};
 use super::program::Program;
 use super::proto::Proto;
 use crate::session::processes::link::{Kind, Link};
-use crate::session::processes::listening::{Host, Listening, Newcomer};
+use crate::session::processes::listening::{self, Host, Listening, Newcomer};
 use crate::session::processes::shared_words::SharedWords;
 use crate::session::processes::socket_file::SocketFile;
-use crate::session::producer_cell::SHARED_MEMORY;
 use crate::session::{Session, SessionError};
 
 /// What a [`PerfettoSocket`] is to be. Made by [`PerfettoSocket::builder`].
@@ -148,14 +147,8 @@ impl PerfettoSocketBuilder {
         session: &Arc<Session>,
         path: impl AsRef<Path>,
     ) -> Result<PerfettoSocket, SessionError> {
-        let bytes = self.shared_memory;
-        if !SHARED_MEMORY.contains(&bytes) {
-            return Err(SessionError::SharedMemory { bytes });
-        }
-        if !session.shared.switch.is_here() {
-            return Err(SessionError::Forked);
-        }
-        self.serve(session, SocketFile::bind(path.as_ref(), Kind::Stream)?)
+        let socket = listening::bind(session, path.as_ref(), Kind::Stream, self.shared_memory)?;
+        self.serve(session, socket)
     }
 
     /// Takes programs at a socket from now on.

@@ -3,8 +3,7 @@
 //! Facts from `protos/perfetto/ipc/wire_protocol.proto` and `protos/perfetto/ipc/producer_port.proto`.
 
 use super::calls::Port;
-use crate::fields::{Fields, Value};
-use crate::session::processes::perfetto::calls::{message, numbers};
+use crate::fields::{Fields, Value, message, numbers};
 use crate::session::processes::perfetto::frames::{BOUND, REPLY, REPLY_MESSAGE, REPLY_SUCCESS, REQUEST};
 
 /// What a frame says.

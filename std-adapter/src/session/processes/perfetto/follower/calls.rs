@@ -7,10 +7,18 @@ use tracebuf::producer::{ChunkToMove, Patch};
 use crate::fields::{Fields, Value};
 use crate::session::processes::perfetto::commands::PAGES;
 use crate::session::processes::perfetto::frames::{
-    BIND, BOUND_METHOD, BOUND_SERVICE, BOUND_SUCCESS, INVOKE, INVOKE_ARGUMENTS, INVOKE_METHOD,
+    BIND as BIND_FIELD, BOUND_METHOD, BOUND_SERVICE, BOUND_SUCCESS, INVOKE, INVOKE_ARGUMENTS, INVOKE_METHOD,
     INVOKE_NO_REPLY, INVOKE_SERVICE, METHOD_ID, METHOD_NAME, REQUEST, SERVICE_NAME,
 };
 use crate::session::processes::perfetto::proto::Proto;
+
+// The numbers of calls; of their lower two bits none is set.
+pub(super) const BIND: u64 = 1 << 2;
+pub(super) const HELLO: u64 = 2 << 2;
+/// That to which commands are replies.
+pub(super) const COMMANDS: u64 = 3 << 2;
+/// That which is answered when all was said that a session has to say which is there already.
+pub(super) const ALL_SAID: u64 = 4 << 2;
 
 /// The methods that are called.
 #[derive(Clone, Copy)]
@@ -49,7 +57,7 @@ pub(super) struct Port {
 /// Asks for them.
 pub(super) fn bind(request: u64) -> Proto {
     let bind = Proto::new().bytes(SERVICE_NAME, b"ProducerPort");
-    Proto::new().number(REQUEST, request).message(BIND, &bind)
+    Proto::new().number(REQUEST, request).message(BIND_FIELD, &bind)
 }
 
 impl Port {

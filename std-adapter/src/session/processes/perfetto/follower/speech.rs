@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tracebuf::producer::Request;
 
 use super::answers::{Answer, Command, answer};
-use super::calls::{self, Method, Port};
-use super::waiting::COMMANDS;
+use super::calls::{self, COMMANDS, Method, Port};
 use crate::session::processes::link::Link;
 use crate::session::processes::messages::is_reached;
 use crate::session::processes::perfetto::frames::{Frames, push_frame};

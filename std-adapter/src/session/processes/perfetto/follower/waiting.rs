@@ -8,25 +8,17 @@ use std::time::Instant;
 use rustix::fs::fstat;
 
 use super::answers::{Answer, Command, answer};
-use super::calls::{self, Method, Port};
+use super::calls::{self, ALL_SAID, BIND, COMMANDS, HELLO, Method, Port};
 use super::speech::{Instance, speech};
+use crate::fields::numbers;
 use crate::session::processes::connection::Agreed;
 use crate::session::processes::link::{Kind, Link};
-use crate::session::processes::perfetto::calls::numbers;
 use crate::session::processes::perfetto::commands::PAGES;
 use crate::session::processes::perfetto::frames::{Frames, push_frame};
 use crate::session::processes::perfetto::proto::Proto;
 use crate::session::processes::shared_words::SharedWords;
 use crate::session::producer_cell::{PAGE, SHARED_MEMORY};
 use crate::session::waits::PATIENCE;
-
-// The numbers of calls; of their lower two bits none is set.
-const BIND: u64 = 1 << 2;
-const HELLO: u64 = 2 << 2;
-/// That to which commands are replies.
-pub(super) const COMMANDS: u64 = 3 << 2;
-/// That which is answered when all was said that a session has to say which is there already.
-const ALL_SAID: u64 = 4 << 2;
 
 /// Bytes of shared memory that a program would like to have.
 const MEMORY: u32 = 1 << 20;

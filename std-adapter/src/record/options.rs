@@ -74,7 +74,7 @@ impl RecordOptions {
         self
     }
 
-    /// Bytes of the ring, in [`RING`](Self::RING), which [`record`] checks: what does not fit takes the place of the
+    /// Bytes of the ring, in [`RING`](Self::RING), which [`record`](super::record) checks: what does not fit takes the place of the
     /// oldest.
     #[must_use]
     pub fn ring(mut self, bytes: u64) -> Self {
@@ -84,7 +84,7 @@ impl RecordOptions {
 
     /// Writes into the file while recording, once a second, so that the beginning is kept however long it takes. The
     /// [`ring`](Self::ring) has to hold what is recorded in a second; what it cannot is missing in between, and
-    /// [`RecordReport::losses`] tells of it.
+    /// [`RecordReport::losses`](super::RecordReport::losses) tells of it.
     #[must_use]
     pub fn long(mut self) -> Self {
         self.long = true;

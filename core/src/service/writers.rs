@@ -15,14 +15,37 @@ pub(super) struct Writer {
     /// The chunks that scrapes have shown whole and whose commits have not come, as far as they follow each other: the
     /// first one's id, and how many.
     first_shown: u32,
-    shown: u32,
+    shown: u16,
     /// Of the one behind these, if a scrape has shown it unfinished, how many fragments it had begun.
     begun: u16,
     /// How many chunks the buffer was offered whose patches have not all come, and the newest of them.
     unpatched: u8,
     newest_unpatched: u32,
-    /// The chunk that the buffer was offered before it was complete, if there is one of which that was not made up for.
-    unfinished: Option<u32>,
+    unfinished: Unfinished,
+}
+
+/// The chunk that the buffer was offered before it was complete, unless it was offered again since: the low 15 bits of
+/// its id, and a one. Chunks that are there at a time are fewer than that tells apart; two bytes, for a recorder on a
+/// small target has some of these.
+#[derive(Clone, Copy)]
+struct Unfinished(u16);
+
+impl Unfinished {
+    const NONE: Self = Self(0);
+
+    const fn of(chunk_id: u32) -> Self {
+        Self((chunk_id as u16) << 1 | 1)
+    }
+
+    /// Whether there is one, and this chunk is behind it.
+    const fn is_before(self, chunk_id: u32) -> bool {
+        self.0 != 0 && Self::of(chunk_id).0.wrapping_sub(self.0) as i16 > 0
+    }
+
+    /// Whether there is one behind this chunk.
+    const fn is_behind(self, chunk_id: u32) -> bool {
+        self.0 != 0 && self.0.wrapping_sub(Self::of(chunk_id).0) as i16 > 0
+    }
 }
 
 /// While patches are to come, a scrape shows so many chunks behind those that were committed. A patch comes before the
@@ -41,7 +64,7 @@ impl Writer {
             begun: 0,
             unpatched: 0,
             newest_unpatched: 0,
-            unfinished: None,
+            unfinished: Unfinished::NONE,
         }
     }
 
@@ -58,7 +81,8 @@ impl Writer {
     /// Whether a scrape has shown all that is in a chunk.
     pub(super) fn has_shown(&self, header: &ChunkHeader) -> bool {
         let place = header.chunk_id.wrapping_sub(self.first_shown);
-        place < self.shown || place == self.shown && !header.complete && header.fragments == self.begun
+        let shown = u32::from(self.shown);
+        place < shown || place == shown && !header.complete && header.fragments == self.begun
     }
 
     /// Whether over a chunk that was not committed, and those before it, patches to come would not find theirs.
@@ -69,13 +93,14 @@ impl Writer {
     /// Whether a chunk comes behind one that was not complete when a scrape looked at it, and must be by now: the writer
     /// went on between the two looks, and what it had still to write there would be missing between them.
     pub(super) fn is_behind_unfinished(&self, header: &ChunkHeader) -> bool {
-        self.unfinished.is_some_and(|unfinished| is_newer(header.chunk_id, unfinished))
+        self.unfinished.is_before(header.chunk_id)
     }
 
     /// The buffer was offered a chunk, by a scrape or by its commit.
     pub(super) fn offer(&mut self, header: &ChunkHeader) {
-        if self.unfinished.is_none_or(|unfinished| !is_newer(unfinished, header.chunk_id)) {
-            self.unfinished = (!header.complete).then_some(header.chunk_id);
+        if !self.unfinished.is_behind(header.chunk_id) {
+            self.unfinished =
+                if header.complete { Unfinished::NONE } else { Unfinished::of(header.chunk_id) };
         }
         if waits_for_patches(header)
             && (self.unpatched == 0 || is_newer(header.chunk_id, self.newest_unpatched))
@@ -97,10 +122,10 @@ impl Writer {
     /// A scrape has shown a chunk, and the buffer has it.
     pub(super) fn show(&mut self, header: &ChunkHeader) {
         let place = header.chunk_id.wrapping_sub(self.first_shown);
-        if place < self.shown {
+        if place < self.shown.into() {
             return;
         }
-        if place != self.shown {
+        if place != self.shown.into() {
             if self.shown > 0 {
                 // Those before it can be read before it can, and their commits will come first.
                 return;
@@ -117,11 +142,11 @@ impl Writer {
         if passed as i32 <= 0 {
             return;
         }
-        if passed > self.shown {
+        if passed > self.shown.into() {
             self.begun = 0;
         }
         self.first_shown = self.first_shown.wrapping_add(passed);
-        self.shown = self.shown.saturating_sub(passed);
+        self.shown = self.shown.saturating_sub(u16::try_from(passed).unwrap_or(u16::MAX));
     }
 }
 
@@ -177,6 +202,21 @@ impl<const N: usize> Writers<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn chunks_are_told_apart_from_one_that_is_unfinished_wherever_ids_begin_anew() {
+        for id in [0, 1, 0x3FFF, 0x7FFF, 0x8000, 0xFFFF, u32::MAX - 1, u32::MAX] {
+            let unfinished = Unfinished::of(id);
+            for step in [1, 2, 0x3FFE] {
+                let (newer, older) = (id.wrapping_add(step), id.wrapping_sub(step));
+                assert!(unfinished.is_before(newer) && !unfinished.is_behind(newer), "{id} {step}");
+                assert!(unfinished.is_behind(older) && !unfinished.is_before(older), "{id} {step}");
+            }
+            assert!(!unfinished.is_before(id) && !unfinished.is_behind(id));
+            assert!(!Unfinished::NONE.is_before(id) && !Unfinished::NONE.is_behind(id));
+        }
+        assert_eq!(size_of::<Writer>(), 20);
+    }
 
     fn whole(writer_id: u16, chunk_id: u32) -> ChunkHeader {
         ChunkHeader { writer_id, chunk_id, complete: true, ..ChunkHeader::default() }

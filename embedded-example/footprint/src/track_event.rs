@@ -54,6 +54,10 @@ fn slices<'a>(input: &mut Input<'static>, on: OnTrack<'_, 'a, impl Clock>) {
     drop(on.enter(input.text()));
     drop(on.enter_in(input.text(), input.text()));
     drop(on.enter_with(input.text(), |event| details(input, event)));
+    if on.enter(input.text()).detach() {
+        on.attach().end();
+    }
+    on.enter(input.text()).end_with(|event| details(input, event));
     on.begin(input.text());
     on.begin_in(input.text(), input.text());
     on.begin_with(input.text(), |event| details(input, event));

@@ -9,6 +9,9 @@ use std::fmt::Write as _;
 /// The data source that writes packets of its own.
 pub const SOURCE: &str = "tracebuf.interop";
 
+/// The name of a program with tracebuf's recorders that follows Perfetto's service.
+pub const FOLLOWER: &str = "follower";
+
 /// Categories of the program. The last has a tag by which it is left out unless somebody asks for it.
 pub const CATEGORIES: [&str; 4] = ["work", "net.send", "net.receive", "noise"];
 
@@ -55,8 +58,8 @@ pub fn round(thread: u64, number: u64, categories: &[&str]) -> Vec<String> {
     if let Some(len) = text_len(number) {
         event("work", format!("!work/long {of} text={}", text(number, len)));
     }
-    event("work", format!("# track=items value={} {of}", integer(number)));
-    event("work", format!("# track=level value={} {of}", double(number)));
+    event("work", format!("# track=items value={}", integer(number)));
+    event("work", format!("# track=level value={}", double(number)));
     event("work", format!("- {of} inner=1"));
     event("work", format!("- {of}"));
     events

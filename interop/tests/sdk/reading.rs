@@ -171,7 +171,8 @@ impl Sequence {
 
     /// Which thread's it is; `None` if it has no events that can be read.
     pub(crate) fn thread(&self) -> Option<u64> {
-        let thread = self.lines().next()?.split("thread=").nth(1)?.split(' ').next()?;
+        // Counters do not tell it.
+        let thread = self.lines().find_map(|line| line.split("thread=").nth(1))?.split(' ').next()?;
         Some(thread.parse().expect("a number"))
     }
 

@@ -127,11 +127,9 @@ impl Rounds {
         }
         track_event_counter!("work", |event: &mut EventContext| {
             event.set_track(&self.items).set_counter(TrackEventCounter::Int64(integer(number)));
-            of(event);
         });
         track_event_counter!("work", |event: &mut EventContext| {
             event.set_track(&self.level).set_counter(TrackEventCounter::Double(double(number)));
-            of(event);
         });
         track_event_end!("work", |event: &mut EventContext| {
             of(event);

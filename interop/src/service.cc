@@ -1,0 +1,13 @@
+// Perfetto's own service, of which its C functions know nothing: so this is one file with it.
+#include "perfetto_c.cc"
+
+static_assert(sizeof(std::atomic<bool>) == sizeof(bool), "as the crate's Rust has it");
+
+// Listens at both paths, says so, and serves until the process ends. Returns if it cannot listen.
+extern "C" void tracebuf_interop_serve(const char* producers, const char* consumers, void (*listens)()) {
+  perfetto::base::UnixTaskRunner runner;
+  auto host = perfetto::ServiceIPCHost::CreateInstance(&runner);
+  if (!host->Start(producers, consumers)) return;
+  listens();
+  runner.Run();
+}

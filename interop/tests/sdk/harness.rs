@@ -16,7 +16,7 @@ use crate::trace::{Trace, scratch};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A socket's path: short enough for the system, wherever this project lies.
-fn socket_path(test: &str) -> PathBuf {
+pub(crate) fn socket_path(test: &str) -> PathBuf {
     std::env::temp_dir().join(format!("tracebuf-sdk-{}-{test}", std::process::id()))
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn write(mut stopped: Stopped, name: &str) -> Trace {
     trace
 }
 
-/// A program with the SDK, killed when the test is over.
+/// A program that does what it is told, one with the SDK mostly; killed when the test is over.
 pub(crate) struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -86,14 +86,18 @@ impl Program {
     pub(crate) fn start(test: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sdk_program"));
         command.args(arguments).env("PERFETTO_PRODUCER_SOCK_NAME", socket_path(test));
+        let mut program = Self::of(&mut command);
+        program.hears("ready");
+        program
+    }
+
+    pub(crate) fn of(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a child");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let (says, said) = mpsc::channel();
         std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| says.send(line)));
         let stdin = child.stdin.take();
-        let mut program = Self { child, stdin, said };
-        program.hears("ready");
-        program
+        Self { child, stdin, said }
     }
 
     pub(crate) fn pid(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! Programs that record by Perfetto's own SDK, into a session of ours.
+//! Programs that record by Perfetto's own SDK, into a session of ours; and ours, into Perfetto's own service.
 #![cfg(target_os = "linux")]
 
 #[path = "../../../std-adapter/tests/support/trace.rs"]
@@ -7,8 +7,10 @@ mod trace;
 mod buffers;
 mod categories;
 mod ends;
+mod following;
 mod harness;
 mod losses;
+mod perfettos_service;
 mod reading;
 mod recording;
 mod reference;

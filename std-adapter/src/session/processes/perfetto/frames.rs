@@ -3,6 +3,7 @@
 //! Facts from `protos/perfetto/ipc/wire_protocol.proto`.
 
 use std::io;
+use std::ops::Range;
 
 use super::proto::Proto;
 use crate::fields::{Fields, Value};
@@ -41,13 +42,13 @@ pub(super) const REPLY_MESSAGE: u32 = 3;
 /// Frames as they come over a stream.
 pub(super) struct Frames {
     bytes: Vec<u8>,
-    /// So many of the bytes have come.
-    filled: usize,
+    /// Those of the bytes that have come and were not taken.
+    here: Range<usize>,
 }
 
 impl Frames {
     pub(super) fn new() -> Self {
-        Self { bytes: vec![0; 4096], filled: 0 }
+        Self { bytes: vec![0; 4096], here: 0..0 }
     }
 
     /// The next frame, by a function that waits for more of the stream, as much as has room, and says how much it was.
@@ -62,32 +63,28 @@ impl Frames {
     ) -> io::Result<R> {
         let malformed = || io::Error::from(io::ErrorKind::InvalidData);
         loop {
-            if let Some(end) = self.end() {
-                if end > LENGTH + LONGEST {
-                    return Err(malformed());
-                }
-                if end <= self.filled {
-                    let taken = self.bytes.get(LENGTH..end).and_then(take);
-                    self.bytes.copy_within(end..self.filled, 0);
-                    self.filled -= end;
-                    return taken.ok_or_else(malformed);
-                }
-                // As much as one says that it has, and not before it says so.
-                if self.bytes.len() < end {
-                    self.bytes.resize(end, 0);
-                }
+            let here = self.bytes.get(self.here.clone()).unwrap_or_default();
+            let len = here.first_chunk::<LENGTH>().map_or(0, |len| u32::from_le_bytes(*len) as usize);
+            if len > LONGEST {
+                return Err(malformed());
             }
-            match receive(self.bytes.get_mut(self.filled..).unwrap_or_default())? {
+            if let Some(frame) = here.get(LENGTH..LENGTH + len) {
+                self.here.start += LENGTH + len;
+                return take(frame).ok_or_else(malformed);
+            }
+            if self.here.start > 0 {
+                self.bytes.copy_within(self.here.clone(), 0);
+                self.here = 0..self.here.len();
+            }
+            // As much as one says that it has, and not before it says so.
+            if self.bytes.len() < LENGTH + len {
+                self.bytes.resize(LENGTH + len, 0);
+            }
+            match receive(self.bytes.get_mut(self.here.end..).unwrap_or_default())? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                len => self.filled += len,
+                len => self.here.end += len,
             }
         }
-    }
-
-    /// Where the first one ends, if its length has come.
-    fn end(&self) -> Option<usize> {
-        let length = self.bytes.get(..self.filled)?.first_chunk::<LENGTH>()?;
-        Some(LENGTH.saturating_add(u32::from_le_bytes(*length) as usize))
     }
 }
 
@@ -170,4 +167,44 @@ pub(super) fn push_frame(stream: &mut Vec<u8>, frame: &Proto) {
     // No frame of a service is longer than what a program sends, and that is `LONGEST`.
     stream.extend((frame.as_bytes().len() as u32).to_le_bytes());
     stream.extend_from_slice(frame.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_whole_in_whatever_pieces_they_come() {
+        let sizes = [0, 1, 3, 4096 - 8, 4096 - 4, 4096, 5000, LONGEST, 2, 0, 9, 70_000, 1];
+        let frames: Vec<_> = (1..).zip(sizes).map(|(sign, size)| vec![sign; size]).collect();
+        let parts =
+            frames.iter().flat_map(|frame| [&(frame.len() as u32).to_le_bytes(), frame.as_slice()].concat());
+        let stream: Vec<u8> = parts.collect();
+        for piece in [1, 2, 3, 5, 1000, 4096, usize::MAX] {
+            let (mut left, mut taken) = (stream.as_slice(), Frames::new());
+            for frame in &frames {
+                let receive = |room: &mut [u8]| {
+                    assert!(!room.is_empty());
+                    let (now, later) = left.split_at(piece.min(room.len()).min(left.len()));
+                    room[..now.len()].copy_from_slice(now);
+                    left = later;
+                    Ok(now.len())
+                };
+                let next = taken.next(receive, |bytes| Some(bytes.to_vec()));
+                assert!(next.is_ok_and(|next| next == *frame), "in pieces of {piece}");
+            }
+            assert!(taken.next(|_| Ok(0), |_| Some(())).is_err(), "there is no more");
+        }
+    }
+
+    #[test]
+    fn one_that_is_too_long_takes_no_memory() {
+        let (mut frames, len) = (Frames::new(), (LONGEST as u32 + 1).to_le_bytes());
+        let receive = |room: &mut [u8]| {
+            room[..4].copy_from_slice(&len);
+            Ok(4)
+        };
+        assert!(frames.next(receive, |_| Some(())).is_err());
+        assert_eq!(frames.bytes.len(), 4096);
+    }
 }

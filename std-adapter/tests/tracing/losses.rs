@@ -1,7 +1,9 @@
 //! Slices stay within each other though shared memory is full, of recorders' guards and of spans.
 
 use std::hint::black_box;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use tracebuf_std::session::{Recorder, Session};
 
@@ -25,24 +27,32 @@ fn assert_nested(trace: &Trace) {
     assert!(open.is_empty(), "{open:?}");
 }
 
-/// Does it in a session whose drain thread cannot keep up, and once more when it has.
+/// Does it in a session whose drain thread stands still now and then, and once more when it goes on.
 fn recorded(name: &str, work: impl Fn(&Recorder)) {
     let session = Session::builder().ring(64 << 20).shared_memory(8 << 10).start().expect("a session");
-    let slow = Does::new(|_| {
-        std::thread::sleep(Duration::from_millis(5));
+    let stands_still = Arc::new(AtomicBool::new(false));
+    let in_thread = stands_still.clone();
+    let drain = Does::new(move |_| {
+        // Not for ever: a test that fails waits for this thread.
+        let begun = Instant::now();
+        while in_thread.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         true
     });
-    session.attach(slow).expect("it is there");
+    session.attach(drain).expect("it is there");
     let recorder = session.recorder();
-    for _ in 0..5 {
-        (0..1000).for_each(|_| work(&recorder));
-        session.flush(Duration::from_secs(5)).expect("it answers");
+    for round in 0..20 {
+        stands_still.store(true, Ordering::Relaxed);
+        (0..100 + round).for_each(|_| work(&recorder));
+        stands_still.store(false, Ordering::Relaxed);
+        session.flush(Duration::from_secs(30)).expect("it answers");
         work(&recorder);
     }
     let path = scratch(&format!("losses-{name}.pftrace"));
     session.stop().expect("a stop").write_to(&path).expect("a file");
     let trace = Trace::read(&path);
-    assert!(trace.losses() > 0, "{name}");
+    assert!(trace.losses() > 10, "{name}");
     assert_nested(&trace);
 }
 

@@ -74,8 +74,8 @@ impl RecordOptions {
         self
     }
 
-    /// Bytes of the ring, in [`RING`](Self::RING), which [`record`](super::record) checks: what does not fit takes the place of the
-    /// oldest.
+    /// Bytes of the ring, in [`RING`](Self::RING), which [`record`](super::record) checks: what does not fit takes the
+    /// place of the oldest.
     #[must_use]
     pub fn ring(mut self, bytes: u64) -> Self {
         self.ring = bytes;
@@ -108,8 +108,8 @@ impl RecordOptions {
     }
 
     /// Of what programs with Perfetto's SDK record, these
-    /// [categories](crate::session::PerfettoSocketBuilder::categories) only; without any, all but those with the tags `slow`
-    /// and `debug`.
+    /// [categories](crate::session::PerfettoSocketBuilder::categories) only; without any, all but those with the tags
+    /// `slow` and `debug`.
     #[must_use]
     pub fn categories(mut self, enabled: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.categories = enabled.into_iter().map(Into::into).collect();

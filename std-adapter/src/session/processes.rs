@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `producer_socket`, `listening` | who comes is taken, numbered and attached |
 //! | `other_process` | the transport: what a producer says is carried out |
-//! | `incoming`, `endpoint_cell` | what comes, in turns; what carries it out |
+//! | `remote`, `incoming`, `endpoint_cell` | what all such have: what comes, in turns; what carries it out |
 //! | `connection` | a producer, made of what the service tells it |
 //! | `follower` | one connection after the other, to whoever listens |
 //! | `perfetto` | the same with Perfetto's protocol: for programs with its SDK, and for programs that follow its service |
@@ -26,6 +26,7 @@ mod peer;
 mod perfetto;
 mod producer_socket;
 mod records;
+mod remote;
 mod shared_words;
 mod socket_file;
 mod speech;

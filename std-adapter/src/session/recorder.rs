@@ -142,6 +142,11 @@ thread_local! {
     static TRACERS: RefCell<Vec<Entry>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The buffer that a data source was mapped to, if it was.
+pub(crate) fn buffer_of(sources: &[(String, u16)], name: &str) -> Option<u16> {
+    sources.iter().find(|(source, _)| source == name).map(|(_, buffer)| *buffer)
+}
+
 impl Recorder {
     pub(crate) fn new(shared: Arc<Shared>, target: u16) -> Self {
         Self { switch: shared.switch.clone(), target, by: By::Session(shared) }
@@ -153,8 +158,7 @@ impl Recorder {
 
     /// One into the buffer that a data source was mapped to, if it was.
     pub(crate) fn of_source(shared: &Arc<Shared>, sources: &[(String, u16)], name: &str) -> Option<Self> {
-        let (_, target) = sources.iter().find(|(source, _)| source == name)?;
-        Some(Self::new(shared.clone(), *target))
+        Some(Self::new(shared.clone(), buffer_of(sources, name)?))
     }
 
     /// Whether events are recorded: the session was not stopped, and this is its process. Of a [`Relay`](super::Relay):

@@ -1,15 +1,14 @@
 //! The transport of another process: shared memory that it has too, requests in messages.
 
 use std::io;
-use std::sync::{Arc, Weak};
 
 use tracebuf::service::{EndpointStats, ProducerIdentity};
 
-use super::endpoint_cell::EndpointCell;
-use super::incoming::{Incoming, Turn};
+use super::incoming::Turn;
 use super::link::Link;
-use super::listening::{Door, Newcomer};
+use super::listening::Newcomer;
 use super::messages::{FromProducer, FromService, LONGEST, RECORD, is_reached, records};
+use super::remote::Remote;
 use super::shared_words::SharedWords;
 use crate::session::transport::{BUFFERS_MAX, CentralBuffer, Transport};
 
@@ -25,9 +24,7 @@ struct ToSay {
 
 /// The drain thread's end.
 pub(super) struct OtherProcess {
-    endpoint: EndpointCell,
-    link: Arc<Link>,
-    incoming: Incoming<Vec<FromProducer>>,
+    remote: Remote<Vec<FromProducer>>,
     /// The number of the last question, and the last answer: to which question, and after which flush it holds.
     question: u32,
     answer: (u32, u32),
@@ -37,36 +34,26 @@ pub(super) struct OtherProcess {
     scrape: Option<u32>,
     to_say: ToSay,
     dropped: [u64; BUFFERS_MAX],
-    door: Weak<Door>,
-    /// It has one of the service's places as long as it has this.
-    _place: Arc<()>,
 }
 
 impl OtherProcess {
     /// With a thread that takes what comes.
     pub(super) fn start(newcomer: &Newcomer<'_>, words: SharedWords) -> io::Result<Self> {
-        let Newcomer { link, identity, buffers, waker, place, door, .. } = newcomer;
-        let endpoint = EndpointCell::over(words, *identity, *buffers)?;
-        let incoming = Incoming::start(link, waker, hear())?;
         Ok(Self {
-            endpoint,
-            link: link.clone(),
-            incoming,
+            remote: Remote::start(newcomer, words, hear())?,
             question: 0,
             answer: (0, 0),
             flushed: 0,
             scrape: None,
             to_say: ToSay::default(),
             dropped: [0; BUFFERS_MAX],
-            door: door.clone(),
-            _place: place.clone(),
         })
     }
 
     fn carry_out(&mut self, said: FromProducer, buffers: &mut [CentralBuffer]) {
         match said {
             FromProducer::Request(request) => {
-                let flush = self.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
+                let flush = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
                 if let Some(flush) = flush {
                     self.flushed = flush;
                     self.to_say.flushed = Some(flush);
@@ -88,7 +75,11 @@ impl OtherProcess {
 
     /// Says what there is to say, as far as the producer takes it now; the rest, when this is called again.
     fn say(&mut self) {
-        let Self { link, to_say: ToSay { question, flushed, taken, scraped, clear_state }, .. } = self;
+        let Self {
+            remote: Remote { link, .. },
+            to_say: ToSay { question, flushed, taken, scraped, clear_state },
+            ..
+        } = self;
         // An end of the connection is heard of by the thread that waits for what comes.
         let say = |said: FromService| !matches!(link.try_send(&said.to_bytes()), Ok(false));
         question.take_if(|number| say(FromService::Question(*number)));
@@ -112,7 +103,7 @@ fn hear() -> impl FnMut(&Link) -> Option<Vec<FromProducer>> {
 impl Transport for OtherProcess {
     fn drain(&mut self, buffers: &mut [CentralBuffer]) {
         let mut turn = Turn::begin();
-        while let Some(message) = self.incoming.take(&mut turn) {
+        while let Some(message) = self.remote.incoming.take(&mut turn) {
             message.into_iter().for_each(|said| self.carry_out(said, buffers));
         }
         // Once, however often it is wanted.
@@ -141,15 +132,15 @@ impl Transport for OtherProcess {
     }
 
     fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
-        self.endpoint.with(|endpoint| endpoint.scrape(buffers));
+        self.remote.endpoint.with(|endpoint| endpoint.scrape(buffers));
     }
 
     fn stats(&self) -> EndpointStats {
-        self.endpoint.stats()
+        self.remote.endpoint.stats()
     }
 
     fn identity(&self) -> Option<ProducerIdentity> {
-        Some(self.endpoint.identity())
+        Some(self.remote.endpoint.identity())
     }
 
     fn packets_dropped(&self, buffer: usize) -> u64 {
@@ -157,23 +148,14 @@ impl Transport for OtherProcess {
     }
 
     fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
-        self.endpoint.with(|endpoint| endpoint.disconnect(buffers));
+        self.remote.endpoint.with(|endpoint| endpoint.disconnect(buffers));
     }
 
     fn is_connected(&self) -> bool {
-        self.incoming.is_open()
+        self.remote.incoming.is_open()
     }
 
     fn end(&mut self) {
-        if let Some(door) = self.door.upgrade() {
-            door.close();
-        }
-        self.link.shut();
-    }
-}
-
-impl Drop for OtherProcess {
-    fn drop(&mut self) {
-        self.link.shut();
+        self.remote.end();
     }
 }

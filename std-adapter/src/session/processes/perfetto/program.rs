@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use tracebuf::service::{EndpointStats, ProducerIdentity};
 
@@ -11,10 +11,10 @@ use super::data_sources::{Instances, Wanted};
 use super::outbox::Outbox;
 use super::proto::Proto;
 use super::{commands, frames};
-use crate::session::processes::endpoint_cell::EndpointCell;
-use crate::session::processes::incoming::{Incoming, Turn};
+use crate::session::processes::incoming::Turn;
 use crate::session::processes::link::Link;
-use crate::session::processes::listening::{Door, Newcomer};
+use crate::session::processes::listening::Newcomer;
+use crate::session::processes::remote::Remote;
 use crate::session::processes::shared_words::SharedWords;
 use crate::session::producer_cell::PAGE;
 use crate::session::transport::{CentralBuffer, Transport};
@@ -24,12 +24,9 @@ const AT_A_TIME: usize = 256;
 
 /// The drain thread's end.
 pub(super) struct Program {
-    link: Arc<Link>,
-    incoming: Incoming<Vec<FromProgram>>,
+    remote: Remote<Vec<FromProgram>>,
     outbox: Outbox,
     wanted: Arc<[Wanted]>,
-    identity: ProducerIdentity,
-    endpoint: EndpointCell,
     /// Of its shared memory, until it goes to the program.
     file: Option<OwnedFd>,
     hello: Option<Hello>,
@@ -42,9 +39,6 @@ pub(super) struct Program {
     /// To be said once all before it was heard, however often it is wanted until then.
     to_ask: bool,
     to_clear_state: bool,
-    door: Weak<Door>,
-    /// It has one of the service's places as long as it has this.
-    _place: Arc<()>,
 }
 
 impl Program {
@@ -55,15 +49,10 @@ impl Program {
         file: OwnedFd,
         wanted: Arc<[Wanted]>,
     ) -> io::Result<Self> {
-        let Newcomer { link, identity, buffers, waker, place, door, .. } = newcomer;
-        let endpoint = EndpointCell::over(words, *identity, *buffers)?;
         Ok(Self {
-            link: link.clone(),
-            incoming: Incoming::start(link, waker, hear())?,
+            remote: Remote::start(newcomer, words, hear())?,
             outbox: Outbox::default(),
             wanted,
-            identity: *identity,
-            endpoint,
             file: Some(file),
             hello: None,
             commands: None,
@@ -72,8 +61,6 @@ impl Program {
             flushed: 0,
             to_ask: false,
             to_clear_state: false,
-            door: door.clone(),
-            _place: place.clone(),
         })
     }
 
@@ -95,7 +82,7 @@ impl Program {
             FromProgram::Unregister(name) => self.instances.withdraw(&name),
             FromProgram::Request(request) => {
                 // A flush comes another way.
-                let _ = self.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
+                let _ = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
             }
             FromProgram::Flushed(flush) => self.flushed = flush,
             FromProgram::Answer { request, is_known: true } => {
@@ -129,14 +116,14 @@ impl Program {
 
     /// Says what there is to say, as far as the program takes it now; the rest, when this is called again.
     fn say(&mut self) {
-        let mut is_sent = self.outbox.send(&self.link);
+        let mut is_sent = self.outbox.send(&self.remote.link);
         if is_sent.is_ok() && self.outbox.is_empty() {
             self.ask();
-            is_sent = self.outbox.send(&self.link);
+            is_sent = self.outbox.send(&self.remote.link);
         }
         // The thread that waits for what comes hears of it.
         if is_sent.is_err() {
-            self.link.shut();
+            self.remote.link.shut();
         }
     }
 
@@ -173,7 +160,7 @@ fn hear() -> impl FnMut(&Link) -> Option<Vec<FromProgram>> {
 impl Transport for Program {
     fn drain(&mut self, buffers: &mut [CentralBuffer]) {
         let mut turn = Turn::begin();
-        while let Some(message) = self.incoming.take(&mut turn) {
+        while let Some(message) = self.remote.incoming.take(&mut turn) {
             message.into_iter().for_each(|said| self.carry_out(said, buffers));
         }
         self.say();
@@ -196,36 +183,27 @@ impl Transport for Program {
 
     fn scrape(&mut self, buffers: &mut [CentralBuffer]) {
         if self.hello.is_some_and(|hello| hello.may_scrape) {
-            self.endpoint.with(|endpoint| endpoint.scrape(buffers));
+            self.remote.endpoint.with(|endpoint| endpoint.scrape(buffers));
         }
     }
 
     fn stats(&self) -> EndpointStats {
-        self.endpoint.stats()
+        self.remote.endpoint.stats()
     }
 
     fn identity(&self) -> Option<ProducerIdentity> {
-        Some(self.identity)
+        Some(self.remote.endpoint.identity())
     }
 
     fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
-        self.endpoint.with(|endpoint| endpoint.disconnect(buffers));
+        self.remote.endpoint.with(|endpoint| endpoint.disconnect(buffers));
     }
 
     fn is_connected(&self) -> bool {
-        self.incoming.is_open()
+        self.remote.incoming.is_open()
     }
 
     fn end(&mut self) {
-        if let Some(door) = self.door.upgrade() {
-            door.close();
-        }
-        self.link.shut();
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        self.link.shut();
+        self.remote.end();
     }
 }

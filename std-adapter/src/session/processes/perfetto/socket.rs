@@ -14,6 +14,7 @@ use crate::session::processes::link::{Kind, Link};
 use crate::session::processes::listening::{self, Host, Listening, Newcomer};
 use crate::session::processes::shared_words::SharedWords;
 use crate::session::processes::socket_file::SocketFile;
+use crate::session::recorder::buffer_of;
 use crate::session::{Session, SessionError};
 
 /// What a [`PerfettoSocket`] is to be. Made by [`PerfettoSocket::builder`].
@@ -160,12 +161,8 @@ impl PerfettoSocketBuilder {
         if self.data_sources.is_empty() {
             self = self.categories(["*"]);
         }
-        let buffer_of = |name: &str| {
-            let source = session.sources.iter().find(|(source, _)| source == name);
-            source.map_or(0, |(_, buffer)| *buffer)
-        };
         let wanted = self.data_sources.into_iter().map(|(name, config)| {
-            let buffer = buffer_of(&name);
+            let buffer = buffer_of(&session.sources, &name).unwrap_or(0);
             Wanted { name, buffer, config }
         });
         let host = Perfetto { shared_memory: self.shared_memory, wanted: wanted.collect() };

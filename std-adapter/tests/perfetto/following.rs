@@ -3,7 +3,6 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 use std::{io::IoSlice, mem::MaybeUninit, thread};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -11,7 +10,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tracebuf_std::session::{Connection, Follower, Relay};
 
 use crate::program::{
-    COMMIT, INITIALIZE, LISTEN, Message, PATIENCE, Program, REGISTER, REGISTER_WRITER, SYNC,
+    COMMIT, INITIALIZE, LISTEN, Message, PATIENCE, Program, REGISTER, REGISTER_WRITER, SYNC, waits_for,
 };
 use crate::trace::{Field, fields, message, number};
 
@@ -200,14 +199,6 @@ fn memory(is_sealed: bool) -> OwnedFd {
         fcntl_add_seals(&file, SealFlags::SHRINK).expect("it can be");
     }
     file
-}
-
-fn waits_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "{what}");
-        thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[test]

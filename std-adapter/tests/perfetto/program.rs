@@ -243,3 +243,11 @@ impl Program {
         assert_eq!((heard.request, heard.is_success), (request, true));
     }
 }
+
+pub(crate) fn waits_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -12,6 +12,7 @@ use tracebuf_std::session::{PerfettoSocket, PerfettoSocketBuilder, Session};
 
 use crate::program::{
     COMMIT, INITIALIZE, LISTEN, Message, PATIENCE, Program, REGISTER, REGISTER_WRITER, Service, descriptor,
+    waits_for,
 };
 use crate::trace::{Trace, message, number};
 
@@ -154,10 +155,7 @@ fn after_a_kill(test: &str, scraping: u64) -> (usize, usize) {
         std::mem::forget(writer);
     });
     drop(program);
-    let begin = std::time::Instant::now();
-    while service.session.summary().expect("a summary").producers.len() > 1 {
-        assert!(begin.elapsed() < PATIENCE, "it is forgotten");
-    }
+    waits_for("it is forgotten", || service.session.summary().expect("a summary").producers.len() == 1);
     (flushed, packets(&service.stop(test)).len())
 }
 

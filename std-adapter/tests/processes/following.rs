@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use tracebuf_std::session::{
-    BufferConfig, Connection, Follower, ProducerSocket, Relay, Session, SessionError,
+    BufferConfig, Connection, Follower, ProducerSocket, Relay, Session, SessionError, Stopped,
 };
 
 use crate::fork::{fork, status_of};
@@ -23,22 +23,27 @@ fn service(test: &str) -> Service {
     Service::start(test, Session::builder().ring(1 << 20), ProducerSocket::builder())
 }
 
-#[test]
-fn one_that_starts_before_any_service_is_in_the_trace_of_each_that_comes() {
-    let (name, relay) = ("following", Relay::new());
-    let (recorder, follower) = (relay.recorder(), following(name, &relay));
+/// One that follows the services of a name is in the trace of each that is started, and recorded nowhere between them.
+/// What starts one gives what stops it.
+pub(crate) fn assert_in_each_trace<S: FnOnce() -> Stopped>(
+    name: &str,
+    relay: &Relay,
+    follower: Follower,
+    start: impl Fn() -> S,
+) {
+    let recorder = relay.recorder();
     waits_for("it has looked", || follower.error().is_some_and(|error| error.contains(name)));
     for round in ["first", "second", "third"] {
         recorder.instant("nowhere");
         assert!(!recorder.is_on() && !follower.is_connected());
         assert!(matches!(follower.flush(PATIENCE), Err(SessionError::Stopped)));
-        let service = service(name);
+        let stop = start();
         waits_for("it has come", || recorder.is_on());
         recorder.slice("slice", || recorder.instant(round));
         waits_for("it is known", || follower.is_connected());
         assert_eq!(follower.error(), None);
         follower.flush(PATIENCE).expect("it is there");
-        let trace = write(service.stop(), &format!("{name}-{round}"));
+        let trace = write(stop(), &format!("{name}-{round}"));
         assert_eq!((trace.story(), trace.losses()), (format!("+slice !{round} -"), 0));
         assert!(trace.contains("follows"), "the program's name");
         waits_for("it is off", || !recorder.is_on());
@@ -46,6 +51,16 @@ fn one_that_starts_before_any_service_is_in_the_trace_of_each_that_comes() {
     let started = Instant::now();
     drop(follower);
     assert!(started.elapsed() < Duration::from_secs(2), "nothing is waited for");
+}
+
+#[test]
+fn one_that_starts_before_any_service_is_in_the_trace_of_each_that_comes() {
+    let (name, relay) = ("following", Relay::new());
+    let follower = following(name, &relay);
+    assert_in_each_trace(name, &relay, follower, || {
+        let service = service(name);
+        || service.stop()
+    });
 }
 
 #[test]

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use tracebuf::producer::Exhaustion;
 use tracebuf_std::session::{
-    Connection, PacketWriter, ProducerSocket, ProducerSocketBuilder, Session, SessionBuilder, Stopped,
+    Connection, PacketWriter, ProducerSocket, ProducerSocketBuilder, Recorder, Session, SessionBuilder,
+    Stopped,
 };
 
 use crate::trace::{Trace, message, number, scratch};
@@ -127,6 +128,55 @@ pub(crate) fn write_number(writer: &mut PacketWriter, number: u64) {
         packet.varint(8, number + 1);
         packet.message(900).string(1, &"x".repeat(len_of(number)));
     });
+}
+
+/// Of each thread; fewer where all is slow.
+pub(crate) fn packets() -> u64 {
+    std::env::var("TRACEBUF_STRESS_PACKETS").map_or(20_000, |count| count.parse().expect("a number"))
+}
+
+/// All of them by each of two threads, which wait for room.
+pub(crate) fn write_by_two_threads(recorder: &Recorder) {
+    // Two at a time: else the second could have the sequence of the first.
+    let both = Barrier::new(2);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut writer = recorder.packet_writer().expect("a writer");
+                both.wait();
+                (0..packets()).for_each(|number| write_number(&mut writer, number));
+                assert_eq!(writer.stats().dropped, 0);
+            });
+        }
+    });
+}
+
+/// Of processes with two such threads each, all is there.
+pub(crate) fn assert_all_of_two_threads(all: &BTreeMap<(u64, u64), Vec<u64>>, pids: &[u64]) {
+    assert!(all.values().all(|numbers| *numbers == Vec::from_iter(0..packets())));
+    for pid in pids {
+        assert_eq!(all.keys().filter(|(of, _)| of == pid).count(), 2, "two threads");
+    }
+    assert_eq!(all.len(), 2 * pids.len());
+}
+
+/// Says how far it has come, until this process is killed.
+pub(crate) fn write_until_killed(recorder: &Recorder) {
+    let mut writer = recorder.packet_writer().expect("a writer");
+    for number in 0.. {
+        write_number(&mut writer, number);
+        println!("recorded {number}");
+    }
+}
+
+/// Whether some are missing of those that such a one had written: packets over three chunks and more, of which sizes were
+/// not sent, and no others.
+pub(crate) fn long_ones_are_missing(written: &[u64]) -> bool {
+    assert!(written.is_sorted());
+    let all = 0..*written.last().expect("a packet");
+    let missing: Vec<_> = all.filter(|number| written.binary_search(number).is_err()).collect();
+    assert!(missing.iter().all(|number| len_of(*number) > 4000), "{missing:?}");
+    !missing.is_empty()
 }
 
 /// The numbers of such packets, by process and sequence; all are whole.

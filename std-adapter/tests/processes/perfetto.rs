@@ -1,7 +1,7 @@
 //! Programs that follow a service which speaks Perfetto's protocol.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracebuf_std::session::{
@@ -9,10 +9,12 @@ use tracebuf_std::session::{
     Stopped,
 };
 
+use crate::following::assert_in_each_trace;
 use crate::fork::{fork, status_of};
 use crate::harness::{
-    PATIENCE, Producer, harms_no_thread_of_the_child, len_of, numbers, run, socket_of_parent, socket_path,
-    waits_for, write, write_number,
+    PATIENCE, Producer, assert_all_of_two_threads, harms_no_thread_of_the_child, long_ones_are_missing,
+    numbers, run, socket_of_parent, socket_path, waits_for, write, write_by_two_threads, write_number,
+    write_until_killed,
 };
 
 /// A session, with such a socket.
@@ -49,29 +51,12 @@ fn following(path: &Path, builder: ConnectionBuilder) -> (Relay, Follower) {
 
 #[test]
 fn one_that_starts_before_any_service_is_in_the_trace_of_each_that_comes() {
-    let name = "following";
-    let path = socket_path(&format!("pf-{name}"));
-    let (relay, follower) = following(&path, Connection::builder());
-    let recorder = relay.recorder();
-    waits_for("it has looked", || follower.error().is_some_and(|error| error.contains(name)));
-    for round in ["first", "second", "third"] {
-        recorder.instant("nowhere");
-        assert!(!recorder.is_on() && !follower.is_connected());
-        assert!(matches!(follower.flush(PATIENCE), Err(SessionError::Stopped)));
-        let service = Service::start(name, 64 << 10);
-        waits_for("it has come", || recorder.is_on());
-        recorder.slice("slice", || recorder.instant(round));
-        waits_for("it is known", || follower.is_connected());
-        assert_eq!(follower.error(), None);
-        follower.flush(PATIENCE).expect("it is there");
-        let trace = write(service.stop(), &format!("pf-{name}-{round}"));
-        assert_eq!(trace.story(), format!("+slice !{round} -"));
-        assert!(trace.contains("follows"), "the program's name");
-        waits_for("it is off", || !recorder.is_on());
-    }
-    let started = Instant::now();
-    drop(follower);
-    assert!(started.elapsed() < Duration::from_secs(2), "nothing is waited for");
+    let name = "pf-following";
+    let (relay, follower) = following(&socket_path(name), Connection::builder());
+    assert_in_each_trace(name, &relay, follower, || {
+        let service = Service::start("following", 64 << 10);
+        || service.stop()
+    });
 }
 
 #[test]
@@ -92,29 +77,13 @@ fn what_was_recorded_when_the_follower_is_dropped_is_there() {
     assert!(numbers(&trace).into_values().eq([Vec::from_iter(0..500)]));
 }
 
-/// Of each thread; fewer where all is slow.
-fn packets() -> u64 {
-    std::env::var("TRACEBUF_STRESS_PACKETS").map_or(20_000, |count| count.parse().expect("a number"))
-}
-
 #[test]
 #[ignore = "what others run as a process"]
 fn two_threads_that_wait() {
     let builder = Connection::builder().exhaustion(Exhaustion::Stall);
     let (relay, _follower) = following(&socket_of_parent(), builder);
     waits_for("it is wanted", || relay.is_connected());
-    // Two at a time: else the second could have the sequence of the first.
-    let both = Barrier::new(2);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let mut writer = relay.recorder().packet_writer().expect("a writer");
-                both.wait();
-                (0..packets()).for_each(|number| write_number(&mut writer, number));
-                assert_eq!(writer.stats().dropped, 0);
-            });
-        }
-    });
+    write_by_two_threads(&relay.recorder());
 }
 
 #[test]
@@ -134,11 +103,7 @@ fn what_programs_record_comes_out_whole_and_in_order_and_nothing_is_lost_of_thos
     let summary = stopped.summary();
     assert_eq!((summary.flushes.failed, summary.chunks_discarded, summary.patches_discarded), (0, 0, 0));
     let all = numbers(&write(stopped, &format!("pf-{name}")));
-    assert!(all.values().all(|numbers| *numbers == Vec::from_iter(0..packets())));
-    for pid in pids {
-        assert_eq!(all.keys().filter(|(of, _)| *of == pid).count(), 2, "two threads");
-    }
-    assert_eq!(all.len(), 6);
+    assert_all_of_two_threads(&all, &pids);
 }
 
 #[test]
@@ -147,11 +112,7 @@ fn one_that_is_killed() {
     let builder = Connection::builder().exhaustion(Exhaustion::Stall);
     let (relay, _follower) = following(&socket_of_parent(), builder);
     waits_for("it is wanted", || relay.is_connected());
-    let mut writer = relay.recorder().packet_writer().expect("a writer");
-    for number in 0.. {
-        write_number(&mut writer, number);
-        println!("recorded {number}");
-    }
+    write_until_killed(&relay.recorder());
 }
 
 #[test]
@@ -169,10 +130,8 @@ fn what_a_program_has_recorded_until_it_is_killed_is_there() {
         let written = all.into_values().next().expect("its packets");
         let last = *written.last().expect("a packet");
         // The last may be one of which it cannot be known that it is whole.
-        assert!(written.is_sorted() && last + 1 >= recorded, "{last} of {recorded}");
-        // What may be missing are packets over three chunks and more, of which sizes were not sent.
-        let missing: Vec<_> = (0..last).filter(|number| written.binary_search(number).is_err()).collect();
-        assert!(missing.iter().all(|number| len_of(*number) > 4000), "{missing:?}");
+        assert!(last + 1 >= recorded, "{last} of {recorded}");
+        long_ones_are_missing(&written);
     }
 }
 

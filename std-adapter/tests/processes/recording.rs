@@ -7,31 +7,16 @@ use tracebuf_std::session::{BufferConfig, Connection, LongTrace, ProducerSocket,
 use tracebuf_std::trace_stats::TraceReport;
 
 use crate::harness::{
-    PATIENCE, Producer, Service, numbers, socket_of_parent, stalling, waits_for, write, write_number,
+    PATIENCE, Producer, Service, assert_all_of_two_threads, numbers, socket_of_parent, stalling, waits_for,
+    write, write_by_two_threads,
 };
 use crate::trace::{Trace, message, scratch};
-
-/// Of each thread; fewer where all is slow.
-fn packets() -> u64 {
-    std::env::var("TRACEBUF_STRESS_PACKETS").map_or(20_000, |count| count.parse().expect("a number"))
-}
 
 #[test]
 #[ignore = "what others run as a process"]
 fn two_threads_that_wait() {
     let connection = stalling(socket_of_parent());
-    // Two at a time: else the second could have the sequence of the first.
-    let both = Barrier::new(2);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let mut writer = connection.recorder().packet_writer().expect("a writer");
-                both.wait();
-                (0..packets()).for_each(|number| write_number(&mut writer, number));
-                assert_eq!(writer.stats().dropped, 0);
-            });
-        }
-    });
+    write_by_two_threads(&connection.recorder());
 }
 
 #[test]
@@ -53,11 +38,7 @@ fn what_programs_record_comes_out_whole_and_in_order_and_nothing_is_lost_of_thos
     let trace = write(stopped, name);
     assert_eq!(trace.losses(), 0);
     let all = numbers(&trace);
-    assert!(all.values().all(|numbers| *numbers == Vec::from_iter(0..packets())));
-    for pid in pids {
-        assert_eq!(all.keys().filter(|(of, _)| *of == pid).count(), 2, "two threads");
-    }
-    assert_eq!(all.len(), 6);
+    assert_all_of_two_threads(&all, &pids);
 }
 
 #[test]

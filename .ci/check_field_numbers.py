@@ -29,6 +29,7 @@ MESSAGES = {
     "debug_annotation": [pb.DebugAnnotation],
     "interned_data": [pb.InternedData],
     "interned_string": [pb.EventCategory, pb.EventName, pb.DebugAnnotationName],
+    "source_location": [pb.SourceLocation],
     "trace_packet_defaults": [pb.TracePacketDefaults],
     "track_event_defaults": [pb.TrackEventDefaults],
     "trace_stats": [pb.TraceStats],

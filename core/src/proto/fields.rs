@@ -160,6 +160,10 @@ pub mod track_event {
     pub const NAME: u32 = 23;
     /// Int: an integer counter's value.
     pub const COUNTER_VALUE: u32 = 30;
+    /// Message: `SourceLocation`.
+    pub const SOURCE_LOCATION: u32 = 33;
+    /// Varint: interned source location.
+    pub const SOURCE_LOCATION_IID: u32 = 34;
     /// Double: a counter's value.
     pub const DOUBLE_COUNTER_VALUE: u32 = 44;
     /// Fixed64: flow that passes through, repeated.
@@ -260,6 +264,8 @@ pub mod interned_data {
     pub const EVENT_NAMES: u32 = 2;
     /// Message: `DebugAnnotationName`, repeated; fields as in [`interned_string`](super::interned_string).
     pub const DEBUG_ANNOTATION_NAMES: u32 = 3;
+    /// Message: `SourceLocation`, repeated.
+    pub const SOURCE_LOCATIONS: u32 = 4;
 }
 
 /// `EventCategory`, `EventName` and `DebugAnnotationName`, which are alike.
@@ -268,6 +274,16 @@ pub mod interned_string {
     pub const IID: u32 = 1;
     /// String: what it stands for.
     pub const NAME: u32 = 2;
+}
+
+/// `SourceLocation`: where in a program's source something is.
+pub mod source_location {
+    /// Varint: the id that stands for it until incremental state is cleared; never 0.
+    pub const IID: u32 = 1;
+    /// String: the file's path.
+    pub const FILE_NAME: u32 = 2;
+    /// Varint: the line, from 1.
+    pub const LINE_NUMBER: u32 = 4;
 }
 
 /// `TracePacketDefaults`.

@@ -15,6 +15,8 @@ pub(crate) struct Seen {
 #[derive(Default)]
 pub(crate) struct Reader {
     pub(crate) names: BTreeMap<(u32, u64), String>,
+    /// Of places in the source.
+    pub(crate) lines: BTreeMap<u64, u64>,
     pub(crate) time: u64,
     pub(crate) unit: u64,
     pub(crate) track: u64,
@@ -62,6 +64,7 @@ impl Reader {
             assert_eq!(int(&defaults, 58), Some(64));
             self.track = int(&inside(&defaults, 11).unwrap(), 11).unwrap();
             self.names.clear();
+            self.lines.clear();
             self.tracks.clear();
             self.valid = true;
             self.states += 1;
@@ -77,8 +80,12 @@ impl Reader {
         assert!(interned.as_ref().is_none_or(|data| !data.is_empty()), "names, or nothing of names");
         for (kind, entry) in interned.unwrap_or_default() {
             let entry = entry.inside();
-            let old = self.names.insert((kind, int(&entry, 1).unwrap()), text(&entry, 2).unwrap());
+            let iid = int(&entry, 1).unwrap();
+            let old = self.names.insert((kind, iid), text(&entry, 2).unwrap());
             assert_eq!(old, None, "a name is written once in a state");
+            if kind == 4 {
+                self.lines.insert(iid, int(&entry, 4).unwrap_or(0));
+            }
         }
         let Some(event) = inside(&all, 11) else { return };
         assert!(flags & 2 != 0, "an event says that it needs the state");

@@ -20,6 +20,7 @@ mod patches;
 mod sending;
 mod slices;
 mod slow_thread;
+mod source_locations;
 mod states;
 mod track_events;
 mod writer;

@@ -82,5 +82,6 @@ fn details<'x, 'e, 'w, 'a>(
         .arg_fmt(input.text(), format_args!("{}", input.u32()))
         .arg(input.text(), value)
         .arg(input.text(), Value::Pointer(input.u64()));
+    event.source_location(input.text(), input.u32());
     event.category(input.text()).flow(input.u64()).end_flow(input.u64()).name(input.text())
 }

@@ -1,17 +1,50 @@
 //! Names that are written once and then told by number.
 
 use crate::producer::TraceWriter;
-use crate::proto::fields::{interned_data, interned_string, trace_packet};
+use crate::proto::fields::{interned_data, interned_string, source_location, trace_packet};
 use heapless::Vec;
+use line::Line;
 
-/// What a name is for, as the number of its field in the interned data.
+mod line;
+
+/// What a name is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Kind {
+    field: Field,
+    /// Of a source's file.
+    line: Line,
+}
+
+/// Where it is in the interned data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Kind {
+enum Field {
     Category = interned_data::EVENT_CATEGORIES,
     Event = interned_data::EVENT_NAMES,
     Annotation = interned_data::DEBUG_ANNOTATION_NAMES,
+    Source = interned_data::SOURCE_LOCATIONS,
 }
+
+impl Kind {
+    pub(super) const CATEGORY: Kind = Kind { field: Field::Category, line: Line::NONE };
+    pub(super) const EVENT: Kind = Kind { field: Field::Event, line: Line::NONE };
+    pub(super) const ANNOTATION: Kind = Kind { field: Field::Annotation, line: Line::NONE };
+
+    /// Of a file, and this line of it; `None` where these are not interned.
+    pub(super) fn source(line: u32) -> Option<Kind> {
+        Some(Kind { field: Field::Source, line: Line::of(line)? })
+    }
+
+    /// An event's name and its category must not take each other's place, nor must lines of a file that are close.
+    fn hash(self) -> usize {
+        (self.field as usize) << 3 ^ self.line.number() as usize
+    }
+}
+
+// One message serves for all.
+const _: () = assert!(
+    interned_string::IID == source_location::IID && interned_string::NAME == source_location::FILE_NAME
+);
 
 /// The names that the current incremental state has a number for.
 ///
@@ -44,9 +77,8 @@ impl<'a, const N: usize> Names<'a, N> {
     #[cfg_attr(target_pointer_width = "64", inline)]
     pub(super) fn find(&mut self, kind: Kind, name: &'a str) -> Option<u32> {
         let is = |&(k, n): &(Kind, &str)| k == kind && n.as_ptr() == name.as_ptr() && n.len() == name.len();
-        // Names of a program lie close to each other: the low bits tell them apart. An event's name and its category
-        // must not take each other's place.
-        let hash = name.as_ptr() as usize ^ name.len() << 2 ^ (kind as usize) << 3;
+        // Names of a program lie close to each other: the low bits tell them apart.
+        let hash = name.as_ptr() as usize ^ name.len() << 2 ^ kind.hash();
         let hint = self.hints.get_mut(hash % HINTS)?;
         if self.list.get(usize::from(*hint)).is_some_and(is) {
             return Some(u32::from(*hint) + 1);
@@ -73,9 +105,12 @@ impl<'a, const N: usize> Names<'a, N> {
         }
         while let Some((kind, name)) = self.list.get(index) {
             index += 1;
-            writer.open(*kind as u32);
+            writer.open(kind.field as u32);
             writer.number(interned_string::IID, index as u64);
             writer.bytes(interned_string::NAME, name.as_bytes());
+            if kind.line != Line::NONE {
+                writer.number(source_location::LINE_NUMBER, kind.line.number().into());
+            }
             writer.close_innermost();
         }
     }

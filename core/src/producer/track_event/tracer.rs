@@ -177,7 +177,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     #[inline]
     fn plain(&mut self, track: Option<&'a Track<'a>>, kind: u32, name: Option<&'a str>) {
         let Some(delta) = self.time() else { return };
-        let iid = name.map_or(Some(0), |name| self.names.find(Kind::Event, name));
+        let iid = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name));
         match (iid, SmallEvent::new(kind, delta)) {
             (Some(iid), Some(event)) if track.is_none() && event.write(iid, &mut self.writer) => {}
             _ => drop(self.open(delta, track, kind, name)),
@@ -189,7 +189,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     fn plain_in(&mut self, kind: u32, name: &'a str, category: &'a str) {
         let Some(delta) = self.time() else { return };
         if let (Some(name), Some(category)) =
-            (self.names.find(Kind::Event, name), self.names.find(Kind::Category, category))
+            (self.names.find(Kind::EVENT, name), self.names.find(Kind::CATEGORY, category))
             && let Some(event) = SmallEvent::new(kind, delta)
             && event.write_in(name, category, &mut self.writer)
         {
@@ -316,7 +316,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     ) -> Option<OpenEvent<'_, 'a, C, N, T>> {
         #[cfg(target_pointer_width = "64")]
         if track.is_none()
-            && let Some(iid) = name.map_or(Some(0), |name| self.names.find(Kind::Event, name))
+            && let Some(iid) = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name))
             && let Some(event) = SmallEvent::new(kind, delta)
             && event.open(iid, &mut self.writer)
         {
@@ -343,7 +343,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
             track.write_id(track_event::TRACK_UUID, writer);
         }
         if let Some(name) = name {
-            match self.names.intern(Kind::Event, name) {
+            match self.names.intern(Kind::EVENT, name) {
                 Some(iid) => writer.number(track_event::NAME_IID, u64::from(iid)),
                 None => writer.bytes(track_event::NAME, name.as_bytes()),
             }

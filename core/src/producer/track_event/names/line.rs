@@ -1,0 +1,33 @@
+//! Lines of source files, where these are interned.
+//!
+//! On small targets they are not: each program that traces would have 46 bytes of code for it, and few use it. There a
+//! line is nothing, and takes none.
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Line(#[cfg(target_pointer_width = "64")] u32);
+
+#[cfg(target_pointer_width = "64")]
+impl Line {
+    pub(super) const NONE: Line = Line(0);
+
+    pub(super) const fn of(line: u32) -> Option<Line> {
+        Some(Line(line))
+    }
+
+    pub(super) const fn number(self) -> u32 {
+        self.0
+    }
+}
+
+#[cfg(not(target_pointer_width = "64"))]
+impl Line {
+    pub(super) const NONE: Line = Line();
+
+    pub(super) const fn of(_: u32) -> Option<Line> {
+        None
+    }
+
+    pub(super) const fn number(self) -> u32 {
+        0
+    }
+}

@@ -58,6 +58,9 @@ pub(crate) fn run(sheet: &mut Sheet) {
     let (_session, recorder) = quick();
     print("our subscriber, flows", with(TraceSubscriber::new(recorder).flows(true), span));
 
+    let (_session, recorder) = quick();
+    print("our subscriber, origins", with(TraceSubscriber::new(recorder).origins(true), span));
+
     #[cfg(feature = "compare")]
     others();
 }

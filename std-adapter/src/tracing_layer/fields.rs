@@ -6,13 +6,7 @@ use std::mem;
 use std::ops::Range;
 
 use tracebuf::producer::track_event::{Event, Value};
-use tracing_core::Level;
 use tracing_core::field::{Field, Visit};
-
-/// A level's name, as a category.
-pub(super) fn category(level: &Level) -> &'static str {
-    level.as_str()
-}
 
 /// A value kept until a slice begins.
 #[derive(Clone, Debug)]

@@ -41,7 +41,7 @@ pub struct TraceLayer {
 }
 
 impl TraceLayer {
-    /// Without flows.
+    /// Without flows and origins.
     pub fn new(recorder: Recorder) -> Self {
         Self { owner: Owner::layer(recorder), flows: false }
     }
@@ -51,6 +51,16 @@ impl TraceLayer {
     #[must_use]
     pub fn flows(mut self, flows: bool) -> Self {
         self.flows = flows;
+        self
+    }
+
+    /// Says of each slice and instant where in the program it comes from: its file and line as the source location, which
+    /// ui.perfetto.dev shows among the details, and its target as another category, to search and to query by.
+    ///
+    /// Cost: some 60 ns a span or event, and 5 bytes while its place and target find room among the 127 names of a thread.
+    #[must_use]
+    pub fn origins(mut self, origins: bool) -> Self {
+        self.owner.origins = origins;
         self
     }
 
@@ -110,7 +120,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        stack::instant(&self.owner.recorder, event);
+        stack::instant(&self.owner, event);
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {

@@ -37,7 +37,9 @@
 //! | fields | debug annotations, those of a span on each of its slices |
 //! | field recorded while the span is entered | an annotation of the slice's end, and of each later slice |
 //! | event | an instant with the message as its name; without one, `event FILE:LINE` |
-//! | target, module, file and line | nothing: filters see them, and the trace does not hold them |
+//! | file and line | with `origins(true)`, the source location |
+//! | target | with `origins(true)`, another category |
+//! | module | nothing: the target is the same, unless told otherwise |
 //! | level | the category: `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERROR` |
 //! | span entered on several threads, or again | with `flows(true)`, arrows from slice to slice |
 //! | `follows_from` | with `flows(true)`, an arrow to the next slice from each span followed, the newest 64 at most |
@@ -60,6 +62,7 @@
 mod callsites;
 mod fields;
 mod layer;
+mod origin;
 mod spans;
 mod stack;
 mod subscriber;

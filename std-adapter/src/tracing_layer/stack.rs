@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing_core::Metadata;
 
-use super::fields::{category, with_fields};
+use super::fields::with_fields;
+use super::origin::{category, tell};
 use super::spans::SpanData;
-use crate::session::Recorder;
 use crate::session::switch::{NOWHERE, Place, is_one_session};
+use crate::session::{Recorder, ThreadTracer};
 
 /// A span that this thread is in.
 struct Entered {
@@ -29,19 +30,21 @@ pub(super) struct Owner {
     /// The recorder's identity, and in the upper 16 bits which of those who have it this is. In one number, because each
     /// span entered and exited looks at it.
     number: u64,
+    /// Whether slices and instants say where in the program they come from.
+    pub(super) origins: bool,
 }
 
 impl Owner {
     /// All layers of a recorder are one: the ids are their registry's, and stay when one is replaced by another.
     pub(super) fn layer(recorder: Recorder) -> Self {
-        Self { number: recorder.identity(), recorder }
+        Self { number: recorder.identity(), recorder, origins: false }
     }
 
     /// Two subscribers that record to one place make the same ids. A number is another's after 65,535 of them.
     pub(super) fn subscriber(recorder: Recorder) -> Self {
         static SUBSCRIBERS: AtomicU64 = AtomicU64::new(0);
         let which = SUBSCRIBERS.fetch_add(1, Ordering::Relaxed) % 0xFFFF + 1;
-        Self { number: which << SUBSCRIBER | recorder.identity(), recorder }
+        Self { number: which << SUBSCRIBER | recorder.identity(), recorder, origins: false }
     }
 }
 
@@ -67,12 +70,12 @@ impl Entered {
 
     /// False when nothing is recorded, or this thread has no writer. What is lost for want of room has begun nowhere.
     #[inline(always)]
-    fn begin(&mut self, recorder: &Recorder) -> bool {
+    fn begin(&mut self, owner: &Owner) -> bool {
         match &self.data {
-            None => begin_plain(recorder, &mut self.place, self.metadata),
+            None => begin_plain(owner, &mut self.place, self.metadata),
             Some(data) => {
                 self.seen = data.changes();
-                begin_with(recorder, &mut self.place, self.metadata, data)
+                begin_with(owner, &mut self.place, self.metadata, Some(data))
             }
         }
     }
@@ -103,7 +106,7 @@ pub(super) fn enter(
     enter_by(owner, || {
         let place = owner.recorder.place();
         let mut entered = Entered { id, owner: owner.number, place, metadata, data, seen: 0 };
-        entered.begin(&owner.recorder).then_some(entered)
+        entered.begin(owner).then_some(entered)
     });
 }
 
@@ -112,7 +115,7 @@ pub(super) fn enter(
 pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'static>) {
     enter_by(owner, || {
         let mut place = owner.recorder.place();
-        let begun = begin_plain(&owner.recorder, &mut place, metadata);
+        let begun = begin_plain(owner, &mut place, metadata);
         begun.then_some(Entered { id, owner: owner.number, place, metadata, data: None, seen: 0 })
     });
 }
@@ -161,7 +164,7 @@ fn exit_below(owner: &Owner, id: u64, stack: &mut Vec<Entered>) {
     are_above.for_each(|entered| entered.end(&owner.recorder));
     exited.end(&owner.recorder);
     for entered in above.iter_mut().filter(|entered| is_above(entered)) {
-        entered.begin(&owner.recorder);
+        entered.begin(owner);
     }
     stack.remove(at);
 }
@@ -176,22 +179,31 @@ pub(super) fn current(owner: &Owner) -> Option<(u64, &'static Metadata<'static>)
 }
 
 #[inline(always)]
-fn begin_plain(recorder: &Recorder, place: &mut Place, metadata: &'static Metadata<'static>) -> bool {
+fn begin_plain(owner: &Owner, place: &mut Place, metadata: &'static Metadata<'static>) -> bool {
+    if owner.origins {
+        return begin_with(owner, place, metadata, None);
+    }
     let category = category(metadata.level());
-    let begun = recorder.with_at(place, |tracer| tracer.track().enter_in(metadata.name(), category).detach());
-    is_recorded(begun, place)
+    let begin = |tracer: &ThreadTracer<'_>| tracer.track().enter_in(metadata.name(), category).detach();
+    is_recorded(owner.recorder.with_at(place, begin), place)
 }
 
 #[inline(never)]
 fn begin_with(
-    recorder: &Recorder,
+    owner: &Owner,
     place: &mut Place,
     metadata: &'static Metadata<'static>,
-    data: &SpanData,
+    data: Option<&SpanData>,
 ) -> bool {
-    let (name, category) = (metadata.name(), category(metadata.level()));
-    let begun = recorder.with_at(place, |tracer| {
-        tracer.track().enter_with(name, |event| data.annotate(event.category(category))).detach()
+    let begun = owner.recorder.with_at(place, |tracer| {
+        let guard = tracer.track().enter_with(metadata.name(), |event| {
+            let event = tell(metadata, owner.origins, event);
+            match data {
+                Some(data) => data.annotate(event),
+                None => event,
+            }
+        });
+        guard.detach()
     });
     is_recorded(begun, place)
 }
@@ -217,20 +229,20 @@ fn end_with(recorder: &Recorder, place: &mut Place, data: &SpanData, seen: u64) 
 }
 
 /// An instant, named by its message.
-pub(super) fn instant(recorder: &Recorder, event: &tracing_core::Event<'_>) {
-    if !recorder.is_on() {
+pub(super) fn instant(owner: &Owner, event: &tracing_core::Event<'_>) {
+    if !owner.recorder.is_on() {
         return;
     }
     let metadata = event.metadata();
     with_fields(event, |fields| {
         // Without a message, where it is.
         let named = fields.message.is_empty();
-        recorder.with(|tracer| {
+        owner.recorder.with(|tracer| {
             tracer.track().instant_with(if named { metadata.name() } else { "" }, |event| {
                 if !named {
                     event.name(&fields.message);
                 }
-                event.category(category(metadata.level()));
+                tell(metadata, owner.origins, event);
                 fields.rest.annotate(event);
                 event
             });

@@ -39,7 +39,7 @@ pub struct TraceSubscriber {
 }
 
 impl TraceSubscriber {
-    /// All levels and targets, without flows.
+    /// All levels and targets, without flows and origins.
     pub fn new(recorder: Recorder) -> Self {
         let filter = Targets::new().with_default(LevelFilter::TRACE);
         Self { owner: Owner::subscriber(recorder), spans: Spans::new(), filter, flows: false }
@@ -62,6 +62,16 @@ impl TraceSubscriber {
     #[must_use]
     pub fn flows(mut self, flows: bool) -> Self {
         self.flows = flows;
+        self
+    }
+
+    /// Says of each slice and instant where in the program it comes from: its file and line as the source location, which
+    /// ui.perfetto.dev shows among the details, and its target as another category, to search and to query by.
+    ///
+    /// Cost: some 60 ns a span or event, and 5 bytes while its place and target find room among the 127 names of a thread.
+    #[must_use]
+    pub fn origins(mut self, origins: bool) -> Self {
+        self.owner.origins = origins;
         self
     }
 
@@ -145,7 +155,7 @@ impl Subscriber for TraceSubscriber {
     }
 
     fn event(&self, event: &Event<'_>) {
-        stack::instant(&self.owner.recorder, event);
+        stack::instant(&self.owner, event);
     }
 
     #[inline]

@@ -3,6 +3,7 @@
 mod flows;
 mod losses;
 mod order;
+mod origins;
 mod relays;
 mod threads;
 #[path = "../support/trace.rs"]

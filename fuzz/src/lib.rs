@@ -14,6 +14,7 @@ pub mod receive;
 pub mod replay;
 pub mod seeds;
 pub mod smb;
+pub mod sockets;
 pub mod validator;
 
 /// The model, the generators and the judges of the core's own tests.
@@ -27,7 +28,7 @@ pub use libfuzzer_sys;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("ops", ops::run),
     ("commit", commit::run),
     ("smb", smb::run),
@@ -36,6 +37,7 @@ pub const TARGETS: [Target; 8] = [
     ("attach", attach::run),
     ("differential", differential::run),
     ("receive", receive::run),
+    ("sockets", sockets::run),
 ];
 
 /// The main function of a target.

@@ -17,6 +17,7 @@ pub fn all() -> Vec<Seed> {
         .chain(named("attach", attach()))
         .chain(named("differential", differential()))
         .chain(named("receive", receive()))
+        .chain(named("sockets", sockets()))
         .collect()
 }
 
@@ -287,5 +288,50 @@ fn receive() -> Vec<(&'static str, Vec<u8>)> {
         ("resets", vec![64, 1, 6, 0xFF, 90, 1, 90, 9, 200, 2, 90, 1, 90, 1, 40, 9]),
         // The zero and the first frame of the next start are cut out.
         ("a_second_frame_of_another_start", vec![64, 1, 3, 0xFF, 90, 0, 90, 1, 90, 9, 74, 0, 3, 37]),
+    ]
+}
+
+fn sockets() -> Vec<(&'static str, Vec<u8>)> {
+    const RECORD: &[u8] = &[1, 0];
+    const FLUSH: &[u8] = &[2, 3];
+    const READY: &[u8] = &[3, 0];
+    const HEAR: &[u8] = &[10, 0];
+    const GO: &[u8] = &[11, 0];
+    let come = |protocol: u8| [0, protocol];
+    // A packet with a timestamp and an event of its own.
+    let packet = [&[0x40, 1, 0x5A, 28][..], &[0x48, 3].repeat(14)].concat();
+    let chunk = |page: u8, writer: u8, how: u8| [&[5, 0, page, writer, how][..], &packet].concat();
+    let patch = |to: u8, chunk: u8, offset: u8| [4, 0, 3, 1, to, chunk, offset, 0, 0x84, 0x80, 0x80, 0];
+    let scene = |steps: &[&[u8]]| [&[3][..], &steps.concat()].concat();
+    // To the buffer of the protocol's number.
+    let works = |protocol: u8| {
+        let chunk = |page, writer, how| chunk(page, writer, how | protocol << 7);
+        let steps = [&chunk(0, 1, 1)[..], RECORD, &chunk(1, 1, 1), FLUSH, &chunk(2, 2, 0x20), HEAR, FLUSH];
+        scene(&[&come(protocol), READY, &steps.concat(), GO])
+    };
+    let patches = |protocol: u8| {
+        // Its last packet goes on in the next chunk, and it needs patches.
+        let chunks = [chunk(0, 1, 1 | 6 << 2 | protocol << 7), chunk(1, 1, 1 | 1 << 2 | protocol << 7)];
+        let patches = [patch(protocol, 0, 1), patch(protocol, 0, 200)];
+        scene(&[&come(protocol), READY, &chunks.concat(), FLUSH, &patches.concat(), FLUSH])
+    };
+    // Nine arguments of all kinds for each method.
+    let calls = (0..16).map(|method| [&[6, 0, method, 0x87][..], &tape(method.into(), 60)].concat());
+    let calls: Vec<u8> = calls.flatten().collect();
+    let rubbish = [&[7, 0][..], &tape(5, 64)].concat();
+    let files = [&[8, 0, 3][..], &tape(6, 64)].concat();
+    vec![
+        ("own_works", works(0)),
+        ("perfetto_works", works(1)),
+        ("own_patches", patches(0)),
+        ("perfetto_patches", patches(1)),
+        ("own_calls", scene(&[&come(0), READY, &calls, FLUSH])),
+        ("perfetto_calls", scene(&[&come(1), READY, &calls, FLUSH])),
+        ("rubbish_and_files", scene(&[&come(0), &rubbish, &come(1), &rubbish, &come(0), &files, FLUSH])),
+        (
+            "all_come_and_go",
+            scene(&[&come(0), &come(1), GO, &come(1), READY, &come(0), &come(0), &chunk(0, 1, 1), GO, GO]),
+        ),
+        ("memory_that_changes", scene(&[&come(1), READY, &chunk(0, 1, 1), &[9, 0], &tape(9, 18), FLUSH])),
     ]
 }

@@ -1,7 +1,7 @@
 //! The seeds, and whatever was found since, run through the targets without a fuzzer.
 
 use std::{fs, io, path::Path};
-use tracebuf_fuzz::{TARGETS, attach, seeds};
+use tracebuf_fuzz::{TARGETS, attach, seeds, sockets};
 
 /// Runs every file of one folder; how many there were.
 fn run(folder: &Path, run: fn(&[u8])) -> io::Result<usize> {
@@ -38,6 +38,19 @@ fn the_seeds_are_those_that_the_generator_makes() {
     for (target, name, bytes) in seeds::all() {
         let file = folder("seeds").join(target).join(&name);
         assert_eq!(fs::read(&file).ok(), Some(bytes), "{}", file.display());
+    }
+}
+
+/// Or the target would hear of shared memory that is not there.
+#[test]
+fn of_programs_that_work_chunks_come_into_the_trace() {
+    let programs = seeds::all().into_iter().filter(|(target, ..)| *target == "sockets");
+    for (_, name, bytes) in
+        programs.filter(|(_, name, _)| name.ends_with("works") || name.ends_with("patches"))
+    {
+        let chunks = sockets::chunks_of(&bytes);
+        println!("{name}: {chunks}");
+        assert!(chunks >= 2, "{name}");
     }
 }
 

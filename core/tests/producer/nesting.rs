@@ -3,6 +3,8 @@
 use crate::event_reader::{Reader, Seen, inside, int, read};
 use crate::model::*;
 use crate::track_events::{CONFIG, MAIN, Ticks};
+use std::cell::Cell;
+use std::rc::Rc;
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::*;
 
@@ -184,4 +186,39 @@ fn slices_of_another_track_end_none_whose_begin_is_lost() {
     let told: Vec<_> =
         seen.iter().filter(|seen| seen.kind != 3).map(|seen| (seen.kind, details(seen))).collect();
     assert_eq!(told, [(1, false), (2, true)]);
+}
+
+type Work = Box<dyn FnOnce()>;
+
+/// A clock that does something when it is asked next.
+#[derive(Clone, Default)]
+struct Interrupted(Rc<Cell<Option<Work>>>);
+
+impl Clock for Interrupted {
+    fn now(&self) -> u64 {
+        self.0.take().into_iter().for_each(|work| work());
+        0
+    }
+}
+
+#[test]
+fn an_end_inside_the_writing_of_one_that_is_made_up_for_is_made_up_for_too() {
+    let (model, producer) = chunk_a_page(2, 256, Pace::Lazy);
+    let writer = producer.writer(40, Exhaustion::Drop).expect("a writer");
+    let clock = Interrupted::default();
+    let tracer: &'static Tracer<'_, _, 8, 4> =
+        Box::leak(Box::new(Tracer::with_tables(writer, clock.clone(), &MAIN, CONFIG)));
+    let [outer, middle, inner] = ["outer", "middle", "inner"].map(|name| tracer.track().enter(name));
+    while tracer.stats().writer.dropped == 0 {
+        tracer.track().instant("filler");
+    }
+    drop(inner);
+    model.drain();
+    clock.0.set(Some(Box::new(|| drop(middle))));
+    drop(outer);
+    tracer.flush();
+    model.drain();
+    let kinds =
+        read(model, 1).seen.iter().map(|seen| seen.kind).filter(|kind| *kind != 3).collect::<Vec<_>>();
+    assert_eq!(kinds, [1, 1, 1, 2, 2, 2]);
 }

@@ -21,11 +21,12 @@ impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
     #[cold]
     #[inline(never)]
     fn write_owed_ends(&self) -> bool {
-        while let Some(fewer) = self.owed_ends.get().checked_sub(1) {
+        while self.owed_ends.get() != 0 {
             if !self.track().write_end() {
                 return false;
             }
-            self.owed_ends.set(fewer);
+            // Not what there were before: while it was written, the clock or the sink may have come to another's end.
+            self.owed_ends.set(self.owed_ends.get().wrapping_sub(1));
         }
         true
     }

@@ -4,6 +4,7 @@ use crate::event_reader::{Reader, Seen, inside, int, read};
 use crate::model::*;
 use crate::track_events::{CONFIG, MAIN, Ticks};
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::*;
@@ -186,6 +187,34 @@ fn slices_of_another_track_end_none_whose_begin_is_lost() {
     let told: Vec<_> =
         seen.iter().filter(|seen| seen.kind != 3).map(|seen| (seen.kind, details(seen))).collect();
     assert_eq!(told, [(1, false), (2, true)]);
+}
+
+#[test]
+fn details_that_panic_when_there_is_no_room_for_them_end_the_slice_once_and_no_other() {
+    let too_long = "x".repeat(300);
+    let kinds = |is_end: bool| {
+        let (model, producer) = chunk_a_page(1, 256, Pace::Lazy);
+        let writer = producer.writer(40, Exhaustion::Drop).expect("a writer");
+        let tracer: Tracer<'_, _, 8, 4> = Tracer::with_tables(writer, Ticks::default(), &MAIN, CONFIG);
+        let outer = tracer.track().enter("outer");
+        let inner = is_end.then(|| tracer.track().enter("inner"));
+        let result = catch_unwind(AssertUnwindSafe(|| match inner {
+            Some(inner) => inner.end_with(|event| panic!("{:p}", event.arg("text", &too_long[..]))),
+            None => drop(
+                tracer.track().enter_with("lost", |event| panic!("{:p}", event.arg("text", &too_long[..]))),
+            ),
+        }));
+        assert!(result.is_err());
+        assert_eq!(tracer.stats().writer.dropped, 1);
+        model.drain();
+        tracer.track().instant("between");
+        drop(outer);
+        tracer.flush();
+        model.drain();
+        read(model, 1).seen.iter().map(|seen| seen.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(false), [1, 3, 2]);
+    assert_eq!(kinds(true), [1, 1, 3, 2, 2]);
 }
 
 type Work = Box<dyn FnOnce()>;

@@ -64,8 +64,17 @@ impl<'a, C: Clock, const N: usize, const T: usize> SliceGuard<'_, 'a, C, N, T> {
     pub fn end_with(self, details: impl Details<'a>) {
         let on = self.on;
         if self.detach() {
-            // When the details panic it has ended all the same.
-            on.end_by(|on| on.event(track_event_type::SLICE_END, "", details));
+            on.end_by(|on| {
+                // When the details panic it has ended all the same, unless the end is lost.
+                let at_panic = AtPanic(on, |on, is_written| {
+                    if !is_written {
+                        on.owe_end();
+                    }
+                });
+                let is_written = on.event(track_event_type::SLICE_END, "", details);
+                core::mem::forget(at_panic);
+                is_written
+            });
         }
     }
 
@@ -93,6 +102,19 @@ impl<C: Clock, const N: usize, const T: usize> Drop for SliceGuard<'_, '_, C, N,
         if self.has_begun {
             self.on.end_by(OnTrack::write_end);
         }
+    }
+}
+
+/// Does what is left to do when an event's details panic, which may have been lost all the same.
+struct AtPanic<'o, 't, 'a, C: Clock, const N: usize, const T: usize>(
+    &'o OnTrack<'t, 'a, C, N, T>,
+    fn(&OnTrack<'t, 'a, C, N, T>, bool),
+);
+
+impl<C: Clock, const N: usize, const T: usize> Drop for AtPanic<'_, '_, '_, C, N, T> {
+    fn drop(&mut self) {
+        let inner = self.0.tracer.inner.try_borrow();
+        (self.1)(self.0, inner.is_ok_and(|inner| !inner.writer.is_interrupted()));
     }
 }
 
@@ -131,11 +153,17 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 
     /// A slice with details, that ends with the guard.
     pub fn enter_with(&self, name: &'a str, details: impl Details<'a>) -> SliceGuard<'t, 'a, C, N, T> {
-        // Before the details: when they panic, the slice has begun and must end.
-        let guard = self.attach();
-        let has_begun = self.begin_by(|on| on.event(track_event_type::SLICE_BEGIN, name, details)).detach();
-        guard.detach();
-        SliceGuard { on: *self, has_begun }
+        self.begin_by(|on| {
+            // When the details panic, the slice has begun and must end, unless the begin is lost.
+            let at_panic = AtPanic(on, |on, is_written| {
+                if is_written {
+                    on.attach().end();
+                }
+            });
+            let is_written = on.event(track_event_type::SLICE_BEGIN, name, details);
+            core::mem::forget(at_panic);
+            is_written
+        })
     }
 
     /// A guard of the slice begun last on this track, which another one was [detached](SliceGuard::detach) from.
@@ -229,7 +257,14 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     #[inline(always)]
     fn end_by(&self, end: impl FnOnce(&Self) -> bool) {
         let has_ended = self.is_made_up_for() && end(self);
-        if !has_ended && self.track.is_none() {
+        if !has_ended {
+            self.owe_end();
+        }
+    }
+
+    #[inline(always)]
+    fn owe_end(&self) {
+        if self.track.is_none() {
             self.tracer.owe_end();
         }
     }

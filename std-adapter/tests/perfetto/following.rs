@@ -1,5 +1,6 @@
 //! A program of this crate that follows a service, and a service that says what a test wants it to.
 
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -109,6 +110,14 @@ impl Service {
         let call = self.hear().expect("a call");
         assert_eq!(call.method, method, "{call:?}");
         call
+    }
+
+    /// Says this without end, and takes nothing, until the program has ended the connection.
+    fn says_without_end(mut self, command: &Message) {
+        let frame = Self::frame(self.commands, command, 1).0;
+        let frame = [&(frame.len() as u32).to_le_bytes(), frame.as_slice()].concat();
+        let many = frame.repeat(1000);
+        while self.end.stream.write_all(&many).is_ok() {}
     }
 
     fn frame(request: u64, text: &Message, more: u64) -> Message {
@@ -330,4 +339,28 @@ fn a_service_that_says_what_is_none_while_it_records_is_given_up_and_the_next_on
     service.ready();
     drop(following.join().expect("it is there"));
     assert!(service.end.is_sent_away(), "nothing was recorded");
+}
+
+#[test]
+fn a_service_that_speaks_without_end_keeps_nobody_from_ending() {
+    let flush = Message::default().message(5, &Message::default().number(2, 1));
+    for (test, is_ready, command) in
+        [("begin", false, &Message::default()), ("wait", true, &Message::default()), ("flush", false, &flush)]
+    {
+        let (listening, relay) = (Listening::at(test), Relay::new());
+        let following = listening.followed(&relay);
+        let mut service = listening.accept();
+        // Nobody comes again.
+        drop(listening);
+        if is_ready {
+            service.ready();
+        } else {
+            service.welcome(&Message::default());
+        }
+        thread::scope(|scope| {
+            scope.spawn(|| service.says_without_end(command));
+            let ending = thread::spawn(|| drop(following.join().expect("it is there")));
+            waits_for(test, || ending.is_finished());
+        });
+    }
 }

@@ -18,6 +18,10 @@ use crate::session::processes::speech::{Heard, Hearing, Speaking};
 /// either make a frame that is not too long.
 const AT_A_TIME: usize = 1000;
 
+/// Answers to starts and stops of other sessions that the service has not taken, at most: it has few sessions, and one
+/// that asks without end and takes nothing would fill the memory.
+const MOST_UNSAID: usize = 1000;
+
 // What is awaited with a reply lies in the number of its call: of which kind, in the lower two bits, and how much.
 const FLUSHED: u64 = 1;
 const TAKEN: u64 = 2;
@@ -41,6 +45,12 @@ struct Between {
 impl Between {
     fn acknowledge(&self) -> MutexGuard<'_, Vec<(Method, u64)>> {
         self.acknowledge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// None if there is too much to say already.
+    fn push(&self, method: Method, instance: u64) -> Option<()> {
+        let mut all = self.acknowledge();
+        (all.len() < MOST_UNSAID).then(|| all.push((method, instance)))
     }
 }
 
@@ -209,7 +219,7 @@ impl Hearing for ToHear {
         // Where a call has failed the service does not know this program any more.
         let command = reply?;
         match (request, request & 3) {
-            (COMMANDS, _) => self.command(command, act),
+            (COMMANDS, _) => self.command(command, act)?,
             (_, FLUSHED) => {
                 let flush = (request >> 2) as u32;
                 act(Heard::Flushed(flush));
@@ -223,8 +233,7 @@ impl Hearing for ToHear {
 }
 
 impl ToHear {
-    fn command(&self, command: Command, act: &mut dyn FnMut(Heard)) {
-        let acknowledge = |method, instance| self.between.acknowledge().push((method, instance));
+    fn command(&self, command: Command, act: &mut dyn FnMut(Heard)) -> Option<()> {
         match command {
             Command::Flush { request } => act(Heard::Question(request)),
             Command::ClearState => act(Heard::ClearState),
@@ -236,15 +245,16 @@ impl ToHear {
             }
             // One of another session, which gets nothing as long as this one is there.
             Command::Start { instance, .. } => {
-                acknowledge(Method::NotifyDataSourceStarted, instance);
+                self.between.push(Method::NotifyDataSourceStarted, instance)?;
                 act(Heard::ToAnswer);
             }
             Command::Stop { instance } => {
-                acknowledge(Method::NotifyDataSourceStopped, instance);
+                self.between.push(Method::NotifyDataSourceStopped, instance)?;
                 act(Heard::ToAnswer);
             }
             Command::UseMemory { .. } | Command::Other => {}
         }
+        Some(())
     }
 }
 
@@ -256,11 +266,15 @@ mod tests {
     use crate::session::processes::perfetto::calls::{FromProgram, METHODS, said};
     use crate::session::processes::perfetto::frames::{LONGEST, bound};
 
-    fn to_say() -> ToSay {
+    fn both() -> (ToSay, ToHear) {
         let bound = bound(1, &METHODS);
         let answer = answer(bound.as_bytes(), |_, _| None::<()>).expect("a frame");
         let Answer::Bound(Some(port)) = answer else { panic!("all methods are there") };
-        speech(port, Instance { id: 7, buffer: 4 }, Frames::new()).0
+        speech(port, Instance { id: 7, buffer: 4 }, Frames::new())
+    }
+
+    fn to_say() -> ToSay {
+        both().0
     }
 
     /// What a service hears of it.
@@ -319,5 +333,17 @@ mod tests {
         assert_eq!(heard(&mut to_say), []);
         to_say.sent(9);
         assert_eq!(heard(&mut to_say), [FromProgram::Answer { request: 9 << 2 | TAKEN, is_known: true }]);
+    }
+
+    #[test]
+    fn a_service_that_starts_and_stops_without_end_and_takes_nothing_does_not_fill_the_memory() {
+        let (mut to_say, to_hear) = both();
+        let starts = |instances: std::ops::Range<u64>| {
+            let start = |instance| to_hear.command(Command::Start { instance, buffer: 1 }, &mut |_| {});
+            instances.map(start).filter(Option::is_some).count()
+        };
+        assert_eq!((starts(8..100), starts(100..10_000)), (92, MOST_UNSAID - 92));
+        to_say.acknowledge();
+        assert_eq!(starts(8..100), 92, "those were said");
     }
 }

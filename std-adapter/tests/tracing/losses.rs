@@ -14,7 +14,7 @@ use crate::transport::Does;
 /// What lies in what: of three names, each only within the one before it, and what begins ends.
 fn assert_nested(trace: &Trace) {
     let (story, mut open) = (trace.story(), Vec::new());
-    for event in story.split(' ') {
+    for event in story.split(' ').filter(|event| !event.starts_with('!')) {
         match event {
             "-" => drop(open.pop().expect("something to end")),
             // The names of some are told in a packet that is lost, and told again later.
@@ -27,31 +27,55 @@ fn assert_nested(trace: &Trace) {
     assert!(open.is_empty(), "{open:?}");
 }
 
-/// Does it in a session whose drain thread stands still now and then, and once more when it goes on.
-fn recorded(name: &str, work: impl Fn(&Recorder)) {
+/// Whether a session's drain thread is to stand still, and whether it does.
+#[derive(Default)]
+struct Still {
+    wanted: AtomicBool,
+    is_so: AtomicBool,
+}
+
+impl Still {
+    fn set(&self, wanted: bool) {
+        self.wanted.store(wanted, Ordering::Relaxed);
+    }
+}
+
+/// One with room for a few chunks.
+fn session() -> (Session, Arc<Still>) {
     let session = Session::builder().ring(64 << 20).shared_memory(8 << 10).start().expect("a session");
-    let stands_still = Arc::new(AtomicBool::new(false));
-    let in_thread = stands_still.clone();
+    let still = Arc::<Still>::default();
+    let in_thread = still.clone();
     let drain = Does::new(move |_| {
         // Not for ever: a test that fails waits for this thread.
         let begun = Instant::now();
-        while in_thread.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(5) {
+        while in_thread.wanted.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(30) {
+            in_thread.is_so.store(true, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(1));
         }
         true
     });
     session.attach(drain).expect("it is there");
+    (session, still)
+}
+
+fn trace_of(session: Session, name: &str) -> Trace {
+    let path = scratch(&format!("losses-{name}.pftrace"));
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    Trace::read(&path)
+}
+
+/// Does it in such a session, and once more when that goes on.
+fn recorded(name: &str, work: impl Fn(&Recorder)) {
+    let (session, still) = session();
     let recorder = session.recorder();
     for round in 0..20 {
-        stands_still.store(true, Ordering::Relaxed);
+        still.set(true);
         (0..100 + round).for_each(|_| work(&recorder));
-        stands_still.store(false, Ordering::Relaxed);
+        still.set(false);
         session.flush(Duration::from_secs(30)).expect("it answers");
         work(&recorder);
     }
-    let path = scratch(&format!("losses-{name}.pftrace"));
-    session.stop().expect("a stop").write_to(&path).expect("a file");
-    let trace = Trace::read(&path);
+    let trace = trace_of(session, name);
     assert!(trace.losses() > 10, "{name}");
     assert_nested(&trace);
 }
@@ -66,6 +90,30 @@ fn slices_of_recorders_stay_within_each_other_when_some_are_lost() {
             black_box(());
         }
     });
+}
+
+#[test]
+fn an_end_that_is_lost_is_made_up_for_before_a_slice_without_a_guard_begins() {
+    let (session, still) = session();
+    let recorder = session.recorder();
+    let lost = || recorder.with(|tracer| tracer.stats().writer.dropped).expect("it is on");
+    let (outer, inner) = (recorder.enter("1"), recorder.enter("2"));
+    still.set(true);
+    while !still.is_so.load(Ordering::Relaxed) {
+        recorder.instant("filler");
+    }
+    let full = lost();
+    while lost() == full {
+        recorder.instant("filler");
+    }
+    drop(inner);
+    assert!(lost() > full + 1, "the end");
+    still.set(false);
+    session.flush(Duration::from_secs(30)).expect("it answers");
+    recorder.begin("2");
+    recorder.end();
+    drop(outer);
+    assert_nested(&trace_of(session, "begin"));
 }
 
 #[test]

@@ -59,7 +59,8 @@ impl Recorder {
     /// Begins a slice on this thread's track; [`Recorder::end`] ends it.
     #[inline]
     pub fn begin(&self, name: &'static str) {
-        self.with(|tracer| tracer.track().begin(name));
+        // Ends of others that are lost are made up for first, as by one that has a guard.
+        self.with(|tracer| tracer.track().enter(name).detach());
     }
 
     /// Ends the slice begun last on this thread's track, in the session where events go now.

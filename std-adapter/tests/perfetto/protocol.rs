@@ -108,6 +108,17 @@ fn sources_go_to_the_buffers_that_the_session_has_for_them_as_they_are_configure
 }
 
 #[test]
+fn shared_memory_is_of_whole_pages_whatever_is_wanted() {
+    for (wanted, had) in [(4096, 4096), (4097, 8192), (1_000_000, 1_003_520), (64 << 20, 64 << 20)] {
+        let socket = PerfettoSocket::builder().shared_memory(wanted);
+        let service = Service::start("pages", Session::builder().ring(1 << 20), socket);
+        let (program, _) = Program::running(&service, "track_event");
+        let memory = std::fs::File::from(program.memory.expect("it has come"));
+        assert_eq!(memory.metadata().expect("what it is").len(), had);
+    }
+}
+
+#[test]
 fn who_cannot_have_memory_of_pages_or_says_who_it_is_twice_is_told_so() {
     let service = service("twice");
     let mut newer = Program::bound(&service);

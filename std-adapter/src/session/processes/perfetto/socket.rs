@@ -14,6 +14,7 @@ use crate::session::processes::link::{Kind, Link};
 use crate::session::processes::listening::{self, Host, Listening, Newcomer};
 use crate::session::processes::shared_words::SharedWords;
 use crate::session::processes::socket_file::SocketFile;
+use crate::session::producer_cell::PAGE;
 use crate::session::recorder::buffer_of;
 use crate::session::{Session, SessionError};
 
@@ -95,8 +96,8 @@ impl PerfettoSocket {
 }
 
 impl PerfettoSocketBuilder {
-    /// Bytes of shared memory with each program, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks. They cost
-    /// memory when they are touched. What a program would like to have is not asked.
+    /// Bytes of shared memory with each program, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks, and as many more
+    /// as it takes to fill a page. They cost memory when they are touched. What a program would like to have is not asked.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = bytes;
@@ -197,8 +198,9 @@ impl Host for Perfetto {
         link.shut();
     }
 
+    /// The SDK ends a program whose memory is not of whole pages.
     fn take(&self, newcomer: Newcomer<'_>) -> io::Result<Program> {
-        let (words, file) = SharedWords::new(self.shared_memory)?;
+        let (words, file) = SharedWords::new(self.shared_memory.next_multiple_of(PAGE as usize))?;
         let program = Program::start(&newcomer, words, file, self.wanted.clone())?;
         newcomer.has_come();
         Ok(program)

@@ -189,6 +189,51 @@ fn a_flush_of_who_does_not_answer_takes_as_long_as_it_may() {
 }
 
 #[test]
+fn who_answers_an_earlier_flush_late_has_answered_the_later_one_all_the_same() {
+    let service = service("late");
+    let (mut one, _) = Program::running(&service, "track_event");
+    let (mut other, _) = Program::running(&service, "track_event");
+    let asked = |program: &mut Program| {
+        let command = program.command();
+        number(message(&command, 5).expect("a flush"), 2).expect("a number")
+    };
+    let answer = |program: &mut Program, flush| {
+        program.call(COMMIT, &Message::default().number(3, flush));
+        assert!(program.hear().is_success);
+    };
+    assert!(service.session.flush(Duration::from_millis(10)).is_err());
+    let first = asked(&mut one);
+    asked(&mut other);
+    let session = service.session.clone();
+    let flush = std::thread::spawn(move || session.flush(Duration::from_secs(10)));
+    let second = asked(&mut one);
+    // As one does that had waited for something, and meanwhile was asked again.
+    answer(&mut one, second);
+    answer(&mut one, first);
+    let second = asked(&mut other);
+    answer(&mut other, second);
+    flush.join().expect("no panic").expect("both have answered");
+}
+
+#[test]
+fn an_answer_to_what_was_not_asked_yet_is_none() {
+    let service = service("early");
+    let (mut program, _) = Program::running(&service, "track_event");
+    for early in [1, 2, u64::MAX] {
+        program.call(COMMIT, &Message::default().number(3, early));
+        assert!(program.hear().is_success);
+    }
+    assert!(service.session.flush(Duration::from_millis(50)).is_err());
+    // Nor does it keep the right one from being heard.
+    let command = program.command();
+    let asked = number(message(&command, 5).expect("a flush"), 2).expect("a number");
+    program.call(COMMIT, &Message::default().number(3, asked));
+    assert!(program.hear().is_success);
+    let producers = service.session.summary().expect("a summary").producers;
+    assert!(producers.iter().all(|producer| producer.has_answered), "{producers:?}");
+}
+
+#[test]
 fn more_than_there_are_places_for_wait_until_one_goes() {
     let socket = PerfettoSocket::builder().producers(1);
     let service = Service::start("places", Session::builder(), socket);

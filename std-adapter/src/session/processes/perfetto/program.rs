@@ -84,7 +84,9 @@ impl Program {
                 // A flush comes another way.
                 let _ = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
             }
-            FromProgram::Flushed(flush) => self.flushed = flush,
+            // Each answers those before it too, of which one may be answered later; what was not asked has no answer.
+            FromProgram::Flushed(flush) if flush <= self.asked => self.flushed = self.flushed.max(flush),
+            FromProgram::Flushed(_) => {}
             FromProgram::Answer { request, is_known: true } => {
                 self.outbox.push(&frames::reply(request, &Proto::new(), false));
             }

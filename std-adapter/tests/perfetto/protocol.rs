@@ -261,6 +261,16 @@ fn who_is_sent_away_at_a_sessions_end_finds_nobody_there() {
 }
 
 #[test]
+fn who_waits_for_a_place_at_a_sessions_end_is_sent_away_too() {
+    let socket = PerfettoSocket::builder().producers(1);
+    let service = Service::start("waiting", Session::builder(), socket);
+    let _first = Program::ready(&service);
+    let mut second = Program::connected(&service);
+    service.session.stop().expect("it runs");
+    assert!(second.is_sent_away(), "or it would wait as long as there is the socket");
+}
+
+#[test]
 fn the_end_of_a_session_ends_the_connection_and_the_next_one_takes_the_path() {
     let first = service("next");
     let (mut program, _) = Program::running(&first, "track_event");

@@ -162,6 +162,9 @@ impl<H: Host> Shared<H> {
             }
         }
         self.door.close();
+        // Those who have come and were not taken hear that they never will be: else they would wait as long as there is
+        // the socket.
+        while self.door.socket.link.accept().is_ok() {}
     }
 
     /// Places that are taken. More are only by the thread that takes them.

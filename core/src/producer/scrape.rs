@@ -1,9 +1,12 @@
 //! Scraping: copies of what writers have finished in chunks that they still write.
 
+mod spans;
+
 use super::chunk_header::ChunkHeader;
 use super::drain::{Consumer, Payload};
 use super::page::{ChunkPlace, ChunkState, Page};
 use heapless::Vec;
+use spans::{Span, begin_with_oldest, is_newer, of_writer, seen};
 
 /// A chunk as a scrape sees it: complete, or being written with at least one finished fragment.
 pub struct ScrapedChunk<'c> {
@@ -29,8 +32,8 @@ impl Consumer<'_> {
     /// Shows each chunk to copy, in address order, but none before those of its writer that are older.
     ///
     /// So of every writer there is no hole, and a ring that is too small for a scrape overwrites the oldest. Of writers
-    /// beyond `WRITERS` nothing is shown. Cost: three walks over the headers, for each chunk a look through the
-    /// writers; one walk more where chunks were taken from the memory's start again, as after its end. In any other
+    /// beyond `WRITERS` nothing is shown. Cost: three walks over the headers, for each chunk a look at some of the
+    /// writers, which are sorted; one walk more where chunks were taken from the memory's start again, as after its end. In any other
     /// order up to 256 walks more put chunks in place, two of them 16 or more of a writer, or all that it has left:
     /// where one writer's chunks lie in reverse order, 2,177 of them. In a memory of more than 1,170 pages there are
     /// fewer walks, 299,593 divided by its pages, however these are divided. The chunks left come in address order, and
@@ -69,8 +72,8 @@ impl Consumer<'_> {
             // the memory's start again when it has come to the end.
             for chunk in self.visible() {
                 let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
-                let is_next = |span: &&mut Span| span.writer_id == writer_id && span.next == chunk_id;
-                if let Some(span) = spans.iter_mut().find(is_next)
+                if let Some(span) = of_writer(spans, writer_id)
+                    && span.next == chunk_id
                     && span.has(chunk_id)
                     && shown < most
                 {
@@ -105,7 +108,7 @@ impl Consumer<'_> {
         }
         for chunk in self.visible() {
             let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
-            if spans.iter().any(|span| span.writer_id == writer_id && span.has(chunk_id)) {
+            if of_writer(spans, writer_id).is_some_and(|span| span.has(chunk_id)) {
                 copy(&chunk);
             }
         }
@@ -130,48 +133,6 @@ impl Consumer<'_> {
     }
 }
 
-/// Chunks of one writer that a scrape has still to show: ids from `next` to `newest`.
-struct Span {
-    writer_id: u16,
-    next: u32,
-    newest: u32,
-}
-
-/// What a first walk sees of each writer.
-fn seen<'c, const WRITERS: usize>(visible: impl Iterator<Item = ScrapedChunk<'c>>) -> Vec<Span, WRITERS> {
-    let mut spans: Vec<Span, WRITERS> = Vec::new();
-    for chunk in visible {
-        let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
-        match spans.iter_mut().find(|span| span.writer_id == writer_id) {
-            Some(span) if is_newer(chunk_id, span.newest) => span.newest = chunk_id,
-            Some(_) => {}
-            None => drop(spans.push(Span { writer_id, next: chunk_id, newest: chunk_id })),
-        }
-    }
-    spans
-}
-
-/// Lets the spans begin with the oldest chunks that a second walk sees.
-///
-/// What is older than a chunk seen is there to be seen now, also where it was not when the first walk came by:
-/// only after that is it certain which is the oldest.
-fn begin_with_oldest<'c>(spans: &mut [Span], visible: impl Iterator<Item = ScrapedChunk<'c>>) {
-    for chunk in visible {
-        let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
-        if let Some(span) = spans.iter_mut().find(|span| span.writer_id == writer_id)
-            && is_newer(span.next, chunk_id)
-        {
-            span.next = chunk_id;
-        }
-    }
-}
-
-impl Span {
-    fn has(&self, chunk_id: u32) -> bool {
-        !is_newer(self.next, chunk_id) && !is_newer(chunk_id, self.newest)
-    }
-}
-
 /// Chunks of a writer that are put in order at once.
 const AT_ONCE: usize = 16;
 
@@ -181,10 +142,6 @@ const MOST_WALKS: u32 = 256;
 
 /// Chunks that these walks come by, 14 to a page, for the same reason.
 const MOST_LOOKS: u32 = MOST_WALKS * 16_384;
-
-fn is_newer(chunk_id: u32, than: u32) -> bool {
-    (chunk_id.wrapping_sub(than) as i32) > 0
-}
 
 fn visible<'c>(index: u32, page: Page<'c>) -> impl Iterator<Item = ScrapedChunk<'c>> {
     let bitmap = page.bitmap();

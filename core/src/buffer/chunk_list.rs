@@ -82,6 +82,15 @@ impl State<'_> {
         Some(Place::TooFar)
     }
 
+    /// The id of the newest chunk of a sequence, there or erased.
+    pub(super) fn newest_chunk(&self, slot: u16) -> Option<u32> {
+        let entry = self.sequence(slot)?;
+        match entry.is_empty() {
+            true => entry.has(Status::HAS_ERASED).then(|| entry.erased_id()),
+            false => self.ring.chunk_id(entry.last()),
+        }
+    }
+
     /// Where the first chunk of a sequence is, if it is not beyond the one with this id: what a walk up to there
     /// takes next.
     #[cfg_attr(not(target_os = "none"), inline)]

@@ -222,6 +222,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         slot.and_then(|slot| table.get(usize::from(slot))).is_some_and(|entry| entry.may_come_back(header))
     }
 
+    /// The id of the newest chunk that is known of a chunk's sequence.
+    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
+    pub(crate) fn newest_chunk_of(&mut self, header: &ChunkHeader) -> Option<u32> {
+        let state = self.state()?;
+        state.newest_chunk(lookup(state.table, header.producer_id, header.writer_id)?)
+    }
+
     /// Drops what is left of a producer of which nothing will come any more, and gives the places of its sequences in
     /// the table back: for a device that starts again and again, so that there is room for what this start records. To
     /// read it first, there is [`end_producer`](Self::end_producer).

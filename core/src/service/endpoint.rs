@@ -31,9 +31,9 @@ pub struct ProducerIdentity {
 
 /// The service's end of one producer.
 ///
-/// It knows the producer's writers (up to `WRITERS`, 20 bytes each) and the buffers they write to. Central
-/// buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the producer
-/// does, says, or changes while it is read can do harm: it is refused and counted.
+/// It knows the producer's writers (up to `WRITERS`, 24 bytes each, 20 on microcontrollers) and the buffers they
+/// write to. Central buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the
+/// producer does, says, or changes while it is read can do harm: it is refused and counted.
 ///
 /// A writer has a place here from its registration on, or without one from its first chunk that is taken, until it is
 /// unregistered. Of more than `WRITERS` at a time, chunks of the others are discarded: writers that it makes up do not
@@ -120,9 +120,17 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
     /// A writer starts, and will write to `target`. False, and an earlier registration of the same writer is gone, if
     /// that is no buffer of the producer, or if there are too many writers: its chunks are discarded then.
+    ///
+    /// If its first chunk has the id 0 where the buffer knows chunks of a writer of this number, as those of Perfetto's
+    /// writers have when their number was another's, its chunks go on behind these. Not on microcontrollers.
     pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
+        let counting = self.writers.get(writer_id).map(Writer::counting);
         self.unregister_writer(writer_id);
-        may_write_to(self.allowed, target) && self.writers.add(writer_id, target)
+        let is_there = may_write_to(self.allowed, target) && self.writers.add(writer_id, target);
+        if let (Some(writer), Some(counting)) = (self.writers.get_mut(writer_id), counting) {
+            writer.go_on(counting);
+        }
+        is_there
     }
 
     /// A writer has ended: another one has its place.
@@ -227,9 +235,10 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             &mut self.writers,
             |writers, writer_id| writers.get(writer_id).is_some(),
             |writers, chunk| {
-                let header = header_of(&chunk.header(), chunk.is_complete(), identity);
+                let mut header = header_of(&chunk.header(), chunk.is_complete(), identity);
                 let Some(writer) = writers.get_mut(header.writer_id) else { return };
                 let Some(buffer) = buffers.get_mut(usize::from(writer.target())) else { return };
+                header.chunk_id = writer.id_of(header.chunk_id, || buffer.newest_chunk_of(&header));
                 if is_there(writer, &header, buffer) || !is_wanted(writer, &header) {
                     return;
                 }
@@ -275,7 +284,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             self.stats.chunks_missing = self.stats.chunks_missing.saturating_add(1);
             return None;
         };
-        let header = header_of(&chunk.header(), true, self.identity);
+        let mut header = header_of(&chunk.header(), true, self.identity);
         let allowed = may_write_to(self.allowed, wanted.target);
         let buffer = buffers.get_mut(usize::from(wanted.target)).filter(|_| allowed);
         // Only one whose chunk has a buffer takes a place.
@@ -284,6 +293,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
             return None;
         };
+        header.chunk_id = writer.id_of(header.chunk_id, || buffer.newest_chunk_of(&header));
         let is_known = is_there(writer, &header, buffer);
         writer.pass(header.chunk_id);
         writer.offer(&header);
@@ -301,7 +311,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         patched: &ChunkToPatch<'_>,
         buffers: &mut [TraceBuffer<M>],
     ) {
-        let writer = self.writers.get_mut(patched.writer_id);
+        let mut writer = self.writers.get_mut(patched.writer_id);
         let is_its = writer.as_deref().is_none_or(|writer| writer.may_write_to(patched.target));
         let allowed = may_write_to(self.allowed, patched.target) && is_its;
         let Some(buffer) = buffers.get_mut(usize::from(patched.target)).filter(|_| allowed) else {
@@ -309,10 +319,11 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 self.stats.patches_discarded.saturating_add(patched.patches.len().max(1) as u64);
             return;
         };
-        if let Some(writer) = writer.filter(|_| !patched.has_more) {
+        if let Some(writer) = writer.as_deref_mut().filter(|_| !patched.has_more) {
             writer.patched();
         }
         let (producer_id, writer_id) = (self.identity.producer_id, patched.writer_id);
+        let chunk_id = writer.as_deref().map_or(patched.chunk_id, |writer| writer.shifted(patched.chunk_id));
         // Of more than go at once the farthest goes first: a chunk that holds it holds them all, and so all are
         // written or none.
         let farthest = patched.patches.iter().rev().max_by_key(|patch| patch.offset);
@@ -321,14 +332,14 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         let mut batch: Vec<buffer::Patch, PATCHES> = Vec::new();
         for patch in farthest.into_iter().chain(patched.patches.iter().filter(is_other)) {
             if batch.is_full() {
-                if !buffer.try_patch_chunk_contents(producer_id, writer_id, patched.chunk_id, &batch, true) {
+                if !buffer.try_patch_chunk_contents(producer_id, writer_id, chunk_id, &batch, true) {
                     return;
                 }
                 batch.clear();
             }
             let _ = batch.push(buffer::Patch { offset: patch.offset.into(), data: patch.data });
         }
-        buffer.try_patch_chunk_contents(producer_id, writer_id, patched.chunk_id, &batch, patched.has_more);
+        buffer.try_patch_chunk_contents(producer_id, writer_id, chunk_id, &batch, patched.has_more);
     }
 }
 

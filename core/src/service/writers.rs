@@ -10,8 +10,8 @@ pub(super) struct Writers<const N: usize>(Vec<Writer, N>);
 pub(super) struct Writer {
     id: u16,
     target: u16,
-    /// Else its target says nothing, and scrapes leave it out.
-    is_registered: bool,
+    registration: Registration,
+    shift: Shift,
     /// The chunks that scrapes have shown whole and whose commits have not come, as far as they follow each other: the
     /// first one's id, and how many.
     first_shown: u32,
@@ -22,6 +22,43 @@ pub(super) struct Writer {
     unpatched: u8,
     newest_unpatched: u32,
     unfinished: Unfinished,
+}
+
+/// Whether a writer has said that it is there. Else its target says nothing, and scrapes leave it out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Registration {
+    None,
+    /// None of its chunks was seen since.
+    New,
+    Begun,
+}
+
+/// What is added to the ids of a writer's chunks. Nothing on microcontrollers, where it would take memory: their
+/// writers are this crate's, whose ids go on.
+#[derive(Clone, Copy, Default)]
+struct Shift(#[cfg(not(target_os = "none"))] u32);
+
+/// Of a writer that is registered twice.
+#[derive(Clone, Copy)]
+pub(super) struct Counting(Registration, Shift);
+
+impl Shift {
+    /// So that the first id comes behind this one.
+    #[cfg(not(target_os = "none"))]
+    const fn behind(newest: u32) -> Self {
+        Self(newest.wrapping_add(1))
+    }
+
+    #[cfg(target_os = "none")]
+    const fn behind(_: u32) -> Self {
+        Self()
+    }
+
+    const fn of(self, chunk_id: u32) -> u32 {
+        #[cfg(not(target_os = "none"))]
+        let chunk_id = chunk_id.wrapping_add(self.0);
+        chunk_id
+    }
 }
 
 /// The chunk that the buffer was offered before it was complete, unless it was offered again since: the low 15 bits of
@@ -54,11 +91,12 @@ impl Unfinished {
 const MOST_AHEAD: u32 = WALK_LIMIT - TraceWriter::MAX_PATCHED - 64;
 
 impl Writer {
-    const fn new(id: u16, target: u16, is_registered: bool) -> Self {
+    fn new(id: u16, target: u16, registration: Registration) -> Self {
         Self {
             id,
             target,
-            is_registered,
+            registration,
+            shift: Shift::default(),
             first_shown: 0,
             shown: 0,
             begun: 0,
@@ -68,6 +106,38 @@ impl Writer {
         }
     }
 
+    fn is_registered(&self) -> bool {
+        self.registration != Registration::None
+    }
+
+    /// How its chunks are counted, once there are any.
+    pub(super) fn counting(&self) -> Counting {
+        Counting(self.registration, self.shift)
+    }
+
+    /// It was registered before, and has not ended.
+    pub(super) fn go_on(&mut self, counting: Counting) {
+        Counting(self.registration, self.shift) = counting;
+    }
+
+    /// By which id its buffer is to know a chunk, given the newest id that it knows of writers of this number.
+    /// Perfetto's writers have the numbers of others that have ended, and count their chunks from 0 again: they go on
+    /// behind those.
+    pub(super) fn id_of(&mut self, chunk_id: u32, newest: impl FnOnce() -> Option<u32>) -> u32 {
+        if self.registration == Registration::New {
+            self.registration = Registration::Begun;
+            if chunk_id == 0 && !cfg!(target_os = "none") {
+                self.shift = newest().map_or(Shift::default(), Shift::behind);
+            }
+        }
+        self.shifted(chunk_id)
+    }
+
+    /// The same of one that is there already.
+    pub(super) fn shifted(&self, chunk_id: u32) -> u32 {
+        self.shift.of(chunk_id)
+    }
+
     /// The buffer that it writes to.
     pub(super) fn target(&self) -> u16 {
         self.target
@@ -75,7 +145,7 @@ impl Writer {
 
     /// Whether a buffer that the producer may write to is this writer's: any, while it is not registered.
     pub(super) fn may_write_to(&self, target: u16) -> bool {
-        !self.is_registered || self.target == target
+        !self.is_registered() || self.target == target
     }
 
     /// Whether a scrape has shown all that is in a chunk.
@@ -167,7 +237,7 @@ impl<const N: usize> Writers<N> {
 
     /// Registers one. False if there is no room for one more.
     pub(super) fn add(&mut self, id: u16, target: u16) -> bool {
-        self.0.push(Writer::new(id, target, true)).is_ok()
+        self.0.push(Writer::new(id, target, Registration::New)).is_ok()
     }
 
     pub(super) fn remove(&mut self, id: u16) {
@@ -176,26 +246,26 @@ impl<const N: usize> Writers<N> {
 
     /// Whether any is registered.
     pub(super) fn has_registered(&self) -> bool {
-        self.0.iter().any(|writer| writer.is_registered)
+        self.0.iter().any(Writer::is_registered)
     }
 
     /// A writer, if it is registered.
     pub(super) fn get(&self, id: u16) -> Option<&Writer> {
-        self.0.iter().find(|writer| writer.id == id && writer.is_registered)
+        self.0.iter().find(|writer| writer.id == id && writer.is_registered())
     }
 
     /// A writer, registered or not, of which a chunk is there, to change what is known of it. `None` if it is not known
     /// and there is no room for one more.
     pub(super) fn get_or_see(&mut self, id: u16) -> Option<&mut Writer> {
         if self.0.iter().all(|writer| writer.id != id) {
-            self.0.push(Writer::new(id, 0, false)).ok()?;
+            self.0.push(Writer::new(id, 0, Registration::None)).ok()?;
         }
         self.0.iter_mut().find(|writer| writer.id == id)
     }
 
     /// The same as [`get`](Self::get), to change what is known of it.
     pub(super) fn get_mut(&mut self, id: u16) -> Option<&mut Writer> {
-        self.0.iter_mut().find(|writer| writer.id == id && writer.is_registered)
+        self.0.iter_mut().find(|writer| writer.id == id && writer.is_registered())
     }
 }
 
@@ -215,7 +285,7 @@ mod tests {
             assert!(!unfinished.is_before(id) && !unfinished.is_behind(id));
             assert!(!Unfinished::NONE.is_before(id) && !Unfinished::NONE.is_behind(id));
         }
-        assert_eq!(size_of::<Writer>(), 20);
+        assert_eq!(size_of::<Writer>(), 20 + size_of::<Shift>());
     }
 
     fn whole(writer_id: u16, chunk_id: u32) -> ChunkHeader {

@@ -1,5 +1,6 @@
 //! What a producer asks for and must not have, its endpoint refuses and counts.
 
+mod lives;
 mod scraping;
 
 use crate::model::{memory, producer};

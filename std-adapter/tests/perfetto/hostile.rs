@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use tracebuf_std::session::{PerfettoSocket, Session};
 
-use crate::program::{COMMIT, Heard, Message, PATIENCE, Program, REGISTER_WRITER, Service, descriptor};
+use crate::program::{
+    COMMIT, Heard, Message, PATIENCE, Program, REGISTER_WRITER, Service, UNREGISTER_WRITER, descriptor,
+};
 
 fn service(test: &str) -> Service {
     Service::start(test, Session::builder().ring(1 << 20), PerfettoSocket::builder().shared_memory(64 << 10))
@@ -111,7 +113,7 @@ fn chunks_and_patches_that_there_are_not_are_counted_and_harm_nobody() {
             program.call(COMMIT, &Message::default().message(2, &chunk).number(3, page));
             program.call(COMMIT, &Message::default().message(2, &Message::default().number(2, page)));
             program.call(REGISTER_WRITER, &Message::default().number(1, page).number(2, buffer));
-            program.call("UnregisterTraceWriter", &Message::default().number(1, page));
+            program.call(UNREGISTER_WRITER, &Message::default().number(1, page));
             calls += 5;
         }
     }

@@ -24,6 +24,7 @@ pub(crate) const UNREGISTER: &str = "UnregisterDataSource";
 pub(crate) const COMMIT: &str = "CommitData";
 pub(crate) const LISTEN: &str = "GetAsyncCommand";
 pub(crate) const REGISTER_WRITER: &str = "RegisterTraceWriter";
+pub(crate) const UNREGISTER_WRITER: &str = "UnregisterTraceWriter";
 pub(crate) const SYNC: &str = "Sync";
 
 pub(crate) struct Service {

@@ -11,8 +11,8 @@ use tracebuf::producer::{
 use tracebuf_std::session::{PerfettoSocket, PerfettoSocketBuilder, Session};
 
 use crate::program::{
-    COMMIT, INITIALIZE, LISTEN, Message, PATIENCE, Program, REGISTER, REGISTER_WRITER, Service, descriptor,
-    waits_for,
+    COMMIT, INITIALIZE, LISTEN, Message, PATIENCE, Program, REGISTER, REGISTER_WRITER, Service,
+    UNREGISTER_WRITER, descriptor, waits_for,
 };
 use crate::trace::{Trace, message, number};
 
@@ -197,4 +197,27 @@ fn programs_that_share_a_ring_are_asked_to_say_their_state_again() {
         let clear = message(&command, 7).expect("to say it again");
         assert_eq!(number(clear, 1), Some(instance));
     }
+}
+
+#[test]
+fn a_writer_with_the_number_of_one_that_has_ended_goes_on_behind_it() {
+    let service = service("again", PerfettoSocket::builder());
+    let (mut program, _) = Program::running(&service, "track_event");
+    for life in 0..3 {
+        writing(&mut program, |producer, asked, program| {
+            // Another producer: its chunks are counted from 0 again, as those of each of Perfetto's writers are.
+            let mut writer = producer.writer(0, Exhaustion::Drop).expect("a writer");
+            assert_eq!(writer.id(), 1);
+            for time in 1..=3 {
+                packet(&mut writer, life * 10 + time, 6000);
+                writer.flush();
+                send(program, asked);
+            }
+            program.call(UNREGISTER_WRITER, &Message::default().number(1, 1));
+            assert!(program.hear().is_success);
+        });
+    }
+    let trace = end_well(service, program, "again");
+    let expected = (0..3).flat_map(|life| (1..=3).map(move |time| (life * 10 + time, 6000, None)));
+    assert!(packets(&trace).into_iter().eq(expected), "{:?}", packets(&trace));
 }

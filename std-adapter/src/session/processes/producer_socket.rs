@@ -53,7 +53,7 @@ pub struct ProducerSocketBuilder {
 /// [`FlightRecorder`](crate::session::FlightRecorder) it does not keep the session alive. Who is there, and whether it
 /// answers, [`Summary::producers`](crate::session::Summary::producers) tells.
 ///
-/// Cost: a thread, and for each producer another one, which waits for messages, 20 KB, and the shared memory. Linux
+/// Cost: a thread, and for each producer another one, which waits for messages, 25 KB, and the shared memory. Linux
 /// only.
 ///
 /// [`Connection`]: super::Connection

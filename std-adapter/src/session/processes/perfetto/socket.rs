@@ -62,7 +62,7 @@ pub struct PerfettoSocketBuilder {
 /// loses what it had recorded before), triggers, memory that is sent in messages (virtual machines), addresses that are no
 /// paths. Data sources are not told to stop before the session ends: the connection ends.
 ///
-/// Cost: a thread, and for each producer another one, 20 KB, and the shared memory. Linux only.
+/// Cost: a thread, and for each producer another one, 25 KB, and the shared memory. Linux only.
 ///
 /// Source of what is said there: Perfetto's `producer_port.proto` and `wire_protocol.proto`. Checked against programs with
 /// its SDK, of the version in Perfetto's crate `perfetto-sdk` 1.2.

@@ -119,6 +119,25 @@ fn shared_memory_is_of_whole_pages_whatever_is_wanted() {
 }
 
 #[test]
+fn what_programs_are_told_is_no_more_than_they_take() {
+    let socket = |bytes| {
+        let config = Message::default().bytes(900, &vec![b'x'; bytes]).0;
+        PerfettoSocket::builder().data_source("one", config.clone()).data_source("other", config)
+    };
+    let service = Service::start("long", Session::builder(), socket(65_000));
+    let mut program = Program::ready(&service);
+    for name in ["one", "other"] {
+        program.call(REGISTER, &Message::default().message(1, &descriptor(name)));
+        // Setup and start, and before the first the memory.
+        while program.hear().request == 3 {}
+    }
+    let path = service.path.with_extension("long");
+    let error = socket(66_000).bind(&service.session, &path).expect_err("it is too much").to_string();
+    assert!(error.contains("configurations of data sources"), "{error}");
+    assert!(!path.exists());
+}
+
+#[test]
 fn who_cannot_have_memory_of_pages_or_says_who_it_is_twice_is_told_so() {
     let service = service("twice");
     let mut newer = Program::bound(&service);

@@ -27,6 +27,13 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    /// About how many bytes a program is told of it at once.
+    pub(super) fn told(&self) -> usize {
+        /// Bytes of the messages around a configuration, at most.
+        const AROUND: usize = 64;
+        self.config().as_bytes().len() + AROUND
+    }
+
     /// What a program is told of it.
     fn config(&self) -> Proto {
         let config = Proto::new().bytes(NAME, self.name.as_bytes());

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::data_sources::{TRACK_EVENT, Wanted};
+use super::frames::LONGEST;
 use super::program::Program;
 use super::proto::Proto;
 use crate::session::processes::link::{Kind, Link};
@@ -143,7 +144,8 @@ impl PerfettoSocketBuilder {
     ///
     /// # Errors
     /// A size of shared memory that cannot be; what the system says of the path, as that somebody is listening there;
-    /// no thread; [`SessionError::Forked`] in a child after a fork.
+    /// no thread; configurations of more than some 130,000 bytes in all, which programs do not take;
+    /// [`SessionError::Forked`] in a child after a fork.
     pub fn bind(
         self,
         session: &Arc<Session>,
@@ -166,7 +168,12 @@ impl PerfettoSocketBuilder {
             let buffer = buffer_of(&session.sources, &name).unwrap_or(0);
             Wanted { name, buffer, config }
         });
-        let host = Perfetto { shared_memory: self.shared_memory, wanted: wanted.collect() };
+        let wanted: Arc<[Wanted]> = wanted.collect();
+        if wanted.iter().map(Wanted::told).sum::<usize>() > LONGEST {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
+            return Err(SessionError::io("configurations of data sources", error));
+        }
+        let host = Perfetto { shared_memory: self.shared_memory, wanted };
         Listening::start(host, session, socket, self.producers).map(PerfettoSocket)
     }
 }

@@ -309,7 +309,9 @@ fn after_a_kill_the_long_trace_and_the_buffer_hold_all_that_was_committed_once()
     let mut random = random();
     let (mut promised, mut in_buffer, mut in_file) = (0, 0, 0);
     for kill in 0..kills() {
-        let Kill { committed } = kill_at_random(&mut random, 8 << 20, &region, Some(&long));
+        // More than they record until they are killed: where the disk is slow, nothing else keeps it until it is in the
+        // file.
+        let Kill { committed } = kill_at_random(&mut random, 32 << 20, &region, Some(&long));
         // From then on the file is one that recovery knows.
         let had_started = std::fs::read(&region).is_ok_and(|file| file.starts_with(b"TRACEMAP"));
         if !had_started {

@@ -33,11 +33,11 @@ impl Consumer<'_> {
     ///
     /// So of every writer there is no hole, and a ring that is too small for a scrape overwrites the oldest. Of writers
     /// beyond `WRITERS` nothing is shown. Cost: three walks over the headers, for each chunk a look at some of the
-    /// writers, which are sorted; one walk more where chunks were taken from the memory's start again, as after its end. In any other
-    /// order up to 256 walks more put chunks in place, two of them 16 or more of a writer, or all that it has left:
-    /// where one writer's chunks lie in reverse order, 2,177 of them. In a memory of more than 1,170 pages there are
-    /// fewer walks, 299,593 divided by its pages, however these are divided. The chunks left come in address order, and
-    /// readers find theirs as far as a buffer lets chunks come late.
+    /// writers, which are sorted; one walk more where chunks were taken from the memory's start again, as after its
+    /// end. In any other order up to 256 walks more put chunks in place, two of them 16 or more of a writer, or all that
+    /// it has left: where one writer's chunks lie in reverse order, 2,177 of them. In a memory of more than 1,170 pages
+    /// there are fewer walks, 299,593 divided by its pages, however these are divided. The chunks left come in address
+    /// order, and readers find theirs as far as a buffer lets chunks come late.
     pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
         self.scrape_those::<WRITERS, _>(&mut (), |_, _| true, |_, chunk| copy(chunk));
     }

@@ -54,10 +54,10 @@ impl TraceLayer {
         self
     }
 
-    /// Says of each slice and instant where in the program it comes from: its file and line as the source location, which
-    /// ui.perfetto.dev shows among the details, and its target as another category, to search and to query by.
+    /// Says of each slice and instant where in the program it comes from: its file and line as the source location,
+    /// which ui.perfetto.dev shows among the details, and its target as another category, to search and to query by.
     ///
-    /// Cost: some 60 ns a span or event, and 5 bytes while its place and target find room among the 127 names of a thread.
+    /// Cost: some 60 ns a span or event, and 5 bytes while its place and target find room among the thread's 127 names.
     #[must_use]
     pub fn origins(mut self, origins: bool) -> Self {
         self.owner.origins = origins;

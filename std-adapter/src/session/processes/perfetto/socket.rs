@@ -97,8 +97,9 @@ impl PerfettoSocket {
 }
 
 impl PerfettoSocketBuilder {
-    /// Bytes of shared memory with each program, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks, and as many more
-    /// as it takes to fill a page. They cost memory when they are touched. What a program would like to have is not asked.
+    /// Bytes of shared memory with each program, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks, and as many
+    /// more as it takes to fill a page. They cost memory when they are touched. What a program would like to have is not
+    /// asked.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = bytes;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,9 @@ use crate::session::waker::Waker;
 
 /// How long the sending thread sleeps when nobody wakes it.
 const IDLE: Duration = Duration::from_secs(1);
+
+/// What that thread takes to send, with much to spare, unless it waits for the service.
+const A_MOMENT: Duration = Duration::from_millis(5);
 
 /// The way to a service in another process.
 pub(super) struct Line {
@@ -149,18 +152,34 @@ impl Line {
         }
     }
 
-    /// Sends what there is from the thread that calls this, which does not wait: of a writer that is new the service is
-    /// to know before it writes. Were this process killed before the sending thread has its turn, none of what the
-    /// writer has recorded would be scraped.
+    /// Sends what there is from the thread that calls this: of a writer that is new the service is to know before it
+    /// writes. Were this process killed before the sending thread has its turn, none of what the writer has recorded
+    /// would be scraped.
     pub(super) fn announce(&self) {
-        let outgoing = self.outgoing.try_lock();
-        let sent = outgoing.is_ok_and(|mut outgoing| {
+        self.announce_within(A_MOMENT);
+    }
+
+    fn announce_within(&self, most: Duration) {
+        let sent = self.outgoing_within(most).is_some_and(|mut outgoing| {
             self.collect(&mut outgoing);
             outgoing.speech.send(&self.link, false).unwrap_or(false)
         });
         if !sent {
             // That thread is sending, and looks again, or is to.
             self.waker.wake();
+        }
+    }
+
+    /// Waits for the sending thread no longer than this: it may wait for the service, and be the one that calls this, from
+    /// an allocator that records.
+    fn outgoing_within(&self, most: Duration) -> Option<MutexGuard<'_, Outgoing>> {
+        let begun = Instant::now();
+        loop {
+            match self.outgoing.try_lock() {
+                Ok(outgoing) => return Some(outgoing),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < most => thread::yield_now(),
+                Err(_) => return None,
+            }
         }
     }
 
@@ -257,20 +276,47 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use tracebuf::producer::Exhaustion;
+
     use super::*;
     use crate::session::processes::link::Kind;
     use crate::session::processes::records::ToSay;
     use crate::session::producer_cell::words;
 
-    #[test]
-    fn neither_a_service_that_asks_without_end_nor_flushes_behind_the_end_fill_the_queue() {
-        let path = std::env::temp_dir().join(format!("tracebuf-line-{}", std::process::id()));
+    /// With a socket at which nobody listens to it.
+    fn line(test: &str) -> Line {
+        let path = std::env::temp_dir().join(format!("tracebuf-line-{test}-{}", std::process::id()));
         let link = Link::listening(&path, Kind::Messages).expect("a socket");
         std::fs::remove_file(path).expect("it is there");
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let producer = ProducerCell::in_memory(words(8192), switch.clone(), waker.clone(), String::new())
             .expect("memory");
-        let line = Line::new(link, Arc::new(producer), switch, waker, false, Box::new(ToSay::default()));
+        Line::new(link, Arc::new(producer), switch, waker, false, Box::new(ToSay::default()))
+    }
+
+    #[test]
+    fn a_writer_is_announced_also_while_the_sending_thread_is_at_it() {
+        let line = line("announced");
+        let (held, is_held) = std::sync::mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _outgoing = line.outgoing();
+                held.send(()).expect("the test waits");
+                thread::sleep(Duration::from_millis(20));
+            });
+            is_held.recv().expect("it is held");
+            let writer = line.producer.borrow_dependent().producer.writer(0, Exhaustion::Drop);
+            line.announce_within(Duration::from_secs(30));
+            // It was taken out of the queue, to be sent.
+            let mut requests = Vec::new();
+            line.producer.queue().take(&mut requests);
+            assert_eq!((writer.is_some(), requests.len()), (true, 0));
+        });
+    }
+
+    #[test]
+    fn neither_a_service_that_asks_without_end_nor_flushes_behind_the_end_fill_the_queue() {
+        let line = line("endless");
         for number in 1..1000 {
             line.act(Heard::Question(number));
         }

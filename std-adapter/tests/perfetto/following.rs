@@ -114,9 +114,7 @@ impl Service {
 
     /// Says this without end, and takes nothing, until the program has ended the connection.
     fn says_without_end(mut self, command: &Message) {
-        let frame = Self::frame(self.commands, command, 1).0;
-        let frame = [&(frame.len() as u32).to_le_bytes(), frame.as_slice()].concat();
-        let many = frame.repeat(1000);
+        let many = Self::frame(self.commands, command, 1).framed().repeat(1000);
         while self.end.stream.write_all(&many).is_ok() {}
     }
 
@@ -162,8 +160,7 @@ impl Service {
 
     fn memory(&mut self, file: &OwnedFd, page_kib: u64) {
         let setup = Message::default().message(3, &Message::default().number(1, page_kib));
-        let frame = Self::frame(self.commands, &setup, 1).0;
-        let bytes = [&(frame.len() as u32).to_le_bytes(), frame.as_slice()].concat();
+        let bytes = Self::frame(self.commands, &setup, 1).framed();
         let (files, mut room) = ([file.as_fd()], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
         let mut control = SendAncillaryBuffer::new(&mut room);
         control.push(SendAncillaryMessage::ScmRights(&files));

@@ -156,9 +156,7 @@ fn whatever_comes_others_are_served() {
                 _ => Message::default().message(2, &chunk.message(4, &arguments)),
             };
             let invoke = Message::default().number(1, 1).number(2, random() % 14).message(3, &arguments);
-            let frame = Message::default().number(2, random() % 9).message(5, &invoke);
-            frames.extend((frame.0.len() as u32).to_le_bytes());
-            frames.extend(frame.0);
+            frames.extend(Message::default().number(2, random() % 9).message(5, &invoke).framed());
         }
         for _ in 0..random() % 3 {
             let at = random() as usize % frames.len();

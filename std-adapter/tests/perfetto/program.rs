@@ -71,6 +71,12 @@ impl Message {
         self.bytes(field, &message.0)
     }
 
+    /// As a frame, behind its length.
+    pub(crate) fn framed(&self) -> Vec<u8> {
+        let len = (self.0.len() as u32).to_le_bytes();
+        [&len, self.0.as_slice()].concat()
+    }
+
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -152,8 +158,7 @@ impl Program {
     }
 
     pub(crate) fn send(&mut self, frame: &Message) {
-        let len = (frame.0.len() as u32).to_le_bytes();
-        self.stream.write_all(&[&len, frame.0.as_slice()].concat()).expect("it is there");
+        self.stream.write_all(&frame.framed()).expect("it is there");
     }
 
     pub(crate) fn invoke(&mut self, method: u64, arguments: &Message, wants_reply: bool) -> u64 {

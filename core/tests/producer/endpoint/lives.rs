@@ -2,12 +2,14 @@
 
 use super::*;
 
-/// The next writer of the same number, of which nothing is known but that.
+/// The writer ends, and the next one of the same number, of which nothing is known but that, is there.
 fn next_life(world: &mut World) {
     let id = world.writer.id();
+    world.endpoint.unregister_writer(id);
     world.producer = producer(world.memory, Layout::Four, world.queue);
     world.writer = world.producer.writer(0, Exhaustion::Drop).unwrap();
     assert_eq!(world.writer.id(), id);
+    assert!(world.endpoint.register_writer(id, 0));
 }
 
 fn alive() -> World {
@@ -33,10 +35,7 @@ fn what_each_has_written_is_there_and_nothing_is_missing() {
             if is_read {
                 assert_eq!(world.read(), vec![DataLoss::empty(); count]);
             }
-            let id = world.writer.id();
-            world.endpoint.unregister_writer(id);
             next_life(&mut world);
-            assert!(world.endpoint.register_writer(id, 0));
         }
         if !is_read {
             assert_eq!(world.read(), vec![DataLoss::empty(); packets]);
@@ -49,10 +48,8 @@ fn what_each_has_written_is_there_and_nothing_is_missing() {
 fn a_chunk_that_was_scraped_first_is_the_same_when_it_is_committed_and_takes_its_patches() {
     let mut world = alive();
     sent(&mut world);
-    let id = world.writer.id();
-    world.endpoint.unregister_writer(id);
     next_life(&mut world);
-    assert!(world.endpoint.register_writer(id, 0));
+    let id = world.writer.id();
     let chunk = world.write();
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
     // Said twice, it is still the same writer.

@@ -20,22 +20,28 @@ mod program;
 const SHARED: usize = 16 << 10;
 /// Programs that are there at a time; one for which there is no place waits a second.
 const PROGRAMS: usize = 4;
-/// What a thread takes to end, at the very most.
+/// What a thread takes to answer or to end, at the very most.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// What a program waits for memory while there is fuzzing: what it has said may be what is never answered.
+const A_WHILE: Duration = Duration::from_millis(20);
 
 /// Runs one input.
 pub fn run(data: &[u8]) {
-    chunks_of(data);
+    play(data, A_WHILE);
 }
 
-/// The same, and how many chunks of all programs have come into the trace. None runs beside it: what is open is the
-/// process's.
+/// The same of programs that are answered, and how many chunks of them all have come into the trace.
 pub fn chunks_of(data: &[u8]) -> u64 {
+    play(data, PATIENCE)
+}
+
+/// None runs beside it: what is open is the process's.
+fn play(data: &[u8], patience: Duration) -> u64 {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let before = open_files();
     let mut input = Input::new(data);
-    let mut scene = Scene::start(&mut input);
+    let mut scene = Scene::start(&mut input, patience);
     while !input.is_over() {
         scene.step(&mut input);
     }
@@ -61,10 +67,12 @@ struct Scene {
     secret: u128,
     recorded: u32,
     programs: Vec<Program>,
+    /// How long one of these waits for memory.
+    patience: Duration,
 }
 
 impl Scene {
-    fn start(input: &mut Input<'_>) -> Self {
+    fn start(input: &mut Input<'_>, patience: Duration) -> Self {
         // The first has room for all that an input can bring, so that nothing of the service's own is overwritten.
         let session = Session::builder()
             .ring(4 << 20)
@@ -84,8 +92,8 @@ impl Scene {
         let _sockets = (own.expect("a socket"), perfetto.expect("a socket"));
         let recorder = session.recorder();
         let secret = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos());
-        let mut scene =
-            Self { session, _sockets, paths, recorder, secret, recorded: 0, programs: Vec::new() };
+        let programs = Vec::new();
+        let mut scene = Self { session, _sockets, paths, recorder, secret, recorded: 0, programs, patience };
         scene.record();
         scene
     }
@@ -113,7 +121,7 @@ impl Scene {
                 let count = self.programs.len().max(1);
                 let Some(program) = self.programs.get_mut(who % count) else { return };
                 match other {
-                    3 => program.get_ready(),
+                    3 => program.get_ready(self.patience),
                     4 => program.say(&request(input)),
                     5 => program.write_chunk(input),
                     6 => program.call(input),

@@ -23,8 +23,6 @@ pub(super) enum Protocol {
     Perfetto,
 }
 
-/// How long a service may take to say something, before it is thought to say nothing.
-const A_WHILE: Duration = Duration::from_millis(20);
 const PAGE: u64 = 4096;
 
 // Methods of Perfetto's `ProducerPort`, as the service numbers them.
@@ -55,8 +53,8 @@ impl Program {
         Self { protocol, socket, memory: None, is_over: false, requests: 0, chunks: 0 }
     }
 
-    /// Says what it takes to be given memory, and waits for that.
-    pub(super) fn get_ready(&mut self) {
+    /// Says what it takes to be given memory, and waits for that, so long and no longer.
+    pub(super) fn get_ready(&mut self, patience: Duration) {
         if self.protocol == Protocol::Perfetto {
             let bind = number(Vec::new(), 2, 1);
             self.frame(&bytes(bind, 3, &bytes(Vec::new(), 1, b"ProducerPort")));
@@ -65,7 +63,7 @@ impl Program {
             let descriptor = number(number(bytes(Vec::new(), 1, b"theirs"), 2, 1), 3, 1);
             self.invoke(REGISTER, &bytes(Vec::new(), 1, &descriptor), true);
         }
-        let deadline = Instant::now() + A_WHILE;
+        let deadline = Instant::now() + patience;
         while self.memory.is_none() && !self.is_over && Instant::now() < deadline {
             let mut ready = [PollFd::new(&self.socket, PollFlags::IN)];
             let timeout = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };

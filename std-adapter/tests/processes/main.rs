@@ -5,6 +5,8 @@
 mod fork;
 #[path = "../support/trace.rs"]
 mod trace;
+#[path = "../support/transport.rs"]
+mod transport;
 
 mod ends;
 mod following;

@@ -1,11 +1,29 @@
 //! Sockets, and who may come.
 
 use std::path::Path;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 use tracebuf_std::session::{Connection, ProducerSocket, Session, SessionError};
 
 use crate::harness::{PATIENCE, Service, socket_path, waits_for};
 use crate::trace::scratch;
+use crate::transport::Does;
+
+#[test]
+fn nobody_may_record_before_the_session_has_it() {
+    let service = Service::start("attached", Session::builder(), ProducerSocket::builder());
+    // The session's thread stands still.
+    let (go, held) = channel::<()>();
+    service.session.attach(Does::new(move |_| held.recv().is_ok())).expect("it runs");
+    let path = service.path.clone();
+    let opening = thread::spawn(|| Connection::builder().open(path));
+    thread::sleep(Duration::from_millis(100));
+    assert!(!opening.is_finished());
+    drop(go);
+    opening.join().expect("no panic").expect("a connection");
+}
 
 #[test]
 fn more_producers_than_there_are_places_for_are_refused_until_one_goes() {

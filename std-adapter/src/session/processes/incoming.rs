@@ -46,7 +46,7 @@ impl<M: Send + 'static> Incoming<M> {
     /// come that is no message: then the thread ends the connection.
     pub(super) fn start(
         link: &Arc<Link>,
-        waker: &Waker,
+        waker: Waker,
         next: impl FnMut(&Link) -> Option<M> + Send + 'static,
     ) -> io::Result<Self> {
         let (sender, messages) = sync_channel(WAITING);
@@ -58,7 +58,7 @@ impl<M: Send + 'static> Incoming<M> {
             drop(sender);
             its_waker.wake();
         })?;
-        Ok(Self { messages, waker: waker.clone(), is_open: true })
+        Ok(Self { messages, waker, is_open: true })
     }
 
     /// The next message, if it is there and the turn not over.

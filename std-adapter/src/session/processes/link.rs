@@ -123,14 +123,9 @@ impl Link {
     }
 
     /// The same with an open file.
-    pub(super) fn try_send_with(&self, message: &[u8], file: &OwnedFd) -> io::Result<()> {
-        let (socket, files) = (self.0.get()?, [file.as_fd()]);
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut room);
-        control.push(SendAncillaryMessage::ScmRights(&files));
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        retry_on_intr(|| sendmsg(socket, &[IoSlice::new(message)], &mut control, flags))?;
-        Ok(())
+    pub(super) fn try_send_with(&self, message: &[u8], file: &OwnedFd) -> io::Result<bool> {
+        // Of a message that has no room nothing is sent.
+        Ok(self.try_send_some(message, Some(file))? != 0)
     }
 
     /// Waits for a message, and says how long it is: 0 once the other end is gone.

@@ -25,12 +25,13 @@ pub(super) trait Host: Send + Sync + 'static {
     /// Says why this one is not taken.
     fn refuse(&self, link: &Link, why: &str);
 
-    /// Takes one who [has come](Newcomer::has_come), or says why the service cannot.
-    fn take(&self, newcomer: Newcomer<'_>) -> io::Result<Self::Producer>;
+    /// Makes a producer of one who has come, or says why the service cannot. Nothing is said to it before it is attached:
+    /// what it records as soon as it may would not be in a session that ends just then.
+    fn take(&self, newcomer: Newcomer) -> io::Result<Self::Producer>;
 }
 
 /// One who has come.
-pub(super) struct Newcomer<'l> {
+pub(super) struct Newcomer {
     pub(super) link: Arc<Link>,
     pub(super) identity: ProducerIdentity,
     /// Of how many buffers the session is.
@@ -40,14 +41,6 @@ pub(super) struct Newcomer<'l> {
     pub(super) place: Arc<()>,
     /// Where it has come in.
     pub(super) door: Weak<Door>,
-    seen: &'l AtomicU64,
-}
-
-impl Newcomer<'_> {
-    /// Counts it: before it hears anything.
-    pub(super) fn has_come(&self) {
-        self.seen.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 /// A socket of a session, at which each who comes has so many bytes of shared memory.
@@ -194,12 +187,12 @@ impl<H: Host> Shared<H> {
             waker: session.waker(),
             place: self.places.clone(),
             door: Arc::downgrade(&self.door),
-            seen: &self.seen,
         };
         let producer = match self.host.take(newcomer) {
             Ok(producer) => producer,
             Err(error) => return refuse(&format!("the service has no room: {error}")),
         };
+        self.seen.fetch_add(1, Ordering::Relaxed);
         match session.attach(producer) {
             Ok(()) | Err(SessionError::Timeout) => Next::Goes,
             Err(_) => Next::Ends,

@@ -1,6 +1,8 @@
 //! The transport of another process: shared memory that it has too, requests in messages.
 
 use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use tracebuf::service::{EndpointStats, ProducerIdentity};
 
@@ -12,9 +14,14 @@ use super::remote::Remote;
 use super::shared_words::SharedWords;
 use crate::session::transport::{BUFFERS_MAX, CentralBuffer, Transport};
 
-/// What is to be said to the producer, the newest of each kind: what is said later holds for what was said before.
+/// A [welcome](super::welcome), and a file of the shared memory that goes with it.
+type Welcome = (Arc<[u8]>, OwnedFd);
+
+/// What is to be said to the producer: first the welcome, then the newest of each kind: what is said later holds for what
+/// was said before.
 #[derive(Default)]
 struct ToSay {
+    welcome: Option<Welcome>,
     question: Option<u32>,
     flushed: Option<u32>,
     taken: Option<u64>,
@@ -38,14 +45,14 @@ pub(super) struct OtherProcess {
 
 impl OtherProcess {
     /// With a thread that takes what comes.
-    pub(super) fn start(newcomer: &Newcomer<'_>, words: SharedWords) -> io::Result<Self> {
+    pub(super) fn start(newcomer: Newcomer, words: SharedWords, welcome: Welcome) -> io::Result<Self> {
         Ok(Self {
             remote: Remote::start(newcomer, words, hear())?,
             question: 0,
             answer: (0, 0),
             flushed: 0,
             scrape: None,
-            to_say: ToSay::default(),
+            to_say: ToSay { welcome: Some(welcome), ..ToSay::default() },
             dropped: [0; BUFFERS_MAX],
         })
     }
@@ -77,10 +84,14 @@ impl OtherProcess {
     fn say(&mut self) {
         let Self {
             remote: Remote { link, .. },
-            to_say: ToSay { question, flushed, taken, scraped, clear_state },
+            to_say: ToSay { welcome, question, flushed, taken, scraped, clear_state },
             ..
         } = self;
         // An end of the connection is heard of by the thread that waits for what comes.
+        welcome.take_if(|(message, file)| !matches!(link.try_send_with(message, file), Ok(false)));
+        if welcome.is_some() {
+            return;
+        }
         let say = |said: FromService| !matches!(link.try_send(&said.to_bytes()), Ok(false));
         question.take_if(|number| say(FromService::Question(*number)));
         flushed.take_if(|flush| say(FromService::Flushed(*flush)));

@@ -63,7 +63,7 @@ pub struct ProducerSocket(Listening<Tracebuf>);
 struct Tracebuf {
     shared_memory: usize,
     /// What each is told.
-    welcome: Vec<u8>,
+    welcome: Arc<[u8]>,
 }
 
 impl fmt::Debug for ProducerSocket {
@@ -141,7 +141,7 @@ impl ProducerSocketBuilder {
         let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
         let welcome = welcome.to_bytes().map_err(too_long);
         let welcome = welcome.map_err(|error| SessionError::io("names of data sources", error))?;
-        let host = Tracebuf { shared_memory: self.shared_memory, welcome };
+        let host = Tracebuf { shared_memory: self.shared_memory, welcome: welcome.into() };
         Listening::start(host, session, socket, self.producers).map(ProducerSocket)
     }
 }
@@ -154,13 +154,8 @@ impl Host for Tracebuf {
         let _ = link.try_send(&Welcome::refusal(why));
     }
 
-    fn take(&self, newcomer: Newcomer<'_>) -> io::Result<OtherProcess> {
+    fn take(&self, newcomer: Newcomer) -> io::Result<OtherProcess> {
         let (words, file) = SharedWords::new(self.shared_memory)?;
-        let producer = OtherProcess::start(&newcomer, words)?;
-        newcomer.has_come();
-        // Before anything that the session asks it. If it has gone again, the thread that waits for its messages hears of
-        // it.
-        let _ = newcomer.link.try_send_with(&self.welcome, &file);
-        Ok(producer)
+        OtherProcess::start(newcomer, words, (self.welcome.clone(), file))
     }
 }

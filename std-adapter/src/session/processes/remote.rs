@@ -22,15 +22,14 @@ pub(super) struct Remote<M> {
 impl<M: Send + 'static> Remote<M> {
     /// With a thread that takes what comes, as [`Incoming::start`].
     pub(super) fn start(
-        newcomer: &Newcomer<'_>,
+        newcomer: Newcomer,
         words: SharedWords,
         next: impl FnMut(&Link) -> Option<M> + Send + 'static,
     ) -> io::Result<Self> {
-        let Newcomer { link, identity, buffers, waker, place, door, .. } = newcomer;
-        let endpoint = EndpointCell::over(words, *identity, *buffers)?;
-        let incoming = Incoming::start(link, waker, next)?;
-        let (link, door) = (link.clone(), door.clone());
-        Ok(Self { link, incoming, endpoint, door, _place: place.clone() })
+        let Newcomer { link, identity, buffers, waker, place, door } = newcomer;
+        let endpoint = EndpointCell::over(words, identity, buffers)?;
+        let incoming = Incoming::start(&link, waker, next)?;
+        Ok(Self { link, incoming, endpoint, door, _place: place })
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Program {
 impl Program {
     /// With a thread that takes what comes.
     pub(super) fn start(
-        newcomer: &Newcomer<'_>,
+        newcomer: Newcomer,
         words: SharedWords,
         file: OwnedFd,
         wanted: Arc<[Wanted]>,

@@ -207,10 +207,8 @@ impl Host for Perfetto {
     }
 
     /// The SDK ends a program whose memory is not of whole pages.
-    fn take(&self, newcomer: Newcomer<'_>) -> io::Result<Program> {
+    fn take(&self, newcomer: Newcomer) -> io::Result<Program> {
         let (words, file) = SharedWords::new(self.shared_memory.next_multiple_of(PAGE as usize))?;
-        let program = Program::start(&newcomer, words, file, self.wanted.clone())?;
-        newcomer.has_come();
-        Ok(program)
+        Program::start(newcomer, words, file, self.wanted.clone())
     }
 }

@@ -109,6 +109,14 @@ impl Central {
         self.drain();
     }
 
+    /// The same of those that have answered what they were asked last: an answer that is waited for stays the right one.
+    pub(crate) fn ask_flush_of_idle(&mut self) {
+        for transport in self.transports.iter_mut().filter(|transport| transport.is_flushed()) {
+            transport.ask_flush();
+        }
+        self.drain();
+    }
+
     /// Whether all of it has come.
     pub(crate) fn is_flushed(&self) -> bool {
         self.transports.iter().all(|transport| transport.is_flushed())

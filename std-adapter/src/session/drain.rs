@@ -116,11 +116,9 @@ impl Drain {
         let now = Instant::now();
         if now >= self.next_kept {
             self.next_kept = now + IDLE;
-            // Nobody is waited for: what has not come by then is scraped. Nor is anybody asked while one has yet to
-            // answer, for which a long trace may be waiting.
-            if self.central.is_flushed() {
-                self.central.ask_flush();
-            }
+            // Nobody is waited for: what has not come by then is scraped. Nor is one asked that has yet to answer, for
+            // which a long trace may be waiting.
+            self.central.ask_flush_of_idle();
             self.central.scrape();
         }
         self.next_kept.saturating_duration_since(now)
@@ -245,21 +243,27 @@ mod tests {
 
     #[test]
     fn for_a_file_who_has_yet_to_answer_is_scraped_and_not_asked_and_behind_the_end_nobody_is() {
-        for (answers, stops, told) in [(true, false, (1, 1)), (false, false, (0, 1)), (true, true, (0, 0))] {
-            let (mut drain, calls) = (idle(), Arc::<Calls>::default());
+        let told = |calls: &Calls| {
+            let [asked, scraped] = [&calls.asked, &calls.scraped].map(|count| count.load(Ordering::Relaxed));
+            (asked, scraped)
+        };
+        for stops in [false, true] {
+            let (mut drain, mute, other) = (idle(), Arc::<Calls>::default(), Arc::<Calls>::default());
             drain.central.files.regions.push(std::fs::metadata(".").expect("a folder"));
             drain.next_kept = Instant::now();
-            drain.central.attach(Box::new(Answers(answers, calls.clone())));
+            drain.central.attach(Box::new(Answers(false, mute.clone())));
+            drain.central.attach(Box::new(Answers(true, other.clone())));
             if stops {
                 let (sender, tasks) = channel::<Task>();
                 let _ = sender.send(Task::new(Box::new(Drain::stop)));
                 drain.run(&tasks, Arc::new(Switch::new()));
+                assert_eq!((told(&mute), told(&other)), ((0, 0), (0, 0)));
             } else {
                 drain.keep_in_files();
                 // It is not time again.
                 drain.keep_in_files();
+                assert_eq!((told(&mute), told(&other)), ((0, 1), (1, 1)));
             }
-            assert_eq!((calls.asked.load(Ordering::Relaxed), calls.scraped.load(Ordering::Relaxed)), told);
         }
     }
 }

@@ -101,8 +101,8 @@ pub trait Transport: Send {
     /// [`Waker::wake`](super::Waker::wake); it looks by itself once a second.
     fn drain(&mut self, buffers: &mut [CentralBuffer]);
 
-    /// Asks the producer to send what it has: for a flush, and for buffers in files once a second, unless a producer
-    /// has yet to answer. [How it answers](Transport#how-a-producer-answers-a-flush) is said above.
+    /// Asks the producer to send what it has: for a flush, and for buffers in files once a second, unless it has yet to
+    /// answer. [How it answers](Transport#how-a-producer-answers-a-flush) is said above.
     fn ask_flush(&mut self);
 
     /// Whether all that was asked for last has come.

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use tracebuf_std::session::{Connection, ProducerSocket, Session, Track, Unit};
+use tracebuf_std::session::{Connection, LogMessage, LogPriority, ProducerSocket, Session, Track, Unit};
 
 // Under the process: counters of one name that lie beside processes are one, whoever counts.
 static NAME: LazyLock<String> = LazyLock::new(|| std::env::args().nth(3).unwrap_or_default());
@@ -60,7 +60,9 @@ fn serve(trace: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let mut workers = ["one", "two", "three"].into_iter().map(worker).collect::<Result<Vec<_>, _>>()?;
 
     std::thread::sleep(Duration::from_millis(500));
-    session.recorder().instant("kills a worker");
+    session
+        .recorder()
+        .log("kill", LogMessage::new(LogPriority::Warn, format_args!("kills process {}", workers[1].id())));
     workers[1].kill()?;
     let all = workers.iter_mut().map(|worker| worker.wait()).collect::<Result<Vec<_>, _>>()?;
     println!("{} workers of {} came to their end", all.iter().filter(|end| end.success()).count(), all.len());

@@ -154,6 +154,8 @@ pub mod track_event {
     pub const NAME_IID: u32 = 10;
     /// Varint: the track it happens on; else the sequence's default.
     pub const TRACK_UUID: u32 = 11;
+    /// Message: `LogMessage`.
+    pub const LOG_MESSAGE: u32 = 21;
     /// String: category, repeated.
     pub const CATEGORIES: u32 = 22;
     /// String: name.
@@ -266,6 +268,8 @@ pub mod interned_data {
     pub const DEBUG_ANNOTATION_NAMES: u32 = 3;
     /// Message: `SourceLocation`, repeated.
     pub const SOURCE_LOCATIONS: u32 = 4;
+    /// Message: `LogMessageBody`, repeated.
+    pub const LOG_MESSAGE_BODY: u32 = 20;
 }
 
 /// `EventCategory`, `EventName` and `DebugAnnotationName`, which are alike.
@@ -284,6 +288,40 @@ pub mod source_location {
     pub const FILE_NAME: u32 = 2;
     /// Varint: the line, from 1.
     pub const LINE_NUMBER: u32 = 4;
+}
+
+/// `LogMessage`: a line of a log, which an event is too.
+pub mod log_message {
+    /// Varint: interned source location.
+    pub const SOURCE_LOCATION_IID: u32 = 1;
+    /// Varint: interned text.
+    pub const BODY_IID: u32 = 2;
+    /// Varint: a value of [`log_priority`](super::log_priority).
+    pub const PRIO: u32 = 3;
+}
+
+/// `LogMessage.Priority`: those of Android's log.
+pub mod log_priority {
+    /// Each step of what the program does.
+    pub const VERBOSE: u64 = 2;
+    /// For who works on the program.
+    pub const DEBUG: u64 = 3;
+    /// For who uses the program.
+    pub const INFO: u64 = 4;
+    /// What may become an error.
+    pub const WARN: u64 = 5;
+    /// What failed.
+    pub const ERROR: u64 = 6;
+    /// What ends the program.
+    pub const FATAL: u64 = 7;
+}
+
+/// `LogMessageBody`: the text of lines of a log.
+pub mod log_message_body {
+    /// Varint: the id that stands for it until incremental state is cleared; never 0.
+    pub const IID: u32 = 1;
+    /// String: what it stands for.
+    pub const BODY: u32 = 2;
 }
 
 /// `TracePacketDefaults`.

@@ -43,6 +43,11 @@ enum Call {
         name: usize,
         args: usize,
     },
+    Log {
+        name: usize,
+        text: usize,
+        args: usize,
+    },
     Later(u64),
     Flush,
     Commit,
@@ -66,7 +71,9 @@ fn calls() -> impl Strategy<Value = Call> {
             .prop_map(|(track, name, category)| Call::BeginIn { track, name, category }),
         6 => (track.clone(), 0..3usize).prop_map(|(track, args)| Call::End { track, args }),
         3 => (track.clone(), value).prop_map(|(track, value)| Call::Count { track, value }),
-        2 => (track, name, 0..4usize).prop_map(|(track, name, args)| Call::Details { track, name, args }),
+        2 => (track, name.clone(), 0..4usize)
+            .prop_map(|(track, name, args)| Call::Details { track, name, args }),
+        2 => (name, 0..200usize, 0..3usize).prop_map(|(name, text, args)| Call::Log { name, text, args }),
         6 => later.prop_map(Call::Later),
         1 => Just(Call::Flush),
         1 => Just(Call::Commit),
@@ -141,7 +148,20 @@ impl World {
         self.tracer = Some(Tracer::with_tables(writer, self.ticks.clone(), &MAIN, config));
     }
 
-    /// Records on a track, and notes what is expected of it.
+    /// Notes what is expected of an event that is recorded next.
+    fn expect(
+        &mut self,
+        (kind, track, name): (u64, usize, &str),
+        text: Option<String>,
+        rest: Vec<(u32, Value)>,
+        details: usize,
+    ) -> &SmallTracer {
+        let (time, track, name) = (self.ticks.0.get(), TRACKS[track].uuid(), name.to_string());
+        self.expected.push((Seen { time, kind, track, name, text, rest }, details));
+        self.tracer.as_ref().expect("it is made anew at once")
+    }
+
+    /// Records on a track.
     fn record(
         &mut self,
         (kind, track, name): (u64, usize, &str),
@@ -149,9 +169,7 @@ impl World {
         details: usize,
         record: impl FnOnce(OnTrack<'_, 'static, Ticks, 4, 2>),
     ) {
-        let (time, uuid, name) = (self.ticks.0.get(), TRACKS[track].uuid(), name.to_string());
-        self.expected.push((Seen { time, kind, track: uuid, name, rest }, details));
-        let tracer = self.tracer.as_ref().expect("it is made anew at once");
+        let tracer = self.expect((kind, track, name), None, rest, details);
         record(if track == 0 { tracer.track() } else { tracer.on(TRACKS[track]) });
     }
 
@@ -176,6 +194,13 @@ impl World {
                 self.record((3, track, NAMES[name]), vec![], args, |on| {
                     on.instant_with(NAMES[name], |event| with_args(event, args));
                 });
+            }
+            Call::Log { name, text, args } => {
+                let text = "x".repeat(text);
+                // The line is one of the details.
+                let tracer = self.expect((3, 0, NAMES[name]), Some(text.clone()), vec![], args + 1);
+                let message = LogMessage::new(LogPriority::Warn, text).source_location("main.rs", 7);
+                tracer.log_with(NAMES[name], message, |event| with_args(event, args));
             }
             Call::Later(ticks) => self.ticks.0.set(self.ticks.0.get() + ticks),
             Call::Flush => drop(self.tracer.as_ref().map(Tracer::flush)),

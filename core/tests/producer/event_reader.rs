@@ -9,6 +9,8 @@ pub(crate) struct Seen {
     pub(crate) kind: u64,
     pub(crate) track: u64,
     pub(crate) name: String,
+    /// Of a line of a log.
+    pub(crate) text: Option<String>,
     pub(crate) rest: Vec<(u32, Value)>,
 }
 
@@ -96,8 +98,10 @@ impl Reader {
         };
         let track = int(&event, 11).unwrap_or(self.track);
         assert!(self.tracks.contains_key(&track), "a described track");
+        let body = inside(&event, 21).and_then(|line| int(&line, 2));
+        let text = body.map(|iid| self.names.get(&(20, iid)).expect("a known text").clone());
         let rest = event.iter().filter(|(n, _)| ![9, 10, 11, 23].contains(n)).cloned().collect();
-        self.seen.push(Seen { time: self.time, kind: int(&event, 9).unwrap(), track, name, rest });
+        self.seen.push(Seen { time: self.time, kind: int(&event, 9).unwrap(), track, name, text, rest });
     }
 }
 

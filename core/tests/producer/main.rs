@@ -13,6 +13,7 @@ mod inside_events;
 #[cfg(feature = "patches")]
 mod late_patches;
 mod layout;
+mod log_messages;
 mod long_events;
 mod model;
 mod nesting;

@@ -5,7 +5,7 @@ use crate::observe::debug;
 use core::hint::black_box;
 use tracebuf::producer::TraceWriter;
 use tracebuf::producer::track_event::{
-    Clock, Event, Extended32, OnTrack, Tracer, TracerConfig, Track, Unit, Value,
+    Clock, Event, Extended32, LogMessage, LogPriority, OnTrack, Tracer, TracerConfig, Track, Unit, Value,
 };
 
 static TIMER: Extended32 = Extended32::new();
@@ -41,6 +41,7 @@ pub(crate) fn all(input: &mut Input<'static>, writer: TraceWriter<'_>) {
         tracer.on(&COUNTER).count(input.u64() as i64);
         tracer.on(&COUNTER).measure(f64::from_bits(input.u64()));
     }
+    log_lines(input, &tracer);
     black_box(tracer.flush());
     debug(tracer.stats());
     black_box(tracer.reentered());
@@ -66,6 +67,12 @@ fn slices<'a>(input: &mut Input<'static>, on: OnTrack<'_, 'a, impl Clock>) {
     on.instant(input.text());
     on.instant_in(input.text(), input.text());
     on.instant_with(input.text(), |event| details(input, event));
+}
+
+fn log_lines(input: &mut Input<'static>, tracer: &Tracer<'_, impl Clock>) {
+    let line = LogMessage::new(LogPriority::Warn, input.u32());
+    tracer.log(input.text(), line.source_location(input.text(), input.u32()));
+    tracer.log_with(input.text(), line, |event| details(input, event));
 }
 
 fn details<'x, 'e, 'w, 'a>(

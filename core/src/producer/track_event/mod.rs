@@ -54,11 +54,13 @@
 
 mod clock;
 mod event;
+mod log_message;
 mod names;
 mod tracer;
 mod track;
 
 pub use clock::{Clock, Extended32};
 pub use event::{Details, Event, Value};
+pub use log_message::{LogMessage, LogPriority};
 pub use tracer::{OnTrack, SliceGuard, Tracer, TracerConfig, TracerStats};
 pub use track::{Track, Unit};

@@ -12,6 +12,7 @@ use core::cell::{Cell, RefCell};
 use heapless::Vec;
 
 mod config;
+mod log;
 mod on_track;
 mod owed_ends;
 mod small_event;

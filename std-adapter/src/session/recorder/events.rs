@@ -1,6 +1,8 @@
 //! The events of a thread, by its recorder.
 
-use tracebuf::producer::track_event::{Details, Track};
+use std::fmt::Display;
+
+use tracebuf::producer::track_event::{Details, LogMessage, Track};
 
 use super::{Recorder, ThreadTracer};
 use crate::session::switch::{NOWHERE, Place};
@@ -79,6 +81,35 @@ impl Recorder {
     #[inline]
     pub fn instant_with(&self, name: &'static str, details: impl for<'a> Details<'a>) {
         self.with(|tracer| tracer.track().instant_with(name, details));
+    }
+
+    /// A line of a log: an instant on this thread's track, and a row in the list of logs of ui.perfetto.dev, to be filtered
+    /// by its priority and text.
+    ///
+    /// ```
+    /// use tracebuf_std::session::{LogMessage, LogPriority, Session};
+    ///
+    /// let session = Session::builder().start()?;
+    /// let (recorder, peer) = (session.recorder(), "10.0.0.1");
+    /// recorder.log("net", LogMessage::new(LogPriority::Error, format_args!("no answer from {peer}")));
+    /// # Ok::<(), tracebuf_std::session::SessionError>(())
+    /// ```
+    ///
+    /// Cost: that of two instants, and of formatting the text, which takes some 20 bytes beside itself.
+    #[inline]
+    pub fn log(&self, name: &'static str, message: LogMessage<'static, impl Display>) {
+        self.with(|tracer| tracer.log(name, message));
+    }
+
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn log_with(
+        &self,
+        name: &'static str,
+        message: LogMessage<'static, impl Display>,
+        details: impl for<'a> Details<'a>,
+    ) {
+        self.with(|tracer| tracer.log_with(name, message, details));
     }
 
     /// A counter's value from now on.

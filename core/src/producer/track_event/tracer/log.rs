@@ -1,0 +1,91 @@
+//! Lines of a log: instants that ui.perfetto.dev lists too.
+
+use super::{Inner, Tracer};
+use crate::producer::Message;
+use crate::producer::track_event::names::Kind;
+use crate::producer::track_event::{Clock, Details, Event, LogMessage, LogPriority};
+use crate::proto::fields::{
+    interned_data, log_message, log_message_body, sequence_flags, trace_packet, track_event, track_event_type,
+};
+use core::fmt;
+
+impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
+    /// A line of a log: an instant on the tracer's own track, which is to be a thread's, and a row in the list of logs of
+    /// ui.perfetto.dev, to be filtered by its priority and text.
+    ///
+    /// ```
+    /// use tracebuf::producer::track_event::*;
+    ///
+    /// # fn example<const N: usize, const T: usize>(tracer: &Tracer<'_, impl Clock, N, T>) {
+    /// let celsius = 81;
+    /// tracer.log("cooling", LogMessage::new(LogPriority::Warn, format_args!("{celsius} degrees")));
+    /// # }
+    /// ```
+    ///
+    /// Cost: the text goes before the event, in a packet of its own, which takes some 12 bytes and the text; the event
+    /// takes some 8 more than other instants. When shared memory has room for neither or only for the text, the line is
+    /// lost, and told as any loss. If the text itself traces on the same tracer, those events are skipped
+    /// ([`TracerStats`](super::TracerStats)).
+    pub fn log(&self, name: &'a str, message: LogMessage<'a, impl fmt::Display>) {
+        self.log_with(name, message, |event| event);
+    }
+
+    /// The same with details. An empty name is left out, for [`Event::name`] to give one that does not live as long as
+    /// the tracer.
+    pub fn log_with(
+        &self,
+        name: &'a str,
+        message: LogMessage<'a, impl fmt::Display>,
+        details: impl Details<'a>,
+    ) {
+        let LogMessage { priority, text, source } = message;
+        let name = Some(name).filter(|name| !name.is_empty());
+        self.write(|inner| {
+            if let Some(delta) = inner.time()
+                && let Some(body) = inner.log_body(format_args!("{text}"))
+                && let Some(open) = inner.open(delta, None, track_event_type::INSTANT as u32, name)
+            {
+                let Inner { writer, names, .. } = &mut *open.0;
+                let mut event = Event { message: &mut Message::at(writer, 1), names };
+                event.log(priority, source, body);
+                details(&mut event);
+            }
+        });
+    }
+}
+
+impl<C, const N: usize, const T: usize> Inner<'_, C, N, T> {
+    /// Writes the text of a line, and says by which number; `None` if it is lost, and the line with it.
+    ///
+    /// Names of an event are written behind it; but the text may live no longer than this call, and be as long as it
+    /// likes.
+    fn log_body(&mut self, text: fmt::Arguments<'_>) -> Option<u64> {
+        let mut packet = self.writer.packet();
+        packet.varint(trace_packet::SEQUENCE_FLAGS, sequence_flags::NEEDS_INCREMENTAL_STATE);
+        let mut data = packet.message(trace_packet::INTERNED_DATA);
+        let mut body = data.message(interned_data::LOG_MESSAGE_BODY);
+        // No other text of this state has it: there is a packet for each.
+        let iid = body.here().stats().packets.max(1);
+        body.varint(log_message_body::IID, iid);
+        body.formatted(log_message_body::BODY, text);
+        drop(body);
+        drop(data);
+        drop(packet);
+        let lost = self.writer.is_interrupted();
+        self.skipped = self.skipped.wrapping_add(lost.into());
+        (!lost).then_some(iid)
+    }
+}
+
+impl<'a> Event<'_, '_, 'a> {
+    /// A line of a log, whose text has this number.
+    fn log(&mut self, priority: LogPriority, source: Option<(&'a str, u32)>, body: u64) {
+        let source = source.and_then(|(file, line)| self.names.intern(Kind::source(line)?, file));
+        let mut message = self.message.message(track_event::LOG_MESSAGE);
+        if let Some(iid) = source {
+            message.varint(log_message::SOURCE_LOCATION_IID, iid.into());
+        }
+        message.varint(log_message::BODY_IID, body);
+        message.varint(log_message::PRIO, priority as u64);
+    }
+}

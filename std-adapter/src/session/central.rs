@@ -1,8 +1,6 @@
 //! The service's side: the central buffers, and the producers that fill them.
 
 use std::collections::{BTreeSet, HashSet};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use tracebuf::service::EndpointStats;
 
@@ -90,17 +88,6 @@ impl Central {
         }
     }
 
-    /// Gets everything that was written until now into the buffers; false if a producer did not answer in
-    /// time, and was only scraped.
-    pub(crate) fn flush(&mut self, deadline: Instant) -> bool {
-        self.ask_flush();
-        while !self.is_flushed() && Instant::now() < deadline {
-            thread::park_timeout(Duration::from_millis(1));
-            self.drain();
-        }
-        self.end_flush()
-    }
-
     /// Asks producers to send what they have.
     pub(crate) fn ask_flush(&mut self) {
         for transport in &mut self.transports {
@@ -138,10 +125,9 @@ impl Central {
         }
     }
 
-    /// The last flush. Nothing comes any more of what packets wait for, so these are given up, or they would keep back
-    /// what their threads have recorded before them.
-    pub(crate) fn last_flush(&mut self, deadline: Instant) {
-        self.flush(deadline);
+    /// After the last flush. Nothing comes any more of what packets wait for, so these are given up, or they would keep
+    /// back what their threads have recorded before them.
+    pub(crate) fn end(&mut self) {
         for buffer in &mut self.buffers {
             let producers: BTreeSet<u16> = buffer.sequences().map(|sequence| sequence.producer_id).collect();
             producers.into_iter().for_each(|producer| buffer.end_producer(producer));

@@ -61,6 +61,9 @@ pub(crate) struct Drain {
 /// buffers are in files.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// How long it sleeps between two looks whether producers have answered.
+const MOMENT: Duration = Duration::from_millis(1);
+
 impl Drain {
     pub(crate) fn new(central: Central, long_trace: Option<Recording>, clock: SessionClock) -> Self {
         Self { central, long_trace, clock, stopped: false, next_kept: Instant::now() + IDLE }
@@ -87,7 +90,7 @@ impl Drain {
                 Err(TryRecvError::Empty) => false,
                 Err(TryRecvError::Disconnected) => {
                     // The last that had the session was a transport: nobody is left who could ask for an end.
-                    self.central.last_flush(Instant::now() + PATIENCE);
+                    self.last_flush(Instant::now() + PATIENCE);
                     self.finish();
                     return self;
                 }
@@ -96,15 +99,41 @@ impl Drain {
                 // What is scraped behind the last flush would undo what that gave up.
                 break;
             }
-            let central = &mut self.central;
-            let wait = self.long_trace.as_mut().map_or(IDLE, |recording| recording.work(central));
-            let wait = wait.min(self.keep_in_files());
+            let wait = self.work(true);
             // With more to do at once it does not even give up its processor, which others might keep for milliseconds.
             if !was_asked && !wait.is_zero() {
                 thread::park_timeout(wait);
             }
         }
         self
+    }
+
+    /// Does for files what is due, and says how long to sleep at most. Unless it `asks`, producers are left to answer what
+    /// they were asked last.
+    fn work(&mut self, asks: bool) -> Duration {
+        let central = &mut self.central;
+        let wait = self.long_trace.as_mut().map_or(IDLE, |recording| recording.work(central, asks));
+        wait.min(self.keep_in_files())
+    }
+
+    /// Gets everything that was written until now into the buffers; false if a producer did not answer in
+    /// time, and was only scraped. Files do not wait for it: rings would go round meanwhile.
+    pub(crate) fn flush(&mut self, deadline: Instant) -> bool {
+        self.central.ask_flush();
+        while !self.central.is_flushed() && Instant::now() < deadline {
+            let wait = self.work(false).min(MOMENT);
+            if !wait.is_zero() {
+                thread::park_timeout(wait);
+            }
+            self.central.drain();
+        }
+        self.central.end_flush()
+    }
+
+    /// The same, and nothing comes any more.
+    pub(crate) fn last_flush(&mut self, deadline: Instant) {
+        self.flush(deadline);
+        self.central.end();
     }
 
     /// Gets what lies in shared memory into buffers in files, when it is time, and says how long to sleep at most: who
@@ -187,10 +216,10 @@ mod tests {
     #[test]
     fn a_flush_that_all_have_answered_has_succeeded_however_late_it_is() {
         for (answers, told) in [(true, (1, 0)), (false, (0, 1))] {
-            let mut central = Central::default();
-            central.attach(Box::new(Answers(answers, Arc::default())));
-            assert_eq!(central.flush(Instant::now()), answers);
-            let flushes = central.totals().flushes;
+            let mut drain = idle();
+            drain.central.attach(Box::new(Answers(answers, Arc::default())));
+            assert_eq!(drain.flush(Instant::now()), answers);
+            let flushes = drain.central.totals().flushes;
             assert_eq!((flushes.succeeded, flushes.failed), told);
         }
     }

@@ -184,8 +184,7 @@ impl Session {
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks who has not answered; this waits a little longer to hear it.
-        let all =
-            self.ask(deadline + Duration::from_millis(100), move |drain| drain.central.flush(deadline))?;
+        let all = self.ask(deadline + Duration::from_millis(100), move |drain| drain.flush(deadline))?;
         if all { Ok(()) } else { Err(SessionError::Timeout) }
     }
 
@@ -207,7 +206,7 @@ impl Session {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
         // One that was asked for before the end is made: it may be the last moments before a panic.
         let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain| {
-            drain.central.flush(deadline);
+            drain.flush(deadline);
             Snapshot::take(&drain.central, &spare)
         })?;
         taken.map_err(|error| SessionError::io("making a snapshot", error))
@@ -305,7 +304,7 @@ impl Session {
         self.shared.switch.stop();
         let deadline = Instant::now() + PATIENCE;
         let stop: Work = Box::new(move |drain| {
-            drain.central.last_flush(deadline);
+            drain.last_flush(deadline);
             drain.stop();
         });
         let _ = self.tasks.send(Task::new(stop));

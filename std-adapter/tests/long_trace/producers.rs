@@ -151,6 +151,27 @@ fn a_producer_that_does_not_answer_keeps_nobody_waiting() {
 }
 
 #[test]
+fn a_flush_that_waits_for_a_producer_does_not_keep_the_file_waiting() {
+    let session = Session::builder().long_trace(quick("/dev/null".as_ref())).start().expect("a session");
+    let other = Other::default();
+    other.silent.store(true, Ordering::Relaxed);
+    session.attach(other.clone()).expect("an answer");
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| session.flush(Duration::from_secs(30)));
+        // It has begun by then, and does not end before the producer answers.
+        std::thread::sleep(Duration::from_millis(100));
+        for _ in 0..2 {
+            let before = session.long_trace().expect("there is one").bytes;
+            wait_for(&session, |status| status.bytes > before);
+        }
+        assert!(!flush.is_finished());
+        other.silent.store(false, Ordering::Relaxed);
+        flush.join().expect("no panic").expect("an answer");
+    });
+    session.stop().expect("a stop");
+}
+
+#[test]
 fn chunks_that_are_completed_in_the_midst_of_a_flush_are_written_once_and_none_counts_as_late() {
     let path = scratch("midst.pftrace");
     let session = Session::builder().long_trace(quick(&path)).start().expect("a session");

@@ -114,13 +114,14 @@ impl Recording {
     }
 
     /// Does what is due, and says when to come again. Never more than a piece at once, nor by waiting: shared memory
-    /// must not fill up meanwhile, and others ask for things.
-    pub(crate) fn work(&mut self, central: &mut Central) -> Duration {
+    /// must not fill up meanwhile, and others ask for things. Who waits for a flush has asked producers already: asked anew
+    /// with each period, a slow one might never have answered the last question.
+    pub(crate) fn work(&mut self, central: &mut Central, asks: bool) -> Duration {
         if self.ended {
             return self.period;
         }
         if self.turns.is_none()
-            && let Some(wait) = self.begin(central)
+            && let Some(wait) = self.begin(central, asks)
         {
             return wait;
         }
@@ -142,7 +143,7 @@ impl Recording {
     }
 
     /// Begins a period's work, with a flush; says how long to wait if it is not yet time, or not all has come.
-    fn begin(&mut self, central: &mut Central) -> Option<Duration> {
+    fn begin(&mut self, central: &mut Central, asks: bool) -> Option<Duration> {
         let now = Instant::now();
         let deadline = match self.flushing {
             Some(deadline) => deadline,
@@ -150,7 +151,9 @@ impl Recording {
             None => {
                 // Late by more than a period: that one is left out.
                 self.next = (self.next + self.period).max(now);
-                central.ask_flush();
+                if asks {
+                    central.ask_flush();
+                }
                 now + self.period.min(PATIENCE)
             }
         };

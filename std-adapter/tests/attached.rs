@@ -6,13 +6,14 @@ mod trace;
 #[path = "support/transport.rs"]
 mod transport;
 
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use memmap2::MmapMut;
 use trace::{Trace, message, scratch};
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::{Consumer, SharedMemory, atomic_words_in};
-use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
+use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 use tracebuf_std::session::{BufferConfig, CentralBuffer, LongTrace, Session, SessionError, Transport};
 use transport::Does;
 
@@ -80,6 +81,86 @@ fn what_a_producer_says_is_there_whoever_went_before_it_and_had_been_read() {
     let trace = Trace::read(&path);
     assert_eq!(trace.packets().filter(|packet| message(packet, 900).is_some()).count(), 2);
     assert!(trace.contains("first") && trace.contains("second"));
+}
+
+/// A producer that answers when it was looked at some times, with a word of it.
+#[derive(Default)]
+struct Late {
+    asked: u16,
+    answered: u16,
+    looks: u16,
+}
+
+impl Transport for Late {
+    fn drain(&mut self, buffers: &mut [CentralBuffer]) {
+        self.looks += 1;
+        if self.answered < self.asked && self.looks == 4 {
+            self.answered = self.asked;
+            let text = ["first", "second", "third"][usize::from(self.asked) - 1];
+            says(10 + self.asked, text).drain(buffers);
+        }
+    }
+
+    fn ask_flush(&mut self) {
+        (self.asked, self.looks) = (self.asked + 1, 0);
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.answered == self.asked
+    }
+
+    fn scrape(&mut self, _: &mut [CentralBuffer]) {}
+
+    fn stats(&self) -> EndpointStats {
+        EndpointStats::default()
+    }
+}
+
+/// A producer that does not answer the first time, and tells that it was asked.
+struct Silent(u16, Sender<()>);
+
+impl Transport for Silent {
+    fn drain(&mut self, _: &mut [CentralBuffer]) {}
+
+    fn ask_flush(&mut self) {
+        self.0 += 1;
+        let _ = self.1.send(());
+    }
+
+    fn is_flushed(&self) -> bool {
+        self.0 != 1
+    }
+
+    fn scrape(&mut self, _: &mut [CentralBuffer]) {}
+
+    fn stats(&self) -> EndpointStats {
+        EndpointStats::default()
+    }
+}
+
+#[test]
+fn who_answers_has_time_to_also_when_others_were_waited_for_before() {
+    let session = Session::builder().start().expect("a session");
+    let (asked, was_asked) = channel();
+    session.attach(Late::default()).expect("an answer");
+    session.attach(Silent(0, asked)).expect("an answer");
+    let (snapshot, mut stopped) = std::thread::scope(|scope| {
+        // For longer than producers have for a snapshot, and at the end.
+        let flush = scope.spawn(|| session.flush(Duration::from_millis(5500)));
+        was_asked.recv().expect("it is asked");
+        let snapshot = scope.spawn(|| session.snapshot());
+        std::thread::sleep(Duration::from_millis(100));
+        let stopped = session.stop().expect("it runs");
+        assert!(matches!(flush.join().expect("no panic"), Err(SessionError::Timeout)));
+        (snapshot.join().expect("no panic").expect("it was asked for before the end"), stopped)
+    });
+    let flushes = stopped.summary().flushes;
+    assert_eq!((flushes.succeeded, flushes.failed), (2, 1));
+    let [of_snapshot, at_end] = ["snapshot.pftrace", "end.pftrace"].map(scratch);
+    snapshot.write_to(&of_snapshot).expect("a file");
+    stopped.write_to(&at_end).expect("a file");
+    assert!(Trace::read(&of_snapshot).contains("second"));
+    assert!(Trace::read(&at_end).contains("third"));
 }
 
 #[test]

@@ -137,7 +137,7 @@ use long_trace::Progress;
 use shared::Shared;
 use snapshot::Spare;
 use stopped::summary_of;
-use waits::{FOR_EVER, PATIENCE};
+use waits::{A_MOMENT, FOR_EVER, PATIENCE};
 
 /// A running session. See [the module](self).
 ///
@@ -184,7 +184,7 @@ impl Session {
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks who has not answered; this waits a little longer to hear it.
-        let all = self.ask(deadline + Duration::from_millis(100), move |drain| drain.flush(deadline))?;
+        let all = self.ask(deadline + A_MOMENT, move |drain| drain.flush(deadline))?;
         if all { Ok(()) } else { Err(SessionError::Timeout) }
     }
 
@@ -206,7 +206,8 @@ impl Session {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
         // One that was asked for before the end is made: it may be the last moments before a panic.
         let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain| {
-            drain.flush(deadline);
+            // If another one has waited as long before it, those who answer at once are in it still.
+            drain.flush(deadline.max(Instant::now() + A_MOMENT));
             Snapshot::take(&drain.central, &spare)
         })?;
         taken.map_err(|error| SessionError::io("making a snapshot", error))
@@ -285,7 +286,7 @@ impl Session {
     /// Producers have 5 s to send what they have: with one that never answers this takes so long, and then what it has
     /// is scraped. What other threads have asked for and has not begun is left out, and they hear
     /// [`SessionError::Stopped`]; but for snapshots, which are taken first, and a flush that has begun, which keeps its
-    /// own time.
+    /// own time: the 5 s begin behind them.
     ///
     /// # Errors
     /// The session was stopped before, this is a child after a fork, or the session's own thread, which calls a
@@ -302,9 +303,9 @@ impl Session {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = thread.ok_or(SessionError::Stopped)?;
         self.shared.switch.stop();
-        let deadline = Instant::now() + PATIENCE;
-        let stop: Work = Box::new(move |drain| {
-            drain.last_flush(deadline);
+        let stop: Work = Box::new(|drain| {
+            // From its turn on: for what comes before it the thread may have waited as long already.
+            drain.last_flush(Instant::now() + PATIENCE);
             drain.stop();
         });
         let _ = self.tasks.send(Task::new(stop));

@@ -6,15 +6,19 @@ mod trace;
 #[path = "support/transport.rs"]
 mod transport;
 
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use memmap2::MmapMut;
-use trace::{Trace, message, scratch};
+use trace::{Trace, folder, message, scratch, wait_for};
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::{Consumer, SharedMemory, atomic_words_in};
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
-use tracebuf_std::session::{BufferConfig, CentralBuffer, LongTrace, Session, SessionError, Transport};
+use tracebuf_std::session::{
+    BufferConfig, CentralBuffer, FlightRecorder, LongTrace, Session, SessionError, Transport,
+};
 use transport::Does;
 
 /// Page faults of this thread for which nothing was read from a disk.
@@ -161,6 +165,38 @@ fn who_answers_has_time_to_also_when_others_were_waited_for_before() {
     stopped.write_to(&at_end).expect("a file");
     assert!(Trace::read(&of_snapshot).contains("second"));
     assert!(Trace::read(&at_end).contains("third"));
+}
+
+/// Has a recorder's thread be the last that has a session, and that have the recorder.
+fn owned(folder: &Path, begin: impl FnOnce(&FlightRecorder)) {
+    let session = Arc::new(Session::builder().start().expect("a session"));
+    let recorder = Arc::new(FlightRecorder::new(&session, folder).expect("a recorder"));
+    let (owned, (go, held)) = (recorder.clone(), channel::<()>());
+    let owner = Does::new(move |_| {
+        let _owned = &owned;
+        // The session's thread stands still.
+        held.recv().is_err()
+    });
+    session.attach(owner).expect("it runs");
+    begin(&recorder);
+    while Arc::strong_count(&session) == 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop((recorder, session));
+    drop(go);
+}
+
+#[test]
+fn a_flight_recorder_that_a_producer_owns_ends_with_it_also_on_a_thread_of_its_own() {
+    let folder = folder("owned");
+    owned(&folder, |recorder| recorder.trigger("triggered", Duration::ZERO));
+    wait_for(&folder.join("triggered-0.pftrace"));
+    owned(&folder, |recorder| {
+        recorder.on_signals(&[libc::SIGWINCH]).expect("one that can be caught");
+        // SAFETY: it has a handler.
+        assert_eq!(unsafe { libc::raise(libc::SIGWINCH) }, 0);
+    });
+    wait_for(&folder.join(format!("signal-{}-0.pftrace", libc::SIGWINCH)));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::waits::FOR_EVER;
+use super::waits::{FOR_EVER, join};
 use super::{Session, SessionError};
 use crate::fork;
 pub use status::FlightStatus;
@@ -278,9 +278,7 @@ impl Drop for FlightRecorder {
         for watching in self.signals.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             watching.end();
         }
-        if let Some(worker) = self.worker.take() {
-            let _ = worker.join();
-        }
+        self.worker.take().into_iter().for_each(join);
     }
 }
 

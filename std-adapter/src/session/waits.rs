@@ -1,5 +1,6 @@
-//! For how long is waited.
+//! For how long is waited, and for whom not.
 
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// How long producers are given to send what they have, and a session's thread to answer.
@@ -10,3 +11,11 @@ pub(crate) const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// For ever, to a process: clocks can count no further than some such time, so that more is as much.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Waits for a thread's end, unless it is this one. Whoever lets go of a session last drops what its transports own, and
+/// that may be what this thread belongs to.
+pub(crate) fn join(thread: JoinHandle<()>) {
+    if thread.thread().id() != thread::current().id() {
+        let _ = thread.join();
+    }
+}

@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::fork;
+use crate::session::waits::join;
 
 /// A thread that waits for signals.
 pub(super) struct Watching {
@@ -23,6 +24,8 @@ impl Watching {
             signals_noted.forever().for_each(&act);
             // Those that came last, before the end was seen.
             signals_noted.pending().for_each(&act);
+            // The last that has the handlers, where what this did has ended it.
+            fork::change_handlers(|| drop(signals_noted));
         });
         match spawned {
             Ok(thread) => Ok(Self { noted, thread }),
@@ -35,7 +38,7 @@ impl Watching {
 
     /// Acts on what came so far, and on nothing more.
     pub(super) fn end(self) {
-        self.noted.end(|| drop(self.thread.join()));
+        self.noted.end(|| join(self.thread));
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::connection::{Connection, ConnectionBuilder};
 use crate::fork;
 use crate::session::SessionError;
+use crate::session::waits::join;
 
 /// How often it looks whether a service has come or gone.
 const EVERY: Duration = Duration::from_millis(250);
@@ -153,10 +154,7 @@ impl Drop for Follower {
         }
         drop(self.going_on.take());
         // Where what is called with a connection drops this, the thread would wait for itself.
-        let thread = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id());
-        if let Some(thread) = thread {
-            let _ = thread.join();
-        }
+        self.thread.take().into_iter().for_each(join);
     }
 }
 

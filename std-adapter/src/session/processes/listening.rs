@@ -13,6 +13,7 @@ use super::link::{Kind, Link};
 use super::peer::Peer;
 use super::socket_file::SocketFile;
 use crate::session::producer_cell::SHARED_MEMORY;
+use crate::session::waits::join;
 use crate::session::{Session, SessionError, Transport, Waker};
 
 /// How those who come are spoken to.
@@ -208,10 +209,7 @@ impl<H> Drop for Listening<H> {
             return;
         }
         door.close();
-        let thread = self.thread.take();
         // It drops a session that nobody else has any more, and what that owns.
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            let _ = thread.join();
-        }
+        self.thread.take().into_iter().for_each(join);
     }
 }

@@ -122,10 +122,12 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// that is no buffer of the producer, or if there are too many writers: its chunks are discarded then.
     ///
     /// If its first chunk has the id 0 where the buffer knows chunks of a writer of this number, as those of Perfetto's
-    /// writers have when their number was another's, its chunks go on behind these. Not on microcontrollers.
+    /// writers have when their number was another's, its chunks go on behind these. So they do not where these are its
+    /// own, scraped while the service took them for those of the writer before, which had none and has ended since. Not
+    /// on microcontrollers.
     pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
-        let counting = self.writers.get(writer_id).map(Writer::counting);
-        self.unregister_writer(writer_id);
+        let counting = self.writers.counting(writer_id, target);
+        self.writers.remove(writer_id);
         let is_there = may_write_to(self.allowed, target) && self.writers.add(writer_id, target);
         if let (Some(writer), Some(counting)) = (self.writers.get_mut(writer_id), counting) {
             writer.go_on(counting);
@@ -135,7 +137,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
     /// A writer has ended: another one has its place.
     pub fn unregister_writer(&mut self, writer_id: u16) {
-        self.writers.remove(writer_id);
+        self.writers.end(writer_id);
     }
 
     /// Does what a request asks for: moves chunks and applies patches. The flush, if it asks for one, is to be

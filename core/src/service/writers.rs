@@ -30,7 +30,11 @@ enum Registration {
     None,
     /// None of its chunks was seen since.
     New,
+    /// Scrapes have shown chunks, and none was committed.
+    Shown,
     Begun,
+    /// It has ended so: what was shown is of the next one of its number, of which the service has yet to hear.
+    Next,
 }
 
 /// What is added to the ids of a writer's chunks. Nothing on microcontrollers, where it would take memory: their
@@ -107,15 +111,10 @@ impl Writer {
     }
 
     fn is_registered(&self) -> bool {
-        self.registration != Registration::None
+        !matches!(self.registration, Registration::None | Registration::Next)
     }
 
-    /// How its chunks are counted, once there are any.
-    pub(super) fn counting(&self) -> Counting {
-        Counting(self.registration, self.shift)
-    }
-
-    /// It was registered before, and has not ended.
+    /// It was registered before and has not ended, or some of its chunks were shown before the service heard of it.
     pub(super) fn go_on(&mut self, counting: Counting) {
         Counting(self.registration, self.shift) = counting;
     }
@@ -125,7 +124,7 @@ impl Writer {
     /// behind those.
     pub(super) fn id_of(&mut self, chunk_id: u32, newest: impl FnOnce() -> Option<u32>) -> u32 {
         if self.registration == Registration::New {
-            self.registration = Registration::Begun;
+            self.registration = Registration::Shown;
             if chunk_id == 0 && !cfg!(target_os = "none") {
                 self.shift = newest().map_or(Shift::default(), Shift::behind);
             }
@@ -208,6 +207,9 @@ impl Writer {
 
     /// A chunk's commit has come, and so have those of all before it.
     pub(super) fn pass(&mut self, chunk_id: u32) {
+        if self.registration == Registration::Shown {
+            self.registration = Registration::Begun;
+        }
         let passed = chunk_id.wrapping_sub(self.first_shown).wrapping_add(1);
         if passed as i32 <= 0 {
             return;
@@ -242,6 +244,28 @@ impl<const N: usize> Writers<N> {
 
     pub(super) fn remove(&mut self, id: u16) {
         self.0.retain(|writer| writer.id != id);
+    }
+
+    /// A writer has ended. Its chunks have been committed before, all of them.
+    pub(super) fn end(&mut self, id: u16) {
+        match self.get_mut(id) {
+            // Where ids are not shifted, nothing is to be kept.
+            Some(writer) if writer.registration == Registration::Shown && !cfg!(target_os = "none") => {
+                writer.registration = Registration::Next;
+            }
+            _ => self.remove(id),
+        }
+    }
+
+    /// How the chunks of a writer to `target` are counted that is registered now, if that is known.
+    pub(super) fn counting(&self, id: u16, target: u16) -> Option<Counting> {
+        let writer = self.0.iter().find(|writer| writer.id == id)?;
+        match writer.registration {
+            Registration::None => None,
+            Registration::Next if writer.target != target => None,
+            Registration::Next => Some(Counting(Registration::Shown, writer.shift)),
+            registration => Some(Counting(registration, writer.shift)),
+        }
     }
 
     /// Whether any is registered.

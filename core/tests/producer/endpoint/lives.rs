@@ -4,11 +4,21 @@ use super::*;
 
 /// The writer ends, and the next one of the same number, of which nothing is known but that, is there.
 fn next_life(world: &mut World) {
+    next_writer(world);
+    hear_of_it(world);
+}
+
+/// The same before the service has heard of it.
+fn next_writer(world: &mut World) {
     let id = world.writer.id();
-    world.endpoint.unregister_writer(id);
     world.producer = producer(world.memory, Layout::Four, world.queue);
     world.writer = world.producer.writer(0, Exhaustion::Drop).unwrap();
     assert_eq!(world.writer.id(), id);
+}
+
+fn hear_of_it(world: &mut World) {
+    let id = world.writer.id();
+    world.endpoint.unregister_writer(id);
     assert!(world.endpoint.register_writer(id, 0));
 }
 
@@ -78,4 +88,29 @@ fn one_that_goes_on_where_the_last_one_ended_does() {
     assert!(world.endpoint.register_writer(id, 0));
     sent(&mut world);
     assert_eq!(world.read(), [DataLoss::empty(); 2]);
+}
+
+#[test]
+fn chunks_scraped_before_the_service_hears_whose_they_are_are_the_same_when_they_are_committed() {
+    for (is_complete, is_read) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut world = alive();
+        // The one before has written nothing.
+        next_writer(&mut world);
+        world.writer.packet().varint(8, 1);
+        let first = is_complete.then(|| world.write());
+        assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+        let mut read = if is_read { world.read() } else { Vec::new() };
+        hear_of_it(&mut world);
+        if let Some(chunk) = first {
+            world.move_to(0, chunk);
+        }
+        (0..3).for_each(|_| sent(&mut world));
+        read.extend(world.read());
+        let packets = if is_complete { 5 } else { 4 };
+        assert_eq!(read, vec![DataLoss::empty(); packets], "complete: {is_complete}, read: {is_read}");
+        // From here on it has chunks of its own, and the next one's go on behind them.
+        next_life(&mut world);
+        sent(&mut world);
+        assert_eq!(world.read(), [DataLoss::empty()]);
+    }
 }

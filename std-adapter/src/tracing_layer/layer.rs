@@ -125,7 +125,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         if !self.owner.recorder.is_on() {
-            return;
+            return stack::enter_while_off(&self.owner, id.into_u64());
         }
         let Some(span) = context.span(id) else { return };
         let metadata = span.metadata();

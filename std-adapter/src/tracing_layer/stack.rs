@@ -103,7 +103,7 @@ pub(super) fn enter(
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
 ) {
-    enter_by(owner, || {
+    enter_by(owner, id, || {
         let place = owner.recorder.place();
         let mut entered = Entered { id, owner: owner.number, place, metadata, data, seen: 0 };
         entered.begin(owner).then_some(entered)
@@ -113,7 +113,7 @@ pub(super) fn enter(
 /// The same of a span that has nothing but its metadata.
 #[inline(always)]
 pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'static>) {
-    enter_by(owner, || {
+    enter_by(owner, id, || {
         let mut place = owner.recorder.place();
         let begun = begin_plain(owner, &mut place, metadata);
         begun.then_some(Entered { id, owner: owner.number, place, metadata, data: None, seen: 0 })
@@ -122,14 +122,29 @@ pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'s
 
 /// At the end of a thread, when the stack is gone, nothing begins: nobody would end it. It is lost, as its end is.
 #[inline(always)]
-fn enter_by(owner: &Owner, begin: impl FnOnce() -> Option<Entered>) {
-    let entered = STACK.try_with(|stack| {
-        if let Some(entered) = begin() {
-            stack.borrow_mut().push(entered);
-        }
+fn enter_by(owner: &Owner, id: u64, begin: impl FnOnce() -> Option<Entered>) {
+    let entered = STACK.try_with(|stack| match begin() {
+        Some(entered) => stack.borrow_mut().push(entered),
+        None => enter_again(owner, id, &mut stack.borrow_mut()),
     });
     if entered.is_err() {
         owner.recorder.lose();
+    }
+}
+
+/// Enters a span while nothing is recorded.
+pub(super) fn enter_while_off(owner: &Owner, id: u64) {
+    let _ = STACK.try_with(|stack| enter_again(owner, id, &mut stack.borrow_mut()));
+}
+
+/// What has no slice is remembered only where the thread is in that span already: its exit is not to end the slice of
+/// that, in a session that a relay has left and that goes on.
+#[cold]
+#[inline(never)]
+fn enter_again(owner: &Owner, id: u64, stack: &mut Vec<Entered>) {
+    if let Some(known) = stack.iter().find(|entered| entered.is(id, owner)) {
+        let again = Entered { place: NOWHERE, data: None, seen: 0, ..*known };
+        stack.push(again);
     }
 }
 

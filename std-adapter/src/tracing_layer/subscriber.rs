@@ -92,9 +92,9 @@ impl TraceSubscriber {
 
     #[inline(never)]
     fn enter_kept(&self, id: &Id) {
-        if self.owner.recorder.is_on()
-            && let Some(data) = self.kept(id)
-        {
+        if !self.owner.recorder.is_on() {
+            stack::enter_while_off(&self.owner, id.into_u64());
+        } else if let Some(data) = self.kept(id) {
             stack::enter(&self.owner, id.into_u64(), data.metadata, Some(data));
         }
     }

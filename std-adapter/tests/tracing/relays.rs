@@ -136,6 +136,24 @@ fn spans_end_in_a_session_that_is_left_for_a_while() {
 }
 
 #[test]
+fn a_span_entered_again_while_its_session_is_left_ends_no_slice_of_it_there() {
+    each(|kind, relay| {
+        let session = connected(relay);
+        let (plain, kept) = (tracing::info_span!("plain"), tracing::info_span!("kept", field = 1));
+        let first = plain.enter();
+        let second = kept.enter();
+        relay.disconnect();
+        plain.in_scope(|| kept.in_scope(|| kept.in_scope(|| ())));
+        relay.connect(&session.recorder()).expect("it runs");
+        tracing::info!("within");
+        drop(second);
+        drop(first);
+        let trace = trace_of(&session, &format!("again-{kind}"));
+        assert_eq!(trace.story(), "+plain +kept !within - -", "{kind}");
+    });
+}
+
+#[test]
 fn a_relay_and_a_session_s_own_recorder_lie_on_one_track_of_each_thread() {
     let relay = Relay::new();
     let session = connected(&relay);

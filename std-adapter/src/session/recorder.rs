@@ -17,8 +17,11 @@ use super::shared::Shared;
 use super::switch::{NOWHERE, Place, Switch};
 use crate::thread_id::thread_id;
 
+mod afterwards;
 mod events;
+mod owed_ends;
 
+use afterwards::Afterwards;
 pub use events::SliceGuard;
 
 /// The tracer of one thread: up to 127 names, and 64 tracks known at a time.
@@ -103,27 +106,24 @@ struct Recording {
 impl Recording {
     #[inline(always)]
     fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> R {
-        let (result, reentered) = self.tracer.with_dependent(|_, tracer| (f(tracer), tracer.reentered()));
-        // Seldom anything else, so the count of those that are told is not even looked at.
-        if reentered != 0 {
-            self.count_skipped(reentered);
+        // Done also when the event's details panic.
+        let afterwards = Afterwards(self);
+        let (result, left) = self
+            .tracer
+            .with_dependent(|_, tracer| (f(tracer), tracer.reentered() | tracer.owed_ends().get()));
+        // Seldom anything.
+        if left != 0 {
+            drop(afterwards);
+        } else {
+            std::mem::forget(afterwards);
         }
         result
-    }
-
-    /// Events inside the writing of another one are counted by the tracer, and nothing else tells of them.
-    #[cold]
-    #[inline(never)]
-    fn count_skipped(&self, reentered: usize) {
-        let producer = &self.tracer.borrow_owner().borrow_owner().producer;
-        for _ in 0..reentered.wrapping_sub(self.told.replace(reentered)) {
-            producer.drop_packet(self.target);
-        }
     }
 }
 
 struct Entry {
-    place: Place,
+    /// Where its events go; another number while it is [put aside](owed_ends).
+    place: Cell<Place>,
     switch: Arc<Switch>,
     recording: Rc<Recording>,
 }
@@ -258,8 +258,7 @@ impl Recorder {
     fn with_begun<R>(place: Place, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
         let begun = |tracers: &RefCell<Vec<Entry>>| {
             let tracers = tracers.try_borrow().ok()?;
-            let entry = tracers.iter().find(|entry| entry.place == place && entry.switch.is_on())?;
-            Some(entry.recording.clone())
+            owed_ends::take_over(&tracers, place)
         };
         let recording = TRACERS.try_with(begun).ok().flatten()?;
         Some(recording.with(f))
@@ -268,7 +267,7 @@ impl Recorder {
     /// The entry of this thread; the first one when it has but one session, as nearly always.
     #[inline]
     fn find(&self, tracers: &RefCell<Vec<Entry>>, place: &mut Place) -> Option<Rc<Recording>> {
-        if let Some(entry) = tracers.try_borrow().ok()?.iter().find(|entry| entry.place == *place) {
+        if let Some(entry) = tracers.try_borrow().ok()?.iter().find(|entry| entry.place.get() == *place) {
             return Some(entry.recording.clone());
         }
         self.make(tracers, place)
@@ -279,12 +278,10 @@ impl Recorder {
         // From here on: what asks for memory may come here again, where the allocator records.
         let mut tracers = tracers.try_borrow_mut().ok()?;
         let (shared, target) = self.destination()?;
-        let seen = std::mem::replace(place, shared.place(target));
-        if *place != seen
-            && let Some(entry) = tracers.iter().find(|entry| entry.place == *place)
-        {
-            // A relay is connected elsewhere by now.
-            return Some(entry.recording.clone());
+        *place = shared.place(target);
+        if let Some(recording) = owed_ends::take_over(&tracers, *place) {
+            // It was put aside, or a relay is connected elsewhere by now.
+            return Some(recording);
         }
         let Shared { switch, producer, exhaustion, clock, state_every, .. } = &*shared;
         let thread = std::thread::current();
@@ -306,13 +303,14 @@ impl Recorder {
         let tracer = tracer.ok()?;
         shared.announce();
         let recording = Rc::new(Recording { tracer, target, told: Cell::new(0) });
-        let entry = Entry { place: *place, switch: switch.clone(), recording: recording.clone() };
+        let entry = Entry { place: Cell::new(*place), switch: switch.clone(), recording };
         // Those of sessions that are over give their memory back.
         let gone: Vec<Entry> = tracers.extract_if(.., |entry| !entry.switch.is_on()).collect();
         tracers.push(entry);
+        let recording = owed_ends::take_over(&tracers, *place);
         drop(tracers);
         drop(gone);
-        Some(recording)
+        recording
     }
 
     /// A writer of whole packets, for those who make them themselves; `None` when all are taken or the
@@ -378,7 +376,15 @@ mod tests {
         assert_eq!(lost(), [4, 0]);
         recorder.instant("afterwards");
         assert_eq!(lost(), [4, 0]);
+        let panics = || {
+            recorder.instant_with("outer", |_| {
+                recorder.instant("inner");
+                std::panic::resume_unwind(Box::new("in the midst of it"))
+            });
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).expect_err("a panic");
+        assert_eq!(lost(), [5, 0]);
         let stats = recorder.with(|tracer| tracer.stats()).expect("it is on");
-        assert_eq!((stats.skipped, stats.writer.dropped), (4, 0));
+        assert_eq!((stats.skipped, stats.writer.dropped), (5, 0));
     }
 }

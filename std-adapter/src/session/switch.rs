@@ -12,7 +12,6 @@ pub(crate) type Place = u64;
 pub(crate) const NOWHERE: Place = 0;
 
 /// Whether two places are in the same session.
-#[cfg(feature = "tracing")]
 pub(crate) fn is_one_session(place: Place, other: Place) -> bool {
     place >> 16 == other >> 16
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tracebuf_std::session::{Recorder, Session};
+use tracebuf_std::session::{Recorder, Session, SliceGuard};
 
 use crate::KINDS;
 use crate::trace::{Trace, scratch};
@@ -42,7 +42,8 @@ impl Still {
 
 /// One with room for a few chunks.
 fn session() -> (Session, Arc<Still>) {
-    let session = Session::builder().ring(64 << 20).shared_memory(8 << 10).start().expect("a session");
+    let session = Session::builder().ring(64 << 20).ring(1 << 20).data_source("other", 1);
+    let session = session.shared_memory(8 << 10).start().expect("a session");
     let still = Arc::<Still>::default();
     let in_thread = still.clone();
     let drain = Does::new(move |_| {
@@ -92,12 +93,10 @@ fn slices_of_recorders_stay_within_each_other_when_some_are_lost() {
     });
 }
 
-#[test]
-fn an_end_that_is_lost_is_made_up_for_before_a_slice_without_a_guard_begins() {
-    let (session, still) = session();
+/// Drops it while shared memory is full.
+fn lose(slice: SliceGuard<'_>, session: &Session, still: &Still) {
     let recorder = session.recorder();
     let lost = || recorder.with(|tracer| tracer.stats().writer.dropped).expect("it is on");
-    let (outer, inner) = (recorder.enter("1"), recorder.enter("2"));
     still.set(true);
     while !still.is_so.load(Ordering::Relaxed) {
         recorder.instant("filler");
@@ -106,14 +105,55 @@ fn an_end_that_is_lost_is_made_up_for_before_a_slice_without_a_guard_begins() {
     while lost() == full {
         recorder.instant("filler");
     }
-    drop(inner);
+    drop(slice);
     assert!(lost() > full + 1, "the end");
     still.set(false);
     session.flush(Duration::from_secs(30)).expect("it answers");
+}
+
+#[test]
+fn an_end_that_is_lost_is_made_up_for_before_a_slice_without_a_guard_begins() {
+    let (session, still) = session();
+    let recorder = session.recorder();
+    let (outer, inner) = (recorder.enter("1"), recorder.enter("2"));
+    lose(inner, &session, &still);
     recorder.begin("2");
     recorder.end();
     drop(outer);
     assert_nested(&trace_of(session, "begin"));
+}
+
+/// A thread has one track, whichever buffers its slices are in.
+#[test]
+fn an_end_that_is_lost_in_one_buffer_is_made_up_for_before_a_slice_in_another_begins_or_ends() {
+    for (name, next, expected) in [
+        ("end", None, "+outer - -"),
+        ("begin-other", Some(true), "+outer - +next - -"),
+        ("begin-same", Some(false), "+outer -"),
+    ] {
+        let (session, still) = session();
+        let (recorder, other) = (session.recorder(), session.recorder_of("other").expect("a source"));
+        let (outer, inner) = (other.enter("outer"), recorder.enter("inner"));
+        lose(inner, &session, &still);
+        if let Some(is_in_other) = next {
+            drop(if is_in_other { other.enter("next") } else { recorder.enter("next") });
+        }
+        drop(outer);
+        let trace = trace_of(session, &format!("buffers-{name}"));
+        assert_eq!(trace.events(1), trace.events(2), "{name}");
+        assert!(trace.story().ends_with(expected), "{name}: {}", trace.story());
+    }
+}
+
+#[test]
+fn a_thread_s_first_slice_in_a_buffer_is_not_within_one_whose_end_is_lost_in_another() {
+    let (session, still) = session();
+    let (recorder, other) = (session.recorder(), session.recorder_of("other").expect("a source"));
+    lose(recorder.enter("lost"), &session, &still);
+    drop(other.enter("first"));
+    let trace = trace_of(session, "buffers-first");
+    assert!(trace.story().ends_with("- +first -"), "{}", trace.story());
+    assert_eq!(trace.events(1), trace.events(2));
 }
 
 #[test]

@@ -1,9 +1,20 @@
 //! Ends of slices that are lost: made up for, so that those around them do not end in their place.
 
+use core::cell::Cell;
+
 use super::Tracer;
 use crate::producer::track_event::Clock;
 
 impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
+    /// How many ends of guards' slices on the tracer's own track are lost and not made up for.
+    ///
+    /// Where several tracers write to one track, such a slice is open for all of them. Ends have no names: what one
+    /// owes may be moved to the one that is next to begin or end a slice.
+    #[inline]
+    pub fn owed_ends(&self) -> &Cell<usize> {
+        &self.owed_ends
+    }
+
     /// The end of a slice on the tracer's own track is lost.
     #[cold]
     #[inline(never)]

@@ -123,6 +123,16 @@ fn an_end_that_is_lost_is_made_up_for_before_a_slice_without_a_guard_begins() {
     assert_nested(&trace_of(session, "begin"));
 }
 
+#[test]
+fn an_end_that_is_lost_is_made_up_for_before_a_slice_without_a_guard_ends() {
+    let (session, still) = session();
+    let recorder = session.recorder();
+    recorder.begin("1");
+    lose(recorder.enter("2"), &session, &still);
+    recorder.end();
+    assert_nested(&trace_of(session, "end"));
+}
+
 /// A thread has one track, whichever buffers its slices are in.
 #[test]
 fn an_end_that_is_lost_in_one_buffer_is_made_up_for_before_a_slice_in_another_begins_or_ends() {

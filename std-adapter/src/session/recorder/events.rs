@@ -68,7 +68,11 @@ impl Recorder {
     /// Ends the slice begun last on this thread's track, in the session where events go now.
     #[inline]
     pub fn end(&self) {
-        self.with(|tracer| tracer.track().end());
+        self.with(|tracer| {
+            // As for a begin; whether its own is one of those that are lost nobody can say.
+            tracer.make_up_for_ends();
+            tracer.track().end();
+        });
     }
 
     /// Something without a duration, on this thread's track.

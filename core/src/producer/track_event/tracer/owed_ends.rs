@@ -24,8 +24,10 @@ impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
 
     /// Writes those that are lost. False: there is no room for them yet, and what comes next is lost as the one that
     /// was tried is, which counts for it.
+    ///
+    /// Guards do so themselves; others may, before they begin or end a slice on the tracer's own track.
     #[inline]
-    pub(super) fn make_up_for_ends(&self) -> bool {
+    pub fn make_up_for_ends(&self) -> bool {
         self.owed_ends.get() == 0 || self.write_owed_ends()
     }
 

@@ -45,6 +45,8 @@ pub(crate) fn all(input: &mut Input<'static>, writer: TraceWriter<'_>) {
     black_box(tracer.flush());
     debug(tracer.stats());
     black_box(tracer.reentered());
+    black_box(tracer.replace_owed_ends(tracer.owed_ends()));
+    black_box(tracer.make_up_for_ends());
 }
 
 fn slices<'a>(input: &mut Input<'static>, on: OnTrack<'_, 'a, impl Clock>) {

@@ -108,9 +108,8 @@ impl Recording {
     fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> R {
         // Done also when the event's details panic.
         let afterwards = Afterwards(self);
-        let (result, left) = self
-            .tracer
-            .with_dependent(|_, tracer| (f(tracer), tracer.reentered() | tracer.owed_ends().get()));
+        let (result, left) =
+            self.tracer.with_dependent(|_, tracer| (f(tracer), tracer.reentered() | tracer.owed_ends()));
         // Seldom anything.
         if left != 0 {
             drop(afterwards);

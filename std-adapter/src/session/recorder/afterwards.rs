@@ -9,7 +9,7 @@ impl Drop for Afterwards<'_> {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
-        let left = |tracer: &ThreadTracer<'_>| (tracer.reentered(), tracer.owed_ends().get());
+        let left = |tracer: &ThreadTracer<'_>| (tracer.reentered(), tracer.owed_ends());
         let (reentered, owed) = self.0.tracer.with_dependent(|_, tracer| left(tracer));
         self.0.count_skipped(reentered);
         self.0.owe(owed);

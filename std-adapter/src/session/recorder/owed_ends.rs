@@ -39,13 +39,12 @@ impl Recording {
 pub(super) fn take_over(tracers: &[Entry], place: Place) -> Option<Rc<Recording>> {
     let entry = tracers.iter().find(|entry| entry.own_place() == place && entry.switch.is_on())?;
     let is_idle = |entry: &&Entry| Rc::strong_count(&entry.recording) == 1;
-    let owed_by =
-        |entry: &Entry| entry.recording.tracer.with_dependent(|_, tracer| tracer.owed_ends().take());
-    let owed = others(tracers, entry).filter(is_idle).map(owed_by).sum::<usize>();
+    let taken_from =
+        |entry: &Entry| entry.recording.tracer.with_dependent(|_, tracer| tracer.replace_owed_ends(0));
+    let owed = others(tracers, entry).filter(is_idle).map(taken_from).sum::<usize>();
     if owed > 0 {
         entry.recording.tracer.with_dependent(|_, tracer| {
-            let own = tracer.owed_ends();
-            own.set(own.get().saturating_add(owed));
+            tracer.replace_owed_ends(tracer.owed_ends().saturating_add(owed));
         });
         others(tracers, entry).for_each(|other| other.place.set(other.place.get() | ASIDE));
     }

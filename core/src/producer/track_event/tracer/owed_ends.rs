@@ -1,7 +1,5 @@
 //! Ends of slices that are lost: made up for, so that those around them do not end in their place.
 
-use core::cell::Cell;
-
 use super::Tracer;
 use crate::producer::track_event::Clock;
 
@@ -11,8 +9,13 @@ impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
     /// Where several tracers write to one track, such a slice is open for all of them. Ends have no names: what one
     /// owes may be moved to the one that is next to begin or end a slice.
     #[inline]
-    pub fn owed_ends(&self) -> &Cell<usize> {
-        &self.owed_ends
+    pub fn owed_ends(&self) -> usize {
+        self.owed_ends.get()
+    }
+
+    /// Has the tracer owe so many, and says how many it has owed.
+    pub fn replace_owed_ends(&self, ends: usize) -> usize {
+        self.owed_ends.replace(ends)
     }
 
     /// The end of a slice on the tracer's own track is lost.

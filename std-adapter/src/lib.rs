@@ -16,6 +16,7 @@
 //! - [`region_file`]: buffers in mapped files, which survive the process.
 //! - [`recover`]: traces out of dumps of memory; the command `tracebuf recover`.
 #![deny(missing_docs)]
+#![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
 // As the tests in tests/ have them.

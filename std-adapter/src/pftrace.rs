@@ -1,6 +1,7 @@
 //! Trace files: the packets that leave a buffer, as ui.perfetto.dev and `trace_processor` open them.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -31,6 +32,12 @@ pub use crate::whole_file::check_writable;
 pub struct TraceFile<W: Write = File> {
     exporter: TraceExporter<Output<W>>,
     sequences: HashMap<(u16, u16), Sequence>,
+}
+
+impl<W: Write> fmt::Debug for TraceFile<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceFile").field("sequences", &self.sequences.len()).finish_non_exhaustive()
+    }
 }
 
 /// The output as the core sees it.

@@ -26,6 +26,7 @@ mod survivor;
 mod symbols;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -107,6 +108,15 @@ pub struct Found {
     pub others: Vec<u64>,
 }
 
+impl fmt::Debug for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Found")
+            .field("address", &self.address)
+            .field("salvage", &self.salvage)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Bytes from an 8-byte boundary on.
 pub struct Aligned {
     bytes: Vec<u8>,
@@ -120,6 +130,12 @@ impl Aligned {
         bytes[start..start + source.len()].copy_from_slice(source);
         bytes.truncate(start + source.len());
         Self { bytes, start }
+    }
+}
+
+impl fmt::Debug for Aligned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aligned").field("len", &self.as_ref().len()).finish_non_exhaustive()
     }
 }
 

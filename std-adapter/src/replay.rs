@@ -97,6 +97,12 @@ pub struct Replay<W> {
     summary: ReplaySummary,
 }
 
+impl<W> fmt::Debug for Replay<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replay").field("summary", &self.summary).finish_non_exhaustive()
+    }
+}
+
 impl<W: Write> Replay<W> {
     /// A replay that prints its results to `output`.
     pub fn new(output: W) -> Self {

@@ -78,6 +78,15 @@ pub struct Behind {
     whole: Written,
 }
 
+impl fmt::Debug for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Behind")
+            .field("survivor", &self.survivor)
+            .field("whole", &self.whole)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Survivor {
     /// Leaves out what this trace, which the session wrote, has already.
     ///

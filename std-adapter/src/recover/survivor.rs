@@ -1,5 +1,6 @@
 //! What a session left in the file of a buffer.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -39,6 +40,12 @@ pub struct Survivor {
     /// Something before what is in the ring is lost.
     pub(super) ring_follows_loss: bool,
     pub(super) gap: Gap,
+}
+
+impl fmt::Debug for Survivor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Survivor").field("found", &self.found).field("gap", &self.gap).finish_non_exhaustive()
+    }
 }
 
 impl Survivor {

@@ -1,5 +1,6 @@
 //! The memory of a session's buffers: pages of nobody, or of a file.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,6 +36,12 @@ enum Memory {
         other: Option<MmapMut>,
         turn: Arc<AtomicBool>,
     },
+}
+
+impl fmt::Debug for BufferMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferMemory").field("len", &self.as_ref().len()).finish_non_exhaustive()
+    }
 }
 
 impl BufferMemory {

@@ -7,6 +7,7 @@ mod tests;
 mod watching;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -261,6 +262,12 @@ impl FlightRecorder {
     /// What was done so far; in a child after a fork, nothing.
     pub fn status(&self) -> FlightStatus {
         if self.inner.is_here() { self.inner.state().status.clone() } else { FlightStatus::default() }
+    }
+}
+
+impl fmt::Debug for FlightRecorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FlightRecorder").field("folder", &self.inner.folder).finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Packets that threads make themselves.
 
+use std::fmt;
 use std::sync::Arc;
 
 use self_cell::self_cell;
@@ -69,6 +70,12 @@ impl PacketWriter {
     /// Counts of packets and chunks.
     pub fn stats(&self) -> WriterStats {
         self.cell.as_ref().map_or_else(WriterStats::default, |cell| cell.borrow_dependent().stats())
+    }
+}
+
+impl fmt::Debug for PacketWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketWriter").finish_non_exhaustive()
     }
 }
 

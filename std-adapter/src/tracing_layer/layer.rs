@@ -35,6 +35,7 @@ use crate::session::Recorder;
 /// Two registries with layers of the same session each number their spans alike: where a thread is in spans of both,
 /// and exits them in another order than it entered them, the slice of one may end for that of the other; if each layer
 /// has a buffer of its own, only for that of a span of the same place in the program.
+#[derive(Debug)]
 pub struct TraceLayer {
     owner: Owner,
     flows: bool,

@@ -25,6 +25,7 @@ struct Entered {
 }
 
 /// Who records spans, and makes their ids.
+#[derive(Debug)]
 pub(super) struct Owner {
     pub(super) recorder: Recorder,
     /// The recorder's identity, and in the upper 16 bits which of those who have it this is. In one number, because each

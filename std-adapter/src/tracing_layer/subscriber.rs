@@ -1,5 +1,6 @@
 //! The subscriber of its own.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tracing_core::span::{Attributes, Current, Id, Record};
@@ -111,6 +112,14 @@ impl TraceSubscriber {
 
     fn lets_through(&self, metadata: &Metadata<'_>) -> bool {
         self.filter.would_enable(metadata.target(), metadata.level())
+    }
+}
+
+impl fmt::Debug for TraceSubscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { owner, filter, flows, .. } = self;
+        let mut told = f.debug_struct("TraceSubscriber");
+        told.field("owner", owner).field("filter", filter).field("flows", flows).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The events of a thread, by its recorder.
 
-use std::fmt::Display;
+use std::fmt;
 
 use tracebuf::producer::track_event::{Details, LogMessage, Track};
 
@@ -101,7 +101,7 @@ impl Recorder {
     ///
     /// Cost: that of two instants, and of formatting the text, which takes some 20 bytes beside itself.
     #[inline]
-    pub fn log(&self, name: &'static str, message: LogMessage<'static, impl Display>) {
+    pub fn log(&self, name: &'static str, message: LogMessage<'static, impl fmt::Display>) {
         self.with(|tracer| tracer.log(name, message));
     }
 
@@ -110,7 +110,7 @@ impl Recorder {
     pub fn log_with(
         &self,
         name: &'static str,
-        message: LogMessage<'static, impl Display>,
+        message: LogMessage<'static, impl fmt::Display>,
         details: impl for<'a> Details<'a>,
     ) {
         self.with(|tracer| tracer.log_with(name, message, details));
@@ -172,6 +172,12 @@ impl<'r> SliceGuard<'r> {
             place = NOWHERE;
         }
         Self { recorder, place, _thread: std::marker::PhantomData }
+    }
+}
+
+impl fmt::Debug for SliceGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SliceGuard").field("recorder", self.recorder).finish_non_exhaustive()
     }
 }
 

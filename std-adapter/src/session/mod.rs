@@ -103,7 +103,9 @@ use tracebuf::producer::track_event::Clock;
 
 // What recorders take and give, so that most programs need no more of the core.
 pub use tracebuf::producer::Exhaustion;
-pub use tracebuf::producer::track_event::{Details, Event, LogMessage, LogPriority, Track, Unit, Value};
+pub use tracebuf::producer::track_event::{
+    Details, Event, LogMessage, LogPriority, OnTrack, Tracer, TracerStats, Track, Unit, Value,
+};
 
 pub use crate::region_file::BufferMemory;
 pub use buffer_config::BufferConfig;

@@ -24,7 +24,7 @@ mod owed_ends;
 use afterwards::Afterwards;
 pub use events::SliceGuard;
 
-/// The tracer of one thread: up to 127 names, and 64 tracks known at a time.
+/// The [`Tracer`] of one thread: up to 127 names, and 64 tracks known at a time. [`Recorder::with`] lends it.
 pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
 
 /// Records events of whatever thread calls it, each on its own track, into one buffer of a session.
@@ -215,6 +215,25 @@ impl Recorder {
     /// Hands this thread's tracer to `f`: tracks, counters, annotations, flows. `None`, and `f` is not called,
     /// when nothing is recorded. What is recorded inside an event's details, into the same buffer, is lost, and counted
     /// as a packet that the thread has lost.
+    ///
+    /// So slices and instants come to lie on tracks of one's own, beside those of threads:
+    ///
+    /// ```
+    /// use tracebuf_std::session::{Session, Track};
+    ///
+    /// static GPU: Track<'static> = Track::custom("gpu");
+    ///
+    /// let session = Session::builder().start()?;
+    /// let recorder = session.recorder();
+    /// recorder.with(|tracer| tracer.on(&GPU).begin_with("draw", |event| event.arg("triangles", 900)));
+    /// recorder.with(|tracer| tracer.on(&GPU).end());
+    ///
+    /// // A name that is not known before: of a track one has for as long as the program runs, once for each.
+    /// let name = format!("camera {}", 2);
+    /// let camera: &'static Track<'static> = Box::leak(Box::new(Track::custom(name.leak())));
+    /// recorder.with(|tracer| tracer.on(camera).instant("frame"));
+    /// # Ok::<(), tracebuf_std::session::SessionError>(())
+    /// ```
     ///
     /// Names live as long as the program, as literals do; others go in by
     /// [`Event::name`](tracebuf::producer::track_event::Event::name).

@@ -8,7 +8,7 @@ use super::{Recorder, ThreadTracer};
 use crate::session::switch::{NOWHERE, Place};
 
 impl Recorder {
-    /// A slice on this thread's track that ends when the guard is dropped.
+    /// A slice on this thread's track that ends when the guard is dropped. On other tracks: [`Recorder::with`].
     #[inline]
     pub fn enter(&self, name: &'static str) -> SliceGuard<'_> {
         SliceGuard::of(self, |tracer| tracer.track().enter(name).detach())
@@ -20,8 +20,9 @@ impl Recorder {
     /// # use tracebuf_std::session::Session;
     /// # let session = Session::builder().start()?;
     /// # let recorder = session.recorder();
-    /// let url = "/index.html";
-    /// let _request = recorder.enter_with("request", |event| event.category("net").arg("url", url));
+    /// let url = String::from("/index.html");
+    /// let _request = recorder.enter_with("request", |event| event.category("net").arg("url", &*url));
+    /// let _named_so = recorder.enter_with("", |event| event.name(&url)); // no literal: written out each time
     /// # Ok::<(), tracebuf_std::session::SessionError>(())
     /// ```
     #[inline]

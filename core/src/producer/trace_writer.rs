@@ -25,7 +25,7 @@ pub enum Exhaustion {
     /// others' packets stay open meanwhile, for a message that is open keeps the chunk that it began in until the
     /// packet needs a third. With a single chunk a longer packet is dropped.
     Stall,
-    /// Waits [`TraceWriter::STALL_STEPS`] steps, then drops until there is a free chunk. These are about 28 s if
+    /// Waits [300 steps](TraceWriter::STALL_STEPS), then drops until there is a free chunk. These are about 28 s if
     /// [`CommitSink::stall`](super::CommitSink::stall) waits as long as it is asked to, which its default does not.
     /// Not for interrupts.
     StallThenDrop,

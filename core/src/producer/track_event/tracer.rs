@@ -120,7 +120,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         OnTrack { tracer: self, track: Some(track) }
     }
 
-    /// As [`TraceWriter::flush`]. `None`, and nothing is asked, inside an event's details.
+    /// As [the writer's](TraceWriter::flush). `None`, and nothing is asked, inside an event's details.
     pub fn flush(&self) -> Option<u32> {
         Some(self.inner.try_borrow_mut().ok()?.writer.flush())
     }

@@ -16,7 +16,7 @@
 //! let line = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0";
 //! receiver.push(line, |packet| { assert_eq!(packet.len(), 8); packets += 1; Ok::<_, ()>(()) }).unwrap();
 //! assert_eq!(packets, 1);
-//! assert_eq!(receiver.report().to_string(), "1 packet from 18 bytes, nothing lost");
+//! assert_eq!(receiver.report().to_string(), "1 packet from 18 bytes, nothing lost on the line");
 //! ```
 
 mod frame;

@@ -14,9 +14,10 @@ use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
 
 /// Receive the trace of a device from a serial port, or from a file or a pipe of what came over one.
 ///
-/// Only packets that arrived intact are kept, and what was lost is counted. Ends with the file, when nobody has the
-/// pipe open for writing any more, or with Ctrl-C. Exit status: 0 when packets came, whatever was lost, 1 when none
-/// came, or when something could not be read or written, as when the port is gone.
+/// Only packets that arrived intact are kept, and what was lost on the way is counted; what the device had lost before,
+/// `tracebuf stats` tells of the trace. Ends with the file, when nobody has the pipe open for writing any more, or with
+/// Ctrl-C. Exit status: 0 when packets came, whatever was lost, 1 when none came, or when something could not be read
+/// or written, as when the port is gone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A serial port, such as /dev/ttyACM0, a file, or a pipe; - is standard input.

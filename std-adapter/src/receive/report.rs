@@ -56,7 +56,7 @@ impl fmt::Display for ReceiveReport {
         };
         f.write_str(beginning)?;
         if self.is_whole() {
-            return write!(f, ", nothing lost{since}");
+            return write!(f, ", nothing lost on the line{since}");
         }
         write!(f, "; of {} ", Count(self.frames.saturating_add(self.frames_lost), "frame"))?;
         write!(f, "{} lost ({} arrived damaged), ", self.frames_lost, self.frames_corrupt)?;

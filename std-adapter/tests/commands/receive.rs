@@ -160,7 +160,7 @@ fn who_joins_late_gets_whole_packets_only_and_each_sequence_says_that_something_
     assert!(!packets[3].ends_with(&[0xD0, 0x02, 1]));
     assert!(report.to_string().contains(" bytes, the beginning missing; of "), "{report}");
     let (_, report) = receive(&frames[4..].concat(), 64);
-    assert!(report.to_string().ends_with(" bytes, the beginning missing, nothing lost since"), "{report}");
+    assert!(report.to_string().ends_with(" bytes, the beginning missing, nothing lost on the line since"), "{report}");
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn what_is_not_finished_at_the_end_of_the_line_is_lost() {
     let frames = line(4);
     let (whole, last) = (frames.concat(), frames[frames.len() - 1].len());
     let (_, report) = receive(&whole, 64);
-    assert!(report.to_string().ends_with(", nothing lost"), "{report}");
+    assert!(report.to_string().ends_with(", nothing lost on the line"), "{report}");
     let (_, report) = receive(&whole[..whole.len() - 5], 64);
     assert_eq!((report.packets, report.packets_incomplete, report.frames_unfinished), (3, 1, 1));
     assert!(

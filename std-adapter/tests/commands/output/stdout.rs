@@ -39,7 +39,7 @@ fn a_trace_on_standard_output_has_nothing_else_in_it() {
     let frames = fresh("stdout-frames");
     fs::write(&frames, FRAMES).expect("a file");
     for (arguments, said) in [
-        (&["receive", name(&frames), "-o"][..], "nothing lost"),
+        (&["receive", name(&frames), "-o"][..], "nothing lost on the line"),
         (&["record", "--duration", "50ms", "-o"], "lost: nothing"),
         (&["record", "--duration", "50ms", "--long", "-o"], "lost: nothing"),
         (&DEMO, "the numbers agree"),

@@ -104,14 +104,14 @@ impl FlightRecorder {
     pub fn new(session: &Arc<Session>, folder: impl AsRef<Path>) -> io::Result<Self> {
         if session.progress.is_some() {
             let why = "the session has a long trace, whose file takes what a flight recorder would find in the rings: \
-                       start two sessions, or have one of both";
+                       start two sessions, or do without one of them";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let folder = folder.as_ref().to_owned();
         if !folder.is_dir() {
             return Err(io::Error::new(
                 io::ErrorKind::NotADirectory,
-                format!("{} is no folder", folder.display()),
+                format!("{} is no folder: it has to be there", folder.display()),
             ));
         }
         // Programs that go into the background leave the folder that they were started in.

@@ -11,7 +11,7 @@ fn a_session_whose_rings_a_long_trace_empties_has_no_recorder() {
     let session = Session::builder().long_trace(LongTrace::to("/dev/null")).start().expect("a session");
     let error = FlightRecorder::new(&Arc::new(session), std::env::temp_dir()).err().expect("an error");
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
-    assert!(error.to_string().contains("start two sessions, or have one of both"), "{error}");
+    assert!(error.to_string().contains("start two sessions, or do without one of them"), "{error}");
 }
 
 #[test]

@@ -163,7 +163,12 @@ impl fmt::Display for Sizing {
             true => write!(f, "{rate} bytes")?,
             false => write!(f, "{}", Bytes(*rate as u64))?,
         }
-        writeln!(f, " a second, in packets of {packet} and chunks of {chunk}")?;
+        writeln!(
+            f,
+            " a second, in packets of {} and chunks of {}",
+            Count((*packet).into(), "byte"),
+            Count((*chunk).into(), "byte")
+        )?;
         if let Some(ring) = self.ring() {
             writeln!(
                 f,

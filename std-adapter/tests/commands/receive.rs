@@ -160,7 +160,10 @@ fn who_joins_late_gets_whole_packets_only_and_each_sequence_says_that_something_
     assert!(!packets[3].ends_with(&[0xD0, 0x02, 1]));
     assert!(report.to_string().contains(" bytes, the beginning missing; of "), "{report}");
     let (_, report) = receive(&frames[4..].concat(), 64);
-    assert!(report.to_string().ends_with(" bytes, the beginning missing, nothing lost on the line since"), "{report}");
+    assert!(
+        report.to_string().ends_with(" bytes, the beginning missing, nothing lost on the line since"),
+        "{report}"
+    );
 }
 
 #[test]

@@ -63,7 +63,10 @@ fn receiving(input: impl Into<Stdio>, output: &Path) -> Child {
 
 fn assert_whole(out: &Output, output: &Path) {
     let said = (text(&out.stdout), text(&out.stderr));
-    assert!(said.0.starts_with("40 packets from ") && said.0.ends_with(", nothing lost on the line\n"), "{said:?}");
+    assert!(
+        said.0.starts_with("40 packets from ") && said.0.ends_with(", nothing lost on the line\n"),
+        "{said:?}"
+    );
     assert_eq!((out.status.code(), received(output).len()), (Some(0), 40), "{said:?}");
 }
 

@@ -120,6 +120,25 @@ impl SessionBuilder {
     /// [`FlightRecorder`](super::FlightRecorder), and a [snapshot](Session::snapshot) holds what was recorded since.
     /// A buffer that [discards](BufferConfig::discard) takes no more for that once it has been full: all that comes
     /// later is missing in the file, and counted.
+    ///
+    /// Who wants snapshots of a ring beside it has two sessions and records into both, at twice the cost:
+    ///
+    /// ```
+    /// use tracebuf_std::session::{LongTrace, Session};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("doc-both-{}.pftrace", std::process::id()));
+    /// let ring = Session::builder().ring(16 << 20).start()?;
+    /// let long = Session::builder().long_trace(LongTrace::to(&path)).start()?;
+    /// let both = [ring.recorder(), long.recorder()];
+    /// {
+    ///     let _request = both.each_ref().map(|recorder| recorder.enter("request"));
+    /// }
+    /// # let mut trace = Vec::new();
+    /// # assert!(ring.snapshot()?.write(&mut trace)?.packets >= 3);
+    /// # assert!(long.stop()?.file.unwrap().packets >= 3);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn long_trace(mut self, trace: LongTrace) -> Self {
         self.long_trace = Some(trace);

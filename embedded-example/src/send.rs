@@ -139,6 +139,30 @@ impl<E: Export> Sender<E> {
     /// Sends one piece, of at most [`PAYLOAD`] bytes of packet: between two calls commits may come. Without frames
     /// it sends a packet and waits for the line, as nothing would tell a reader that a packet was given up.
     ///
+    /// A loop that records more in a turn than one piece calls it until it says [`Busy`](Progress::Busy) or
+    /// [`Idle`](Progress::Idle), or else the ring laps over what is still to be sent:
+    ///
+    /// ```
+    /// use tracebuf::producer::Producer;
+    /// use tracebuf_firmware::export::Export;
+    /// use tracebuf_firmware::recorder::Recorder;
+    /// use tracebuf_firmware::send::{Progress, Sender};
+    ///
+    /// fn turn<E: Export>(
+    ///     sender: &mut Sender<E>,
+    ///     recorder: &mut Recorder<'_>,
+    ///     producer: &Producer<'_>,
+    /// ) -> Result<(), E::Error> {
+    ///     recorder.drain(producer);
+    ///     while sender.poll(recorder.buffer())? == Progress::Sent {
+    ///         recorder.drain(producer);
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// That goes on for as long as writers keep up with the line.
+    ///
     /// # Errors
     /// The line's. In frames the piece is kept for the next call. If there is to be none, as there must be none
     /// without frames: [`abandon`](Self::abandon).

@@ -120,7 +120,7 @@ fn a_start_that_is_killed_in_between_costs_no_crash_and_leaves_nothing() {
             killed_start(megabytes);
             assert!(holds(&previous, crash));
         }
-        let error = Survivor::open(&region).err().expect("an error").to_string();
+        let error = Survivor::open(&region).expect_err("an error").to_string();
         assert!(error.contains("no file of a buffer"), "{error}");
         let dump = Dump::parse(&std::fs::read(&region).expect("a file")).expect("bytes");
         assert!(dump.find(Place::Anywhere).is_err(), "nor is there a buffer in it");

@@ -307,10 +307,10 @@ fn a_region_is_where_the_search_found_it_and_else_at_the_next_boundary() {
     for (address, why) in
         [(0x1FF3, "the dump has nothing at address 0x1ff3"), (0x2001, "no trace buffer found")]
     {
-        assert_eq!(core.find(Place::Address(address)).err().expect("none").to_string(), why);
+        assert_eq!(core.find(Place::Address(address)).expect_err("none").to_string(), why);
     }
     let end = Dump::parse(&even).expect("a dump").find(Place::Address(even.len() as u64 - 3));
-    assert_eq!(end.err().expect("none").to_string(), "no trace buffer found");
+    assert_eq!(end.expect_err("none").to_string(), "no trace buffer found");
 }
 
 #[test]

@@ -38,8 +38,7 @@ fn a_buffer_s_file_that_is_cut_or_damaged_is_not_taken_for_a_dump_without_saying
         (with(48, 0xFF), Damage::FirstPage, page),
     ] {
         fs::write(&region, &file).expect("a file");
-        for error in
-            [Survivor::open(&region), Survivor::parse(&file)].map(|left| left.err().expect("an error"))
+        for error in [Survivor::open(&region), Survivor::parse(&file)].map(|left| left.expect_err("an error"))
         {
             assert_eq!(
                 (error.kind(), error.to_string()),

@@ -9,7 +9,7 @@ use crate::session::{LongTrace, Session, SessionError};
 #[test]
 fn a_session_whose_rings_a_long_trace_empties_has_no_recorder() {
     let session = Session::builder().long_trace(LongTrace::to("/dev/null")).start().expect("a session");
-    let error = FlightRecorder::new(&Arc::new(session), std::env::temp_dir()).err().expect("an error");
+    let error = FlightRecorder::new(&Arc::new(session), std::env::temp_dir()).expect_err("an error");
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("start two sessions, or do without one of them"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! Fields of spans and events, as annotations.
 
 use std::cell::RefCell;
-use std::fmt::{Debug, Write};
+use std::fmt::{self, Debug, Write};
 use std::mem;
 use std::ops::Range;
 
@@ -118,6 +118,22 @@ impl KeptFields {
             };
             event.arg(name, value);
         }
+    }
+
+    /// All as `name=value`, the first behind this.
+    pub(super) fn write_pairs(&self, mut between: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for KeptField { name, value, .. } in &self.list {
+            write!(f, "{between}{name}=")?;
+            match value {
+                Kept::Bool(value) => write!(f, "{value}"),
+                Kept::Uint(value) => write!(f, "{value}"),
+                Kept::Int(value) => write!(f, "{value}"),
+                Kept::Double(value) => write!(f, "{value}"),
+                Kept::Text(place) => f.write_str(self.text_at(place)),
+            }?;
+            between = " ";
+        }
+        Ok(())
     }
 }
 

@@ -37,6 +37,7 @@
 //! | fields | debug annotations, those of a span on each of its slices |
 //! | field recorded while the span is entered | an annotation of the slice's end, and of each later slice |
 //! | event | an instant with the message as its name; without one, `event FILE:LINE` |
+//! | event | with `logs(true)`, a line of a log as well: message, fields and level, with file and line as its tag |
 //! | file and line | with `origins(true)`, the source location |
 //! | target | with `origins(true)`, another category |
 //! | module | nothing: the target is the same, unless told otherwise |
@@ -61,6 +62,7 @@
 
 mod callsites;
 mod fields;
+mod instants;
 mod layer;
 mod origin;
 mod spans;

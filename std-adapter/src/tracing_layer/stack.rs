@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing_core::Metadata;
 
-use super::fields::with_fields;
 use super::origin::{category, tell};
 use super::spans::SpanData;
 use crate::session::switch::{NOWHERE, Place, is_one_session};
@@ -33,19 +32,21 @@ pub(super) struct Owner {
     number: u64,
     /// Whether slices and instants say where in the program they come from.
     pub(super) origins: bool,
+    /// Whether events are lines of a log too.
+    pub(super) logs: bool,
 }
 
 impl Owner {
     /// All layers of a recorder are one: the ids are their registry's, and stay when one is replaced by another.
     pub(super) fn layer(recorder: Recorder) -> Self {
-        Self { number: recorder.identity(), recorder, origins: false }
+        Self { number: recorder.identity(), recorder, origins: false, logs: false }
     }
 
     /// Two subscribers that record to one place make the same ids. A number is another's after 65,535 of them.
     pub(super) fn subscriber(recorder: Recorder) -> Self {
         static SUBSCRIBERS: AtomicU64 = AtomicU64::new(0);
         let which = SUBSCRIBERS.fetch_add(1, Ordering::Relaxed) % 0xFFFF + 1;
-        Self { number: which << SUBSCRIBER | recorder.identity(), recorder, origins: false }
+        Self { number: which << SUBSCRIBER | recorder.identity(), recorder, origins: false, logs: false }
     }
 }
 
@@ -241,27 +242,5 @@ fn end_plain(recorder: &Recorder, place: &mut Place) {
 fn end_with(recorder: &Recorder, place: &mut Place, data: &SpanData, seen: u64) {
     recorder.with_at(place, |tracer| {
         tracer.track().attach().end_with(|event| data.annotate_end(seen, event));
-    });
-}
-
-/// An instant, named by its message.
-pub(super) fn instant(owner: &Owner, event: &tracing_core::Event<'_>) {
-    if !owner.recorder.is_on() {
-        return;
-    }
-    let metadata = event.metadata();
-    with_fields(event, |fields| {
-        // Without a message, where it is.
-        let named = fields.message.is_empty();
-        owner.recorder.with(|tracer| {
-            tracer.track().instant_with(if named { metadata.name() } else { "" }, |event| {
-                if !named {
-                    event.name(&fields.message);
-                }
-                tell(metadata, owner.origins, event);
-                fields.rest.annotate(event);
-                event
-            });
-        });
     });
 }

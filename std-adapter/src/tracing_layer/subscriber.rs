@@ -9,6 +9,7 @@ use tracing_subscriber::filter::Targets;
 
 use super::callsites;
 use super::fields::KeptFields;
+use super::instants::instant;
 use super::spans::{SpanData, Spans};
 use super::stack::{self, Owner};
 use crate::session::Recorder;
@@ -40,7 +41,7 @@ pub struct TraceSubscriber {
 }
 
 impl TraceSubscriber {
-    /// All levels and targets, without flows and origins.
+    /// All levels and targets, without flows, origins and logs.
     pub fn new(recorder: Recorder) -> Self {
         let filter = Targets::new().with_default(LevelFilter::TRACE);
         Self { owner: Owner::subscriber(recorder), spans: Spans::new(), filter, flows: false }
@@ -73,6 +74,16 @@ impl TraceSubscriber {
     #[must_use]
     pub fn origins(mut self, origins: bool) -> Self {
         self.owner.origins = origins;
+        self
+    }
+
+    /// Makes each event a line of a log too: its message, with its fields behind it, in the list of logs of
+    /// ui.perfetto.dev, to be filtered by level and text.
+    ///
+    /// Cost: that of another event, and some 20 bytes and the line.
+    #[must_use]
+    pub fn logs(mut self, logs: bool) -> Self {
+        self.owner.logs = logs;
         self
     }
 
@@ -164,7 +175,7 @@ impl Subscriber for TraceSubscriber {
     }
 
     fn event(&self, event: &Event<'_>) {
-        stack::instant(&self.owner, event);
+        instant(&self.owner, event);
     }
 
     #[inline]

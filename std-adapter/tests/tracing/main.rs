@@ -1,6 +1,7 @@
 //! The layer and the subscriber for `tracing`: what becomes of spans and events.
 
 mod flows;
+mod logs;
 mod losses;
 mod order;
 mod origins;

@@ -11,13 +11,13 @@ use crate::trace::{Field, Trace, fields, message, number, scratch};
 
 /// What one event says of itself: its categories, file and line.
 type Origin = (Vec<String>, Option<Place>);
-type Place = (String, u64);
+pub(crate) type Place = (String, u64);
 
-fn text(bytes: &[u8], field: u32) -> String {
+pub(crate) fn text(bytes: &[u8], field: u32) -> String {
     String::from_utf8(message(bytes, field).expect("a text").to_vec()).expect("a text")
 }
 
-fn place(location: &[u8]) -> Place {
+pub(crate) fn place(location: &[u8]) -> Place {
     (text(location, 2), number(location, 4).expect("a line"))
 }
 

@@ -174,16 +174,11 @@ impl RecordReport {
         }
         // Those of the values are told above; the buffer's counter has them too.
         let packets_of_others = sum(|buffer| buffer.trace_writer_packet_loss).saturating_sub(self.dropped);
+        // What a ring discards it has handed on before: a chunk scraped to its end, and then committed.
+        let not_taken = sum(|buffer| buffer.chunks_refused) + self.summary.chunks_discarded;
         let others = [
             (Count(packets_of_others, "packet"), "given up by the writer"),
-            (
-                Count(
-                    sum(|buffer| buffer.chunks_discarded + buffer.chunks_refused)
-                        + self.summary.chunks_discarded,
-                    "chunk",
-                ),
-                "not taken",
-            ),
+            (Count(not_taken, "chunk"), "not taken"),
             (Count(sum(|buffer| buffer.abi_violations), "chunk"), "malformed"),
             (Count(self.summary.invalid_packets, "packet"), "malformed"),
         ];
@@ -272,6 +267,16 @@ mod tests {
         // The buffer may not have taken the chunk that tells of one.
         assert_eq!(losses(4), [values(4)]);
         assert_eq!(losses(0), ["3 packets given up by the writer"]);
+    }
+
+    #[test]
+    fn a_chunk_that_came_after_it_was_read_is_no_loss_and_one_that_was_refused_is() {
+        let mut stats = BufferStats::default();
+        for (discarded, refused, told) in [(3, 0, &[][..]), (3, 1, &["1 chunk not taken"])] {
+            (stats.chunks_discarded, stats.chunks_refused) = (discarded, refused);
+            let summary = Summary { buffers: vec![stats], ..Summary::default() };
+            assert_eq!(report(4 << 20, summary).losses(), told);
+        }
     }
 
     #[test]

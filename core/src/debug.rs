@@ -1,4 +1,4 @@
-//! `Debug` for structs of many fields.
+//! `Debug` for structs of many fields, and for those whose fields would tell nothing.
 //!
 //! What `derive` makes of more than five fields calls a function of `core` that asserts, and so brings the
 //! machinery of panics into firmware.
@@ -10,3 +10,15 @@ macro_rules! debug_fields {
     };
 }
 pub(crate) use debug_fields;
+
+/// The name alone, for programs that have such a value in what they derive `Debug` for.
+macro_rules! opaque_debug {
+    ($($name:literal: [$($generics:tt)*] $type:ty),* $(,)?) => {
+        $(impl<$($generics)*> core::fmt::Debug for $type {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.debug_struct($name).finish_non_exhaustive()
+            }
+        })*
+    };
+}
+pub(crate) use opaque_debug;

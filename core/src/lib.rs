@@ -54,6 +54,7 @@
 //! `unsafe-assume-single-core`.
 #![no_std]
 #![deny(missing_docs)]
+#![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
 #[cfg(target_pointer_width = "16")]

@@ -126,3 +126,11 @@ pub use sequence_info::SequenceInfo;
 pub use stats::BufferStats;
 pub use tb_chunk::MAX_PAYLOAD;
 pub use trace_buffer::TraceBuffer;
+
+crate::debug::opaque_debug! {
+    "ReadOnlyTraceBuffer": [M] ReadOnlyTraceBuffer<M>,
+    "Reader": [] Reader<'_>,
+    "RingItems": [] RingItems<'_>,
+    "RingView": [] RingView<'_>,
+    "TraceBuffer": [M] TraceBuffer<M>,
+}

@@ -78,7 +78,10 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// Stores a chunk: the reference's `CopyChunkUntrusted`.
     ///
-    /// Nothing about a chunk is trusted; what becomes of it is returned and counted, and nothing panics.
+    /// Nothing about a chunk is trusted; what becomes of it is returned and counted, and nothing panics. That it was
+    /// written says nothing of the packets in it: of what is malformed there the counters tell,
+    /// [`abi_violations`](super::BufferStats::abi_violations), and when it was read or overwritten
+    /// [`chunks_malformed`](super::SequenceInfo::chunks_malformed).
     ///
     /// Cost: one copy of the payload, a look at each fragment's size, and O(1) for each chunk overwritten, or a look at
     /// its fragments' sizes if some of it was read or it was patched. A chunk out of order walks back by at most

@@ -55,3 +55,18 @@ pub use sync::AtomicU32;
 pub use trace_writer::{Exhaustion, TraceWriter, WriterStats};
 #[cfg(not(loom))]
 pub use words::{atomic_words, atomic_words_at, atomic_words_in};
+
+crate::debug::opaque_debug! {
+    "ChunkView": [] ChunkView<'_>,
+    "Consumer": [] Consumer<'_>,
+    "Fragments": [] Fragments<'_>,
+    "Message": [] Message<'_, '_>,
+    "Packet": [] Packet<'_, '_>,
+    "Page": [] Page<'_>,
+    "Producer": [] Producer<'_>,
+    "ProducerStorage": [const CHUNKS: usize, const WRITERS: usize] ProducerStorage<CHUNKS, WRITERS>,
+    "ReadChunk": [] ReadChunk<'_>,
+    "ScrapedChunk": [] ScrapedChunk<'_>,
+    "SharedMemory": [] SharedMemory<'_>,
+    "TraceWriter": [] TraceWriter<'_>,
+}

@@ -97,6 +97,10 @@ pub struct ProducerEndpoint<'m, const WRITERS: usize> {
     stats: EndpointStats,
 }
 
+crate::debug::opaque_debug! {
+    "ProducerEndpoint": [const WRITERS: usize] ProducerEndpoint<'_, WRITERS>,
+}
+
 impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// The end of a producer that may not write to any buffer yet.
     pub const fn new(consumer: Consumer<'m>, identity: ProducerIdentity) -> Self {

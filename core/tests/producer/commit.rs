@@ -74,7 +74,7 @@ fn a_flush_of_the_producer_while_a_writer_sends_is_sent_by_that_one() {
     }
     let sink: &'static Within = Box::leak(Box::default());
     let producer = producer(memory(4096 * 4, 4096), Layout::Four, sink);
-    sink.producer.set(producer).ok().expect("once");
+    sink.producer.set(producer).expect("once");
     let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
     writer.packet().varint(8, 1);
     let of_writer = writer.flush();

@@ -113,7 +113,7 @@ impl Drain {
     fn work(&mut self, asks: bool) -> Duration {
         let central = &mut self.central;
         let wait = self.long_trace.as_mut().map_or(IDLE, |recording| recording.work(central, asks));
-        wait.min(self.keep_in_files())
+        wait.min(self.keep_in_files(asks))
     }
 
     /// Gets everything that was written until now into the buffers; false if a producer did not answer in
@@ -138,7 +138,7 @@ impl Drain {
 
     /// Gets what lies in shared memory into buffers in files, when it is time, and says how long to sleep at most: who
     /// writes little would else lose the last minutes when the process is killed.
-    fn keep_in_files(&mut self) -> Duration {
+    fn keep_in_files(&mut self, asks: bool) -> Duration {
         if self.central.files.regions.is_empty() {
             return IDLE;
         }
@@ -147,7 +147,9 @@ impl Drain {
             self.next_kept = now + IDLE;
             // Nobody is waited for: what has not come by then is scraped. Nor is one asked that has yet to answer, for
             // which a long trace may be waiting.
-            self.central.ask_flush_of_idle();
+            if asks {
+                self.central.ask_flush_of_idle();
+            }
             self.central.scrape();
         }
         self.next_kept.saturating_duration_since(now)
@@ -288,9 +290,9 @@ mod tests {
                 drain.run(&tasks, Arc::new(Switch::new()));
                 assert_eq!((told(&mute), told(&other)), ((0, 0), (0, 0)));
             } else {
-                drain.keep_in_files();
+                drain.keep_in_files(true);
                 // It is not time again.
-                drain.keep_in_files();
+                drain.keep_in_files(true);
                 assert_eq!((told(&mute), told(&other)), ((0, 1), (1, 1)));
             }
         }

@@ -19,9 +19,11 @@ use std::fmt;
 
 use tracebuf::buffer::DataLoss;
 pub use tracebuf::proto::TraceFileFault;
-use tracebuf::proto::fields::{ftrace_event_bundle, sequence_flags, trace_packet};
+use tracebuf::proto::fields::{
+    ftrace_event_bundle, sequence_flags, thread_descriptor, trace_packet, track_descriptor,
+};
 
-use crate::fields::{Fields, Value};
+use crate::fields::{Fields, Value, message};
 use crate::figures::Count;
 pub use counters::Counted;
 use counters::{Counters, LARGER_RING};
@@ -42,6 +44,9 @@ pub(crate) enum Whose {
 pub struct SequenceLosses {
     /// The process that wrote it, if the trace says.
     pub pid: Option<i32>,
+    /// The name of the thread that wrote it, if the trace says: the first that its packets name, and the beginning of a
+    /// long one.
+    pub thread: Option<String>,
     /// Its packets.
     pub packets: u64,
     /// Packets that follow a loss.
@@ -138,6 +143,17 @@ fn ftrace_has_lost(bundle: &[u8]) -> bool {
     matches!(said.last().map(|field| field.value), Some(Value::Number(1..)))
 }
 
+/// Bytes of a thread's name that are told: there are as many names as sequences. The system's have 15.
+const MAX_NAME: usize = 64;
+
+/// The name of the thread whose track this is.
+fn thread_name(track: &[u8]) -> Option<String> {
+    let thread = message(track, track_descriptor::THREAD).filter(|thread| !thread.is_empty())?;
+    let names = [message(thread, thread_descriptor::THREAD_NAME), message(track, track_descriptor::NAME)];
+    let name = names.into_iter().flatten().find(|name| !name.is_empty())?;
+    Some(String::from_utf8_lossy(name.get(..MAX_NAME).unwrap_or(name)).into_owned())
+}
+
 impl TraceReport {
     /// Looks through a trace in memory. What is malformed ends what it is in, and nothing else.
     pub fn of(trace: &[u8]) -> Self {
@@ -155,7 +171,7 @@ impl TraceReport {
 
     fn look_at(&mut self, packet: &[u8], counters: &mut Counters) -> Whose {
         let (mut sequence, mut loss, mut pid, mut flags, mut clears) = (0, 0, None, 0, false);
-        let (mut is_compressed, mut has_ftrace_lost) = (false, false);
+        let (mut is_compressed, mut has_ftrace_lost, mut track) = (false, false, None);
         for field in Fields::of(packet) {
             match (field.number, field.value) {
                 // Of a field that is there twice the last one counts.
@@ -164,6 +180,7 @@ impl TraceReport {
                 (trace_packet::SEQUENCE_FLAGS, Value::Number(bits)) => flags = bits,
                 (trace_packet::INCREMENTAL_STATE_CLEARED, Value::Number(is_so)) => clears = is_so != 0,
                 (trace_packet::TRUSTED_PID, Value::Number(number)) => pid = Some(number as i32),
+                (trace_packet::TRACK_DESCRIPTOR, Value::Bytes(bytes)) => track = Some(bytes),
                 (trace_packet::TRACE_STATS, Value::Bytes(stats)) => counters.add(stats),
                 (trace_packet::FTRACE_EVENTS, Value::Bytes(bundle)) => {
                     has_ftrace_lost |= ftrace_has_lost(bundle)
@@ -180,13 +197,14 @@ impl TraceReport {
         let (whose, losses) = match self.sequences.entry(sequence) {
             Entry::Vacant(_) if !is_room => {
                 // They are of many.
-                pid = None;
+                (pid, track) = (None, None);
                 (Whose::Others, &mut self.others)
             }
             entry => (Whose::Sequence(sequence), entry.or_default()),
         };
         losses.packets += 1;
         losses.pid = losses.pid.or(pid);
+        losses.thread = losses.thread.take().or_else(|| thread_name(track?));
         losses.after_loss += u64::from(loss != 0);
         for (bit, count) in losses.causes.iter_mut().enumerate() {
             *count += loss >> bit & 1;
@@ -260,6 +278,10 @@ impl TraceReport {
         for (id, sequence) in self.sequences.iter().filter(|(_, sequence)| count(sequence) > 0) {
             let (lost, all) = (count(sequence), Count(sequence.packets, "packet"));
             write!(f, "  sequence {id}")?;
+            if let Some(thread) = &sequence.thread {
+                // Whatever the trace has in it, the terminal shows it.
+                write!(f, ", thread {thread:?}")?;
+            }
             if let Some(pid) = sequence.pid {
                 write!(f, ", process {pid}")?;
             }

@@ -133,3 +133,29 @@ fn a_cut_or_malformed_trace_is_told_as_far_as_it_goes() {
     assert_eq!(TraceReport::of(b"no trace at all").packets, 0);
     assert_eq!(TraceReport::of(&packet(&[0xFF; 20])).packets, 1);
 }
+
+#[test]
+fn a_sequence_is_told_with_the_thread_that_wrote_it() {
+    let field = |tag: u8, inside: &[u8]| [&[tag, inside.len() as u8], inside].concat();
+    let track = |thread: &[u8]| packet(&[&[0x50, 2, 0xE2, 0x03, thread.len() as u8], thread].concat());
+    let loss = packet(&[0x50, 2, 0xD0, 0x02, 65]);
+    let named = |name: &[u8]| track(&field(0x22, &field(0x2A, name)));
+    for (tracks, told) in [
+        (vec![], "sequence 2: "),
+        // A track that is no thread's, and then two that are: the first is its own.
+        (
+            vec![track(&field(0x12, b"gpu")), named(b"worker"), named(b"other")],
+            "sequence 2, thread \"worker\": ",
+        ),
+        (
+            vec![track(&[field(0x12, b"outer"), field(0x22, &[8, 1])].concat())],
+            "sequence 2, thread \"outer\": ",
+        ),
+        (vec![named(b""), named(b"\x1B[2J")], "sequence 2, thread \"\\u{1b}[2J\": "),
+    ] {
+        let report = TraceReport::of(&[tracks.concat(), loss.clone()].concat());
+        assert!(report.to_string().contains(told), "{report}");
+    }
+    let long = TraceReport::of(&named(&[b'x'; 100]));
+    assert_eq!(long.sequences[&2].thread.as_deref(), Some(&*"x".repeat(64)));
+}

@@ -108,8 +108,8 @@ impl Drain {
         self
     }
 
-    /// Does for files what is due, and says how long to sleep at most. Unless it `asks`, producers are left to answer what
-    /// they were asked last.
+    /// Does for files what is due, and says how long to sleep at most. Unless it `asks`, producers are left to answer
+    /// what they were asked last.
     fn work(&mut self, asks: bool) -> Duration {
         let central = &mut self.central;
         let wait = self.long_trace.as_mut().map_or(IDLE, |recording| recording.work(central, asks));

@@ -114,8 +114,8 @@ impl Recording {
     }
 
     /// Does what is due, and says when to come again. Never more than a piece at once, nor by waiting: shared memory
-    /// must not fill up meanwhile, and others ask for things. Who waits for a flush has asked producers already: asked anew
-    /// with each period, a slow one might never have answered the last question.
+    /// must not fill up meanwhile, and others ask for things. Who waits for a flush has asked producers already: asked
+    /// anew with each period, a slow one might never have answered the last question.
     pub(crate) fn work(&mut self, central: &mut Central, asks: bool) -> Duration {
         if self.ended {
             return self.period;

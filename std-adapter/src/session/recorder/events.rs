@@ -88,8 +88,8 @@ impl Recorder {
         self.with(|tracer| tracer.track().instant_with(name, details));
     }
 
-    /// A line of a log: an instant on this thread's track, and a row in the list of logs of ui.perfetto.dev, to be filtered
-    /// by its priority and text.
+    /// A line of a log: an instant on this thread's track, and a row in the list of logs of ui.perfetto.dev, to be
+    /// filtered by its priority and text.
     ///
     /// ```
     /// use tracebuf_std::session::{LogMessage, LogPriority, Session};

@@ -96,6 +96,7 @@ impl OnTheWay {
 }
 
 /// A region of a dump, ready to be read.
+#[derive(Debug)]
 pub struct Found {
     /// Where it lies: an address, or in a raw dump the offset from its start.
     pub address: u64,
@@ -106,15 +107,6 @@ pub struct Found {
     /// Where there are others in what was searched, such as a snapshot of the same ring. None if it did not have to be
     /// searched for.
     pub others: Vec<u64>,
-}
-
-impl fmt::Debug for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Found")
-            .field("address", &self.address)
-            .field("salvage", &self.salvage)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Bytes from an 8-byte boundary on.

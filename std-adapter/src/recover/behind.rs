@@ -71,20 +71,12 @@ pub(super) struct Slot {
 }
 
 /// What is left of a session, and the trace that it belongs behind, by [`Survivor::behind`].
+#[derive(Debug)]
 pub struct Behind {
     survivor: Survivor,
     trace: File,
     metadata: Metadata,
     whole: Written,
-}
-
-impl fmt::Debug for Behind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Behind")
-            .field("survivor", &self.survivor)
-            .field("whole", &self.whole)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Survivor {

@@ -13,7 +13,7 @@ use super::counts::Written;
 use super::long_trace::Recording;
 use super::session_clock::SessionClock;
 use super::switch::{OffAtEnd, Switch};
-use super::waits::PATIENCE;
+use super::waits::{LOOK_AGAIN, PATIENCE};
 
 /// What is done on the drain thread.
 pub(crate) type Work = Box<dyn FnOnce(&mut Drain) + Send>;
@@ -60,9 +60,6 @@ pub(crate) struct Drain {
 /// How long the thread sleeps when nobody wakes it, and how much of what lies in shared memory a kill costs where
 /// buffers are in files.
 const IDLE: Duration = Duration::from_secs(1);
-
-/// How long it sleeps between two looks whether producers have answered.
-const MOMENT: Duration = Duration::from_millis(1);
 
 impl Drain {
     pub(crate) fn new(central: Central, long_trace: Option<Recording>, clock: SessionClock) -> Self {
@@ -121,7 +118,7 @@ impl Drain {
     pub(crate) fn flush(&mut self, deadline: Instant) -> bool {
         self.central.ask_flush();
         while !self.central.is_flushed() && Instant::now() < deadline {
-            let wait = self.work(false).min(MOMENT);
+            let wait = self.work(false).min(LOOK_AGAIN);
             if !wait.is_zero() {
                 thread::park_timeout(wait);
             }

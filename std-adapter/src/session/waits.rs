@@ -6,6 +6,9 @@ use std::time::Duration;
 /// How long producers are given to send what they have, and a session's thread to answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Until the next look whether producers have answered, or a file that is behind has caught up.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
 /// What takes some milliseconds takes no longer than this.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(100);
 

@@ -19,7 +19,7 @@ use crate::session::counts::Written;
 use crate::session::export::{BufferReport, HasRead, Piece, whole_within};
 use crate::session::snapshot::{PIECE, Readable};
 use crate::session::switch::Switch;
-use crate::session::waits::{FOR_EVER, PATIENCE};
+use crate::session::waits::{FOR_EVER, LOOK_AGAIN, PATIENCE};
 
 /// The drain thread's part: reads, and hands pieces over.
 pub(crate) struct Recording {
@@ -57,9 +57,6 @@ enum Step {
     /// The file is behind.
     Busy,
 }
-
-/// How long to wait before looking again at a file that is behind, or for a producer's answer.
-const MOMENT: Duration = Duration::from_millis(1);
 
 /// Pieces on their way or being written. With the one being filled they are 9 MiB, and what their last packets have
 /// beyond that: those of many MiB have it until they are written. Where producers keep all cores busy the file's thread
@@ -127,13 +124,13 @@ impl Recording {
         }
         match self.read_on(central, false) {
             Step::Done => {}
-            Step::Busy => return MOMENT,
-            Step::Piece if !self.hand_over(central, false) => return MOMENT,
+            Step::Busy => return LOOK_AGAIN,
+            Step::Piece if !self.hand_over(central, false) => return LOOK_AGAIN,
             Step::Piece if self.ended => return self.period,
             Step::Piece => return Duration::ZERO,
         }
         if !self.hand_over(central, false) {
-            return MOMENT;
+            return LOOK_AGAIN;
         }
         self.turns = None;
         if self.sync == SyncPolicy::EveryPeriod {
@@ -159,7 +156,7 @@ impl Recording {
         };
         self.flushing = Some(deadline);
         if !central.is_flushed() && now < deadline {
-            return Some(MOMENT);
+            return Some(LOOK_AGAIN);
         }
         self.flushing = None;
         central.end_flush();

@@ -204,7 +204,9 @@ impl TraceReport {
         };
         losses.packets += 1;
         losses.pid = losses.pid.or(pid);
-        losses.thread = losses.thread.take().or_else(|| thread_name(track?));
+        if losses.thread.is_none() {
+            losses.thread = track.and_then(thread_name);
+        }
         losses.after_loss += u64::from(loss != 0);
         for (bit, count) in losses.causes.iter_mut().enumerate() {
             *count += loss >> bit & 1;

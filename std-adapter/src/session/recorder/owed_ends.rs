@@ -28,7 +28,7 @@ impl Recording {
         let _ = TRACERS.try_with(|tracers| {
             let tracers = tracers.try_borrow().ok()?;
             let own = tracers.iter().find(|entry| std::ptr::eq(&*entry.recording, self))?;
-            others(&tracers, own).for_each(|other| other.place.set(other.place.get() | ASIDE));
+            put_others_aside(&tracers, own);
             Some(())
         });
     }
@@ -46,10 +46,14 @@ pub(super) fn take_over(tracers: &[Entry], place: Place) -> Option<Rc<Recording>
         entry.recording.tracer.with_dependent(|_, tracer| {
             tracer.replace_owed_ends(tracer.owed_ends().saturating_add(owed));
         });
-        others(tracers, entry).for_each(|other| other.place.set(other.place.get() | ASIDE));
+        put_others_aside(tracers, entry);
     }
     entry.place.set(place);
     Some(entry.recording.clone())
+}
+
+fn put_others_aside(tracers: &[Entry], of: &Entry) {
+    others(tracers, of).for_each(|other| other.place.set(other.place.get() | ASIDE));
 }
 
 /// Those in the same session.

@@ -14,6 +14,7 @@ readonly FUZZ_TARGETS="ops commit smb validator replay attach differential recei
 passed=0
 failed=0
 failed_parts=()
+last_words=()
 minutes=()
 
 say() { printf '\n=== %s\n' "$*"; }
@@ -54,17 +55,18 @@ part() {
     seconds=$((SECONDS - start))
     minutes+=("| $name | $(awk -v s="$seconds" 'BEGIN { printf "%.1f", s / 60 }') |")
     read -r tests_passed tests_failed runs < <(tests_in "$log")
-    rm -f "$log"
     if [ "$status" -eq 0 ] && [ "$runs" -gt 0 ] && [ $((tests_passed + tests_failed)) -eq 0 ]; then
         echo "no test was run"
         status=1
     fi
     if [ "$status" -ne 0 ]; then
         failed_parts+=("$name")
+        last_words+=("$(tail -n 12 "$log")")
         [ "$tests_failed" -gt 0 ] || tests_failed=1
     elif [ $((tests_passed + tests_failed)) -eq 0 ]; then
         tests_passed=1
     fi
+    rm -f "$log"
     passed=$((passed + tests_passed))
     failed=$((failed + tests_failed))
     if [ "$status" -eq 0 ]; then
@@ -101,11 +103,14 @@ parts_at_once() {
     say "at once: $*"
     for group; do
         (
-            passed=0 failed=0 failed_parts=() minutes=()
+            passed=0 failed=0 failed_parts=() last_words=() minutes=()
             "$group"
             {
                 printf 'passed=$((passed + %d)) failed=$((failed + %d))\n' "$passed" "$failed"
-                [ "${#failed_parts[@]}" -eq 0 ] || printf 'failed_parts+=(%q)\n' "${failed_parts[@]}"
+                if [ "${#failed_parts[@]}" -gt 0 ]; then
+                    printf 'failed_parts+=(%q)\n' "${failed_parts[@]}"
+                    printf 'last_words+=(%q)\n' "${last_words[@]}"
+                fi
                 printf 'minutes+=(%q)\n' "${minutes[@]}"
             } >"$logs/$group.counts"
         ) >"$logs/$group" 2>&1 &
@@ -137,12 +142,16 @@ in_qemu() {
     (cd embedded-example && QEMU_SECONDS=300 cargo run --locked --release --bin "$program" "$@")
 }
 
-# Ends the run with a table of what each part took, for the README; the last line is 'N passed, N failed'.
+# Ends the run with a table of what each part took, for the README, and with what those that failed printed last; the
+# last line is 'N passed, N failed'.
 finish() {
-    local name
+    local i
     say "$((SECONDS / 60)) min $((SECONDS % 60)) s in all"
     printf '%s\n' "| part | minutes |" "|---|---|" ${minutes[@]+"${minutes[@]}"}
-    for name in ${failed_parts[@]+"${failed_parts[@]}"}; do echo "failed: $name"; done
+    for i in ${failed_parts[@]+"${!failed_parts[@]}"}; do
+        echo "failed: ${failed_parts[i]}"
+        sed 's/^/    /' <<<"${last_words[i]}"
+    done
     echo "$passed passed, $failed failed"
     [ "$failed" -eq 0 ]
 }

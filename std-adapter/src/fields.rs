@@ -57,19 +57,6 @@ impl<'m> Iterator for Fields<'m> {
     }
 }
 
-/// Numbers of a message, 0 where it has none; none of a malformed one.
-pub(crate) fn numbers<const N: usize>(message: &[u8], of: [u32; N]) -> Option<[u64; N]> {
-    let mut numbers = [0; N];
-    let mut fields = Fields::of(message);
-    for field in &mut fields {
-        if let Value::Number(value) = field.value {
-            let wanted = of.iter().zip(&mut numbers).find(|(number, _)| **number == field.number);
-            wanted.into_iter().for_each(|(_, number)| *number = value);
-        }
-    }
-    fields.is_at_end().then_some(numbers)
-}
-
 /// What a message has within it, nothing unless it says something.
 pub(crate) fn message(bytes: &[u8], of: u32) -> Option<&[u8]> {
     let mut within = &[][..];

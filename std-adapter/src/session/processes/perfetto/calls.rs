@@ -6,7 +6,8 @@ use tracebuf::producer::{ChunkToMove, Patch, Request};
 
 use super::data_sources::Descriptor;
 use super::frames::{Frame, request_of};
-use crate::fields::{Fields, Value, message, numbers};
+use super::proto::numbers;
+use crate::fields::{Fields, Value, message};
 
 /// The service of which these are the calls.
 const SERVICE: &[u8] = b"ProducerPort";

@@ -2,8 +2,8 @@
 //!
 //! Facts from `protos/perfetto/common/data_source_descriptor.proto` and `protos/perfetto/config/data_source_config.proto`.
 
-use super::proto::Proto;
-use crate::fields::{message, numbers};
+use super::proto::{Proto, numbers};
+use crate::fields::message;
 
 // Fields of a DataSourceConfig.
 const NAME: u32 = 1;

@@ -1,8 +1,8 @@
-//! Messages of protobuf that grow.
+//! Messages of protobuf that grow, and their numbers.
 
 use tracebuf::proto::{WireType, tag};
 
-use crate::fields::push;
+use crate::fields::{Fields, Value, push};
 
 /// A message, to which fields are added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,4 +45,17 @@ impl Proto {
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// Numbers of a message, 0 where it has none; none of a malformed one.
+pub(super) fn numbers<const N: usize>(message: &[u8], of: [u32; N]) -> Option<[u64; N]> {
+    let mut numbers = [0; N];
+    let mut fields = Fields::of(message);
+    for field in &mut fields {
+        if let Value::Number(value) = field.value {
+            let wanted = of.iter().zip(&mut numbers).find(|(number, _)| **number == field.number);
+            wanted.into_iter().for_each(|(_, number)| *number = value);
+        }
+    }
+    fields.is_at_end().then_some(numbers)
 }

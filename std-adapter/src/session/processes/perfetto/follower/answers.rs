@@ -3,8 +3,9 @@
 //! Facts from `protos/perfetto/ipc/wire_protocol.proto` and `protos/perfetto/ipc/producer_port.proto`.
 
 use super::calls::Port;
-use crate::fields::{Fields, Value, message, numbers};
+use crate::fields::{Fields, Value, message};
 use crate::session::processes::perfetto::frames::{BOUND, REPLY, REPLY_MESSAGE, REPLY_SUCCESS, REQUEST};
+use crate::session::processes::perfetto::proto::numbers;
 
 /// What a frame says.
 #[derive(Debug, PartialEq, Eq)]

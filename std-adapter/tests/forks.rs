@@ -192,7 +192,10 @@ fn a_signal_that_comes_just_before_its_recorder_is_gone_is_not_lost() {
 fn a_signal_that_comes_while_it_begins_to_be_watched_ends_the_program_or_is_in_a_snapshot() {
     let folder = folder("fork-begin");
     // Those that come first take their time.
-    let signals: Vec<i32> = (libc::SIGRTMIN()..=libc::SIGRTMAX()).chain([libc::SIGTERM]).collect();
+    let mut signals = vec![libc::SIGHUP, libc::SIGINT, libc::SIGUSR1, libc::SIGUSR2];
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    signals.extend(libc::SIGRTMIN()..=libc::SIGRTMAX());
+    signals.push(libc::SIGTERM);
     for round in 0..100 {
         let child = fork(|| {
             let (_session, recorder) = recorder(&folder);

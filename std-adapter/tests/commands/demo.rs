@@ -1,7 +1,6 @@
 //! `tracebuf demo`: eight threads that trace themselves, every packet accounted for.
 
 use std::fs;
-use std::process::Command;
 use tracebuf::proto::TracePackets;
 
 use crate::trace::scratch;
@@ -125,7 +124,7 @@ fn assert_fails(arguments: &[&str], said: &str) {
 fn a_thread_that_cannot_be_started_is_said_and_the_others_end() {
     let file = scratch("demo/threads");
     let limited = "ulimit -v 1000000 && exec timeout -k 1 60 \"$0\" demo \"$1\" --sources \"$2\"";
-    let output = Command::new("sh")
+    let output = std::process::Command::new("sh")
         .args(["-c", limited, env!("CARGO_BIN_EXE_tracebuf")])
         .arg(&file)
         .arg(env!("CARGO_MANIFEST_DIR"))

@@ -1,7 +1,6 @@
 //! `tracebuf stats` and `tracebuf size`: what was lost and why, and how large buffers must be.
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use crate::trace::scratch;
 use crate::{gzipped, text};
@@ -129,6 +128,9 @@ fn a_gzipped_trace_that_is_cut_is_told_as_far_as_it_goes() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_trace_may_be_larger_than_memory() {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
     let mut stats = Command::new("sh")
         .args(["-c", "ulimit -v 150000; exec \"$0\" stats -", env!("CARGO_BIN_EXE_tracebuf")])
         .stdin(Stdio::piped())

@@ -1,7 +1,9 @@
 //! The command `tracebuf`, run as a user runs it.
 
 use std::io::Write;
-use std::process::{Child, Command};
+#[cfg(target_os = "linux")]
+use std::process::Child;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
@@ -49,6 +51,7 @@ fn wait_until(seconds: u64, mut what: impl FnMut() -> bool) -> bool {
     true
 }
 
+#[cfg(target_os = "linux")]
 fn send(child: &Child, signal: i32) {
     // SAFETY: the child was not waited for yet, so the number is its own.
     assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);

@@ -60,7 +60,8 @@ pub struct Bytes(pub u64);
 impl Bytes {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
 
-    /// Whole units, rounded down, as options of the commands take it: without a blank.
+    /// Whole units, rounded down, as options of the commands take it: without a blank. For `record`.
+    #[cfg(unix)]
     pub(crate) fn as_option(self) -> String {
         match Self::UNITS.iter().find(|(unit, _)| self.0 >= *unit) {
             Some((unit, name)) => format!("{}{name}", self.0 / unit),

@@ -1,15 +1,16 @@
 //! A file's lock, which a process has and its children have not.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::closed_in_children::ClosedInChildren;
+use crate::free_file::in_use;
+use crate::system::is_same;
 
 /// Keeps a file locked until it is dropped or its process ends, whatever children that has.
 ///
@@ -72,66 +73,16 @@ fn try_lock(file: impl AsFd) -> io::Result<()> {
     })
 }
 
-/// Refuses a file that a session is using, also one of another process; of one that nobody knows this of it is not
-/// said. To be asked before a file is emptied: of a long trace all would be gone, and a process whose buffer is in the
-/// file would end.
-///
-/// ```
-/// use tracebuf_std::region_file::check_is_free;
-/// use tracebuf_std::session::{LongTrace, Session};
-///
-/// let path = std::env::temp_dir().join(format!("doc-free-{}.pftrace", std::process::id()));
-/// let session = Session::builder().long_trace(LongTrace::to(&path)).start()?;
-/// assert!(check_is_free(&path).is_err());
-/// session.stop()?;
-/// check_is_free(&path)?;
-/// # std::fs::remove_file(path)?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// # Errors
-/// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if a session has it.
-pub fn check_is_free(path: &Path) -> io::Result<()> {
-    // Looked at first: who opens a pipe waits for its other end.
-    if !std::fs::metadata(path).is_ok_and(|there| there.is_file()) {
-        return Ok(());
-    }
-    let Ok(file) = File::open(path) else { return Ok(()) };
+/// Whether a session has the file; of one that nobody knows this of it is not said.
+pub(crate) fn is_locked(file: &File) -> bool {
     // Shared: file systems that lock over a network want a file that can be written for more.
-    match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Err(Errno::WOULDBLOCK) => Err(in_use()),
+    match flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => {
-            drop(Held(&file));
-            Ok(())
+            drop(Held(file));
+            false
         }
-        Err(_) => Ok(()),
+        Err(error) => error == Errno::WOULDBLOCK,
     }
-}
-
-/// Creates a file, or empties the one that is there, unless a session is using it.
-///
-/// ```
-/// let path = std::env::temp_dir().join(format!("doc-create-{}.svg", std::process::id()));
-/// std::io::Write::write_all(&mut tracebuf_std::region_file::create_if_free(&path)?, b"<svg/>")?;
-/// assert_eq!(std::fs::read(&path)?, b"<svg/>");
-/// # std::fs::remove_file(path)?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-///
-/// # Errors
-/// Those of [`check_is_free`], and what the file system says.
-pub fn create_if_free(path: &Path) -> io::Result<File> {
-    check_is_free(path)?;
-    File::create(path)
-}
-
-/// Whether it is the same file, by whatever name.
-pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-fn in_use() -> io::Error {
-    io::Error::new(io::ErrorKind::ResourceBusy, "another session is using it")
 }
 
 #[cfg(test)]

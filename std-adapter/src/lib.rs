@@ -1,4 +1,6 @@
-//! tracebuf for programs with an operating system: a Unix. [`record`] needs Linux, whose `/proc` it reads.
+//! tracebuf for programs with an operating system: a Unix. [`record`] needs Linux, whose `/proc` it reads. Elsewhere, as
+//! on Windows, there is what receives, recovers and reads traces, and not what records: no [`session`], `tracing_layer`,
+//! [`record`] and [`demo`], and of [`region_file`] no more than the reading of such files needs.
 //!
 //! - [`session`]: tracing of this process, and of others into it: rings, long traces, snapshots, flight recorders.
 //! - `tracing_layer`, with the feature `tracing`: spans and events of the crate `tracing`.
@@ -24,14 +26,23 @@
 #[path = "../tests/support/fork.rs"]
 #[allow(dead_code, unsafe_code)]
 mod children;
+#[cfg(unix)]
 mod closed_in_children;
+mod counts;
+#[cfg(unix)]
 pub mod demo;
+mod export;
 mod fields;
 pub mod figures;
+#[cfg(any(unix, feature = "receive"))]
 mod file_error;
+#[cfg(unix)]
 mod file_lock;
+#[cfg(unix)]
 mod fork;
+mod free_file;
 pub mod inspect;
+mod limits;
 #[cfg(all(test, target_pointer_width = "64"))]
 mod long_packet;
 pub mod memory;
@@ -39,18 +50,26 @@ mod packet;
 pub mod pftrace;
 #[cfg(feature = "receive")]
 pub mod receive;
+#[cfg(unix)]
 pub mod record;
 pub mod recover;
 pub mod region_file;
 pub mod replay;
 pub mod script;
+#[cfg(unix)]
 pub mod session;
 pub mod size;
 pub mod smb;
+/// What differs from system to system, beside `receive::source`.
+#[cfg_attr(unix, path = "system/unix.rs")]
+#[cfg_attr(not(unix), path = "system/elsewhere.rs")]
+mod system;
+#[cfg(unix)]
 mod thread_id;
 pub mod trace_stats;
-#[cfg(feature = "tracing")]
+#[cfg(all(unix, feature = "tracing"))]
 pub mod tracing_layer;
+#[cfg(unix)]
 mod undo;
 mod whole_file;
 

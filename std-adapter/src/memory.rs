@@ -19,7 +19,8 @@ use memmap2::{MmapMut, MmapOptions};
 ///
 /// A page (4 KiB on most systems) costs physical memory from the first write to it, so a 1 GiB buffer of
 /// which 1 MiB was used costs 1 MiB.  The mapping is private to the process and reserves no swap space: on
-/// a system that hands out more than it has, a write may end the process, as with any other memory.
+/// a system that hands out more than it has, a write may end the process, as with any other memory.  Windows
+/// does reserve it, and refuses what it has no room for.
 ///
 /// The address never changes while the value lives, moves included.  Dropping the value unmaps the pages.
 #[derive(Debug)]

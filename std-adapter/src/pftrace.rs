@@ -10,7 +10,7 @@ use tracebuf::buffer::{BufferStats, DataLoss, Packet, SequenceInfo};
 use tracebuf::proto::{SequenceId, WriteError};
 use tracebuf::service::{Exported, TraceExporter, writer_stats};
 
-use crate::file_lock::create_if_free;
+use crate::free_file::create_if_free;
 pub use crate::whole_file::check_writable;
 
 /// A `.pftrace` file that is being written, or the same somewhere else.

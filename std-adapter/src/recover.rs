@@ -32,10 +32,11 @@ use std::path::Path;
 
 use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage, SequenceInfo};
 
+pub use crate::counts::Written;
+use crate::export::whole_within;
 use crate::pftrace::TraceFile;
 pub use crate::region_file::Damage;
 use crate::region_file::{self, Contents, Waiting};
-use crate::session::export::whole_within;
 use crate::whole_file::write_atomically;
 pub use behind::{Behind, Gap};
 pub use error::RecoverError;

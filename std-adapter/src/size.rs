@@ -13,7 +13,7 @@
 use std::fmt;
 
 use crate::figures::{Bytes, Count};
-use crate::session::SHARED_MEMORY;
+use crate::limits::SHARED_MEMORY;
 
 pub use crate::figures::Seconds;
 

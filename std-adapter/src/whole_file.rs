@@ -3,12 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::file_lock::{check_is_free, is_same};
+use crate::free_file::check_is_free;
+use crate::system::{as_readable_as, check_unprotected, is_socket};
 
 /// Bytes of a file's name that are in that of its part: with all of them it could be longer than names can be.
 const NAME: usize = 100;
@@ -17,7 +16,7 @@ const NAME: usize = 100;
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     // Of `out/` the last part is `out`, and a folder is what the system would look for.
-    let ends = |name: &&OsStr| path.as_os_str().as_bytes().ends_with(name.as_bytes());
+    let ends = |name: &&OsStr| path.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes());
     let name = path.file_name().filter(ends).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.display()))
     })?;
@@ -26,7 +25,7 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     options.read(true).write(true).create_new(true);
     if let Some(replaced) = &replaced {
         // From the beginning: who may not read the file that was there may not open this one either.
-        options.mode(replaced.mode() & 0o777);
+        as_readable_as(&mut options, replaced);
     }
     loop {
         let mut other = OsString::from(".");
@@ -47,11 +46,11 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
 }
 
 /// As much of a name as goes into another, without half a character at its end.
-fn start_of(name: &OsStr) -> &OsStr {
-    let bytes = name.as_bytes();
-    let is_start = |at: &usize| bytes.get(*at).is_none_or(|byte| byte & 0xC0 != 0x80);
-    let end = (0..=bytes.len().min(NAME)).rev().find(is_start).unwrap_or_default();
-    OsStr::from_bytes(bytes.get(..end).unwrap_or_default())
+fn start_of(name: &OsStr) -> String {
+    let mut start = name.to_string_lossy().into_owned();
+    let end = (0..=start.len().min(NAME)).rev().find(|end| start.is_char_boundary(*end));
+    start.truncate(end.unwrap_or_default());
+    start
 }
 
 /// Whether there is something that can only be written into: a device, a pipe. A folder cannot: what is to have its
@@ -70,31 +69,6 @@ pub(crate) fn followed(path: &Path) -> io::Result<PathBuf> {
         path.push(target);
     }
     Err(io::Error::other("too many links lead to each other"))
-}
-
-/// The files that a session writes into as long as it runs.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OwnFiles {
-    /// Also when it is complete.
-    pub(crate) long_trace: Option<Metadata>,
-    /// Of buffers in files.
-    pub(crate) regions: Vec<Metadata>,
-}
-
-impl OwnFiles {
-    /// Refuses to replace one of them, by whatever name: what goes into it would be gone.
-    pub(crate) fn check_is_none(&self, path: &Path) -> io::Result<()> {
-        let Ok(there) = fs::metadata(path) else { return Ok(()) };
-        let is_there = |file: &Metadata| there.is_file() && is_same(&there, file);
-        let what = if self.long_trace.as_ref().is_some_and(is_there) {
-            "it is the file of the session's long trace"
-        } else if self.regions.iter().any(is_there) {
-            "it is the file of a buffer of the session"
-        } else {
-            return Ok(());
-        };
-        Err(io::Error::new(io::ErrorKind::AlreadyExists, what))
-    }
 }
 
 /// Has a file written that appears at `path` when it is complete; a device or a pipe is written into.
@@ -142,12 +116,12 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a folder of that name"));
     }
-    if fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+    if fs::metadata(path).is_ok_and(|metadata| is_socket(&metadata)) {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a socket of that name"));
     }
     if path.exists() {
         // Opening it would wait for the reader of a pipe. A file that is protected against writing is meant to be kept.
-        rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?;
+        check_unprotected(path)?;
     }
     if is_special(path) {
         return Ok(());
@@ -160,7 +134,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
     use crate::session::Session;

@@ -1,19 +1,20 @@
 //! From a line into a trace file.
 
 use std::io::{self, Read};
+#[cfg(unix)]
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::output::Output;
-use super::source::{Waiting, open};
+use super::source::{open, waiting};
 use super::{ReceiveReport, Receiver};
 use crate::file_error::{about, about_writing};
 
-/// Receives from a regular file, a named pipe or a serial port into a trace file, until the file's end, until the
-/// pipe's last writer closes it, or until `stop` is set. Tells how it goes twice a second, and what came in all when it
-/// ends, by an error too.
+/// Receives from a regular file, a named pipe (on a Unix) or a serial port into a trace file, until the file's end,
+/// until the pipe's last writer closes it, or until `stop` is set. Tells how it goes twice a second, and what came in all
+/// when it ends, by an error too.
 ///
 /// # Errors
 /// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) if not one whole packet came.
@@ -51,6 +52,7 @@ pub fn receive(
 ///
 /// # Errors
 /// Those of [`receive`].
+#[cfg(unix)]
 pub fn receive_from(
     line: impl Read + AsFd,
     name: impl AsRef<Path>,
@@ -58,7 +60,24 @@ pub fn receive_from(
     stop: &AtomicBool,
     progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    receive_line(Waiting(line), name.as_ref(), output, stop, progress)
+    receive_line(waiting(line)?, name.as_ref(), output, stop, progress)
+}
+
+/// The same from what is open already: standard input, a socket, what a debug probe reads. Errors call it `name`.
+///
+/// It is read by a thread of its own, which after `stop` was set ends when something comes, or the line ends.
+///
+/// # Errors
+/// Those of [`receive`], and that there is no room for the thread.
+#[cfg(not(unix))]
+pub fn receive_from(
+    line: impl Read + Send + 'static,
+    name: impl AsRef<Path>,
+    output: &Path,
+    stop: &AtomicBool,
+    progress: impl FnMut(&ReceiveReport),
+) -> io::Result<ReceiveReport> {
+    receive_line(waiting(line)?, name.as_ref(), output, stop, progress)
 }
 
 /// From a line whose silence ends in an error from time to time.
@@ -110,7 +129,7 @@ fn receive_line(
     Ok(report)
 }
 
-fn is_silence(error: &io::Error) -> bool {
+pub(super) fn is_silence(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::file_lock::{check_is_free, create_if_free};
+use crate::free_file::{check_is_free, create_if_free};
 use crate::whole_file::check_writable;
 
 /// Where the trace is to lie. Nothing is done there before there is something of it: who names the wrong input still

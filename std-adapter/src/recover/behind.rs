@@ -8,11 +8,11 @@ use std::path::Path;
 use tracebuf::proto::{MAX_LENGTH, WireType, fields, tag, varint};
 
 use super::Survivor;
+use crate::counts::Written;
+use crate::export::whole_within;
 use crate::fields::take;
 use crate::figures::Count;
-use crate::file_lock::is_same;
-use crate::session::counts::Written;
-use crate::session::export::whole_within;
+use crate::system::is_same;
 use crate::whole_file::write_atomically;
 
 /// What is missing between a trace and what is left of its session.
@@ -193,7 +193,8 @@ impl Behind {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         write_atomically(out, |file| {
-            io::copy(&mut (&trace).take(whole.bytes), file)?;
+            // Closed behind it: Windows lets nothing take the place of an open file.
+            io::copy(&mut trace.take(whole.bytes), file)?;
             survivor.write(file, whole)
         })
     }

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 
 use tracebuf::proto::{MAX_LENGTH, TracePackets};
 
+use crate::counts::Written;
 use crate::packet::Parsed;
-use crate::session::counts::Written;
 
 /// A trace that is being written.
 pub(super) struct Output<'o, W> {

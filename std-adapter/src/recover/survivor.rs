@@ -10,10 +10,9 @@ use tracebuf::buffer::Salvage;
 use super::behind::{Gap, Slot};
 use super::output::Output;
 use super::{Found, attach_owned};
+use crate::counts::{Totals, Written};
+use crate::export::{BufferReport, PIECE, Piece, whole_within};
 use crate::region_file::{self, Contents, Waiting};
-use crate::session::counts::{Totals, Written};
-use crate::session::export::{BufferReport, Piece, whole_within};
-use crate::session::snapshot::PIECE;
 use crate::whole_file::write_atomically;
 
 /// What is left in a [file that held a buffer](crate::region_file), ready to be made a trace.

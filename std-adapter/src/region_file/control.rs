@@ -13,7 +13,8 @@ use memmap2::{MmapMut, MmapOptions};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use crate::file_lock::{Held, Lock, is_same, lock};
+use crate::file_lock::{Held, Lock, lock};
+use crate::system::is_same;
 use crate::undo::Undo;
 use crate::whole_file::followed;
 
@@ -21,6 +22,12 @@ use super::{
     ABOUT, BEGUN, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, PAGE, Places, SLOT,
     SLOTS, VERSION, WORD,
 };
+
+impl Places {
+    fn end(&self) -> u64 {
+        self.slot_at(self.slots)
+    }
+}
 
 /// The first page of the file, for as long as anybody needs it; with it the file stays locked.
 pub(super) struct Control {

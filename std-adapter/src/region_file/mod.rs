@@ -77,17 +77,20 @@
 //! | 64 + 24 n | 24 | slot n: its length, its place in the file (all ones if not known yet), its number |
 //! | 256 | 8 + 512 | length and bytes of a packet with the clocks at the start, with which the long trace begins too |
 
+#[cfg(unix)]
 mod control;
+#[cfg(unix)]
 mod memory;
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read, Seek, SeekFrom};
 
-pub use crate::file_lock::{check_is_free, create_if_free};
+pub use crate::free_file::{check_is_free, create_if_free};
+#[cfg(unix)]
 pub use memory::BufferMemory;
 
+#[cfg(unix)]
 pub(crate) use control::{Outbox, Slot, create};
 
 /// The first bytes of the file.
@@ -127,10 +130,6 @@ impl Places {
 
     fn slot_at(&self, slot: u64) -> u64 {
         self.half_at(self.halves).saturating_add(whole_pages(self.slot).saturating_mul(slot))
-    }
-
-    fn end(&self) -> u64 {
-        self.slot_at(self.slots)
     }
 }
 
@@ -310,12 +309,13 @@ pub(crate) fn cut_region(file: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// Reads so that zeros take no memory: what a buffer has not used yet may be most of it.
-fn read_sparse(file: &File, at: u64, len: usize) -> io::Result<Vec<u8>> {
+fn read_sparse(mut file: &File, at: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     let mut read = vec![0; 1 << 16];
-    for (place, at) in bytes.chunks_mut(1 << 16).zip((at..).step_by(1 << 16)) {
+    file.seek(SeekFrom::Start(at))?;
+    for place in bytes.chunks_mut(1 << 16) {
         let Some(read) = read.get_mut(..place.len()) else { break };
-        file.read_exact_at(read, at)?;
+        file.read_exact(read)?;
         if read.iter().any(|byte| *byte != 0) {
             place.copy_from_slice(read);
         }

@@ -16,21 +16,22 @@ use super::central::Central;
 use super::clock::ClockReading;
 use super::drain::{Drain, Task};
 use super::error::SessionError;
-use super::export::Piece;
 use super::in_process::InProcess;
 use super::long_trace::{LongTrace, Recording, open};
-use super::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell, SHARED_MEMORY};
+use super::own_files::OwnFiles;
+use super::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell};
 use super::session_clock::SessionClock;
 use super::shared::Shared;
 use super::snapshot::{Spare, prepare};
 use super::switch::Switch;
-use super::transport::BUFFERS_MAX;
 use super::waits::PATIENCE;
 use super::waker::Waker;
+use crate::export::Piece;
+use crate::limits::{BUFFERS_MAX, SHARED_MEMORY};
 use crate::memory::PagedMemory;
 use crate::region_file::{BufferMemory, Outbox, create};
+use crate::system::user_id;
 use crate::undo::Undo;
-use crate::whole_file::OwnFiles;
 
 /// What a session is to be. Made by [`Session::builder`].
 ///
@@ -315,7 +316,7 @@ impl SessionBuilder {
 fn identity() -> ProducerIdentity {
     ProducerIdentity {
         producer_id: Session::OWN_PRODUCER_ID,
-        uid: rustix::process::geteuid().as_raw(),
+        uid: user_id(),
         pid: i32::try_from(std::process::id()).unwrap_or(-1),
     }
 }

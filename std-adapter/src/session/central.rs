@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashSet};
 
 use tracebuf::service::EndpointStats;
 
-use super::counts::{Dropped, Flushes, ProducerSummary, Totals, sum};
+use super::counts::{ProducerSummary, sum};
+use super::own_files::OwnFiles;
 use super::producer_ids::ProducerIds;
 use super::transport::{CentralBuffer, Transport};
-use crate::whole_file::OwnFiles;
+use crate::counts::{Dropped, Flushes, Totals};
 
 /// The central buffers of a session, with all that comes into them. Of one thread at a time.
 #[derive(Default)]

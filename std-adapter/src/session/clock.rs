@@ -1,9 +1,13 @@
 //! The system's clocks: boot time, and what ties it to the time of day.
 
+use std::io;
+
 use rustix::time::{ClockId, clock_gettime};
 use tracebuf::producer::track_event::Clock;
 use tracebuf::proto::fields::{builtin_clock, clock, clock_snapshot, trace_packet};
 use tracebuf::proto::{Message, Sink};
+
+use crate::export::Piece;
 
 /// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock.
 ///
@@ -86,5 +90,12 @@ impl Message for ClockReading {
         out.varint(trace_packet::TIMESTAMP, self.boottime)?;
         out.varint(trace_packet::TIMESTAMP_CLOCK_ID, builtin_clock::BOOTTIME)?;
         out.message(trace_packet::CLOCK_SNAPSHOT, &Clocks(self))
+    }
+}
+
+impl Piece {
+    /// Adds the clocks, by which readers find the time of day.
+    pub(crate) fn clocks(&mut self, reading: &ClockReading) -> io::Result<()> {
+        self.service(reading)
     }
 }

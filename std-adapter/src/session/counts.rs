@@ -1,35 +1,10 @@
-//! Counters of a session and of its files.
+//! How a session counts.
 
-use tracebuf::buffer::BufferStats;
 use tracebuf::service::{EndpointStats, ProducerIdentity};
 
-use super::transport::{BUFFERS_MAX, Transport};
-
-/// What a trace file holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
-    /// Packets, the service's own among them.
-    pub packets: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Packets left out, because no producer may write them, or because they are longer than the 256 MiB that a trace
-    /// has room for.
-    pub invalid_packets: u64,
-}
-
-/// How flushes went.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flushes {
-    /// Flushes asked for that have ended.
-    pub requested: u64,
-    /// Flushes in which every producer answered in time: this process's threads, which are one, too.
-    pub succeeded: u64,
-    /// Flushes in which one did not, such as a thread that was sending and waited for its processor; what it had was
-    /// scraped.
-    pub failed: u64,
-    /// Whether the last one succeeded; `None` before the first.
-    pub last: Option<bool>,
-}
+use super::transport::Transport;
+use crate::counts::{Dropped, Flushes};
+use crate::limits::BUFFERS_MAX;
 
 impl Flushes {
     pub(crate) fn count(&mut self, succeeded: bool) {
@@ -67,38 +42,12 @@ impl ProducerSummary {
     }
 }
 
-/// What a session counts beside its buffers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) producers_connected: u32,
-    pub(crate) producers_seen: u64,
-    pub(crate) endpoints: EndpointStats,
-    pub(crate) dropped: Dropped,
-    pub(crate) invalid_packets: u64,
-    pub(crate) flushes: Flushes,
-}
-
-/// Packets for each buffer that writers gave up, and of which nothing in the buffer tells.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Dropped([u64; BUFFERS_MAX]);
-
 impl Dropped {
     pub(crate) fn add(&mut self, transport: &dyn Transport) {
         for (buffer, count) in self.0.iter_mut().enumerate() {
             // A producer elsewhere says what it likes.
             *count = count.saturating_add(transport.packets_dropped(buffer));
         }
-    }
-
-    /// The counters of all buffers with them.
-    pub(crate) fn told(
-        &self,
-        buffers: impl Iterator<Item = BufferStats>,
-    ) -> impl Iterator<Item = BufferStats> {
-        buffers.zip(self.0).map(|(mut stats, dropped)| {
-            stats.trace_writer_packet_loss = stats.trace_writer_packet_loss.saturating_add(dropped);
-            stats
-        })
     }
 }
 

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::central::Central;
-use super::counts::Written;
 use super::long_trace::Recording;
 use super::session_clock::SessionClock;
 use super::switch::{OffAtEnd, Switch};
 use super::waits::{LOOK_AGAIN, PATIENCE};
+use crate::counts::Written;
 
 /// What is done on the drain thread.
 pub(crate) type Work = Box<dyn FnOnce(&mut Drain) + Send>;

@@ -65,13 +65,13 @@ mod buffer_config;
 mod builder;
 mod central;
 mod clock;
-pub(crate) mod counts;
+mod counts;
 mod drain;
 mod error;
-pub(crate) mod export;
 mod flight_recorder;
 mod in_process;
 mod long_trace;
+mod own_files;
 mod packet_writer;
 mod perfetto_socket;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -84,7 +84,7 @@ mod relay;
 mod route;
 mod session_clock;
 mod shared;
-pub(crate) mod snapshot;
+mod snapshot;
 mod stopped;
 pub(crate) mod switch;
 mod transport;
@@ -107,11 +107,12 @@ pub use tracebuf::producer::track_event::{
     Details, Event, LogMessage, LogPriority, OnTrack, Tracer, TracerStats, Track, Unit, Value,
 };
 
+pub use crate::counts::{Flushes, Written};
 pub use crate::region_file::BufferMemory;
 pub use buffer_config::BufferConfig;
 pub use builder::SessionBuilder;
 pub use clock::BootClock;
-pub use counts::{Flushes, ProducerSummary, Written};
+pub use counts::ProducerSummary;
 pub use error::SessionError;
 pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
@@ -131,8 +132,6 @@ pub use snapshot::Snapshot;
 pub use stopped::{Stopped, Summary};
 pub use transport::{CentralBuffer, Transport};
 pub use waker::Waker;
-
-pub(crate) use producer_cell::SHARED_MEMORY;
 
 use drain::{Drain, Task, Work};
 use long_trace::Progress;

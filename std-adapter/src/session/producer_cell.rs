@@ -1,6 +1,5 @@
 //! What threads write into: shared memory, with the producer over it.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use self_cell::self_cell;
@@ -13,19 +12,14 @@ use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 use super::queue::Queue;
 use super::switch::Switch;
 use super::waker::Waker;
+use crate::limits::{CHUNKS, PAGE};
 
 /// Threads that can write at a time, each to one buffer.
 pub(crate) const WRITERS: usize = 1024;
-/// Chunks of shared memory, at most.
-const CHUNKS: usize = 32_768;
-/// Bytes of a page of shared memory.
-pub(crate) const PAGE: u32 = 4096;
 /// Two chunks a page: 2 KiB each, so that many threads with few events do not use it up.
 const LAYOUT: Layout = Layout::Two;
 /// Bytes of a chunk, its header included.
 pub(crate) const CHUNK: usize = LAYOUT.chunk_size(PAGE) as usize;
-/// Sizes that shared memory can have, in bytes: from a page to what has room in the producer's lists.
-pub(crate) const SHARED_MEMORY: RangeInclusive<usize> = PAGE as usize..=CHUNKS / 2 * PAGE as usize;
 
 /// Shared memory in which whoever waits for a chunk gets one, however many threads keep theirs and record nothing: each
 /// writer has one between its events and while it waits, and there is a page more. Not larger, for half of it may be

@@ -33,8 +33,8 @@ mod tests {
     use super::*;
     use crate::memory::PagedMemory;
     use crate::session::central::Central;
+    use crate::session::own_files::OwnFiles;
     use crate::session::transport::{CentralBuffer, Transport};
-    use crate::whole_file::OwnFiles;
 
     #[test]
     fn numbers_come_round_and_those_that_are_taken_are_left_out() {

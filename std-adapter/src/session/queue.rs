@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tracebuf::producer::{CommitRequest, CommitSink, Request};
 
 use super::switch::Switch;
-use super::transport::BUFFERS_MAX;
 use super::waker::Waker;
+use crate::limits::BUFFERS_MAX;
 
 /// How long a thread waits for a chunk when nothing is on its way that could set one free.
 const IN_VAIN: Duration = Duration::from_secs(1);

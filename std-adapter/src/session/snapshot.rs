@@ -10,16 +10,14 @@ use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader};
 
 use super::central::Central;
 use super::clock::ClockReading;
-use super::counts::{Totals, Written};
-use super::export::{BufferReport, Piece};
+use super::own_files::OwnFiles;
 use super::transport::CentralBuffer;
 use super::trim::Trim;
+use crate::counts::{Totals, Written};
+use crate::export::{BufferReport, PIECE, Piece};
 use crate::fork;
 use crate::memory::PagedMemory;
-use crate::whole_file::{OwnFiles, write_atomically};
-
-/// Bytes that go to a file at once.
-pub(crate) const PIECE: usize = 1 << 20;
+use crate::whole_file::write_atomically;
 
 /// Memory for a copy of each buffer that is in nobody's use, kept because touching new pages costs as much as the copy.
 pub(crate) type Spare = Arc<Mutex<Vec<Option<PagedMemory>>>>;

@@ -7,10 +7,11 @@ use tracebuf::buffer::{BufferStats, SequenceInfo};
 
 use super::central::Central;
 use super::clock::ClockReading;
-use super::counts::{Flushes, ProducerSummary, Written};
+use super::counts::ProducerSummary;
 use super::long_trace::LongTraceStatus;
 use super::snapshot::write_trace;
 use super::transport::CentralBuffer;
+use crate::counts::{Flushes, Written};
 use crate::whole_file::write_atomically;
 
 /// What a session did.

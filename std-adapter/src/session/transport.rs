@@ -5,9 +5,6 @@ use tracebuf::service::{EndpointStats, ProducerIdentity};
 
 use crate::region_file::BufferMemory;
 
-/// Buffers of a session, at most.
-pub(crate) const BUFFERS_MAX: usize = 32;
-
 /// A central buffer of a session.
 pub type CentralBuffer = TraceBuffer<BufferMemory>;
 

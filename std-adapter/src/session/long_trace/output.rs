@@ -13,10 +13,9 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
 use super::Progress;
+use crate::export::{PIECE, Piece};
 use crate::file_lock::Lock;
 use crate::region_file::Slot;
-use crate::session::export::Piece;
-use crate::session::snapshot::PIECE;
 use crate::undo::Undo;
 use crate::whole_file::followed;
 

@@ -12,12 +12,12 @@ use tracebuf::proto::TracePackets;
 use super::output::{Message, Opened, Output, empty};
 use super::turns::Turns;
 use super::{LongTrace, Progress, SyncPolicy};
+use crate::counts::Written;
+use crate::export::{BufferReport, HasRead, PIECE, Piece, whole_within};
 use crate::region_file::Outbox;
 use crate::session::central::Central;
 use crate::session::clock::ClockReading;
-use crate::session::counts::Written;
-use crate::session::export::{BufferReport, HasRead, Piece, whole_within};
-use crate::session::snapshot::{PIECE, Readable};
+use crate::session::snapshot::Readable;
 use crate::session::switch::Switch;
 use crate::session::waits::{FOR_EVER, LOOK_AGAIN, PATIENCE};
 

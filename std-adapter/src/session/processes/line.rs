@@ -11,11 +11,11 @@ use tracebuf::producer::Request;
 use super::link::Link;
 use super::messages::is_reached;
 use super::speech::{Heard, Hearing, Speaking};
+use crate::limits::BUFFERS_MAX;
 use crate::session::SessionError;
 use crate::session::producer_cell::ProducerCell;
 use crate::session::session_clock::SessionClock;
 use crate::session::switch::Switch;
-use crate::session::transport::BUFFERS_MAX;
 use crate::session::waker::Waker;
 
 /// How long the sending thread sleeps when nobody wakes it.

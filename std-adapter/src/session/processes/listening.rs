@@ -12,7 +12,7 @@ use tracebuf::service::ProducerIdentity;
 use super::link::{Kind, Link};
 use super::peer::Peer;
 use super::socket_file::SocketFile;
-use crate::session::producer_cell::SHARED_MEMORY;
+use crate::limits::SHARED_MEMORY;
 use crate::session::waits::join;
 use crate::session::{Session, SessionError, Transport, Waker};
 

@@ -12,7 +12,8 @@ use super::listening::Newcomer;
 use super::messages::{FromProducer, FromService, LONGEST, RECORD, is_reached, records};
 use super::remote::Remote;
 use super::shared_words::SharedWords;
-use crate::session::transport::{BUFFERS_MAX, CentralBuffer, Transport};
+use crate::limits::BUFFERS_MAX;
+use crate::session::transport::{CentralBuffer, Transport};
 
 /// A [welcome](super::welcome), and a file of the shared memory that goes with it.
 type Welcome = (Arc<[u8]>, OwnedFd);

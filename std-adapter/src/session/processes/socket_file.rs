@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::link::{Kind, Link};
-use crate::file_lock::{Held, is_same, lock};
+use crate::file_lock::{Held, lock};
 use crate::session::SessionError;
+use crate::system::is_same;
 
 /// A socket at a path, where others can connect, until it is dropped; whoever takes them has to come yet.
 pub(crate) struct SocketFile {

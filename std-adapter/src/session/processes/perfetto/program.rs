@@ -11,12 +11,12 @@ use super::data_sources::{Instances, Wanted};
 use super::outbox::Outbox;
 use super::proto::Proto;
 use super::{commands, frames};
+use crate::limits::PAGE;
 use crate::session::processes::incoming::Turn;
 use crate::session::processes::link::Link;
 use crate::session::processes::listening::Newcomer;
 use crate::session::processes::remote::Remote;
 use crate::session::processes::shared_words::SharedWords;
-use crate::session::producer_cell::PAGE;
 use crate::session::transport::{CentralBuffer, Transport};
 
 /// Things said that are carried out at a time, at most: no more than one of tracebuf's own messages says.

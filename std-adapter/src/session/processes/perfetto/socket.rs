@@ -11,11 +11,11 @@ use super::data_sources::{TRACK_EVENT, Wanted};
 use super::frames::LONGEST;
 use super::program::Program;
 use super::proto::Proto;
+use crate::limits::PAGE;
 use crate::session::processes::link::{Kind, Link};
 use crate::session::processes::listening::{self, Host, Listening, Newcomer};
 use crate::session::processes::shared_words::SharedWords;
 use crate::session::processes::socket_file::SocketFile;
-use crate::session::producer_cell::PAGE;
 use crate::session::recorder::buffer_of;
 use crate::session::{Session, SessionError};
 

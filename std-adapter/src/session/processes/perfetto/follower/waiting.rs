@@ -10,13 +10,13 @@ use rustix::fs::fstat;
 use super::answers::{Answer, Command, answer};
 use super::calls::{self, ALL_SAID, BIND, COMMANDS, HELLO, Method, Port};
 use super::speech::{Instance, speech};
+use crate::limits::{PAGE, SHARED_MEMORY};
 use crate::session::processes::connection::Agreed;
 use crate::session::processes::link::{Kind, Link};
 use crate::session::processes::perfetto::commands::PAGES;
 use crate::session::processes::perfetto::frames::{Frames, push_frame};
 use crate::session::processes::perfetto::proto::{Proto, numbers};
 use crate::session::processes::shared_words::SharedWords;
-use crate::session::producer_cell::{PAGE, SHARED_MEMORY};
 use crate::session::waits::PATIENCE;
 
 /// Bytes of shared memory that a program would like to have.

@@ -7,8 +7,11 @@ use tracebuf::proto::trace_stats::{self, FinalFlush, TraceStats, TraceStatsPacke
 use tracebuf::proto::{Message, SequenceId, TracePackets, TrustedFields};
 use tracebuf::service::{Exported, TraceExporter, sequence_id, writer_stats};
 
-use super::clock::ClockReading;
-use super::counts::Totals;
+use crate::counts::Totals;
+use crate::system::user_id;
+
+/// Bytes that go to a file at once.
+pub(crate) const PIECE: usize = 1 << 20;
 
 /// Bytes of the whole packets that lie within the first `most` bytes of a trace, or of a part of one.
 pub(crate) fn whole_within(trace: &[u8], most: u64) -> usize {
@@ -76,20 +79,14 @@ impl Piece {
     }
 
     /// Adds a packet of the service.
-    fn service<M: Message>(&mut self, message: &M) -> io::Result<()> {
-        let uid = rustix::process::geteuid().as_raw();
+    pub(crate) fn service<M: Message>(&mut self, message: &M) -> io::Result<()> {
         let mut exporter = TraceExporter::new(&mut self.bytes);
         exporter
             .file()
-            .message(message, &TrustedFields::new(uid, SequenceId::SERVICE))
+            .message(message, &TrustedFields::new(user_id(), SequenceId::SERVICE))
             .map_err(|error| io::Error::other(error.to_string()))?;
         self.packets += 1;
         Ok(())
-    }
-
-    /// Adds the clocks, by which readers find the time of day.
-    pub(crate) fn clocks(&mut self, reading: &ClockReading) -> io::Result<()> {
-        self.service(reading)
     }
 
     /// Adds the statistics, by which readers find losses: the end of every trace.

@@ -1,0 +1,62 @@
+//! Counters that go into a trace's statistics.
+
+use tracebuf::buffer::BufferStats;
+use tracebuf::service::EndpointStats;
+
+use crate::limits::BUFFERS_MAX;
+
+/// What a trace file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Packets, the service's own among them.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Packets left out, because no producer may write them, or because they are longer than the 256 MiB that a trace
+    /// has room for.
+    pub invalid_packets: u64,
+}
+
+/// How flushes went.
+// Nobody has it where there are no sessions.
+#[cfg_attr(not(unix), allow(unreachable_pub))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushes {
+    /// Flushes asked for that have ended.
+    pub requested: u64,
+    /// Flushes in which every producer answered in time: this process's threads, which are one, too.
+    pub succeeded: u64,
+    /// Flushes in which one did not, such as a thread that was sending and waited for its processor; what it had was
+    /// scraped.
+    pub failed: u64,
+    /// Whether the last one succeeded; `None` before the first.
+    pub last: Option<bool>,
+}
+
+/// What a session counts beside its buffers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) producers_connected: u32,
+    pub(crate) producers_seen: u64,
+    pub(crate) endpoints: EndpointStats,
+    pub(crate) dropped: Dropped,
+    pub(crate) invalid_packets: u64,
+    pub(crate) flushes: Flushes,
+}
+
+/// Packets for each buffer that writers gave up, and of which nothing in the buffer tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dropped(pub(crate) [u64; BUFFERS_MAX]);
+
+impl Dropped {
+    /// The counters of all buffers with them.
+    pub(crate) fn told(
+        &self,
+        buffers: impl Iterator<Item = BufferStats>,
+    ) -> impl Iterator<Item = BufferStats> {
+        buffers.zip(self.0).map(|(mut stats, dropped)| {
+            stats.trace_writer_packet_loss = stats.trace_writer_packet_loss.saturating_add(dropped);
+            stats
+        })
+    }
+}

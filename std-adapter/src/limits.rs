@@ -1,0 +1,12 @@
+//! What a session has room for.
+
+use std::ops::RangeInclusive;
+
+/// Buffers of a session, at most.
+pub(crate) const BUFFERS_MAX: usize = 32;
+/// Chunks of shared memory, at most.
+pub(crate) const CHUNKS: usize = 32_768;
+/// Bytes of a page of shared memory.
+pub(crate) const PAGE: u32 = 4096;
+/// Sizes that shared memory can have, in bytes: from a page to what has room in the producer's lists.
+pub(crate) const SHARED_MEMORY: RangeInclusive<usize> = PAGE as usize..=CHUNKS / 2 * PAGE as usize;

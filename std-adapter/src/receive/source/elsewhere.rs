@@ -1,0 +1,79 @@
+//! The same where there is no Unix, as on Windows.
+
+use std::fs::{self, File, FileType};
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+
+use super::SILENCE;
+use crate::receive::line::is_silence;
+
+/// What has this name. Nothing if it is a port's: to look at one it would be opened, which resets some devices.
+pub(super) fn kind_of(path: &Path) -> Option<FileType> {
+    if path.to_str().is_some_and(is_port) {
+        return None;
+    }
+    fs::metadata(path).map(|there| there.file_type()).ok()
+}
+
+/// COM3, or \\.\COM12.
+fn is_port(name: &str) -> bool {
+    let name = name.strip_prefix(r"\\.\").unwrap_or(name);
+    let number = name.split_at_checked(3).filter(|(com, _)| com.eq_ignore_ascii_case("com"));
+    number.is_some_and(|(_, number)| number.parse::<u8>().is_ok())
+}
+
+/// None has a file's name.
+pub(super) fn open_pipe(_: &Path, _: FileType) -> Option<io::Result<File>> {
+    None
+}
+
+/// Whether something else than a serial port has this name, as all that can be looked at.
+pub(super) fn is_no_port(_: &Path, _: FileType) -> bool {
+    true
+}
+
+pub(super) fn explained(error: io::Error) -> io::Error {
+    error
+}
+
+/// What is waited for no longer than [`SILENCE`] at a time, as a serial port is. `std` can wait for it only for as long
+/// as it takes, so another thread does, and waits on when nobody wants to know any more.
+pub(in super::super) fn waiting(line: impl Read + Send + 'static) -> io::Result<impl Read> {
+    // So many pieces may lie there unread: a file may take what comes more slowly than it comes.
+    let (pieces, read) = sync_channel(16);
+    thread::Builder::new().name("receive".to_owned()).spawn(move || read_all(line, &pieces))?;
+    Ok(Waiting { pieces: read, piece: Cursor::default() })
+}
+
+struct Waiting {
+    pieces: Receiver<io::Result<Vec<u8>>>,
+    /// The one that is being read.
+    piece: Cursor<Vec<u8>>,
+}
+
+/// Passes on what comes, an empty piece at the end.
+fn read_all(mut line: impl Read, pieces: &SyncSender<io::Result<Vec<u8>>>) {
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        let piece = line.read(&mut bytes).map(|count| bytes.get(..count).unwrap_or_default().to_vec());
+        let goes_on = piece.as_ref().map_or_else(is_silence, |piece| !piece.is_empty());
+        if pieces.send(piece).is_err() || !goes_on {
+            return;
+        }
+    }
+}
+
+impl Read for Waiting {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.piece.position() == self.piece.get_ref().len() as u64 {
+            self.piece = match self.pieces.recv_timeout(SILENCE) {
+                Ok(piece) => Cursor::new(piece?),
+                Err(RecvTimeoutError::Timeout) => return Err(io::ErrorKind::TimedOut.into()),
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+            };
+        }
+        self.piece.read(bytes)
+    }
+}

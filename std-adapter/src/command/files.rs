@@ -2,13 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use flate2::bufread::GzDecoder;
 
 use crate::failure::{Failure, name_of};
+use crate::system::{is_same, metadata_of_input, output_of};
 use crate::tell::tell;
 use tracebuf_std::region_file::create_if_free;
 
@@ -17,7 +17,7 @@ const UNPACKED_MAX: u64 = if cfg!(target_pointer_width = "64") { 4 << 30 } else 
 
 /// The name of a file to write; - is standard output, by a name that opens it.
 pub(crate) fn output_path() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().map(|path| if path == Path::new("-") { "/dev/stdout".into() } else { path })
+    PathBufValueParser::new().try_map(output_of)
 }
 
 /// Opens a file, plain or gzipped; - is standard input. A gzipped one is known by its first two bytes, so that standard
@@ -144,17 +144,12 @@ pub(crate) fn read_plain(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| Failure::of(path, error))
 }
 
-/// The name of a file to read; of standard input, which is -, one that opens it.
-pub(crate) fn input_path(path: &Path) -> &Path {
-    if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
-}
-
 /// Refuses to write into the file that is read, by whatever name: it would be emptied before it is read.
 pub(crate) fn check_is_other(output: &Path, input: &Path) -> io::Result<()> {
-    let (Ok(output), Ok(input)) = (fs::metadata(output), fs::metadata(input_path(input))) else {
+    let (Ok(output), Ok(input)) = (fs::metadata(output), metadata_of_input(input)) else {
         return Ok(());
     };
-    if input.is_file() && (input.dev(), input.ino()) == (output.dev(), output.ino()) {
+    if input.is_file() && is_same(&input, &output) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is the file that is read"));
     }
     Ok(())

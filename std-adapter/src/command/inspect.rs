@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use crate::failure::Failure;
 use crate::files::{check_is_other, output_path, read_any, write_over};
 use crate::guess::Guess;
+use crate::system::draws;
 use crate::terminal::{beside, is_stdout, printed};
 use crate::which::{Which, tell_of_others};
 use tracebuf_std::figures::Count;
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
             .map_err(|error| Failure::writing(svg, error))?;
     }
     let mut out = beside(is_beside);
-    let colour = !is_beside && io::stdout().is_terminal();
+    let colour = !is_beside && io::stdout().is_terminal() && draws();
     let map = inspection.map(arguments.columns.into(), arguments.rows.into(), colour);
     let mut print = || {
         write!(out, "{inspection}{map}")?;

@@ -9,24 +9,30 @@
 //! guess                                                           what a file is that is another command's
 //! files                                                           what commands read and write
 //! terminal  units                                                 what they print, and how options are written
+//! system                                                          what differs from system to system
 //! failure                                                         why a command ends as it should not
 //! tell                                                            a line on standard error
 //! ```
 //!
 //! What commands do is the library's, and a program can do it without them.
 
+#[cfg(unix)]
 mod demo;
 mod failure;
 mod files;
 mod guess;
 mod inspect;
 mod receive;
+#[cfg(unix)]
 mod record;
 mod recover;
 mod replay;
 mod size;
 mod smb;
 mod stats;
+#[cfg_attr(unix, path = "system/unix.rs")]
+#[cfg_attr(not(unix), path = "system/windows.rs")]
+mod system;
 mod tell;
 mod terminal;
 mod units;
@@ -47,6 +53,7 @@ struct Arguments {
 // In the README's order, which is that of the help.
 #[derive(Subcommand)]
 enum Command {
+    #[cfg(unix)]
     Record(record::Args),
     Receive(receive::Args),
     Recover(recover::Args),
@@ -55,11 +62,13 @@ enum Command {
     Size(size::Args),
     Replay(replay::Args),
     Smb(smb::Args),
+    #[cfg(unix)]
     Demo(demo::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        #[cfg(unix)]
         Command::Record(arguments) => record::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),
         Command::Recover(arguments) => recover::run(&arguments),
@@ -68,6 +77,7 @@ fn main() -> ExitCode {
         Command::Size(arguments) => size::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Smb(arguments) => smb::run(&arguments),
+        #[cfg(unix)]
         Command::Demo(arguments) => demo::run(&arguments),
     };
     result.unwrap_or_else(|failure| failure.tell())

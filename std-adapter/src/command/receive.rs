@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
 use crate::files::{check_is_other, output_path};
 use crate::guess::{ENOUGH, Guess};
+use crate::system::stdin;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
 
@@ -20,7 +20,7 @@ use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
 /// or written, as when the port is gone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A serial port, such as /dev/ttyACM0, a file, or a pipe; - is standard input.
+    /// A serial port, such as /dev/ttyACM0 or COM3, a file, or a pipe; - is standard input.
     port: PathBuf,
     /// The trace file; - is standard output.
     #[arg(short, long, value_parser = output_path())]
@@ -71,11 +71,6 @@ fn beginning(file: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(file)?.take(ENOUGH).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// Standard input without the buffer of Rust's own: bytes in there would be none that the system knows of.
-fn stdin() -> io::Result<File> {
-    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::files::{check_is_other, input_path, output_path, read_as_far};
+use crate::files::{check_is_other, output_path, read_as_far};
 use crate::guess::Guess;
+use crate::system::input_path;
 use crate::tell::tell;
 use crate::terminal::is_stdout;
 use crate::which::{Which, tell_of_others};

@@ -1,0 +1,115 @@
+//! What a Unix does in its own way.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::fs::FileType;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
+
+use crate::failure::Failure;
+
+/// Standard input without the buffer of Rust's own: bytes in there would be none that the system knows of.
+pub(crate) fn stdin() -> io::Result<File> {
+    Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
+}
+
+/// The name of a file to read; of standard input, which is -, one that opens it.
+pub(crate) fn input_path(path: &Path) -> &Path {
+    if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
+}
+
+/// Of what an argument names as an input.
+pub(crate) fn metadata_of_input(path: &Path) -> io::Result<Metadata> {
+    fs::metadata(input_path(path))
+}
+
+/// What an argument names as an output: - is standard output, by a name that opens it.
+pub(crate) fn output_of(path: PathBuf) -> Result<PathBuf, &'static str> {
+    Ok(if path == Path::new("-") { "/dev/stdout".into() } else { path })
+}
+
+/// Whether it is the same file, by whatever name.
+pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Whether this is what standard output goes into, by whatever name: text there would lie in the midst of what is
+/// written. To be asked before that is begun, for then another file may take its place.
+///
+/// # Errors
+/// It is a file with something in it, as `>>` may have: it would be emptied, or be replaced.
+pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
+    let (Ok(file), Ok(stdout)) = (rustix::fs::stat(path), rustix::fs::fstat(io::stdout())) else {
+        return Ok(false);
+    };
+    let is_same = (file.st_dev, file.st_ino) == (stdout.st_dev, stdout.st_ino);
+    if is_same && file.st_size > 0 && FileType::from_raw_mode(file.st_mode).is_file() {
+        return Err(Failure::writing(path, "it is standard output, with something in it"));
+    }
+    Ok(is_same)
+}
+
+/// Whether an output was a terminal that is gone. The system does not call it a terminal any more.
+pub(crate) fn is_gone(output: &impl AsFd, error: &io::Error) -> bool {
+    let is_device =
+        || rustix::fs::fstat(output).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_char_device());
+    error.raw_os_error() == Some(libc::EIO) && is_device()
+}
+
+/// Whether terminals do what escape sequences say.
+pub(crate) fn draws() -> bool {
+    true
+}
+
+/// Repeats of a signal within this time are the same request: `timeout` sends each to the process and then to its
+/// group.
+const SAME_REQUEST: Duration = Duration::from_millis(500);
+
+/// Set by Ctrl-C, by SIGTERM and when the terminal goes away, to end cleanly. Ctrl-C or SIGTERM again, later than
+/// [`SAME_REQUEST`], is from one who is in a hurry, and ends at once; a command that waits for somebody to read the
+/// pipe that it writes into ends only so. Under `nohup` a terminal may go. Without handlers the command can still run
+/// to its end.
+pub(crate) fn stop_on_signals() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    // Milliseconds from the start to the first request, and one; none yet.
+    let first = Arc::new(AtomicU64::new(0));
+    let start = Instant::now();
+    for signal in [SIGINT, SIGTERM] {
+        let (stop, first) = (stop.clone(), first.clone());
+        let in_handler = move || {
+            let now = start.elapsed().as_millis() as u64 + 1;
+            let before = first.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).err();
+            if before.is_some_and(|before| u128::from(now.saturating_sub(before)) > SAME_REQUEST.as_millis())
+            {
+                // It is one that was caught, so it can be done.
+                let _ = low_level::emulate_default_handler(signal);
+            }
+            stop.store(true, Ordering::Relaxed);
+        };
+        // SAFETY: signal handlers may read the clock and change atomics, and by its documentation may call what
+        // emulates the default. Nothing here allocates, locks or panics.
+        let _ = unsafe { low_level::register(signal, in_handler) };
+    }
+    // A terminal's end is told more than once, by the system and by the shell: nobody is in a hurry then.
+    if !is_ignored(SIGHUP) {
+        let _ = flag::register(SIGHUP, stop.clone());
+    }
+    stop
+}
+
+/// Whether who started this process has it ignore the signal.
+fn is_ignored(signal: i32) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the present one is told, into memory for one, in which zeros are one too.
+    unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}

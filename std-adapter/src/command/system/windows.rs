@@ -1,0 +1,93 @@
+//! The same on Windows.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Stdin};
+use std::os::windows::io::AsHandle;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread;
+use std::time::Duration;
+
+use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, CTRL_C_EVENT, SetConsoleCtrlHandler};
+use windows_sys::core::BOOL;
+
+use crate::failure::Failure;
+
+/// Standard input.
+pub(crate) fn stdin() -> io::Result<Stdin> {
+    Ok(io::stdin())
+}
+
+/// The name of a file to read. Standard input has no other than -.
+pub(crate) fn input_path(path: &Path) -> &Path {
+    path
+}
+
+/// Of what an argument names as an input; - is standard input.
+pub(crate) fn metadata_of_input(path: &Path) -> io::Result<Metadata> {
+    if path == Path::new("-") { metadata(&io::stdin()) } else { fs::metadata(path) }
+}
+
+fn metadata(file: &impl AsHandle) -> io::Result<Metadata> {
+    File::from(file.as_handle().try_clone_to_owned()?).metadata()
+}
+
+/// What an argument names as an output. Standard output has no name by which it could be opened.
+pub(crate) fn output_of(path: PathBuf) -> Result<PathBuf, &'static str> {
+    if path == Path::new("-") { Err("on Windows an output has to be a file") } else { Ok(path) }
+}
+
+/// Whether it is the same file, by whatever name. Files have no number that `std` tells; two that were made and changed
+/// at the same moment are not told apart if they are as long as each other.
+pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    let of = |file: &Metadata| (file.is_file(), file.len(), file.created().ok(), file.modified().ok());
+    of(one) == of(other)
+}
+
+/// Whether this is what standard output goes into, by whatever name: text there would lie in the midst of what is
+/// written. To be asked before that is begun, for then another file may take its place.
+///
+/// # Errors
+/// It is a file with something in it, as `>>` may have: it would be emptied, or be replaced.
+pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
+    let (Ok(file), Ok(stdout)) = (fs::metadata(path), metadata(&io::stdout())) else {
+        return Ok(false);
+    };
+    let is_same = file.is_file() && is_same(&file, &stdout);
+    if is_same && file.len() > 0 {
+        return Err(Failure::writing(path, "it is standard output, with something in it"));
+    }
+    Ok(is_same)
+}
+
+/// Whether an output was a terminal that is gone: the process is ended with it.
+pub(crate) fn is_gone<W>(_: &W, _: &io::Error) -> bool {
+    false
+}
+
+/// Whether the terminal does what escape sequences say: it has to be asked to.
+pub(crate) fn draws() -> bool {
+    anstyle_query::windows::enable_ansi_colors().unwrap_or(false)
+}
+
+static STOP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Set by Ctrl-C and Ctrl-Break, and when the window is closed, to end cleanly. Ctrl-C or Ctrl-Break again is from one
+/// who is in a hurry, and ends at once. Without a handler the command can still run to its end.
+pub(crate) fn stop_on_signals() -> Arc<AtomicBool> {
+    // SAFETY: the handler is a function of the program, and may be called by any thread.
+    let _ = unsafe { SetConsoleCtrlHandler(Some(stop), 1) };
+    STOP.clone()
+}
+
+/// Called by a thread of the system's.
+extern "system" fn stop(event: u32) -> BOOL {
+    let is_first = !STOP.swap(true, Ordering::Relaxed);
+    if ![CTRL_C_EVENT, CTRL_BREAK_EVENT].contains(&event) {
+        // The process would be ended when this returns. It has some seconds, and ends itself when it is done.
+        thread::sleep(Duration::from_secs(60));
+    }
+    // What nobody has seen to ends the process.
+    is_first.into()
+}

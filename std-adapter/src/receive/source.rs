@@ -10,6 +10,12 @@ use std::time::Duration;
 mod system;
 pub(super) use system::waiting;
 
+// Its tests run everywhere.
+#[cfg(all(test, unix))]
+#[path = "source/elsewhere.rs"]
+#[allow(dead_code)]
+mod elsewhere;
+
 /// How long a line may be silent before who reads it looks for something else to do.
 const SILENCE: Duration = Duration::from_millis(200);
 

@@ -77,3 +77,38 @@ impl Read for Waiting {
         self.piece.read(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_known_by_its_name() {
+        for port in ["COM3", "com12", r"\\.\COM255"] {
+            assert!(is_port(port), "{port}");
+        }
+        for other in ["COM", "CO", "COM3.bin", "COM256", r"\\.\", "/dev/ttyACM0", "©OM3"] {
+            assert!(!is_port(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_comes_is_read_whatever_silence_is_in_between_until_the_end() {
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        let mut line = waiting(reader).expect("a thread");
+        let mut bytes = [0; 3];
+        assert_eq!(line.read(&mut bytes).expect_err("nothing came").kind(), io::ErrorKind::TimedOut);
+        writer.write_all(b"abcde").expect("it is read");
+        let mut read = |line: &mut dyn Read| loop {
+            match line.read(&mut bytes) {
+                Err(error) if is_silence(&error) => {}
+                count => return bytes[..count.expect("a piece")].to_vec(),
+            }
+        };
+        assert_eq!([read(&mut line), read(&mut line)], [&b"abc"[..], b"de"]);
+        drop(writer);
+        assert_eq!([read(&mut line), read(&mut line)], [b"", b""]);
+    }
+}

@@ -193,7 +193,7 @@ impl Behind {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         write_atomically(out, |file| {
-            // Closed behind it: Windows lets nothing take the place of an open file.
+            // Closed behind it: on Windows nothing may take the place of a file that is open.
             io::copy(&mut trace.take(whole.bytes), file)?;
             survivor.write(file, whole)
         })

@@ -4,7 +4,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Nobody: users have no numbers. Perfetto's own service says 0 on Windows too.
+/// Nobody's: users have no numbers there.
 pub(crate) fn user_id() -> u32 {
     0
 }

@@ -55,6 +55,10 @@
 //! before it: drop such guards before the thread ends. Its end is counted as a packet that is lost, and so are a span's
 //! begin and end when it is entered after that.
 //!
+//! The program's allocator may enter spans too, if a [`TraceSubscriber`] is the program's default: a registry panics
+//! when the allocator enters one while it asks for memory itself. What comes from within a slice's or an instant's
+//! writing is lost, as of recorders; and so is a field that is recorded while that same span has another one recorded.
+//!
 //! When the session is over, or the process a fork's child, nothing is recorded, at the cost of a few loads. With the
 //! recorder of a [`Relay`](crate::session::Relay) the next session that it is connected to takes what comes then: of
 //! spans made while there was none, slices without fields and flows, and of others those with all fields that were

@@ -1,10 +1,10 @@
 //! What is kept of a span while it lives, if there is anything to keep.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::collections::hash_map::Entry;
 use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustc_hash::FxHashMap;
 use tracebuf::producer::track_event::Event;
@@ -15,6 +15,32 @@ use crate::fork::forks;
 
 /// Flows of other spans that one slice takes.
 const MAX_FOLLOWED: usize = 64;
+
+thread_local! {
+    /// Whether this thread may ask for memory while it has the lock of a span's fields or flows. What comes from within
+    /// the program's allocator waits for no such lock then, for it may be this one.
+    static MAY_ASK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What asks for memory with a span's lock: in vain from within another such.
+fn asking<T>(lock: &Mutex<T>, f: impl FnOnce(&mut T)) {
+    let Some(mut locked) = locked(lock) else { return };
+    let outer = MAY_ASK.replace(true);
+    f(&mut locked);
+    drop(locked);
+    MAY_ASK.set(outer);
+}
+
+fn locked<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    if !MAY_ASK.get() {
+        return Some(lock.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    match lock.try_lock() {
+        Ok(locked) => Some(locked),
+        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
 
 /// A span's fields and flows.
 ///
@@ -55,11 +81,12 @@ impl SpanData {
         // Formatted without the lock: what formats a value may itself trace, and record into this span.
         let mut later = KeptFields::default();
         values.record(&mut later);
-        let mut changed = self.changed();
-        let all = changed.get_or_insert_with(|| Arc::new(self.fields.clone()));
-        // Counted where it can be found: who sees the number looks for it.
-        let change = self.changes.fetch_add(1, Ordering::Relaxed) + 1;
-        Arc::make_mut(all).merge(&later, change);
+        asking(&self.changed, |changed| {
+            let all = changed.get_or_insert_with(|| Arc::new(self.fields.clone()));
+            // Counted where it can be found: who sees the number looks for it.
+            let change = self.changes.fetch_add(1, Ordering::Relaxed) + 1;
+            Arc::make_mut(all).merge(&later, change);
+        });
     }
 
     pub(super) fn changes(&self) -> u64 {
@@ -82,14 +109,15 @@ impl SpanData {
     /// is seldom entered, too, so only the newest are kept.
     pub(super) fn follow(&self, other: &Self) {
         let Some(own) = self.flow else { return };
-        let mut followed = self.followed();
-        // A flow that a slice takes twice is shown as an arrow from it to itself.
-        let is_new = |flow: &u64| own != *flow && !followed.contains(flow);
-        let flow = other.flow.filter(is_new);
-        followed.extend(flow);
-        if followed.len() > MAX_FOLLOWED {
-            followed.pop_front();
-        }
+        asking(&self.followed, |followed| {
+            // A flow that a slice takes twice is shown as an arrow from it to itself.
+            let is_new = |flow: &u64| own != *flow && !followed.contains(flow);
+            let flow = other.flow.filter(is_new);
+            followed.extend(flow);
+            if followed.len() > MAX_FOLLOWED {
+                followed.pop_front();
+            }
+        });
     }
 
     pub(super) fn annotate<'x, 'e, 'w, 'a>(
@@ -102,8 +130,8 @@ impl SpanData {
         }
         if let Some(flow) = self.flow {
             event.flow(flow);
-            let followed = mem::take(&mut *self.followed());
-            for flow in followed {
+            let followed = locked(&self.followed).map(|mut followed| mem::take(&mut *followed));
+            for flow in followed.into_iter().flatten() {
                 event.flow(flow);
             }
         }
@@ -112,15 +140,7 @@ impl SpanData {
 
     /// All fields, if some were recorded since the span was made.
     fn fields_now(&self) -> Option<Arc<KeptFields>> {
-        if self.changes() > 0 { self.changed().clone() } else { None }
-    }
-
-    fn changed(&self) -> MutexGuard<'_, Option<Arc<KeptFields>>> {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn followed(&self) -> MutexGuard<'_, VecDeque<u64>> {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+        if self.changes() > 0 { locked(&self.changed)?.clone() } else { None }
     }
 }
 
@@ -141,7 +161,8 @@ const SHARDS: usize = 16;
 /// The spans of a subscriber that have something to keep, by their ids. These are made here: nobody chooses them so that
 /// their places in a map are the same.
 ///
-/// In a child after a fork nothing here is asked for: a thread that is not there may hold a lock.
+/// In a child after a fork nothing here is asked for: a thread that is not there may hold a lock. And no memory is asked
+/// for, or given back, by who holds one: the program's allocator may enter spans.
 pub(super) struct Spans {
     next: AtomicU64,
     shards: [Mutex<FxHashMap<u64, Arc<SpanData>>>; SHARDS],
@@ -164,7 +185,24 @@ impl Spans {
 
     pub(super) fn insert(&self, data: SpanData) -> u64 {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.shard(id).insert(id, Arc::new(data));
+        let data = Arc::new(data);
+        let mut shard = self.shard(id);
+        while shard.len() == shard.capacity() {
+            let mut larger = FxHashMap::default();
+            let needed = 2 * shard.len() + 1;
+            drop(shard);
+            larger.reserve(needed);
+            shard = self.shard(id);
+            // Others may have made it larger themselves meanwhile.
+            if shard.len() == shard.capacity() && larger.capacity() > shard.len() {
+                larger.extend(shard.drain());
+                mem::swap(&mut larger, &mut shard);
+            }
+            drop(shard);
+            drop(larger);
+            shard = self.shard(id);
+        }
+        shard.insert(id, data);
         id
     }
 
@@ -183,11 +221,11 @@ impl Spans {
     #[inline(never)]
     pub(super) fn drop_reference(&self, id: u64) -> bool {
         let mut shard = self.shard(id);
-        let Entry::Occupied(span) = shard.entry(id) else { return false };
-        let last = span.get().references.fetch_sub(1, Ordering::AcqRel) == 1;
-        if last {
-            span.remove();
-        }
+        let Some(span) = shard.get(&id) else { return false };
+        let last = span.references.fetch_sub(1, Ordering::AcqRel) == 1;
+        let gone = if last { shard.remove(&id) } else { None };
+        drop(shard);
+        drop(gone);
         last
     }
 }

@@ -93,9 +93,11 @@ impl Entered {
     }
 }
 
+type Stack = RefCell<Vec<Entered>>;
+
 thread_local! {
     /// Those of all recorders: spans of different subscribers are exited in turn.
-    static STACK: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
+    static STACK: Stack = const { RefCell::new(Vec::new()) };
 }
 
 /// Begins a slice of a span and remembers it.
@@ -126,27 +128,55 @@ pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'s
 #[inline(always)]
 fn enter_by(owner: &Owner, id: u64, begin: impl FnOnce() -> Option<Entered>) {
     let entered = STACK.try_with(|stack| match begin() {
-        Some(entered) => stack.borrow_mut().push(entered),
-        None => enter_again(owner, id, &mut stack.borrow_mut()),
+        Some(entered) => push(stack, entered),
+        None => enter_again(owner, id, stack),
     });
     if entered.is_err() {
         owner.recorder.lose();
     }
 }
 
+/// Remembers a span. As all that borrows the stack, it calls nothing meanwhile that may ask for memory, or give some
+/// back: the program's allocator may enter spans.
+#[inline(always)]
+fn push(stack: &Stack, entered: Entered) {
+    let mut entries = stack.borrow_mut();
+    while entries.len() == entries.capacity() {
+        drop(entries);
+        grow(stack);
+        entries = stack.borrow_mut();
+    }
+    entries.push(entered);
+}
+
+#[cold]
+#[inline(never)]
+fn grow(stack: &Stack) {
+    let known = stack.borrow().len();
+    let mut larger = Vec::with_capacity((2 * known).max(4));
+    let mut entries = stack.borrow_mut();
+    // The allocator may have made it larger meanwhile.
+    if entries.capacity() < larger.capacity() {
+        larger.append(&mut entries);
+        std::mem::swap(&mut larger, &mut entries);
+    }
+    drop(entries);
+}
+
 /// Enters a span while nothing is recorded.
 pub(super) fn enter_while_off(owner: &Owner, id: u64) {
-    let _ = STACK.try_with(|stack| enter_again(owner, id, &mut stack.borrow_mut()));
+    let _ = STACK.try_with(|stack| enter_again(owner, id, stack));
 }
 
 /// What has no slice is remembered only where the thread is in that span already: its exit is not to end the slice of
 /// that, in a session that a relay has left and that goes on.
 #[cold]
 #[inline(never)]
-fn enter_again(owner: &Owner, id: u64, stack: &mut Vec<Entered>) {
-    if let Some(known) = stack.iter().find(|entered| entered.is(id, owner)) {
-        let again = Entered { place: NOWHERE, data: None, seen: 0, ..*known };
-        stack.push(again);
+fn enter_again(owner: &Owner, id: u64, stack: &Stack) {
+    let again = |known: &Entered| Entered { place: NOWHERE, data: None, seen: 0, ..*known };
+    let again = stack.borrow().iter().find(|entered| entered.is(id, owner)).map(again);
+    if let Some(again) = again {
+        push(stack, again);
     }
 }
 
@@ -154,13 +184,10 @@ fn enter_again(owner: &Owner, id: u64, stack: &mut Vec<Entered>) {
 #[inline]
 pub(super) fn exit(owner: &Owner, id: u64) {
     let exited = STACK.try_with(|stack| {
-        let mut stack = stack.borrow_mut();
-        match stack.last() {
-            Some(top) if top.is(id, owner) => {
-                top.end(&owner.recorder);
-                stack.pop();
-            }
-            _ => exit_below(owner, id, &mut stack),
+        let top = stack.borrow_mut().pop_if(|top| top.is(id, owner));
+        match top {
+            Some(top) => top.end(&owner.recorder),
+            None => exit_below(owner, id, stack),
         }
     });
     if exited.is_err() {
@@ -172,9 +199,22 @@ pub(super) fn exit(owner: &Owner, id: u64) {
 /// in its own buffer. What was entered elsewhere has nothing to do with it.
 #[cold]
 #[inline(never)]
-fn exit_below(owner: &Owner, id: u64, stack: &mut Vec<Entered>) {
-    let Some(at) = stack.iter().rposition(|entered| entered.is(id, owner)) else { return };
-    let Some((exited, above)) = stack.get_mut(at..).and_then(<[_]>::split_first_mut) else { return };
+fn exit_below(owner: &Owner, id: u64, stack: &Stack) {
+    let at = stack.borrow().iter().rposition(|entered| entered.is(id, owner));
+    let Some(at) = at else { return };
+    // What comes within has a stack of its own meanwhile.
+    let mut entries = stack.take();
+    end_below(owner, entries.get_mut(at..).unwrap_or_default());
+    let exited = entries.remove(at);
+    for entered in stack.replace(entries) {
+        push(stack, entered);
+    }
+    drop(exited);
+}
+
+/// Ends the slice of the first.
+fn end_below(owner: &Owner, entries: &mut [Entered]) {
+    let Some((exited, above)) = entries.split_first_mut() else { return };
     let is_above =
         |entered: &Entered| is_one_session(entered.place, exited.place) && !entered.is_also(exited);
     let are_above = above.iter().rev().filter(|entered| is_above(entered));
@@ -183,15 +223,13 @@ fn exit_below(owner: &Owner, id: u64, stack: &mut Vec<Entered>) {
     for entered in above.iter_mut().filter(|entered| is_above(entered)) {
         entered.begin(owner);
     }
-    stack.remove(at);
 }
 
 /// The innermost span of an owner's that this thread is in.
 pub(super) fn current(owner: &Owner) -> Option<(u64, &'static Metadata<'static>)> {
     let is_own = |entered: &&Entered| entered.owner == owner.number;
-    let innermost = |stack: &RefCell<Vec<Entered>>| {
-        stack.borrow().iter().rfind(is_own).map(|entered| (entered.id, entered.metadata))
-    };
+    let innermost =
+        |stack: &Stack| stack.borrow().iter().rfind(is_own).map(|entered| (entered.id, entered.metadata));
     STACK.try_with(innermost).ok().flatten()
 }
 

@@ -133,6 +133,9 @@ impl Drop for Entry {
             // The chunk that it writes is the parent's, who may have it in memory that is shared with another process: it
             // is not for this one to complete it.
             std::mem::forget(self.recording.clone());
+        } else if self.switch.is_on() {
+            // At the thread's end: no slice begins or ends after that. What there is no room for stays open.
+            self.recording.tracer.with_dependent(|_, tracer| tracer.make_up_for_ends());
         }
     }
 }

@@ -133,6 +133,17 @@ fn an_end_that_is_lost_is_made_up_for_before_a_slice_without_a_guard_ends() {
     assert_nested(&trace_of(session, "end"));
 }
 
+#[test]
+fn an_end_that_is_lost_is_made_up_for_when_its_thread_ends() {
+    let (session, still) = session();
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| lose(session.recorder().enter("1"), &session, &still));
+        // Also for its locals to be gone, which the scope does not wait for.
+        thread.join().expect("a thread");
+    });
+    assert_nested(&trace_of(session, "thread"));
+}
+
 /// A thread has one track, whichever buffers its slices are in.
 #[test]
 fn an_end_that_is_lost_in_one_buffer_is_made_up_for_before_a_slice_in_another_begins_or_ends() {

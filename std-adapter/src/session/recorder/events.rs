@@ -155,7 +155,7 @@ impl Recorder {
 /// when nothing was recorded then, or that session is over.
 ///
 /// Slices stay within each other also when shared memory is full: one whose begin is lost has no end, and an end that is
-/// lost is made up for before the thread's next slice begins or ends.
+/// lost is made up for before the thread's next slice begins or ends, or at the thread's end if there is room by then.
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'r> {
     recorder: &'r Recorder,

@@ -136,6 +136,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        stack::leave_those_of_gone_layers(&self.owner);
         if !self.owner.recorder.is_on() {
             return stack::enter_while_off(&self.owner, id.into_u64());
         }

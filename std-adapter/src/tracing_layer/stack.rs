@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing_core::Metadata;
 
+use super::layers::{Living, MOST, WHICH, is_gone, is_layer};
 use super::origin::{category, tell};
 use super::spans::SpanData;
 use crate::session::switch::{NOWHERE, Place, is_one_session};
@@ -30,6 +31,7 @@ pub(super) struct Owner {
     /// The recorder's identity, and in the upper 16 bits which of those who have it this is. In one number, because each
     /// span entered and exited looks at it.
     number: u64,
+    layer: Option<Living>,
     /// Whether slices and instants say where in the program they come from.
     pub(super) origins: bool,
     /// Whether events are lines of a log too.
@@ -37,21 +39,32 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// All layers of a recorder are one: the ids are their registry's, and stay when one is replaced by another.
+    /// All layers of a recorder that there are at a time are one: the ids are their registry's, and stay when one is
+    /// replaced by another.
     pub(super) fn layer(recorder: Recorder) -> Self {
-        Self { number: recorder.identity(), recorder, origins: false, logs: false }
+        let layer = Living::new(recorder.identity());
+        Self { number: layer.number(), layer: Some(layer), recorder, origins: false, logs: false }
     }
 
-    /// Two subscribers that record to one place make the same ids. A number is another's after 65,535 of them.
+    /// Two subscribers that record to one place make the same ids. A number is another's after 32,767 of them.
     pub(super) fn subscriber(recorder: Recorder) -> Self {
         static SUBSCRIBERS: AtomicU64 = AtomicU64::new(0);
-        let which = SUBSCRIBERS.fetch_add(1, Ordering::Relaxed) % 0xFFFF + 1;
-        Self { number: which << SUBSCRIBER | recorder.identity(), recorder, origins: false, logs: false }
+        let which = SUBSCRIBERS.fetch_add(1, Ordering::Relaxed) % MOST + 1;
+        let number = which << WHICH | recorder.identity();
+        Self { number, layer: None, recorder, origins: false, logs: false }
     }
 }
 
-/// Above these bits of an owner's number it says which subscriber it is; layers have nothing there.
-const SUBSCRIBER: u32 = 48;
+impl Drop for Owner {
+    /// Nobody tells of the exits of what was entered under the last layer of a recorder: it ends here. On other threads
+    /// when they come to a layer of that recorder again.
+    fn drop(&mut self) {
+        // In a child after a fork a thread that is not there may have the lock.
+        if self.recorder.is_here() && self.layer.as_ref().is_some_and(Living::end) {
+            let _ = STACK.try_with(|stack| leave_all(self, stack, |number| number == self.number));
+        }
+    }
+}
 
 impl Entered {
     #[inline(always)]
@@ -62,9 +75,8 @@ impl Entered {
     /// Whether it is the same span, entered by another layer too. That one is about to exit it: of two slices that end
     /// with each other it makes no difference which is within the other.
     fn is_also(&self, other: &Self) -> bool {
-        let is_layer = |entered: &Self| entered.owner >> SUBSCRIBER == 0;
-        is_layer(self)
-            && is_layer(other)
+        is_layer(self.owner)
+            && is_layer(other.owner)
             && self.owner != other.owner
             && self.id == other.id
             && std::ptr::eq(self.metadata, other.metadata)
@@ -200,8 +212,36 @@ pub(super) fn exit(owner: &Owner, id: u64) {
 #[cold]
 #[inline(never)]
 fn exit_below(owner: &Owner, id: u64, stack: &Stack) {
-    let at = stack.borrow().iter().rposition(|entered| entered.is(id, owner));
-    let Some(at) = at else { return };
+    leave_gone(owner, stack);
+    leave(owner, stack, |entered| entered.is(id, owner));
+}
+
+/// Before a layer enters a span: what was entered under one that is gone is not around it.
+#[inline(always)]
+pub(super) fn leave_those_of_gone_layers(owner: &Owner) {
+    let _ = STACK.try_with(|stack| {
+        let top = stack.borrow().last().map(|top| top.owner);
+        if top.is_some_and(|top| is_gone(top, owner.number)) {
+            leave_gone(owner, stack);
+        }
+    });
+}
+
+/// Leaves all that was entered under layers that are gone.
+#[cold]
+#[inline(never)]
+fn leave_gone(owner: &Owner, stack: &Stack) {
+    leave_all(owner, stack, |number| is_gone(number, owner.number));
+}
+
+fn leave_all(owner: &Owner, stack: &Stack, is_left: impl Fn(u64) -> bool) {
+    while leave(owner, stack, |entered| is_left(entered.owner)) {}
+}
+
+/// Leaves the innermost of these spans, if there is one.
+fn leave(owner: &Owner, stack: &Stack, is_left: impl Fn(&Entered) -> bool) -> bool {
+    let at = stack.borrow().iter().rposition(is_left);
+    let Some(at) = at else { return false };
     // What comes within has a stack of its own meanwhile.
     let mut entries = stack.take();
     end_below(owner, entries.get_mut(at..).unwrap_or_default());
@@ -210,6 +250,7 @@ fn exit_below(owner: &Owner, id: u64, stack: &Stack) {
         push(stack, entered);
     }
     drop(exited);
+    true
 }
 
 /// Ends the slice of the first.

@@ -6,6 +6,7 @@ mod losses;
 mod order;
 mod origins;
 mod relays;
+mod reload;
 mod threads;
 #[path = "../support/trace.rs"]
 mod trace;

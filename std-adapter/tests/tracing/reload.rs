@@ -1,0 +1,92 @@
+//! Layers that are taken away while threads are in spans, and come back.
+
+use tracebuf_std::session::Session;
+use tracebuf_std::tracing_layer::TraceLayer;
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::{Registry, registry, reload};
+
+use crate::trace::{Trace, scratch};
+
+type Handle = reload::Handle<Option<TraceLayer>, Registry>;
+
+/// Hands what takes the layer away, and puts it back, to `work`.
+fn story(name: &str, work: impl Fn(&dyn Fn(bool))) -> String {
+    let session = Session::builder().start().expect("a session");
+    let layer = || TraceLayer::new(session.recorder());
+    let (reloaded, handle): (_, Handle) = reload::Layer::new(Some(layer()));
+    let reload = |is_there: bool| handle.reload(is_there.then(layer)).expect("a subscriber");
+    tracing::subscriber::with_default(registry().with(reloaded), || work(&reload));
+    drop(handle);
+    let path = scratch(&format!("reload-{name}.pftrace"));
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    Trace::read(&path).story()
+}
+
+#[test]
+fn a_layer_that_is_taken_away_ends_the_slices_of_its_thread() {
+    let told = story("away", |reload| {
+        let _outer = tracing::info_span!("outer").entered();
+        let _inner = tracing::info_span!("inner").entered();
+        reload(false);
+    });
+    assert_eq!(told, "+outer +inner - -");
+}
+
+#[test]
+fn spans_that_are_left_while_there_is_no_layer_are_no_part_of_what_comes_when_there_is_one_again() {
+    let told = story("back", |reload| {
+        let outer = tracing::info_span!("outer").entered();
+        let inner = tracing::info_span!("inner").entered();
+        reload(false);
+        drop(inner);
+        tracing::info_span!("not recorded").in_scope(|| ());
+        reload(true);
+        drop(outer);
+        tracing::info_span!("next").in_scope(|| ());
+    });
+    assert_eq!(told, "+outer +inner - - +next -");
+}
+
+#[test]
+fn on_other_threads_they_end_before_the_next_span_begins_or_ends() {
+    for ends in [false, true] {
+        let told = story("other", |reload| {
+            std::thread::scope(|scope| {
+                let (tell, told) = std::sync::mpsc::channel();
+                let (go, gone) = std::sync::mpsc::channel();
+                let dispatch = tracing::dispatcher::get_default(Clone::clone);
+                scope.spawn(move || {
+                    let _guard = tracing::dispatcher::set_default(&dispatch);
+                    let outer = tracing::info_span!("outer").entered();
+                    let inner = tracing::info_span!("inner").entered();
+                    let _ = tell.send(());
+                    let _ = gone.recv();
+                    drop(inner);
+                    if ends {
+                        drop(outer);
+                        tracing::info_span!("next").in_scope(|| ());
+                    } else {
+                        tracing::info_span!("next").in_scope(|| ());
+                        drop(outer);
+                    }
+                });
+                told.recv().expect("it is in both");
+                reload(false);
+                reload(true);
+                let _ = go.send(());
+            });
+        });
+        assert_eq!(told, "+outer +inner - - +next -", "{ends}");
+    }
+}
+
+#[test]
+fn a_layer_that_is_replaced_by_another_goes_on_with_the_slices_of_the_first() {
+    let told = story("replaced", |reload| {
+        let outer = tracing::info_span!("outer").entered();
+        tracing::info_span!("before").in_scope(|| reload(true));
+        tracing::info_span!("behind").in_scope(|| ());
+        drop(outer);
+    });
+    assert_eq!(told, "+outer +before - +behind - -");
+}

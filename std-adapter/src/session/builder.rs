@@ -92,7 +92,9 @@ impl SessionBuilder {
 
     /// Bytes of shared memory between this process's threads and the drain thread, from 4 KiB to 64 MiB, which
     /// [`start`](Self::start) checks; 1 MiB if nothing is said. Each thread that records holds 2 KiB of it; the rest
-    /// bridges the time that the drain thread takes to come.
+    /// bridges the time that the drain thread takes to come. Of an event of more than two such chunks, some 4 KB, the
+    /// sizes are sent behind it, and a thread has a list of 16 for them: while another thread is sending, one that
+    /// records many such events may give one up however much is free, unless it [waits](Self::exhaustion).
     ///
     /// Where threads are to [wait](Self::exhaustion) and nothing is said it is 2 MiB and a page, which is enough for
     /// all that can record at a time: 1,024, each of them counted for each buffer that it records into.

@@ -2,13 +2,17 @@
 //!
 //! `cargo run --release -p tracebuf-std --example on_demand -- /tmp/on_demand` finds prime numbers until it is
 //! interrupted, or for as many seconds as are named behind the socket. Beside it, as often as one likes,
-//! `tracebuf record --listen /tmp/on_demand` writes a trace of the machine with what this does in it.
+//! `tracebuf record --listen /tmp/on_demand` writes a trace of the machine with what this does in it. Programs that
+//! record into another one's session need Linux.
+#![cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(unused))]
 
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use tracebuf_std::session::{Connection, Recorder, Relay, Track, Unit};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use tracebuf_std::session::Connection;
+use tracebuf_std::session::{Recorder, Relay, Track, Unit};
 
 static PROCESS: LazyLock<Track<'static>> = LazyLock::new(|| Track::process(std::process::id(), "on demand"));
 static PRIMES: LazyLock<Track<'static>> =
@@ -26,6 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn work(socket: &Path, length: Duration) -> Result<(), Box<dyn std::error::Error>> {
     let relay = Relay::new();
     let recorder = relay.recorder();
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     let _follower = Connection::builder()
         .process_name("on demand")
         .follow(socket, move |service| relay.connect(&service.recorder()))?;

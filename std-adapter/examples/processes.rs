@@ -1,14 +1,18 @@
 //! Several programs, one trace: a service, and three workers of their own processes that record into its session.
 //!
 //! `cargo run --release -p tracebuf-std --example processes` writes `processes.pftrace`, or the file that is named
-//! behind `--`. The workers are this program again, as `processes work SOCKET NAME`; one is killed in the midst.
+//! behind `--`. The workers are this program again, as `processes work SOCKET NAME`; one is killed in the midst. They
+//! need Linux.
+#![cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(unused))]
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use tracebuf_std::session::{Connection, LogMessage, LogPriority, ProducerSocket, Session, Track, Unit};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use tracebuf_std::session::{Connection, ProducerSocket};
+use tracebuf_std::session::{LogMessage, LogPriority, Session, Track, Unit};
 
 // Under the process: counters of one name that lie beside processes are one, whoever counts.
 static NAME: LazyLock<String> = LazyLock::new(|| std::env::args().nth(3).unwrap_or_default());
@@ -16,6 +20,12 @@ static PROCESS: LazyLock<Track<'static>> = LazyLock::new(|| Track::process(std::
 static PRIMES: LazyLock<Track<'static>> =
     LazyLock::new(|| Track::counter("primes", Unit::Count).within(&PROCESS));
 
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn main() {
+    eprintln!("programs record into another one's session on Linux alone");
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -27,6 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// A worker: finds prime numbers for a second, on two threads, and tells of it.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 fn work(socket: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let service = Connection::builder().process_name(&*NAME).open(socket)?;
     let recorder = service.recorder();
@@ -52,6 +63,7 @@ fn work(socket: &Path) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// The service: a ring, a socket, and at the end a file.
+#[cfg(any(target_os = "linux", target_os = "android"))]
 fn serve(trace: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::temp_dir().join(format!("tracebuf-processes-{}", std::process::id()));
     let session = Arc::new(Session::builder().ring(16 << 20).process_name("service").start()?);

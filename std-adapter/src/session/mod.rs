@@ -90,7 +90,7 @@ pub(crate) mod switch;
 mod transport;
 mod trim;
 mod tsc;
-mod waits;
+pub(crate) mod waits;
 mod waker;
 
 use std::fmt;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tracebuf::producer::{CommitRequest, CommitSink, Request};
 
 use super::switch::Switch;
+use super::waits::may_wait;
 use super::waker::Waker;
 use crate::limits::BUFFERS_MAX;
 
@@ -152,7 +153,7 @@ impl CommitSink for Queue {
 
     fn stall(&self, step: u32, micros: u32) -> bool {
         // The drain thread would wait for itself: a transport that records, or a panic hook.
-        if !self.switch.is_on() || self.waker.is_current() {
+        if !self.switch.is_on() || self.waker.is_current() || !may_wait() {
             return false;
         }
         // Else each event would wait as long as the first that waited in vain.

@@ -1,5 +1,6 @@
 //! For how long is waited, and for whom not.
 
+use std::cell::Cell;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,4 +22,26 @@ pub(crate) fn join(thread: JoinHandle<()>) {
     if thread.thread().id() != thread::current().id() {
         let _ = thread.join();
     }
+}
+
+thread_local! {
+    /// Whether this thread may wait for shared memory, where it is told to.
+    static MAY_WAIT: Cell<bool> = const { Cell::new(true) };
+}
+
+pub(super) fn may_wait() -> bool {
+    MAY_WAIT.get()
+}
+
+/// Records without waiting for the drain thread, which may itself wait for what the caller has locked.
+#[cfg(feature = "tracing")]
+pub(crate) fn without_waiting(record: impl FnOnce()) {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            MAY_WAIT.set(self.0);
+        }
+    }
+    let _before = Before(MAY_WAIT.replace(false));
+    record();
 }

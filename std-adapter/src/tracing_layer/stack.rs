@@ -10,6 +10,7 @@ use super::layers::{Living, MOST, WHICH, is_gone, is_layer};
 use super::origin::{category, tell};
 use super::spans::SpanData;
 use crate::session::switch::{NOWHERE, Place, is_one_session};
+use crate::session::waits::without_waiting;
 use crate::session::{Recorder, ThreadTracer};
 
 /// A span that this thread is in.
@@ -61,7 +62,12 @@ impl Drop for Owner {
     fn drop(&mut self) {
         // In a child after a fork a thread that is not there may have the lock.
         if self.recorder.is_here() && self.layer.as_ref().is_some_and(Living::end) {
-            let _ = STACK.try_with(|stack| leave_all(self, stack, |number| number == self.number));
+            let leave = |stack: &Stack| leave_all(self, stack, |number| number == self.number);
+            // Who drops it may have locked its place, as `reload` has, where what enters spans in the drain thread looks
+            // for it. Ends that are lost are made up for later.
+            without_waiting(|| {
+                let _ = STACK.try_with(leave);
+            });
         }
     }
 }

@@ -1,11 +1,20 @@
 //! Layers that are taken away while threads are in spans, and come back.
 
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use tracebuf::producer::Exhaustion;
 use tracebuf_std::session::Session;
 use tracebuf_std::tracing_layer::TraceLayer;
+use tracing::Dispatch;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{Registry, registry, reload};
 
 use crate::trace::{Trace, scratch};
+use crate::transport::Does;
 
 type Handle = reload::Handle<Option<TraceLayer>, Registry>;
 
@@ -89,4 +98,59 @@ fn a_layer_that_is_replaced_by_another_goes_on_with_the_slices_of_the_first() {
         drop(outer);
     });
     assert_eq!(told, "+outer +before - +behind - -");
+}
+
+/// With what a layer's place is locked, its drop waits for nobody who enters spans.
+#[test]
+fn a_layer_that_is_taken_away_does_not_wait_for_the_drain_thread() {
+    let session = Session::builder().ring(64 << 20).shared_memory(8 << 10).exhaustion(Exhaustion::Stall);
+    // If it waits, it waits for ever.
+    let session = ManuallyDrop::new(session.start().expect("a session"));
+    let (reloaded, handle): (_, Handle) = reload::Layer::new(Some(TraceLayer::new(session.recorder())));
+    let dispatch = Dispatch::new(registry().with(reloaded));
+    let (stand, go_on) = [(); 2].map(|()| Arc::<AtomicBool>::default()).into();
+    let (stands, standing) = channel();
+    let drain = {
+        let (stand, go_on, dispatch) = (Arc::clone(&stand), Arc::clone(&go_on), dispatch.clone());
+        Does::new(move |_| {
+            if stand.swap(false, Ordering::Relaxed) {
+                let _ = stands.send(());
+                while !go_on.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                // The other is at it by now.
+                std::thread::sleep(Duration::from_millis(300));
+                tracing::dispatcher::with_default(&dispatch, || tracing::info_span!("drain").in_scope(|| ()));
+            }
+            true
+        })
+    };
+    session.attach(drain).expect("it is there");
+    let (tell, told) = channel();
+    let thread = std::thread::spawn(move || {
+        tracing::dispatcher::with_default(&dispatch, || {
+            // Their ends are more than a chunk.
+            let spans: Vec<_> = (0..1000).map(|_| tracing::info_span!("span").entered()).collect();
+            let _ = tell.send(());
+            // The filler has filled it by then.
+            std::thread::sleep(Duration::from_millis(500));
+            go_on.store(true, Ordering::Relaxed);
+            handle.reload(None).expect("a subscriber");
+            let _ = tell.send(());
+            drop(spans);
+        });
+    });
+    told.recv().expect("it is in all of them");
+    stand.store(true, Ordering::Relaxed);
+    let recorder = session.recorder();
+    std::thread::spawn(move || (0..10_000).for_each(|_| recorder.instant("filler")));
+    standing.recv().expect("it stands");
+    told.recv_timeout(Duration::from_secs(20)).expect("a thread that does not wait");
+    // What was lost is made up for.
+    thread.join().expect("a thread");
+    let path = scratch("reload-stall.pftrace");
+    session.stop().expect("a stop").write_to(&path).expect("a file");
+    let trace = Trace::read(&path);
+    assert_eq!((trace.events(1), trace.events(2)), (1000, 1000));
+    drop(ManuallyDrop::into_inner(session));
 }

@@ -1,5 +1,7 @@
 //! Which layers there are: spans entered under one that is gone are exited under none.
 
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// In an owner's number: it is a layer.
@@ -11,6 +13,14 @@ pub(super) const MOST: u64 = 0x7FFF;
 
 /// How many layers of each number there are.
 static LAYERS: Mutex<(u64, Vec<(u64, usize)>)> = Mutex::new((0, Vec::new()));
+
+/// Numbers of which the last layer is gone, so many ever.
+static GONE: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// How many of these this thread has left.
+    static LEFT: Cell<u64> = const { Cell::new(0) };
+}
 
 fn layers() -> MutexGuard<'static, (u64, Vec<(u64, usize)>)> {
     LAYERS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -51,6 +61,7 @@ impl Living {
         let is_last = *count == 0;
         if is_last {
             known.swap_remove(at);
+            GONE.fetch_add(1, Ordering::Relaxed);
         }
         is_last
     }
@@ -60,13 +71,19 @@ pub(super) fn is_layer(number: u64) -> bool {
     number & LAYER != 0
 }
 
-/// Whether an owner's number is that of a layer that is gone, to a layer that is there.
+/// Whether layers are gone since this thread looked.
 #[inline(always)]
-pub(super) fn is_gone(number: u64, there: u64) -> bool {
-    number != there && is_of_one_recorder(number, there) && is_layer(number) && is_layer(there)
+pub(super) fn have_gone() -> bool {
+    GONE.load(Ordering::Relaxed) != LEFT.get()
 }
 
-#[inline(always)]
+/// Hands what knows of an owner's number whether it is that of a layer that is gone to `leave`.
+pub(super) fn leave_gone(leave: impl FnOnce(&dyn Fn(u64) -> bool)) {
+    // Before it is done: what goes meanwhile is looked for again.
+    LEFT.set(GONE.load(Ordering::Relaxed));
+    leave(&|number| is_layer(number) && !layers().1.iter().any(|(known, _)| *known == number));
+}
+
 fn is_of_one_recorder(number: u64, other: u64) -> bool {
     (number ^ other) << (u64::BITS - WHICH) == 0
 }

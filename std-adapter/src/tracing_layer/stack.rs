@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing_core::Metadata;
 
-use super::layers::{Living, MOST, WHICH, is_gone, is_layer};
+use super::layers::{self, Living, MOST, WHICH, have_gone, is_layer};
 use super::origin::{category, tell};
 use super::spans::SpanData;
 use crate::session::switch::{NOWHERE, Place, is_one_session};
@@ -218,26 +218,28 @@ pub(super) fn exit(owner: &Owner, id: u64) {
 #[cold]
 #[inline(never)]
 fn exit_below(owner: &Owner, id: u64, stack: &Stack) {
-    leave_gone(owner, stack);
+    if have_gone() {
+        leave_gone(owner, stack);
+    }
     leave(owner, stack, |entered| entered.is(id, owner));
 }
 
 /// Before a layer enters a span: what was entered under one that is gone is not around it.
 #[inline(always)]
 pub(super) fn leave_those_of_gone_layers(owner: &Owner) {
-    let _ = STACK.try_with(|stack| {
-        let top = stack.borrow().last().map(|top| top.owner);
-        if top.is_some_and(|top| is_gone(top, owner.number)) {
-            leave_gone(owner, stack);
-        }
-    });
+    if have_gone() {
+        let _ = STACK.try_with(|stack| leave_gone(owner, stack));
+    }
 }
 
 /// Leaves all that was entered under layers that are gone.
 #[cold]
 #[inline(never)]
 fn leave_gone(owner: &Owner, stack: &Stack) {
-    leave_all(owner, stack, |number| is_gone(number, owner.number));
+    // In a child after a fork a thread that is not there may have the lock.
+    if owner.recorder.is_here() {
+        layers::leave_gone(|is_gone| leave_all(owner, stack, is_gone));
+    }
 }
 
 fn leave_all(owner: &Owner, stack: &Stack, is_left: impl Fn(u64) -> bool) {

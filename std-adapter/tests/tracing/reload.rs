@@ -100,6 +100,33 @@ fn a_layer_that_is_replaced_by_another_goes_on_with_the_slices_of_the_first() {
     assert_eq!(told, "+outer +before - +behind - -");
 }
 
+/// Two layers, of which the second is of another session, and is taken away while the thread is in both's spans.
+#[test]
+fn what_another_layer_has_entered_since_does_not_hide_what_is_left() {
+    let (session, other) = [(); 2].map(|()| Session::builder().start().expect("a session")).into();
+    let layer = || TraceLayer::new(session.recorder());
+    let (reloaded, handle): (_, Handle) = reload::Layer::new(Some(layer()));
+    let dispatch = Dispatch::new(registry().with(reloaded).with(TraceLayer::new(other.recorder())));
+    tracing::dispatcher::with_default(&dispatch, || {
+        let outer = tracing::info_span!("outer").entered();
+        let around = tracing::info_span!("around").entered();
+        std::thread::scope(|scope| {
+            scope.spawn(|| handle.reload(None).expect("a subscriber"));
+        });
+        let within = tracing::info_span!("within").entered();
+        handle.reload(Some(layer())).expect("a subscriber");
+        tracing::info_span!("next").in_scope(|| ());
+        drop((within, around, outer));
+    });
+    let told = |session: Session, name: &str| {
+        let path = scratch(&format!("reload-hidden-{name}.pftrace"));
+        session.stop().expect("a stop").write_to(&path).expect("a file");
+        Trace::read(&path).story()
+    };
+    assert_eq!(told(other, "other"), "+outer +around +within +next - - - -");
+    assert_eq!(told(session, "own"), "+outer +around - - +next -");
+}
+
 /// With what a layer's place is locked, its drop waits for nobody who enters spans.
 #[test]
 fn a_layer_that_is_taken_away_does_not_wait_for_the_drain_thread() {

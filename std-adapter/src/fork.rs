@@ -6,8 +6,9 @@
 //! with. Reading it is one load. The handler also closes the files by which the parent has locks, for a child
 //! would have them too. A child made by the bare system call, past the C library, is not noticed.
 //!
-//! A child may have signals of its own to watch, for which the crate `signal-hook` has a lock. So nobody forks while a
-//! thread changes that crate's handlers, or the child might wait for ever.
+//! A child may have signals of its own to watch, for which the crate `signal-hook` has a lock, and layers for
+//! `tracing`, of which there is a list. So nobody forks while a thread changes that crate's handlers or has
+//! that list, or the child might wait for ever.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -35,13 +36,13 @@ pub(crate) fn watch() {
     });
 }
 
-/// [`FORK`] for each thread that forks, and [`CHANGING`] while one changes handlers of signals.
+/// [`FORK`] for each thread that forks, and [`CHANGING`] while one changes what a child is to have whole.
 static BUSY: AtomicU32 = AtomicU32::new(0);
 const CHANGING: u32 = 1;
 const FORK: u32 = 2;
 
 extern "C" fn before_fork() {
-    // From here on nobody begins to change them.
+    // From here on nobody begins to.
     BUSY.fetch_add(FORK, Ordering::Relaxed);
     for _ in 0..1000 {
         if BUSY.load(Ordering::Acquire) & CHANGING == 0 {
@@ -49,7 +50,7 @@ extern "C" fn before_fork() {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    // Not for ever: who forks in a signal's handler may have interrupted the thread that is changing them.
+    // Not for ever: who forks in a signal's handler may have interrupted the thread that is at it.
 }
 
 extern "C" fn in_parent() {
@@ -96,8 +97,8 @@ fn close_files_of_parent() {
     }
 }
 
-/// Has handlers of signals changed while nobody forks.
-pub(crate) fn change_handlers<T>(change: impl FnOnce() -> T) -> T {
+/// Does what no fork of another thread is to come into. For one thread at a time, and not from within itself.
+pub(crate) fn while_nobody_forks<T>(work: impl FnOnce() -> T) -> T {
     struct Changed;
     impl Drop for Changed {
         fn drop(&mut self) {
@@ -108,7 +109,7 @@ pub(crate) fn change_handlers<T>(change: impl FnOnce() -> T) -> T {
         thread::yield_now();
     }
     let _changed = Changed;
-    change()
+    work()
 }
 
 /// Forks between the first process that watched and this one.
@@ -176,7 +177,7 @@ static ENDS: Mutex<BTreeMap<i32, SigId>> = Mutex::new(BTreeMap::new());
 ///
 /// To be called when a recorder's own handler is there: what that notes down too late for its thread is found here.
 pub(crate) fn default_unless_watched(signal: i32) -> io::Result<()> {
-    change_handlers(|| replace_default(signal))
+    while_nobody_forks(|| replace_default(signal))
 }
 
 fn replace_default(signal: i32) -> io::Result<()> {

@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
+
+use crate::fork::while_nobody_forks;
 
 /// In an owner's number: it is a layer.
 const LAYER: u64 = 1 << 63;
@@ -22,8 +24,13 @@ thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(0) };
 }
 
-fn layers() -> MutexGuard<'static, (u64, Vec<(u64, usize)>)> {
-    LAYERS.lock().unwrap_or_else(PoisonError::into_inner)
+/// The first is how many numbers there were. A child after a fork may have layers of its own.
+fn with_layers<T>(f: impl FnOnce(&mut u64, &mut Vec<(u64, usize)>) -> T) -> T {
+    while_nobody_forks(|| {
+        let mut layers = LAYERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, known) = &mut *layers;
+        f(before, known)
+    })
 }
 
 /// A layer that there is, by its number.
@@ -33,18 +40,18 @@ pub(super) struct Living(u64);
 impl Living {
     /// One of a recorder, by its identity: of the same number as those that there are.
     pub(super) fn new(identity: u64) -> Self {
-        let mut layers = layers();
-        let (before, known) = &mut *layers;
-        if let Some((number, count)) =
-            known.iter_mut().find(|(number, _)| is_of_one_recorder(*number, identity))
-        {
-            *count += 1;
-            return Self(*number);
-        }
-        *before += 1;
-        let number = LAYER | (*before % MOST) << WHICH | identity;
-        known.push((number, 1));
-        Self(number)
+        with_layers(|before, known| {
+            if let Some((number, count)) =
+                known.iter_mut().find(|(number, _)| is_of_one_recorder(*number, identity))
+            {
+                *count += 1;
+                return Self(*number);
+            }
+            *before += 1;
+            let number = LAYER | (*before % MOST) << WHICH | identity;
+            known.push((number, 1));
+            Self(number)
+        })
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -53,17 +60,17 @@ impl Living {
 
     /// Takes it from those that there are. True: it was the last one of its number.
     pub(super) fn end(&self) -> bool {
-        let mut layers = layers();
-        let (_, known) = &mut *layers;
-        let Some(at) = known.iter().position(|(number, _)| *number == self.0) else { return false };
-        let Some((_, count)) = known.get_mut(at) else { return false };
-        *count -= 1;
-        let is_last = *count == 0;
-        if is_last {
-            known.swap_remove(at);
-            GONE.fetch_add(1, Ordering::Relaxed);
-        }
-        is_last
+        with_layers(|_, known| {
+            let Some(at) = known.iter().position(|(number, _)| *number == self.0) else { return false };
+            let Some((_, count)) = known.get_mut(at) else { return false };
+            *count -= 1;
+            let is_last = *count == 0;
+            if is_last {
+                known.swap_remove(at);
+                GONE.fetch_add(1, Ordering::Relaxed);
+            }
+            is_last
+        })
     }
 }
 
@@ -81,9 +88,37 @@ pub(super) fn have_gone() -> bool {
 pub(super) fn leave_gone(leave: impl FnOnce(&dyn Fn(u64) -> bool)) {
     // Before it is done: what goes meanwhile is looked for again.
     LEFT.set(GONE.load(Ordering::Relaxed));
-    leave(&|number| is_layer(number) && !layers().1.iter().any(|(known, _)| *known == number));
+    let is_there = |number: u64| with_layers(|_, known| known.iter().any(|(known, _)| *known == number));
+    leave(&|number| is_layer(number) && !is_there(number));
 }
 
 fn is_of_one_recorder(number: u64, other: u64) -> bool {
     (number ^ other) << (u64::BITS - WHICH) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::fork::tests::in_child;
+
+    #[test]
+    fn a_child_may_make_layers_though_other_threads_were_about_to() {
+        crate::fork::watch();
+        let forked = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for identity in 1..3 {
+                let forked = &forked;
+                scope.spawn(move || {
+                    while !forked.load(Ordering::Relaxed) {
+                        Living::new(identity << 16).end();
+                    }
+                });
+            }
+            let done = (0..50).all(|_| in_child(|| Living::new(3 << 16).end()));
+            forked.store(true, Ordering::Relaxed);
+            assert!(done);
+        });
+    }
 }

@@ -60,11 +60,11 @@ impl Drop for Owner {
     /// Nobody tells of the exits of what was entered under the last layer of a recorder: it ends here. On other threads
     /// when they come to a layer of that recorder again.
     fn drop(&mut self) {
-        // In a child after a fork a thread that is not there may have the lock.
+        // What a child has of its parent is not ended there.
         if self.recorder.is_here() && self.layer.as_ref().is_some_and(Living::end) {
             let leave = |stack: &Stack| leave_all(self, stack, |number| number == self.number);
-            // Who drops it may have locked its place, as `reload` has, where what enters spans in the drain thread looks
-            // for it. Ends that are lost are made up for later.
+            // Who drops it may have locked its place, as `reload` has, where what enters spans in the drain
+            // thread looks for it. Ends that are lost are made up for later.
             without_waiting(|| {
                 let _ = STACK.try_with(leave);
             });
@@ -218,7 +218,9 @@ pub(super) fn exit(owner: &Owner, id: u64) {
 #[cold]
 #[inline(never)]
 fn exit_below(owner: &Owner, id: u64, stack: &Stack) {
-    if have_gone() {
+    // Not under a subscriber: what the allocator enters may come here while the list of layers asks for
+    // memory.
+    if is_layer(owner.number) && have_gone() {
         leave_gone(owner, stack);
     }
     leave(owner, stack, |entered| entered.is(id, owner));
@@ -236,7 +238,7 @@ pub(super) fn leave_those_of_gone_layers(owner: &Owner) {
 #[cold]
 #[inline(never)]
 fn leave_gone(owner: &Owner, stack: &Stack) {
-    // In a child after a fork a thread that is not there may have the lock.
+    // A child's layers of its parent record nothing.
     if owner.recorder.is_here() {
         layers::leave_gone(|is_gone| leave_all(owner, stack, is_gone));
     }

@@ -100,7 +100,7 @@ fn a_layer_that_is_replaced_by_another_goes_on_with_the_slices_of_the_first() {
     assert_eq!(told, "+outer +before - +behind - -");
 }
 
-/// Two layers, of which the second is of another session, and is taken away while the thread is in both's spans.
+/// Two layers, of two sessions: one is taken away while the thread is in spans of both.
 #[test]
 fn what_another_layer_has_entered_since_does_not_hide_what_is_left() {
     let (session, other) = [(); 2].map(|()| Session::builder().start().expect("a session")).into();

@@ -16,7 +16,7 @@ pub(super) struct Watching {
 
 impl Watching {
     pub(super) fn new(signals: &[i32], act: impl Fn(i32) + Send + 'static) -> io::Result<Self> {
-        let mut signals_noted = fork::change_handlers(|| Signals::new(signals))?;
+        let mut signals_noted = fork::while_nobody_forks(|| Signals::new(signals))?;
         // Not before: until then nobody notes them down, and they do what they do by default.
         let watch = fork::Watch::of(signals);
         let noted = Noted { handle: signals_noted.handle(), watch };
@@ -25,7 +25,7 @@ impl Watching {
             // Those that came last, before the end was seen.
             signals_noted.pending().for_each(&act);
             // The last that has the handlers, where what this did has ended it.
-            fork::change_handlers(|| drop(signals_noted));
+            fork::while_nobody_forks(|| drop(signals_noted));
         });
         match spawned {
             Ok(thread) => Ok(Self { noted, thread }),
@@ -56,6 +56,6 @@ impl Noted {
         handle.close();
         join();
         // The last that has them.
-        fork::change_handlers(|| drop(handle));
+        fork::while_nobody_forks(|| drop(handle));
     }
 }

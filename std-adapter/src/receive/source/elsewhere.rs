@@ -21,7 +21,7 @@ pub(super) fn kind_of(path: &Path) -> Option<FileType> {
 fn is_port(name: &str) -> bool {
     let name = name.strip_prefix(r"\\.\").unwrap_or(name);
     let number = name.split_at_checked(3).filter(|(com, _)| com.eq_ignore_ascii_case("com"));
-    number.is_some_and(|(_, number)| number.parse::<u8>().is_ok())
+    number.is_some_and(|(_, number)| !number.starts_with('+') && number.parse::<u8>().is_ok())
 }
 
 /// None has a file's name.
@@ -89,7 +89,7 @@ mod tests {
         for port in ["COM3", "com12", r"\\.\COM255"] {
             assert!(is_port(port), "{port}");
         }
-        for other in ["COM", "CO", "COM3.bin", "COM256", r"\\.\", "/dev/ttyACM0", "©OM3"] {
+        for other in ["COM", "CO", "COM3.bin", "COM256", "COM+3", r"\\.\", "/dev/ttyACM0", "©OM3"] {
             assert!(!is_port(other), "{other}");
         }
     }

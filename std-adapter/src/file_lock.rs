@@ -73,18 +73,6 @@ fn try_lock(file: impl AsFd) -> io::Result<()> {
     })
 }
 
-/// Whether a session has the file; of one that nobody knows this of it is not said.
-pub(crate) fn is_locked(file: &File) -> bool {
-    // Shared: file systems that lock over a network want a file that can be written for more.
-    match flock(file, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => {
-            drop(Held(file));
-            false
-        }
-        Err(error) => error == Errno::WOULDBLOCK,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,13 +1,12 @@
 //! What a Unix does in its own way.
 
-use std::fs::{Metadata, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{Access, access};
-
-pub(crate) use crate::file_lock::is_locked;
+use rustix::fs::{Access, FlockOperation, access, flock};
+use rustix::io::Errno;
 
 /// Who this process works for.
 pub(crate) fn user_id() -> u32 {
@@ -17,6 +16,19 @@ pub(crate) fn user_id() -> u32 {
 /// Whether it is the same file, by whatever name.
 pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Whether a session has the file; of one that nobody knows this of it is not said.
+pub(crate) fn is_locked(file: &File) -> bool {
+    // Shared: file systems that lock over a network want a file that can be written for more.
+    match flock(file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => {
+            // Left to the closing of the file, a child that came meanwhile would keep the lock.
+            let _ = flock(file, FlockOperation::Unlock);
+            false
+        }
+        Err(error) => error == Errno::WOULDBLOCK,
+    }
 }
 
 /// Has files made that no more may read than those who may read this one.

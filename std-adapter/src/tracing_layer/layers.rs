@@ -13,8 +13,8 @@ pub(super) const WHICH: u32 = 48;
 /// Which subscribers, and which layers, are told apart.
 pub(super) const MOST: u64 = 0x7FFF;
 
-/// How many layers of each number there are.
-static LAYERS: Mutex<(u64, Vec<(u64, usize)>)> = Mutex::new((0, Vec::new()));
+/// How many numbers there were, and those of the layers that there are: each as often as a layer has it.
+static LAYERS: Mutex<(u64, Vec<u64>)> = Mutex::new((0, Vec::new()));
 
 /// Numbers of which the last layer is gone, so many ever.
 static GONE: AtomicU64 = AtomicU64::new(0);
@@ -24,8 +24,8 @@ thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The first is how many numbers there were. A child after a fork may have layers of its own.
-fn with_layers<T>(f: impl FnOnce(&mut u64, &mut Vec<(u64, usize)>) -> T) -> T {
+/// A child after a fork may have layers of its own.
+fn with_layers<T>(f: impl FnOnce(&mut u64, &mut Vec<u64>) -> T) -> T {
     while_nobody_forks(|| {
         let mut layers = LAYERS.lock().unwrap_or_else(PoisonError::into_inner);
         let (before, known) = &mut *layers;
@@ -33,45 +33,30 @@ fn with_layers<T>(f: impl FnOnce(&mut u64, &mut Vec<(u64, usize)>) -> T) -> T {
     })
 }
 
-/// A layer that there is, by its number.
-#[derive(Debug)]
-pub(super) struct Living(u64);
-
-impl Living {
-    /// One of a recorder, by its identity: of the same number as those that there are.
-    pub(super) fn new(identity: u64) -> Self {
-        with_layers(|before, known| {
-            if let Some((number, count)) =
-                known.iter_mut().find(|(number, _)| is_of_one_recorder(*number, identity))
-            {
-                *count += 1;
-                return Self(*number);
-            }
+/// The number of one more layer of a recorder, by its identity: that of those that there are.
+pub(super) fn begin(identity: u64) -> u64 {
+    with_layers(|before, known| {
+        let same = known.iter().copied().find(|number| is_of_one_recorder(*number, identity));
+        let number = same.unwrap_or_else(|| {
             *before += 1;
-            let number = LAYER | (*before % MOST) << WHICH | identity;
-            known.push((number, 1));
-            Self(number)
-        })
-    }
+            LAYER | (*before % MOST) << WHICH | identity
+        });
+        known.push(number);
+        number
+    })
+}
 
-    pub(super) fn number(&self) -> u64 {
-        self.0
-    }
-
-    /// Takes it from those that there are. True: it was the last one of its number.
-    pub(super) fn end(&self) -> bool {
-        with_layers(|_, known| {
-            let Some(at) = known.iter().position(|(number, _)| *number == self.0) else { return false };
-            let Some((_, count)) = known.get_mut(at) else { return false };
-            *count -= 1;
-            let is_last = *count == 0;
-            if is_last {
-                known.swap_remove(at);
-                GONE.fetch_add(1, Ordering::Relaxed);
-            }
-            is_last
-        })
-    }
+/// Takes a layer from those that there are. True: it was the last one of its number.
+pub(super) fn end(number: u64) -> bool {
+    with_layers(|_, known| {
+        let Some(at) = known.iter().position(|known| *known == number) else { return false };
+        known.swap_remove(at);
+        let is_last = !known.contains(&number);
+        if is_last {
+            GONE.fetch_add(1, Ordering::Relaxed);
+        }
+        is_last
+    })
 }
 
 pub(super) fn is_layer(number: u64) -> bool {
@@ -88,7 +73,7 @@ pub(super) fn have_gone() -> bool {
 pub(super) fn leave_gone(leave: impl FnOnce(&dyn Fn(u64) -> bool)) {
     // Before it is done: what goes meanwhile is looked for again.
     LEFT.set(GONE.load(Ordering::Relaxed));
-    let is_there = |number: u64| with_layers(|_, known| known.iter().any(|(known, _)| *known == number));
+    let is_there = |number: u64| with_layers(|_, known| known.contains(&number));
     leave(&|number| is_layer(number) && !is_there(number));
 }
 
@@ -112,11 +97,11 @@ mod tests {
                 let forked = &forked;
                 scope.spawn(move || {
                     while !forked.load(Ordering::Relaxed) {
-                        Living::new(identity << 16).end();
+                        end(begin(identity << 16));
                     }
                 });
             }
-            let done = (0..50).all(|_| in_child(|| Living::new(3 << 16).end()));
+            let done = (0..50).all(|_| in_child(|| end(begin(3 << 16))));
             forked.store(true, Ordering::Relaxed);
             assert!(done);
         });

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing_core::Metadata;
 
-use super::layers::{self, Living, MOST, WHICH, have_gone, is_layer};
+use super::layers::{self, MOST, WHICH, have_gone, is_layer};
 use super::origin::{category, tell};
 use super::spans::SpanData;
 use crate::session::switch::{NOWHERE, Place, is_one_session};
@@ -32,7 +32,6 @@ pub(super) struct Owner {
     /// The recorder's identity, and in the upper 16 bits which of those who have it this is. In one number, because each
     /// span entered and exited looks at it.
     number: u64,
-    layer: Option<Living>,
     /// Whether slices and instants say where in the program they come from.
     pub(super) origins: bool,
     /// Whether events are lines of a log too.
@@ -43,8 +42,7 @@ impl Owner {
     /// All layers of a recorder that there are at a time are one: the ids are their registry's, and stay when one is
     /// replaced by another.
     pub(super) fn layer(recorder: Recorder) -> Self {
-        let layer = Living::new(recorder.identity());
-        Self { number: layer.number(), layer: Some(layer), recorder, origins: false, logs: false }
+        Self { number: layers::begin(recorder.identity()), recorder, origins: false, logs: false }
     }
 
     /// Two subscribers that record to one place make the same ids. A number is another's after 32,767 of them.
@@ -52,7 +50,7 @@ impl Owner {
         static SUBSCRIBERS: AtomicU64 = AtomicU64::new(0);
         let which = SUBSCRIBERS.fetch_add(1, Ordering::Relaxed) % MOST + 1;
         let number = which << WHICH | recorder.identity();
-        Self { number, layer: None, recorder, origins: false, logs: false }
+        Self { number, recorder, origins: false, logs: false }
     }
 }
 
@@ -61,7 +59,7 @@ impl Drop for Owner {
     /// when they come to a layer of that recorder again.
     fn drop(&mut self) {
         // What a child has of its parent is not ended there.
-        if self.recorder.is_here() && self.layer.as_ref().is_some_and(Living::end) {
+        if self.recorder.is_here() && is_layer(self.number) && layers::end(self.number) {
             let leave = |stack: &Stack| leave_all(self, stack, |number| number == self.number);
             // Who drops it may have locked its place, as `reload` has, where what enters spans in the drain
             // thread looks for it. Ends that are lost are made up for later.

@@ -188,22 +188,28 @@ impl Spans {
         let data = Arc::new(data);
         let mut shard = self.shard(id);
         while shard.len() == shard.capacity() {
-            let mut larger = FxHashMap::default();
-            let needed = 2 * shard.len() + 1;
+            let known = shard.len();
             drop(shard);
-            larger.reserve(needed);
-            shard = self.shard(id);
-            // Others may have made it larger themselves meanwhile.
-            if shard.len() == shard.capacity() && larger.capacity() > shard.len() {
-                larger.extend(shard.drain());
-                mem::swap(&mut larger, &mut shard);
-            }
-            drop(shard);
-            drop(larger);
+            self.grow(id, known);
             shard = self.shard(id);
         }
         shard.insert(id, data);
         id
+    }
+
+    /// Makes room in the shard of an id, which is full with so many.
+    #[cold]
+    #[inline(never)]
+    fn grow(&self, id: u64, known: usize) {
+        let mut larger = FxHashMap::default();
+        larger.reserve(2 * known + 1);
+        let mut shard = self.shard(id);
+        // Others may have made it larger themselves meanwhile.
+        if shard.len() == shard.capacity() && larger.capacity() > shard.len() {
+            larger.extend(shard.drain());
+            mem::swap(&mut larger, &mut shard);
+        }
+        drop(shard);
     }
 
     pub(super) fn get(&self, id: u64) -> Option<Arc<SpanData>> {

@@ -8,7 +8,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use flate2::bufread::GzDecoder;
 
 use crate::failure::{Failure, name_of};
-use crate::system::{is_same, metadata_of_input, output_of};
+use crate::system::{is_same, metadata, output_of};
 use crate::tell::tell;
 use tracebuf_std::region_file::create_if_free;
 
@@ -146,7 +146,8 @@ pub(crate) fn read_plain(path: &Path) -> Result<Vec<u8>, Failure> {
 
 /// Refuses to write into the file that is read, by whatever name: it would be emptied before it is read.
 pub(crate) fn check_is_other(output: &Path, input: &Path) -> io::Result<()> {
-    let (Ok(output), Ok(input)) = (fs::metadata(output), metadata_of_input(input)) else {
+    let input = if input == Path::new("-") { metadata(io::stdin()) } else { fs::metadata(input) };
+    let (Ok(output), Ok(input)) = (fs::metadata(output), input) else {
         return Ok(());
     };
     if input.is_file() && is_same(&input, &output) {

@@ -2,13 +2,14 @@
 //! and a line that tells how it goes.
 
 use std::fmt::Display;
+use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::system::{draws, is_gone};
-pub(crate) use crate::system::{is_stdout, stop_on_signals};
+pub(crate) use crate::system::stop_on_signals;
+use crate::system::{draws, is_gone, is_same, metadata};
 use crate::tell::tell;
 
 /// Prints what a command has to say at its end, and ends it with `code`, or as a failure if that cannot be printed. Who
@@ -47,6 +48,22 @@ pub(crate) fn printed(result: io::Result<()>) -> Result<ExitCode, Failure> {
 /// Where a command prints text beside a file that it writes: on standard error if the file `is_stdout`.
 pub(crate) fn beside(is_stdout: bool) -> Box<dyn Write> {
     if is_stdout { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) }
+}
+
+/// Whether this is what standard output goes into, by whatever name: text there would lie in the midst of what is
+/// written. To be asked before that is begun, for then another file may take its place.
+///
+/// # Errors
+/// It is a file with something in it, as `>>` may have: it would be emptied, or be replaced.
+pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
+    let (Ok(file), Ok(stdout)) = (fs::metadata(path), metadata(io::stdout())) else {
+        return Ok(false);
+    };
+    let is_same = is_same(&file, &stdout);
+    if is_same && file.len() > 0 && file.is_file() {
+        return Err(Failure::writing(path, "it is standard output, with something in it"));
+    }
+    Ok(is_same)
 }
 
 /// An output until whoever reads it has seen enough, and nothing from then on: for a command that writes a file beside

@@ -1,6 +1,6 @@
 //! What a Unix does in its own way.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -13,8 +13,6 @@ use rustix::fs::FileType;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-use crate::failure::Failure;
-
 /// Standard input without the buffer of Rust's own: bytes in there would be none that the system knows of.
 pub(crate) fn stdin() -> io::Result<File> {
     Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
@@ -25,9 +23,9 @@ pub(crate) fn input_path(path: &Path) -> &Path {
     if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
 }
 
-/// Of what an argument names as an input.
-pub(crate) fn metadata_of_input(path: &Path) -> io::Result<Metadata> {
-    fs::metadata(input_path(path))
+/// Of what is open.
+pub(crate) fn metadata(file: impl AsFd) -> io::Result<Metadata> {
+    File::from(file.as_fd().try_clone_to_owned()?).metadata()
 }
 
 /// What an argument names as an output: - is standard output, by a name that opens it.
@@ -38,22 +36,6 @@ pub(crate) fn output_of(path: PathBuf) -> Result<PathBuf, &'static str> {
 /// Whether it is the same file, by whatever name.
 pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-/// Whether this is what standard output goes into, by whatever name: text there would lie in the midst of what is
-/// written. To be asked before that is begun, for then another file may take its place.
-///
-/// # Errors
-/// It is a file with something in it, as `>>` may have: it would be emptied, or be replaced.
-pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
-    let (Ok(file), Ok(stdout)) = (rustix::fs::stat(path), rustix::fs::fstat(io::stdout())) else {
-        return Ok(false);
-    };
-    let is_same = (file.st_dev, file.st_ino) == (stdout.st_dev, stdout.st_ino);
-    if is_same && file.st_size > 0 && FileType::from_raw_mode(file.st_mode).is_file() {
-        return Err(Failure::writing(path, "it is standard output, with something in it"));
-    }
-    Ok(is_same)
 }
 
 /// Whether an output was a terminal that is gone. The system does not call it a terminal any more.

@@ -1,6 +1,6 @@
 //! The same on Windows.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, Stdin};
 use std::os::windows::io::AsHandle;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,6 @@ use std::time::Duration;
 use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, CTRL_C_EVENT, SetConsoleCtrlHandler};
 use windows_sys::core::BOOL;
 
-use crate::failure::Failure;
-
 /// Standard input.
 pub(crate) fn stdin() -> io::Result<Stdin> {
     Ok(io::stdin())
@@ -24,12 +22,8 @@ pub(crate) fn input_path(path: &Path) -> &Path {
     path
 }
 
-/// Of what an argument names as an input; - is standard input.
-pub(crate) fn metadata_of_input(path: &Path) -> io::Result<Metadata> {
-    if path == Path::new("-") { metadata(&io::stdin()) } else { fs::metadata(path) }
-}
-
-fn metadata(file: &impl AsHandle) -> io::Result<Metadata> {
+/// Of what is open.
+pub(crate) fn metadata(file: impl AsHandle) -> io::Result<Metadata> {
     File::from(file.as_handle().try_clone_to_owned()?).metadata()
 }
 
@@ -41,24 +35,8 @@ pub(crate) fn output_of(path: PathBuf) -> Result<PathBuf, &'static str> {
 /// Whether it is the same file, by whatever name. Files have no number that `std` tells; two that were made and changed
 /// at the same moment are not told apart if they are as long as each other.
 pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    let of = |file: &Metadata| (file.is_file(), file.len(), file.created().ok(), file.modified().ok());
-    of(one) == of(other)
-}
-
-/// Whether this is what standard output goes into, by whatever name: text there would lie in the midst of what is
-/// written. To be asked before that is begun, for then another file may take its place.
-///
-/// # Errors
-/// It is a file with something in it, as `>>` may have: it would be emptied, or be replaced.
-pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
-    let (Ok(file), Ok(stdout)) = (fs::metadata(path), metadata(&io::stdout())) else {
-        return Ok(false);
-    };
-    let is_same = file.is_file() && is_same(&file, &stdout);
-    if is_same && file.len() > 0 {
-        return Err(Failure::writing(path, "it is standard output, with something in it"));
-    }
-    Ok(is_same)
+    let of = |file: &Metadata| (file.len(), file.created().ok(), file.modified().ok());
+    one.is_file() && other.is_file() && of(one) == of(other)
 }
 
 /// Whether an output was a terminal that is gone: the process is ended with it.

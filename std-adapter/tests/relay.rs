@@ -11,8 +11,10 @@ use tracebuf::producer::Exhaustion;
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::session::{BufferConfig, Relay, Session, SessionError, Stopped};
 
+/// With no more memory than these tests need: the thread sanitizer takes some time for each page.
 fn session() -> Session {
-    Session::builder().ring(8 << 20).exhaustion(Exhaustion::Stall).start().expect("a session")
+    let builder = Session::builder().ring(1 << 20).shared_memory(256 << 10);
+    builder.exhaustion(Exhaustion::Stall).start().expect("a session")
 }
 
 fn trace_of(session: &Session, name: &str) -> Trace {

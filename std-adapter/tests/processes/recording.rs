@@ -117,8 +117,8 @@ fn of_a_ring_that_many_programs_share_most_can_be_read() {
     const PROGRAMS: usize = 8;
     let name = "shared-ring";
     // What they have not sent yet comes into the ring late: little of it.
-    let socket = ProducerSocket::builder().shared_memory(64 << 10);
-    let service = Service::start(name, Session::builder().ring(2 << 20), socket);
+    let socket = ProducerSocket::builder().shared_memory(32 << 10);
+    let service = Service::start(name, Session::builder().ring(1 << 20), socket);
     let connections: Vec<_> = (0..PROGRAMS).map(|_| stalling(&service.path)).collect();
     let barrier = Barrier::new(PROGRAMS);
     std::thread::scope(|scope| {
@@ -126,7 +126,7 @@ fn of_a_ring_that_many_programs_share_most_can_be_read() {
             let (recorder, barrier) = (connection.recorder(), &barrier);
             scope.spawn(move || {
                 // In turn, and some more than others: 18 rings in all.
-                for _ in 0..200 {
+                for _ in 0..100 {
                     barrier.wait();
                     (0..240 * (number + 1)).for_each(|_| drop(recorder.enter("work")));
                 }

@@ -194,7 +194,9 @@ fn a_full_ring_keeps_the_newest_and_every_trace_of_it_decodes() {
         }
     }
     let path = scratch("ring.pftrace");
-    session.stop().expect("a stop").write_to(&path).expect("a file");
+    let mut stopped = session.stop().expect("a stop");
+    stopped.write_to(&path).expect("a file");
+    assert!(stopped.summary().losses().to_string().ends_with(" overwritten"), "and nothing else lost");
     let trace = Trace::read(&path);
     assert!(trace.events(4) > 1000, "{}", trace.events(4));
     assert!(trace.losses() > 0, "what was overwritten is reported");
@@ -347,6 +349,7 @@ fn the_smallest_buffer_holds_a_chunk_and_a_smaller_one_is_an_error() {
         stopped.write_to(&path).expect("a file");
         let malformed: u64 = stopped.summary().sequences.iter().map(|writer| writer.chunks_malformed).sum();
         assert_eq!((malformed, stopped.summary().buffers[0].chunks_refused), (0, 0));
+        assert!(!stopped.summary().losses().is_nothing());
         assert!(Trace::read(&path).events(3) > 10);
     }
 }
@@ -415,6 +418,7 @@ fn what_a_thread_drops_is_counted_also_if_it_never_writes_again() {
         stopped
     });
     assert_eq!(stopped.summary().buffers[0].trace_writer_packet_loss, 1000);
+    assert_eq!(stopped.summary().losses().to_string(), "1000 packets given up by the writer");
     let path = scratch("dropped at the end.pftrace");
     stopped.write_to(&path).expect("a file");
     let report = TraceReport::of(&std::fs::read(&path).expect("a file"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{LONG_TRACE_PERIOD, RecordOptions};
 use crate::figures::{Bytes, Count};
-use crate::session::{Session, Summary, Written};
+use crate::session::{Summary, Written};
 
 /// How a recording is doing. Its `Display` is the progress line.
 ///
@@ -111,15 +111,8 @@ pub struct RecordReport {
 impl RecordReport {
     /// Whether the file holds all that it should: no write failed at the end, and the disk has all of it.
     pub fn is_whole(&self) -> bool {
-        self.bytes_given_up() == 0 && self.error().is_none()
-    }
-
-    fn error(&self) -> Option<&str> {
-        self.summary.long_trace.as_ref().and_then(|trace| trace.error.as_deref())
-    }
-
-    fn bytes_given_up(&self) -> u64 {
-        self.summary.long_trace.as_ref().map_or(0, |trace| trace.bytes_given_up)
+        let losses = self.summary.losses();
+        losses.bytes_not_written == 0 && losses.file_error.is_none()
     }
 
     /// A ring that may do, of four times the size or with room for so many bytes more, if there is one.
@@ -151,46 +144,35 @@ impl RecordReport {
 
     /// What was lost, and what to do about it, a line each.
     pub fn losses(&self) -> Vec<String> {
-        let mut losses = Vec::new();
-        let sum = |count: fn(&tracebuf::buffer::BufferStats) -> u64| -> u64 {
-            self.summary.buffers.iter().map(count).sum()
-        };
-        let overwritten = sum(|buffer| buffer.chunks_overwritten);
-        if overwritten > 0 {
-            losses.push(self.overwritten(overwritten, sum(|buffer| buffer.bytes_overwritten)));
+        let (lost, mut losses) = (self.summary.losses(), Vec::new());
+        if lost.chunks_overwritten > 0 {
+            losses.push(self.overwritten(lost.chunks_overwritten, lost.bytes_overwritten));
         }
         if self.dropped > 0 {
             let dropped = Count(self.dropped, "packet");
             losses.push(format!("{dropped}, for the drain thread did not get to run in time"));
         }
-        let given_up = self.bytes_given_up();
-        match (given_up, self.error()) {
+        match (lost.bytes_not_written, &lost.file_error) {
             (0, None) => {}
             (0, Some(error)) => losses.push(format!("perhaps the file, or its end: {error}")),
-            (_, error) => {
-                let error = error.unwrap_or("the file takes no more");
+            (given_up, error) => {
+                let error = error.as_deref().unwrap_or("the file takes no more");
                 losses.push(format!("the end: {} could not be written: {error}", Bytes(given_up)));
             }
         }
-        // Those of the values are told above; the buffer's counter has them too.
-        let packets_of_others = sum(|buffer| buffer.trace_writer_packet_loss).saturating_sub(self.dropped);
-        // What a ring discards it has handed on before: a chunk scraped to its end, and then committed.
-        let not_taken = sum(|buffer| buffer.chunks_refused) + self.summary.chunks_discarded;
         let others = [
-            (Count(packets_of_others, "packet"), "given up by the writer"),
-            (Count(not_taken, "chunk"), "not taken"),
-            (Count(sum(|buffer| buffer.abi_violations), "chunk"), "malformed"),
-            (Count(self.summary.invalid_packets, "packet"), "malformed"),
+            // Those of the values are told above; the buffer's counter has them too.
+            (Count(lost.packets_given_up.saturating_sub(self.dropped), "packet"), "given up by the writer"),
+            (Count(lost.packets_broken, "packet"), "in part"),
+            (Count(lost.chunks_not_taken, "chunk"), "not taken"),
+            (Count(lost.chunks_malformed, "chunk"), "malformed"),
+            (Count(lost.invalid_packets, "packet"), "malformed"),
         ];
         let others = others.iter().filter(|(count, _)| count.0 > 0);
         losses.extend(others.map(|(count, what)| format!("{count} {what}")));
-        let mute = self.summary.producers.iter().filter(|producer| !producer.has_answered);
-        let mute = mute.filter_map(|producer| producer.identity);
-        losses.extend(
-            mute.filter(|mute| mute.producer_id != Session::OWN_PRODUCER_ID).map(|mute| {
-                format!("perhaps the last packets of process {}, which did not answer", mute.pid)
-            }),
-        );
+        losses.extend(self.summary.silent_programs().map(|silent| {
+            format!("perhaps the last packets of process {}, which did not answer", silent.pid)
+        }));
         losses
     }
 }

@@ -16,7 +16,7 @@
 //! let path = std::env::temp_dir().join(format!("doc-session-{}.pftrace", std::process::id()));
 //! session.snapshot()?.write_to(&path)?; // for ui.perfetto.dev; recording goes on
 //! let summary = session.stop()?.summary();
-//! assert_eq!(summary.invalid_packets, 0);
+//! println!("lost: {}", summary.losses());
 //! # std::fs::remove_file(path)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -71,6 +71,7 @@ mod error;
 mod flight_recorder;
 mod in_process;
 mod long_trace;
+mod losses;
 mod own_files;
 mod packet_writer;
 mod perfetto_socket;
@@ -116,6 +117,7 @@ pub use counts::ProducerSummary;
 pub use error::SessionError;
 pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
+pub use losses::Losses;
 pub use packet_writer::PacketWriter;
 pub use perfetto_socket::perfetto_socket;
 #[cfg(any(target_os = "linux", target_os = "android"))]

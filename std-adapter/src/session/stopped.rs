@@ -3,12 +3,15 @@
 use std::fmt;
 use std::path::Path;
 
-use tracebuf::buffer::{BufferStats, SequenceInfo};
+use tracebuf::buffer::{BufferStats, FillPolicy, SequenceInfo};
+use tracebuf::service::ProducerIdentity;
 
+use super::Session;
 use super::central::Central;
 use super::clock::ClockReading;
 use super::counts::ProducerSummary;
 use super::long_trace::LongTraceStatus;
+use super::losses::Losses;
 use super::snapshot::write_trace;
 use super::transport::CentralBuffer;
 use crate::counts::{Flushes, Written};
@@ -38,6 +41,23 @@ pub struct Summary {
     pub file: Option<Written>,
     /// How the long trace is doing, or how it ended.
     pub long_trace: Option<LongTraceStatus>,
+    /// Chunks that came to a buffer that keeps its oldest when it was full. Of those that a ring discards it has handed
+    /// on all before: they were scraped to their end, and then committed.
+    pub chunks_too_late: u64,
+}
+
+impl Summary {
+    /// What was lost, from all of these counters.
+    pub fn losses(&self) -> Losses {
+        Losses::of(self)
+    }
+
+    /// Programs that have not answered; this process's threads, which are asked as one, are none.
+    pub(crate) fn silent_programs(&self) -> impl Iterator<Item = ProducerIdentity> {
+        let silent = self.producers.iter().filter(|producer| !producer.has_answered);
+        let silent = silent.filter_map(|producer| producer.identity);
+        silent.filter(|program| program.producer_id != Session::OWN_PRODUCER_ID)
+    }
 }
 
 /// A session that has ended, with what is in its buffers.
@@ -112,6 +132,7 @@ impl Stopped {
 /// What happened so far, the long trace's file with it.
 pub(super) fn summary_of(central: &Central, file: Option<Written>) -> Summary {
     let totals = central.totals();
+    let full = central.buffers.iter().filter(|buffer| buffer.policy() == FillPolicy::Discard);
     Summary {
         buffers: totals.dropped.told(central.buffers.iter().map(CentralBuffer::stats)).collect(),
         sequences: central.buffers.iter().flat_map(CentralBuffer::sequences).collect(),
@@ -122,5 +143,6 @@ pub(super) fn summary_of(central: &Central, file: Option<Written>) -> Summary {
         invalid_packets: totals.invalid_packets,
         file,
         long_trace: None,
+        chunks_too_late: full.map(|buffer| buffer.stats().chunks_discarded).sum(),
     }
 }

@@ -1,0 +1,171 @@
+//! Whether a session has lost anything, from all that it counts.
+
+use std::fmt;
+
+use tracebuf::buffer::{BufferStats, SequenceInfo};
+
+use super::Summary;
+use crate::figures::{Bytes, Count};
+
+/// What a session has lost, and how: what is not 0 here is missing in its traces. Its `Display` says it in a line.
+///
+/// ```
+/// use tracebuf_std::session::Session;
+///
+/// let session = Session::builder().ring(1 << 20).start()?;
+/// session.recorder().instant("hello");
+/// let losses = session.stop()?.summary().losses();
+/// assert!(losses.is_nothing());
+/// assert_eq!(losses.to_string(), "nothing");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Which packets have a loss before them, and of what kind, the packets of a trace say themselves. What the file that
+/// [`Stopped::write_to`](super::Stopped::write_to) writes leaves out is among these when it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Losses {
+    /// Chunks that were overwritten before all in them was read. A ring that is full overwrites its oldest for what
+    /// comes, unless a [long trace](super::LongTrace) has read it.
+    pub chunks_overwritten: u64,
+    /// Bytes of these.
+    pub bytes_overwritten: u64,
+    /// Packets that their writers gave up, most of them because shared memory was full.
+    pub packets_given_up: u64,
+    /// Packets that began and could not be put together, of the writers in [`Summary::sequences`].
+    pub packets_broken: u64,
+    /// Chunks that no buffer took: it is full and keeps its oldest, or they are none of those that it may take.
+    pub chunks_not_taken: u64,
+    /// Chunks that break the rules of shared memory, at least so many: those refused for it, which were not taken either,
+    /// and those of which the rest was dropped.
+    pub chunks_malformed: u64,
+    /// Packets that no trace takes: [`Summary::invalid_packets`].
+    pub invalid_packets: u64,
+    /// Bytes of the long trace that could not be written.
+    pub bytes_not_written: u64,
+    /// The long trace's file has reached its largest size, and has nothing of what came later.
+    pub file_is_full: bool,
+    /// What went wrong with the long trace's file: some of it may not be on the disk.
+    pub file_error: Option<String>,
+    /// Programs in other processes that have not answered when they were asked last. They may have more than could be
+    /// scraped.
+    pub programs_silent: u64,
+}
+
+impl Losses {
+    pub(super) fn of(summary: &Summary) -> Self {
+        let buffers = |count: fn(&BufferStats) -> u64| summary.buffers.iter().map(count).sum::<u64>();
+        let sequences = |count: fn(&SequenceInfo) -> u64| summary.sequences.iter().map(count).sum::<u64>();
+        let long_trace = summary.long_trace.as_ref();
+        Self {
+            chunks_overwritten: buffers(|buffer| buffer.chunks_overwritten),
+            bytes_overwritten: buffers(|buffer| buffer.bytes_overwritten),
+            packets_given_up: buffers(|buffer| buffer.trace_writer_packet_loss),
+            packets_broken: sequences(|sequence| sequence.packets_broken),
+            chunks_not_taken: buffers(|buffer| buffer.chunks_refused)
+                + summary.chunks_discarded
+                + summary.chunks_too_late,
+            // Some count as both, and a writer's own counters go when another takes its place.
+            chunks_malformed: buffers(|buffer| buffer.abi_violations)
+                .max(sequences(|sequence| sequence.chunks_malformed)),
+            invalid_packets: summary.invalid_packets,
+            bytes_not_written: long_trace.map_or(0, |trace| trace.bytes_given_up),
+            file_is_full: long_trace.is_some_and(|trace| trace.full),
+            file_error: long_trace.and_then(|trace| trace.error.clone()),
+            programs_silent: summary.silent_programs().count() as u64,
+        }
+    }
+
+    /// Whether nothing was lost.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Losses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        let mut say = |is_so: bool, what: fmt::Arguments<'_>| -> fmt::Result {
+            if is_so {
+                write!(f, "{separator}{what}")?;
+                separator = "; ";
+            }
+            Ok(())
+        };
+        let (chunks, bytes) = (Count(self.chunks_overwritten, "chunk"), Bytes(self.bytes_overwritten));
+        say(chunks.0 > 0, format_args!("{chunks} ({bytes}) overwritten"))?;
+        for (count, what) in [
+            (Count(self.packets_given_up, "packet"), "given up by the writer"),
+            (Count(self.packets_broken, "packet"), "in part"),
+            (Count(self.chunks_not_taken, "chunk"), "not taken"),
+            (Count(self.chunks_malformed, "chunk"), "malformed"),
+            (Count(self.invalid_packets, "packet"), "malformed"),
+        ] {
+            say(count.0 > 0, format_args!("{count} {what}"))?;
+        }
+        let not_written = self.bytes_not_written;
+        say(not_written > 0, format_args!("{} that could not be written", Bytes(not_written)))?;
+        say(self.file_is_full, format_args!("what came when the file was full"))?;
+        if let Some(error) = &self.file_error {
+            say(true, format_args!("perhaps some of the file: {error}"))?;
+        }
+        let silent = Count(self.programs_silent, "program");
+        say(silent.0 > 0, format_args!("perhaps the last packets of {silent} without an answer"))?;
+        if self.is_nothing() { f.write_str("nothing") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::LongTraceStatus;
+
+    #[test]
+    fn each_counter_of_a_loss_is_told_and_no_other() {
+        let summary = |change: fn(&mut Summary)| {
+            let mut summary = Summary { buffers: vec![BufferStats::default(); 2], ..Summary::default() };
+            change(&mut summary);
+            summary.losses()
+        };
+        let of_file = |change: fn(&mut LongTraceStatus)| {
+            let mut long_trace = LongTraceStatus::default();
+            change(&mut long_trace);
+            Summary { long_trace: Some(long_trace), ..Summary::default() }.losses()
+        };
+        for (losses, told) in [
+            (summary(|summary| summary.buffers[1].chunks_discarded = 1), "nothing"),
+            (summary(|summary| summary.buffers[1].chunks_read = 1), "nothing"),
+            (of_file(|_| {}), "nothing"),
+            (
+                summary(|summary| {
+                    (summary.buffers[1].chunks_overwritten, summary.buffers[1].bytes_overwritten) = (1, 4096);
+                }),
+                "1 chunk (4 KiB) overwritten",
+            ),
+            (
+                summary(|summary| {
+                    summary.buffers.iter_mut().for_each(|buffer| buffer.trace_writer_packet_loss = 1);
+                    summary.invalid_packets = 1;
+                }),
+                "2 packets given up by the writer; 1 packet malformed",
+            ),
+            (
+                summary(|summary| {
+                    (summary.buffers[0].chunks_refused, summary.buffers[0].abi_violations) = (2, 1);
+                }),
+                "2 chunks not taken; 1 chunk malformed",
+            ),
+            (summary(|summary| summary.chunks_discarded = 1), "1 chunk not taken"),
+            (summary(|summary| summary.chunks_too_late = 1), "1 chunk not taken"),
+            (of_file(|file| file.bytes_given_up = 1), "1 byte that could not be written"),
+            (of_file(|file| file.full = true), "what came when the file was full"),
+            (
+                of_file(|file| file.error = Some("cannot sync".into())),
+                "perhaps some of the file: cannot sync",
+            ),
+        ] {
+            assert_eq!(losses.to_string(), told);
+            assert_eq!(losses.is_nothing(), told == "nothing");
+        }
+    }
+}

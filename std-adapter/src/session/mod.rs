@@ -127,7 +127,7 @@ pub use processes::{
 };
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use processes::{SocketFile, SocketKind};
-pub use recorder::{Recorder, SliceGuard, ThreadTracer};
+pub use recorder::{Recorder, SliceGuard, ThreadTracer, TrackRecorder, TrackSliceGuard};
 pub use relay::Relay;
 pub use session_clock::SessionClock;
 pub use snapshot::Snapshot;

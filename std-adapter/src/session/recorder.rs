@@ -19,10 +19,12 @@ use crate::thread_id::thread_id;
 
 mod afterwards;
 mod events;
+mod on_track;
 mod owed_ends;
 
 use afterwards::Afterwards;
 pub use events::SliceGuard;
+pub use on_track::{TrackRecorder, TrackSliceGuard};
 
 /// The [`Tracer`] of one thread: up to 127 names, and 64 tracks known at a time. [`Recorder::with`] lends it.
 pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
@@ -215,28 +217,9 @@ impl Recorder {
         }
     }
 
-    /// Hands this thread's tracer to `f`: tracks, counters, annotations, flows. `None`, and `f` is not called,
+    /// Hands this thread's tracer to `f`, for what recorders have no call of their own. `None`, and `f` is not called,
     /// when nothing is recorded. What is recorded inside an event's details, into the same buffer, is lost, and counted
     /// as a packet that the thread has lost.
-    ///
-    /// So slices and instants come to lie on tracks of one's own, beside those of threads:
-    ///
-    /// ```
-    /// use tracebuf_std::session::{Session, Track};
-    ///
-    /// static GPU: Track<'static> = Track::custom("gpu");
-    ///
-    /// let session = Session::builder().start()?;
-    /// let recorder = session.recorder();
-    /// recorder.with(|tracer| tracer.on(&GPU).begin_with("draw", |event| event.arg("triangles", 900)));
-    /// recorder.with(|tracer| tracer.on(&GPU).end());
-    ///
-    /// // A name that is not known before: of a track one has for as long as the program runs, once for each.
-    /// let name = format!("camera {}", 2);
-    /// let camera: &'static Track<'static> = Box::leak(Box::new(Track::custom(name.leak())));
-    /// recorder.with(|tracer| tracer.on(camera).instant("frame"));
-    /// # Ok::<(), tracebuf_std::session::SessionError>(())
-    /// ```
     ///
     /// Names live as long as the program, as literals do; others go in by
     /// [`Event::name`](tracebuf::producer::track_event::Event::name).

@@ -8,7 +8,7 @@ use super::{Recorder, ThreadTracer};
 use crate::session::switch::{NOWHERE, Place};
 
 impl Recorder {
-    /// A slice on this thread's track that ends when the guard is dropped. On other tracks: [`Recorder::with`].
+    /// A slice on this thread's track that ends when the guard is dropped. On other tracks: [`Recorder::on`].
     #[inline]
     pub fn enter(&self, name: &'static str) -> SliceGuard<'_> {
         SliceGuard::of(self, |tracer| tracer.track().enter(name).detach())

@@ -1,0 +1,163 @@
+//! The events of a track that is no thread's, by a recorder.
+
+use std::fmt;
+
+use tracebuf::producer::track_event::{Details, Track};
+
+use super::Recorder;
+use crate::session::switch::{NOWHERE, Place};
+
+/// Records on a track of one's own, from any thread: [`Recorder::on`] makes it.
+///
+/// ```
+/// use tracebuf_std::session::{Session, Track};
+///
+/// static GPU: Track<'static> = Track::custom("gpu");
+///
+/// let session = Session::builder().start()?;
+/// let recorder = session.recorder();
+/// let drawing = recorder.on(&GPU).enter_with("draw", |event| event.arg("triangles", 900));
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| {
+///         recorder.on(&GPU).instant("shaders are there");
+///         drop(drawing); // ends here
+///     });
+/// });
+/// # session.stop()?;
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+///
+/// What one thread begins another may end, as with a request that waits in between. An end belongs to the slice begun
+/// last on its track: what overlaps, as requests may, needs a track for each. A track lives as long as the program; one
+/// whose name is not known before is made once:
+///
+/// ```
+/// # use tracebuf_std::session::{Session, Track};
+/// # let session = Session::builder().start()?;
+/// # let recorder = session.recorder();
+/// let name = format!("camera {}", 2);
+/// let camera: &'static Track<'static> = Box::leak(Box::new(Track::custom(name.leak())));
+/// recorder.on(camera).instant("frame");
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+///
+/// Each event costs what one of the thread's own track does, and the track's number, some 10 bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct TrackRecorder<'r> {
+    recorder: &'r Recorder,
+    track: &'static Track<'static>,
+}
+
+impl Recorder {
+    /// Records on that track, and not on the thread's.
+    #[inline]
+    pub fn on(&self, track: &'static Track<'static>) -> TrackRecorder<'_> {
+        TrackRecorder { recorder: self, track }
+    }
+}
+
+impl<'r> TrackRecorder<'r> {
+    /// A slice that ends when the guard is dropped, by whichever thread.
+    #[inline]
+    pub fn enter(&self, name: &'static str) -> TrackSliceGuard<'r> {
+        self.guard(|place| self.recorder.with_in(place, |tracer| tracer.on(self.track).enter(name).detach()))
+    }
+
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn enter_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> TrackSliceGuard<'r> {
+        self.guard(|place| {
+            self.recorder.with_in(place, |tracer| tracer.on(self.track).enter_with(name, details).detach())
+        })
+    }
+
+    /// A slice for as long as `body` runs, which may end by a panic.
+    #[inline]
+    pub fn slice<R>(&self, name: &'static str, body: impl FnOnce() -> R) -> R {
+        let _slice = self.enter(name);
+        body()
+    }
+
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn slice_with<R>(
+        &self,
+        name: &'static str,
+        details: impl for<'a> Details<'a>,
+        body: impl FnOnce() -> R,
+    ) -> R {
+        let _slice = self.enter_with(name, details);
+        body()
+    }
+
+    /// Begins a slice; [`end`](Self::end) ends it.
+    #[inline]
+    pub fn begin(&self, name: &'static str) {
+        self.recorder.with(|tracer| tracer.on(self.track).begin(name));
+    }
+
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn begin_with(&self, name: &'static str, details: impl for<'a> Details<'a>) {
+        self.recorder.with(|tracer| tracer.on(self.track).begin_with(name, details));
+    }
+
+    /// Ends the slice begun last on this track, in the session where events go now.
+    #[inline]
+    pub fn end(&self) {
+        self.recorder.with(|tracer| tracer.on(self.track).end());
+    }
+
+    /// The same with details that were not known when it began.
+    #[inline]
+    pub fn end_with(&self, details: impl for<'a> Details<'a>) {
+        self.recorder.with(|tracer| tracer.on(self.track).end_with(details));
+    }
+
+    /// Something without a duration.
+    #[inline]
+    pub fn instant(&self, name: &'static str) {
+        self.recorder.with(|tracer| tracer.on(self.track).instant(name));
+    }
+
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn instant_with(&self, name: &'static str, details: impl for<'a> Details<'a>) {
+        self.recorder.with(|tracer| tracer.on(self.track).instant_with(name, details));
+    }
+
+    #[inline]
+    fn guard(&self, begin: impl FnOnce(&mut Place) -> Option<bool>) -> TrackSliceGuard<'r> {
+        let mut place = self.recorder.place();
+        if begin(&mut place) != Some(true) {
+            place = NOWHERE;
+        }
+        TrackSliceGuard { on: *self, place }
+    }
+}
+
+/// Ends the slice begun last on its track when dropped, in whichever thread that is: its own, if those begun since have
+/// ended.
+///
+/// It ends the slice in the session where that has begun, wherever a [`Relay`](super::super::Relay) leads by then: none
+/// when nothing was recorded then, its begin was lost, or that session is over. In another session than the one where
+/// events go by then it is ended only by a thread that has recorded there. An end that is lost leaves the slice open.
+#[must_use = "the slice ends when this is dropped"]
+pub struct TrackSliceGuard<'r> {
+    on: TrackRecorder<'r>,
+    /// Where it has begun; nowhere when it is not recorded.
+    place: Place,
+}
+
+impl fmt::Debug for TrackSliceGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrackSliceGuard").field("on", &self.on).finish_non_exhaustive()
+    }
+}
+
+impl Drop for TrackSliceGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.on.recorder.with_at(&mut self.place, |tracer| tracer.on(self.on.track).end());
+    }
+}

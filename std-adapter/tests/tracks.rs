@@ -1,0 +1,119 @@
+//! Slices and instants on tracks that are no thread's.
+
+#[path = "support/trace.rs"]
+mod trace;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use trace::{Trace, message, number, scratch};
+use tracebuf_std::session::{Relay, Session, Track, TrackSliceGuard};
+
+static GPU: Track<'static> = Track::custom("gpu");
+static DISK: Track<'static> = Track::custom("disk");
+
+fn session() -> Session {
+    Session::builder().ring(1 << 20).shared_memory(256 << 10).start().expect("a session")
+}
+
+fn trace_of(session: &Session, name: &str) -> Trace {
+    let path = scratch(&format!("tracks-{name}.pftrace"));
+    let mut stopped = session.stop().expect("it runs");
+    stopped.write_to(&path).expect("a file");
+    Trace::read(&path)
+}
+
+/// The signs of a track's events, by its number: those of threads' own tracks do not say one. First all of one thread,
+/// as they lie in a trace.
+fn on(trace: &Trace, track: Option<u64>) -> String {
+    let events = trace.packets().filter_map(|packet| message(packet, 11));
+    let events = events.filter(|event| number(event, 11) == track);
+    let kinds = events.filter_map(|event| number(event, 9));
+    kinds.map(|kind| ["?", "+", "-", "!", "#"][kind as usize]).collect()
+}
+
+fn on_tracks(trace: &Trace) -> [String; 3] {
+    [None, Some(GPU.uuid()), Some(DISK.uuid())].map(|track| on(trace, track))
+}
+
+#[test]
+fn a_slice_may_end_in_another_thread_and_events_lie_on_the_track_that_is_asked_for() {
+    let session = session();
+    let recorder = session.recorder();
+    let _own = recorder.enter("own");
+    let drawing = recorder.on(&GPU).enter_with("draw", |event| event.arg("triangles", 900));
+    recorder.on(&DISK).begin_with("read", |event| event.category("io"));
+    // So that this thread is the first in the trace.
+    session.flush(Duration::from_secs(30)).expect("it answers");
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            recorder.instant("own");
+            recorder.on(&GPU).instant_with("shaders are there", |event| event.arg("count", 2));
+            drop(drawing);
+            recorder.on(&DISK).end_with(|event| event.arg("bytes", 4096));
+        });
+        thread.join().expect("no panic");
+    });
+    assert_eq!(
+        recorder.on(&GPU).slice("draw", || recorder.on(&DISK).slice_with("read", |event| event, || 7)),
+        7
+    );
+    recorder.on(&DISK).instant("full");
+    recorder.on(&DISK).begin("write");
+    recorder.on(&DISK).end();
+    let trace = trace_of(&session, "threads");
+    assert_eq!(on_tracks(&trace), ["+!", "++-!-", "++-!+--"]);
+    for text in ["gpu", "disk", "draw", "triangles", "shaders are there", "io", "bytes", "write"] {
+        assert!(trace.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn a_slice_ends_when_its_body_or_its_details_panic() {
+    let session = session();
+    let recorder = session.recorder();
+    let panics = |work: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
+    panics(&|| recorder.on(&GPU).slice("body", || panic!("in the body")));
+    panics(&|| drop(recorder.on(&DISK).enter_with("details", |_| panic!("in the details"))));
+    assert_eq!(on_tracks(&trace_of(&session, "panics")), ["", "+-", "+-"]);
+}
+
+#[test]
+fn a_slice_whose_begin_is_lost_has_no_end() {
+    let session = session();
+    let recorder = session.recorder();
+    let _outer = recorder.on(&GPU).enter("outer");
+    let mut lost: Option<TrackSliceGuard<'_>> = None;
+    recorder.instant_with("own", |event| {
+        // Within another event.
+        lost = Some(recorder.on(&GPU).enter("never begun"));
+        event
+    });
+    drop(lost);
+    recorder.instant("own");
+    let trace = trace_of(&session, "lost");
+    assert_eq!(on_tracks(&trace), ["!!", "+", ""]);
+    assert!(!trace.contains("never begun"));
+}
+
+#[test]
+fn a_slice_ends_in_the_session_where_it_has_begun_if_the_thread_has_recorded_there() {
+    let relay = Relay::new();
+    let recorder = relay.recorder();
+    let begun_nowhere = recorder.on(&GPU).enter("nowhere");
+    let (first, second) = (session(), session());
+    relay.connect(&first.recorder()).expect("it runs");
+    drop(begun_nowhere);
+    let (here, elsewhere) = (recorder.on(&GPU).enter("begun"), recorder.on(&DISK).enter("begun"));
+    relay.connect(&second.recorder()).expect("it runs");
+    recorder.on(&DISK).begin("in the second");
+    drop(here);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            recorder.instant("own");
+            drop(elsewhere);
+        });
+    });
+    assert_eq!(on_tracks(&trace_of(&first, "first")), ["", "+-", "+"]);
+    assert_eq!(on_tracks(&trace_of(&second, "second")), ["!", "", "+"]);
+}

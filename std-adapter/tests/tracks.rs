@@ -1,4 +1,4 @@
-//! Slices and instants on tracks that are no thread's.
+//! Slices and instants on tracks that are no thread's, and ends with details.
 
 #[path = "support/trace.rs"]
 mod trace;
@@ -76,6 +76,28 @@ fn a_slice_ends_when_its_body_or_its_details_panic() {
     panics(&|| recorder.on(&GPU).slice("body", || panic!("in the body")));
     panics(&|| drop(recorder.on(&DISK).enter_with("details", |_| panic!("in the details"))));
     assert_eq!(on_tracks(&trace_of(&session, "panics")), ["", "+-", "+-"]);
+}
+
+#[test]
+fn ends_may_have_details_and_those_of_slices_that_are_not_recorded_are_not_asked_for() {
+    let session = session();
+    let recorder = session.recorder();
+    recorder.enter("own").end_with(|event| event.arg("by its guard", 1));
+    recorder.on(&GPU).enter("other").end_with(|event| event.arg("by the other's guard", 2));
+    recorder.begin_with("own", |event| event.arg("without a guard", 3));
+    recorder.end_with(|event| event.arg("nor here", 4));
+    let panics = |work: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
+    panics(&|| recorder.enter("own").end_with(|_| panic!("in the details")));
+    panics(&|| recorder.on(&GPU).enter("other").end_with(|_| panic!("in the details")));
+    let (own, other) = (recorder.enter("own"), recorder.on(&GPU).enter("other"));
+    let trace = trace_of(&session, "details");
+    assert_eq!(on_tracks(&trace), ["+-+-+-+", "+-+-+", ""]);
+    for text in ["by its guard", "by the other's guard", "without a guard", "nor here"] {
+        assert!(trace.contains(text), "{text}");
+    }
+    own.end_with(|_| unreachable!("its session is over"));
+    other.end_with(|_| unreachable!("its session is over"));
+    recorder.enter("own").end_with(|_| unreachable!("nothing is recorded"));
 }
 
 #[test]

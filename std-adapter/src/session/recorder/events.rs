@@ -1,6 +1,7 @@
 //! The events of a thread, by its recorder.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 
 use tracebuf::producer::track_event::{Details, LogMessage, Track};
 
@@ -66,6 +67,16 @@ impl Recorder {
         self.with(|tracer| tracer.track().enter(name).detach());
     }
 
+    /// The same with details: arguments, a category, flows.
+    #[inline]
+    pub fn begin_with(&self, name: &'static str, details: impl for<'a> Details<'a>) {
+        self.with(|tracer| {
+            tracer.make_up_for_ends();
+            // Without a guard it goes on when the details panic.
+            tracer.track().begin_with(name, details);
+        });
+    }
+
     /// Ends the slice begun last on this thread's track, in the session where events go now.
     #[inline]
     pub fn end(&self) {
@@ -73,6 +84,15 @@ impl Recorder {
             // As for a begin; whether its own is one of those that are lost nobody can say.
             tracer.make_up_for_ends();
             tracer.track().end();
+        });
+    }
+
+    /// The same with details that were not known when it began.
+    #[inline]
+    pub fn end_with(&self, details: impl for<'a> Details<'a>) {
+        self.with(|tracer| {
+            tracer.make_up_for_ends();
+            tracer.track().end_with(details);
         });
     }
 
@@ -173,6 +193,26 @@ impl<'r> SliceGuard<'r> {
             place = NOWHERE;
         }
         Self { recorder, place, _thread: std::marker::PhantomData }
+    }
+}
+
+impl SliceGuard<'_> {
+    /// Ends the slice with details that were not known when it began.
+    ///
+    /// ```
+    /// # use tracebuf_std::session::Session;
+    /// # let session = Session::builder().start()?;
+    /// # let recorder = session.recorder();
+    /// let request = recorder.enter("request");
+    /// let status = 200;
+    /// request.end_with(|event| event.arg("status", status));
+    /// # Ok::<(), tracebuf_std::session::SessionError>(())
+    /// ```
+    pub fn end_with(self, details: impl for<'a> Details<'a>) {
+        // It has ended also when the details panic.
+        let mut guard = ManuallyDrop::new(self);
+        let recorder = guard.recorder;
+        recorder.with_at(&mut guard.place, |tracer| tracer.track().attach().end_with(details));
     }
 }
 

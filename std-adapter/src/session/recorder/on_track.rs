@@ -1,6 +1,7 @@
 //! The events of a track that is no thread's, by a recorder.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 
 use tracebuf::producer::track_event::{Details, Track};
 
@@ -147,6 +148,16 @@ pub struct TrackSliceGuard<'r> {
     on: TrackRecorder<'r>,
     /// Where it has begun; nowhere when it is not recorded.
     place: Place,
+}
+
+impl TrackSliceGuard<'_> {
+    /// Ends the slice with details that were not known when it began.
+    pub fn end_with(self, details: impl for<'a> Details<'a>) {
+        // It has ended also when the details panic.
+        let mut guard = ManuallyDrop::new(self);
+        let TrackRecorder { recorder, track } = guard.on;
+        recorder.with_at(&mut guard.place, |tracer| tracer.on(track).attach().end_with(details));
+    }
 }
 
 impl fmt::Debug for TrackSliceGuard<'_> {

@@ -58,9 +58,11 @@ impl WriterSlot {
         self.state.compare_exchange(Self::FREE, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether that buffer has the latest chunks of this id, if there were any: what comes then follows them.
+    /// Whether that buffer has the latest chunks of this id and is to hear what its writer before has left to be said,
+    /// if there is either: what comes then follows them.
     pub(crate) fn suits(&self, target: u16) -> bool {
-        self.next_chunk.load(Ordering::Relaxed) == 0 || self.target() == target
+        let before = self.target.load(Ordering::Relaxed);
+        before as u16 == target || before >> 16 == 0 && self.next_chunk.load(Ordering::Relaxed) == 0
     }
 
     /// Its writer ends, all its chunks completed, and leaves to the next what no packet of its own has said: that the

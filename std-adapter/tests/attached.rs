@@ -149,8 +149,8 @@ fn who_answers_has_time_to_also_when_others_were_waited_for_before() {
     session.attach(Late::default()).expect("an answer");
     session.attach(Silent(0, asked)).expect("an answer");
     let (snapshot, mut stopped) = std::thread::scope(|scope| {
-        // For longer than producers have for a snapshot, and at the end.
-        let flush = scope.spawn(|| session.flush(Duration::from_millis(5500)));
+        // For longer than producers have for a snapshot, and at the end, which comes behind both.
+        let flush = scope.spawn(|| session.flush(Duration::from_millis(6500)));
         was_asked.recv().expect("it is asked");
         let snapshot = scope.spawn(|| session.snapshot());
         std::thread::sleep(Duration::from_millis(100));
@@ -159,12 +159,30 @@ fn who_answers_has_time_to_also_when_others_were_waited_for_before() {
         (snapshot.join().expect("no panic").expect("it was asked for before the end"), stopped)
     });
     let flushes = stopped.summary().flushes;
-    assert_eq!((flushes.succeeded, flushes.failed), (2, 1));
+    assert_eq!((flushes.succeeded, flushes.failed), (1, 2));
     let [of_snapshot, at_end] = ["snapshot.pftrace", "end.pftrace"].map(scratch);
     snapshot.write_to(&of_snapshot).expect("a file");
     stopped.write_to(&at_end).expect("a file");
     assert!(Trace::read(&of_snapshot).contains("second"));
     assert!(Trace::read(&at_end).contains("third"));
+}
+
+#[test]
+fn who_answers_has_time_to_also_when_the_session_s_thread_comes_late() {
+    let session = Session::builder().start().expect("a session");
+    let (go, held) = channel::<()>();
+    session.attach(Late::default()).expect("an answer");
+    // It stands still for longer than producers have for a snapshot.
+    session.attach(Does::new(move |_| held.recv().is_ok())).expect("it runs");
+    let snapshot = std::thread::scope(|scope| {
+        let snapshot = scope.spawn(|| session.snapshot());
+        std::thread::sleep(Duration::from_millis(5500));
+        drop(go);
+        snapshot.join().expect("no panic").expect("an answer")
+    });
+    let path = scratch("late.pftrace");
+    snapshot.write_to(&path).expect("a file");
+    assert!(Trace::read(&path).contains("first"));
 }
 
 /// Has a recorder's thread be the last that has a session, and that have the recorder.

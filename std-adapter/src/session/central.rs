@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use tracebuf::service::EndpointStats;
 
+use super::attached::Attached;
 use super::counts::{ProducerSummary, sum};
 use super::own_files::OwnFiles;
 use super::producer_ids::ProducerIds;
@@ -16,7 +17,7 @@ pub(crate) struct Central {
     pub(crate) buffers: Vec<CentralBuffer>,
     /// That the buffers, or the long trace, lie in.
     pub(crate) files: OwnFiles,
-    transports: Vec<Box<dyn Transport>>,
+    producers: Vec<Attached>,
     /// Of each buffer: after how many bytes writers are to say their state again, and how many it had when they were asked
     /// to last.
     states: Vec<(u32, u64)>,
@@ -26,6 +27,9 @@ pub(crate) struct Central {
     past_dropped: Dropped,
     seen: u64,
     flushes: Flushes,
+    /// The number of the last flush, and those of flushes that somebody waits for.
+    flush: u64,
+    waited_for: BTreeSet<u64>,
     pub(crate) invalid_packets: u64,
 }
 
@@ -40,7 +44,7 @@ impl Central {
     }
 
     pub(crate) fn attach(&mut self, transport: Box<dyn Transport>) {
-        self.transports.push(transport);
+        self.producers.push(Attached::new(transport, self.flush));
         self.seen += 1;
     }
 
@@ -48,7 +52,7 @@ impl Central {
     pub(crate) fn new_producer_id(&mut self) -> Option<u16> {
         let in_buffers = self.buffers.iter().flat_map(CentralBuffer::sequences);
         let mut taken: HashSet<u16> = in_buffers.map(|sequence| sequence.producer_id).collect();
-        let identities = self.transports.iter().filter_map(|transport| transport.identity());
+        let identities = self.transports().filter_map(|transport| transport.identity());
         taken.extend(identities.map(|identity| identity.producer_id));
         self.producer_ids.next(&taken)
     }
@@ -56,10 +60,13 @@ impl Central {
     /// Carries out what producers have asked for so far.
     pub(crate) fn drain(&mut self) {
         let (buffers, past, past_dropped) = (&mut self.buffers[..], &mut self.past, &mut self.past_dropped);
-        self.transports.retain_mut(|transport| {
+        self.producers.retain_mut(|producer| {
+            let transport = &mut producer.transport;
             transport.drain(buffers);
             let connected = transport.is_connected();
-            if !connected {
+            if connected {
+                producer.look();
+            } else {
                 // Its last packets are not lost.
                 transport.disconnect(buffers);
                 *past = sum(*past, transport.stats());
@@ -67,9 +74,10 @@ impl Central {
             }
             connected
         });
-        if self.transports.len() > 1 {
+        if self.producers.len() > 1 {
             self.clear_states();
         }
+        self.ask();
     }
 
     /// Each producer counts what it records itself. None knows what others do, and where there are many, or some record
@@ -85,35 +93,43 @@ impl Central {
             }
         }
         if is_due {
-            self.transports.iter_mut().for_each(|transport| transport.clear_incremental_state());
+            self.transports_mut().for_each(|transport| transport.clear_incremental_state());
         }
     }
 
-    /// Asks producers to send what they have.
-    pub(crate) fn ask_flush(&mut self) {
-        for transport in &mut self.transports {
-            transport.ask_flush();
-        }
+    /// Asks producers to send what they have. The number of this flush: somebody waits for it until it is
+    /// [ended](Self::end_flush), and others may meanwhile.
+    pub(crate) fn begin_flush(&mut self) -> u64 {
+        self.flush += 1;
+        self.waited_for.insert(self.flush);
+        self.ask();
         self.drain();
+        self.flush
     }
 
-    /// The same of those that have answered what they were asked last: an answer that is waited for stays the right one.
-    pub(crate) fn ask_flush_of_idle(&mut self) {
-        for transport in self.transports.iter_mut().filter(|transport| transport.is_flushed()) {
-            transport.ask_flush();
+    /// Asks those that were not asked since the last flush began, but for those that others wait for.
+    fn ask(&mut self) {
+        if let (Some(oldest), Some(newest)) = (self.waited_for.first(), self.waited_for.last()) {
+            self.producers.iter_mut().for_each(|producer| producer.ask(*oldest, *newest));
         }
+    }
+
+    /// Asks those that have answered what they were asked last: an answer that is waited for stays the right one.
+    pub(crate) fn ask_flush_of_idle(&mut self) {
+        self.producers.iter_mut().for_each(Attached::ask_if_idle);
         self.drain();
     }
 
     /// Whether all of it has come.
-    pub(crate) fn is_flushed(&self) -> bool {
-        self.transports.iter().all(|transport| transport.is_flushed())
+    pub(crate) fn is_flushed(&self, flush: u64) -> bool {
+        self.producers.iter().all(|producer| producer.has_answered(flush))
     }
 
     /// Gets what has not come; false if that is of a producer that did not answer in time. That this thread is late
     /// itself is no producer's fault.
-    pub(crate) fn end_flush(&mut self) -> bool {
-        let all = self.is_flushed();
+    pub(crate) fn end_flush(&mut self, flush: u64) -> bool {
+        let all = self.is_flushed(flush);
+        self.waited_for.remove(&flush);
         self.scrape();
         self.flushes.count(all);
         all
@@ -121,7 +137,7 @@ impl Central {
 
     /// Copies what lies in shared memory.
     pub(crate) fn scrape(&mut self) {
-        for transport in &mut self.transports {
+        for Attached { transport, .. } in &mut self.producers {
             transport.scrape(&mut self.buffers);
         }
     }
@@ -133,22 +149,30 @@ impl Central {
             let producers: BTreeSet<u16> = buffer.sequences().map(|sequence| sequence.producer_id).collect();
             producers.into_iter().for_each(|producer| buffer.end_producer(producer));
         }
-        self.transports.iter_mut().for_each(|transport| transport.end());
+        self.transports_mut().for_each(|transport| transport.end());
+    }
+
+    fn transports(&self) -> impl Iterator<Item = &dyn Transport> {
+        self.producers.iter().map(|producer| producer.transport.as_ref())
+    }
+
+    fn transports_mut(&mut self) -> impl Iterator<Item = &mut Box<dyn Transport>> {
+        self.producers.iter_mut().map(|producer| &mut producer.transport)
     }
 
     /// Those that are there.
     pub(super) fn producers(&self) -> impl Iterator<Item = ProducerSummary> {
-        self.transports.iter().map(|transport| ProducerSummary::of(transport.as_ref()))
+        self.transports().map(ProducerSummary::of)
     }
 
     /// What is counted over the whole session.
     pub(crate) fn totals(&self) -> Totals {
-        let endpoints = self.transports.iter().fold(self.past, |all, transport| sum(all, transport.stats()));
+        let endpoints = self.transports().fold(self.past, |all, transport| sum(all, transport.stats()));
         let mut dropped = self.past_dropped;
-        self.transports.iter().for_each(|transport| dropped.add(transport.as_ref()));
+        self.transports().for_each(|transport| dropped.add(transport));
         Totals {
             dropped,
-            producers_connected: u32::try_from(self.transports.len()).unwrap_or(u32::MAX),
+            producers_connected: u32::try_from(self.producers.len()).unwrap_or(u32::MAX),
             producers_seen: self.seen,
             endpoints,
             invalid_packets: self.invalid_packets,

@@ -37,6 +37,16 @@ impl Task {
     }
 }
 
+/// What is done once a flush has ended: with true if all producers have answered.
+type Flushed = Box<dyn FnOnce(&mut Drain, bool) + Send>;
+
+/// A flush that somebody waits for.
+struct Flush {
+    number: u64,
+    deadline: Instant,
+    then: Flushed,
+}
+
 /// The next task. Of those that are left out whoever waits for them hears that the session has ended.
 fn next(tasks: &Receiver<Task>, switch: &Switch) -> Result<Task, TryRecvError> {
     loop {
@@ -53,6 +63,8 @@ pub(crate) struct Drain {
     pub(crate) long_trace: Option<Recording>,
     clock: SessionClock,
     stopped: bool,
+    /// Those that have begun, and wait for producers.
+    flushes: Vec<Flush>,
     /// When files get what lies in shared memory.
     next_kept: Instant,
 }
@@ -63,7 +75,8 @@ const IDLE: Duration = Duration::from_secs(1);
 
 impl Drain {
     pub(crate) fn new(central: Central, long_trace: Option<Recording>, clock: SessionClock) -> Self {
-        Self { central, long_trace, clock, stopped: false, next_kept: Instant::now() + IDLE }
+        let next_kept = Instant::now() + IDLE;
+        Self { central, long_trace, clock, stopped: false, flushes: Vec::new(), next_kept }
     }
 
     /// Ends [`run`](Self::run).
@@ -79,24 +92,25 @@ impl Drain {
             self.central.drain();
             self.clock.steer();
             // One at a time: while many ask, what producers send must not fill shared memory, nor the file wait.
-            let was_asked = match next(tasks, &switch) {
-                Ok(task) => {
-                    (task.work)(&mut self);
-                    true
-                }
-                Err(TryRecvError::Empty) => false,
-                Err(TryRecvError::Disconnected) => {
-                    // The last that had the session was a transport: nobody is left who could ask for an end.
-                    self.last_flush(Instant::now() + PATIENCE);
-                    self.finish();
-                    return self;
-                }
-            };
+            let was_asked = self.end_a_flush()
+                || match next(tasks, &switch) {
+                    Ok(task) => {
+                        (task.work)(&mut self);
+                        true
+                    }
+                    Err(TryRecvError::Empty) => false,
+                    Err(TryRecvError::Disconnected) => {
+                        // The last that had the session was a transport: nobody is left who could ask for an end.
+                        self.last_flush();
+                        self.finish();
+                        return self;
+                    }
+                };
             if self.stopped {
                 // What is scraped behind the last flush would undo what that gave up.
                 break;
             }
-            let wait = self.work(true);
+            let wait = self.work();
             // With more to do at once it does not even give up its processor, which others might keep for milliseconds.
             if !was_asked && !wait.is_zero() {
                 thread::park_timeout(wait);
@@ -105,37 +119,58 @@ impl Drain {
         self
     }
 
-    /// Does for files what is due, and says how long to sleep at most. Unless it `asks`, producers are left to answer
-    /// what they were asked last.
-    fn work(&mut self, asks: bool) -> Duration {
+    /// Does for files what is due, and says how long to sleep at most.
+    fn work(&mut self) -> Duration {
         let central = &mut self.central;
-        let wait = self.long_trace.as_mut().map_or(IDLE, |recording| recording.work(central, asks));
-        wait.min(self.keep_in_files(asks))
+        let wait = self.long_trace.as_mut().map_or(IDLE, |recording| recording.work(central));
+        let wait = wait.min(self.keep_in_files());
+        if self.flushes.is_empty() { wait } else { wait.min(LOOK_AGAIN) }
     }
 
-    /// Gets everything that was written until now into the buffers; false if a producer did not answer in
-    /// time, and was only scraped. Files do not wait for it: rings would go round meanwhile.
-    pub(crate) fn flush(&mut self, deadline: Instant) -> bool {
-        self.central.ask_flush();
-        while !self.central.is_flushed() && Instant::now() < deadline {
-            let wait = self.work(false).min(LOOK_AGAIN);
-            if !wait.is_zero() {
-                thread::park_timeout(wait);
-            }
-            self.central.drain();
-        }
-        self.central.end_flush()
+    /// Begins to get everything that was written until now into the buffers, and does what is to be done `then`: with
+    /// false if a producer did not answer in time, and was only scraped. Meanwhile nothing else waits, nor do files:
+    /// rings would go round.
+    pub(crate) fn flush(&mut self, deadline: Instant, then: impl FnOnce(&mut Self, bool) + Send + 'static) {
+        let number = self.central.begin_flush();
+        self.flushes.push(Flush { number, deadline, then: Box::new(then) });
     }
 
-    /// The same, and nothing comes any more.
-    pub(crate) fn last_flush(&mut self, deadline: Instant) {
-        self.flush(deadline);
+    /// Ends one of the flushes that all have answered, or whose time is over; false if there is none.
+    fn end_a_flush(&mut self) -> bool {
+        let is_over =
+            |flush: &Flush| self.central.is_flushed(flush.number) || Instant::now() >= flush.deadline;
+        let Some(at) = self.flushes.iter().position(is_over) else { return false };
+        let Flush { number, then, .. } = self.flushes.remove(at);
+        let all = self.central.end_flush(number);
+        then(self, all);
+        true
+    }
+
+    /// A last flush, behind those that have begun, and nothing comes any more.
+    pub(crate) fn last_flush(&mut self) {
+        self.end_flushes();
+        // From here on: producers may have been waited for as long already.
+        self.flush(Instant::now() + PATIENCE, |_, _| {});
+        self.end_flushes();
         self.central.end();
+    }
+
+    /// Waits until all that have begun have ended.
+    fn end_flushes(&mut self) {
+        while !self.flushes.is_empty() {
+            self.central.drain();
+            if !self.end_a_flush() {
+                let wait = self.work();
+                if !wait.is_zero() {
+                    thread::park_timeout(wait);
+                }
+            }
+        }
     }
 
     /// Gets what lies in shared memory into buffers in files, when it is time, and says how long to sleep at most: who
     /// writes little would else lose the last minutes when the process is killed.
-    fn keep_in_files(&mut self, asks: bool) -> Duration {
+    fn keep_in_files(&mut self) -> Duration {
         if self.central.files.regions.is_empty() {
             return IDLE;
         }
@@ -143,10 +178,8 @@ impl Drain {
         if now >= self.next_kept {
             self.next_kept = now + IDLE;
             // Nobody is waited for: what has not come by then is scraped. Nor is one asked that has yet to answer, for
-            // which a long trace may be waiting.
-            if asks {
-                self.central.ask_flush_of_idle();
-            }
+            // which others may be waiting.
+            self.central.ask_flush_of_idle();
             self.central.scrape();
         }
         self.next_kept.saturating_duration_since(now)
@@ -217,7 +250,10 @@ mod tests {
         for (answers, told) in [(true, (1, 0)), (false, (0, 1))] {
             let mut drain = idle();
             drain.central.attach(Box::new(Answers(answers, Arc::default())));
-            assert_eq!(drain.flush(Instant::now()), answers);
+            let (tell, all) = channel();
+            drain.flush(Instant::now(), move |_, all| tell.send(all).unwrap());
+            assert!(drain.end_a_flush() && !drain.end_a_flush());
+            assert_eq!(all.recv(), Ok(answers));
             let flushes = drain.central.totals().flushes;
             assert_eq!((flushes.succeeded, flushes.failed), told);
         }
@@ -287,9 +323,9 @@ mod tests {
                 drain.run(&tasks, Arc::new(Switch::new()));
                 assert_eq!((told(&mute), told(&other)), ((0, 0), (0, 0)));
             } else {
-                drain.keep_in_files(true);
+                drain.keep_in_files();
                 // It is not time again.
-                drain.keep_in_files(true);
+                drain.keep_in_files();
                 assert_eq!((told(&mute), told(&other)), ((0, 1), (1, 1)));
             }
         }

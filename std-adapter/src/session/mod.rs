@@ -61,6 +61,7 @@
 //! do. The same holds for a flight recorder; signals on which it writes a last snapshot end a child at once, unless
 //! the child has a recorder for them.
 
+mod attached;
 mod buffer_config;
 mod builder;
 mod central;
@@ -95,7 +96,7 @@ pub(crate) mod waits;
 mod waker;
 
 use std::fmt;
-use std::sync::mpsc::{RecvTimeoutError, Sender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -178,7 +179,8 @@ impl Session {
     /// Gets all that was recorded until now into the buffers.
     ///
     /// Producers are asked for what they have, and waited for until the timeout; then shared memory is
-    /// *scraped*: finished packets of chunks that are still being written are copied too.
+    /// *scraped*: finished packets of chunks that are still being written are copied too. Nobody else waits meanwhile:
+    /// other calls are answered, flushes and snapshots in their own time, and programs that come are taken.
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when a producer, which this process's threads are too, did not answer in time (what it
@@ -187,7 +189,9 @@ impl Session {
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks who has not answered; this waits a little longer to hear it.
-        let all = self.ask(deadline + A_MOMENT, move |drain| drain.flush(deadline))?;
+        let all = self.ask_for(deadline + A_MOMENT, Task::until_stop, move |drain, answer| {
+            drain.flush(deadline, move |_, all| tell(&answer, all));
+        })?;
         if all { Ok(()) } else { Err(SessionError::Timeout) }
     }
 
@@ -208,10 +212,10 @@ impl Session {
     pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
         // One that was asked for before the end is made: it may be the last moments before a panic.
-        let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain| {
-            // If another one has waited as long before it, those who answer at once are in it still.
-            drain.flush(deadline.max(Instant::now() + A_MOMENT));
-            Snapshot::take(&drain.central, &spare)
+        let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain, answer| {
+            // However late its turn comes, those who answer at once are in it.
+            let deadline = deadline.max(Instant::now() + A_MOMENT);
+            drain.flush(deadline, move |drain, _| tell(&answer, Snapshot::take(&drain.central, &spare)));
         })?;
         taken.map_err(|error| SessionError::io("making a snapshot", error))
     }
@@ -307,8 +311,7 @@ impl Session {
         let thread = thread.ok_or(SessionError::Stopped)?;
         self.shared.switch.stop();
         let stop: Work = Box::new(|drain| {
-            // From its turn on: for what comes before it the thread may have waited as long already.
-            drain.last_flush(Instant::now() + PATIENCE);
+            drain.last_flush();
             drain.stop();
         });
         let _ = self.tasks.send(Task::new(stop));
@@ -324,14 +327,15 @@ impl Session {
         deadline: Instant,
         task: impl FnOnce(&mut Drain) -> T + Send + 'static,
     ) -> Result<T, SessionError> {
-        self.ask_for(deadline, Task::until_stop, task)
+        self.ask_for(deadline, Task::until_stop, |drain, answer| tell(&answer, task(drain)))
     }
 
+    /// The same with a task that may tell what it has to say later.
     fn ask_for<T: Send + 'static>(
         &self,
         deadline: Instant,
         make: fn(Work) -> Task,
-        task: impl FnOnce(&mut Drain) -> T + Send + 'static,
+        task: impl FnOnce(&mut Drain, SyncSender<T>) + Send + 'static,
     ) -> Result<T, SessionError> {
         if !self.shared.switch.is_here() {
             return Err(SessionError::Forked);
@@ -341,10 +345,7 @@ impl Session {
             return Err(SessionError::Stopped);
         }
         let (answer, answers) = sync_channel(1);
-        let work: Work = Box::new(move |drain| {
-            // Who asked may have given up.
-            let _ = answer.send(task(drain));
-        });
+        let work: Work = Box::new(move |drain| task(drain, answer));
         self.tasks.send(make(work)).map_err(|_| SessionError::Stopped)?;
         self.waker.wake();
         match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -353,6 +354,11 @@ impl Session {
             Err(RecvTimeoutError::Disconnected) => Err(SessionError::Stopped),
         }
     }
+}
+
+/// Tells who has asked, and may have given up.
+fn tell<T>(answer: &SyncSender<T>, value: T) {
+    let _ = answer.send(value);
 }
 
 impl fmt::Debug for Session {

@@ -58,7 +58,7 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// A flush that comes without such an answer may be one that a thread had asked for before, and an answer without a
 /// flush may overtake chunks and patches that another thread is just sending. Chunks that threads still write are not
 /// completed: what is whole in them is scraped after the answer. So it is of a producer that does not answer, for which
-/// snapshots and the end of a session wait 5 s each time; the flush counts as one that failed.
+/// snapshots and the end of a session wait 5 s each time, and nobody else; the flush counts as one that failed.
 ///
 /// # Memory that others can cut short
 /// Shared memory in a file that the producer has too, such as a memfd, is memory of this process: **whoever cuts it
@@ -99,7 +99,8 @@ pub trait Transport: Send {
     fn drain(&mut self, buffers: &mut [CentralBuffer]);
 
     /// Asks the producer to send what it has: for a flush, and for buffers in files once a second, unless it has yet to
-    /// answer. [How it answers](Transport#how-a-producer-answers-a-flush) is said above.
+    /// answer. Nor is it asked for a flush while another one waits for its answer, but behind that: however many flush,
+    /// a slow one answers them. [How it answers](Transport#how-a-producer-answers-a-flush) is said above.
     fn ask_flush(&mut self);
 
     /// Whether all that was asked for last has come.

@@ -154,9 +154,7 @@ fn a_producer_that_stands_still_is_not_waited_for_and_answers_when_it_goes_on() 
     let mut producer = service.run("ends::one_that_stays");
     producer.says("connected");
     service.session.flush(PATIENCE).expect("it answers");
-    producer.signal(libc::SIGSTOP);
-    // SAFETY: a child that was not waited for, and is not, as it has not ended.
-    assert!(unsafe { libc::waitpid(producer.child.id() as i32, &mut 0, libc::WUNTRACED) } > 0);
+    producer.stand_still();
     let started = Instant::now();
     // More questions than there is room for.
     for _ in 0..500 {

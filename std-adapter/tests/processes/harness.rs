@@ -87,6 +87,13 @@ impl Producer {
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
 
+    /// Has it stand still, until it is told to go on.
+    pub(crate) fn stand_still(&self) {
+        self.signal(libc::SIGSTOP);
+        // SAFETY: a child that was not waited for, and is not, as it has not ended.
+        assert!(unsafe { libc::waitpid(self.child.id() as i32, &mut 0, libc::WUNTRACED) } > 0);
+    }
+
     pub(crate) fn assert_ends_well(mut self) {
         let (started, pid) = (Instant::now(), self.pid());
         while started.elapsed() < PATIENCE {

@@ -14,4 +14,5 @@ mod harness;
 mod hostile;
 mod perfetto;
 mod recording;
+mod silent;
 mod sockets;

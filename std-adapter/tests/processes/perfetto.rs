@@ -155,9 +155,7 @@ fn a_service_that_stands_still_is_there_until_it_is_killed_and_then_the_next_one
         waits_for("it has come", || follower.is_connected());
         recorder.instant("event");
         follower.flush(PATIENCE).expect("it answers");
-        service.signal(libc::SIGSTOP);
-        // SAFETY: a child that was not waited for, and is not, as it has not ended.
-        assert!(unsafe { libc::waitpid(service.child.id() as i32, &mut 0, libc::WUNTRACED) } > 0);
+        service.stand_still();
         // More than its socket and shared memory take.
         (0..100_000).for_each(|_| recorder.instant("event"));
         assert!(matches!(follower.flush(Duration::from_millis(50)), Err(SessionError::Timeout)));

@@ -35,8 +35,8 @@ pub(crate) struct Recording {
     max_file_size: u64,
     sync: SyncPolicy,
     next: Instant,
-    /// Until when producers have time to send what is to be in this period.
-    flushing: Option<Instant>,
+    /// The flush with which this period begins, and until when producers have time to send what is to be in it.
+    flushing: Option<(u64, Instant)>,
     /// In the midst of a period's work.
     turns: Option<Turns>,
     piece: Piece,
@@ -111,14 +111,13 @@ impl Recording {
     }
 
     /// Does what is due, and says when to come again. Never more than a piece at once, nor by waiting: shared memory
-    /// must not fill up meanwhile, and others ask for things. Who waits for a flush has asked producers already: asked
-    /// anew with each period, a slow one might never have answered the last question.
-    pub(crate) fn work(&mut self, central: &mut Central, asks: bool) -> Duration {
+    /// must not fill up meanwhile, and others ask for things.
+    pub(crate) fn work(&mut self, central: &mut Central) -> Duration {
         if self.ended {
             return self.period;
         }
         if self.turns.is_none()
-            && let Some(wait) = self.begin(central, asks)
+            && let Some(wait) = self.begin(central)
         {
             return wait;
         }
@@ -140,26 +139,23 @@ impl Recording {
     }
 
     /// Begins a period's work, with a flush; says how long to wait if it is not yet time, or not all has come.
-    fn begin(&mut self, central: &mut Central, asks: bool) -> Option<Duration> {
+    fn begin(&mut self, central: &mut Central) -> Option<Duration> {
         let now = Instant::now();
-        let deadline = match self.flushing {
-            Some(deadline) => deadline,
+        let (flush, deadline) = match self.flushing {
+            Some(flushing) => flushing,
             None if now < self.next => return Some(self.next - now),
             None => {
                 // Late by more than a period: that one is left out.
                 self.next = (self.next + self.period).max(now);
-                if asks {
-                    central.ask_flush();
-                }
-                now + self.period.min(PATIENCE)
+                (central.begin_flush(), now + self.period.min(PATIENCE))
             }
         };
-        self.flushing = Some(deadline);
-        if !central.is_flushed() && now < deadline {
+        self.flushing = Some((flush, deadline));
+        if !central.is_flushed(flush) && now < deadline {
             return Some(LOOK_AGAIN);
         }
         self.flushing = None;
-        central.end_flush();
+        central.end_flush(flush);
         let _ = self.piece.clocks(&ClockReading::now());
         self.turns = Some(Turns::new(central.buffers.len(), self.period));
         None

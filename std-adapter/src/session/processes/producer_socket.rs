@@ -45,8 +45,9 @@ pub struct ProducerSocketBuilder {
 /// Who may write to the socket's file may record; it is made as the process's umask says, in a folder that may keep
 /// others out too. Producers may write to all buffers of the session, with whatever times, names and tracks they like,
 /// but not in the name of another: whose packets are whose is told by their process and user, as the system says. Else
-/// they are not trusted: whatever they do to shared memory or say, they can neither harm the session nor make it wait
-/// for longer than a [flush](Session::flush) does for one that does not answer.
+/// they are not trusted: whatever they do to shared memory or say, they can neither harm the session nor keep anybody
+/// waiting but who [flushes](Session::flush), takes a snapshot or stops it, for as long as these wait for one that does
+/// not answer.
 ///
 /// When it is dropped, which may have to wait for the session's thread as any call does, nobody comes any more, and the
 /// socket's file goes; those that have come record on until the session stops. Like a

@@ -1,0 +1,144 @@
+//! A producer of a session, with what it was asked and has answered.
+
+use super::transport::Transport;
+
+/// A producer, and the numbers of flushes: the last that it was asked for, and the last that it has answered.
+///
+/// A [`Transport`] tells of the last question only whether it is answered. So nobody is asked anew while a flush waits
+/// for the answer: with many who flush, one that is slow might never have answered the last question.
+pub(super) struct Attached {
+    pub(super) transport: Box<dyn Transport>,
+    asked: u64,
+    answered: u64,
+}
+
+impl Attached {
+    /// One that comes behind this flush, which does not wait for it.
+    pub(super) fn new(transport: Box<dyn Transport>, flush: u64) -> Self {
+        Self { transport, asked: flush, answered: flush }
+    }
+
+    /// Asks for the newest flush, if it was not asked yet, and no flush from the oldest on waits for an answer of it.
+    pub(super) fn ask(&mut self, oldest: u64, newest: u64) {
+        let is_waited_for = self.answered < self.asked && self.asked >= oldest;
+        if self.asked < newest && !is_waited_for {
+            self.asked = newest;
+            self.transport.ask_flush();
+        }
+    }
+
+    /// Asks for no flush, and only if there is nothing that it has yet to answer.
+    pub(super) fn ask_if_idle(&mut self) {
+        if self.answered == self.asked && self.transport.is_flushed() {
+            self.transport.ask_flush();
+        }
+    }
+
+    /// Sees whether it has answered. Not before it was drained behind the question: by then what it has sent is in the
+    /// buffers.
+    pub(super) fn look(&mut self) {
+        if self.transport.is_flushed() {
+            self.answered = self.asked;
+        }
+    }
+
+    pub(super) const fn has_answered(&self, flush: u64) -> bool {
+        self.answered >= flush
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tracebuf::service::EndpointStats;
+
+    use super::*;
+    use crate::session::central::Central;
+    use crate::session::transport::CentralBuffer;
+
+    /// How often a producer was asked, and of those questions the last that it has answered.
+    #[derive(Default)]
+    struct Said {
+        asked: AtomicU32,
+        answered: AtomicU32,
+    }
+
+    impl Said {
+        fn answer(&self) {
+            self.answered.store(self.asked(), Ordering::Relaxed);
+        }
+
+        fn asked(&self) -> u32 {
+            self.asked.load(Ordering::Relaxed)
+        }
+    }
+
+    /// A producer that answers at once, or when the test says so.
+    struct Answers(bool, Arc<Said>);
+
+    impl Transport for Answers {
+        fn drain(&mut self, _: &mut [CentralBuffer]) {
+            if self.0 {
+                self.1.answer();
+            }
+        }
+
+        fn ask_flush(&mut self) {
+            self.1.asked.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn is_flushed(&self) -> bool {
+            self.1.answered.load(Ordering::Relaxed) == self.1.asked()
+        }
+
+        fn scrape(&mut self, _: &mut [CentralBuffer]) {}
+
+        fn stats(&self) -> EndpointStats {
+            EndpointStats::default()
+        }
+    }
+
+    #[test]
+    fn who_is_slow_is_asked_anew_when_nobody_waits_for_its_answer_and_others_at_once() {
+        let (mut central, slow, quick) = (Central::default(), Arc::<Said>::default(), Arc::<Said>::default());
+        central.attach(Box::new(Answers(false, slow.clone())));
+        central.attach(Box::new(Answers(true, quick.clone())));
+        let asked = || (slow.asked(), quick.asked());
+        let [first, second, third] = [(); 3].map(|()| central.begin_flush());
+        assert_eq!(asked(), (1, 3));
+        assert!(!central.end_flush(second));
+        central.ask_flush_of_idle();
+        assert_eq!(asked(), (1, 4));
+        // It answers what it was asked, and then has the next question.
+        slow.answer();
+        central.drain();
+        assert_eq!(asked(), (2, 4));
+        assert!(central.is_flushed(first) && !central.is_flushed(third));
+        assert!(central.end_flush(first));
+        slow.answer();
+        central.drain();
+        assert!(central.end_flush(third));
+        // Nobody waits any more for what it was asked before.
+        for number in 3..5 {
+            let flush = central.begin_flush();
+            assert_eq!(asked(), (number, number + 2));
+            assert!(!central.end_flush(flush));
+        }
+    }
+
+    #[test]
+    fn a_flush_does_not_wait_for_those_that_come_behind_it() {
+        let mut central = Central::default();
+        let [silent, newcomer] = [(); 2].map(|()| Arc::<Said>::default());
+        central.attach(Box::new(Answers(false, silent.clone())));
+        let flush = central.begin_flush();
+        central.attach(Box::new(Answers(false, newcomer.clone())));
+        central.drain();
+        assert_eq!(newcomer.asked(), 0);
+        silent.answer();
+        central.drain();
+        assert!(central.end_flush(flush));
+    }
+}

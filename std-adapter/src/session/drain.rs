@@ -35,6 +35,11 @@ impl Task {
     pub(crate) fn until_stop(work: Work) -> Self {
         Self { is_until_stop: true, ..Self::new(work) }
     }
+
+    /// Whether it is left out.
+    pub(crate) fn is_late(&self, switch: &Switch) -> bool {
+        self.is_until_stop && switch.is_stopping()
+    }
 }
 
 /// What is done once a flush has ended: with true if all producers have answered.
@@ -51,7 +56,7 @@ struct Flush {
 fn next(tasks: &Receiver<Task>, switch: &Switch) -> Result<Task, TryRecvError> {
     loop {
         let task = tasks.try_recv()?;
-        if !task.is_until_stop || !switch.is_stopping() {
+        if !task.is_late(switch) {
             return Ok(task);
         }
     }

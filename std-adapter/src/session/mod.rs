@@ -292,8 +292,8 @@ impl Session {
     ///
     /// Producers have 5 s to send what they have: with one that never answers this takes so long, and then what it has
     /// is scraped. What other threads have asked for and has not begun is left out, and they hear
-    /// [`SessionError::Stopped`]; but for snapshots, which are taken first, and a flush that has begun, which keeps its
-    /// own time: the 5 s begin behind them.
+    /// [`SessionError::Stopped`], as do those who ask for something, or come, while it waits; but for snapshots, which are
+    /// taken first, and a flush that has begun, which keeps its own time: the 5 s begin behind them.
     ///
     /// # Errors
     /// The session was stopped before, this is a child after a fork, or the session's own thread, which calls a
@@ -346,7 +346,12 @@ impl Session {
         }
         let (answer, answers) = sync_channel(1);
         let work: Work = Box::new(move |drain| task(drain, answer));
-        self.tasks.send(make(work)).map_err(|_| SessionError::Stopped)?;
+        let task = make(work);
+        if task.is_late(&self.shared.switch) {
+            // It would hear that behind the stop only, which may wait for producers.
+            return Err(SessionError::Stopped);
+        }
+        self.tasks.send(task).map_err(|_| SessionError::Stopped)?;
         self.waker.wake();
         match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(value) => Ok(value),

@@ -5,16 +5,22 @@ use std::time::Duration;
 
 use tracebuf_std::session::{Connection, ProducerSocket, Session, SessionError};
 
-use crate::harness::{PATIENCE, Service, waits_for};
+use crate::harness::{PATIENCE, Producer, Service, waits_for};
 use crate::trace::{Trace, scratch};
 
-#[test]
-fn who_waits_for_a_program_that_stands_still_keeps_nobody_else_waiting() {
-    let service = Service::start("silent", Session::builder(), ProducerSocket::builder());
+/// A service, and a program that has recorded into it and stands still.
+fn with_one_that_stands_still(test: &str) -> (Service, Producer) {
+    let service = Service::start(test, Session::builder(), ProducerSocket::builder());
     let mut still = service.run("ends::one_that_stays");
     still.says("connected");
     service.session.flush(PATIENCE).expect("it answers");
     still.stand_still();
+    (service, still)
+}
+
+#[test]
+fn who_waits_for_a_program_that_stands_still_keeps_nobody_else_waiting() {
+    let (service, still) = with_one_that_stands_still("silent");
     let session = &service.session;
     let summary = || session.summary().expect("an answer");
     std::thread::scope(|scope| {
@@ -50,5 +56,23 @@ fn who_waits_for_a_program_that_stands_still_keeps_nobody_else_waiting() {
     let flushes = summary().flushes;
     assert_eq!((flushes.succeeded, flushes.failed), (2, 2));
     service.stop();
+    still.assert_ends_well();
+}
+
+#[test]
+fn who_comes_or_asks_for_something_while_the_session_stops_hears_so_at_once() {
+    let (service, still) = with_one_that_stands_still("silent-end");
+    let session = &service.session;
+    std::thread::scope(|scope| {
+        let stop = scope.spawn(|| session.stop());
+        waits_for("it has begun", || !session.recorder().is_on());
+        let asked = [session.summary().err(), session.flush(PATIENCE).err()];
+        assert!(asked.iter().all(|error| matches!(error, Some(SessionError::Stopped))), "{asked:?}");
+        Connection::builder().open(&service.path).expect_err("nobody is taken any more");
+        assert!(!stop.is_finished());
+        still.signal(libc::SIGCONT);
+        let flushes = stop.join().expect("no panic").expect("it runs").summary().flushes;
+        assert_eq!((flushes.succeeded, flushes.failed), (2, 0));
+    });
     still.assert_ends_well();
 }

@@ -38,6 +38,7 @@ pub const FRAME: usize = PAYLOAD + 13;
 const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 
 /// The frames of a device, from its start on.
+#[derive(Debug)]
 pub struct Frames {
     /// The last one's.
     number: u16,

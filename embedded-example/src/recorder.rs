@@ -182,6 +182,19 @@ impl<'a> Recorder<'a> {
     }
 }
 
+/// What has become of what writers have completed; interrupts are masked for a look at the inbox.
+impl fmt::Debug for Recorder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [ring] = &self.buffers;
+        f.debug_struct("Recorder")
+            .field("start", &self.endpoint.identity().producer_id)
+            .field("inbox", &self.inbox)
+            .field("endpoint", &self.endpoint.stats())
+            .field("ring", &ring.stats())
+            .finish()
+    }
+}
+
 /// What [`TracerConfig::state_every`](tracebuf::producer::track_event::TracerConfig::state_every) is to be given for a
 /// region of so many bytes: a quarter of its ring, but a chunk at least.
 ///

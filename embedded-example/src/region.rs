@@ -14,6 +14,7 @@
 //! ```
 
 use core::cell::UnsafeCell;
+use core::fmt;
 use core::hint::black_box;
 
 /// So many words of 8 bytes, for a `static` in the section `.uninit`.
@@ -40,6 +41,13 @@ impl<const WORDS: usize> Region<WORDS> {
         let words = black_box(self.0.get());
         // SAFETY: the caller promises that nobody else holds it; any bits are a `u64`.
         unsafe { &mut *words }
+    }
+}
+
+/// Its size: what is in it belongs to whoever has taken it.
+impl<const WORDS: usize> fmt::Debug for Region<WORDS> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region").field("words", &WORDS).finish_non_exhaustive()
     }
 }
 

@@ -24,15 +24,16 @@
 use crate::export::Export;
 use crate::frame::{FIRST, FRAME, Frames, LAST, PAYLOAD};
 use crate::recorder::{Losses, Recorder};
+use core::fmt;
 use core::iter::once;
-use tracebuf::buffer::{DataLoss, Lease, Packet, ReadOnlyTraceBuffer, TraceBuffer};
+use tracebuf::buffer::{DataLoss, Lease, ReadOnlyTraceBuffer, TraceBuffer};
 use tracebuf::producer::Producer;
 use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
-use tracebuf::proto::{
-    Encoder, Message, PacketValidator, SequenceId, TrustedFields, TrustedSuffix, WireType, fields, tag,
-    varint,
-};
-use tracebuf::service::sequence_id;
+use tracebuf::proto::{Encoder, Message, SequenceId, TrustedFields};
+
+mod around;
+
+use around::{Around, around};
 
 /// What a call to [`Sender::poll`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,27 +71,6 @@ struct Current {
     at: usize,
     /// Its last piece is on the line: not sent before the line has taken that.
     is_last: bool,
-}
-
-/// What stands before and behind a packet in the file.
-struct Around {
-    head: [u8; 6],
-    head_len: usize,
-    trusted: TrustedSuffix,
-}
-
-impl Around {
-    fn new(len: usize, trusted: &TrustedFields) -> Self {
-        let trusted = trusted.suffix();
-        let mut head = [tag(fields::trace::PACKET, WireType::Length) as u8; 6];
-        let whole = len.saturating_add(trusted.as_bytes().len()) as u64;
-        let length = head.get_mut(1..).and_then(|room| varint::encode(whole, room)).unwrap_or(0);
-        Self { head, head_len: 1 + length, trusted }
-    }
-
-    fn head(&self) -> &[u8] {
-        self.head.get(..self.head_len).unwrap_or_default()
-    }
 }
 
 impl<E: Export> Sender<E> {
@@ -402,13 +382,16 @@ impl<E: Export> Sender<E> {
     }
 }
 
-/// What goes around a packet; `None` for one that a reader could not read.
-fn around(packet: Packet<'_>) -> Option<Around> {
-    let valid = PacketValidator::check(packet.slices()).ok()?;
-    let id = sequence_id(packet.producer_id(), packet.writer_id());
-    let trusted = TrustedFields {
-        previous_packet_dropped: u32::from(packet.loss().bits()) | valid.previous_packet_dropped,
-        ..TrustedFields::new(packet.uid(), id)
-    };
-    Some(Around::new(packet.len(), &trusted))
+/// How far it is, whatever its line is.
+impl<E> fmt::Debug for Sender<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender")
+            .field("framed", &self.framed)
+            .field("bytes_on_line", &self.filled.saturating_sub(self.offered))
+            .field("is_in_packet", &self.current.is_some())
+            .field("packets", &self.packets)
+            .field("given_up", &self.given_up)
+            .field("invalid", &self.invalid)
+            .finish_non_exhaustive()
+    }
 }

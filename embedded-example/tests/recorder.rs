@@ -7,7 +7,9 @@ use tracebuf::producer::{
     ProducerStorage, Request,
 };
 use tracebuf_firmware::export::{Blocking, Export};
+use tracebuf_firmware::frame::Frames;
 use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, quarter_of_ring};
+use tracebuf_firmware::region::Region;
 use tracebuf_firmware::send::Sender;
 use tracebuf_std::receive::Receiver;
 use tracebuf_std::trace_stats::TraceReport;
@@ -321,4 +323,30 @@ fn recording_goes_on_while_the_ring_is_sent_and_writers_faster_than_the_line_do_
         assert!(packets > 1 || sender.packets() > 9_000, "shared memory has no room for so many");
         assert_eq!(writer.stats().dropped, 0);
     }
+}
+
+#[test]
+fn what_is_printed_for_debugging_says_how_far_things_are_and_not_what_is_in_memory() {
+    static REGION: Region<512> = Region::zeroed();
+    assert_eq!(format!("{REGION:?}"), "Region { words: 512, .. }");
+    let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; 8 * 1024 / 8]);
+    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    writer.packet().bytes(1, &[b'x'; 100]);
+    let flush = writer.flush();
+    let waiting = format!(
+        "Inbox {{ moves: 1, patches: 0, flush: Some({flush}), losses: Losses {{ packets: 0, patches: 0 }}, wakes: false }}"
+    );
+    assert_eq!(format!("{inbox:?}"), waiting);
+    assert!(format!("{recorder:?}").starts_with(&format!("Recorder {{ start: 1, inbox: {waiting}")));
+    recorder.drain(&producer);
+    let drained = format!("{recorder:?}");
+    for said in ["moves: 0", "flush: None", "chunks_moved: 1", "chunks_written: 1"] {
+        assert!(drained.contains(said), "{said}: {drained}");
+    }
+    let mut sender = Sender::framed(Blocking(Vec::new()));
+    sender.poll(recorder.buffer()).unwrap();
+    let begun = "Sender { framed: true, bytes_on_line: 0, is_in_packet: true, packets: 0, given_up: 0, invalid: 0, .. }";
+    assert_eq!(format!("{sender:?}"), begun);
+    assert_eq!(format!("{:?}", Frames::new()), "Frames { number: 0, others: 0 }");
 }

@@ -39,9 +39,11 @@ impl Clock for CallersClock {
 }
 
 /// What a `tracebuf_writer` is.
+#[derive(Debug)]
 pub struct Writer(Tracer<'static, CallersClock, 16, 4>);
 
 /// What a `tracebuf_counter` is.
+#[derive(Debug)]
 pub struct Counter(Track<'static>);
 
 /// What `tracebuf_init` makes and nothing changes later.

@@ -71,6 +71,7 @@ const UART: usize = 0x4000_2000;
 const UART_READY: Register = Register::new(UART, 0x11C);
 
 /// The UART, to send.
+#[derive(Debug)]
 pub struct Uart {
     sending: bool,
 }
@@ -122,6 +123,7 @@ impl embedded_io::Write for Uart {
 const PINS: usize = 0x5000_0000;
 
 /// A lamp, which can also be looked at: pin 0, whose input is connected too.
+#[derive(Debug)]
 pub struct Lamp(());
 
 impl Lamp {

@@ -56,7 +56,7 @@ const fn vectors<const N: usize>() -> [Vector; N] {
 
 /// The device's interrupts that have handlers.
 #[allow(non_camel_case_types, reason = "cortex-m-rt's attribute asks for this name")]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum interrupt {
     /// The control loop's timer.
     Control,

@@ -71,6 +71,7 @@ const UART_DIVISOR: Register = Register::new(0x4000_4000, 16);
 const TRANSMITTER_FULL: u32 = 1;
 
 /// UART 0, to send.
+#[derive(Debug)]
 pub struct Uart(());
 
 impl Uart {
@@ -116,6 +117,7 @@ impl embedded_io::Write for Uart {
 const LAMPS: Register = Register::new(0x4002_8000, 0);
 
 /// A lamp, which can also be looked at: the first of the board.
+#[derive(Debug)]
 pub struct Lamp(());
 
 impl Lamp {

@@ -2,6 +2,7 @@
 
 use super::WRITERS;
 use core::cell::RefCell;
+use core::fmt;
 use critical_section::Mutex;
 use heapless::Deque;
 use tracebuf::producer::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, PATCHES, Patch, Request};
@@ -185,6 +186,21 @@ impl Inbox {
 impl Default for Inbox {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// How much there is; interrupts are masked for counting, not for formatting.
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (moves, patches, flush, losses) = self
+            .with(|requests| (requests.moves.len(), requests.patches.len(), requests.flush, requests.losses));
+        f.debug_struct("Inbox")
+            .field("moves", &moves)
+            .field("patches", &patches)
+            .field("flush", &flush)
+            .field("losses", &losses)
+            .field("wakes", &self.wake.is_some())
+            .finish()
     }
 }
 

@@ -236,7 +236,7 @@ fn endpoint(memory: SharedMemory<'_>, start: u16) -> ProducerEndpoint<'_, WRITER
     let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
     endpoint.allow(0);
     for writer in 1..=WRITERS as u16 {
-        endpoint.register_writer(writer, 0);
+        endpoint.register_counting_writer(writer, 0);
     }
     endpoint
 }

@@ -255,6 +255,25 @@ fn a_reset_while_the_trace_is_sent_costs_the_packet_on_the_line_only() {
 }
 
 #[test]
+fn what_was_scraped_and_read_of_a_writers_first_chunk_is_not_found_again() {
+    for read in 0..3 {
+        let mut region = [0; 1024];
+        let (producer, mut recorder) = start(&mut region).0.unwrap();
+        let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+        (0..3).for_each(|n| writer.packet().bytes(1, format!("0:{n}").as_bytes()));
+        // The last one's end shows when another begins.
+        recorder.scrape(&producer);
+        let mut reader = recorder.buffer().read();
+        (0..read).for_each(|n| assert!(reader.next_packet().is_some(), "{n} of {read}"));
+        (3..20).for_each(|n| writer.packet().bytes(1, format!("0:{n}").as_bytes()));
+        writer.flush();
+        std::mem::forget(writer);
+        let found = of_writer(&start(&mut region).1.unwrap(), 1, 0);
+        assert!(found.iter().copied().eq(read..20), "{read} read: {found:?}");
+    }
+}
+
+#[test]
 fn flipped_bits_cost_packets_but_never_a_panic_nor_the_recording() {
     let mut random = random();
     let mut good = vec![0; 512];

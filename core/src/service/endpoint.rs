@@ -139,6 +139,20 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         is_there
     }
 
+    /// The same of a writer that went on counting its chunks where the writer of its number before it had stopped, as
+    /// those of this crate do over one [`ProducerStorage`](crate::producer::ProducerStorage): its ids are taken as they
+    /// are. For what is found in shared memory after a crash, when the buffer knows some of it already and no endpoint
+    /// knows which.
+    pub fn register_counting_writer(&mut self, writer_id: u16, target: u16) -> bool {
+        let is_there = self.register_writer(writer_id, target);
+        // Nothing is added to ids on microcontrollers.
+        #[cfg(not(target_os = "none"))]
+        if let Some(writer) = self.writers.get_mut(writer_id) {
+            writer.begin();
+        }
+        is_there
+    }
+
     /// A writer has ended: another one has its place.
     pub fn unregister_writer(&mut self, writer_id: u16) {
         self.writers.end(writer_id);

@@ -119,6 +119,12 @@ impl Writer {
         Counting(self.registration, self.shift) = counting;
     }
 
+    /// Its chunks are its own from the first one on.
+    #[cfg(not(target_os = "none"))]
+    pub(super) fn begin(&mut self) {
+        (self.registration, self.shift) = (Registration::Begun, Shift::default());
+    }
+
     /// By which id its buffer is to know a chunk, given the newest id that it knows of writers of this number.
     /// Perfetto's writers have the numbers of others that have ended, and count their chunks from 0 again: they go on
     /// behind those.

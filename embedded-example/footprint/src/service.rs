@@ -30,6 +30,7 @@ fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
     while input.bool() {
         black_box(endpoint.allow(input.u16()));
         black_box(endpoint.register_writer(input.u16(), input.u16()));
+        black_box(endpoint.register_counting_writer(input.u16(), input.u16()));
         let patches = [Patch { chunk_id: input.u32(), offset: input.u16(), data: [1; 4] }; 3];
         let (moves, patched) = (
             [ChunkToMove { page: input.u32(), chunk: input.u32(), target: input.u16() }; 3],

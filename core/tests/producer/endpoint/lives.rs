@@ -114,3 +114,19 @@ fn chunks_scraped_before_the_service_hears_whose_they_are_are_the_same_when_they
         assert_eq!(world.read(), [DataLoss::empty()]);
     }
 }
+
+#[test]
+fn the_same_writer_at_a_new_endpoint_is_known_by_its_ids_if_that_is_told() {
+    let mut world = alive();
+    let chunk = world.write();
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+    // As after a crash of the service. What was said of the writer before does not matter.
+    let id = world.writer.id();
+    world.endpoint = ProducerEndpoint::new(Consumer::new(world.memory), IDENTITY);
+    assert!(!world.endpoint.register_counting_writer(id, 0), "not allowed");
+    assert!(world.endpoint.allow(0) && world.endpoint.register_writer(id, 0));
+    assert!(world.endpoint.register_counting_writer(id, 0));
+    world.move_to(0, chunk);
+    sent(&mut world);
+    assert_eq!(world.read(), [DataLoss::empty(); 2]);
+}

@@ -137,6 +137,7 @@ impl<'a> Recorder<'a> {
         shared.fill(0);
         place.restart(number);
         let (memory, layout) = shared_memory(shared)?;
+        inbox.restart();
         let producer = Producer::new(memory, layout, storage, inbox).map_err(RecorderError::SharedMemory)?;
         let endpoint = endpoint(memory, number);
         Ok((producer, Recorder { endpoint, inbox, buffers: [ring] }))

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tracebuf::producer::{
     ChunkState, ChunkToPatch, CommitRequest, CommitSink, Exhaustion, Message, Page, Patch, Producer,
-    ProducerStorage, Request,
+    ProducerStorage, Request, TraceWriter,
 };
 use tracebuf_firmware::export::{Blocking, Export};
 use tracebuf_firmware::frame::Frames;
@@ -349,4 +349,27 @@ fn what_is_printed_for_debugging_says_how_far_things_are_and_not_what_is_in_memo
     let begun = "Sender { framed: true, bytes_on_line: 0, is_in_packet: true, packets: 0, given_up: 0, invalid: 0, .. }";
     assert_eq!(format!("{sender:?}"), begun);
     assert_eq!(format!("{:?}", Frames::new()), "Frames { number: 0, others: 0 }");
+}
+
+#[test]
+fn what_a_recorder_before_has_left_in_the_inbox_keeps_no_chunk_of_the_next_one() {
+    let (storage, inbox) = (ProducerStorage::new(), Inbox::new());
+    for round in 0..3 {
+        let mut region = vec![0; 64 * 1024 / 8];
+        let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+        let losses = recorder.losses();
+        let all = free(&producer);
+        let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
+        let fill = |writer: &mut TraceWriter<'_>, packets: usize| {
+            for n in 0..packets as u64 {
+                writer.packet().varint(8, n);
+                writer.flush();
+            }
+        };
+        fill(&mut writer, Inbox::CHUNKS + 1);
+        recorder.drain(&producer);
+        assert_eq!((free(&producer), losses), (all, Default::default()), "round {round}");
+        // These are not drained.
+        fill(&mut writer, 20);
+    }
 }

@@ -177,6 +177,16 @@ impl Inbox {
         other.or_else(|| request(patch?))
     }
 
+    /// Begins anew, for a recorder whose chunks all have room: what is there is of one before it. One at a time, as
+    /// interrupts are masked meanwhile.
+    pub(super) fn restart(&self) {
+        while self.take().is_some() {}
+        self.with(|requests| {
+            requests.broken = [None; Inbox::PATCHERS];
+            requests.losses = Losses::default();
+        });
+    }
+
     /// What was lost since the start.
     pub fn losses(&self) -> Losses {
         self.with(|requests| requests.losses)

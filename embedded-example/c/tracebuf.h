@@ -60,7 +60,7 @@ enum {
     TRACEBUF_OK = 0,
     TRACEBUF_FOUND = 1,      /* what was recorded before a reset is in the region: export it at once */
     TRACEBUF_TOO_SMALL = -1, /* the region is below 1.2 KiB; or it or the clock is NULL */
-    TRACEBUF_TWICE = -2,     /* called before */
+    TRACEBUF_TWICE = -2,     /* called before, or within another call, by an interrupt or another task */
     TRACEBUF_NOT_YET = -3,   /* tracebuf_init was not called */
     TRACEBUF_WRITE = -4,     /* the function that writes said so, or is NULL */
     TRACEBUF_BUSY = -5,      /* called within an export, or while another task has one */

@@ -82,6 +82,12 @@ impl Drain {
     /// Does something with the recorder. [`NOT_YET`] before `tracebuf_init`, [`BUSY`] within another call of this.
     fn with<R>(&self, work: impl FnOnce(&Made, &mut Recorder<'static>) -> R) -> Result<R, i32> {
         let made = made().ok_or(NOT_YET)?;
+        self.alone(|recorder| recorder.as_mut().map(|recorder| work(made, recorder)).ok_or(NOT_YET))
+            .ok_or(BUSY)?
+    }
+
+    /// Does something with the place of the recorder. `None` within another call of this.
+    fn alone<R>(&self, work: impl FnOnce(&mut Option<Recorder<'static>>) -> R) -> Option<R> {
         // Interrupts are masked as not all cores could do it in one step, and a scheduler may come between two.
         let was_busy = critical_section::with(|_| {
             let was_busy = self.busy.load(Ordering::Acquire);
@@ -89,12 +95,12 @@ impl Drain {
             was_busy
         });
         if was_busy {
-            return Err(BUSY);
+            return None;
         }
-        // SAFETY: `tracebuf_init` has put it there before `made` was to be had, and who is busy is alone with it.
-        let result = unsafe { (*self.recorder.get()).as_mut() }.map(|recorder| work(made, recorder));
+        // SAFETY: who is busy is alone with it.
+        let result = work(unsafe { &mut *self.recorder.get() });
         self.busy.store(false, Ordering::Release);
-        result.ok_or(NOT_YET)
+        Some(result)
     }
 }
 
@@ -142,21 +148,25 @@ pub unsafe extern "C" fn tracebuf_init(
     ticks_per_second: u64,
     clock: Option<Now>,
 ) -> i32 {
-    if made().is_some() {
-        return TWICE;
-    }
-    let Some(clock) = clock.filter(|_| !region.is_null()) else { return TOO_SMALL };
-    // SAFETY: the caller's promise; any bytes are `u64` once aligned.
-    let words = unsafe { core::slice::from_raw_parts_mut(region.cast::<u8>(), size).align_to_mut::<u64>().1 };
-    let config = TracerConfig::new(ticks_per_second).unit_ns(1_000).state_every(quarter_of_ring(size));
-    let mut found = OK;
-    let started = Recorder::attach_or_new(words, &STORAGE, &INBOX, |_, _| found = FOUND);
-    let Ok((producer, recorder)) = started else { return TOO_SMALL };
-    let Some(made) = MADE.try_init(Made { producer, config, clock }) else { return TWICE };
-    // SAFETY: nobody looks for it before the address below is there, and only the first call comes here.
-    unsafe { *DRAIN.recorder.get() = Some(recorder) };
-    MADE_AT.store(core::ptr::from_mut(made).expose_provenance(), Ordering::Release);
-    found
+    let start = |place: &mut Option<Recorder<'static>>| {
+        if made().is_some() {
+            return TWICE;
+        }
+        let Some(clock) = clock.filter(|_| !region.is_null()) else { return TOO_SMALL };
+        // SAFETY: the caller's promise; any bytes are `u64` once aligned.
+        let words =
+            unsafe { core::slice::from_raw_parts_mut(region.cast::<u8>(), size).align_to_mut::<u64>().1 };
+        let config = TracerConfig::new(ticks_per_second).unit_ns(1_000).state_every(quarter_of_ring(size));
+        let mut found = OK;
+        let started = Recorder::attach_or_new(words, &STORAGE, &INBOX, |_, _| found = FOUND);
+        let Ok((producer, recorder)) = started else { return TOO_SMALL };
+        let Some(made) = MADE.try_init(Made { producer, config, clock }) else { return TWICE };
+        *place = Some(recorder);
+        MADE_AT.store(core::ptr::from_mut(made).expose_provenance(), Ordering::Release);
+        found
+    };
+    // An interrupt, or another task, may come before this is done: it must not lay the same memory out.
+    DRAIN.alone(start).unwrap_or(TWICE)
 }
 
 /// A writer: see `tracebuf.h`.

@@ -38,8 +38,17 @@ static tracebuf_writer *interrupt_writer;
 static tracebuf_counter *ticks;
 static volatile uint32_t tick_count;
 
+/* What an interrupt gets that starts the recorder while this is being done. */
+static volatile int32_t in_between = TRACEBUF_OK;
+static volatile uint32_t starting;
+
 void systick(void)
 {
+    if (starting) {
+        starting = 0;
+        in_between = tracebuf_init(region, sizeof region, 25000000, clock);
+        return;
+    }
     tracebuf_slice_begin(interrupt_writer, "tick");
     tick_count++;
     tracebuf_count(interrupt_writer, ticks, tick_count);
@@ -106,7 +115,13 @@ void run(void)
     TIMER_CONTROL = 0x82; /* on, 32 bits */
     /* PendSV, which drains, has the lowest priority: below SysTick, which traces. */
     SYSTEM_PRIORITIES |= 0xFF << 16;
-    if (tracebuf_init(region, sizeof region, 25000000, clock) != TRACEBUF_OK)
+    starting = 1;
+    SYSTICK_RELOAD = 25 * 10; /* 10 µs: a start takes longer */
+    SYSTICK_CONTROL = 7;
+    if (tracebuf_init(region, sizeof region, 25000000, clock) != TRACEBUF_OK || starting)
+        end(0);
+    SYSTICK_CONTROL = 0;
+    if (in_between != TRACEBUF_TWICE)
         end(0);
     if (tracebuf_init(region, sizeof region, 25000000, clock) != TRACEBUF_TWICE)
         end(0);

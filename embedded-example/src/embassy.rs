@@ -45,7 +45,8 @@ struct Traced {
     executor: &'static Track<'static>,
 }
 
-// SAFETY: it is used by the hooks of one executor, which all run at its priority; nobody else reaches it here.
+// SAFETY: it is used by the hooks, which all run at the tracer's priority, as the caller of `trace` has promised;
+// nobody else reaches it here.
 #[allow(unsafe_code)]
 unsafe impl Send for Traced {}
 
@@ -60,8 +61,13 @@ static TRACED: Mutex<Cell<Option<Traced>>> = Mutex::new(Cell::new(None));
 static NAMED: Mutex<RefCell<Vec<Task, TASKS>>> = Mutex::new(RefCell::new(Vec::new()));
 static IDLE: Mutex<Cell<bool>> = Mutex::new(Cell::new(false));
 
-/// Begins to trace the executor. The tracer must be of the executor's priority.
-pub fn trace(timeline: &'static dyn Timeline, executor: &'static Track<'static>) {
+/// Begins to trace the executor.
+///
+/// # Safety
+/// All executors that run from now on are of the tracer's priority and core, and tasks are spawned from there: their
+/// hooks write with it, and nothing locks it.
+#[allow(unsafe_code)]
+pub unsafe fn trace(timeline: &'static dyn Timeline, executor: &'static Track<'static>) {
     critical_section::with(|cs| TRACED.borrow(cs).set(Some(Traced { timeline, executor })));
 }
 

@@ -167,7 +167,8 @@ mod image {
         let Some(writer) = producer.writer(0, Exhaustion::Drop) else { end(false) };
         let config = TracerConfig::new(board::FREQUENCY).unit_ns(1_000);
         let tracer = &*TRACER.init(Tracer::with_tables(writer, BoardClock, &THREAD, config));
-        embassy::trace(tracer, &THREAD);
+        // SAFETY: there is one executor, which runs in thread mode, as this does.
+        unsafe { embassy::trace(tracer, &THREAD) };
         board::start(4_000, 9_200);
         // SAFETY: both handlers may run from now on; what they touch is behind critical sections.
         unsafe {

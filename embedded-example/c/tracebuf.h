@@ -17,8 +17,8 @@
  * has one. Without NOLOAD the region is a part of the image, and what was recorded before a reset may be overwritten.
  *
  * Link libtracebuf_c.a: `cargo build --profile small -p tracebuf-c --target thumbv7em-none-eabihf` builds it for size
- * into target/thumbv7em-none-eabihf/small. With it test/main.c takes 47 KB of flash; with that of `--release`, built
- * for speed, 62 KB. Beside the region it takes 3.7 KB of RAM, however few writers and counters there are, and 1.2 KB of
+ * into target/thumbv7em-none-eabihf/small. With it test/main.c takes 48 KB of flash; with that of `--release`, built
+ * for speed, 65 KB. Beside the region it takes 3.7 KB of RAM, however few writers and counters there are, and 1.2 KB of
  * stack, 3.8 KB in an export. Where there is less than that the stack grows into what lies below, perhaps the region.
  *
  * Each priority (main loop, each interrupt) has a writer of its own and calls nothing with another's. Names are string

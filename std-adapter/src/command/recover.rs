@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, name_of};
 use crate::files::{check_is_other, output_path, read_as_far};
 use crate::guess::Guess;
 use crate::system::input_path;
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let (memory, place) = which.of(dump, &file)?;
     let damage = memory.damage();
     if let Some(damage) = damage {
-        tell!("{}: {damage}; what follows is what lies there", dump.display());
+        tell!("{}: {damage}; what follows is what lies there", name_of(dump));
     }
     let found = memory.find(place).map_err(|error| match error {
         RecoverError::Attach(AttachError::NoRegion) if anywhere => {

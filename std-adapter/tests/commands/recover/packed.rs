@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::Stdio;
 
+use tracebuf_std::session::{BufferConfig, Session};
+
 use super::{recover, region};
 use crate::trace::scratch;
 use crate::tracebuf;
@@ -26,4 +28,18 @@ fn a_dump_may_be_gzipped_or_come_on_standard_input() {
     let run = tracebuf(&["recover", "-", "-o"]).arg(&output).stdin(Stdio::null()).output().expect("it");
     let said = "error: standard input: no trace buffer found\n";
     assert_eq!((run.status.code(), crate::text(&run.stderr)), (Some(1), said));
+}
+
+#[test]
+fn what_is_wrong_with_a_dump_on_standard_input_is_told_by_that_name() {
+    let [file, output] = ["cut.region", "cut.pftrace"].map(|name| scratch(&format!("recover/{name}")));
+    let in_file = BufferConfig::ring(64 << 10).in_file(&file);
+    Session::builder().buffer(in_file).start().expect("a session").stop().expect("its end");
+    let cut = std::fs::OpenOptions::new().read(true).write(true).open(&file).expect("the buffer's file");
+    // In the midst of the ring, most of which was never used.
+    cut.set_len(cut.metadata().expect("a length").len() - 20_000).expect("the test's own");
+    let run = tracebuf(&["recover", "-", "-o"]).arg(&output).stdin(cut).output().expect("the command");
+    let said = crate::text(&run.stderr);
+    assert_eq!(run.status.code(), Some(3), "{said}");
+    assert!(said.starts_with("standard input: the file of a buffer is cut short: "), "{said}");
 }

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use crate::tell::tell;
 
-/// The name by which a file that is read is told.
+/// The name by which a file that is read is told: in one line, whatever is in it.
 pub(crate) fn name_of(file: &Path) -> impl Display {
-    (if file == Path::new("-") { Path::new("standard input") } else { file }).display()
+    let name = if file == Path::new("-") { Path::new("standard input") } else { file };
+    name.display().to_string().replace('\n', "\\n")
 }
 
 /// Why a command failed: what is told on standard error, and the exit status.

@@ -10,13 +10,13 @@ use std::process::ExitCode;
 use crate::failure::Failure;
 pub(crate) use crate::system::stop_on_signals;
 use crate::system::{draws, is_gone, is_same, metadata};
-use crate::tell::tell;
+use crate::tell::{shown, tell};
 
 /// Prints what a command has to say at its end, and ends it with `code`, or as a failure if that cannot be printed. Who
 /// reads the output may have seen enough, or their terminal may be gone: that is no failure.
 pub(crate) fn print_and_exit(text: &impl Display, code: ExitCode) -> Result<ExitCode, Failure> {
     let mut out = io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match writeln!(out, "{}", shown(&text.to_string())).and_then(|()| out.flush()) {
         Err(error) if is_gone(&out, &error) => Ok(code),
         result => printed(result).map(|_| code),
     }

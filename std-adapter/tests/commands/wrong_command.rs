@@ -60,6 +60,24 @@ fn what_would_control_a_terminal_in_a_name_is_shown() {
 }
 
 #[test]
+fn an_error_is_one_line_whatever_is_in_the_name() {
+    let file = scratch("wrong_command/two\nlines");
+    std::fs::write(&file, "text of some kind").expect("a file");
+    let out = tracebuf(&["stats"]).arg(&file).output().expect("the command");
+    let said = text(&out.stderr);
+    assert!(said.starts_with("error: ") && said.ends_with("/two\\nlines: it is no trace\n"), "{said:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_would_control_a_terminal_in_a_name_is_shown_in_a_report_too() {
+    let file = scratch("wrong_command/recorded\x1b[31m");
+    let out = tracebuf(&["record", "--duration", "10ms", "-o"]).arg(&file).output().expect("the command");
+    let said = text(&out.stdout);
+    assert!(said.contains("recorded\\u{1b}[31m: ") && !said.contains('\x1b'), "{said:?}");
+}
+
+#[test]
 fn of_what_is_nothing_that_is_known_no_more_is_said_than_that() {
     for (command, more, said) in [
         ("stats", &[][..], "it is no trace\n"),

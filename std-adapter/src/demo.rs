@@ -20,6 +20,7 @@ mod work;
 pub use report::{Report, WriterReport};
 
 use crate::PagedMemory;
+use crate::figures::Count;
 use crate::file_error::{about, about_writing};
 use crate::pftrace::TraceFile;
 use crate::thread_id::thread_id;
@@ -143,7 +144,10 @@ pub fn run(options: &Options) -> io::Result<Report> {
     let (storage, queue) = (ProducerStorage::<CHUNKS, THREADS>::new(), Queue::new());
     let producer = Producer::new(memory, Layout::Four, &storage, &queue).map_err(io::Error::other)?;
     let config = Config::new(FillPolicy::RingBuffer).sequences(THREADS as u16);
-    let ring = PagedMemory::new(config.region_size(options.ring) as usize)?;
+    let ring = PagedMemory::new(config.region_size(options.ring) as usize).map_err(|error| {
+        let what = format!("memory for a ring of {}: {error}", Count(options.ring.into(), "byte"));
+        io::Error::new(error.kind(), what)
+    })?;
     let buffer = TraceBuffer::new(ring, config).map_err(io::Error::other)?;
     let mut service = Service::new(memory, buffer);
 

@@ -37,7 +37,7 @@ pub use options::RecordOptions;
 pub use report::{RecordProgress, RecordReport};
 use tracebuf::buffer::BufferStats;
 
-use crate::figures::Bytes;
+use crate::figures::Count;
 use crate::session::{LongTrace, Session, SessionError, Summary};
 use crate::whole_file::check_writable;
 use proc::Proc;
@@ -158,7 +158,7 @@ fn check_ring(bytes: u64) -> Result<(), SessionError> {
         return Ok(());
     }
     let error = io::Error::new(io::ErrorKind::InvalidInput, "it is 4 KiB at least, and less than 4 GiB");
-    Err(SessionError::io(format!("in the size of the ring, {}", Bytes(bytes)), error))
+    Err(SessionError::io(format!("in the size of the ring, {}", Count(bytes, "byte")), error))
 }
 
 /// When to look, and when to tell how it goes.

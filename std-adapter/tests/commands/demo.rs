@@ -112,6 +112,23 @@ fn more_numbers_than_there_is_memory_for_are_refused_and_the_file_left_as_it_is(
     fs::remove_file(file).unwrap();
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_ring_that_there_is_no_memory_for_is_said_to_be_what_there_is_none_for() {
+    let file = scratch("demo/no_memory");
+    let limited = "ulimit -v 500000 && exec \"$0\" demo \"$1\" --numbers 100 --ring 1GiB --sources \"$2\"";
+    let output = std::process::Command::new("sh")
+        .args(["-c", limited, env!("CARGO_BIN_EXE_tracebuf")])
+        .arg(&file)
+        .arg(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("error: memory for a ring of 1073741824 bytes: "), "{said}");
+    assert!(!file.exists());
+}
+
 fn assert_fails(arguments: &[&str], said: &str) {
     let output = tracebuf(arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -329,7 +329,7 @@ fn a_socket_that_another_recording_has_is_said_before_anything_is_recorded() {
 fn a_ring_that_holds_nothing_or_that_cannot_be_is_refused_before_anything_is_recorded() {
     let path = scratch("record/ring.pftrace");
     let _ = std::fs::remove_file(&path);
-    for (ring, size) in [("2KiB", "2 KiB"), ("4GiB", "4 GiB"), ("0", "0 bytes")] {
+    for (ring, size) in [("4095", "4095 bytes"), ("4GiB", "4294967296 bytes"), ("0", "0 bytes")] {
         let output = command().args(["--ring", ring, "-o"]).arg(&path).output().expect("the command");
         assert_eq!(output.status.code(), Some(1), "{ring}");
         let said = text(&output.stderr);

@@ -109,6 +109,18 @@ pub(crate) fn read_as_far(path: &Path) -> io::Result<(Vec<u8>, bool)> {
     Ok((bytes, broken.is_none()))
 }
 
+/// So many bytes of such a file, or all of one that has no more. All of it may be more than there is memory.
+pub(crate) fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match open_any(path)?.take(most).read_to_end(&mut bytes) {
+        Err(error) if is_of_content(&error) && !bytes.is_empty() => {
+            tell_of_cut(path, &error, bytes.len() as u64);
+            Ok(bytes)
+        }
+        result => result.map(|_| bytes),
+    }
+}
+
 /// Says that there is no more of a file than so many bytes, since the rest cannot be unpacked.
 pub(crate) fn tell_of_cut(path: &Path, error: &io::Error, len: u64) {
     let name = name_of(path);

@@ -9,7 +9,7 @@ use tracebuf::producer::{Layout, MemoryError, SharedMemory, atomic_words};
 use tracebuf_std::smb::{self, SampleError};
 
 use crate::failure::Failure;
-use crate::files::{output_path, read_any, write_over};
+use crate::files::{output_path, read_start, write_over};
 use crate::terminal::{is_stdout, printed};
 
 /// Shared memory images: what producers write and the service reads.
@@ -56,7 +56,9 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
 }
 
 fn dump(file: &Path, page_size: u32) -> Result<ExitCode, Failure> {
-    let bytes = read_any(file).map_err(|error| Failure::of(file, error))?;
+    // With a page more than there may be it is refused, whatever it has behind that.
+    let most = u64::from(page_size.min(SharedMemory::MAX_PAGE)) * (SharedMemory::MAX_PAGES as u64 + 1);
+    let bytes = read_start(file, most).map_err(|error| Failure::of(file, error))?;
     let mut words = smb::words(&bytes);
     let memory =
         SharedMemory::new(atomic_words(&mut words), page_size).map_err(|error| no_memory(file, error))?;

@@ -246,3 +246,25 @@ fn samples_are_as_large_as_perfettos_shared_memory_and_larger_ones_are_refused_b
          or larger ones\n"
     );
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn of_what_has_more_pages_than_there_may_be_no_more_is_read_than_that() {
+    let file = scratch("smb/sparse.smb");
+    fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();
+    for input in [file.as_os_str(), "/dev/zero".as_ref()] {
+        let limited = "ulimit -v 200000; exec \"$0\" smb dump \"$1\" 64";
+        let run = std::process::Command::new("sh")
+            .args(["-c", limited, env!("CARGO_BIN_EXE_tracebuf")])
+            .arg(input)
+            .output();
+        let run = run.unwrap();
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains("no such shared memory: ") && said.contains("or for more than 65536"),
+            "{said}"
+        );
+    }
+    fs::remove_file(file).unwrap();
+}

@@ -25,6 +25,7 @@ mod output;
 mod survivor;
 mod symbols;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
@@ -65,11 +66,11 @@ pub enum Place {
     Symbol(String),
 }
 
-/// Memory by address.
+/// Memory by address, of a file that holds it.
 #[derive(Debug, Default)]
-pub struct Dump {
+pub struct Dump<'f> {
     /// Pieces that do not touch each other, by their first address.
-    pieces: BTreeMap<u64, Vec<u8>>,
+    pieces: BTreeMap<u64, Cow<'f, [u8]>>,
     symbols: Symbols,
     /// Its bytes, if it has no addresses.
     raw: Option<u64>,
@@ -151,34 +152,34 @@ impl AsMut<[u8]> for Aligned {
     }
 }
 
-impl Dump {
+impl<'f> Dump<'f> {
     /// Reads a dump: ELF and Intel HEX are known by how they start and read with the feature `dumps`, everything else
-    /// is raw. Takes memory for a copy of what it says of memory: of a raw one, for all of it.
+    /// is raw. Takes memory for a copy of what it says of memory; what is raw stays where it is.
     ///
     /// # Errors
     /// [`RecoverError::Malformed`] if it starts as one of them and does not go on so, or without that feature.
-    pub fn parse(file: &[u8]) -> Result<Self, RecoverError> {
+    pub fn parse(file: &'f [u8]) -> Result<Self, RecoverError> {
         if let Some(dump) = formats::parse(file) {
             return dump;
         }
         let damage = match region_file::parse(file) {
             // Of the two halves the one that counts.
             Ok(Some(Contents { start, region, slots, .. })) => {
-                let (pieces, on_the_way) = (BTreeMap::from([(start, region)]), OnTheWay::of(&slots));
+                let (pieces, on_the_way) = (BTreeMap::from([(start, region.into())]), OnTheWay::of(&slots));
                 return Ok(Self { pieces, on_the_way, ..Self::default() });
             }
             Ok(None) => None,
             Err(damage) => Some(damage),
         };
         if let Some((start, region)) = region_file::cut_region(file) {
-            let pieces = BTreeMap::from([(start, region.to_vec())]);
+            let pieces = BTreeMap::from([(start, region.into())]);
             return Ok(Self { pieces, damage, ..Self::default() });
         }
         if file.starts_with(region_file::BEGUN) {
             // The buffer in it is one that nobody used.
             return Ok(Self::default());
         }
-        let pieces = BTreeMap::from([(0, file.to_vec())]);
+        let pieces = BTreeMap::from([(0, file.into())]);
         Ok(Self { pieces, raw: Some(file.len() as u64), damage, ..Self::default() })
     }
 

@@ -122,7 +122,8 @@ fn a_start_that_is_killed_in_between_costs_no_crash_and_leaves_nothing() {
         }
         let error = Survivor::open(&region).expect_err("an error").to_string();
         assert!(error.contains("no file of a buffer"), "{error}");
-        let dump = Dump::parse(&std::fs::read(&region).expect("a file")).expect("bytes");
+        let file = std::fs::read(&region).expect("a file");
+        let dump = Dump::parse(&file).expect("bytes");
         assert!(dump.find(Place::Anywhere).is_err(), "nor is there a buffer in it");
         assert_fails(Session::builder().buffer(ring(&region)).buffer(ring(&folder.join("none/x"))), "none/x");
         assert!(holds(&previous, crash));

@@ -41,7 +41,7 @@ impl Which {
     }
 
     /// The dump that this file holds with the symbols that are meant, and where in it to look.
-    pub(crate) fn of(&self, path: &Path, file: &[u8]) -> Result<(Dump, Place), Failure> {
+    pub(crate) fn of<'f>(&self, path: &Path, file: &'f [u8]) -> Result<(Dump<'f>, Place), Failure> {
         let mut dump = Dump::parse(file).map_err(|error| Failure::of(path, error))?;
         if let Some(program) = &self.program {
             dump.symbols_of(&read_plain(program)?).map_err(|error| match error {

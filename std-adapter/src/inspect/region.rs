@@ -50,7 +50,7 @@ impl Inspection {
     ///
     /// # Errors
     /// [`RecoverError`] says why there is none.
-    pub fn of_dump(dump: &Dump, place: Place) -> Result<Self, RecoverError> {
+    pub fn of_dump(dump: &Dump<'_>, place: Place) -> Result<Self, RecoverError> {
         // What recovery says of it; but that gives up what waits for more.
         let found = dump.find(place)?;
         let (stats, infos): (_, Vec<SequenceInfo>) =

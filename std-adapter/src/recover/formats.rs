@@ -12,7 +12,7 @@ use super::{Dump, RecoverError};
 use {left_out as elf, left_out as intel_hex};
 
 /// What is in the file, if it starts as one of these.
-pub(super) fn parse(file: &[u8]) -> Option<Result<Dump, RecoverError>> {
+pub(super) fn parse(file: &[u8]) -> Option<Result<Dump<'static>, RecoverError>> {
     if file.starts_with(b"\x7FELF") {
         return Some(elf::read(file));
     }
@@ -29,7 +29,7 @@ pub(super) fn symbols_of(program: &[u8]) -> Result<super::Symbols, RecoverError>
 mod left_out {
     use crate::recover::{Dump, RecoverError};
 
-    pub(super) fn read<T: ?Sized>(_: &T) -> Result<Dump, RecoverError> {
+    pub(super) fn read<T: ?Sized>(_: &T) -> Result<Dump<'static>, RecoverError> {
         let why = "ELF files and Intel HEX take the feature `dumps`, with which this program was not built";
         Err(RecoverError::Malformed(why.to_owned()))
     }

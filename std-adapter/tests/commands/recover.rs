@@ -13,6 +13,8 @@ use crate::trace::scratch;
 use crate::tracebuf;
 
 mod full;
+#[cfg(target_os = "linux")]
+mod large;
 mod packed;
 mod several;
 mod symbols;
@@ -285,7 +287,8 @@ fn segments_may_come_in_any_order() {
     // The chunks are behind the header and the table.
     let cut = 256 + 4 * 48;
     let halves = [segment(0x2000 + cut, headers + cut, size - cut), segment(0x2000, headers, cut)];
-    let core = Dump::parse(&segments(&halves, &memory)).expect("a core");
+    let core = segments(&halves, &memory);
+    let core = Dump::parse(&core).expect("a core");
     let found = core.find(Place::Anywhere).expect("a buffer");
     assert_eq!((found.address, found.salvage.chunks_kept), (0x2000, 3));
 }

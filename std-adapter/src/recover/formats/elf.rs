@@ -7,7 +7,7 @@ use crate::recover::symbols::Variable;
 use crate::recover::{Dump, RecoverError};
 
 /// Segments and symbols.
-pub(super) fn read(file: &[u8]) -> Result<Dump, RecoverError> {
+pub(super) fn read(file: &[u8]) -> Result<Dump<'static>, RecoverError> {
     let malformed = |error: object::Error| RecoverError::Malformed(error.to_string());
     let elf = object::File::parse(file).map_err(malformed)?;
     let mut dump = Dump::default();

@@ -5,7 +5,7 @@ use ihex::Record;
 use super::pieces;
 use crate::recover::{Dump, RecoverError};
 
-pub(super) fn read(text: &str) -> Result<Dump, RecoverError> {
+pub(super) fn read(text: &str) -> Result<Dump<'static>, RecoverError> {
     let mut base = 0u64;
     let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
     for record in ihex::Reader::new(text) {

@@ -1,11 +1,12 @@
 //! The pieces of memory that a file's records or segments make together, in whatever order they come.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Joins what touches or overlaps. Of an address that comes twice the later byte counts, as in memory that is written.
 ///
 /// In the result no piece begins where another one ends.
-pub(super) fn join(parts: &[(u64, &[u8])]) -> BTreeMap<u64, Vec<u8>> {
+pub(super) fn join(parts: &[(u64, &[u8])]) -> BTreeMap<u64, Cow<'static, [u8]>> {
     let parts = parts.iter().map(|(address, bytes)| (*address, up_to_the_last_address(*address, bytes)));
     let parts = parts.filter(|(_, bytes)| !bytes.is_empty());
     let mut places: Vec<_> = parts.clone().map(|(address, bytes)| (address, bytes.len())).collect();
@@ -19,7 +20,7 @@ pub(super) fn join(parts: &[(u64, &[u8])]) -> BTreeMap<u64, Vec<u8>> {
         }
         joined
     });
-    let mut pieces: BTreeMap<_, _> = places.into_iter().map(|(start, len)| (start, vec![0; len])).collect();
+    let mut pieces: BTreeMap<_, _> = places.into_iter().map(|(start, len)| (start, vec![0u8; len])).collect();
     for (address, bytes) in parts {
         let piece = pieces.range_mut(..=address).next_back();
         let room = piece.and_then(|(start, piece)| piece.get_mut((address - *start) as usize..));
@@ -27,7 +28,7 @@ pub(super) fn join(parts: &[(u64, &[u8])]) -> BTreeMap<u64, Vec<u8>> {
             room.copy_from_slice(bytes);
         }
     }
-    pieces
+    pieces.into_iter().map(|(start, piece)| (start, piece.into())).collect()
 }
 
 /// Memory ends there, whatever a dump says that is behind it.
@@ -63,7 +64,7 @@ mod tests {
                     assert!(!piece.is_empty() && behind.is_none_or(|behind| address > behind), "{parts:?}");
                     behind = address.checked_add(piece.len() as u64);
                     let at = (address - start) as usize;
-                    found.iter_mut().skip(at).zip(piece).for_each(|(byte, new)| *byte = new);
+                    found.iter_mut().skip(at).zip(&*piece).for_each(|(byte, new)| *byte = *new);
                 }
                 assert_eq!(found, memory, "{parts:?}");
             }

@@ -28,7 +28,9 @@ enum Kind {
 pub(crate) struct Guess(Option<Kind>);
 
 impl Guess {
-    pub(crate) fn of(bytes: &[u8]) -> Self {
+    /// By the beginning, however much there is: to look through a gibibyte in all these ways takes many seconds.
+    pub(crate) fn of(file: &[u8]) -> Self {
+        let bytes = file.get(..ENOUGH as usize).unwrap_or(file);
         if is_gzipped(bytes) {
             return Self(Some(Kind::Gzipped));
         }
@@ -65,5 +67,23 @@ impl fmt::Display for Guess {
             None => return Ok(()),
         };
         write!(f, ": it seems to be {what}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+
+    use super::*;
+
+    #[test]
+    fn of_a_large_file_only_the_beginning_is_looked_at() {
+        let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+        let region = TraceBuffer::new(vec![0u8; 2048], config).expect("a buffer").into_memory();
+        for (before, is_told) in [(ENOUGH as usize - region.len(), true), (ENOUGH as usize, false)] {
+            let memory = [vec![0xEE; before], region.clone()].concat();
+            let said = Guess::of(&memory).to_string();
+            assert_eq!(said.contains("memory with a trace buffer"), is_told, "{said}");
+        }
     }
 }

@@ -2,11 +2,15 @@
 
 use std::ops::RangeInclusive;
 
+use tracebuf::producer::Layout;
+
 /// Buffers of a session, at most.
 pub(crate) const BUFFERS_MAX: usize = 32;
 /// Chunks of shared memory, at most.
 pub(crate) const CHUNKS: usize = 32_768;
 /// Bytes of a page of shared memory.
 pub(crate) const PAGE: u32 = 4096;
+/// Two chunks a page: 2 KiB each, so that many threads with few events do not use it up.
+pub(crate) const LAYOUT: Layout = Layout::Two;
 /// Sizes that shared memory can have, in bytes: from a page to what has room in the producer's lists.
 pub(crate) const SHARED_MEMORY: RangeInclusive<usize> = PAGE as usize..=CHUNKS / 2 * PAGE as usize;

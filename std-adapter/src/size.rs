@@ -5,15 +5,15 @@
 //!
 //! // 2 MB/s in packets of 40 bytes: a ring for 8 s, and shared memory for 10 ms without the service.
 //! let sizing = Sizing::of_rate(2e6).packet(40).seconds(8.0).blocked(0.010);
-//! assert_eq!(sizing.ring(), Some(16_543_744));
+//! assert_eq!(sizing.ring(), Some(16_687_104));
 //! assert_eq!(sizing.shared_memory(), 45_056);
-//! assert!((sizing.ring_lasts(16 << 20) - 8.1).abs() < 0.1);
+//! assert!((sizing.ring_lasts(16 << 20) - 8.04).abs() < 0.01);
 //! ```
 
 use std::fmt;
 
 use crate::figures::{Bytes, Count};
-use crate::limits::SHARED_MEMORY;
+use crate::limits::{LAYOUT, PAGE, SHARED_MEMORY};
 
 pub use crate::figures::Seconds;
 
@@ -57,11 +57,21 @@ const LONG_SIZE: f64 = 4.0;
 const UNUSED: u32 = 11;
 
 impl Sizing {
+    /// Bytes of a chunk of a [session](crate::session)'s shared memory, header included.
+    pub const SESSION_CHUNK: u32 = LAYOUT.chunk_size(PAGE);
+
     /// For so many bytes of packets a second, of all producers together. Packets are of 16 bytes, some more than
-    /// events without arguments are, chunks of 4 KiB; the service may be kept from running for 10 ms.
+    /// events without arguments are, chunks are a session's; the service may be kept from running for 10 ms.
     pub fn of_rate(bytes_per_second: f64) -> Self {
         let rate = if bytes_per_second.is_finite() { bytes_per_second.max(0.0) } else { 0.0 };
-        Self { rate, seconds: None, drain_period: None, blocked: 0.010, packet: 16, chunk: 4096 }
+        Self {
+            rate,
+            seconds: None,
+            drain_period: None,
+            blocked: 0.010,
+            packet: 16,
+            chunk: Self::SESSION_CHUNK,
+        }
     }
 
     /// The ring is to hold so many seconds.
@@ -88,8 +98,8 @@ impl Sizing {
         Self { packet: bytes.max(1), ..self }
     }
 
-    /// Bytes of a chunk of shared memory, header included; what is below 32 counts as 32. Those of a
-    /// [session](crate::session) have 2,044, those of the firmware crate 120.
+    /// Bytes of a chunk of shared memory, header included; what is below 32 counts as 32. A session's have
+    /// [2,044](Self::SESSION_CHUNK), those of the firmware crate 120.
     #[must_use]
     pub fn chunk(self, bytes: u32) -> Self {
         Self { chunk: bytes.max(32), ..self }
@@ -268,7 +278,7 @@ mod tests {
     #[test]
     fn what_writers_write_in_the_time_asked_for_is_in_the_ring_at_its_end() {
         for (bytes, field) in [(10, 8), (100, 98), (300, 297), (5000, 4997)] {
-            let sizing = Sizing::of_rate(10e6).seconds(1.0).packet(bytes).chunk(2044);
+            let sizing = Sizing::of_rate(10e6).seconds(1.0).packet(bytes);
             let ring = sizing.ring().expect("a ring");
             // The session writes a chunk of its own.
             let ring = ring + sizing.ring_chunk();
@@ -299,7 +309,7 @@ mod tests {
                 assert!(sizing.shared_memory() >= chunk.into() && sizing.ring_lasts(ring) > 0.0, "{chunk}");
             }
         }
-        assert_eq!(Sizing::of_rate(0.0).ring_lasts(4096), 0.0);
+        assert_eq!(Sizing::of_rate(0.0).ring_lasts(2048), 0.0);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = bytes)]
     buffer: Option<u64>,
     /// Bytes of a chunk of shared memory, from 32 to 65536; a session's have 2044, those of the firmware crate 120.
-    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(32..=65536))]
+    #[arg(long, default_value_t = Sizing::SESSION_CHUNK, value_parser = clap::value_parser!(u32).range(32..=65536))]
     chunk: u32,
 }
 

@@ -5,19 +5,17 @@ use std::sync::Arc;
 use self_cell::self_cell;
 use tracebuf::producer::track_event::Track;
 use tracebuf::producer::{
-    AtomicU32, CommitSink, Consumer, Layout, MemoryError, Producer, ProducerStorage, SharedMemory,
+    AtomicU32, CommitSink, Consumer, MemoryError, Producer, ProducerStorage, SharedMemory,
 };
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 
 use super::queue::Queue;
 use super::switch::Switch;
 use super::waker::Waker;
-use crate::limits::{CHUNKS, PAGE};
+use crate::limits::{CHUNKS, LAYOUT, PAGE};
 
 /// Threads that can write at a time, each to one buffer.
 pub(crate) const WRITERS: usize = 1024;
-/// Two chunks a page: 2 KiB each, so that many threads with few events do not use it up.
-const LAYOUT: Layout = Layout::Two;
 /// Bytes of a chunk, its header included.
 pub(crate) const CHUNK: usize = LAYOUT.chunk_size(PAGE) as usize;
 

@@ -163,13 +163,13 @@ fn sizes_are_those_of_the_rules() {
     let output = command(&["size", "--rate", "8MB/s", "--seconds", "10s", "--buffer", "16MiB"]);
     assert_eq!(output.status.code(), Some(0));
     let said = text(&output.stdout);
-    // 8 MB/s for 10 ms are 80 KB, and with the sizes of packets of 16 bytes 85 KB; twice that are 42 chunks of a page.
+    // 8 MB/s for 10 ms are 80 KB, and with the sizes of packets of 16 bytes 85 KB; twice that are 84 chunks.
     assert!(said.contains("172032 bytes"), "{said}");
     assert!(said.contains("lasts 10 s"), "{said}");
-    assert!(said.contains("a ring of 16777216 bytes lasts 2 s"), "{said}");
+    assert!(said.contains("a ring of 16777216 bytes lasts 1.9 s"), "{said}");
     let long = command(&["size", "--rate", "2MB/s", "--drain-period", "5s", "--packet", "400"]);
-    // 5 s of 2 MB/s are 10 MB, and 10.1 MB with the sizes: 2,478 chunks, which take 4,112 bytes each.
-    assert!(text(&long.stdout).contains("10190848 bytes"), "{}", text(&long.stdout));
+    // 5 s of 2 MB/s are 10 MB, and 10.1 MB with the sizes: 4,988 chunks, which take 2,060 bytes each.
+    assert!(text(&long.stdout).contains("10276864 bytes"), "{}", text(&long.stdout));
     // As much as firmware has: most of it in milliseconds. 18 chunks have room for 101 bytes, sizes included.
     let small = &["size", "--rate", "100KB", "--chunk", "120", "--buffer", "2472B", "--blocked", "0.4ms"];
     let said = command(small);
@@ -192,10 +192,10 @@ fn sizes_are_those_of_the_rules() {
         assert_eq!(text(&output.stdout).contains(hint), code, "{}", text(&output.stdout));
     }
     for (buffer, said) in [
-        ("8GiB", "lasts 4007.9 s: a ring is smaller than 4 GiB: several are needed"),
-        ("0", "lasts 0 s: too small for a chunk of 4096, which takes 4112"),
+        ("8GiB", "lasts 3973.6 s: a ring is smaller than 4 GiB: several are needed"),
+        ("0", "lasts 0 s: too small for a chunk of 2044, which takes 2060"),
         ("5", "lasts 0 s: too small"),
-        ("4112", "lasts 1.9 ms\n"),
+        ("2060", "lasts 953 µs\n"),
     ] {
         let output = command(&["size", "--rate", "2MB", "--buffer", buffer]);
         assert!(text(&output.stdout).contains(said), "{}", text(&output.stdout));

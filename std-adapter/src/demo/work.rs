@@ -109,7 +109,9 @@ type On<'t, 'a> = OnTrack<'t, 'a, WallClock>;
 
 fn sort_part<'a>(tracer: &Tracer<'a, WallClock>, shared: &'a Shared<'a>, hands: &Hands) -> usize {
     let track = tracer.track();
-    let mut run = track.slice("random numbers", || random(shared.numbers / THREADS, hands.index));
+    // Altogether all of them, also where that is no multiple of the threads.
+    let share = (shared.numbers + hands.index) / THREADS;
+    let mut run = track.slice("random numbers", || random(share, hands.index));
     let mut scratch = run.clone();
     merge_sort(track, &mut run, &mut scratch);
     for _ in 0..hands.merges {

@@ -59,6 +59,14 @@ fn what_writers_drop_is_accounted_for() {
 }
 
 #[test]
+fn as_many_numbers_are_sorted_as_were_asked_for() {
+    for (numbers, said) in [("0", "0 numbers"), ("1", "1 number"), ("1003", "1003 numbers")] {
+        let (text, _) = demo("share", &["--numbers", numbers]);
+        assert!(text.starts_with(&format!("8 threads sorted {said} and counted ")), "{text}");
+    }
+}
+
+#[test]
 fn what_goes_to_a_device_is_not_counted_and_the_other_numbers_agree() {
     for out in ["/dev/null", "-"] {
         let mut run = tracebuf(&["demo", out, "--numbers", "1000", "--sources", env!("CARGO_MANIFEST_DIR")]);

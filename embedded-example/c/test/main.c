@@ -46,6 +46,7 @@ void systick(void)
 {
     if (starting) {
         starting = 0;
+        SYSTICK_CONTROL = 0; /* once */
         in_between = tracebuf_init(region, sizeof region, 25000000, clock);
         return;
     }
@@ -120,7 +121,6 @@ void run(void)
     SYSTICK_CONTROL = 7;
     if (tracebuf_init(region, sizeof region, 25000000, clock) != TRACEBUF_OK || starting)
         end(0);
-    SYSTICK_CONTROL = 0;
     if (in_between != TRACEBUF_TWICE)
         end(0);
     if (tracebuf_init(region, sizeof region, 25000000, clock) != TRACEBUF_TWICE)

@@ -71,9 +71,10 @@ impl Recorder {
     #[inline]
     pub fn begin_with(&self, name: &'static str, details: impl for<'a> Details<'a>) {
         self.with(|tracer| {
-            tracer.make_up_for_ends();
             // Without a guard it goes on when the details panic.
-            tracer.track().begin_with(name, details);
+            if tracer.make_up_for_ends() {
+                tracer.track().begin_with(name, details);
+            }
         });
     }
 

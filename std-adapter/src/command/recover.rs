@@ -119,7 +119,7 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
     tell_of_packets(written.packets, written.invalid_packets, output);
     if let Some(trace) = after.as_ref().or(with.as_ref()).filter(|_| !gap.is_none()) {
         let lost = "what was there is lost, and so says the next packet of each sequence";
-        tell!("{}: {gap}: {lost}", trace.display());
+        tell!("{}: {gap}: {lost}", name_of(trace));
     }
     Ok(ended(!gap.is_none()))
 }

@@ -149,7 +149,7 @@ fn who_answers_has_time_to_also_when_others_were_waited_for_before() {
     session.attach(Late::default()).expect("an answer");
     session.attach(Silent(0, asked)).expect("an answer");
     let (snapshot, mut stopped) = std::thread::scope(|scope| {
-        // For longer than producers have for a snapshot, and at the end, which comes behind both.
+        // Of longer than producers have for a snapshot, or behind the session's end, which comes behind both.
         let flush = scope.spawn(|| session.flush(Duration::from_millis(6500)));
         was_asked.recv().expect("it is asked");
         let snapshot = scope.spawn(|| session.snapshot());

@@ -170,7 +170,8 @@ impl RecordReport {
         ];
         let others = others.iter().filter(|(count, _)| count.0 > 0);
         losses.extend(others.map(|(count, what)| format!("{count} {what}")));
-        losses.extend(self.summary.silent_programs().map(|silent| {
+        let silent = self.summary.silent().filter_map(|producer| producer.identity);
+        losses.extend(silent.map(|silent| {
             format!("perhaps the last packets of process {}, which did not answer", silent.pid)
         }));
         losses

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use tracebuf::service::EndpointStats;
 
-use super::attached::Attached;
+use super::asked::AskedProducer;
 use super::counts::{ProducerSummary, sum};
 use super::own_files::OwnFiles;
 use super::producer_ids::ProducerIds;
@@ -17,7 +17,7 @@ pub(crate) struct Central {
     pub(crate) buffers: Vec<CentralBuffer>,
     /// That the buffers, or the long trace, lie in.
     pub(crate) files: OwnFiles,
-    producers: Vec<Attached>,
+    producers: Vec<AskedProducer>,
     /// Of each buffer: after how many bytes writers are to say their state again, and how many it had when they were asked
     /// to last.
     states: Vec<(u32, u64)>,
@@ -44,7 +44,7 @@ impl Central {
     }
 
     pub(crate) fn attach(&mut self, transport: Box<dyn Transport>) {
-        self.producers.push(Attached::new(transport, self.flush));
+        self.producers.push(AskedProducer::new(transport, self.flush));
         self.seen += 1;
     }
 
@@ -116,7 +116,7 @@ impl Central {
 
     /// Asks those that have answered what they were asked last: an answer that is waited for stays the right one.
     pub(crate) fn ask_flush_of_idle(&mut self) {
-        self.producers.iter_mut().for_each(Attached::ask_if_idle);
+        self.producers.iter_mut().for_each(AskedProducer::ask_if_idle);
         self.drain();
     }
 
@@ -130,6 +130,7 @@ impl Central {
     pub(crate) fn end_flush(&mut self, flush: u64) -> bool {
         let all = self.is_flushed(flush);
         self.waited_for.remove(&flush);
+        self.producers.iter_mut().for_each(|producer| producer.end_flush(flush));
         self.scrape();
         self.flushes.count(all);
         all
@@ -137,7 +138,7 @@ impl Central {
 
     /// Copies what lies in shared memory.
     pub(crate) fn scrape(&mut self) {
-        for Attached { transport, .. } in &mut self.producers {
+        for AskedProducer { transport, .. } in &mut self.producers {
             transport.scrape(&mut self.buffers);
         }
     }
@@ -162,7 +163,9 @@ impl Central {
 
     /// Those that are there.
     pub(super) fn producers(&self) -> impl Iterator<Item = ProducerSummary> {
-        self.transports().map(ProducerSummary::of)
+        self.producers
+            .iter()
+            .map(|producer| ProducerSummary::of(producer.transport.as_ref(), !producer.is_late()))
     }
 
     /// What is counted over the whole session.

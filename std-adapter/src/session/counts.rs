@@ -20,8 +20,8 @@ impl Flushes {
 pub struct ProducerSummary {
     /// Who it is; `None` where its [`Transport`] does not tell.
     pub identity: Option<ProducerIdentity>,
-    /// Whether it has sent all that it was last asked for. False of one that hangs or stands still, for which flushes wait
-    /// in vain; and for a moment of each that was asked just now.
+    /// Whether it has sent all that the flushes that have ended have asked it for. False of one that hangs or stands
+    /// still, for which flushes wait in vain, until it answers.
     pub has_answered: bool,
     /// Packets that its writers gave up, in all buffers, and of which nothing in shared memory tells.
     pub packets_dropped: u64,
@@ -30,12 +30,12 @@ pub struct ProducerSummary {
 }
 
 impl ProducerSummary {
-    pub(super) fn of(transport: &dyn Transport) -> Self {
+    pub(super) fn of(transport: &dyn Transport, has_answered: bool) -> Self {
         // One that is elsewhere says what it likes.
         let dropped = (0..BUFFERS_MAX).map(|buffer| transport.packets_dropped(buffer));
         Self {
             identity: transport.identity(),
-            has_answered: transport.is_flushed(),
+            has_answered,
             packets_dropped: dropped.fold(0, u64::saturating_add),
             endpoint: transport.stats(),
         }

@@ -153,6 +153,9 @@ impl Drain {
 
     /// A last flush, behind those that have begun, and nothing comes any more.
     pub(crate) fn last_flush(&mut self) {
+        // Some may have been asked for with all the time of the world.
+        let latest = Instant::now() + PATIENCE;
+        self.flushes.iter_mut().for_each(|flush| flush.deadline = flush.deadline.min(latest));
         self.end_flushes();
         // From here on: producers may have been waited for as long already.
         self.flush(Instant::now() + PATIENCE, |_, _| {});

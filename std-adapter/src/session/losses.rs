@@ -36,8 +36,8 @@ pub struct Losses {
     pub packets_broken: u64,
     /// Chunks that no buffer took: it is full and keeps its oldest, or they are none of those that it may take.
     pub chunks_not_taken: u64,
-    /// Chunks that break the rules of shared memory, at least so many: those refused for it, which were not taken either,
-    /// and those of which the rest was dropped.
+    /// Chunks that break the rules of shared memory, at least so many: those refused for it, which were not taken
+    /// either, and those of which the rest was dropped.
     pub chunks_malformed: u64,
     /// Packets that no trace takes: [`Summary::invalid_packets`].
     pub invalid_packets: u64,
@@ -47,8 +47,8 @@ pub struct Losses {
     pub file_is_full: bool,
     /// What went wrong with the long trace's file: some of it may not be on the disk.
     pub file_error: Option<String>,
-    /// Programs in other processes that have not answered when they were asked last. They may have more than could be
-    /// scraped.
+    /// Programs in other processes, and other transports, that have not answered the flush before. They may have more
+    /// than could be scraped.
     pub programs_silent: u64,
 }
 
@@ -72,7 +72,7 @@ impl Losses {
             bytes_not_written: long_trace.map_or(0, |trace| trace.bytes_given_up),
             file_is_full: long_trace.is_some_and(|trace| trace.full),
             file_error: long_trace.and_then(|trace| trace.error.clone()),
-            programs_silent: summary.silent_programs().count() as u64,
+            programs_silent: summary.silent().count() as u64,
         }
     }
 

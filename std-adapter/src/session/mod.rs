@@ -61,7 +61,7 @@
 //! do. The same holds for a flight recorder; signals on which it writes a last snapshot end a child at once, unless
 //! the child has a recorder for them.
 
-mod attached;
+mod asked;
 mod buffer_config;
 mod builder;
 mod central;
@@ -292,8 +292,9 @@ impl Session {
     ///
     /// Producers have 5 s to send what they have: with one that never answers this takes so long, and then what it has
     /// is scraped. What other threads have asked for and has not begun is left out, and they hear
-    /// [`SessionError::Stopped`], as do those who ask for something, or come, while it waits; but for snapshots, which are
-    /// taken first, and a flush that has begun, which keeps its own time: the 5 s begin behind them.
+    /// [`SessionError::Stopped`], as do those who ask for something, or come, while it waits. But for snapshots, and
+    /// flushes that have begun: these are done first, and have no more than 5 s for it. One that is asked for later hears
+    /// that the session has ended when it has.
     ///
     /// # Errors
     /// The session was stopped before, this is a child after a fork, or the session's own thread, which calls a

@@ -41,8 +41,9 @@ pub struct Summary {
     pub file: Option<Written>,
     /// How the long trace is doing, or how it ended.
     pub long_trace: Option<LongTraceStatus>,
-    /// Chunks that came to a buffer that keeps its oldest when it was full. Of those that a ring discards it has handed
-    /// on all before: they were scraped to their end, and then committed.
+    /// Chunks that came to a buffer that keeps its oldest when it was full; one that is still being written comes with
+    /// each flush. (Those that a ring discards it has handed on before: they were scraped to their end, and then
+    /// committed.)
     pub chunks_too_late: u64,
 }
 
@@ -52,11 +53,10 @@ impl Summary {
         Losses::of(self)
     }
 
-    /// Programs that have not answered; this process's threads, which are asked as one, are none.
-    pub(crate) fn silent_programs(&self) -> impl Iterator<Item = ProducerIdentity> {
-        let silent = self.producers.iter().filter(|producer| !producer.has_answered);
-        let silent = silent.filter_map(|producer| producer.identity);
-        silent.filter(|program| program.producer_id != Session::OWN_PRODUCER_ID)
+    /// Producers that have not answered, but for this process's threads, which are asked as one.
+    pub(crate) fn silent(&self) -> impl Iterator<Item = &ProducerSummary> {
+        let is_own = |identity: ProducerIdentity| identity.producer_id == Session::OWN_PRODUCER_ID;
+        self.producers.iter().filter(move |one| !one.has_answered && !one.identity.is_some_and(is_own))
     }
 }
 

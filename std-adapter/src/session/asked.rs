@@ -1,28 +1,34 @@
 //! A producer of a session, with what it was asked and has answered.
 
+use std::time::Instant;
+
 use super::transport::Transport;
+use super::waits::PATIENCE;
 
 /// A producer, and the numbers of flushes: the last that it was asked for, and the last that it has answered.
 ///
 /// A [`Transport`] tells of the last question only whether it is answered. So nobody is asked anew while a flush waits
 /// for the answer: with many who flush, one that is slow might never have answered the last question.
-pub(super) struct Attached {
+pub(super) struct AskedProducer {
     pub(super) transport: Box<dyn Transport>,
     asked: u64,
+    asked_at: Instant,
     answered: u64,
+    is_late: bool,
 }
 
-impl Attached {
+impl AskedProducer {
     /// One that comes behind this flush, which does not wait for it.
     pub(super) fn new(transport: Box<dyn Transport>, flush: u64) -> Self {
-        Self { transport, asked: flush, answered: flush }
+        Self { transport, asked: flush, asked_at: Instant::now(), answered: flush, is_late: false }
     }
 
-    /// Asks for the newest flush, if it was not asked yet, and no flush from the oldest on waits for an answer of it.
+    /// Asks for the newest flush, if it was not asked yet, and no flush from the oldest on waits for an answer of it: or
+    /// has for so long that the question may be lost, and all who flush would have no answer as long as one waits.
     pub(super) fn ask(&mut self, oldest: u64, newest: u64) {
         let is_waited_for = self.answered < self.asked && self.asked >= oldest;
-        if self.asked < newest && !is_waited_for {
-            self.asked = newest;
+        if self.asked < newest && !(is_waited_for && self.asked_at.elapsed() < 2 * PATIENCE) {
+            (self.asked, self.asked_at) = (newest, Instant::now());
             self.transport.ask_flush();
         }
     }
@@ -38,12 +44,22 @@ impl Attached {
     /// buffers.
     pub(super) fn look(&mut self) {
         if self.transport.is_flushed() {
-            self.answered = self.asked;
+            (self.answered, self.is_late) = (self.asked, false);
         }
     }
 
     pub(super) const fn has_answered(&self, flush: u64) -> bool {
         self.answered >= flush
+    }
+
+    /// Nobody waits for this flush any more.
+    pub(super) const fn end_flush(&mut self, flush: u64) {
+        self.is_late |= self.answered < self.asked && self.asked <= flush;
+    }
+
+    /// Whether a flush has ended without the answer that there is not yet.
+    pub(super) const fn is_late(&self) -> bool {
+        self.is_late
     }
 }
 
@@ -126,6 +142,40 @@ mod tests {
             assert_eq!(asked(), (number, number + 2));
             assert!(!central.end_flush(flush));
         }
+    }
+
+    #[test]
+    fn a_question_that_may_be_lost_is_asked_again_though_somebody_waits_for_its_answer() {
+        let said = Arc::<Said>::default();
+        let mut producer = AskedProducer::new(Box::new(Answers(false, said.clone())), 0);
+        producer.ask(1, 1);
+        producer.ask(1, 2);
+        assert_eq!(said.asked(), 1);
+        producer.asked_at = producer.asked_at.checked_sub(2 * PATIENCE).expect("a clock that was there then");
+        producer.ask(1, 1);
+        assert_eq!(said.asked(), 1, "by a flush that comes later");
+        producer.ask(1, 2);
+        producer.ask(1, 3);
+        assert_eq!(said.asked(), 2);
+    }
+
+    #[test]
+    fn late_is_who_has_not_answered_when_a_flush_ends_and_not_who_was_asked_since() {
+        let (mut central, said) = (Central::default(), Arc::<Said>::default());
+        central.attach(Box::new(Answers(false, said.clone())));
+        let has_answered = |central: &Central| central.producers().all(|producer| producer.has_answered);
+        let first = central.begin_flush();
+        assert!(has_answered(&central), "somebody waits for it");
+        said.answer();
+        let second = central.begin_flush();
+        // As when a long trace's period begins while a session's last flush waits.
+        assert!(central.end_flush(first) && has_answered(&central));
+        assert!(!central.end_flush(second) && !has_answered(&central));
+        let third = central.begin_flush();
+        assert!(!has_answered(&central), "nor to what it was asked before");
+        said.answer();
+        central.drain();
+        assert!(has_answered(&central) && central.end_flush(third) && has_answered(&central));
     }
 
     #[test]

@@ -102,23 +102,22 @@ pub(crate) fn read_any(path: &Path) -> io::Result<Vec<u8>> {
 
 /// The same, and whether that is all of it.
 pub(crate) fn read_as_far(path: &Path) -> io::Result<(Vec<u8>, bool)> {
-    let (bytes, broken) = read_all(open_plain(path)?, UNPACKED_MAX)?;
-    if let Some(error) = &broken {
-        tell_of_cut(path, error, bytes.len() as u64);
-    }
-    Ok((bytes, broken.is_none()))
+    read_all(open_plain(path)?, UNPACKED_MAX).map(|read| told_if_cut(path, read))
 }
 
 /// So many bytes of such a file, or all of one that has no more. All of it may be more than there is memory.
 pub(crate) fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    match open_any(path)?.take(most).read_to_end(&mut bytes) {
-        Err(error) if is_of_content(&error) && !bytes.is_empty() => {
-            tell_of_cut(path, &error, bytes.len() as u64);
-            Ok(bytes)
-        }
-        result => result.map(|_| bytes),
+    let result = open_any(path)?.take(most).read_to_end(&mut bytes);
+    as_far(result, bytes).map(|read| told_if_cut(path, read).0)
+}
+
+/// Says so if there is no more of a file, and whether that is all of it.
+fn told_if_cut(path: &Path, (bytes, broken): (Vec<u8>, Option<io::Error>)) -> (Vec<u8>, bool) {
+    if let Some(error) = &broken {
+        tell_of_cut(path, error, bytes.len() as u64);
     }
+    (bytes, broken.is_none())
 }
 
 /// Says that there is no more of a file than so many bytes, since the rest cannot be unpacked.
@@ -144,6 +143,11 @@ fn read_all(file: impl BufRead, unpacked_max: u64) -> io::Result<(Vec<u8>, Optio
         let why = format!("it unpacks to more than {unpacked_max} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
+    as_far(result, bytes)
+}
+
+/// The bytes that were read before what is wrong, if there are any.
+fn as_far(result: io::Result<usize>, bytes: Vec<u8>) -> io::Result<(Vec<u8>, Option<io::Error>)> {
     match result {
         Ok(_) => Ok((bytes, None)),
         Err(error) if is_of_content(&error) && !bytes.is_empty() => Ok((bytes, Some(error))),

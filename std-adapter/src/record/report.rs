@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{LONG_TRACE_PERIOD, RecordOptions};
 use crate::figures::{Bytes, Count};
-use crate::session::{Summary, Written};
+use crate::session::{Losses, Summary, Written};
 
 /// How a recording is doing. Its `Display` is the progress line.
 ///
@@ -160,16 +160,10 @@ impl RecordReport {
                 losses.push(format!("the end: {} could not be written: {error}", Bytes(given_up)));
             }
         }
-        let others = [
-            // Those of the values are told above; the buffer's counter has them too.
-            (Count(lost.packets_given_up.saturating_sub(self.dropped), "packet"), "given up by the writer"),
-            (Count(lost.packets_broken, "packet"), "in part"),
-            (Count(lost.chunks_not_taken, "chunk"), "not taken"),
-            (Count(lost.chunks_malformed, "chunk"), "malformed"),
-            (Count(lost.invalid_packets, "packet"), "malformed"),
-        ];
-        let others = others.iter().filter(|(count, _)| count.0 > 0);
-        losses.extend(others.map(|(count, what)| format!("{count} {what}")));
+        // Those of the values are told above; the buffer's counter has them too.
+        let packets_given_up = lost.packets_given_up.saturating_sub(self.dropped);
+        let others = Losses { packets_given_up, ..lost };
+        losses.extend(others.counts().map(|(count, what)| format!("{count} {what}")));
         let silent = self.summary.silent().filter_map(|producer| producer.identity);
         losses.extend(silent.map(|silent| {
             format!("perhaps the last packets of process {}, which did not answer", silent.pid)

@@ -76,6 +76,18 @@ impl Losses {
         }
     }
 
+    /// Of packets and chunks, how many are lost how; but for those overwritten.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (Count, &'static str)> {
+        let counts = [
+            (Count(self.packets_given_up, "packet"), "given up by the writer"),
+            (Count(self.packets_broken, "packet"), "in part"),
+            (Count(self.chunks_not_taken, "chunk"), "not taken"),
+            (Count(self.chunks_malformed, "chunk"), "malformed"),
+            (Count(self.invalid_packets, "packet"), "malformed"),
+        ];
+        counts.into_iter().filter(|(count, _)| count.0 > 0)
+    }
+
     /// Whether nothing was lost.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
@@ -94,14 +106,8 @@ impl fmt::Display for Losses {
         };
         let (chunks, bytes) = (Count(self.chunks_overwritten, "chunk"), Bytes(self.bytes_overwritten));
         say(chunks.0 > 0, format_args!("{chunks} ({bytes}) overwritten"))?;
-        for (count, what) in [
-            (Count(self.packets_given_up, "packet"), "given up by the writer"),
-            (Count(self.packets_broken, "packet"), "in part"),
-            (Count(self.chunks_not_taken, "chunk"), "not taken"),
-            (Count(self.chunks_malformed, "chunk"), "malformed"),
-            (Count(self.invalid_packets, "packet"), "malformed"),
-        ] {
-            say(count.0 > 0, format_args!("{count} {what}"))?;
+        for (count, what) in self.counts() {
+            say(true, format_args!("{count} {what}"))?;
         }
         let not_written = self.bytes_not_written;
         say(not_written > 0, format_args!("{} that could not be written", Bytes(not_written)))?;

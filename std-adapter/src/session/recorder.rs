@@ -247,7 +247,17 @@ impl Recorder {
         Some(recording.with(f))
     }
 
-    /// The same, for where this thread has begun something, wherever this leads by now: nothing if that session is over.
+    /// Where a slice has begun: nowhere when `begin` is not called, or says that it has not.
+    #[inline(always)]
+    fn begun(&self, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool) -> Place {
+        let mut place = self.place();
+        if self.with_in(&mut place, begin) != Some(true) {
+            place = NOWHERE;
+        }
+        place
+    }
+
+    /// As [`with_in`](Self::with_in), for where this thread has begun something, wherever this leads by now: nothing if that session is over.
     #[inline]
     pub(crate) fn with_at<R>(
         &self,

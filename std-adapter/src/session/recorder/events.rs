@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use tracebuf::producer::track_event::{Details, LogMessage, Track};
 
 use super::{Recorder, ThreadTracer};
-use crate::session::switch::{NOWHERE, Place};
+use crate::session::switch::Place;
 
 impl Recorder {
     /// A slice on this thread's track that ends when the guard is dropped. On other tracks: [`Recorder::on`].
@@ -189,10 +189,7 @@ pub struct SliceGuard<'r> {
 impl<'r> SliceGuard<'r> {
     #[inline(always)]
     fn of(recorder: &'r Recorder, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool) -> Self {
-        let mut place = recorder.place();
-        if recorder.with_in(&mut place, begin) != Some(true) {
-            place = NOWHERE;
-        }
+        let place = recorder.begun(begin);
         Self { recorder, place, _thread: std::marker::PhantomData }
     }
 }

@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use tracebuf::producer::track_event::{Details, Track};
 
 use super::Recorder;
-use crate::session::switch::{NOWHERE, Place};
+use crate::session::switch::Place;
 
 /// Records on a track of one's own, from any thread: [`Recorder::on`] makes it.
 ///
@@ -61,15 +61,15 @@ impl<'r> TrackRecorder<'r> {
     /// A slice that ends when the guard is dropped, by whichever thread.
     #[inline]
     pub fn enter(&self, name: &'static str) -> TrackSliceGuard<'r> {
-        self.guard(|place| self.recorder.with_in(place, |tracer| tracer.on(self.track).enter(name).detach()))
+        let place = self.recorder.begun(|tracer| tracer.on(self.track).enter(name).detach());
+        TrackSliceGuard { on: *self, place }
     }
 
     /// The same with details: arguments, a category, flows.
     #[inline]
     pub fn enter_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> TrackSliceGuard<'r> {
-        self.guard(|place| {
-            self.recorder.with_in(place, |tracer| tracer.on(self.track).enter_with(name, details).detach())
-        })
+        let place = self.recorder.begun(|tracer| tracer.on(self.track).enter_with(name, details).detach());
+        TrackSliceGuard { on: *self, place }
     }
 
     /// A slice for as long as `body` runs, which may end by a panic.
@@ -125,15 +125,6 @@ impl<'r> TrackRecorder<'r> {
     #[inline]
     pub fn instant_with(&self, name: &'static str, details: impl for<'a> Details<'a>) {
         self.recorder.with(|tracer| tracer.on(self.track).instant_with(name, details));
-    }
-
-    #[inline]
-    fn guard(&self, begin: impl FnOnce(&mut Place) -> Option<bool>) -> TrackSliceGuard<'r> {
-        let mut place = self.recorder.place();
-        if begin(&mut place) != Some(true) {
-            place = NOWHERE;
-        }
-        TrackSliceGuard { on: *self, place }
     }
 }
 

@@ -36,6 +36,10 @@ fn on_tracks(trace: &Trace) -> [String; 3] {
     [None, Some(GPU.uuid()), Some(DISK.uuid())].map(|track| on(trace, track))
 }
 
+fn assert_panics(work: impl FnOnce()) {
+    assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
+}
+
 #[test]
 fn a_slice_may_end_in_another_thread_and_events_lie_on_the_track_that_is_asked_for() {
     let session = session();
@@ -72,9 +76,8 @@ fn a_slice_may_end_in_another_thread_and_events_lie_on_the_track_that_is_asked_f
 fn a_slice_ends_when_its_body_or_its_details_panic() {
     let session = session();
     let recorder = session.recorder();
-    let panics = |work: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
-    panics(&|| recorder.on(&GPU).slice("body", || panic!("in the body")));
-    panics(&|| drop(recorder.on(&DISK).enter_with("details", |_| panic!("in the details"))));
+    assert_panics(|| recorder.on(&GPU).slice("body", || panic!("in the body")));
+    assert_panics(|| drop(recorder.on(&DISK).enter_with("details", |_| panic!("in the details"))));
     assert_eq!(on_tracks(&trace_of(&session, "panics")), ["", "+-", "+-"]);
 }
 
@@ -86,9 +89,8 @@ fn ends_may_have_details_and_those_of_slices_that_are_not_recorded_are_not_asked
     recorder.on(&GPU).enter("other").end_with(|event| event.arg("by the other's guard", 2));
     recorder.begin_with("own", |event| event.arg("without a guard", 3));
     recorder.end_with(|event| event.arg("nor here", 4));
-    let panics = |work: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
-    panics(&|| recorder.enter("own").end_with(|_| panic!("in the details")));
-    panics(&|| recorder.on(&GPU).enter("other").end_with(|_| panic!("in the details")));
+    assert_panics(|| recorder.enter("own").end_with(|_| panic!("in the details")));
+    assert_panics(|| recorder.on(&GPU).enter("other").end_with(|_| panic!("in the details")));
     let (own, other) = (recorder.enter("own"), recorder.on(&GPU).enter("other"));
     let trace = trace_of(&session, "details");
     assert_eq!(on_tracks(&trace), ["+-+-+-+", "+-+-+", ""]);

@@ -38,10 +38,34 @@ pub(super) struct KeptFields {
 /// Bytes of texts that have been replaced which may stay behind, beside as many as there are of others.
 const LEFT_BEHIND: usize = 256;
 
+/// Spans within each other whose fields find memory that was used before, for a thread.
+const SPARE: usize = 4;
+/// Bytes that such memory has for texts at most.
+const SPARE_TEXT: usize = 512;
+
+thread_local! {
+    /// The memory of fields of spans that have gone, for the next ones.
+    static SPARES: RefCell<[KeptFields; SPARE]> = RefCell::default();
+}
+
 impl KeptFields {
-    /// With room for so many.
+    /// With room for so many, in memory of a span that has gone if there is some.
     pub(super) fn with_room(fields: usize) -> Self {
-        Self { list: Vec::with_capacity(fields), text: String::new() }
+        let mut new = SPARES.try_with(|spares| take_spare(&mut *spares.borrow_mut())).unwrap_or_default();
+        new.list.reserve(fields);
+        new
+    }
+
+    /// Leaves its memory to spans to come.
+    pub(super) fn leave(mut self) {
+        self.clear(SPARE_TEXT);
+        // What there is no place for, or no thread any more, is dropped when nothing is borrowed: an allocator may enter
+        // spans.
+        let _ = SPARES.try_with(|spares| leave_spare(&mut *spares.borrow_mut(), &mut self));
+    }
+
+    fn has_memory(&self) -> bool {
+        self.list.capacity() > 0
     }
 
     fn clear(&mut self, most: usize) {
@@ -134,6 +158,16 @@ impl KeptFields {
             between = " ";
         }
         Ok(())
+    }
+}
+
+fn take_spare(spares: &mut [KeptFields]) -> KeptFields {
+    spares.iter_mut().find(|spare| spare.has_memory()).map(mem::take).unwrap_or_default()
+}
+
+fn leave_spare(spares: &mut [KeptFields], gone: &mut KeptFields) {
+    if let Some(place) = spares.iter_mut().find(|spare| !spare.has_memory()) {
+        mem::swap(place, gone);
     }
 }
 
@@ -272,6 +306,26 @@ mod tests {
             });
             tracing::info!("small");
             SCRATCH.with_borrow(|kept| assert!(kept.message.capacity() > 0, "it is used again"));
+        });
+    }
+
+    #[test]
+    fn of_gone_spans_fields_a_thread_keeps_little_memory_for_those_to_come() {
+        let session = Session::builder().start().expect("a session");
+        let spares = || SPARES.with_borrow(|all| all.iter().filter(|spare| spare.has_memory()).count());
+        tracing::subscriber::with_default(TraceSubscriber::new(session.recorder()), || {
+            let large = "x".repeat(1 << 20);
+            let within = (0..SPARE + 2).map(|_| tracing::info_span!("span", large)).collect::<Vec<_>>();
+            assert_eq!(spares(), 0);
+            drop(within);
+            assert_eq!(spares(), SPARE);
+            SPARES.with_borrow(|all| {
+                assert!(all.iter().all(|spare| spare.list.is_empty() && spare.text.capacity() <= SPARE_TEXT));
+            });
+            let next = tracing::info_span!("span", small = 1);
+            assert_eq!(spares(), SPARE - 1, "it is used again");
+            drop(next);
+            assert_eq!(spares(), SPARE);
         });
     }
 }

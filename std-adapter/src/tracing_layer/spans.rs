@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustc_hash::FxHashMap;
@@ -57,8 +57,6 @@ pub(super) struct SpanData {
     flow: Option<u64>,
     /// Flows of other spans, that go to its next slice.
     followed: Mutex<VecDeque<u64>>,
-    /// Handles of the span; the layer has the registry count them.
-    pub(super) references: AtomicUsize,
 }
 
 impl SpanData {
@@ -73,7 +71,6 @@ impl SpanData {
             changed: Mutex::default(),
             flow: flow.then(own),
             followed: Mutex::default(),
-            references: AtomicUsize::new(1),
         }
     }
 
@@ -144,6 +141,12 @@ impl SpanData {
     }
 }
 
+impl Drop for SpanData {
+    fn drop(&mut self) {
+        mem::take(&mut self.fields).leave();
+    }
+}
+
 /// This process's id. Asking for it is a system call, so it is kept until the next fork.
 fn process() -> u32 {
     static KNOWN: AtomicU64 = AtomicU64::new(0);
@@ -165,7 +168,15 @@ const SHARDS: usize = 16;
 /// for, or given back, by who holds one: the program's allocator may enter spans.
 pub(super) struct Spans {
     next: AtomicU64,
-    shards: [Mutex<FxHashMap<u64, Arc<SpanData>>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+pub(super) type Shard = FxHashMap<u64, Listed>;
+
+/// A span that has handles; the layer has the registry count them.
+pub(super) struct Listed {
+    data: Arc<SpanData>,
+    handles: usize,
 }
 
 impl Spans {
@@ -178,14 +189,14 @@ impl Spans {
         Self { next: AtomicU64::new(Self::FIRST), shards: Default::default() }
     }
 
-    pub(super) fn shard(&self, id: u64) -> MutexGuard<'_, FxHashMap<u64, Arc<SpanData>>> {
+    pub(super) fn shard(&self, id: u64) -> MutexGuard<'_, Shard> {
         let shard = &self.shards[id as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn insert(&self, data: SpanData) -> u64 {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let data = Arc::new(data);
+        let new = Listed { data: Arc::new(data), handles: 1 };
         let mut shard = self.shard(id);
         while shard.len() == shard.capacity() {
             let known = shard.len();
@@ -193,7 +204,7 @@ impl Spans {
             self.grow(id, known);
             shard = self.shard(id);
         }
-        shard.insert(id, data);
+        shard.insert(id, new);
         id
     }
 
@@ -213,13 +224,13 @@ impl Spans {
     }
 
     pub(super) fn get(&self, id: u64) -> Option<Arc<SpanData>> {
-        self.shard(id).get(&id).cloned()
+        self.shard(id).get(&id).map(|span| span.data.clone())
     }
 
     #[inline(never)]
     pub(super) fn add_reference(&self, id: u64) {
-        if let Some(data) = self.shard(id).get(&id) {
-            data.references.fetch_add(1, Ordering::Relaxed);
+        if let Some(span) = self.shard(id).get_mut(&id) {
+            span.handles = span.handles.saturating_add(1);
         }
     }
 
@@ -227,11 +238,14 @@ impl Spans {
     #[inline(never)]
     pub(super) fn drop_reference(&self, id: u64) -> bool {
         let mut shard = self.shard(id);
-        let Some(span) = shard.get(&id) else { return false };
-        let last = span.references.fetch_sub(1, Ordering::AcqRel) == 1;
-        let gone = if last { shard.remove(&id) } else { None };
+        let Some(span) = shard.get_mut(&id) else { return false };
+        span.handles -= 1;
+        if span.handles > 0 {
+            return false;
+        }
+        let gone = shard.remove(&id);
         drop(shard);
         drop(gone);
-        last
+        true
     }
 }

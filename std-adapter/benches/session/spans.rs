@@ -63,6 +63,11 @@ pub(crate) fn run(sheet: &mut Sheet) {
 
     #[cfg(feature = "compare")]
     others();
+
+    // Last, for it stays: of the subscriber of a whole program no handle is counted with each span.
+    let (_session, recorder) = quick();
+    tracing::subscriber::set_global_default(TraceSubscriber::new(recorder)).expect("the first");
+    print("our subscriber, of the whole program", nanoseconds(span));
 }
 
 /// What others take, on this machine, now.

@@ -1,7 +1,7 @@
 //! What a region holds of the oven's trace: the table in the README, measured.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig};
+use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, ProducerStorage};
 use tracebuf_firmware::recorder::{Inbox, Recorder, quarter_of_ring};
 use tracebuf_firmware::tracks::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
@@ -108,6 +108,11 @@ fn hold(bytes: usize, until: u64) -> (u64, u32, u64) {
         recorder.drain(&producer);
     }
     recorder.scrape(&producer);
+    decoded(&mut recorder)
+}
+
+/// How large the ring is, how many events in it can be decoded, and how many milliseconds they span.
+fn decoded(recorder: &mut Recorder<'_>) -> (u64, u32, u64) {
     let ring = recorder.buffer().stats().buffer_size;
     let mut reader = recorder.buffer().read();
     let mut clocks = [None; 4];
@@ -126,6 +131,30 @@ fn hold(bytes: usize, until: u64) -> (u64, u32, u64) {
     (ring, events, last.saturating_sub(first) / 1_000)
 }
 
+/// How many events of the tutorial's main loop, with no other writer, can be decoded in a region of 2 KiB after so many
+/// slices with a counter's value in each.
+fn hold_of_one_writer(state_every: u32, slices: i64) -> u64 {
+    static MAIN: Track<'static> = Track::thread(1, 1, "main loop");
+    static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
+    let (storage, inbox, micros) = (ProducerStorage::new(), Inbox::new(), AtomicU64::new(0));
+    let mut region = [0; 2 * 1024 / 8];
+    let (producer, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
+    let config = TracerConfig::new(1_000_000).unit_ns(1_000).state_every(state_every);
+    let writer = producer.writer(0, Exhaustion::Drop).unwrap();
+    let main: Tracer<'_, _, 16, 4> = Tracer::with_tables(writer, Micros(&micros), &MAIN, config);
+    for slice in 0..slices {
+        main.track().slice("work", || main.on(&LEVEL).count(slice));
+        recorder.drain(&producer);
+    }
+    recorder.scrape(&producer);
+    decoded(&mut recorder).1.into()
+}
+
+/// The least and the most.
+fn span(values: impl Iterator<Item = u64>) -> (u64, u64) {
+    values.fold((u64::MAX, 0), |(least, most), value| (least.min(value), most.max(value)))
+}
+
 #[test]
 fn the_readme_says_what_regions_of_five_sizes_hold() {
     let readme = include_str!("../README.md");
@@ -134,11 +163,8 @@ fn the_readme_says_what_regions_of_five_sizes_hold() {
         // What is held depends on when states were written last: some moments.
         let moments: Vec<_> = (0..10).map(|i| hold(kib * 1024, 10_000_000 + i * 77_000)).collect();
         let ring = moments[0].0;
-        let span = |values: &mut dyn Iterator<Item = u64>| {
-            values.fold((u64::MAX, 0), |(least, most), value| (least.min(value), most.max(value)))
-        };
-        let events = span(&mut moments.iter().map(|moment| moment.1.into()));
-        let millis = span(&mut moments.iter().map(|moment| moment.2));
+        let events = span(moments.iter().map(|moment| moment.1.into()));
+        let millis = span(moments.iter().map(|moment| moment.2));
         let seconds = |millis: u64| millis as f64 / 1_000.0;
         let row = format!(
             "| {kib} KiB | {ring} | {}–{} | {:.2}–{:.2} |",
@@ -152,6 +178,22 @@ fn the_readme_says_what_regions_of_five_sizes_hold() {
         }
     }
     assert!(missing.is_empty(), "the README should say\n{}", missing.join("\n"));
+}
+
+#[test]
+fn the_readme_says_what_two_kib_hold_of_one_writer() {
+    let readme = include_str!("../README.md");
+    let [often, seldom] = [quarter_of_ring(2 * 1024), 360].map(|state_every| {
+        let (least, most) = span((1_000..1_060).map(|slices| hold_of_one_writer(state_every, slices)));
+        format!("{least}–{most}")
+    });
+    let said = [
+        format!("{seldom} events can be decoded with `state_every(360)`"),
+        format!("{often} with `quarter_of_ring(2 * 1024)`"),
+    ];
+    for said in said {
+        assert!(readme.contains(&said), "the README should say {said}");
+    }
 }
 
 #[test]

@@ -17,9 +17,10 @@
  * has one. Without NOLOAD the region is a part of the image, and what was recorded before a reset may be overwritten.
  *
  * Link libtracebuf_c.a: `cargo build --profile small -p tracebuf-c --target thumbv7em-none-eabihf` builds it for size
- * into target/thumbv7em-none-eabihf/small. With it test/main.c takes 48 KB of flash; with that of `--release`, built
- * for speed, 65 KB. Beside the region it takes 3.7 KB of RAM, however few writers and counters there are, and 1.2 KB of
- * stack, 3.8 KB in an export. Where there is less than that the stack grows into what lies below, perhaps the region.
+ * into target/thumbv7em-none-eabihf/small; for a Cortex-M0 or M0+ the target is thumbv6m-none-eabi. With it
+ * test/main.c takes 48 KB of flash; with that of `--release`, built for speed, 65 KB. Beside the region it takes 3.7
+ * KB of RAM, however few writers and counters there are, and 1.2 KB of stack, 3.8 KB in an export. Where there is less
+ * than that the stack grows into what lies below, perhaps the region.
  *
  * Each priority (main loop, each interrupt) has a writer of its own and calls nothing with another's. Names are string
  * literals: their memory must stay as it is. They are UTF-8; one that is not (such as Latin-1 with umlauts) appears as

@@ -40,6 +40,22 @@ impl<F: Fn() -> u64> Clock for F {
 /// let clock = || CYCLES.extend(cycle_counter);
 /// assert_eq!(Clock::now(&clock), 0x8000_0001);
 /// ```
+///
+/// A timer of fewer bits is shifted up to the highest, and the time back. SysTick's has 24, and counts down:
+///
+/// ```
+/// use tracebuf::producer::track_event::{Clock, Extended32};
+///
+/// static TICKS: Extended32 = Extended32::new();
+/// # static VALUE: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0xFF_FFFF);
+/// # fn sys_tick() -> u32 { VALUE.load(core::sync::atomic::Ordering::Relaxed) }
+/// let clock = || TICKS.extend(|| !sys_tick() << 8) >> 8;
+/// assert_eq!(Clock::now(&clock), 0);
+/// # for (value, time) in [(0x7F_FFFF, 1 << 23), (0, 0xFF_FFFF), (0xFF_FFFE, 0x100_0001)] {
+/// #     VALUE.store(value, core::sync::atomic::Ordering::Relaxed);
+/// #     assert_eq!(Clock::now(&clock), time);
+/// # }
+/// ```
 pub struct Extended32 {
     /// Half periods begun, less one: the lowest bit equals the timer's highest, or the timer has gone on.
     halves: AtomicU32,

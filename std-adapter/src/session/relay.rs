@@ -28,6 +28,32 @@ use super::{Recorder, SessionError};
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
+/// A library that has nothing handed to it keeps one in a `static`, and lets the program connect it, which may never do so:
+///
+/// ```
+/// use std::sync::LazyLock;
+/// use tracebuf_std::session::{Recorder, Relay, Session, SessionError};
+///
+/// static RELAY: LazyLock<Relay> = LazyLock::new(Relay::new);
+/// static RECORDER: LazyLock<Recorder> = LazyLock::new(|| RELAY.recorder());
+///
+/// /// Has this library record where the program does.
+/// pub fn trace_into(recorder: &Recorder) -> Result<(), SessionError> {
+///     RELAY.connect(recorder)
+/// }
+///
+/// pub fn parse(text: &str) -> usize {
+///     let _slice = RECORDER.enter("parse");
+///     text.split(' ').count()
+/// }
+/// # assert_eq!(parse("in no trace"), 3);
+/// # let session = Session::builder().start()?;
+/// # trace_into(&session.recorder())?;
+/// # assert_eq!(parse("in one"), 2);
+/// # assert_eq!(session.stop()?.summary().buffers[0].chunks_written, 1);
+/// # Ok::<(), SessionError>(())
+/// ```
+///
 /// An event while nothing is connected costs three loads. Otherwise its recorders are those of the session, at the same
 /// cost, and a thread's first event in each session makes its writer there. A thread keeps that, and with it the memory of
 /// a session that is over, some 1.4 MB unless told otherwise, until its next event in another one, or its own end.

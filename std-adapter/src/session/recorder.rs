@@ -47,13 +47,13 @@ pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
-/// A thread's first event makes its writer, and a track named as the thread is; its end, or a first event of a
-/// later session, gives them back. (Not those of a thread whose first event comes from a destructor of
-/// `pthread_key_create`, which is called when Rust's have been.) When the session is stopped, and in a child after a
-/// fork, events go nowhere, at the cost of three loads. A thread that finds all 1,024 writers taken loses its events until
-/// one is free, and looks for one with each of them, which takes some microseconds. Each holds 2 KiB of
-/// [shared memory](super::SessionBuilder::shared_memory): the 1 MiB that there is unless told otherwise is enough for 512
-/// threads, and those beyond lose their events.
+/// A thread's first event makes its writer, and a track named as the thread is; its end, or a first event of a later
+/// session, gives them back. (Not those of a thread whose first event comes from a destructor of `pthread_key_create`,
+/// called after Rust's.) Events from destructors of thread locals older than its first event come behind that: they are
+/// lost, and counted. When the session is stopped, and in a child after a fork, events go nowhere, at the cost of three
+/// loads. A thread that finds all 1,024 writers taken loses its events until one is free, and looks for one with each
+/// of them, which takes some microseconds. Each holds 2 KiB of [shared memory](super::SessionBuilder::shared_memory):
+/// the 1 MiB that there is unless told otherwise is enough for 512 threads, and those beyond lose their events.
 ///
 /// The program's allocator may record, if threads that find shared memory full drop. Of what a recorder itself asks it
 /// for while it writes, and while it makes a writer, the events are lost, and counted.

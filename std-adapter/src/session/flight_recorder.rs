@@ -143,7 +143,8 @@ impl FlightRecorder {
     ///
     /// # Errors
     /// The session does not answer or has ended, or the file system's; or `reason` is none: it leads out of the folder,
-    /// or its name has more than 226 bytes, so that with its number and ending it would be longer than names can be.
+    /// its name is empty, or it has more than 226 bytes, so that with its number and ending it would be longer than names
+    /// can be.
     pub fn snapshot(&self, reason: &str) -> Result<PathBuf, SessionError> {
         self.inner.snapshot(reason, None)
     }

@@ -21,6 +21,7 @@ pub(super) fn check(reason: &str) -> io::Result<()> {
         return invalid("it leads out of the folder");
     }
     match reason.rsplit('/').next() {
+        Some("") => invalid("it names no file"),
         Some(name) if name.len() > LONGEST => invalid("it is too long for the name of a file"),
         _ => Ok(()),
     }

@@ -40,13 +40,15 @@ fn a_reason_that_is_no_name_of_a_file_in_the_folder_is_an_error_and_leaves_nothi
     let session = Arc::new(Session::builder().start().expect("a session"));
     let recorder = FlightRecorder::new(&session, &inner).expect("a recorder");
     let (long, longest) = ("r".repeat(227), "r".repeat(226));
-    for reason in ["../out", "there/../in", "/tmp/out", "there/..", &long, &format!("there/{long}")] {
+    for reason in
+        ["../out", "there/../in", "/tmp/out", "there/..", "", "there/", &long, &format!("there/{long}")]
+    {
         let error = recorder.snapshot(reason).expect_err(reason).to_string();
         assert!(error.contains("is no reason"), "{reason}: {error}");
     }
     let count = |folder: &std::path::Path| std::fs::read_dir(folder).expect("the folder").count();
     assert_eq!((count(&folder), count(&inner), count(&inner.join("there"))), (1, 1, 0));
-    assert_eq!(recorder.status().failed, 6);
+    assert_eq!(recorder.status().failed, 8);
     for reason in ["a reason", "there/a reason", "..a", &longest] {
         assert!(recorder.snapshot(reason).expect("a snapshot").exists());
     }

@@ -31,7 +31,7 @@ fn number(text: &str) -> Result<u64, String> {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    parsed.map_err(|error| error.to_string())
+    parsed.map_err(|_| "no number below 2⁶⁴, decimal or with 0x before it hexadecimal".into())
 }
 
 impl Which {

@@ -25,7 +25,8 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 /// [`chunks_refused`](tracebuf::buffer::BufferStats::chunks_refused).
 ///
 /// A [`ProducerEndpoint`](tracebuf::service::ProducerEndpoint) does most of it. It borrows the producer's shared
-/// memory: the crate `self_cell`, for instance, makes one value of both.
+/// memory: the crate `self_cell`, for instance, makes one value of both. A whole transport, over a line of bytes, is the
+/// program `std-adapter/examples/transport.rs`.
 ///
 /// All calls come from the session's drain thread, one at a time, and must not block. The threads of this
 /// process come by one of these, which every session has; programs in other processes of this machine by others, which

@@ -19,6 +19,9 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// The exit status where arguments are such that nothing can be done.
+    pub(crate) const OF_ARGUMENTS: u8 = 2;
+
     pub(crate) fn new(why: impl Display) -> Self {
         Self { text: format!("error: {why}"), status: 1 }
     }

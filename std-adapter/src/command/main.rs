@@ -67,7 +67,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(answer) => return terminal::answer(&answer).unwrap_or_else(|failure| failure.tell()),
+    };
+    let result = match arguments.command {
         #[cfg(unix)]
         Command::Record(arguments) => record::run(&arguments),
         Command::Receive(arguments) => receive::run(&arguments),

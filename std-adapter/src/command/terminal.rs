@@ -15,8 +15,22 @@ use crate::tell::{shown, tell};
 /// Prints what a command has to say at its end, and ends it with `code`, or as a failure if that cannot be printed. Who
 /// reads the output may have seen enough, or their terminal may be gone: that is no failure.
 pub(crate) fn print_and_exit(text: &impl Display, code: ExitCode) -> Result<ExitCode, Failure> {
+    printed_at_end(writeln!(io::stdout(), "{}", shown(&text.to_string())), code)
+}
+
+/// Gives the help or the version that was asked for, or tells what is wrong with the arguments.
+pub(crate) fn answer(answer: &clap::Error) -> Result<ExitCode, Failure> {
+    let result = answer.print();
+    if answer.use_stderr() {
+        return Ok(ExitCode::from(Failure::OF_ARGUMENTS));
+    }
+    printed_at_end(result, ExitCode::SUCCESS)
+}
+
+/// What becomes of a command that has printed all that it has to say.
+fn printed_at_end(result: io::Result<()>, code: ExitCode) -> Result<ExitCode, Failure> {
     let mut out = io::stdout().lock();
-    match writeln!(out, "{}", shown(&text.to_string())).and_then(|()| out.flush()) {
+    match result.and_then(|()| out.flush()) {
         Err(error) if is_gone(&out, &error) => Ok(code),
         result => printed(result).map(|_| code),
     }

@@ -54,6 +54,8 @@ fn printing(test: &str) -> Vec<Vec<String>> {
         vec!["smb", "dump", image, "4096"],
         vec!["demo", out, "--numbers", "100", "--sources", env!("CARGO_MANIFEST_DIR")],
         vec!["record", "--duration", "50ms", "-o", out],
+        vec!["--help"],
+        vec!["--version"],
     ];
     all.into_iter().map(|command| command.into_iter().map(str::to_owned).collect()).collect()
 }

@@ -10,7 +10,7 @@ use tracebuf_std::demo::Options;
 use crate::failure::Failure;
 use crate::files::output_path;
 use crate::terminal::{is_stdout, print_beside};
-use crate::units::bytes;
+use crate::units::ring;
 
 /// Trace eight threads at work through 256 KiB of shared memory, and account for every packet.
 ///
@@ -40,11 +40,6 @@ pub(crate) struct Args {
 enum WhenFull {
     Stall,
     Drop,
-}
-
-/// The size of a ring, as `record` takes it.
-fn ring(text: &str) -> Result<u32, String> {
-    u32::try_from(bytes(text)?).map_err(|_| "a ring is less than 4 GiB".to_owned())
 }
 
 /// Runs the command.

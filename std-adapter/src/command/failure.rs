@@ -42,6 +42,11 @@ impl Failure {
         Self { text: format!("error {line}"), status: 2 }
     }
 
+    /// The same failure where arguments are why.
+    pub(crate) fn of_arguments(self) -> Self {
+        Self { status: Self::OF_ARGUMENTS, ..self }
+    }
+
     /// With something more to be said.
     pub(crate) fn followed_by(self, more: impl Display) -> Self {
         Self { text: format!("{}{more}", self.text), ..self }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::failure::Failure;
 use crate::files::output_path;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
-use crate::units::{bytes, interval};
+use crate::units::{interval, ring};
 use tracebuf_std::record::{RecordOptions, record};
 use tracebuf_std::session::perfetto_socket;
 
@@ -32,8 +32,8 @@ pub(crate) struct Args {
     /// With --long it has to hold what is recorded between two writes of the file, which is a second.
     ///
     /// Units: B, kB, MB, GB (of 1000), KiB, MiB, GiB or K, M, G (of 1024).
-    #[arg(long, default_value = "4MiB", value_parser = bytes)]
-    ring: u64,
+    #[arg(long, default_value = "4MiB", value_parser = ring)]
+    ring: u32,
     /// Write into the file while recording, so that the beginning is kept however long it takes.
     #[arg(long)]
     long: bool,
@@ -73,7 +73,8 @@ enum Length {
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let is_stdout = is_stdout(&arguments.output)?;
     let stop = stop_on_signals();
-    let mut options = RecordOptions::new(&arguments.output).interval(arguments.interval).ring(arguments.ring);
+    let mut options =
+        RecordOptions::new(&arguments.output).interval(arguments.interval).ring(arguments.ring.into());
     options = match arguments.duration {
         Length::For(duration) => options.duration(duration),
         Length::Forever => options.until_told(),

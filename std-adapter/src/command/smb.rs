@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use clap::builder::TypedValueParser;
 use tracebuf::producer::{Layout, MemoryError, SharedMemory, atomic_words};
 use tracebuf_std::smb::{self, SampleError};
 
@@ -28,11 +29,12 @@ enum What {
         /// The image, plain or gzipped; - is standard input.
         file: PathBuf,
         /// Bytes of a page, a multiple of 4 from 64 to 65536.
+        #[arg(value_parser = page_size())]
         page_size: u32,
     },
     /// Write an image that our own writers made, in the middle of their work.
     ///
-    /// Exit status: 0, or 1 when there is no such image or it could not be written.
+    /// Exit status: 0, 1 when it could not be written, 2 when there is no such image.
     Sample {
         /// The file to write; - is standard output.
         #[arg(value_parser = output_path())]
@@ -40,11 +42,20 @@ enum What {
         /// Bytes of the image; it has 114688 chunks at most.
         size: usize,
         /// Bytes of a page, a multiple of 4 from 64 to 65536.
+        #[arg(value_parser = page_size())]
         page_size: u32,
         /// The number of the pages' layout: 1 to 5 for 1, 2, 4, 7 or 14 chunks a page.
         #[arg(value_parser = clap::value_parser!(u32).range(1..=5))]
         layout: u32,
     },
+}
+
+fn page_size() -> impl TypedValueParser<Value = u32> {
+    let sizes = i64::from(SharedMemory::MIN_PAGE)..=i64::from(SharedMemory::MAX_PAGE);
+    clap::value_parser!(u32).range(sizes).try_map(|size| match size % 4 {
+        0 => Ok(size),
+        _ => Err("it is not a multiple of 4"),
+    })
 }
 
 /// Runs the command.
@@ -68,8 +79,9 @@ fn dump(file: &Path, page_size: u32) -> Result<ExitCode, Failure> {
 }
 
 fn sample(out: &Path, size: usize, page_size: u32, layout: u32) -> Result<ExitCode, Failure> {
-    let layout = Layout::from_bits(layout).ok_or_else(|| no_memory(out, MemoryError::ChunkSize))?;
-    let image = smb::sample(size, page_size, layout).map_err(|error| no_memory(out, error))?;
+    let layout =
+        Layout::from_bits(layout).ok_or_else(|| no_memory(out, MemoryError::ChunkSize).of_arguments())?;
+    let image = smb::sample(size, page_size, layout).map_err(|error| no_memory(out, error).of_arguments())?;
     is_stdout(out)?;
     write_over(out, image).map_err(|error| Failure::writing(out, error))?;
     Ok(ExitCode::SUCCESS)

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+#[cfg(unix)]
+use tracebuf_std::record::RecordOptions;
+
 fn number_and_unit(text: &str) -> Result<(f64, String), String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -25,6 +28,14 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 /// A size. A letter alone is a power of two, as other programs have it; with a B it is one of ten.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     Ok(size(text)? as u64)
+}
+
+/// The size of a ring: the same in all commands that have one.
+#[cfg(unix)]
+pub(crate) fn ring(text: &str) -> Result<u32, String> {
+    let size = Some(bytes(text)?).filter(|size| RecordOptions::RING.contains(size));
+    let size = size.and_then(|size| u32::try_from(size).ok());
+    size.ok_or_else(|| "a ring has 4 KiB at least, and less than 4 GiB".to_owned())
 }
 
 /// A size a second, which may be less than a byte.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use tracebuf::proto::TracePackets;
+use tracebuf_std::demo::{Options, run};
 
 use crate::trace::scratch;
 use crate::tracebuf;
@@ -99,11 +100,16 @@ fn sources_that_cannot_be_read_are_said() {
 fn a_ring_that_holds_no_chunk_is_refused_and_the_file_left_as_it_is() {
     let file = scratch("demo/too_small");
     fs::write(&file, "as it was").unwrap();
-    for ring in ["0", "512B"] {
-        let arguments =
-            ["demo", file.to_str().unwrap(), "--numbers", "100", "--sources", ".", "--ring", ring];
-        assert_fails(&arguments, "error: a ring has 4 KiB at least");
+    for ring in ["0", "512B", "4GiB"] {
+        let output = tracebuf(&["demo", "--ring", ring]).arg(&file).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&format!("'{ring}' for '--ring <SIZE>': a ring has 4 KiB at least")), "{said}");
     }
+    // Programs hear it from the library.
+    let mut options = Options::new(&file);
+    options.ring = Options::LEAST_RING - 1;
+    assert_eq!(run(&options).unwrap_err().to_string(), "a ring has 4 KiB at least");
     assert_eq!(fs::read(&file).unwrap(), b"as it was");
     fs::remove_file(file).unwrap();
 }

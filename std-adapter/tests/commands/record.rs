@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tracebuf_std::record::{RecordOptions, record};
 use tracebuf_std::session::Connection;
 
 use crate::trace::{Trace, message, number, scratch};
@@ -329,13 +330,21 @@ fn a_socket_that_another_recording_has_is_said_before_anything_is_recorded() {
 fn a_ring_that_holds_nothing_or_that_cannot_be_is_refused_before_anything_is_recorded() {
     let path = scratch("record/ring.pftrace");
     let _ = std::fs::remove_file(&path);
-    for (ring, size) in [("4095", "4095 bytes"), ("4GiB", "4294967296 bytes"), ("0", "0 bytes")] {
+    for ring in ["4095", "4GiB", "0"] {
         let output = command().args(["--ring", ring, "-o"]).arg(&path).output().expect("the command");
-        assert_eq!(output.status.code(), Some(1), "{ring}");
+        assert_eq!(output.status.code(), Some(2), "{ring}");
         let said = text(&output.stderr);
-        assert!(said.contains(&format!("the ring, {size}: it is 4 KiB at least")), "{said}");
-        assert!(!path.exists());
+        assert!(said.contains(&format!("'{ring}' for '--ring <RING>': a ring has 4 KiB at least")), "{said}");
     }
+    // Programs hear it from the library.
+    for ring in [4095, 4 << 30, 0] {
+        let error = record(&RecordOptions::new(&path).ring(ring), &AtomicBool::new(false), |_| ());
+        let said = error.err().map(|error| error.to_string());
+        let ring =
+            format!("in the size of the ring, {ring} bytes: it is 4 KiB at least, and less than 4 GiB");
+        assert_eq!(said, Some(ring));
+    }
+    assert!(!path.exists());
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn samples_of_every_layout_and_page_size_read_without_an_anomaly() {
             let (_, errors, status) = run(&[&["smb", "sample"], &arguments[..]].concat());
             if (page_size - 8) / [1, 2, 4, 7, 14][layout - 1] < 32 {
                 // Less than a chunk's header and a packet.
-                assert_eq!(status, Some(1));
+                assert_eq!(status, Some(2));
                 assert!(errors.contains("chunks would be smaller"), "{errors}");
                 continue;
             }
@@ -132,13 +132,19 @@ fn the_command_says_what_it_cannot_do() {
     let (_, errors, status) = run(&["smb", "dump", "/nonexistent", "4096"]);
     assert_eq!(status, Some(1));
     assert!(errors.starts_with("error: /nonexistent: No such file"), "{errors}");
-    let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", "4096", "63", "1"]);
-    assert_eq!(status, Some(1));
-    assert!(errors.contains("page size"), "{errors}");
+    for page_size in ["63", "66", "65540"] {
+        for arguments in
+            [&["smb", "sample", "/nonexistent", "4096", page_size, "1"][..], &["smb", "dump", "-", page_size]]
+        {
+            let (_, errors, status) = run(arguments);
+            assert_eq!(status, Some(2));
+            assert!(errors.contains(&format!("'{page_size}' for '<PAGE_SIZE>'")), "{errors}");
+        }
+    }
     for size in [usize::MAX, usize::MAX >> 2] {
         let size = size.to_string();
         let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", &size, "4096", "1"]);
-        assert_eq!(status, Some(1));
+        assert_eq!(status, Some(2));
         assert!(errors.contains("or for more than 65536"), "{errors}");
     }
     let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", "4096", "4096", "6"]);
@@ -239,7 +245,7 @@ fn samples_are_as_large_as_perfettos_shared_memory_and_larger_ones_are_refused_b
     }
     let size = (32 << 20).to_string();
     let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", &size, "512", "5"]);
-    assert_eq!(status, Some(1));
+    assert_eq!(status, Some(2));
     assert_eq!(
         errors,
         "error: /nonexistent/image: no such shared memory: a sample has 114688 chunks at most: take fewer \

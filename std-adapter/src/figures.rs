@@ -1,7 +1,7 @@
-//! Figures as the commands print them.
+//! Figures and names as the commands print them.
 //!
 //! ```
-//! use tracebuf_std::figures::{Bytes, Count, Seconds};
+//! use tracebuf_std::figures::{Bytes, Count, Name, Seconds};
 //!
 //! let said = [0, 1, 2].map(|count| format!("{} lost", Count(count, "packet")));
 //! assert_eq!(said, ["0 packets lost", "1 packet lost", "2 packets lost"]);
@@ -12,9 +12,11 @@
 //!
 //! let times = [8.04, 0.010, 0.0247, 0.0004, f64::INFINITY].map(|time| Seconds(time).to_string());
 //! assert_eq!(times, ["8 s", "10 ms", "24.7 ms", "400 µs", "for ever"]);
+//!
+//! assert_eq!(Name("two\nlines, \x1b[31mred").to_string(), "two\\nlines, \\u{1b}[31mred");
 //! ```
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// So many of what one is called this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +96,28 @@ impl fmt::Display for Seconds {
             ..1.0 => write!(f, "{} ms", tenths(seconds * 1e3)),
             _ => write!(f, "{} s", tenths(seconds)),
         }
+    }
+}
+
+/// A name, which is whatever somebody gave: in one line, and what controls a terminal is shown and not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name<T>(pub T);
+
+impl<T: fmt::Display> fmt::Display for Name<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(Shown(f), "{}", self.0)
+    }
+}
+
+/// What is written into it is shown letter by letter.
+struct Shown<'a, 'f>(&'a mut fmt::Formatter<'f>);
+
+impl Write for Shown<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|letter| match letter.is_control() {
+            true => write!(self.0, "{}", letter.escape_default()),
+            false => self.0.write_char(letter),
+        })
     }
 }
 

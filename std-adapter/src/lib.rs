@@ -9,7 +9,7 @@
 //! - [`trace_stats`], [`size`]: what a trace lost, and how large buffers must be; the commands `tracebuf stats` and
 //!   `tracebuf size`.
 //! - [`inspect`]: what lies where in a buffer or a trace, as text and as a picture; the command `tracebuf inspect`.
-//! - [`figures`]: how the commands print numbers.
+//! - [`figures`]: how the commands print numbers and names.
 //! - [`PagedMemory`]: memory for a buffer that costs what is used of it.
 //! - [`script`] and [`replay`]: recorded operations, run over a real buffer; the command `tracebuf replay`.
 //! - [`pftrace`]: trace files.

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::figures::Name;
 use crate::free_file::check_is_free;
 use crate::system::{as_readable_as, check_unprotected, is_socket};
 
@@ -18,7 +19,7 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     // Of `out/` the last part is `out`, and a folder is what the system would look for.
     let ends = |name: &&OsStr| path.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes());
     let name = path.file_name().filter(ends).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", path.display()))
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", Name(path.display())))
     })?;
     let replaced = fs::metadata(path).ok().filter(Metadata::is_file);
     let mut options = OpenOptions::new();
@@ -88,7 +89,7 @@ pub(crate) fn write_atomically<T>(
     // What it holds cannot be had again, and is whole. Nor can what a session that writes there by now is about to
     // lose.
     check_is_free(path).and_then(|()| fs::rename(&part, path)).map_err(|error| {
-        let text = format!("{error}; all of it is in {}, which could not be renamed", part.display());
+        let text = format!("{error}; all of it is in {}, which could not be renamed", Name(part.display()));
         io::Error::new(error.kind(), text)
     })?;
     // The name is on the disk when the folder is; a folder that cannot be opened keeps its name in memory.

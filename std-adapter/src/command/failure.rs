@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::tell::tell;
+use tracebuf_std::figures::Name;
 
 /// The name by which a file that is read is told: in one line, whatever is in it.
 pub(crate) fn name_of(file: &Path) -> impl Display {
     let name = if file == Path::new("-") { Path::new("standard input") } else { file };
-    name.display().to_string().replace('\n', "\\n")
+    Name(name.display())
 }
 
 /// Why a command failed: what is told on standard error, and the exit status.

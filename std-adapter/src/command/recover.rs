@@ -135,7 +135,7 @@ fn ended(in_part: bool) -> ExitCode {
 }
 
 fn tell_of_packets(packets: u64, refused: u64, output: &Path) {
-    tell!("{} in {}", Count(packets, "packet"), output.display());
+    tell!("{} in {}", Count(packets, "packet"), name_of(output));
     if refused > 0 {
         tell!("{}", LeftOut(refused));
     }

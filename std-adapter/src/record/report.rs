@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{LONG_TRACE_PERIOD, RecordOptions};
-use crate::figures::{Bytes, Count};
+use crate::figures::{Bytes, Count, Name};
 use crate::session::{Losses, Summary, Written};
 
 /// How a recording is doing. Its `Display` is the progress line.
@@ -177,7 +177,7 @@ impl fmt::Display for RecordReport {
         write!(
             f,
             "{}: {:.1} s of this machine, {}, {}",
-            self.output.display(),
+            Name(self.output.display()),
             self.elapsed.as_secs_f64(),
             Count(self.cores as u64, "core"),
             Count(self.processes, "busy process"),

@@ -5,6 +5,7 @@ use std::fmt;
 use tracebuf::buffer::AttachError;
 
 use super::symbols::Told;
+use crate::figures::Name;
 
 /// Why there is no trace.
 #[derive(Debug)]
@@ -44,16 +45,17 @@ impl fmt::Display for RecoverError {
         match self {
             Self::Malformed(why) => write!(f, "the dump cannot be read: {why}"),
             Self::NoSuchSymbol { name, near } if near.is_empty() => {
-                write!(f, "the dump has no symbol {name}")
+                write!(f, "the dump has no symbol {}", Name(name))
             }
             Self::NoSuchSymbol { name, near } => {
-                write!(f, "the dump has no symbol {name}, but has {}", Told(near))
+                write!(f, "the dump has no symbol {}, but has {}", Name(name), Name(Told(near)))
             }
             Self::AmbiguousSymbol { name, all } => {
                 write!(
                     f,
-                    "{name} may be each of {}: more of the path, or the address, says which is meant",
-                    Told(all)
+                    "{} may be each of {}: more of the path, or the address, says which is meant",
+                    Name(name),
+                    Name(Told(all))
                 )
             }
             Self::NotInDump(address) => write!(f, "the dump has nothing at address {address:#x}"),

@@ -13,6 +13,7 @@ use memmap2::{MmapMut, MmapOptions};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
+use crate::file_error::about;
 use crate::file_lock::{Held, Lock, lock};
 use crate::system::is_same;
 use crate::undo::Undo;
@@ -234,7 +235,7 @@ pub(crate) fn create(
 fn check_names(path: &Path) -> io::Result<()> {
     let longest = previous(&previous(path));
     match fs::symlink_metadata(&longest) {
-        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Err(about_file(&longest, &error)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => Err(about(&longest, &error)),
         _ => Ok(()),
     }
 }
@@ -299,7 +300,7 @@ fn check_is_unused(path: &Path) -> io::Result<Option<File>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(about_file(path, &error)),
+        Err(error) => return Err(about(path, &error)),
     };
     drop(locked_at(&file, path)?);
     Ok(Some(file))
@@ -308,11 +309,7 @@ fn check_is_unused(path: &Path) -> io::Result<Option<File>> {
 /// Locks a file that was opened at this path, for a moment.
 fn locked_at<'f>(file: &'f File, path: &Path) -> io::Result<Held<'f>> {
     let held = lock(file).and_then(|held| check_is_at(file, path).map(|()| held));
-    held.map_err(|error| about_file(path, &error))
-}
-
-fn about_file(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    held.map_err(|error| about(path, &error))
 }
 
 /// Removes what an earlier session left, unless another has the name by now.

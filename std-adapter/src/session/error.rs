@@ -5,6 +5,8 @@ use std::{fmt, io};
 
 use tracebuf::buffer::RegionError;
 
+use crate::figures::Name;
+
 /// Why a session could not do what it was asked for.
 ///
 /// ```
@@ -104,17 +106,22 @@ impl fmt::Display for SessionError {
             }
             Self::BufferCount { count } => write!(f, "a session has 1 to 32 buffers, not {count}"),
             Self::NoSuchBuffer { data_source, buffer, last } => {
-                write!(f, "the data source {data_source} goes to buffer {buffer}, and the last one is {last}")
+                write!(
+                    f,
+                    "the data source {} goes to buffer {buffer}, and the last one is {last}",
+                    Name(data_source)
+                )
             }
             Self::DataSourceTwice { data_source } => {
-                write!(f, "the data source {data_source} is there twice; each has a name of its own")
+                write!(f, "the data source {} is there twice; each has a name of its own", Name(data_source))
             }
             Self::Buffer(error) => write!(f, "a buffer of the session: {error}"),
             Self::SharedMemory { bytes } => {
                 write!(f, "the session's shared memory, {bytes} bytes: it is 4 KiB to 64 MiB")
             }
             Self::NoProducerId => f.write_str("all 65,534 numbers for producers of the session are taken"),
-            Self::Io { what, error } => write!(f, "{what}: {error}"),
+            // Mostly what is called so: a file, or a socket.
+            Self::Io { what, error } => write!(f, "{}: {error}", Name(what)),
             Self::Timeout => f.write_str("a producer or the session did not answer in time"),
             Self::Stopped => f.write_str("the session has ended"),
             Self::Forked => f.write_str("the session belongs to the process that forked this one"),

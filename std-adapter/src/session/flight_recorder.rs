@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use super::waits::{FOR_EVER, join};
 use super::{Session, SessionError};
+use crate::figures::Name;
 use crate::fork;
 pub use status::FlightStatus;
 use watching::Watching;
@@ -111,7 +112,7 @@ impl FlightRecorder {
         if !folder.is_dir() {
             return Err(io::Error::new(
                 io::ErrorKind::NotADirectory,
-                format!("{} is no folder: it has to be there", folder.display()),
+                format!("{} is no folder: it has to be there", Name(folder.display())),
             ));
         }
         // Programs that go into the background leave the folder that they were started in.
@@ -307,11 +308,11 @@ impl Inner {
             // The lock of standard error, too, may be that of a thread which is not there.
             return;
         }
-        let (result, mut stderr) = (self.snapshot(reason, from), io::stderr());
+        let (result, reason, mut stderr) = (self.snapshot(reason, from), Name(reason), io::stderr());
         // What standard error does not take is lost, and no more: a panic of the macro for this would abort the
         // program in a panic's hook, and end a thread that is to watch on or to end the program.
         let _ = match result {
-            Ok(path) => writeln!(stderr, "tracebuf: {reason}: the trace is in {}", path.display()),
+            Ok(path) => writeln!(stderr, "tracebuf: {reason}: the trace is in {}", Name(path.display())),
             Err(error) => writeln!(stderr, "tracebuf: {reason}: no trace: {error}"),
         };
     }

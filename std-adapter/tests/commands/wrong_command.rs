@@ -1,9 +1,14 @@
 //! A file that is another command's.
 
+use std::fmt::Display;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::trace::scratch;
 use crate::{text, tracebuf};
+use tracebuf_std::demo;
+use tracebuf_std::recover::{Dump, Place};
+use tracebuf_std::session::{BufferConfig, Connection, FlightRecorder, LongTrace, Session};
 
 const LINE: &str =
     ": it seems to be what came over a serial line, of which `tracebuf receive` makes a trace\n";
@@ -68,13 +73,40 @@ fn an_error_is_one_line_whatever_is_in_the_name() {
     assert!(said.starts_with("error: ") && said.ends_with("/two\\nlines: it is no trace\n"), "{said:?}");
 }
 
+/// Programs show these as they are.
+#[test]
+fn so_is_an_error_of_the_library() {
+    fn told<T, E: Display>(result: Result<T, E>) -> String {
+        result.err().expect("there is nothing of that name").to_string()
+    }
+    const NAME: &str = "no\nsuch \x1b[31mname";
+    let folder = scratch("wrong_command/nothing").with_file_name(NAME);
+    let (file, builder, memory) = (folder.join("file"), Session::builder, [0xEE; 64]);
+    let session = Arc::new(builder().start().expect("a session"));
+    let sources = demo::Options { sources: folder.clone(), ..demo::Options::new("unused") };
+    for error in [
+        told(builder().long_trace(LongTrace::to(&file)).start()),
+        told(builder().buffer(BufferConfig::ring(1 << 16).in_file(&file)).start()),
+        told(builder().data_source(NAME, 7).start()),
+        told(builder().data_source(NAME, 0).data_source(NAME, 0).start()),
+        told(Connection::builder().open(&file)),
+        told(FlightRecorder::new(&session, &folder)),
+        told(demo::run(&sources)),
+        told(demo::run(&demo::Options::new(&file))),
+        told(Dump::parse(&memory).expect("raw").find(Place::Symbol(NAME.to_owned()))),
+    ] {
+        let is_one_line = !error.contains(char::is_control);
+        assert!(is_one_line && error.contains("no\\nsuch \\u{1b}[31mname"), "{error:?}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn what_would_control_a_terminal_in_a_name_is_shown_in_a_report_too() {
-    let file = scratch("wrong_command/recorded\x1b[31m");
+    let file = scratch("wrong_command/recorded\n\x1b[31m");
     let out = tracebuf(&["record", "--duration", "10ms", "-o"]).arg(&file).output().expect("the command");
     let said = text(&out.stdout);
-    assert!(said.contains("recorded\\u{1b}[31m: ") && !said.contains('\x1b'), "{said:?}");
+    assert!(said.contains("recorded\\n\\u{1b}[31m: ") && !said.contains('\x1b'), "{said:?}");
 }
 
 #[test]

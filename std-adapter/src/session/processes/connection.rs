@@ -15,6 +15,7 @@ use super::records::{ToHear, ToSay};
 use super::shared_words::SharedWords;
 use super::speech::{Hearing, Speaking};
 use super::welcome::{self, Welcome};
+use crate::figures::Name;
 use crate::limits::SHARED_MEMORY;
 use crate::session::builder::program_name;
 use crate::session::producer_cell::ProducerCell;
@@ -201,7 +202,8 @@ fn hear(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)> {
         return Err(refused("it has ended the connection".to_owned()));
     }
     message.truncate(len);
-    let welcome = Welcome::from_bytes(&message).map_err(refused)?;
+    // Why not is said by whoever listens there.
+    let welcome = Welcome::from_bytes(&message).map_err(|why| refused(Name(why).to_string()))?;
     let has_memory = file.filter(|_| SHARED_MEMORY.contains(&welcome.shared_memory));
     let file = has_memory.ok_or_else(|| refused("it has sent no shared memory".to_owned()))?;
     let words = SharedWords::of(&file, welcome.shared_memory)?;

@@ -15,7 +15,10 @@ mod sample;
 
 pub use sample::{SampleError, sample};
 use std::io::{self, Write};
+
 use tracebuf::producer::{ChunkState, ChunkView, Fragment, FragmentKind, HeaderFlags, Page, SharedMemory};
+
+use crate::figures::Count;
 
 /// The words of an image: whole words of `bytes`, in memory's order. What is left at the end is dropped.
 pub fn words(bytes: &[u8]) -> Vec<u32> {
@@ -49,7 +52,8 @@ pub fn dump_with_rest(memory: SharedMemory<'_>, rest: usize, out: &mut impl Writ
         }
     }
     if rest > 0 {
-        writeln!(out, "! {rest} bytes behind the last page are too few for another")?;
+        let (rest, are) = (Count(rest as u64, "byte"), if rest == 1 { "is" } else { "are" });
+        writeln!(out, "! {rest} behind the last page {are} too few for another")?;
         anomalies += 1;
     }
     for (header, complete) in &scrapable {

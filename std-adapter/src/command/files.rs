@@ -10,6 +10,7 @@ use flate2::bufread::GzDecoder;
 use crate::failure::{Failure, name_of};
 use crate::system::{is_same, metadata, output_of};
 use crate::tell::tell;
+use tracebuf_std::figures::Count;
 use tracebuf_std::region_file::create_if_free;
 
 /// What a gzipped file may unpack to where all of it has to be in memory. A file can become a thousand times as large.
@@ -123,7 +124,8 @@ fn told_if_cut(path: &Path, (bytes, broken): (Vec<u8>, Option<io::Error>)) -> (V
 /// Says that there is no more of a file than so many bytes, since the rest cannot be unpacked.
 pub(crate) fn tell_of_cut(path: &Path, error: &io::Error, len: u64) {
     let name = name_of(path);
-    tell!("{name} cannot be unpacked to its end: {error}; what follows is of the {len} bytes before");
+    let len = Count(len, "byte");
+    tell!("{name} cannot be unpacked to its end: {error}; what follows is of the {len} before");
 }
 
 /// Whether a file's content is wrong, not the system that reads it.

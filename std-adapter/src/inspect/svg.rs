@@ -166,7 +166,13 @@ fn detailed(out: &mut String, inspection: &Inspection, plane: &Plane) {
             Kind::Unreadable => "unreadable",
         };
         let id = span.chunk.map_or_else(String::new, |id| format!(", chunk {id}"));
-        let _ = write!(out, "<g><title>{} at {}, {} bytes{id}</title>", escaped(what), span.offset, span.len);
+        let _ = write!(
+            out,
+            "<g><title>{} at {}, {}{id}</title>",
+            escaped(what),
+            span.offset,
+            Count(span.len, "byte")
+        );
         for (x, y, width) in plane.pieces(span.offset, span.len) {
             let _ = write!(
                 out,

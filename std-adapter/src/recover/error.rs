@@ -5,7 +5,7 @@ use std::fmt;
 use tracebuf::buffer::AttachError;
 
 use super::symbols::Told;
-use crate::figures::Name;
+use crate::figures::{Count, Name};
 
 /// Why there is no trace.
 #[derive(Debug)]
@@ -61,7 +61,8 @@ impl fmt::Display for RecoverError {
             Self::NotInDump(address) => write!(f, "the dump has nothing at address {address:#x}"),
             Self::BehindRawDump { offset, len } => write!(
                 f,
-                "the dump is raw, {len} bytes without addresses: nothing is at offset {offset:#x} from its start"
+                "the dump is raw, {} without addresses: nothing is at offset {offset:#x} from its start",
+                Count(*len, "byte")
             ),
             Self::Attach(AttachError::NoRegion) => f.write_str("no trace buffer found"),
             Self::Attach(error) => write!(f, "no trace buffer can be recovered: {error}"),

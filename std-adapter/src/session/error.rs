@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use tracebuf::buffer::RegionError;
 
-use crate::figures::Name;
+use crate::figures::{Count, Name};
 
 /// Why a session could not do what it was asked for.
 ///
@@ -95,7 +95,8 @@ impl fmt::Display for SessionError {
             Self::SmallBuffer { buffer, bytes, needed } => {
                 write!(
                     f,
-                    "buffer {buffer} of the session, {bytes} bytes, is too small: one chunk of a thread takes {needed}"
+                    "buffer {buffer} of the session, {}, is too small: one chunk of a thread takes {needed}",
+                    Count(*bytes, "byte")
                 )
             }
             Self::LargeBuffer { buffer, bytes } => {
@@ -117,7 +118,11 @@ impl fmt::Display for SessionError {
             }
             Self::Buffer(error) => write!(f, "a buffer of the session: {error}"),
             Self::SharedMemory { bytes } => {
-                write!(f, "the session's shared memory, {bytes} bytes: it is 4 KiB to 64 MiB")
+                write!(
+                    f,
+                    "the session's shared memory, {}: it is 4 KiB to 64 MiB",
+                    Count(*bytes as u64, "byte")
+                )
             }
             Self::NoProducerId => f.write_str("all 65,534 numbers for producers of the session are taken"),
             // Mostly what is called so: a file, or a socket.
@@ -135,6 +140,29 @@ impl std::error::Error for SessionError {
             Self::Buffer(error) => Some(error),
             Self::Io { error, .. } => Some(error),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_is_told_in_the_singular() {
+        for (error, told) in [
+            (
+                SessionError::SmallBuffer { buffer: 0, bytes: 1, needed: 2064 },
+                "the session, 1 byte, is too small",
+            ),
+            (
+                SessionError::SmallBuffer { buffer: 0, bytes: 2, needed: 2064 },
+                "the session, 2 bytes, is too small",
+            ),
+            (SessionError::SharedMemory { bytes: 1 }, "shared memory, 1 byte: it is"),
+        ] {
+            let said = error.to_string();
+            assert!(said.contains(told), "{said}");
         }
     }
 }

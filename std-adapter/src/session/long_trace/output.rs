@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::Progress;
 use crate::export::{PIECE, Piece};
+use crate::figures::Count;
 use crate::file_lock::Lock;
 use crate::region_file::Slot;
 use crate::undo::Undo;
@@ -187,7 +188,10 @@ impl Output {
         }
         let good = std::mem::replace(&mut self.good, len);
         progress.bytes.store(len, Ordering::Relaxed);
-        progress.set_lasting_error(format!("somebody else changed the file: of {good} bytes it has {len}"));
+        progress.set_lasting_error(format!(
+            "somebody else changed the file: of {} it has {len}",
+            Count(good, "byte")
+        ));
         if len == 0 {
             progress.packets.store(0, Ordering::Relaxed);
         }

@@ -12,6 +12,7 @@ use tracebuf::service::ProducerIdentity;
 use super::link::{Kind, Link};
 use super::peer::Peer;
 use super::socket_file::SocketFile;
+use crate::figures::Count;
 use crate::limits::SHARED_MEMORY;
 use crate::session::waits::join;
 use crate::session::{Session, SessionError, Transport, Waker};
@@ -173,7 +174,8 @@ impl<H: Host> Shared<H> {
             Next::Goes
         };
         if self.taken() >= self.producers {
-            return refuse(&format!("the service has {} producers, as many as it takes", self.producers));
+            let producers = Count(self.producers as u64, "producer");
+            return refuse(&format!("the service has {producers}, as many as it takes"));
         }
         let producer_id = match session.new_producer_id() {
             Ok(id) => id,

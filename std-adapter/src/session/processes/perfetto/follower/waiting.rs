@@ -10,6 +10,7 @@ use rustix::fs::fstat;
 use super::answers::{Answer, Command, answer};
 use super::calls::{self, ALL_SAID, BIND, COMMANDS, HELLO, Method, Port};
 use super::speech::{Instance, speech};
+use crate::figures::Count;
 use crate::limits::{PAGE, SHARED_MEMORY};
 use crate::session::processes::connection::Agreed;
 use crate::session::processes::link::{Kind, Link};
@@ -190,7 +191,7 @@ impl Stream {
         }
         let bytes = usize::try_from(fstat(&file)?.st_size).unwrap_or(0);
         if !SHARED_MEMORY.contains(&bytes) {
-            return Err(refused(&format!("it has sent {bytes} bytes of shared memory")));
+            return Err(refused(&format!("it has sent {} of shared memory", Count(bytes as u64, "byte"))));
         }
         SharedWords::of(&file, bytes)
     }

@@ -37,7 +37,7 @@ impl Task {
     }
 
     /// Whether it is left out.
-    pub(crate) fn is_late(&self, switch: &Switch) -> bool {
+    fn is_late(&self, switch: &Switch) -> bool {
         self.is_until_stop && switch.is_stopping()
     }
 }

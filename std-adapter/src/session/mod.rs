@@ -211,7 +211,7 @@ impl Session {
     /// [`SessionError::Forked`] in a child after a fork.
     pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
-        // One that was asked for before the end is made: it may be the last moments before a panic.
+        // One that was asked for before a stop is made: it may be the last moments before a panic.
         let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain, answer| {
             // However late its turn comes, those who answer at once are in it.
             let deadline = deadline.max(Instant::now() + A_MOMENT);
@@ -292,9 +292,8 @@ impl Session {
     ///
     /// Producers have 5 s to send what they have: with one that never answers this takes so long, and then what it has
     /// is scraped. What other threads have asked for and has not begun is left out, and they hear
-    /// [`SessionError::Stopped`], as do those who ask for something, or come, while it waits. But for snapshots, and
-    /// flushes that have begun: these are done first, and have no more than 5 s for it. One that is asked for later hears
-    /// that the session has ended when it has.
+    /// [`SessionError::Stopped`], as do those who ask for something, or come, while it waits. But for snapshots that were
+    /// asked for before, and flushes that have begun: these are done first, and have no more than 5 s for it.
     ///
     /// # Errors
     /// The session was stopped before, this is a child after a fork, or the session's own thread, which calls a
@@ -347,12 +346,11 @@ impl Session {
         }
         let (answer, answers) = sync_channel(1);
         let work: Work = Box::new(move |drain| task(drain, answer));
-        let task = make(work);
-        if task.is_late(&self.shared.switch) {
+        if self.shared.switch.is_stopping() {
             // It would hear that behind the stop only, which may wait for producers.
             return Err(SessionError::Stopped);
         }
-        self.tasks.send(task).map_err(|_| SessionError::Stopped)?;
+        self.tasks.send(make(work)).map_err(|_| SessionError::Stopped)?;
         self.waker.wake();
         match answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(value) => Ok(value),

@@ -67,7 +67,7 @@ fn who_comes_or_asks_for_something_while_the_session_stops_hears_so_at_once() {
     std::thread::scope(|scope| {
         let stop = scope.spawn(|| session.stop());
         waits_for("it has begun", || !session.recorder().is_on());
-        let asked = [session.summary().err(), session.flush(PATIENCE).err()];
+        let asked = [session.summary().err(), session.flush(PATIENCE).err(), session.snapshot().err()];
         assert!(asked.iter().all(|error| matches!(error, Some(SessionError::Stopped))), "{asked:?}");
         Connection::builder().open(&service.path).expect_err("nobody is taken any more");
         assert!(!stop.is_finished());

@@ -52,8 +52,9 @@ typedef struct tracebuf_counter tracebuf_counter;
 typedef uint64_t (*tracebuf_clock)(void);
 
 /*
- * Takes bytes of a trace, as many as it can, and returns how many; less than 0 ends the export. Called in it,
- * tracebuf_drain does nothing, and tracebuf_export returns TRACEBUF_BUSY.
+ * Takes bytes of a trace, as many as it can, and returns how many; less than 0 ends the export. With 0 it is called
+ * again until it takes some, so that a host's full disk, say, has to end it. Called in it, tracebuf_drain does nothing,
+ * and tracebuf_export returns TRACEBUF_BUSY.
  */
 typedef int32_t (*tracebuf_write)(void *context, const uint8_t *bytes, size_t size);
 

@@ -156,7 +156,9 @@ pub unsafe extern "C" fn tracebuf_init(
         // SAFETY: the caller's promise; any bytes are `u64` once aligned.
         let words =
             unsafe { core::slice::from_raw_parts_mut(region.cast::<u8>(), size).align_to_mut::<u64>().1 };
-        let config = TracerConfig::new(ticks_per_second).unit_ns(1_000).state_every(quarter_of_ring(size));
+        // Without the bytes that aligning it takes.
+        let every = quarter_of_ring(size_of_val(words));
+        let config = TracerConfig::new(ticks_per_second).unit_ns(1_000).state_every(every);
         let mut found = OK;
         let started = Recorder::attach_or_new(words, &STORAGE, &INBOX, |_, _| found = FOUND);
         let Ok((producer, recorder)) = started else { return TOO_SMALL };

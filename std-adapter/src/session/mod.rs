@@ -180,7 +180,8 @@ impl Session {
     ///
     /// Producers are asked for what they have, and waited for until the timeout; then shared memory is
     /// *scraped*: finished packets of chunks that are still being written are copied too. Nobody else waits meanwhile:
-    /// other calls are answered, flushes and snapshots in their own time, and programs that come are taken.
+    /// other calls are answered, flushes and snapshots in their own time, and programs that come are taken. A producer
+    /// that has yet to answer another flush is asked behind that answer, and has what is left of this one's timeout.
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when a producer, which this process's threads are too, did not answer in time (what it
@@ -292,8 +293,8 @@ impl Session {
     ///
     /// Producers have 5 s to send what they have: with one that never answers this takes so long, and then what it has
     /// is scraped. What other threads have asked for and has not begun is left out, and they hear
-    /// [`SessionError::Stopped`], as do those who ask for something, or come, while it waits. But for snapshots that were
-    /// asked for before, and flushes that have begun: these are done first, and have no more than 5 s for it.
+    /// [`SessionError::Stopped`], as do those who ask for something, or come, while it waits. But for snapshots that
+    /// were asked for before, and flushes that have begun: these are done first, and have no more than 5 s for it.
     ///
     /// # Errors
     /// The session was stopped before, this is a child after a fork, or the session's own thread, which calls a

@@ -22,7 +22,7 @@
 #![deny(unsafe_code)]
 
 // As the tests in tests/ have them.
-#[cfg(test)]
+#[cfg(all(test, unix))]
 #[path = "../tests/support/fork.rs"]
 #[allow(dead_code, unsafe_code)]
 mod children;

@@ -213,11 +213,9 @@ impl fmt::Display for Sizing {
 #[cfg(test)]
 mod tests {
     use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
-    use tracebuf::producer::Exhaustion;
     use tracebuf::proto::varint;
 
     use super::*;
-    use crate::session::Session;
 
     /// A chunk of one packet.
     fn whole(chunk_id: u32) -> ChunkHeader {
@@ -275,8 +273,12 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn what_writers_write_in_the_time_asked_for_is_in_the_ring_at_its_end() {
+        use crate::session::Session;
+        use tracebuf::producer::Exhaustion;
+
         for (bytes, field) in [(10, 8), (100, 98), (300, 297), (5000, 4997)] {
             let sizing = Sizing::of_rate(10e6).seconds(1.0).packet(bytes);
             let ring = sizing.ring().expect("a ring");

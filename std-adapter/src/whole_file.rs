@@ -132,7 +132,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     fs::remove_file(part)
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use std::io::Write;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};

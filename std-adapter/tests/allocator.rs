@@ -1,4 +1,5 @@
 //! Recording from within the program's allocator, which the recorder itself asks for memory.
+#![cfg(unix)]
 #![allow(unsafe_code)] // as an allocator is
 
 #[path = "support/trace.rs"]

@@ -1,4 +1,5 @@
 //! Sessions that do not start: what their files held is there still.
+#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;

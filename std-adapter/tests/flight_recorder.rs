@@ -1,4 +1,5 @@
 //! The flight recorder: snapshots by hand, on panics, on signals and on triggers.
+#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;

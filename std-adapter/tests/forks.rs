@@ -1,4 +1,5 @@
 //! Sessions and flight recorders, and what becomes of them in a child after a fork.
+#![cfg(unix)]
 
 #[path = "support/fork.rs"]
 mod fork;

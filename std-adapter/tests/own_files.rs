@@ -1,4 +1,5 @@
 //! Files that a session has are not taken from it, and it takes none of another's, nor waits for one.
+#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;

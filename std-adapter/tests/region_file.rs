@@ -1,4 +1,5 @@
 //! Buffers in mapped files: what survives a kill, alone and beside a long trace.
+#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;

@@ -1,4 +1,5 @@
 //! Recorders that go on from session to session.
+#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;

@@ -1,4 +1,5 @@
 //! Sessions as a program uses them: threads, flushes, snapshots, stops.
+#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;

@@ -1,4 +1,5 @@
 //! Threads that wait when shared memory is full: never for a thread that does not come.
+#![cfg(unix)]
 
 #[path = "support/transport.rs"]
 mod transport;

@@ -1,4 +1,5 @@
 //! Spans from within the program's allocator, which the subscriber itself asks for memory.
+#![cfg(unix)]
 #![allow(unsafe_code)] // as an allocator is
 
 #[path = "support/trace.rs"]

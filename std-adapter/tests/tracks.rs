@@ -1,4 +1,5 @@
 //! Slices and instants on tracks that are no thread's, and ends with details.
+#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;

@@ -12,9 +12,7 @@ pub(super) fn can_be_read(has_state: &mut bool, flags: u64, follows_loss: bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::{BufferConfig, Session};
     use crate::trace_stats::TraceReport;
-    use tracebuf::producer::Exhaustion;
 
     #[test]
     fn what_needs_a_state_can_be_read_from_one_on_until_a_loss() {
@@ -42,8 +40,12 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn of_a_ring_that_has_wrapped_what_is_older_than_its_oldest_state_is_told() {
+        use crate::session::{BufferConfig, Session};
+        use tracebuf::producer::Exhaustion;
+
         for self_contained in [false, true] {
             let ring = BufferConfig::ring(64 << 10);
             let ring = if self_contained { ring.self_contained_chunks() } else { ring };

@@ -9,7 +9,6 @@ use tracebuf::buffer::{
     Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, Patch, RingContent, RingItem, RingView, TraceBuffer,
 };
 use tracebuf_std::recover::{Dump, Place};
-use tracebuf_std::session::Session;
 
 /// A lapped ring of so many bytes: three writers, the oldest chunks of one read in part.
 fn region(ring: u32, payload: usize) -> Vec<u8> {
@@ -284,8 +283,11 @@ fn chunks_that_the_table_has_no_room_for_and_those_that_a_patch_broke_are_losses
     assert_lost("patched.region", buffer, "1 chunk malformed");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_trace_is_shown_by_its_sequences() {
+    use tracebuf_std::session::Session;
+
     let session = Session::builder().start().expect("a session");
     // This thread keeps its writer while the other has one.
     let recorder = session.recorder();

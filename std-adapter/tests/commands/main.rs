@@ -4,14 +4,17 @@ use std::io::Write;
 #[cfg(target_os = "linux")]
 use std::process::Child;
 use std::process::Command;
+#[cfg(unix)]
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
 mod damaged;
+#[cfg(unix)]
 mod demo;
 mod inspect;
+#[cfg(unix)]
 mod looking_inside;
 #[path = "../support/mix.rs"]
 mod mix;
@@ -35,11 +38,13 @@ fn tracebuf(arguments: &[&str]) -> Command {
 }
 
 /// A command that had one end of a terminal too would keep it open: nobody at the other end would see it go.
+#[cfg(unix)]
 fn keep_from_commands(end: &impl std::os::fd::AsRawFd) {
     // SAFETY: the number is that of an open file.
     assert_eq!(unsafe { libc::fcntl(end.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
 }
 
+#[cfg(unix)]
 fn wait_until(seconds: u64, mut what: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !what() {

@@ -2,11 +2,11 @@
 
 mod kept;
 mod long;
+#[cfg(unix)]
 mod pipe;
+#[cfg(unix)]
 mod port;
 mod reset;
-
-use std::path::Path;
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 use tracebuf::proto::TracePackets;
@@ -104,7 +104,8 @@ fn content(packet: &[u8]) -> Vec<u8> {
 }
 
 /// Whole packets in the trace so far.
-fn received(output: &Path) -> Vec<Vec<u8>> {
+#[cfg(unix)]
+fn received(output: &std::path::Path) -> Vec<Vec<u8>> {
     let trace = std::fs::read(output).unwrap_or_default();
     TracePackets::new(&trace).flatten().map(<[u8]>::to_vec).collect()
 }

@@ -12,6 +12,7 @@ use tracebuf_std::recover::{Dump, Place};
 use crate::trace::scratch;
 use crate::tracebuf;
 
+#[cfg(unix)]
 mod full;
 #[cfg(target_os = "linux")]
 mod large;

@@ -1,14 +1,9 @@
 //! A file that is another command's.
 
-use std::fmt::Display;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::trace::scratch;
 use crate::{text, tracebuf};
-use tracebuf_std::demo;
-use tracebuf_std::recover::{Dump, Place};
-use tracebuf_std::session::{BufferConfig, Connection, FlightRecorder, LongTrace, Session};
 
 const LINE: &str =
     ": it seems to be what came over a serial line, of which `tracebuf receive` makes a trace\n";
@@ -74,9 +69,15 @@ fn an_error_is_one_line_whatever_is_in_the_name() {
 }
 
 /// Programs show these as they are.
+#[cfg(target_os = "linux")]
 #[test]
 fn so_is_an_error_of_the_library() {
-    fn told<T, E: Display>(result: Result<T, E>) -> String {
+    use std::sync::Arc;
+    use tracebuf_std::demo;
+    use tracebuf_std::recover::{Dump, Place};
+    use tracebuf_std::session::{BufferConfig, Connection, FlightRecorder, LongTrace, Session};
+
+    fn told<T, E: std::fmt::Display>(result: Result<T, E>) -> String {
         result.err().expect("there is nothing of that name").to_string()
     }
     const NAME: &str = "no\nsuch \x1b[31mname";

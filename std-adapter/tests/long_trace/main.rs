@@ -1,4 +1,5 @@
 //! Long traces: kills at any moment, full disks, removed files, readers that stop, and the largest size.
+#![cfg(unix)]
 
 mod kills;
 #[cfg(target_os = "linux")]

@@ -1,4 +1,5 @@
 //! What is left in the file of a buffer beside a long trace, and how it goes together with traces.
+#![cfg(unix)]
 
 mod behind;
 mod damaged;

@@ -1,4 +1,5 @@
 //! The layer and the subscriber for `tracing`: what becomes of spans and events.
+#![cfg(unix)]
 
 mod flows;
 mod logs;

@@ -3,8 +3,6 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use tracebuf_std::session::{BufferConfig, Session};
-
 use super::{recover, region};
 use crate::trace::scratch;
 use crate::tracebuf;
@@ -30,8 +28,11 @@ fn a_dump_may_be_gzipped_or_come_on_standard_input() {
     assert_eq!((run.status.code(), crate::text(&run.stderr)), (Some(1), said));
 }
 
+#[cfg(unix)]
 #[test]
 fn what_is_wrong_with_a_dump_on_standard_input_is_told_by_that_name() {
+    use tracebuf_std::session::{BufferConfig, Session};
+
     let [file, output] = ["cut.region", "cut.pftrace"].map(|name| scratch(&format!("recover/{name}")));
     let in_file = BufferConfig::ring(64 << 10).in_file(&file);
     Session::builder().buffer(in_file).start().expect("a session").stop().expect("its end");

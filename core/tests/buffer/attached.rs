@@ -150,7 +150,7 @@ fn at_the_end_nothing_waits_for_the_rest_of_a_scraped_chunk_behind_which_others_
     assert_eq!((salvage.chunks_kept, salvage.chunks_cut), (5, 2), "{salvage}");
     assert_eq!(
         salvage.to_string(),
-        "5 chunks of 1 sequences kept, 2 of them without their end, which was not finished"
+        "5 chunks of 1 sequence kept, 2 of them without their end, which was not finished"
     );
     let (first, more) = (DataLoss::empty(), lost | DataLoss::REASSEMBLY_BROKEN_CHAIN);
     let expected: [(&[u8], _); 4] = [(b"zero", first), (b"one", lost), (b"four", more), (b"last", first)];

@@ -227,7 +227,7 @@ fn a_chunk_that_recovery_drops_is_unreadable() {
     // The size of its packet.
     memory[256 + 4 * 48 + whole[1].offset as usize + 24] = 0x7F;
     let (text, _) = of("dropped.region", &memory, &[]);
-    assert!(text.contains("1 chunks dropped as malformed"), "{text}");
+    assert!(text.contains("1 chunk dropped as malformed"), "{text}");
     assert_eq!(bytes_of(&text, "unreadable"), u64::from(whole[1].size), "{text}");
 }
 

@@ -79,20 +79,46 @@ impl Salvage {
 
 impl fmt::Display for Salvage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} chunks of {} sequences kept", self.chunks_kept, self.sequences_kept)?;
+        let s = |count| if count == 1 { "" } else { "s" };
+        let Self { chunks_kept: chunks, sequences_kept: sequences, .. } = *self;
+        write!(f, "{chunks} chunk{} of {sequences} sequence{} kept", s(chunks), s(sequences))?;
         let rest = [
-            (u64::from(self.chunks_cut), "of them without their end, which was not finished"),
-            (u64::from(self.chunks_reverted), "of them as they were before they grew"),
-            (u64::from(self.malformed), "chunks dropped as malformed"),
-            (u64::from(self.checksum_wrong), "chunks dropped for their checksum"),
-            (u64::from(self.of_no_sequence), "chunks dropped that belong to no sequence"),
-            (u64::from(self.out_of_order), "chunks dropped that do not fit into their sequence"),
-            (u64::from(self.unfinished), "chunks dropped that were being changed"),
-            (self.bytes_unreadable, "bytes unreadable"),
+            (
+                u64::from(self.chunks_cut),
+                "of them without its end, which was not finished",
+                "of them without their end, which was not finished",
+            ),
+            (
+                u64::from(self.chunks_reverted),
+                "of them as it was before it grew",
+                "of them as they were before they grew",
+            ),
+            (u64::from(self.malformed), "chunk dropped as malformed", "chunks dropped as malformed"),
+            (
+                u64::from(self.checksum_wrong),
+                "chunk dropped for its checksum",
+                "chunks dropped for their checksum",
+            ),
+            (
+                u64::from(self.of_no_sequence),
+                "chunk dropped that belongs to no sequence",
+                "chunks dropped that belong to no sequence",
+            ),
+            (
+                u64::from(self.out_of_order),
+                "chunk dropped that does not fit into its sequence",
+                "chunks dropped that do not fit into their sequence",
+            ),
+            (
+                u64::from(self.unfinished),
+                "chunk dropped that was being changed",
+                "chunks dropped that were being changed",
+            ),
+            (self.bytes_unreadable, "byte unreadable", "bytes unreadable"),
         ];
-        for (count, what) in rest {
+        for (count, one, many) in rest {
             if count > 0 {
-                write!(f, ", {count} {what}")?;
+                write!(f, ", {count} {}", if count == 1 { one } else { many })?;
             }
         }
         Ok(())

@@ -127,7 +127,7 @@ fn a_chunk_that_contradicts_itself_is_malformed() {
         let (salvage, packets) = found(memory);
         assert_eq!(salvage, Salvage { malformed: 1, ..kept(5) }, "{n}");
         assert!(!salvage.is_clean() && salvage.chunks_dropped() == 1);
-        assert_eq!(salvage.to_string(), "5 chunks of 2 sequences kept, 1 chunks dropped as malformed");
+        assert_eq!(salvage.to_string(), "5 chunks of 2 sequences kept, 1 chunk dropped as malformed");
         let of_1: Vec<_> = packets.iter().filter(|packet| packet.0 == 1).map(|one| (one.1, one.2)).collect();
         // Before the first packet behind it, and not before that.
         assert_eq!(of_1, [(1, false), (0, false), (1, true), (2, false)], "{n}");

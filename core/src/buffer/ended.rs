@@ -4,7 +4,7 @@ use super::change::Kind;
 use super::mended::{Found, Mended};
 use super::packet::Located;
 use super::reassembly::ChainEnd;
-use super::region::State;
+use super::region::{Mode, State};
 use super::sequence_state::{SequenceState, Status};
 use super::tb_chunk::{Flags, Item, PAYLOAD, Stored};
 
@@ -79,6 +79,8 @@ impl State<'_> {
     fn end_sequence(&mut self, slot: u16) -> Option<()> {
         let entry = self.sequence(slot).filter(|entry| !entry.is_empty())?;
         let (mut at, last, mut tail) = (entry.first(), entry.last(), None);
+        // What a full buffer has not taken no writer gave up: it counts as discarded chunks.
+        let sealed = self.header.mode().contains(Mode::SEALED);
         // The packet at the end of the last chunk with anything in it was given up.
         let mut given_up = false;
         // A list has an end, unless the region is damaged.
@@ -88,7 +90,7 @@ impl State<'_> {
             let closed = if is_scraped { Some(Self::closed_scraped(&chunk)) } else { self.closed(&chunk) };
             let counted = given_up && (chunk.is_middle() || chunk.valid.get() == 0)
                 || closed.as_ref().is_some_and(|closed| self.is_given_up_later(&chunk, closed));
-            self.close(&chunk, closed, counted);
+            self.close(&chunk, closed, counted || sealed && at == last);
             let chunk = self.ring.chunk(at)?;
             // Packets go on behind chunks without fragments.
             if !chunk.is_empty() {
@@ -103,7 +105,7 @@ impl State<'_> {
         let (chunk, counted) = tail?;
         let goes_on = chunk.valid.get() > 0 && chunk.has(Flags::CONTINUES_ON_NEXT);
         let closed = if goes_on { self.without_last(&chunk) } else { None };
-        self.close(&chunk, closed, counted)
+        self.close(&chunk, closed, counted || sealed)
     }
 
     /// Gives up packets that wait for a patch of the chunk that they begin in. They count as no loss.

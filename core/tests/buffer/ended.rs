@@ -125,6 +125,26 @@ fn how_a_scraped_chunk_ends_is_told_all_the_same() {
 }
 
 #[test]
+fn what_a_full_buffer_has_not_taken_was_not_given_up_by_its_writer() {
+    let started = [
+        Sent::new(0, &[packet(b"one"), packet(b"some")]).flags(NEXT),
+        Sent::new(0, &[packet(b"one"), packet(&[0; 4])]).flags(NEXT | ChunkFlags::NEEDS_PATCHING),
+        Sent::new(0, &[packet(b"one"), packet(b"some"), packet(b"")]).flags(NEXT).scraped(),
+    ];
+    for (sent, is_full) in started.iter().flat_map(|sent| [(sent, true), (sent, false)]) {
+        let mut b = Bench::discard(256);
+        b.commit(sent.clone());
+        if is_full {
+            assert_eq!(b.commit(Sent::new(1, &[packet(&[1; 200])]).flags(PREV)), Commit::Discarded);
+        }
+        assert_eq!(ended(&mut b).first(), Some(&(b"one".to_vec(), DataLoss::empty())));
+        let stats = b.stats();
+        let given_up = u64::from(!is_full && !sent.header().flags.is_empty() && sent.header().complete);
+        assert_eq!((stats.chunks_discarded, stats.trace_writer_packet_loss), (u64::from(is_full), given_up));
+    }
+}
+
+#[test]
 fn the_place_of_a_scraped_chunk_that_was_read_is_free_again() {
     let mut b = bench();
     // More producers than the table has places.

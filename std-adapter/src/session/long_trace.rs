@@ -92,8 +92,9 @@ impl LongTrace {
     }
 
     /// The file's size in bytes, at most. When the next packet does not fit, the trace ends there, with its
-    /// statistics as far as they fit, and the session records no more. Below some 60 bytes, which the clocks at its
-    /// beginning take, it stays empty.
+    /// statistics as far as they fit, and the session records no more; these say that the last flush failed, by which
+    /// readers know that the end is missing. Below some 60 bytes, which the clocks at its beginning take, it stays
+    /// empty.
     #[must_use]
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.max_file_size = bytes;

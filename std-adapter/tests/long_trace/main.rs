@@ -18,6 +18,7 @@ use trace::{Trace, message, scratch};
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::recover::Survivor;
 use tracebuf_std::session::{BufferConfig, LongTrace, LongTraceStatus, PacketWriter, Session};
+use tracebuf_std::trace_stats::TraceReport;
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
@@ -118,7 +119,10 @@ fn a_full_file_ends_with_its_statistics_and_the_session_records_no_more() {
     let trace = quick(&path).max_file_size(50_000);
     let session = Session::builder().long_trace(trace).start().expect("a session");
     fill(&session);
-    stop_full(&session, &path, 45_000..=50_000).assert_ends_with_stats();
+    let trace = stop_full(&session, &path, 45_000..=50_000);
+    trace.assert_ends_with_stats();
+    let report = TraceReport::of(&trace.bytes);
+    assert!(report.has_losses() && report.to_string().contains("the file was full"), "{report}");
 }
 
 #[test]

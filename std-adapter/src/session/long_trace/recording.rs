@@ -309,7 +309,12 @@ impl Recording {
     /// Adds the statistics, if the file still has room for them.
     fn stats(&mut self, central: &Central, reports: &[BufferReport]) -> bool {
         let (len, packets) = (self.piece.bytes.len(), self.piece.packets);
-        let _ = self.piece.stats(&central.totals(), reports, Some(ClockReading::now().boottime));
+        let mut totals = central.totals();
+        if self.progress.full.load(Ordering::Relaxed) {
+            // The format has no other word for what is missing at the end.
+            totals.flushes.last = Some(false);
+        }
+        let _ = self.piece.stats(&totals, reports, Some(ClockReading::now().boottime));
         let fits = self.piece.bytes.len() as u64 <= self.max_file_size.saturating_sub(self.handed_over);
         if !fits {
             self.piece.bytes.truncate(len);

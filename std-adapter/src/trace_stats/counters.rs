@@ -145,7 +145,8 @@ impl Counters {
         let mut all: Vec<_> = buffers.chain(losses(&self.trace, OF_TRACE, None)).collect();
         if self.flush_failed {
             let (name, value) = ("final_flush_outcome", final_flush_outcome::FAILED);
-            let advice = "the last flush failed, or the file was full: the trace may lack its end; allow more time, or room";
+            let advice = "the last flush failed, or the file was full: the trace may lack its end; allow more time, or \
+                          room";
             all.push(Counted { name, buffer: None, value, advice });
         }
         self.is_told.then_some(all)

@@ -17,7 +17,7 @@ use tracebuf_firmware::export::HostFile;
 #[cfg(feature = "uart")]
 use tracebuf_firmware::export::NonBlocking;
 use tracebuf_firmware::mode::Mode;
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, quarter_of_ring};
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
 use tracebuf_firmware::region::{self, Region};
 use tracebuf_firmware::send::{Progress, Sender};
 use tracebuf_firmware::tracks::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
@@ -41,7 +41,7 @@ static SHARED: Mutex<Cell<Option<&'static Producer<'static>>>> = Mutex::new(Cell
 
 /// Times to the microsecond; the state starts anew each quarter of the ring.
 const CONFIG: TracerConfig =
-    TracerConfig::new(board::FREQUENCY).unit_ns(1_000).state_every(quarter_of_ring(TRACE_BYTES));
+    TracerConfig::new(board::FREQUENCY).unit_ns(1_000).state_every(state_every(TRACE_BYTES));
 
 /// Steps of the control loop until the firmware ends itself.
 const STEPS: u32 = 1_000;

@@ -31,6 +31,8 @@ const PAGE: usize = 8 + 4 * CHUNK;
 const SMALL_PAGE: usize = 8 + CHUNK;
 /// What a full chunk takes in the ring, with the 24 bytes that this keeps of each.
 const IN_RING: usize = 24 + CHUNK - 8;
+/// A ring of fewer chunks, some 3.7 KiB, holds half as many events more, or twice as many, with states at half of it.
+const SMALL_RING: usize = 28;
 /// Room in the ring for two chunks that are full: with less than one it would take nothing.
 const LEAST_RING: u32 = 2 * IN_RING as u32;
 
@@ -197,19 +199,21 @@ impl fmt::Debug for Recorder<'_> {
 }
 
 /// What [`TracerConfig::state_every`](tracebuf::producer::track_event::TracerConfig::state_every) is to be given for a
-/// region of so many bytes: a quarter of its ring, but a chunk at least.
+/// region of so many bytes: a quarter of its ring, and half of one so small that its writers' states would be most of
+/// what is in it, a chunk at least.
 ///
 /// It is counted in chunks, which in the ring are somewhat larger.
 ///
 /// ```
 /// use tracebuf::producer::track_event::TracerConfig;
-/// use tracebuf_firmware::recorder::quarter_of_ring;
+/// use tracebuf_firmware::recorder::state_every;
 ///
-/// const CONFIG: TracerConfig = TracerConfig::new(25_000_000).state_every(quarter_of_ring(8 * 1024));
+/// const CONFIG: TracerConfig = TracerConfig::new(25_000_000).state_every(state_every(8 * 1024));
 /// ```
-pub const fn quarter_of_ring(region: usize) -> u32 {
+pub const fn state_every(region: usize) -> u32 {
     let other = size_of::<u64>() + shared_size(region / 4) + CONFIG.region_size(0) as usize;
-    let chunks = region.saturating_sub(other) / 4 / IN_RING;
+    let all = region.saturating_sub(other) / IN_RING;
+    let chunks = if all < SMALL_RING { all / 2 } else { all / 4 };
     let bytes = if chunks == 0 { CHUNK } else { chunks * CHUNK };
     if bytes < u32::MAX as usize { bytes as u32 } else { u32::MAX }
 }

@@ -8,7 +8,7 @@ use tracebuf::producer::{
 };
 use tracebuf_firmware::export::{Blocking, Export};
 use tracebuf_firmware::frame::Frames;
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, quarter_of_ring};
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
 use tracebuf_firmware::region::Region;
 use tracebuf_firmware::send::Sender;
 use tracebuf_std::receive::Receiver;
@@ -19,16 +19,17 @@ const CHUNK: u64 = 120;
 const IN_RING: u64 = 136;
 
 #[test]
-fn states_start_anew_each_quarter_of_the_ring() {
+fn states_start_anew_each_quarter_of_the_ring_and_each_half_of_a_small_one() {
     for size in (1176..128 * 1024).step_by(8) {
         let (storage, inbox, mut region) = (ProducerStorage::new(), Inbox::new(), vec![0; size / 8]);
         let (_, mut recorder) = Recorder::new(&mut region, &storage, &inbox).unwrap();
-        let quarter = recorder.buffer().stats().buffer_size / 4;
-        let chunks = u64::from(quarter_of_ring(size)) / CHUNK;
-        assert!(chunks == 1 || chunks * IN_RING <= quarter, "{size} bytes");
-        assert!((chunks + 1) * IN_RING > quarter, "{size} bytes");
+        let ring = recorder.buffer().stats().buffer_size;
+        let part = if ring < 28 * IN_RING { ring / 2 } else { ring / 4 };
+        let chunks = u64::from(state_every(size)) / CHUNK;
+        assert!(chunks == 1 || chunks * IN_RING <= part, "{size} bytes");
+        assert!((chunks + 1) * IN_RING > part, "{size} bytes");
     }
-    assert_eq!(quarter_of_ring(0), CHUNK as u32);
+    assert_eq!(state_every(0), CHUNK as u32);
 }
 
 /// A string in so many messages, each the only thing in the one around it.

@@ -13,7 +13,7 @@ use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
 use tracebuf_firmware::export::Export;
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, quarter_of_ring};
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
 use tracebuf_firmware::send::Sender;
 
 const COUNTERS: usize = 8;
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn tracebuf_init(
         let words =
             unsafe { core::slice::from_raw_parts_mut(region.cast::<u8>(), size).align_to_mut::<u64>().1 };
         // Without the bytes that aligning it takes.
-        let every = quarter_of_ring(size_of_val(words));
+        let every = state_every(size_of_val(words));
         let config = TracerConfig::new(ticks_per_second).unit_ns(1_000).state_every(every);
         let mut found = OK;
         let started = Recorder::attach_or_new(words, &STORAGE, &INBOX, |_, _| found = FOUND);

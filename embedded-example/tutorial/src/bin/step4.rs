@@ -5,7 +5,7 @@ use cortex_m_rt::entry;
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, quarter_of_ring};
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
 use tracebuf_firmware::region::Region;
 
 const TRACE_BYTES: usize = 16 * 1024;
@@ -34,7 +34,7 @@ static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
 type MyTracer = Tracer<'static, Timer, 16, 4>;
 
 const CONFIG: TracerConfig =
-    TracerConfig::new(25_000_000).unit_ns(1_000).state_every(quarter_of_ring(TRACE_BYTES));
+    TracerConfig::new(25_000_000).unit_ns(1_000).state_every(state_every(TRACE_BYTES));
 
 fn tracer(producer: &'static Producer<'static>, track: &'static Track<'static>) -> Option<MyTracer> {
     Some(Tracer::with_tables(producer.writer(0, Exhaustion::Drop)?, Timer, track, CONFIG))

@@ -10,7 +10,7 @@ use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Extended32, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
 use tracebuf_firmware::export::Export;
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, quarter_of_ring};
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
 use tracebuf_firmware::region::Region;
 use tracebuf_firmware::send::Sender;
 
@@ -41,7 +41,7 @@ static LEVEL: Track<'static> = Track::counter("level", Unit::Count);
 type MyTracer = Tracer<'static, Timer, 16, 4>;
 
 const CONFIG: TracerConfig =
-    TracerConfig::new(25_000_000).unit_ns(1_000).state_every(quarter_of_ring(TRACE_BYTES));
+    TracerConfig::new(25_000_000).unit_ns(1_000).state_every(state_every(TRACE_BYTES));
 
 fn tracer(producer: &'static Producer<'static>, track: &'static Track<'static>) -> Option<MyTracer> {
     Some(Tracer::with_tables(producer.writer(0, Exhaustion::Drop)?, Timer, track, CONFIG))

@@ -51,6 +51,22 @@
 //! [`Session::OWN_PRODUCER_ID`], one for each buffer that they record into; a writer that ended has its number taken by
 //! the next.
 //!
+//! # What loses events
+//! Each of these is counted: [`Summary::losses`] says of all of it in a line whether there was any.
+//!
+//! | when | what is lost | what helps |
+//! |---|---|---|
+//! | shared memory is full: threads record faster than it is emptied | events of then | [more][m], or [waiting][w] |
+//! | more threads record than shared memory has chunks of 2 KiB (512 where it is 1 MiB), or 1,024 | theirs | [more][m] |
+//! | the ring is full | its oldest | a larger [ring](SessionBuilder::ring), or a [long trace](LongTrace) |
+//! | a buffer that [keeps its oldest](BufferConfig::discard) is full, or a long trace's file | what comes | more room |
+//! | an event comes from within another one's details | that one | to record it before, or behind |
+//! | one comes from a destructor, and the thread's writer is gone | that one | a first event before that local is made |
+//! | a thread records many events of more than 4 KB while another one is sending | some of them | [waiting][w] |
+//!
+//! [m]: SessionBuilder::shared_memory
+//! [w]: SessionBuilder::exhaustion
+//!
 //! # After a crash
 //! A buffer [in a file](BufferConfig::in_file) survives the process; see [`region_file`](crate::region_file).
 //!

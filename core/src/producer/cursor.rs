@@ -74,6 +74,10 @@ pub(crate) fn short_varint(value: u32) -> (u32, usize) {
 /// A varint, and its length.
 #[inline]
 pub(crate) fn varint_words(value: u64) -> ([u32; 3], usize) {
+    if value < 1 << 21 {
+        let (word, len) = short_varint(value as u32);
+        return ([word, 0, 0], len);
+    }
     let len = (70 - (value | 1).leading_zeros() as usize) / 7;
     let word = |index: usize| {
         // All bytes but the last say that there are more.
@@ -206,6 +210,47 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Moves what was written from the byte `from` on, which is not among the first ones, by `by` bytes, at most 8: to
+    /// where there is room. What lies between is to be written, and up to three bytes behind are lost.
+    #[cfg(target_pointer_width = "64")]
+    pub(crate) fn make_place(&mut self, from: usize, by: usize) {
+        let end = self.pos + by;
+        let (first, below) = ((from + by) / 4, split(0, from + by).0);
+        // From the end on: nothing is written over before it was moved. A word is always the same bytes of two others.
+        for index in (first..end.div_ceil(4)).rev() {
+            let source = index.saturating_sub(by.div_ceil(4));
+            let [low, high] = [source, source + 1].map(|index| u64::from(load(self.words, index)));
+            let moved = ((low | high << 32) >> (by.wrapping_neg() % 4 * 8)) as u32;
+            let kept = if index == first { below } else { 0 };
+            store(self.words, index, load(self.words, index) & kept | moved & !kept);
+        }
+        self.pos = end;
+    }
+
+    /// Fills a size field of one byte that is 0.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    pub(crate) fn fill_short_size(&self, field: usize, size: u32) {
+        let word = load(self.words, field / 4);
+        store(self.words, field / 4, word | size << (field % 4 * 8));
+    }
+
+    /// Leaves so many words at the chunk's end out, and says which all are.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    pub(crate) fn leave_out(&mut self, words: usize) -> &'a [AtomicU32] {
+        let (all, most) = (self.words, self.words.len().saturating_sub(words));
+        self.words = all.get(..most).unwrap_or_default();
+        all
+    }
+
+    /// Goes on in all of the chunk's words.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    pub(crate) fn take_in(&mut self, words: &'a [AtomicU32]) {
+        self.words = words;
+    }
+
     /// One more fragment in the header, all before it being there. False when it counts `most` already.
     #[inline]
     pub(crate) fn count_fragment(&self, most: u16) -> bool {
@@ -294,6 +339,25 @@ mod tests {
                 let expected = [before, vec![size as u8], after, vec![0xAB]].concat();
                 assert_eq!(bytes(cursor.words)[..expected.len()], expected[..]);
                 assert_eq!(cursor.pos(), 8 + expected.len());
+            }
+        }
+    }
+
+    #[cfg(target_pointer_width = "64")]
+    #[test]
+    fn what_is_moved_on_is_the_same_behind_its_new_place_and_before_its_old_one() {
+        for from in 8..if cfg!(miri) { 12 } else { 16 } {
+            for len in (0..14).step_by(if cfg!(miri) { 3 } else { 1 }) {
+                for by in [3, 6] {
+                    let mut memory = [0xEEEE_EEEEu32; 12];
+                    let mut cursor = Cursor::new(atomic_words(&mut memory));
+                    let text: Vec<u8> = (1..=from as u8 + len as u8).collect();
+                    put_bytes(&mut cursor, &text);
+                    cursor.make_place(8 + from, by);
+                    assert_eq!(cursor.pos(), 8 + text.len() + by);
+                    let all = bytes(cursor.words);
+                    assert_eq!((&all[..from], &all[from + by..][..len]), text.split_at(from));
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::trace_writer::TraceWriter;
 use core::fmt;
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
 /// A packet being written. It ends when this is dropped, whatever is still open in it.
@@ -51,9 +52,9 @@ impl DerefMut for Packet<'_, '_> {
 }
 
 impl<'w, 'a> Message<'w, 'a> {
-    /// The message that is the `depth`th open one.
-    pub(crate) fn at(writer: &'w mut TraceWriter<'a>, depth: usize) -> Self {
-        Message { writer, depth }
+    /// The message that is the `depth`th open one, for its author. Who has opened it ends it.
+    pub(crate) fn lent(writer: &'w mut TraceWriter<'a>, depth: usize) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Message { writer, depth })
     }
 
     /// An unsigned integer, an enum's number, or a signed one cast (`int64`, not `sint64`).

@@ -6,9 +6,11 @@ use super::cursor::Cursor;
 use super::storage::WriterSlot;
 use super::sync::Ordering;
 use heapless::Vec;
+use short_sizes::ShortSizes;
 
 mod chunks;
 mod fields;
+mod short_sizes;
 
 /// What a writer does when shared memory is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,6 +96,7 @@ pub struct TraceWriter<'a> {
     levels: Vec<Level, { TraceWriter::MAX_NESTING }>,
     /// Chunks that the producer had completed when the current one was begun.
     begun: u32,
+    short: ShortSizes<'a>,
 }
 
 /// [`WriterStats`] in the machine's words.
@@ -190,6 +193,7 @@ impl<'a> TraceWriter<'a> {
             news: news | FIRST,
             gave_up_waiting: false,
             has_ready_patches: false,
+            short: ShortSizes::NONE,
         }
     }
 
@@ -261,39 +265,11 @@ impl<'a> TraceWriter<'a> {
     /// say: the first bytes of `packet`, which has three more. No packet is open. False: it does not fit the chunk.
     #[inline(always)]
     pub(crate) fn put_small<const N: usize>(&mut self, packet: [u32; N], len: usize) -> bool {
-        let fits = self.put_at_once(packet, len);
+        let fits = self.cursor.room() >= len;
         if fits {
+            self.cursor.put_words(packet, len);
             self.counts.packets = self.counts.packets.wrapping_add(1);
             self.count_packet();
-        }
-        fits
-    }
-
-    /// Begins a packet and a message in it: the first `len` bytes of `words`, which has three more, the packet's size
-    /// being the first four of them, and the message's four from `size_at` on. For a writer that has nothing else to
-    /// say. No packet is open. False: they do not fit the chunk.
-    #[cfg(target_pointer_width = "64")]
-    #[inline(always)]
-    pub(crate) fn begin_at_once<const N: usize>(
-        &mut self,
-        words: [u32; N],
-        len: usize,
-        size_at: usize,
-    ) -> bool {
-        let fragment = self.cursor.pos();
-        let fits = self.put_at_once(words, len);
-        if fits {
-            self.counts.packets = self.counts.packets.wrapping_add(1);
-            self.is_open = true;
-            self.fragment = fragment;
-            self.base = 0_u32.wrapping_sub(fragment as u32 + 4);
-            let level = Level {
-                chunk_id: self.chunk_id(),
-                offset: (fragment + size_at) as u16,
-                start: size_at as u32,
-            };
-            // No other is open.
-            let _ = self.levels.push(level);
         }
         fits
     }
@@ -302,7 +278,7 @@ impl<'a> TraceWriter<'a> {
     /// chunk.
     #[inline(always)]
     pub(crate) fn put_at_once<const N: usize>(&mut self, words: [u32; N], len: usize) -> bool {
-        let fits = self.cursor.room() >= len;
+        let fits = self.cursor.room() >= len || self.lengthen_sizes() && self.cursor.room() >= len;
         if fits {
             self.cursor.put_words(words, len);
         }

@@ -1,5 +1,6 @@
 //! How a writer comes by its chunks, and parts with them.
 
+use super::short_sizes::ShortSizes;
 use super::{FULL, LOST, TraceWriter};
 use crate::producer::PATCHES;
 use crate::producer::arbiter::NONE;
@@ -19,10 +20,13 @@ impl TraceWriter<'_> {
         }
     }
 
-    /// Goes on in the next chunk. False: the packet is given up.
+    /// Goes on in the next chunk, or in this one where room was kept for longer sizes. False: the packet is given up.
     #[cold]
     #[inline(never)]
     pub(super) fn next_fragment(&mut self) -> bool {
+        if self.lengthen_sizes() {
+            return true;
+        }
         if self.dropping || !self.is_open {
             return false;
         }
@@ -109,6 +113,7 @@ impl TraceWriter<'_> {
     pub(super) fn abandon(&mut self) {
         self.counts.dropped = self.counts.dropped.wrapping_add(1);
         self.dropping = true;
+        self.short = ShortSizes::NONE;
         self.news |= LOST;
         self.release_held();
         self.levels.clear();

@@ -29,6 +29,10 @@ impl TraceWriter<'_> {
     /// Appends bytes, over as many chunks as it takes.
     #[cfg(target_pointer_width = "64")]
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
+        if bytes.len() >= super::short_sizes::LONG {
+            // Before there is more to move.
+            self.lengthen_sizes();
+        }
         let mut rest = self.cursor.put_bytes(bytes);
         while !rest.is_empty() && self.next_fragment() {
             rest = self.cursor.put_bytes(rest);
@@ -140,6 +144,9 @@ impl TraceWriter<'_> {
 
     #[inline(never)]
     pub(crate) fn close_innermost(&mut self) {
+        if self.levels.len() == 1 {
+            self.lengthen_sizes();
+        }
         let Some(level) = self.levels.pop() else { return };
         self.promised = self.promised.min(self.levels.len());
         let size = self.size_so_far().wrapping_sub(level.start);

@@ -96,6 +96,13 @@ impl<'a, const N: usize> Names<'a, N> {
         Some(self.list.len() as u32)
     }
 
+    /// Whether there are names that were not yet written.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    pub(super) fn has_unwritten(&self) -> bool {
+        self.written < self.list.len()
+    }
+
     /// Writes the names that were not yet written into the open packet.
     pub(super) fn write(&mut self, writer: &mut TraceWriter<'_>) {
         let mut index = self.written;

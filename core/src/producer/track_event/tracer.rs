@@ -197,7 +197,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
             return;
         }
         let Some(open) = self.open(delta, None, kind, Some(name)) else { return };
-        let (message, names) = (&mut Message::at(&mut open.0.writer, 1), &mut open.0.names);
+        let (message, names) = (&mut Message::lent(&mut open.0.writer, 1), &mut open.0.names);
         Event { message, names }.category(category);
     }
 
@@ -359,6 +359,10 @@ struct OpenEvent<'i, 'a, C, const N: usize, const T: usize>(&'i mut Inner<'a, C,
 impl<C, const N: usize, const T: usize> Drop for OpenEvent<'_, '_, C, N, T> {
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn drop(&mut self) {
+        #[cfg(target_pointer_width = "64")]
+        if !self.0.names.has_unwritten() && self.0.writer.end_at_once() {
+            return;
+        }
         self.0.writer.close_levels(0);
         // Decoders read a packet's names before its event, wherever they are.
         self.0.names.write(&mut self.0.writer);

@@ -38,14 +38,13 @@ pub(super) fn write(key: u32, value: Value<'_>, writer: &mut TraceWriter<'_>) ->
         Value::Str(text) => return write_text(key, text, writer),
     };
     let size = 3 + len;
+    let (head, begin) = (head(size, key), tag | first << 8);
+    if len < 4 {
+        // Most are.
+        return writer.put_at_once([head, begin, 0], 2 + size);
+    }
     writer.put_at_once(
-        [
-            head(size, key),
-            tag | first << 8,
-            first >> 24 | second << 8,
-            second >> 24 | third << 8,
-            third >> 24,
-        ],
+        [head, begin, first >> 24 | second << 8, second >> 24 | third << 8, third >> 24],
         2 + size,
     )
 }

@@ -245,7 +245,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// A counter's value from now on, as a fraction; the track is a counter.
     pub fn measure(&self, value: f64) {
         self.full(track_event_type::COUNTER, None, |writer, _| {
-            Message::at(writer, 1).double(track_event::DOUBLE_COUNTER_VALUE, value);
+            Message::lent(writer, 1).double(track_event::DOUBLE_COUNTER_VALUE, value);
         });
     }
 
@@ -297,7 +297,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     fn event(&self, kind: u64, name: &'a str, details: impl Details<'a>) -> bool {
         let name = Some(name).filter(|name| !name.is_empty());
         self.full(kind, name, |writer, names| {
-            details(&mut Event { message: &mut Message::at(writer, 1), names });
+            details(&mut Event { message: &mut Message::lent(writer, 1), names });
         })
     }
 

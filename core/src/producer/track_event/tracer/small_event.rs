@@ -81,12 +81,13 @@ impl SmallEvent {
     #[inline]
     pub(super) fn open(&self, iid: u32, writer: &mut TraceWriter<'_>) -> bool {
         let (name, name_len) = if iid == 0 { (0, 0) } else { (NAME | iid << 8, 2) };
-        let event = u64::from(HEAD >> 8) | u64::from(TYPE) << 56;
-        let rest = u128::from(event) | u128::from(self.kind | name << 8) << 64;
-        let rest = u128::from(self.time) | rest << (self.time_len * 8);
-        let size_at = 4 + self.time_len + 3;
-        let words = [0, rest as u32, (rest >> 32) as u32, (rest >> 64) as u32, (rest >> 96) as u32, 0];
-        writer.begin_at_once(words, size_at + 4 + 2 + name_len, size_at)
+        let event = u64::from(HEAD >> 8) | u64::from(TYPE | self.kind << 8 | name << 16) << 32;
+        // The first 8 bytes: no size yet, the time, and what of the event there is room for.
+        let bits = 8 + self.time_len * 8;
+        let (first, second) = (u64::from(self.time) << 8 | event << bits, event >> (64 - bits));
+        let words = [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32];
+        let size_at = 1 + self.time_len + 3;
+        writer.begin_at_once(words, size_at + 1 + 2 + name_len, size_at)
     }
 
     /// Writes it as a counter's value. False when the value is too long, or the packet does not fit.

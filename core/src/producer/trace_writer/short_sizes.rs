@@ -1,0 +1,122 @@
+//! Events with details: written as if they were short, which nearly all are.
+//!
+//! A size field has four bytes until the size is known, and most sizes need but one: what is behind is moved then. On
+//! 64-bit targets, where code is cheap, an event that is begun at once has sizes of one byte each, its packet's and its
+//! own, and room is kept for more. If it needs that, because it gets longer or goes on in the next chunk, it is moved
+//! once, and is from there on as any other: what is in the chunk in the end is the same.
+
+use super::TraceWriter;
+
+/// All the words of the chunk, of which the cursor has fewer, while the open packet has two sizes of one byte: its own,
+/// and that of the outermost open message. None while it has not.
+pub(super) struct ShortSizes<'a>(Words<'a>);
+
+#[cfg(target_pointer_width = "64")]
+type Words<'a> = &'a [crate::producer::sync::AtomicU32];
+/// Never any.
+#[cfg(not(target_pointer_width = "64"))]
+type Words<'a> = core::marker::PhantomData<&'a ()>;
+
+impl ShortSizes<'_> {
+    #[cfg(target_pointer_width = "64")]
+    pub(super) const NONE: Self = ShortSizes(&[]);
+    #[cfg(not(target_pointer_width = "64"))]
+    pub(super) const NONE: Self = ShortSizes(core::marker::PhantomData);
+}
+
+/// With a detail of so many bytes an event as good as always needs more.
+#[cfg(target_pointer_width = "64")]
+pub(super) const LONG: usize = 100;
+/// Bytes that two sizes of four bytes have more than two of one.
+#[cfg(target_pointer_width = "64")]
+const MORE: usize = 6;
+/// Words that are kept for these: there is room for any few bytes when the sizes have them.
+#[cfg(target_pointer_width = "64")]
+const KEPT: usize = 3;
+
+#[cfg(target_pointer_width = "64")]
+impl TraceWriter<'_> {
+    /// Begins a packet and a message in it: the first `len` bytes of `words`, which has three more. The first of them is
+    /// to be the packet's size, and that at `size_at` the message's; both are 0. For a writer that has nothing else to
+    /// say. No packet is open. False: they do not fit the chunk.
+    #[inline(always)]
+    pub(crate) fn begin_at_once<const N: usize>(
+        &mut self,
+        words: [u32; N],
+        len: usize,
+        size_at: usize,
+    ) -> bool {
+        let fragment = self.cursor.pos();
+        let fits = self.cursor.room() >= len + KEPT * 4;
+        if fits {
+            self.cursor.put_words(words, len);
+            self.short = ShortSizes(self.cursor.leave_out(KEPT));
+            self.counts.packets = self.counts.packets.wrapping_add(1);
+            self.is_open = true;
+            self.fragment = fragment;
+            self.base = 0_u32.wrapping_sub(fragment as u32 + 1);
+            let offset = (fragment + size_at) as u16;
+            // No other is open.
+            let _ =
+                self.levels.push(super::Level { chunk_id: self.chunk_id(), offset, start: size_at as u32 });
+        }
+        fits
+    }
+
+    /// Ends a packet that was begun so and is short. False, and nothing has happened, when it is another.
+    #[inline]
+    pub(crate) fn end_at_once(&mut self) -> bool {
+        let ([event], false) = (self.levels.as_slice(), self.short.0.is_empty()) else { return false };
+        let size = self.size_so_far();
+        // As `finish` has it.
+        if size >= 127 {
+            return false;
+        }
+        self.cursor.fill_short_size(event.offset.into(), size.wrapping_sub(event.start));
+        self.cursor.fill_short_size(self.fragment, size);
+        self.cursor.take_in(core::mem::replace(&mut self.short, ShortSizes::NONE).0);
+        self.levels.clear();
+        self.is_open = false;
+        // It is in one chunk, and had no news to tell.
+        self.count_packet();
+        true
+    }
+
+    /// Gives the sizes of one byte four. False: there are none.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn lengthen_sizes(&mut self) -> bool {
+        let ShortSizes(words) = core::mem::replace(&mut self.short, ShortSizes::NONE);
+        let Some(event) = self.levels.first().filter(|_| !words.is_empty()) else { return false };
+        self.cursor.take_in(words);
+        let field = usize::from(event.offset);
+        self.cursor.make_place(field + 1, MORE);
+        let end = self.cursor.pos();
+        // What is between the two sizes.
+        self.cursor.rewind(field);
+        self.cursor.make_place(self.fragment + 1, MORE / 2);
+        // A size that is to be patched says 0 until then.
+        self.cursor.put(0, 4);
+        self.cursor.rewind(self.fragment);
+        self.cursor.put(0, 4);
+        self.cursor.rewind(end);
+        // The packet has three bytes more so far: its own size is not in it.
+        self.base = self.base.wrapping_sub(MORE as u32 / 2);
+        let mut by = MORE as u16 / 2;
+        for level in &mut self.levels {
+            level.offset = level.offset.wrapping_add(by);
+            level.start = level.start.wrapping_add(MORE as u32 / 2);
+            by = MORE as u16;
+        }
+        true
+    }
+}
+
+#[cfg(not(target_pointer_width = "64"))]
+impl TraceWriter<'_> {
+    /// There are none.
+    #[inline(always)]
+    pub(super) fn lengthen_sizes(&mut self) -> bool {
+        false
+    }
+}

@@ -285,6 +285,11 @@ impl<'a> TraceWriter<'a> {
         fits
     }
 
+    /// Packets begun, in the machine's words.
+    pub(crate) fn packets(&self) -> usize {
+        self.counts.packets
+    }
+
     /// Whether the last packet is not there, or this is the first: the next one has to say so.
     #[inline]
     pub(crate) fn is_interrupted(&self) -> bool {

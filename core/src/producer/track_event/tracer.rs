@@ -323,11 +323,11 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         {
             return Some(OpenEvent(self));
         }
-        let was_known = track.is_none_or(|track| self.knows(track));
+        let next_packet = self.writer.packets();
         if !self.is_told(track) {
             return None;
         }
-        if self.lifetime == 0 && !was_known && !self.is_beside_state() {
+        if self.lifetime == 0 && self.writer.packets() != next_packet && !self.is_beside_state() {
             // The track's description has gone on into the next chunk.
             if !self.start_state(self.scale.last()) || !self.is_told(track) {
                 return None;

@@ -83,10 +83,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         track: &'a Track<'a>,
         config: TracerConfig,
     ) -> Self {
-        let lifetime = match config.state_bytes {
-            0 => 0,
-            bytes => bytes.checked_div(writer.producer().chunk_size()).unwrap_or(0).max(1),
-        };
+        let lifetime = config.lifetime(writer.producer().chunk_size());
         // Of no state: the first event starts one, whatever the writer has written before.
         let generation = writer.producer().progress().0.wrapping_sub(1);
         Tracer {

@@ -17,7 +17,7 @@ pub struct TracerConfig {
     factor: u64,
     pub(super) unit_ns: u32,
     pub(super) clock_id: u32,
-    pub(super) state_bytes: u32,
+    state_bytes: u32,
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -81,6 +81,28 @@ impl TracerConfig {
     pub const fn state_every(self, bytes: u32) -> Self {
         TracerConfig { state_bytes: bytes, ..self }
     }
+
+    /// How many chunks of so many bytes a state may last; 0: to the end of the writer's chunk.
+    pub(super) fn lifetime(&self, chunk_size: u32) -> u32 {
+        match self.state_bytes {
+            0 => 0,
+            bytes if cfg!(target_has_atomic = "32") => bytes.checked_div(chunk_size).unwrap_or(0).max(1),
+            // Cores without a compare-and-swap mostly have no division either, and the compiler's is 400 bytes of code.
+            bytes => bit_by_bit(bytes, chunk_size).max(1),
+        }
+    }
+}
+
+/// How many times the divisor, which is not 0.
+fn bit_by_bit(mut dividend: u32, divisor: u32) -> u32 {
+    let mut quotient = 0;
+    for bit in (0..32).rev() {
+        if dividend >> bit >= divisor {
+            dividend -= divisor << bit;
+            quotient |= 1 << bit;
+        }
+    }
+    quotient
 }
 
 /// What a tracer has done so far.
@@ -94,4 +116,18 @@ pub struct TracerStats {
     /// Events not written because the state could not be, or inside the writing of another one; each of the two on
     /// targets of 32 bits modulo 2³².
     pub skipped: u64,
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_divided_bit_by_bit_is_divided() {
+        for divisor in [1, 2, 3, 24, 248, 4088, 65_528, 1 << 31, u32::MAX] {
+            for dividend in [0, 1, 23, 24, 25, 65_536, 1 << 31, u32::MAX - 1, u32::MAX] {
+                assert_eq!(bit_by_bit(dividend, divisor), dividend / divisor);
+            }
+        }
+    }
 }

@@ -1,9 +1,8 @@
 //! `Producer`: who has which chunk, and when what is complete is sent.
 
-use super::chunk_header::HeaderFlags;
 use super::commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
 use super::cursor;
-use super::page::{ChunkState, Division, Layout, add_flags, change_state};
+use super::page::{ChunkState, Division, Layout, change_state};
 use super::smb::{MemoryError, SharedMemory};
 use super::storage::{ProducerStorage, WriterSlot};
 use super::sync::{AtomicU32, Ordering, const_fn};
@@ -247,12 +246,11 @@ impl<'a> Producer<'a> {
         self.memory.chunk(chunk >> 4, chunk & 15, &self.division)
     }
 
-    /// Completes a chunk, with these flags too, and puts it on the list. Says whether it is time to send.
-    pub(crate) fn complete(&self, chunk: u32, flags: HeaderFlags) -> bool {
+    /// Completes a chunk, and puts it on the list. Says whether it is time to send.
+    pub(crate) fn complete(&self, chunk: u32) -> bool {
         let (Some(word), Some(link)) = (self.memory.bitmap(chunk >> 4), self.link(chunk)) else {
             return false;
         };
-        add_flags(self.words(chunk), flags);
         if !change_state(word, chunk & 15, ChunkState::BeingWritten, ChunkState::Complete) {
             // The other side took it away: not ours any more.
             return false;

@@ -267,7 +267,7 @@ fn a_chunk_that_a_service_takes_before_it_is_sent_makes_no_endless_request() {
             producer.hint.store(*page, Ordering::Relaxed);
             let chunk = producer.acquire().unwrap();
             assert_eq!(chunk >> 4, *page);
-            assert!(!producer.complete(chunk, HeaderFlags::empty()));
+            assert!(!producer.complete(chunk));
             assert!(consumer.take(*page, 0).is_some());
         }
         producer.commit();

@@ -6,7 +6,7 @@ use crate::producer::PATCHES;
 use crate::producer::arbiter::NONE;
 use crate::producer::chunk_header::{ChunkHeader, HeaderFlags};
 use crate::producer::cursor::Cursor;
-use crate::producer::page::set_header;
+use crate::producer::page::{add_flags, set_header};
 use crate::proto::varint::ABORTED_SIZE;
 
 impl TraceWriter<'_> {
@@ -103,7 +103,8 @@ impl TraceWriter<'_> {
                 flags |= HeaderFlags::NEEDS_PATCHING;
             }
             let held = core::mem::replace(&mut self.held, NONE);
-            self.complete(held, flags);
+            add_flags(self.producer.words(held), flags);
+            self.complete(held);
         }
     }
 
@@ -135,14 +136,14 @@ impl TraceWriter<'_> {
         self.cursor = Cursor::NONE;
         let chunk = core::mem::replace(&mut self.chunk, NONE);
         if chunk != NONE {
-            self.complete(chunk, HeaderFlags::empty());
+            self.complete(chunk);
         }
     }
 
     #[inline(never)]
-    fn complete(&mut self, chunk: u32, flags: HeaderFlags) {
+    fn complete(&mut self, chunk: u32) {
         self.counts.chunks = self.counts.chunks.wrapping_add(1);
-        if self.producer.complete(chunk, flags) {
+        if self.producer.complete(chunk) {
             self.send();
         }
     }

@@ -66,7 +66,7 @@ const SHORT_EVENT: usize = 40;
 /// An old chunk is older than so many, or where there can be but few writers than two for each. One that is ended makes
 /// those of other writers older by one or two: where these are more than the age, each would end its own with nearly
 /// every event.
-const LEAST_AGE: usize = 16;
+const LEAST_AGE: u32 = 16;
 
 impl<'a, C: Clock> Tracer<'a, C> {
     /// A tracer of what happens on `track`, through `writer`, with room for 64 names and 8 tracks.
@@ -240,8 +240,9 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     fn start_state(&mut self, ticks: u64) -> bool {
         // Each chunk's own state, begun further on in one, could end in the next. And a scrape gives a chunk its place in
         // the ring, where it stays: a state begun in one that is old would be overwritten long before the next state.
-        let least = (2 * self.writer.producer().max_writers()).min(LEAST_AGE) as u32;
-        if self.lifetime == 0 || self.writer.chunk_age() > (self.lifetime + self.lifetime / 2).max(least) {
+        let (age, writers) = (self.writer.chunk_age(), self.writer.producer().max_writers() as u32);
+        let is_old = age > self.lifetime + self.lifetime / 2 && (age > LEAST_AGE || age > 2 * writers);
+        if self.lifetime == 0 || is_old {
             self.writer.end_chunk();
         }
         // The state is as old as its first byte.

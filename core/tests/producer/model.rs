@@ -157,7 +157,9 @@ impl State {
             self.chunks.get_mut(&(patch.writer_id, patch.chunk_id)).expect("chunks come before patches");
         assert!(chunk.complete && chunk.header.flags.contains(HeaderFlags::NEEDS_PATCHING));
         for p in patch.patches {
-            chunk.payload[p.offset as usize..][..4].copy_from_slice(&p.data);
+            let size = &mut chunk.payload[p.offset as usize..][..4];
+            assert_eq!(size, [0; 4], "a size that is not known yet is none");
+            size.copy_from_slice(&p.data);
             self.patches += 1;
         }
         if !patch.has_more {

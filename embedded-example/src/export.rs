@@ -80,11 +80,11 @@ impl<D: SpiDevice> Export for Spi<D> {
 }
 
 /// A file of the debugger's host, through semihosting. The core stands still while the host writes.
-#[cfg(all(target_os = "none", feature = "board"))]
+#[cfg(all(target_os = "none", feature = "semihosting"))]
 #[derive(Debug)]
 pub struct HostFile(semihosting::fs::File);
 
-#[cfg(all(target_os = "none", feature = "board"))]
+#[cfg(all(target_os = "none", feature = "semihosting"))]
 impl HostFile {
     /// Creates the file; one that is there is emptied.
     ///
@@ -95,7 +95,7 @@ impl HostFile {
     }
 }
 
-#[cfg(all(target_os = "none", feature = "board"))]
+#[cfg(all(target_os = "none", feature = "semihosting"))]
 impl Export for HostFile {
     type Error = semihosting::io::Error;
 

@@ -9,6 +9,7 @@ export CARGO_PROFILE_DEV_DEBUG=none
 unset CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
 
 readonly FIRMWARE_TARGETS="thumbv6m-none-eabi thumbv7em-none-eabihf"
+readonly RISCV_TARGETS="riscv32imac-unknown-none-elf riscv32imc-unknown-none-elf"
 readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive sockets"
 
 passed=0

@@ -37,8 +37,8 @@
 //! ```
 //!
 //! Interrupts are masked by the crate `critical-section`, and the application says how: on a target by a feature of
-//! another crate, such as `cortex-m`'s `critical-section-single-core`; on a host, where the same code can be run and
-//! tested, by its own feature `std`. Without either the program does not link.
+//! another crate, such as `cortex-m`'s `critical-section-single-core` or `riscv`'s `critical-section-single-hart`; on a
+//! host, where the same code can be run and tested, by its own feature `std`. Without either the program does not link.
 #![cfg_attr(target_os = "none", no_std)]
 
 #[cfg(all(target_os = "none", feature = "board"))]

@@ -87,6 +87,9 @@ fn main() -> ! {
     let producer = PRODUCER.init(producer);
     let Some(writer) = producer.writer(0, Exhaustion::Drop) else { process::exit(1) };
     let tracer: MyTracer = Tracer::with_tables(writer, Mtime, &MAIN, CONFIG);
+    // None will come, but whoever masks interrupts then has to allow them again.
+    // SAFETY: no handler may run, for no interrupt is on.
+    unsafe { riscv::interrupt::enable() };
     // The state, and the names.
     begin(&tracer);
     end(&tracer);

@@ -22,7 +22,7 @@ use tracebuf::buffer::TraceBuffer;
 use tracebuf::producer::track_event::{Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
 use tracebuf_firmware::export::HostFile;
-use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, quarter_of_ring};
+use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
 use tracebuf_firmware::region::Region;
 use tracebuf_firmware::send::{Progress, Sender};
 use tracebuf_riscv::{FREQUENCY, Mtime, interrupt_soon, reset};
@@ -44,7 +44,7 @@ static TICKS: Track<'static> = Track::counter("ticks", Unit::Count).within(&FIRM
 
 /// Times to the microsecond; the state starts anew each quarter of the ring.
 const CONFIG: TracerConfig =
-    TracerConfig::new(FREQUENCY).unit_ns(1_000).state_every(quarter_of_ring(TRACE_BYTES));
+    TracerConfig::new(FREQUENCY).unit_ns(1_000).state_every(state_every(TRACE_BYTES));
 
 type MyTracer = Tracer<'static, Mtime, 16, 4>;
 

@@ -117,17 +117,19 @@ impl Consumer<'_> {
     /// The oldest chunks of a writer, oldest first.
     fn oldest(&self, span: &Span) -> Vec<ScrapedChunk<'_>, AT_ONCE> {
         let mut oldest: Vec<ScrapedChunk<'_>, AT_ONCE> = Vec::new();
-        for chunk in self.visible() {
+        for mut chunk in self.visible() {
             let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
             if writer_id != span.writer_id || !span.has(chunk_id) {
                 continue;
             }
-            let newer = |other: &ScrapedChunk<'_>| is_newer(other.header.chunk_id, chunk_id);
-            if oldest.is_full() && oldest.last().is_some_and(newer) {
-                oldest.pop();
+            // It takes the place of the first that is newer, which takes that of the next one.
+            for known in &mut oldest {
+                if is_newer(known.header.chunk_id, chunk.header.chunk_id) {
+                    core::mem::swap(known, &mut chunk);
+                }
             }
-            let place = oldest.iter().position(newer).unwrap_or(oldest.len());
-            let _ = oldest.insert(place, chunk);
+            // Where there is no room it is the newest that is left out.
+            let _ = oldest.push(chunk);
         }
         oldest
     }

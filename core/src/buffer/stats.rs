@@ -108,8 +108,9 @@ counters! {
     abi_violations,
     /// Packets given up by their writer, and those that still waited for a patch, or for their rest, when their
     /// [producer ended](super::TraceBuffer::end_producer). One that is overwritten while it waits is
-    /// [broken](super::SequenceInfo::packets_broken) instead; of one whose rest a full buffer has not taken the chunks
-    /// discarded tell, of one that the program's end left waiting
+    /// [broken](super::SequenceInfo::packets_broken) instead. Of one at the end of its sequence in a buffer that is full
+    /// and keeps its oldest, whose rest may not have been taken, the chunks discarded tell, of one that the program's end
+    /// left waiting
     /// [`Salvage::chunks_cut`](super::Salvage::chunks_cut) tells, and the next packet.
     trace_writer_packet_loss,
     /// Chunks committed again with the bytes that are stored already.

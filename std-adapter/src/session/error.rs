@@ -72,7 +72,7 @@ pub enum SessionError {
     },
     /// A producer, or the drain thread, did not answer in time.
     Timeout,
-    /// The session has ended.
+    /// The session has ended, or is about to.
     Stopped,
     /// The session is that of the process that this one was forked from.
     Forked,

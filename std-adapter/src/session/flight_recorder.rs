@@ -143,9 +143,9 @@ impl FlightRecorder {
     /// snapshot takes so long, and then what it has is scraped.
     ///
     /// # Errors
-    /// The session does not answer or has ended, or the file system's; or `reason` is none: it leads out of the folder,
-    /// its name is empty, or it has more than 226 bytes, so that with its number and ending it would be longer than names
-    /// can be.
+    /// The session does not answer, has ended or is about to, or the file system's; or `reason` is none: it leads out
+    /// of the folder, its name is empty, or it has more than 226 bytes, so that with its number and ending it would be
+    /// longer than names can be.
     pub fn snapshot(&self, reason: &str) -> Result<PathBuf, SessionError> {
         self.inner.snapshot(reason, None)
     }

@@ -52,12 +52,13 @@
 //! the next.
 //!
 //! # What loses events
-//! Each of these is counted: [`Summary::losses`] says of all of it in a line whether there was any.
+//! None of it is silent: [`Summary::losses`] says in a line whether there was any.
 //!
 //! | when | what is lost | what helps |
 //! |---|---|---|
 //! | shared memory is full: threads record faster than it is emptied | events of then | [more][m], or [waiting][w] |
-//! | more threads record than shared memory has chunks of 2 KiB (512 where it is 1 MiB), or 1,024 | theirs | [more][m] |
+//! | more threads record than shared memory has chunks of 2 KiB (512 where it is 1 MiB) | theirs | [more][m] |
+//! | more than 1,024 do | theirs | fewer threads that record |
 //! | the ring is full | its oldest | a larger [ring](SessionBuilder::ring), or a [long trace](LongTrace) |
 //! | a buffer that [keeps its oldest](BufferConfig::discard) is full, or a long trace's file | what comes | more room |
 //! | an event comes from within another one's details | that one | to record it before, or behind |
@@ -224,8 +225,8 @@ impl Session {
     ///
     /// # Errors
     /// No memory for the copies; [`SessionError::Timeout`] when there is no answer in 10 s, of which producers have 5
-    /// to send what they have; [`SessionError::Stopped`] when the session has ended or this is its own thread,
-    /// [`SessionError::Forked`] in a child after a fork.
+    /// to send what they have; [`SessionError::Stopped`] when the session has ended, is about to, or this is its own
+    /// thread, [`SessionError::Forked`] in a child after a fork.
     pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
         // One that was asked for before a stop is made: it may be the last moments before a panic.
@@ -270,8 +271,8 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when the session does not answer in 5 s, and then the producer is added as soon as it
-    /// can, so that trying again would add another one; [`SessionError::Stopped`] when it has ended or this is its own
-    /// thread, [`SessionError::Forked`] in a child after a fork.
+    /// can, so that trying again would add another one; [`SessionError::Stopped`] when it has ended, is about to, or this
+    /// is its own thread, [`SessionError::Forked`] in a child after a fork.
     pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
         self.ask(Instant::now() + PATIENCE, move |drain| drain.central.attach(Box::new(transport)))
     }
@@ -305,7 +306,8 @@ impl Session {
     }
 
     /// Ends recording, flushes, completes the long trace. The buffers are still there to be written. An event over
-    /// several chunks that a thread is still within is given up, and counts as given up by its writer.
+    /// several chunks that a thread is still within is given up, and counts as given up by its writer, unless its buffer
+    /// is full and keeps its oldest.
     ///
     /// Producers have 5 s to send what they have: with one that never answers this takes so long, and then what it has
     /// is scraped. What other threads have asked for and has not begun is left out, and they hear

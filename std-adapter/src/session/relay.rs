@@ -28,7 +28,8 @@ use super::{Recorder, SessionError};
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
-/// A library that has nothing handed to it keeps one in a `static`, and lets the program connect it, which may never do so:
+/// A library that has nothing handed to it keeps one in a `static`, and lets the program connect it, which may never do
+/// so:
 ///
 /// ```
 /// use std::sync::LazyLock;

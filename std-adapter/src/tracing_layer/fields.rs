@@ -59,8 +59,8 @@ impl KeptFields {
     /// Leaves its memory to spans to come.
     pub(super) fn leave(mut self) {
         self.clear(SPARE_TEXT);
-        // What there is no place for, or no thread any more, is dropped when nothing is borrowed: an allocator may enter
-        // spans.
+        // What there is no place for, or no thread any more, is dropped when nothing is borrowed: an allocator may
+        // enter spans.
         let _ = SPARES.try_with(|spares| leave_spare(&mut *spares.borrow_mut(), &mut self));
     }
 

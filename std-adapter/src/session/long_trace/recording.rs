@@ -12,7 +12,7 @@ use tracebuf::proto::TracePackets;
 use super::output::{Message, Opened, Output, empty};
 use super::turns::Turns;
 use super::{LongTrace, Progress, SyncPolicy};
-use crate::counts::Written;
+use crate::counts::{Totals, Written};
 use crate::export::{BufferReport, HasRead, PIECE, Piece, whole_within};
 use crate::region_file::Outbox;
 use crate::session::central::Central;
@@ -292,11 +292,16 @@ impl Recording {
             return;
         }
         let mut reports: Vec<_> = central.buffers.iter().map(Readable::report).collect();
-        if !self.stats(central, &reports) {
+        let mut totals = central.totals();
+        if self.progress.full.load(Ordering::Relaxed) {
+            // The format has no other word for what is missing at the end, whatever became of the flushes.
+            totals.flushes.last = Some(false);
+        }
+        if !self.stats(&totals, &reports) {
             // More writers came than there was room left for. Losses are told without them.
             self.progress.full.store(true, Ordering::Relaxed);
             reports.iter_mut().for_each(|report| report.sequences.clear());
-            self.stats(central, &reports);
+            self.stats(&totals, &reports);
         }
         if self.piece.bytes.is_empty() {
             return;
@@ -307,14 +312,9 @@ impl Recording {
     }
 
     /// Adds the statistics, if the file still has room for them.
-    fn stats(&mut self, central: &Central, reports: &[BufferReport]) -> bool {
+    fn stats(&mut self, totals: &Totals, reports: &[BufferReport]) -> bool {
         let (len, packets) = (self.piece.bytes.len(), self.piece.packets);
-        let mut totals = central.totals();
-        if self.progress.full.load(Ordering::Relaxed) {
-            // The format has no other word for what is missing at the end.
-            totals.flushes.last = Some(false);
-        }
-        let _ = self.piece.stats(&totals, reports, Some(ClockReading::now().boottime));
+        let _ = self.piece.stats(totals, reports, Some(ClockReading::now().boottime));
         let fits = self.piece.bytes.len() as u64 <= self.max_file_size.saturating_sub(self.handed_over);
         if !fits {
             self.piece.bytes.truncate(len);

@@ -76,3 +76,32 @@ fn a_value_is_the_same_at_any_place_of_a_chunk_and_over_its_end() {
         }
     }
 }
+
+#[test]
+fn an_event_is_whole_whatever_its_size_and_wherever_in_a_chunk_it_begins() {
+    // Sizes of one byte are for less than 127 bytes; and 12 bytes are kept at a chunk's end.
+    let (lens, step) = (60..140, if cfg!(miri) { 17 } else { 1 });
+    for before in (0..64).step_by(step) {
+        let (model, producer) = chunk_a_page(256, 1020, Pace::Prompt);
+        let writer = producer.writer(40, Exhaustion::Stall).unwrap();
+        let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+        tracer.track().instant_with("", |event| event.name(&"x".repeat(before)));
+        for len in lens.clone().step_by(step) {
+            tracer.track().instant_with("known", |event| {
+                event.arg("one", &TEXT[..len / 2]).arg_fmt("other", format_args!("{}", &TEXT[len / 2..len]))
+            });
+            model.scrape();
+        }
+        drop(tracer);
+        model.drain();
+        producer.commit();
+        let reader = read(model, 1);
+        assert_eq!(reader.seen.len(), 1 + lens.clone().step_by(step).count());
+        for (seen, len) in reader.seen.iter().skip(1).zip(lens.clone().step_by(step)) {
+            let annotations = seen.rest.iter().filter(|(number, _)| *number == 4);
+            let told = annotations.map(|(_, value)| value.inside()).collect::<Vec<_>>();
+            let values: Vec<_> = told.iter().filter_map(|fields| fields.last().cloned()).collect();
+            assert_eq!(values, [field(Value::Str(&TEXT[..len / 2])), field(Value::Str(&TEXT[len / 2..len]))]);
+        }
+    }
+}

@@ -144,7 +144,7 @@ impl TraceWriter<'_> {
 
     #[inline(never)]
     pub(crate) fn close_innermost(&mut self) {
-        if self.levels.len() == 1 {
+        if self.levels.len() == 1 && self.has_short_sizes() {
             self.lengthen_sizes();
         }
         let Some(level) = self.levels.pop() else { return };

@@ -36,9 +36,9 @@ const KEPT: usize = 3;
 
 #[cfg(target_pointer_width = "64")]
 impl TraceWriter<'_> {
-    /// Begins a packet and a message in it: the first `len` bytes of `words`, which has three more. The first of them is
-    /// to be the packet's size, and that at `size_at` the message's; both are 0. For a writer that has nothing else to
-    /// say. No packet is open. False: they do not fit the chunk.
+    /// Begins a packet and a message in it: the first `len` bytes of `words`, which has three more. The first of them
+    /// is to be the packet's size, and that at `size_at` the message's; both are 0. For a writer that has nothing else
+    /// to say. No packet is open. False: they do not fit the chunk.
     #[inline(always)]
     pub(crate) fn begin_at_once<const N: usize>(
         &mut self,
@@ -63,10 +63,16 @@ impl TraceWriter<'_> {
         fits
     }
 
+    /// Whether the open packet was begun so, and has not been moved.
+    #[inline]
+    pub(super) fn has_short_sizes(&self) -> bool {
+        !self.short.0.is_empty()
+    }
+
     /// Ends a packet that was begun so and is short. False, and nothing has happened, when it is another.
     #[inline]
     pub(crate) fn end_at_once(&mut self) -> bool {
-        let ([event], false) = (self.levels.as_slice(), self.short.0.is_empty()) else { return false };
+        let ([event], true) = (self.levels.as_slice(), self.has_short_sizes()) else { return false };
         let size = self.size_so_far();
         // As `finish` has it.
         if size >= 127 {
@@ -114,6 +120,11 @@ impl TraceWriter<'_> {
 
 #[cfg(not(target_pointer_width = "64"))]
 impl TraceWriter<'_> {
+    #[inline(always)]
+    pub(super) fn has_short_sizes(&self) -> bool {
+        false
+    }
+
     /// There are none.
     #[inline(always)]
     pub(super) fn lengthen_sizes(&mut self) -> bool {

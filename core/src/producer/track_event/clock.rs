@@ -41,7 +41,8 @@ impl<F: Fn() -> u64> Clock for F {
 /// assert_eq!(Clock::now(&clock), 0x8000_0001);
 /// ```
 ///
-/// A timer of fewer bits is shifted up to the highest, and the time back. SysTick's has 24, and counts down:
+/// A timer of fewer bits is shifted up to the highest, and the time back. SysTick's has 24, and counts down, from all
+/// of them: its reload is `0xFF_FFFF`, so that it is not the tick of anything else.
 ///
 /// ```
 /// use tracebuf::producer::track_event::{Clock, Extended32};

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 #[cfg(unix)]
 mod program {
     use std::error::Error;
-    use std::io::{Read, Write};
+    use std::io::{ErrorKind, Read, Write};
     use std::net::Shutdown;
     use std::os::unix::net::UnixStream;
     use std::path::PathBuf;
@@ -124,7 +124,9 @@ mod program {
                 match self.line.read(&mut self.message[self.filled..]) {
                     Ok(0) => self.is_connected = false,
                     Ok(count) => self.filled += count,
-                    Err(_) => return,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(_) => self.is_connected = false,
                 }
                 if !self.is_connected {
                     return;

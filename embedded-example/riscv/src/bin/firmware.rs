@@ -126,9 +126,7 @@ impl Run {
             }
             self.send(&mut sender)?;
         }
-        self.account("riscv.pftrace", rounds);
-        self.recorder.scrape(self.producer);
-        sender.finish(&mut self.recorder)
+        self.end_trace("riscv.pftrace", rounds, &mut sender)
     }
 
     /// The same, but that the drain has its turn when shared memory has long been full.
@@ -144,9 +142,7 @@ impl Run {
                 self.send(&mut sender)?;
             }
         }
-        self.account("late.pftrace", rounds);
-        self.recorder.scrape(self.producer);
-        sender.finish(&mut self.recorder)
+        self.end_trace("late.pftrace", rounds, &mut sender)
     }
 
     /// What is recorded from now on can be read without what was sent before. Starts the timer.
@@ -164,6 +160,13 @@ impl Run {
             self.recorder.drain(self.producer);
         }
         Ok(())
+    }
+
+    /// Sends the rest, of what is not complete too.
+    fn end_trace(&mut self, trace: &str, rounds: u32, sender: &mut Sender<HostFile>) -> io::Result<()> {
+        self.account(trace, rounds);
+        self.recorder.scrape(self.producer);
+        sender.finish(&mut self.recorder)
     }
 
     /// Stops the timer and prints what was recorded until then, since the start; of rounds, what is in the one trace.

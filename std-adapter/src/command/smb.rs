@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use clap::builder::TypedValueParser;
-use tracebuf::producer::{Layout, MemoryError, SharedMemory, atomic_words};
+use tracebuf::producer::{Layout, SharedMemory, atomic_words};
 use tracebuf_std::smb::{self, SampleError};
 
 use crate::failure::Failure;
@@ -45,8 +45,8 @@ enum What {
         #[arg(value_parser = page_size())]
         page_size: u32,
         /// The number of the pages' layout: 1 to 5 for 1, 2, 4, 7 or 14 chunks a page.
-        #[arg(value_parser = clap::value_parser!(u32).range(1..=5))]
-        layout: u32,
+        #[arg(value_parser = layout())]
+        layout: Layout,
     },
 }
 
@@ -56,6 +56,11 @@ fn page_size() -> impl TypedValueParser<Value = u32> {
         0 => Ok(size),
         _ => Err("it is not a multiple of 4"),
     })
+}
+
+fn layout() -> impl TypedValueParser<Value = Layout> {
+    let layouts = clap::value_parser!(u32).range(1..=5);
+    layouts.try_map(|number| Layout::from_bits(number).ok_or("there is no such layout"))
 }
 
 /// Runs the command.
@@ -78,9 +83,7 @@ fn dump(file: &Path, page_size: u32) -> Result<ExitCode, Failure> {
     printed(smb::dump_with_rest(memory, rest, &mut out).and_then(|()| out.flush()))
 }
 
-fn sample(out: &Path, size: usize, page_size: u32, layout: u32) -> Result<ExitCode, Failure> {
-    let layout =
-        Layout::from_bits(layout).ok_or_else(|| no_memory(out, MemoryError::ChunkSize).of_arguments())?;
+fn sample(out: &Path, size: usize, page_size: u32, layout: Layout) -> Result<ExitCode, Failure> {
     let image = smb::sample(size, page_size, layout).map_err(|error| no_memory(out, error).of_arguments())?;
     is_stdout(out)?;
     write_over(out, image).map_err(|error| Failure::writing(out, error))?;

@@ -1,5 +1,9 @@
 //! What commands say beside their results.
 
+use std::fmt::Write as _;
+
+use tracebuf_std::figures::Name;
+
 /// Prints a line on standard error. Who reads it may be gone, or its disk full: that keeps no command from its work,
 /// and there is nobody to be told.
 macro_rules! tell {
@@ -18,8 +22,7 @@ pub(crate) fn shown(text: &str) -> String {
     for letter in text.chars() {
         match letter {
             '\n' | '\t' => shown.push(letter),
-            _ if letter.is_control() => shown.extend(letter.escape_default()),
-            _ => shown.push(letter),
+            _ => _ = write!(shown, "{}", Name(letter)),
         }
     }
     shown

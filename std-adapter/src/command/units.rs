@@ -33,8 +33,8 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
 /// The size of a ring: the same in all commands that have one.
 #[cfg(unix)]
 pub(crate) fn ring(text: &str) -> Result<u32, String> {
-    let size = Some(bytes(text)?).filter(|size| RecordOptions::RING.contains(size));
-    let size = size.and_then(|size| u32::try_from(size).ok());
+    let size = u32::try_from(bytes(text)?).ok();
+    let size = size.filter(|size| RecordOptions::RING.contains(&u64::from(*size)));
     size.ok_or_else(|| "a ring has 4 KiB at least, and less than 4 GiB".to_owned())
 }
 

@@ -74,6 +74,47 @@ fn a_slice_may_end_in_another_thread_and_events_lie_on_the_track_that_is_asked_f
 }
 
 #[test]
+fn requests_that_overlap_have_tracks_that_live_no_longer_than_they_do() {
+    // More than the tracks that a thread knows at a time.
+    const REQUESTS: u64 = 200;
+    let session = session();
+    let recorder = session.recorder();
+    fn tracks(kind: &str, number: u64) -> [Track<'_>; 2] {
+        [Track::custom("request"), Track::custom(kind)].map(|track| track.numbered(number))
+    }
+    let kinds = |number| format!("kind {}", number % 3);
+    for pair in (0..REQUESTS).step_by(2) {
+        // Texts and tracks lie where those before them lay.
+        let texts = [kinds(pair), kinds(pair + 1)];
+        let [first, second] = [tracks(&texts[0], pair), tracks(&texts[1], pair + 1)];
+        let begun = recorder.on(&first[0]).enter("serve");
+        let overlapping = recorder.on(&second[0]).enter("serve");
+        recorder.on(&first[1]).instant("is of a kind");
+        recorder.on(&second[1]).instant("is of a kind");
+        std::thread::scope(|scope| scope.spawn(move || drop(begun)).join().expect("no panic"));
+        drop(overlapping);
+    }
+    let trace = trace_of(&session, "requests");
+    for number in 0..REQUESTS {
+        let text = kinds(number);
+        let [request, kind] = tracks(&text, number);
+        let done = on(&trace, Some(request.uuid()));
+        // Threads' sequences come one after the other.
+        assert!(done == "+-" || done == "-+", "{number}: {done}");
+        assert_eq!(on(&trace, Some(kind.uuid())), "!");
+        for (track, name) in [(request, "request"), (kind, &*text)] {
+            let described = trace.packets().filter_map(|packet| message(packet, 60));
+            let described = described.filter(|described| trace::number(described, 1) == Some(track.uuid()));
+            let names: Vec<_> = described.filter_map(|described| message(described, 2)).collect();
+            assert!(
+                !names.is_empty() && names.iter().all(|told| *told == name.as_bytes()),
+                "{number}: {name}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_slice_ends_when_its_body_or_its_details_panic() {
     let session = session();
     let recorder = session.recorder();

@@ -286,6 +286,44 @@ fn more_tracks_than_a_tracer_remembers_are_described_whenever_they_are_used() {
 }
 
 #[test]
+fn tracks_that_are_gone_are_not_taken_for_those_that_come_in_their_place() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    let mut used = Vec::new();
+    // More than the tracer knows at a time, each where the one before it was, and each name twice.
+    let mut name = String::new();
+    for i in 0..40 {
+        name.clear();
+        name.push_str(if i % 2 == 0 { "request" } else { "queries" });
+        let parent = Track::custom(&name).within(&PROCESS);
+        let track = Track::counter(&name, Unit::Count).numbered(i / 4).within(&parent);
+        tracer.on(&track).count(i as i64);
+        tracer.on(&parent).instant("counted");
+        used.extend([(track.uuid(), name.clone()), (parent.uuid(), name.clone())]);
+    }
+    tracer.flush();
+    let reader = read(model, 1); // which wants every event's track to be described
+    let name_of = |track| text(&reader.tracks[&track], 2).expect("a name");
+    let seen: Vec<_> = reader.seen.iter().map(|event| (event.track, name_of(event.track))).collect();
+    assert_eq!(seen, used);
+}
+
+#[test]
+fn a_track_of_which_there_are_several_is_told_by_its_number() {
+    let request = Track::custom("request");
+    let ids = [0, 1, 2, u64::MAX].map(|number| request.numbered(number).uuid());
+    let all: std::collections::BTreeSet<_> = ids.into_iter().chain([request.uuid()]).collect();
+    assert_eq!(all.len(), 5);
+    assert_ne!(request.numbered(1).within(&GPU).uuid(), request.numbered(1).uuid());
+    assert_ne!(request.numbered(1).within(&GPU).uuid(), request.within(&GPU).uuid());
+    // They have numbers of their own.
+    assert_eq!(
+        [PROCESS, MAIN].map(|track| track.numbered(3).uuid()),
+        [PROCESS, MAIN].map(|track| track.uuid())
+    );
+}
+
+#[test]
 #[allow(clippy::clone_on_copy, reason = "generic code clones")]
 fn a_handle_on_a_track_can_be_cloned_and_means_the_same_track() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);

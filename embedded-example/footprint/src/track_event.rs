@@ -38,6 +38,7 @@ pub(crate) fn all(input: &mut Input<'static>, writer: TraceWriter<'_>) {
     while input.bool() {
         slices(input, tracer.track());
         slices(input, tracer.on(&CUSTOM));
+        tracer.on(&Track::custom(input.text()).numbered(input.u64())).instant(input.text());
         tracer.on(&COUNTER).count(input.u64() as i64);
         tracer.on(&COUNTER).measure(f64::from_bits(input.u64()));
     }

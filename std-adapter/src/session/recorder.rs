@@ -81,7 +81,7 @@ struct Thread {
 }
 
 self_cell!(
-    /// A thread's track: tracers know tracks by their address.
+    /// A thread's track, which its tracer describes in each state.
     struct TrackCell {
         owner: Thread,
         #[covariant]

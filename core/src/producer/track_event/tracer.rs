@@ -3,7 +3,7 @@
 use super::clock::{Clock, Scale};
 use super::event::Event;
 use super::names::{Kind, Names};
-use super::track::Track;
+use super::track::{Track, TrackId};
 use crate::producer::{Message, TraceWriter};
 use crate::proto::fields::{
     sequence_flags, trace_packet, track_event, track_event_defaults, track_event_type,
@@ -56,7 +56,7 @@ struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
     clock_id: u32,
     writer: TraceWriter<'a>,
     names: Names<'a, NAMES>,
-    described: Vec<&'a Track<'a>, TRACKS>,
+    described: Vec<TrackId, TRACKS>,
     clock: C,
 }
 
@@ -112,8 +112,9 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         OnTrack { tracer: self, track: None }
     }
 
-    /// Another track. Its description is written with its first event, and in each new state again.
-    pub fn on(&self, track: &'a Track<'a>) -> OnTrack<'_, 'a, C, N, T> {
+    /// Another track. Its description is written with its first event, and in each new state again. It need not live
+    /// longer than what is recorded on it here: the tracer knows it by its id.
+    pub fn on<'t>(&'t self, track: &'t Track<'t>) -> OnTrack<'t, 'a, C, N, T> {
         OnTrack { tracer: self, track: Some(track) }
     }
 
@@ -143,13 +144,13 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// As [`Inner::plain`]. False: it is lost.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn plain(&self, track: Option<&'a Track<'a>>, kind: u32, name: Option<&'a str>) -> bool {
+    fn plain(&self, track: Option<&Track<'_>>, kind: u32, name: Option<&'a str>) -> bool {
         self.write(|inner| inner.plain(track, kind, name))
     }
 
     /// A counter's value.
     #[inline(never)]
-    fn count(&self, track: Option<&'a Track<'a>>, value: i64) {
+    fn count(&self, track: Option<&Track<'_>>, value: i64) {
         self.write(|inner| inner.count(track, value));
     }
 
@@ -173,7 +174,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
 impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     /// An event without details.
     #[inline]
-    fn plain(&mut self, track: Option<&'a Track<'a>>, kind: u32, name: Option<&'a str>) {
+    fn plain(&mut self, track: Option<&Track<'_>>, kind: u32, name: Option<&'a str>) {
         let Some(delta) = self.time() else { return };
         let iid = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name));
         match (iid, SmallEvent::new(kind, delta)) {
@@ -199,7 +200,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     }
 
     #[inline]
-    fn count(&mut self, track: Option<&'a Track<'a>>, value: i64) {
+    fn count(&mut self, track: Option<&Track<'_>>, value: i64) {
         let Some(delta) = self.time() else { return };
         let kind = track_event_type::COUNTER as u32;
         if let Some(track) = track
@@ -277,15 +278,14 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     /// Describes the track and those above it, if the current state has not. False: that, or the state before it, was
     /// lost, and the event with it.
     #[inline(never)]
-    fn is_told(&mut self, mut next: Option<&'a Track<'a>>) -> bool {
-        let mut depth = 0;
-        while let Some(track) = next
-            && depth < Track::MAX_DEPTH
-            && !self.writer.is_interrupted()
-            && !self.knows(track)
-        {
-            depth += 1;
-            if self.described.push(track).is_err() {
+    fn is_told(&mut self, mut next: Option<&Track<'_>>) -> bool {
+        // Those above it come behind it, and there may be a ring of them.
+        for _ in 0..Track::MAX_DEPTH {
+            let Some(track) = next else { break };
+            if self.writer.is_interrupted() || self.knows(track) {
+                break;
+            }
+            if self.described.push(track.id()).is_err() {
                 // Any will do: it is described again when it is used.
                 self.described.clear();
             }
@@ -299,9 +299,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
 
     /// Whether the current state has described a track.
     #[cfg_attr(target_pointer_width = "64", inline)]
-    fn knows(&self, track: &'a Track<'a>) -> bool {
-        // The same track is in the same place for as long as the tracer lives.
-        self.described.iter().any(|known| core::ptr::eq(*known, track))
+    fn knows(&self, track: &Track<'_>) -> bool {
+        self.described.contains(&track.id())
     }
 
     /// Begins an event of any kind, which ends when the result is dropped. `None`: its track could not be described.
@@ -309,7 +308,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     fn open(
         &mut self,
         mut delta: u32,
-        track: Option<&'a Track<'a>>,
+        track: Option<&Track<'_>>,
         kind: u32,
         name: Option<&'a str>,
     ) -> Option<OpenEvent<'_, 'a, C, N, T>> {

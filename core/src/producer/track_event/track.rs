@@ -12,7 +12,7 @@ use crate::proto::varint;
 /// Its id is made of what it is and of its parent's, so that two writers that describe the same track mean the same
 /// one: of a process's and a thread's numbers, of the name of another. A counter's unit is not part of it, nor is the
 /// name of a process or a thread. So two counters of one name and without a parent are one, whichever process they are
-/// of.
+/// of. Of tracks with one id, the first that a writer uses after its state has started anew is the one described.
 ///
 /// ```
 /// use tracebuf::producer::track_event::{Track, Unit};
@@ -24,7 +24,7 @@ use crate::proto::varint;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Track<'a> {
-    id: Id,
+    id: TrackId,
     parent: Option<&'a Track<'a>>,
     name: &'a str,
     /// What comes between the ids and the name in the description.
@@ -33,20 +33,20 @@ pub struct Track<'a> {
 
 /// An id of 49 bits, the highest of them set, as the varint of seven bytes that each event on the track has: four
 /// bytes and three.
-#[derive(Clone, Copy, Debug)]
-struct Id {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TrackId {
     low: u32,
     high: u32,
 }
 
-impl Id {
+impl TrackId {
     const HIGHEST: u64 = 1 << 48;
 
     const fn new(hash: u64) -> Self {
         let value = (hash ^ hash >> 48) & (Self::HIGHEST - 1) | Self::HIGHEST;
         let low = redundant_varint(value as u32 & 0x0FFF_FFFF) | 1 << 31;
         // The last byte does not say that there are more.
-        Id { low, high: redundant_varint((value >> 28) as u32) & 0x007F_FFFF }
+        TrackId { low, high: redundant_varint((value >> 28) as u32) & 0x007F_FFFF }
     }
 
     const fn value(self) -> u64 {
@@ -59,7 +59,7 @@ impl Id {
 struct Head {
     bytes: [u8; Head::SIZE],
     len: u8,
-    /// Whether the id depends on the parent: processes and threads are told apart by their numbers already.
+    /// Whether the id is made of the name: processes and threads are told apart by their numbers already.
     is_named: bool,
 }
 
@@ -228,25 +228,47 @@ impl<'a> Track<'a> {
         Self::new(hash(hash(SEED, b"c"), name.as_bytes()), name, head)
     }
 
+    /// One of several with the same name, such as requests that overlap: the id is another for each number, but for
+    /// processes and threads, which have numbers already. The number is not shown; ui.perfetto.dev lays tracks of slices
+    /// that have one name and one parent together.
+    ///
+    /// ```
+    /// # use tracebuf::producer::track_event::*;
+    /// fn serve<const N: usize, const T: usize>(tracer: &Tracer<'_, impl Clock, N, T>, request: u64) {
+    ///     let track = Track::custom("request").numbered(request);
+    ///     tracer.on(&track).slice("request", || { /* … */ });
+    /// }
+    /// ```
+    pub const fn numbered(self, number: u64) -> Self {
+        if self.head.is_named { self.told_apart_by(b"n", number) } else { self }
+    }
+
     /// The same under a parent, which is described with it. The id is another, but for processes and threads,
     /// which have but one. With an event at most 32 tracks are described, its own and 31 above it; those above these
     /// are left out.
     pub const fn within(self, parent: &'a Track<'a>) -> Self {
-        let id = if self.head.is_named {
-            Id::new(hash(self.uuid(), &parent.uuid().to_le_bytes()))
-        } else {
-            self.id
-        };
-        Track { parent: Some(parent), id, ..self }
+        // The parent of one that has a number is not looked at: in a ring of statics it is not made yet.
+        let track = if self.head.is_named { self.told_apart_by(b"", parent.uuid()) } else { self };
+        Track { parent: Some(parent), ..track }
+    }
+
+    /// With another id for each number of a kind.
+    const fn told_apart_by(self, kind: &[u8], number: u64) -> Self {
+        Track { id: TrackId::new(hash(hash(self.uuid(), kind), &number.to_le_bytes())), ..self }
     }
 
     const fn new(hash: u64, name: &'a str, head: Head) -> Self {
-        Track { id: Id::new(hash), name, head, parent: None }
+        Track { id: TrackId::new(hash), name, head, parent: None }
     }
 
     /// The id, from 2⁴⁸ to 2⁴⁹ − 1.
     pub const fn uuid(&self) -> u64 {
         self.id.value()
+    }
+
+    #[inline]
+    pub(super) fn id(&self) -> TrackId {
+        self.id
     }
 
     /// The id as a varint of seven bytes.
@@ -314,7 +336,7 @@ mod tests {
     #[test]
     fn ids_are_varints_of_seven_bytes() {
         for hash in [0, 1, 0x7F, 0x80, 1 << 27, 1 << 28, 1 << 47, 1 << 48, u64::MAX, 0x0123_4567_89AB_CDEF] {
-            let id = Id::new(hash);
+            let id = TrackId::new(hash);
             let bytes = [id.low, id.high].map(u32::to_le_bytes).concat();
             assert_eq!(varint::decode(&bytes), Some((id.value(), 7)));
             assert_eq!((bytes[7], id.value() >> 48), (0, 1));

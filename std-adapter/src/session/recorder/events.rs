@@ -157,13 +157,13 @@ impl Recorder {
     /// # Ok::<(), tracebuf_std::session::SessionError>(())
     /// ```
     #[inline]
-    pub fn count(&self, counter: &'static Track<'static>, value: i64) {
+    pub fn count(&self, counter: &Track<'_>, value: i64) {
         self.with(|tracer| tracer.on(counter).count(value));
     }
 
     /// A counter's value from now on, as a fraction.
     #[inline]
-    pub fn measure(&self, counter: &'static Track<'static>, value: f64) {
+    pub fn measure(&self, counter: &Track<'_>, value: f64) {
         self.with(|tracer| tracer.on(counter).measure(value));
     }
 }

@@ -29,16 +29,25 @@ use crate::session::switch::Place;
 /// ```
 ///
 /// What one thread begins another may end, as with a request that waits in between. An end belongs to the slice begun
-/// last on its track: what overlaps, as requests may, needs a track for each. A track lives as long as the program; one
-/// whose name is not known before is made once:
+/// last on its track: what overlaps, as requests may, needs a track for each, such as one of the same name with another
+/// [number](Track::numbered). Those ui.perfetto.dev shows together. A track lives as long as it is used:
 ///
 /// ```
-/// # use tracebuf_std::session::{Session, Track};
-/// # let session = Session::builder().start()?;
-/// # let recorder = session.recorder();
-/// let name = format!("camera {}", 2);
-/// let camera: &'static Track<'static> = Box::leak(Box::new(Track::custom(name.leak())));
-/// recorder.on(camera).instant("frame");
+/// use tracebuf_std::session::{Recorder, Session, Track};
+///
+/// async fn serve(recorder: Recorder, number: u64) {
+///     let track = Track::custom("requests").numbered(number);
+///     let _request = recorder.on(&track).enter("request"); // as long as it takes, on whichever threads
+///     wait_for_database().await;
+/// }
+///
+/// # async fn wait_for_database() {}
+/// # fn run<F: Future + Send>(_task: F) {}
+/// let session = Session::builder().start()?;
+/// run(serve(session.recorder(), 17));
+///
+/// let name = format!("camera {}", 2); // known only now
+/// session.recorder().on(&Track::custom(&name)).instant("frame");
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
@@ -46,13 +55,13 @@ use crate::session::switch::Place;
 #[derive(Clone, Copy, Debug)]
 pub struct TrackRecorder<'r> {
     recorder: &'r Recorder,
-    track: &'static Track<'static>,
+    track: &'r Track<'r>,
 }
 
 impl Recorder {
     /// Records on that track, and not on the thread's.
     #[inline]
-    pub fn on(&self, track: &'static Track<'static>) -> TrackRecorder<'_> {
+    pub fn on<'r>(&'r self, track: &'r Track<'r>) -> TrackRecorder<'r> {
         TrackRecorder { recorder: self, track }
     }
 }

@@ -24,7 +24,7 @@ use crate::proto::fields::{track_event, track_event_type};
 /// ```
 pub struct OnTrack<'t, 'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
     pub(super) tracer: &'t Tracer<'a, C, NAMES, TRACKS>,
-    pub(super) track: Option<&'a Track<'a>>,
+    pub(super) track: Option<&'t Track<'t>>,
 }
 
 impl<C, const N: usize, const T: usize> Clone for OnTrack<'_, '_, C, N, T> {

@@ -24,4 +24,5 @@ mod slow_thread;
 mod source_locations;
 mod states;
 mod track_events;
+mod tracks;
 mod writer;

@@ -179,8 +179,27 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         let iid = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name));
         match (iid, SmallEvent::new(kind, delta)) {
             (Some(iid), Some(event)) if track.is_none() && event.write(iid, &mut self.writer) => {}
+            // Elsewhere it would be more code than time is worth.
+            #[cfg(target_pointer_width = "64")]
+            (Some(iid), Some(event)) if track.is_some_and(|track| self.writes_on(&event, track, iid)) => {}
             _ => drop(self.open(delta, track, kind, name)),
         }
+    }
+
+    /// Writes an event of which all else is known, or counts it as lost. False: neither.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    fn writes_on(&mut self, event: &SmallEvent, track: &Track<'_>, iid: u32) -> bool {
+        if !self.knows(track) {
+            // Where each chunk has its own state, the description may go on into the next one.
+            if self.lifetime == 0 {
+                return false;
+            }
+            if !self.is_told(Some(track)) {
+                return true;
+            }
+        }
+        event.write_on(track, iid, &mut self.writer)
     }
 
     /// The same with a name and a category, which are known as nearly always.
@@ -300,7 +319,8 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     /// Whether the current state has described a track.
     #[cfg_attr(target_pointer_width = "64", inline)]
     fn knows(&self, track: &Track<'_>) -> bool {
-        self.described.contains(&track.id())
+        // Those that come and go have come last.
+        self.described.iter().rev().any(|known| *known == track.id())
     }
 
     /// Begins an event of any kind, which ends when the result is dropped. `None`: its track could not be described.
@@ -313,10 +333,12 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         name: Option<&'a str>,
     ) -> Option<OpenEvent<'_, 'a, C, N, T>> {
         #[cfg(target_pointer_width = "64")]
-        if track.is_none()
-            && let Some(iid) = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name))
+        if let Some(iid) = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name))
             && let Some(event) = SmallEvent::new(kind, delta)
-            && event.open(iid, &mut self.writer)
+            && match track {
+                None => event.open(iid, &mut self.writer),
+                Some(track) => self.knows(track) && event.open_on(track, iid, &mut self.writer),
+            }
         {
             return Some(OpenEvent(self));
         }

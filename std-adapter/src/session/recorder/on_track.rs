@@ -51,7 +51,7 @@ use crate::session::switch::Place;
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
-/// Each event costs what one of the thread's own track does, and the track's number, some 10 bytes.
+/// Each event costs what one of the thread's own track does, and eight bytes for the track's number.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackRecorder<'r> {
     recorder: &'r Recorder,

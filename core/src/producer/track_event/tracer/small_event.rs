@@ -63,6 +63,27 @@ impl SmallEvent {
         writer.put_small(packet, 1 + size)
     }
 
+    /// Writes it on another track, with a name, or none if `iid` is 0.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    pub(super) fn write_on(&self, track: &Track<'_>, iid: u32, writer: &mut TraceWriter<'_>) -> bool {
+        // type; track_uuid; name_iid
+        let (event_len, rest, rest_len) =
+            if iid == 0 { (10, 0, 0) } else { (12, u64::from(NAME | iid << 8), 16) };
+        let rest = rest | u64::from(self.time) << rest_len;
+        let [track_low, track_high] = track.id_varint();
+        let size = 4 + event_len + self.time_len;
+        let packet = [
+            size as u32 | HEAD,
+            self.event(event_len, TRACK),
+            track_low,
+            track_high | (rest as u32) << 24,
+            (rest >> 8) as u32,
+            (rest >> 40) as u32,
+        ];
+        writer.put_small(packet, 1 + size)
+    }
+
     /// Writes it with a name and a category.
     #[inline]
     pub(super) fn write_in(&self, iid: u32, category: u32, writer: &mut TraceWriter<'_>) -> bool {
@@ -88,6 +109,24 @@ impl SmallEvent {
         let words = [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32];
         let size_at = 1 + self.time_len + 3;
         writer.begin_at_once(words, size_at + 1 + 2 + name_len, size_at)
+    }
+
+    /// The same on another track, whose id comes before the name.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    pub(super) fn open_on(&self, track: &Track<'_>, iid: u32, writer: &mut TraceWriter<'_>) -> bool {
+        let (name, name_len) = if iid == 0 { (0, 0) } else { (NAME | iid << 8, 2) };
+        let [track_low, track_high] = track.id_varint().map(u128::from);
+        let event = u128::from(HEAD >> 8) | u128::from(TYPE | self.kind << 8 | TRACK << 16) << 32;
+        let event = event | track_low << 56 | track_high << 88 | u128::from(name) << 112;
+        // The first 16 bytes, as above.
+        let bits = 8 + self.time_len * 8;
+        let (first, second) = (u128::from(self.time) << 8 | event << bits, (event >> (128 - bits)) as u64);
+        let words = [0, 32, 64, 96].map(|word| (first >> word) as u32);
+        let [a, b, c, d] = words;
+        let size_at = 1 + self.time_len + 3;
+        let words = [a, b, c, d, second as u32, (second >> 32) as u32];
+        writer.begin_at_once(words, size_at + 1 + 2 + 8 + name_len, size_at)
     }
 
     /// Writes it as a counter's value. False when the value is too long, or the packet does not fit.

@@ -8,15 +8,15 @@ use std::{io::IoSlice, mem::MaybeUninit, thread};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use tracebuf_std::session::{Connection, Follower, Relay};
+use tracebuf_std::session::{Connection, Follower, Relay, SessionError};
 
 use crate::program::{
     COMMIT, INITIALIZE, LISTEN, Message, PATIENCE, Program, REGISTER, REGISTER_WRITER, SYNC, waits_for,
 };
 use crate::trace::{Field, fields, message, number};
 
-const STARTED: &str = "NotifyDataSourceStarted";
-const STOPPED: &str = "NotifyDataSourceStopped";
+pub(crate) const STARTED: &str = "NotifyDataSourceStarted";
+pub(crate) const STOPPED: &str = "NotifyDataSourceStopped";
 /// Beside methods of which a program needs to know nothing.
 const METHODS: [&str; 11] = [
     "Unknown",
@@ -35,29 +35,35 @@ const METHODS: [&str; 11] = [
 const NUMBER: u64 = 12;
 
 /// Where programs come.
-struct Listening {
+pub(crate) struct Listening {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl Listening {
-    fn at(test: &str) -> Self {
+    pub(crate) fn at(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("tracebuf-{}-pff-{test}", std::process::id()));
         Self { listener: UnixListener::bind(&path).expect("a socket"), path }
     }
 
     /// A program of this process, which looks for it.
     fn followed(&self, relay: &Relay) -> thread::JoinHandle<Follower> {
-        let (path, relay) = (self.path.clone(), relay.clone());
-        let builder = Connection::builder().process_name("program").data_source("of its own");
-        // It waits for a first answer.
-        thread::spawn(move || {
-            let connected = move |service: &Connection| relay.connect(&service.recorder());
-            builder.follow_perfetto(path, connected).expect("a thread")
-        })
+        let relay = relay.clone();
+        self.followed_with(move |service| relay.connect(&service.recorder()))
     }
 
-    fn accept(&self) -> Service {
+    /// One that does this with each connection.
+    pub(crate) fn followed_with(
+        &self,
+        connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
+    ) -> thread::JoinHandle<Follower> {
+        let path = self.path.clone();
+        let builder = Connection::builder().process_name("program").data_source("of its own");
+        // It waits for a first answer.
+        thread::spawn(move || builder.follow_perfetto(path, connected).expect("a thread"))
+    }
+
+    pub(crate) fn accept(&self) -> Service {
         let (stream, _) = self.listener.accept().expect("it comes");
         Service { end: Program::over(stream), commands: 0 }
     }
@@ -71,15 +77,15 @@ impl Drop for Listening {
 
 /// A call of the program's.
 #[derive(Debug)]
-struct Call {
-    method: &'static str,
-    arguments: Vec<u8>,
+pub(crate) struct Call {
+    pub(crate) method: &'static str,
+    pub(crate) arguments: Vec<u8>,
     reply: Option<u64>,
 }
 
 /// The service's end of a connection.
-struct Service {
-    end: Program,
+pub(crate) struct Service {
+    pub(crate) end: Program,
     commands: u64,
 }
 
@@ -106,7 +112,7 @@ impl Service {
         Some(Call { method, arguments: message(invoke, 3).unwrap_or_default().to_vec(), reply })
     }
 
-    fn hears(&mut self, method: &str) -> Call {
+    pub(crate) fn hears(&mut self, method: &str) -> Call {
         let call = self.hear().expect("a call");
         assert_eq!(call.method, method, "{call:?}");
         call
@@ -131,7 +137,7 @@ impl Service {
         self.end.send(&Self::frame(self.commands, command, 1));
     }
 
-    fn of_instance(&mut self, command: u32, instance: u64) {
+    pub(crate) fn of_instance(&mut self, command: u32, instance: u64) {
         self.command(&Message::default().message(command, &Message::default().number(1, instance)));
     }
 
@@ -148,7 +154,7 @@ impl Service {
     }
 
     /// All until it waits for a session.
-    fn ready(&mut self) {
+    pub(crate) fn ready(&mut self) {
         self.welcome(&Message::default().number(2, 1).number(4, 1));
         let source = self.hears(REGISTER);
         let descriptor = message(&source.arguments, 1).expect("a descriptor");
@@ -158,7 +164,7 @@ impl Service {
         self.reply(&sync, &Message::default());
     }
 
-    fn memory(&mut self, file: &OwnedFd, page_kib: u64) {
+    pub(crate) fn memory(&mut self, file: &OwnedFd, page_kib: u64) {
         let setup = Message::default().message(3, &Message::default().number(1, page_kib));
         let bytes = Self::frame(self.commands, &setup, 1).framed();
         let (files, mut room) = ([file.as_fd()], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
@@ -169,14 +175,20 @@ impl Service {
     }
 
     fn start(&mut self, instance: u64, buffer: u64) {
-        let config = Message::default().bytes(1, b"of its own").number(2, buffer);
+        self.start_with(instance, buffer, Message::default());
+    }
+
+    /// With these fields of a configuration besides.
+    pub(crate) fn start_with(&mut self, instance: u64, buffer: u64, mut fields: Message) {
+        let mut config = Message::default().bytes(1, b"of its own").number(2, buffer);
+        config.0.append(&mut fields.0);
         let start = Message::default().number(1, instance).message(2, &config);
         self.command(&Message::default().message(6, &start));
         self.command(&Message::default().message(1, &start));
     }
 
     /// Takes calls until one of this method is such; how many chunks were to be moved to this buffer until then.
-    fn moved_until(&mut self, buffer: u64, is_it: impl Fn(&Call) -> bool) -> usize {
+    pub(crate) fn moved_until(&mut self, buffer: u64, is_it: impl Fn(&Call) -> bool) -> usize {
         let mut moved = 0;
         loop {
             let call = self.hear().expect("a call");
@@ -198,7 +210,7 @@ impl Service {
 }
 
 /// Memory that cannot be cut short, if it is sealed.
-fn memory(is_sealed: bool) -> OwnedFd {
+pub(crate) fn memory(is_sealed: bool) -> OwnedFd {
     let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory");
     ftruncate(&file, 64 << 10).expect("nobody has it");
     if is_sealed {

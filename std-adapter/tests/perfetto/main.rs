@@ -5,6 +5,7 @@
 #[path = "../support/trace.rs"]
 mod trace;
 
+mod categories;
 mod following;
 mod hostile;
 mod program;

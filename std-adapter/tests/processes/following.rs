@@ -77,6 +77,13 @@ fn what_was_recorded_when_the_follower_is_dropped_is_there() {
 }
 
 #[test]
+fn to_a_service_that_knows_of_no_categories_each_is_wanted() {
+    let service = service("no-categories");
+    let connection = Connection::builder().open(&service.path).expect("it listens");
+    assert!(connection.wants("net") && connection.wants(""));
+}
+
+#[test]
 fn a_connection_that_is_refused_by_the_program_itself_ends_and_is_tried_again() {
     let (name, tries) = ("refusing", Arc::new(AtomicU32::new(0)));
     let session = Session::builder().buffer(BufferConfig::ring(1 << 20)).data_source("known", 0);

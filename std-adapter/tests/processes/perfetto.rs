@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracebuf_std::session::{
-    Connection, ConnectionBuilder, Exhaustion, Follower, PerfettoSocket, Relay, Session, SessionError,
-    Stopped,
+    Connection, ConnectionBuilder, Exhaustion, Follower, PerfettoSocket, PerfettoSocketBuilder, Relay,
+    Session, SessionError, Stopped,
 };
 
 use crate::following::assert_in_each_trace;
@@ -27,9 +27,13 @@ struct Service {
 impl Service {
     /// With so much shared memory for each program.
     fn start(test: &str, memory: usize) -> Self {
+        Self::with(test, PerfettoSocket::builder().shared_memory(memory))
+    }
+
+    fn with(test: &str, socket: PerfettoSocketBuilder) -> Self {
         let path = socket_path(&format!("pf-{test}"));
         let session = Arc::new(Session::builder().ring(256 << 20).start().expect("a session"));
-        let socket = PerfettoSocket::builder().shared_memory(memory).bind(&session, &path).expect("a socket");
+        let socket = socket.bind(&session, &path).expect("a socket");
         Self { session, socket, path }
     }
 
@@ -197,4 +201,27 @@ fn in_a_child_a_follower_does_nothing() {
     recorder.instant("after");
     held.expect("it is here").0.flush(PATIENCE).expect("it is there");
     assert_eq!(write(service.stop(), &format!("pf-{name}")).story(), "!before !after");
+}
+
+#[test]
+fn of_a_program_with_a_relay_for_each_category_those_are_in_the_trace_that_the_service_wants() {
+    let name = "categories";
+    let service = Service::with(name, PerfettoSocket::builder().categories(["net.*"]));
+    let relays = ["net.send", "render", "net.receive"].map(|category| (category, Relay::new()));
+    let recorders = relays.each_ref().map(|(_, relay)| relay.recorder());
+    let connected = move |service: &Connection| {
+        let mut wanted = relays.iter().filter(|(category, _)| service.wants(category));
+        wanted.try_for_each(|(_, relay)| relay.connect(&service.recorder()))
+    };
+    let follower = Connection::builder().follow_perfetto(&service.path, connected).expect("a thread");
+    waits_for("it has come", || follower.is_connected());
+    let [send, render, receive] = &recorders;
+    {
+        let _all = render.enter("all");
+        let _slice = send.enter("send");
+        receive.instant("receive");
+        render.instant("drawn");
+    }
+    drop(follower);
+    assert_eq!(write(service.stop(), &format!("pf-{name}")).story(), "+send !receive -");
 }

@@ -11,6 +11,7 @@ use tracebuf::producer::Exhaustion;
 
 use super::line::Line;
 use super::link::{Kind, Link};
+use super::perfetto::Categories;
 use super::records::{ToHear, ToSay};
 use super::shared_words::SharedWords;
 use super::speech::{Hearing, Speaking};
@@ -66,6 +67,7 @@ pub struct ConnectionBuilder {
 pub struct Connection {
     shared: Arc<Shared>,
     sources: Vec<(String, u16)>,
+    categories: Categories,
     line: Arc<Line>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -80,6 +82,7 @@ pub(super) struct Agreed {
     pub(super) state_every: Vec<u32>,
     /// Data sources, with the buffers that they go to.
     pub(super) sources: Vec<(String, u16)>,
+    pub(super) categories: Categories,
 }
 
 impl ConnectionBuilder {
@@ -146,12 +149,13 @@ impl ConnectionBuilder {
             hearing: Box::new(ToHear::new()),
             state_every: welcome.state_every,
             sources: welcome.sources,
+            categories: Categories::default(),
         })
     }
 
     /// Makes a producer, with its threads, of what was agreed with a service.
     pub(super) fn start(self, agreed: Agreed) -> Result<Connection, SessionError> {
-        let Agreed { link, words, speaking, hearing, state_every, sources } = agreed;
+        let Agreed { link, words, speaking, hearing, state_every, sources, categories } = agreed;
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
         let name = self.name_of_process();
@@ -189,7 +193,7 @@ impl ConnectionBuilder {
             announce: Some(Box::new(move || of_recorders.announce())),
         };
         let (shared, threads) = (Arc::new(shared), vec![sender, hears]);
-        Ok(Connection { shared, sources, line, threads })
+        Ok(Connection { shared, sources, categories, line, threads })
     }
 }
 
@@ -235,6 +239,28 @@ impl Connection {
     /// A recorder into the buffer that the service has mapped a data source to; `None` for one that it has not.
     pub fn recorder_of(&self, data_source: &str) -> Option<Recorder> {
         Recorder::of_source(&self.shared, &self.sources, data_source)
+    }
+
+    /// Whether the service wants events of this category, so that a program with a [`Relay`](crate::session::Relay) for
+    /// each may leave out those of others: see [`follow_perfetto`](ConnectionBuilder::follow_perfetto). What is
+    /// recorded all the same is in the trace.
+    ///
+    /// The lists in the data source's `track_event_config` say so. What the first of these finds there holds:
+    ///
+    /// 1. the category's name, in `enabled_categories`;
+    /// 2. its name, in `disabled_categories`;
+    /// 3. a pattern for it, in `enabled_categories`;
+    /// 4. a pattern for it, in `disabled_categories`.
+    ///
+    /// In a pattern each `*` stands for whatever there is in its place, also for nothing. What none of them finds is
+    /// wanted: a configuration that wants few disables `*`. The lists of tags are not looked at, for categories here
+    /// have none. Without lists, or with malformed ones, all are wanted; so they are by services of this crate, with a
+    /// [`ProducerSocket`](super::ProducerSocket), which know nothing of categories.
+    ///
+    /// Cost: it reads the lists, up to four times; meant for the function that is called with each connection.
+    #[must_use]
+    pub fn wants(&self, category: &str) -> bool {
+        self.categories.wants(category)
     }
 
     /// Whether the service is there, as far as is known, and this is the process that has connected.

@@ -6,11 +6,13 @@
 //! | `socket` | where they come, and what they are to record |
 //! | `program` | the transport: what a program says is carried out |
 //! | `data_sources` | what it has to offer, and what of it runs |
+//! | `categories` | which of its events are wanted |
 //! | `frames`, `calls`, `commands` | the protocol: the outermost messages, what is asked of a service, what is told to a program |
 //! | `follower` | the other end |
 //! | `outbox`, `proto` | bytes on their way out, and messages of protobuf |
 
 mod calls;
+mod categories;
 mod commands;
 mod data_sources;
 mod follower;
@@ -20,4 +22,5 @@ mod program;
 mod proto;
 mod socket;
 
+pub(super) use categories::Categories;
 pub use socket::{PerfettoSocket, PerfettoSocketBuilder};

@@ -43,8 +43,7 @@ impl ConnectionBuilder {
     ///
     /// With each tracing session it calls `connected`, from a thread of its own, as [`follow`](Self::follow) does; the
     /// connection ends with the session. The program has the data source `track_event`, unless it was
-    /// [named otherwise](Self::data_source), and takes no notice of that one's categories: all events are recorded. Its
-    /// name is [this process's](Self::process_name).
+    /// [named otherwise](Self::data_source). Its name is [this process's](Self::process_name).
     ///
     /// Of several tracing sessions at a time the program is in the one that began first; in another one from that one's end
     /// on, after a quarter of a second at most. That is also the time without events where one begins just after another.
@@ -63,6 +62,36 @@ impl ConnectionBuilder {
     /// memory that is sent in messages (virtual machines), addresses that are no paths. Source of what is said there:
     /// Perfetto's `producer_port.proto` and `wire_protocol.proto`. Checked against its service, of the version in Perfetto's
     /// crate `perfetto-sdk-sys` 1.4.
+    ///
+    /// # Categories
+    /// What goes by a relay is recorded, whatever category an event says it has: to look at that would cost each event.
+    /// A program of which categories can be chosen has a relay for each of them, or for several that belong together,
+    /// and connects those that a session [wants](Connection::wants):
+    ///
+    /// ```no_run
+    /// use tracebuf_std::session::{Connection, Relay, perfetto_socket};
+    ///
+    /// let relays = ["net", "render"].map(|category| (category, Relay::new()));
+    /// let [net, render] = relays.each_ref().map(|(_, relay)| relay.recorder());
+    /// let _follower = Connection::builder().follow_perfetto(perfetto_socket(), move |service| {
+    ///     for (category, relay) in &relays {
+    ///         if service.wants(category) {
+    ///             relay.connect(&service.recorder())?;
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// })?;
+    ///
+    /// // With `track_event_config { disabled_categories: "*" enabled_categories: "net" }` in the configuration this is
+    /// // recorded,
+    /// net.instant_with("request", |event| event.category("net"));
+    /// // and this is not.
+    /// let _frame = render.enter_with("frame", |event| event.category("render"));
+    /// # Ok::<(), tracebuf_std::session::SessionError>(())
+    /// ```
+    ///
+    /// An event by a relay that is not connected costs three loads. Those of a thread are on one track, whichever
+    /// relays they go by.
     ///
     /// # Errors
     /// No thread. That no service is there, that it refuses, or that nobody records is no error: [`Follower::error`] tells

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use super::categories;
 use super::data_sources::{TRACK_EVENT, Wanted};
 use super::frames::LONGEST;
 use super::program::Program;
-use super::proto::Proto;
 use crate::limits::PAGE;
 use crate::session::processes::link::{Kind, Link};
 use crate::session::processes::listening::{self, Host, Listening, Newcomer};
@@ -137,7 +137,7 @@ impl PerfettoSocketBuilder {
     /// ```
     #[must_use]
     pub fn categories<'c>(self, enabled: impl IntoIterator<Item = &'c str>) -> Self {
-        self.data_source(TRACK_EVENT, track_event_config(enabled).as_bytes())
+        self.data_source(TRACK_EVENT, categories::only(enabled).as_bytes())
     }
 
     /// Makes the socket at this path, of 108 bytes at most, and takes programs from now on. What a service that has
@@ -177,22 +177,6 @@ impl PerfettoSocketBuilder {
         let host = Perfetto { shared_memory: self.shared_memory, wanted };
         Listening::start(host, session, socket, self.producers).map(PerfettoSocket)
     }
-}
-
-/// Further fields of a DataSourceConfig. What is on and off unless it is said differs between Perfetto's libraries: so all
-/// is said.
-///
-/// Facts from `protos/perfetto/config/track_event/track_event_config.proto`.
-fn track_event_config<'c>(enabled: impl IntoIterator<Item = &'c str>) -> Proto {
-    const DISABLED_CATEGORIES: u32 = 1;
-    const ENABLED_CATEGORIES: u32 = 2;
-    const DISABLED_TAGS: u32 = 3;
-    const TRACK_EVENT_CONFIG: u32 = 113;
-    let config = Proto::new().bytes(DISABLED_CATEGORIES, b"*");
-    let config = config.bytes(DISABLED_TAGS, b"slow").bytes(DISABLED_TAGS, b"debug");
-    let config =
-        config.each(enabled, |config, category| config.bytes(ENABLED_CATEGORIES, category.as_bytes()));
-    Proto::new().message(TRACK_EVENT_CONFIG, &config)
 }
 
 impl Host for Perfetto {

@@ -4,6 +4,7 @@
 
 use super::calls::Port;
 use crate::fields::{Fields, Value, message};
+use crate::session::processes::perfetto::categories::Categories;
 use crate::session::processes::perfetto::frames::{BOUND, REPLY, REPLY_MESSAGE, REPLY_SUCCESS, REQUEST};
 use crate::session::processes::perfetto::proto::numbers;
 
@@ -45,12 +46,12 @@ pub(super) fn answer<R>(frame: &[u8], of: impl FnOnce(u64, &[u8]) -> Option<R>) 
 }
 
 /// What a service wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     /// To use the shared memory that has come with this, of pages of so many KiB.
     UseMemory { page_kib: u64 },
-    /// To record, into one of its buffers.
-    Start { instance: u64, buffer: u64 },
+    /// To record these categories, into one of its buffers.
+    Start { instance: u64, buffer: u64, categories: Categories },
     /// To end that.
     Stop { instance: u64 },
     /// All that there is, and to hear this number behind it.
@@ -70,8 +71,9 @@ impl Command {
             let (number, Value::Bytes(within)) = (field.number, field.value) else { continue };
             said = match number {
                 1 => {
-                    let ([instance], [buffer]) = (numbers(within, [1])?, numbers(message(within, 2)?, [2])?);
-                    Self::Start { instance, buffer }
+                    let ([instance], config) = (numbers(within, [1])?, message(within, 2)?);
+                    let ([buffer], categories) = (numbers(config, [2])?, Categories::of(config));
+                    Self::Start { instance, buffer, categories }
                 }
                 2 => Self::Stop { instance: numbers(within, [1])?[0] },
                 3 => Self::UseMemory { page_kib: numbers(within, [1])?[0] },

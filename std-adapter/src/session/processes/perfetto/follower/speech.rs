@@ -264,6 +264,7 @@ mod tests {
 
     use super::*;
     use crate::session::processes::perfetto::calls::{FromProgram, METHODS, said};
+    use crate::session::processes::perfetto::categories::Categories;
     use crate::session::processes::perfetto::frames::{LONGEST, bound};
 
     fn both() -> (ToSay, ToHear) {
@@ -339,7 +340,10 @@ mod tests {
     fn a_service_that_starts_and_stops_without_end_and_takes_nothing_does_not_fill_the_memory() {
         let (mut to_say, to_hear) = both();
         let starts = |instances: std::ops::Range<u64>| {
-            let start = |instance| to_hear.command(Command::Start { instance, buffer: 1 }, &mut |_| {});
+            let start = |instance| {
+                let start = Command::Start { instance, buffer: 1, categories: Categories::default() };
+                to_hear.command(start, &mut |_| {})
+            };
             instances.map(start).filter(Option::is_some).count()
         };
         assert_eq!((starts(8..100), starts(100..10_000)), (92, MOST_UNSAID - 92));

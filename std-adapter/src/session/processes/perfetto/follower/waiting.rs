@@ -14,6 +14,7 @@ use crate::figures::Count;
 use crate::limits::{PAGE, SHARED_MEMORY};
 use crate::session::processes::connection::Agreed;
 use crate::session::processes::link::{Kind, Link};
+use crate::session::processes::perfetto::categories::Categories;
 use crate::session::processes::perfetto::commands::PAGES;
 use crate::session::processes::perfetto::frames::{Frames, push_frame};
 use crate::session::processes::perfetto::proto::{Proto, numbers};
@@ -36,7 +37,8 @@ pub(super) struct Waiting {
     stream: Stream,
     port: Port,
     words: Option<SharedWords>,
-    starts: Option<Instance>,
+    /// What is to be recorded, and which categories of it.
+    starts: Option<(Instance, Categories)>,
 }
 
 /// The way to the service and back.
@@ -106,7 +108,7 @@ impl Waiting {
 
     /// What was agreed, when a session has begun.
     pub(super) fn agreed(self) -> io::Result<Agreed> {
-        let (Some(words), Some(instance)) = (self.words, self.starts) else {
+        let (Some(words), Some((instance, categories))) = (self.words, self.starts) else {
             return Err(refused("it wants something recorded without shared memory"));
         };
         let (to_say, to_hear) = speech(self.port, instance, self.stream.frames);
@@ -117,6 +119,7 @@ impl Waiting {
             hearing: Box::new(to_hear),
             state_every: vec![STATE_EVERY],
             sources: Vec::new(),
+            categories,
         })
     }
 
@@ -139,8 +142,8 @@ impl Waiting {
     fn command(&mut self, command: Command) -> io::Result<()> {
         match command {
             Command::UseMemory { page_kib } => self.words = Some(self.stream.memory(page_kib)?),
-            Command::Start { instance, buffer } => {
-                self.starts = Some(Instance { id: instance, buffer: buffer as u32 });
+            Command::Start { instance, buffer, categories } => {
+                self.starts = Some((Instance { id: instance, buffer: buffer as u32 }, categories));
             }
             // Of what has not started there is nothing.
             Command::Flush { request } => {

@@ -1,9 +1,9 @@
 //! Categories that a service wants of a program of this crate, which has a relay for each.
 
-use tracebuf_std::session::Relay;
+use tracebuf_std::session::{Connection, PerfettoSocket, Relay, Session};
 
-use crate::following::{Call, Listening, STARTED, STOPPED, memory};
-use crate::program::{Message, REGISTER_WRITER};
+use crate::following::{CATEGORIES, Call, Listening, STARTED, STOPPED, memory};
+use crate::program::{Message, REGISTER_WRITER, Service, waits_for};
 use crate::trace::number;
 
 /// Of a DataSourceConfig.
@@ -26,8 +26,7 @@ fn each_session_has_the_relays_connected_whose_categories_it_wants() {
         // Malformed.
         (Message::default().bytes(TRACK_EVENT_CONFIG, b"\x0A\x01*\x0A\x05n"), [true, true]),
     ];
-    let (listening, relays) =
-        (Listening::at("categories"), ["net", "render"].map(|name| (name, Relay::new())));
+    let (listening, relays) = (Listening::at("categories"), CATEGORIES.map(|name| (name, Relay::new())));
     let connected = relays.clone();
     let following = listening.followed_with(move |service| {
         for (category, relay) in &connected {
@@ -62,4 +61,18 @@ fn each_session_has_the_relays_connected_whose_categories_it_wants() {
     // Nobody answers it any more.
     drop(listening);
     drop(following.join().expect("it is there"));
+}
+
+#[test]
+fn as_many_categories_are_told_as_a_message_has_room_for() {
+    let service = Service::start("named", Session::builder(), PerfettoSocket::builder());
+    let name = "x".repeat(1000);
+    let follow = |count| {
+        let builder = Connection::builder().categories(vec![&*name; count]);
+        builder.follow_perfetto(&service.path, |_| Ok(()))
+    };
+    let follower = follow(129).expect("it is not too long");
+    waits_for("it has come", || follower.is_connected());
+    let error = follow(131).expect_err("the service would end the connection").to_string();
+    assert!(error.contains("categories"), "{error}");
 }

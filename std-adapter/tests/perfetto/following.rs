@@ -34,6 +34,11 @@ const METHODS: [&str; 11] = [
 /// The service's own number.
 const NUMBER: u64 = 12;
 
+/// What the program says it has.
+pub(crate) const CATEGORIES: [&str; 2] = ["net", "render"];
+/// And besides.
+const OTHER: &str = "other";
+
 /// Where programs come.
 pub(crate) struct Listening {
     listener: UnixListener,
@@ -59,6 +64,7 @@ impl Listening {
     ) -> thread::JoinHandle<Follower> {
         let path = self.path.clone();
         let builder = Connection::builder().process_name("program").data_source("of its own");
+        let builder = builder.categories(CATEGORIES).categories([OTHER]);
         // It waits for a first answer.
         thread::spawn(move || builder.follow_perfetto(path, connected).expect("a thread"))
     }
@@ -160,6 +166,8 @@ impl Service {
         let descriptor = message(&source.arguments, 1).expect("a descriptor");
         assert_eq!(message(descriptor, 1), Some(&b"of its own"[..]));
         assert_eq!([2, 3, 4, 9].map(|field| number(descriptor, field)), [Some(1), Some(1), Some(1), None]);
+        let events = message(descriptor, 6).expect("it has track events");
+        assert_eq!(events, b"\x0A\x05\x0A\x03net\x0A\x08\x0A\x06render\x0A\x07\x0A\x05other");
         let sync = self.hears(SYNC);
         self.reply(&sync, &Message::default());
     }

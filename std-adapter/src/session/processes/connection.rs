@@ -34,6 +34,7 @@ pub struct ConnectionBuilder {
     process_name: Option<String>,
     fast_clock: bool,
     data_source: Option<String>,
+    categories: Vec<String>,
 }
 
 /// This program's connection to a service that listens at a [`ProducerSocket`](super::ProducerSocket), whose session
@@ -123,12 +124,25 @@ impl ConnectionBuilder {
         self
     }
 
+    /// Tells [Perfetto's service](Self::follow_perfetto) that there are these categories, beside those named before,
+    /// for whoever asks it what can be recorded. Whether one is wanted [`Connection::wants`] says, also of others.
+    /// Nothing to services of this crate.
+    #[must_use]
+    pub fn categories<'c>(mut self, names: impl IntoIterator<Item = &'c str>) -> Self {
+        self.categories.extend(names.into_iter().map(str::to_owned));
+        self
+    }
+
     pub(super) fn name_of_process(&self) -> String {
         self.process_name.clone().unwrap_or_else(program_name)
     }
 
     pub(super) fn name_of_data_source(&self) -> Option<&str> {
         self.data_source.as_deref()
+    }
+
+    pub(super) fn names_of_categories(&self) -> &[String] {
+        &self.categories
     }
 
     /// Connects to the service that listens at this path.
@@ -222,6 +236,7 @@ impl Connection {
             process_name: None,
             fast_clock: false,
             data_source: None,
+            categories: Vec::new(),
         }
     }
 

@@ -12,6 +12,7 @@ mod calls;
 mod speech;
 mod waiting;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -21,6 +22,11 @@ use crate::session::SessionError;
 use crate::session::processes::connection::{Connection, ConnectionBuilder};
 use crate::session::processes::follower::{Follower, Look};
 use crate::session::processes::perfetto::data_sources::TRACK_EVENT;
+use crate::session::processes::perfetto::frames::LONGEST;
+use crate::session::processes::perfetto::proto::Proto;
+
+/// Bytes of the messages around an offered data source, at most.
+const AROUND: usize = 64;
 
 impl ConnectionBuilder {
     /// Connects to Perfetto's service (`traced`) whenever one listens at this path, and waits there until somebody records
@@ -71,9 +77,12 @@ impl ConnectionBuilder {
     /// ```no_run
     /// use tracebuf_std::session::{Connection, Relay, perfetto_socket};
     ///
-    /// let relays = ["net", "render"].map(|category| (category, Relay::new()));
+    /// const CATEGORIES: [&str; 2] = ["net", "render"];
+    ///
+    /// let relays = CATEGORIES.map(|category| (category, Relay::new()));
     /// let [net, render] = relays.each_ref().map(|(_, relay)| relay.recorder());
-    /// let _follower = Connection::builder().follow_perfetto(perfetto_socket(), move |service| {
+    /// let builder = Connection::builder().categories(CATEGORIES); // told to whoever asks the service what there is
+    /// let _follower = builder.follow_perfetto(perfetto_socket(), move |service| {
     ///     for (category, relay) in &relays {
     ///         if service.wants(category) {
     ///             relay.connect(&service.recorder())?;
@@ -94,14 +103,22 @@ impl ConnectionBuilder {
     /// relays they go by.
     ///
     /// # Errors
-    /// No thread. That no service is there, that it refuses, or that nobody records is no error: [`Follower::error`] tells
-    /// it.
+    /// No thread; names of the data source and its [categories](Self::categories) of more than some 130,000 bytes in
+    /// all, which the service does not take. That no service is there, that it refuses, or that nobody records is no
+    /// error: [`Follower::error`] tells it.
     pub fn follow_perfetto(
         self,
         path: impl AsRef<Path>,
         connected: impl FnMut(&Connection) -> Result<(), SessionError> + Send + 'static,
     ) -> Result<Follower, SessionError> {
-        Follower::start(Perfetto { builder: self, path: path.as_ref().to_owned(), waiting: None }, connected)
+        let name = self.name_of_data_source().unwrap_or(TRACK_EVENT);
+        let data_source = calls::data_source(name, self.names_of_categories());
+        if data_source.as_bytes().len() + AROUND > LONGEST {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
+            return Err(SessionError::io("names of the data source and its categories", error));
+        }
+        let path = path.as_ref().to_owned();
+        Follower::start(Perfetto { builder: self, path, data_source, waiting: None }, connected)
     }
 }
 
@@ -109,6 +126,7 @@ impl ConnectionBuilder {
 struct Perfetto {
     builder: ConnectionBuilder,
     path: PathBuf,
+    data_source: Proto,
     waiting: Option<Waiting>,
 }
 
@@ -120,8 +138,7 @@ impl Look for Perfetto {
             Some(waiting) => (waiting, until),
             None => {
                 let producer = &self.builder.name_of_process();
-                let data_source = self.builder.name_of_data_source().unwrap_or(TRACK_EVENT);
-                let offer = Offer { producer, data_source };
+                let offer = Offer { producer, data_source: &self.data_source };
                 // A session that is there already has begun by now; whoever follows does not wait for another.
                 (Waiting::begin(&self.path, &offer).map_err(failed)?, Instant::now())
             }

@@ -1,6 +1,7 @@
 //! What a program says to Perfetto's service: calls of its `ProducerPort`, and frames around them.
 //!
-//! Facts from `protos/perfetto/ipc/producer_port.proto` and `protos/perfetto/common/commit_data_request.proto`.
+//! Facts from `protos/perfetto/ipc/producer_port.proto`, and from `commit_data_request.proto`,
+//! `data_source_descriptor.proto` and `track_event_descriptor.proto` in `protos/perfetto/common`.
 
 use tracebuf::producer::{ChunkToMove, Patch};
 
@@ -116,16 +117,26 @@ pub(super) fn hello(name: &str, shared_memory: u32, page: u32) -> Proto {
     hello.bytes(NAME, name.as_bytes()).number(SCRAPING, 1_u32).number(VERSIONS, PAGES)
 }
 
-/// Offers a data source that says when it has started and stopped, and says its state again when it is asked to.
-pub(super) fn data_source(name: &str) -> Proto {
+/// Offers a data source that says when it has started and stopped, and says its state again when it is asked to. Of
+/// its categories some can be wanted.
+pub(super) fn data_source(name: &str, categories: &[String]) -> Proto {
     const DESCRIPTOR: u32 = 1;
     const NAME: u32 = 1;
     const NOTIFIES_STOP: u32 = 2;
     const NOTIFIES_START: u32 = 3;
     const CLEARS_STATE: u32 = 4;
+    const TRACK_EVENTS: u32 = 6;
+    const CATEGORY: u32 = 1;
+    const CATEGORY_NAME: u32 = 1;
     let descriptor = Proto::new().bytes(NAME, name.as_bytes());
     let descriptor = descriptor.number(NOTIFIES_STOP, true).number(NOTIFIES_START, true);
-    Proto::new().message(DESCRIPTOR, &descriptor.number(CLEARS_STATE, true))
+    let descriptor = descriptor.number(CLEARS_STATE, true);
+    let events = Proto::new().each(categories, |events, category| {
+        events.message(CATEGORY, &Proto::new().bytes(CATEGORY_NAME, category.as_bytes()))
+    });
+    let descriptor =
+        if categories.is_empty() { descriptor } else { descriptor.message(TRACK_EVENTS, &events) };
+    Proto::new().message(DESCRIPTOR, &descriptor)
 }
 
 /// Of a data source that has started, or stopped.

@@ -29,7 +29,8 @@ const STATE_EVERY: u32 = 1 << 20;
 /// What a program has to offer.
 pub(super) struct Offer<'o> {
     pub(super) producer: &'o str,
-    pub(super) data_source: &'o str,
+    /// As it is [registered](calls::data_source).
+    pub(super) data_source: &'o Proto,
 }
 
 /// A connection on which nothing is recorded yet.
@@ -87,7 +88,7 @@ impl Waiting {
         stream.send(&[
             port.call(Method::InitializeConnection, &hello, Some(HELLO)),
             port.call(Method::GetAsyncCommand, &nothing, Some(COMMANDS)),
-            port.call(Method::RegisterDataSource, &calls::data_source(offer.data_source), None),
+            port.call(Method::RegisterDataSource, offer.data_source, None),
             port.call(Method::Sync, &nothing, Some(ALL_SAID)),
         ])?;
         let mut waiting = Self { stream, port, words: None, starts: None };

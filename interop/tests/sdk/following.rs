@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use tracebuf_interop::DEFAULT_CATEGORIES;
-use tracebuf_std::session::{Connection, Exhaustion, perfetto_socket};
+use tracebuf_std::session::{Connection, Exhaustion, Relay, perfetto_socket};
 
-use crate::harness::PATIENCE;
+use crate::harness::{PATIENCE, socket_path, waits_for};
 use crate::perfettos_service::{
     Following, PerfettosService, assert_nothing_is_wrong, pause, run, statistics,
 };
@@ -88,6 +88,38 @@ fn a_program_is_in_one_session_after_another_each_with_its_own_buffer() {
         assert!(*last > 0 && others.iter().all(|chunks| *chunks == 0), "{chunks:?}");
         program.waits_for_the_end();
         program.rounds(0, 0..10, 0, |_| {});
+    }
+}
+
+#[test]
+fn by_a_relay_for_each_category_just_those_are_recorded_that_a_session_wants() {
+    let test = "follow-categories";
+    let mut service = PerfettosService::start(test);
+    let relays = DEFAULT_CATEGORIES.map(|category| (category, Relay::new()));
+    let recorders = relays.each_ref().map(|(category, relay)| (*category, relay.recorder()));
+    let connected = move |service: &Connection| {
+        let mut wanted = relays.iter().filter(|(category, _)| service.wants(category));
+        wanted.try_for_each(|(_, relay)| relay.connect(&service.recorder()))
+    };
+    let builder = Connection::builder().categories(DEFAULT_CATEGORIES);
+    let follower = builder.follow_perfetto(socket_path(test), connected).expect("a thread");
+    for (session, only, expected) in
+        [(0, "only=net.s*", &["net.send"][..]), (1, "only=w*", &["work"]), (2, "", &DEFAULT_CATEGORIES)]
+    {
+        service.records(session, only);
+        waits_for("it is known", || follower.is_connected());
+        let are_on = recorders.iter().filter(|(_, recorder)| recorder.is_on());
+        assert!(are_on.map(|(category, _)| *category).eq(expected.iter().copied()));
+        for (category, recorder) in &recorders {
+            let text = format!("of {category}");
+            recorder.instant_with("event", |event| event.category(category).arg("text", &*text));
+        }
+        let trace = service.stop(session);
+        for category in DEFAULT_CATEGORIES {
+            assert_eq!(trace.contains(&format!("of {category}")), expected.contains(&category), "{only}");
+        }
+        assert_nothing_is_wrong(&trace);
+        waits_for("it has ended", || !follower.is_connected());
     }
 }
 

@@ -2,14 +2,15 @@
 //! line each is answered by one:
 //!
 //! ```text
-//! start N OPTION=NUMBER...   a tracing session of this number, with the data source `track_event`, until all programs
+//! start N OPTION=VALUE...    a tracing session of this number, with the data source `track_event`, until all programs
 //!                            that are there record
 //! flush N                    until the service has what programs have recorded; fails if it has not
 //! stop N TRACE               into a file
 //! ```
 //!
 //! Options: `buffers` of the session, of which the last is recorded into; `flush` and `clear`, after how many
-//! milliseconds programs are asked to flush and to tell their state again; `memory`, how many KiB of it are shared.
+//! milliseconds programs are asked to flush and to tell their state again; `memory`, how many KiB of it are shared;
+//! `only`, a pattern of categories, without which all are wanted.
 //!
 //! It ends with its standard input: who tells it is then gone. Where it listens the SDK's variables say, by which
 //! whoever makes traces finds it.

@@ -68,6 +68,42 @@
 //! recorder of a [`Relay`](crate::session::Relay) the next session that it is connected to takes what comes then: of
 //! spans made while there was none, slices without fields and flows, and of others those with all fields that were
 //! recorded since.
+//!
+//! # Which of it is recorded
+//! Perfetto's service can be told which categories to record. A program that
+//! [follows](crate::session::ConnectionBuilder::follow_perfetto) it has a relay for each that can be chosen; here with
+//! a layer for each level:
+//!
+//! ```no_run
+//! # #[cfg(any(target_os = "linux", target_os = "android"))]
+//! use tracebuf_std::session::{Connection, perfetto_socket};
+//! use tracebuf_std::session::Relay;
+//! use tracebuf_std::tracing_layer::TraceLayer;
+//! use tracing::Level;
+//! use tracing_subscriber::filter::filter_fn;
+//! use tracing_subscriber::prelude::*;
+//!
+//! let relays = [Level::ERROR, Level::WARN, Level::INFO].map(|level| (level, Relay::new()));
+//! let layers = relays.each_ref().map(|(level, relay)| {
+//!     let level = *level;
+//!     TraceLayer::new(relay.recorder()).with_filter(filter_fn(move |what| *what.level() == level))
+//! });
+//! tracing_subscriber::registry().with(Vec::from(layers)).init();
+//! # #[cfg(any(target_os = "linux", target_os = "android"))]
+//! let _follower = Connection::builder().follow_perfetto(perfetto_socket(), move |service| {
+//!     for (level, relay) in &relays {
+//!         if service.wants(level.as_str()) {
+//!             relay.connect(&service.recorder())?;
+//!         }
+//!     }
+//!     Ok(())
+//! })?;
+//! # Ok::<(), tracebuf_std::session::SessionError>(())
+//! ```
+//!
+//! In the same way parts of a program can be chosen, by their targets. A layer's filter takes some 60 ns of every span,
+//! whether it is wanted or not: so there should be few. All or nothing costs nothing more, with one layer, or a
+//! [`TraceSubscriber`], and one relay.
 
 mod callsites;
 mod fields;

@@ -2,8 +2,9 @@
 
 use tracebuf_std::session::{Relay, Session};
 use tracebuf_std::tracing_layer::TraceLayer;
-use tracing::Dispatch;
 use tracing::field::Empty;
+use tracing::{Dispatch, Level};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::prelude::*;
 
 use crate::KINDS;
@@ -169,4 +170,37 @@ fn a_relay_and_a_session_s_own_recorder_lie_on_one_track_of_each_thread() {
     drop(outer);
     drop(inner);
     assert_eq!(trace_of(&session, "beside").story(), "+outer +inner - - +inner -");
+}
+
+#[test]
+fn with_a_relay_for_each_level_those_are_recorded_that_are_connected_on_one_track_of_a_thread() {
+    let relays = [Level::ERROR, Level::INFO, Level::DEBUG].map(|level| (level, Relay::new()));
+    let layers = relays.each_ref().map(|(level, relay)| {
+        let level = *level;
+        TraceLayer::new(relay.recorder()).with_filter(filter_fn(move |what| *what.level() == level))
+    });
+    let work = || {
+        let _outer = tracing::info_span!("outer", field = 1).entered();
+        tracing::debug_span!("middle", field = 2).in_scope(|| {
+            tracing::error_span!("inner").in_scope(|| tracing::info!("information"));
+            tracing::error!("error");
+        });
+        tracing::trace!("of no layer");
+    };
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(Vec::from(layers)), || {
+        for (wanted, story) in [
+            (&["INFO", "ERROR"][..], "+outer +inner !information - !error -"),
+            (&["DEBUG"], "+middle -"),
+            (&[], ""),
+            (&["DEBUG", "INFO"], "+outer +middle !information - -"),
+        ] {
+            let session = Session::builder().start().expect("a session");
+            for (_, relay) in relays.iter().filter(|(level, _)| wanted.contains(&level.as_str())) {
+                relay.connect(&session.recorder()).expect("it runs");
+            }
+            work();
+            let trace = trace_of(&session, &format!("levels-{}", wanted.join("-")));
+            assert_eq!(trace.story(), story, "{wanted:?}");
+        }
+    });
 }

@@ -55,6 +55,9 @@ use super::{Recorder, SessionError};
 /// # Ok::<(), SessionError>(())
 /// ```
 ///
+/// Where somebody may want some categories of events only, a program has a relay for each: see
+/// [`ConnectionBuilder::follow_perfetto`](super::ConnectionBuilder::follow_perfetto).
+///
 /// An event while nothing is connected costs three loads. Otherwise its recorders are those of the session, at the same
 /// cost, and a thread's first event in each session makes its writer there. A thread keeps that, and with it the memory of
 /// a session that is over, some 1.4 MB unless told otherwise, until its next event in another one, or its own end.

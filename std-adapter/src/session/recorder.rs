@@ -249,7 +249,7 @@ impl Recorder {
 
     /// Where a slice has begun: nowhere when `begin` is not called, or says that it has not.
     #[inline(always)]
-    fn begun(&self, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool) -> Place {
+    pub(crate) fn begun(&self, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool) -> Place {
         let mut place = self.place();
         if self.with_in(&mut place, begin) != Some(true) {
             place = NOWHERE;

@@ -31,7 +31,7 @@ use crate::session::Recorder;
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
-/// A span without fields, and without flows, adds nothing to what the registry keeps of it.
+/// A span without fields, flows and lifetimes adds nothing to what the registry keeps of it.
 ///
 /// Two registries with layers of the same session each number their spans alike: where a thread is in spans of both,
 /// and exits them in another order than it entered them, the slice of one may end for that of the other; if each layer
@@ -39,20 +39,31 @@ use crate::session::Recorder;
 #[derive(Debug)]
 pub struct TraceLayer {
     owner: Owner,
-    flows: bool,
 }
 
 impl TraceLayer {
-    /// Without flows, origins and logs.
+    /// Without flows, lifetimes, origins and logs.
     pub fn new(recorder: Recorder) -> Self {
-        Self { owner: Owner::layer(recorder), flows: false }
+        Self { owner: Owner::layer(recorder) }
     }
 
     /// Joins the slices of a span, and those of one that follows from it, by arrows. Each span then takes some
     /// 200 ns more.
     #[must_use]
     pub fn flows(mut self, flows: bool) -> Self {
-        self.flows = flows;
+        self.owner.flows = flows;
+        self
+    }
+
+    /// Makes the whole life of each span a slice too, from its making to the end of its last handle, on a track of its
+    /// own: with those of other spans of its name, beside the threads. So one sees what an async request takes, its
+    /// waiting included, and which ones overlap. With [flows](Self::flows) an arrow leads from it to the span's first
+    /// slice. A span that is made while nothing is recorded has none, and one whose end is lost stays open.
+    ///
+    /// Cost: some 450 ns a span, and 80 bytes.
+    #[must_use]
+    pub fn lifetimes(mut self, lifetimes: bool) -> Self {
+        self.owner.lifetimes = lifetimes;
         self
     }
 
@@ -99,14 +110,14 @@ struct Kept {
 impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let metadata = attributes.metadata();
-        if !self.owner.recorder.is_on() || (!self.flows && metadata.fields().is_empty()) {
+        if !self.owner.recorder.is_on() || !self.owner.keeps(metadata) {
             return;
         }
         let mut fields = KeptFields::with_room(metadata.fields().len());
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
             let data =
-                (self.owner.recorder.identity(), Arc::new(SpanData::new(metadata, fields, self.flows)));
+                (self.owner.recorder.identity(), Arc::new(SpanData::new(&self.owner, metadata, fields)));
             let mut extensions = span.extensions_mut();
             match extensions.get_mut::<Kept>() {
                 Some(kept) => kept.others.push(data),
@@ -142,9 +153,17 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
         }
         let Some(span) = context.span(id) else { return };
         let metadata = span.metadata();
-        let data =
-            if self.flows || !metadata.fields().is_empty() { self.data_of(id, &context) } else { None };
+        let data = if self.owner.keeps(metadata) { self.data_of(id, &context) } else { None };
         stack::enter(&self.owner, id.into_u64(), metadata, data);
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        if self.owner.lifetimes
+            && self.owner.recorder.goes_on()
+            && let Some(data) = self.data_of(&id, &context)
+        {
+            data.end(&self.owner.recorder);
+        }
     }
 
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {

@@ -34,6 +34,7 @@
 //! | `tracing` | trace |
 //! |---|---|
 //! | span entered and exited | a slice on the thread's track, each time that it is entered |
+//! | span made and closed | with `lifetimes(true)`, a slice on a track of its own, named as the span |
 //! | fields | debug annotations, those of a span on each of its slices |
 //! | field recorded while the span is entered | an annotation of the slice's end, and of each later slice |
 //! | event | an instant with the message as its name; without one, `event FILE:LINE` |
@@ -46,10 +47,13 @@
 //! | `follows_from` | with `flows(true)`, an arrow to the next slice from each span followed, the newest 64 at most |
 //!
 //! A future that is instrumented enters its span each time that it is polled, and once more when it is dropped: each of
-//! these is a slice of the thread that does so, and flows join them. Spans that are exited in another order than they
-//! were entered end their own slices: those above are ended and begun again, for a track's slices are nested. To a
-//! [`TraceSubscriber`] without flows, all spans of one place in the program that have no fields are the same: of those
-//! that a thread is in, the one exited is taken to be the one entered last. With flows or a field they are told apart.
+//! these is a slice of the thread that does so, and flows join them. With `lifetimes(true)` what it takes in all, its
+//! waiting included, is another slice, beside the threads, with those of all spans of its name.
+//!
+//! Spans that are exited in another order than they were entered end their own slices: those above are ended and begun
+//! again, for a track's slices are nested. To a [`TraceSubscriber`] without flows and lifetimes, all spans of one place
+//! in the program that have no fields are the same: of those that a thread is in, the one exited is taken to be the one
+//! entered last. With these or a field they are told apart.
 //!
 //! A guard that is kept in a thread local leaves its slice open, when what remembers the thread's spans is destroyed
 //! before it: drop such guards before the thread ends. Its end is counted as a packet that is lost, and so are a span's
@@ -57,8 +61,8 @@
 //!
 //! A layer that is taken away while threads are in spans, by [`reload`](tracing_subscriber::reload) and `None`, hears of
 //! no exits: with a recorder's last layer the slices of the thread that drops it end, those of others before their next
-//! span begins or ends under a layer of that recorder, and where none comes they stay open. The one that drops it waits
-//! for no shared memory then, also where threads stall: ends for which there is no room come later.
+//! span begins or ends under a layer of that recorder, and where none comes they stay open, as lifetimes do. The one that
+//! drops it waits for no shared memory then, also where threads stall: ends for which there is no room come later.
 //!
 //! The program's allocator may enter spans too, if a [`TraceSubscriber`] is the program's default: a registry panics
 //! when the allocator enters one while it asks for memory itself. What comes from within a slice's or an instant's
@@ -110,6 +114,7 @@ mod fields;
 mod instants;
 mod layer;
 mod layers;
+mod lifetimes;
 mod origin;
 mod spans;
 mod stack;

@@ -11,7 +11,11 @@ use tracebuf::producer::track_event::Event;
 use tracing_core::Metadata;
 
 use super::fields::KeptFields;
+use super::lifetimes;
+use super::stack::Owner;
 use crate::fork::forks;
+use crate::session::Recorder;
+use crate::session::switch::{NOWHERE, Place};
 
 /// Flows of other spans that one slice takes.
 const MAX_FOLLOWED: usize = 64;
@@ -53,25 +57,47 @@ pub(super) struct SpanData {
     changes: AtomicU64,
     /// All fields, once some were. Shared with who writes them just now.
     changed: Mutex<Option<Arc<KeptFields>>>,
-    /// The flow of the span's slices.
-    flow: Option<u64>,
+    /// What it is told apart by from all other spans, and those of other processes: the flow of its slices is that.
+    pub(super) number: u64,
+    has_flow: bool,
+    /// Where the slice of its whole life has begun, if it has one.
+    lifetime: Place,
     /// Flows of other spans, that go to its next slice.
     followed: Mutex<VecDeque<u64>>,
 }
 
 impl SpanData {
-    pub(super) fn new(metadata: &'static Metadata<'static>, fields: KeptFields, flow: bool) -> Self {
-        static FLOWS: AtomicU64 = AtomicU64::new(1);
-        // Two processes' flows in one trace should not meet.
-        let own = || FLOWS.fetch_add(1, Ordering::Relaxed) ^ u64::from(process()) << 40;
-        Self {
+    /// What is kept of a new span, whose life begins with this if that is recorded.
+    pub(super) fn new(owner: &Owner, metadata: &'static Metadata<'static>, fields: KeptFields) -> Self {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = if owner.flows || owner.lifetimes {
+            NUMBERS.fetch_add(1, Ordering::Relaxed) ^ u64::from(process()) << 40
+        } else {
+            0
+        };
+        let mut span = Self {
             metadata,
             fields,
             changes: AtomicU64::new(0),
             changed: Mutex::default(),
-            flow: flow.then(own),
+            number,
+            has_flow: owner.flows,
+            lifetime: NOWHERE,
             followed: Mutex::default(),
+        };
+        if owner.lifetimes {
+            span.lifetime = lifetimes::begin(owner, &span);
         }
+        span
+    }
+
+    /// The span's last handle is gone.
+    pub(super) fn end(&self, recorder: &Recorder) {
+        lifetimes::end(self.lifetime, recorder, self);
+    }
+
+    fn flow(&self) -> Option<u64> {
+        self.has_flow.then_some(self.number)
     }
 
     pub(super) fn record(&self, values: &tracing_core::span::Record<'_>) {
@@ -105,11 +131,11 @@ impl SpanData {
     /// This span's next slice is where the flow of another span goes. Not each: what lives long may follow many; what
     /// is seldom entered, too, so only the newest are kept.
     pub(super) fn follow(&self, other: &Self) {
-        let Some(own) = self.flow else { return };
+        let Some(own) = self.flow() else { return };
         asking(&self.followed, |followed| {
             // A flow that a slice takes twice is shown as an arrow from it to itself.
             let is_new = |flow: &u64| own != *flow && !followed.contains(flow);
-            let flow = other.flow.filter(is_new);
+            let flow = other.flow().filter(is_new);
             followed.extend(flow);
             if followed.len() > MAX_FOLLOWED {
                 followed.pop_front();
@@ -125,7 +151,7 @@ impl SpanData {
             None => self.fields.annotate(event),
             Some(fields) => fields.annotate(event),
         }
-        if let Some(flow) = self.flow {
+        if let Some(flow) = self.flow() {
             event.flow(flow);
             let followed = locked(&self.followed).map(|mut followed| mem::take(&mut *followed));
             for flow in followed.into_iter().flatten() {
@@ -236,7 +262,7 @@ impl Spans {
 
     /// True when that was the last one, and the span is gone.
     #[inline(never)]
-    pub(super) fn drop_reference(&self, id: u64) -> bool {
+    pub(super) fn drop_reference(&self, id: u64, recorder: &Recorder) -> bool {
         let mut shard = self.shard(id);
         let Some(span) = shard.get_mut(&id) else { return false };
         span.handles -= 1;
@@ -245,7 +271,9 @@ impl Spans {
         }
         let gone = shard.remove(&id);
         drop(shard);
-        drop(gone);
+        if let Some(gone) = gone {
+            gone.data.end(recorder);
+        }
         true
     }
 }

@@ -32,6 +32,10 @@ pub(super) struct Owner {
     /// The recorder's identity, and in the upper 16 bits which of those who have it this is. In one number, because each
     /// span entered and exited looks at it.
     number: u64,
+    /// Whether a span's slices are joined.
+    pub(super) flows: bool,
+    /// Whether a span's whole life is a slice too.
+    pub(super) lifetimes: bool,
     /// Whether slices and instants say where in the program they come from.
     pub(super) origins: bool,
     /// Whether events are lines of a log too.
@@ -42,15 +46,23 @@ impl Owner {
     /// All layers of a recorder that there are at a time are one: the ids are their registry's, and stay when one is
     /// replaced by another.
     pub(super) fn layer(recorder: Recorder) -> Self {
-        Self { number: layers::begin(recorder.identity()), recorder, origins: false, logs: false }
+        Self::new(layers::begin(recorder.identity()), recorder)
     }
 
     /// Two subscribers that record to one place make the same ids. A number is another's after 32,767 of them.
     pub(super) fn subscriber(recorder: Recorder) -> Self {
         static SUBSCRIBERS: AtomicU64 = AtomicU64::new(0);
         let which = SUBSCRIBERS.fetch_add(1, Ordering::Relaxed) % MOST + 1;
-        let number = which << WHICH | recorder.identity();
-        Self { number, recorder, origins: false, logs: false }
+        Self::new(which << WHICH | recorder.identity(), recorder)
+    }
+
+    fn new(number: u64, recorder: Recorder) -> Self {
+        Self { recorder, number, flows: false, lifetimes: false, origins: false, logs: false }
+    }
+
+    /// Whether there is something to keep of such a span.
+    pub(super) fn keeps(&self, metadata: &Metadata<'_>) -> bool {
+        self.flows || self.lifetimes || !metadata.fields().is_empty()
     }
 }
 

@@ -31,20 +31,19 @@ use crate::session::Recorder;
 /// What the filter refuses costs what `tracing` itself takes: the answer is kept with each callsite.
 ///
 /// Cost: a span without fields needs no memory, and its id says only where it was made: when one is entered twice by a
-/// thread, with others between, and the first is exited first, the slice of the second ends. With fields, and with
-/// flows, each span is an entry in a table, some 200 ns more, and ends its own slices in any order.
+/// thread, with others between, and the first is exited first, the slice of the second ends. With fields, flows or
+/// lifetimes, each span is an entry in a table, some 200 ns more, and ends its own slices in any order.
 pub struct TraceSubscriber {
     owner: Owner,
     spans: Spans,
     filter: Targets,
-    flows: bool,
 }
 
 impl TraceSubscriber {
-    /// All levels and targets, without flows, origins and logs.
+    /// All levels and targets, without flows, lifetimes, origins and logs.
     pub fn new(recorder: Recorder) -> Self {
         let filter = Targets::new().with_default(LevelFilter::TRACE);
-        Self { owner: Owner::subscriber(recorder), spans: Spans::new(), filter, flows: false }
+        Self { owner: Owner::subscriber(recorder), spans: Spans::new(), filter }
     }
 
     /// Nothing more verbose than this level.
@@ -63,7 +62,19 @@ impl TraceSubscriber {
     /// Joins the slices of a span, and those of one that follows from it, by arrows.
     #[must_use]
     pub fn flows(mut self, flows: bool) -> Self {
-        self.flows = flows;
+        self.owner.flows = flows;
+        self
+    }
+
+    /// Makes the whole life of each span a slice too, from its making to the end of its last handle, on a track of its
+    /// own: with those of other spans of its name, beside the threads. So one sees what an async request takes, its
+    /// waiting included, and which ones overlap. With [flows](Self::flows) an arrow leads from it to the span's first
+    /// slice. A span that is made while nothing is recorded has none, and one whose end is lost stays open.
+    ///
+    /// Cost: some 450 ns a span, and 80 bytes.
+    #[must_use]
+    pub fn lifetimes(mut self, lifetimes: bool) -> Self {
+        self.owner.lifetimes = lifetimes;
         self
     }
 
@@ -92,7 +103,7 @@ impl TraceSubscriber {
     fn keep(&self, span: &Attributes<'_>) -> Id {
         let mut fields = KeptFields::with_room(span.metadata().fields().len());
         span.record(&mut fields);
-        Id::from_u64(self.spans.insert(SpanData::new(span.metadata(), fields, self.flows)))
+        Id::from_u64(self.spans.insert(SpanData::new(&self.owner, span.metadata(), fields)))
     }
 
     /// Of a span that may be entered when a relay is connected, what it is; its fields are not kept meanwhile.
@@ -128,9 +139,9 @@ impl TraceSubscriber {
 
 impl fmt::Debug for TraceSubscriber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { owner, filter, flows, .. } = self;
+        let Self { owner, filter, .. } = self;
         let mut told = f.debug_struct("TraceSubscriber");
-        told.field("owner", owner).field("filter", filter).field("flows", flows).finish_non_exhaustive()
+        told.field("owner", owner).field("filter", filter).finish_non_exhaustive()
     }
 }
 
@@ -153,8 +164,7 @@ impl Subscriber for TraceSubscriber {
         if !self.owner.recorder.is_on() {
             return Id::from_u64(self.number_while_off(metadata));
         }
-        if !self.flows
-            && metadata.fields().is_empty()
+        if !self.owner.keeps(metadata)
             && let Some(number) = callsites::number(metadata)
         {
             return Id::from_u64(number);
@@ -205,7 +215,7 @@ impl Subscriber for TraceSubscriber {
 
     #[inline]
     fn try_close(&self, span: Id) -> bool {
-        !self.is_counted(&span) || self.spans.drop_reference(span.into_u64())
+        !self.is_counted(&span) || self.spans.drop_reference(span.into_u64(), &self.owner.recorder)
     }
 
     fn current_span(&self) -> Current {

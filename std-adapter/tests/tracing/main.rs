@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod flows;
+mod lifetimes;
 mod logs;
 mod losses;
 mod order;

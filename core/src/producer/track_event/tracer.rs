@@ -332,26 +332,24 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         kind: u32,
         name: Option<&'a str>,
     ) -> Option<OpenEvent<'_, 'a, C, N, T>> {
-        #[cfg(target_pointer_width = "64")]
-        if let Some(iid) = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name))
-            && let Some(event) = SmallEvent::new(kind, delta)
-            && match track {
-                None => event.open(iid, &mut self.writer),
-                Some(track) => self.knows(track) && event.open_on(track, iid, &mut self.writer),
-            }
-        {
-            return Some(OpenEvent(self));
-        }
-        let next_packet = self.writer.packets();
-        if !self.is_told(track) {
-            return None;
-        }
-        if self.lifetime == 0 && self.writer.packets() != next_packet && !self.is_beside_state() {
-            // The track's description has gone on into the next chunk.
-            if !self.start_state(self.scale.last()) || !self.is_told(track) {
+        // On small targets the call is less code than another look.
+        let is_known = cfg!(target_pointer_width = "64") && track.is_none_or(|track| self.knows(track));
+        if !is_known {
+            let next_packet = self.writer.packets();
+            if !self.is_told(track) {
                 return None;
             }
-            delta = 0;
+            if self.lifetime == 0 && self.writer.packets() != next_packet && !self.is_beside_state() {
+                // The track's description has gone on into the next chunk.
+                if !self.start_state(self.scale.last()) || !self.is_told(track) {
+                    return None;
+                }
+                delta = 0;
+            }
+        }
+        #[cfg(target_pointer_width = "64")]
+        if self.opens_at_once(delta, track, kind, name) {
+            return Some(OpenEvent(self));
         }
         let writer = &mut self.writer;
         writer.begin();
@@ -369,6 +367,24 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
             }
         }
         Some(OpenEvent(self))
+    }
+
+    /// Begins it, its track described, if its name is known and it fits the chunk.
+    #[cfg(target_pointer_width = "64")]
+    #[inline]
+    fn opens_at_once(
+        &mut self,
+        delta: u32,
+        track: Option<&Track<'_>>,
+        kind: u32,
+        name: Option<&'a str>,
+    ) -> bool {
+        let iid = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name));
+        match (iid, SmallEvent::new(kind, delta), track) {
+            (Some(iid), Some(event), None) => event.open(iid, &mut self.writer),
+            (Some(iid), Some(event), Some(track)) => event.open_on(track, iid, &mut self.writer),
+            _ => false,
+        }
     }
 }
 

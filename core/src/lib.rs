@@ -49,9 +49,9 @@
 //! On by default: `crc` and `histograms`, what [`buffer::Config`] can ask for, and `patches`, writers' packets over
 //! three chunks and more ([`producer::TraceWriter`]). `std`: an output's error may be `std::io::Error`, by
 //! `embedded-io`'s feature of that name. `defmt`: `defmt::Format` for errors and statistics. `portable-atomic`: for
-//! targets without compare-and-swap, as Cortex-M0. There [`producer`] and [`service::ProducerEndpoint`] exist only with
-//! this feature, and when the application has picked how it is done among that crate's own features, such as
-//! `unsafe-assume-single-core`.
+//! targets without compare-and-swap, as Cortex-M0. There [`producer`], [`service::ProducerEndpoint`] and
+//! [`service::StartMark`] exist only with this feature, and when the application has picked how it is done among that
+//! crate's own features, such as `unsafe-assume-single-core`.
 #![no_std]
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]

@@ -30,14 +30,18 @@ mod endpoint;
 #[cfg(any(target_has_atomic = "32", loom))]
 mod endpoint_stats;
 #[cfg(any(target_has_atomic = "32", loom))]
+mod start_mark;
+#[cfg(any(target_has_atomic = "32", loom))]
 mod writers;
 #[cfg(all(feature = "portable-atomic", not(any(target_has_atomic = "32", loom))))]
 portable_atomic::cfg_has_atomic_cas! {
     mod endpoint;
     mod endpoint_stats;
+    mod start_mark;
     mod writers;
     pub use endpoint::{ProducerEndpoint, ProducerIdentity};
     pub use endpoint_stats::EndpointStats;
+    pub use start_mark::StartMark;
 }
 mod export;
 
@@ -46,3 +50,5 @@ pub use endpoint::{ProducerEndpoint, ProducerIdentity};
 #[cfg(any(target_has_atomic = "32", loom))]
 pub use endpoint_stats::EndpointStats;
 pub use export::{Exported, TraceExporter, sequence_id, writer_stats};
+#[cfg(any(target_has_atomic = "32", loom))]
+pub use start_mark::StartMark;

@@ -10,7 +10,7 @@ use tracebuf::producer::{
     ChunkToMove, ChunkToPatch, CommitRequest, Consumer, Patch, Request, SharedMemory, atomic_words_in,
 };
 use tracebuf::service::{
-    Exported, ProducerEndpoint, ProducerIdentity, TraceExporter, sequence_id, writer_stats,
+    Exported, ProducerEndpoint, ProducerIdentity, StartMark, TraceExporter, sequence_id, writer_stats,
 };
 
 pub(crate) fn all(input: &mut Input<'_>, memory: &mut [u8]) {
@@ -21,6 +21,7 @@ pub(crate) fn all(input: &mut Input<'_>, memory: &mut [u8]) {
 
 fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
     let Ok(memory) = SharedMemory::new(atomic_words_in(shared), input.u32()) else { return };
+    mark(input.u64(), StartMark::new(input.u16(), &memory));
     let Ok(buffer) = TraceBuffer::new(central, config(input)) else { return };
     let mut buffers = [buffer];
     let identity = ProducerIdentity { producer_id: input.u16(), uid: input.u32(), pid: input.u32() as i32 };
@@ -58,6 +59,13 @@ fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
     }
     black_box(endpoint.disconnect(&mut buffers));
     debug(endpoint.stats());
+}
+
+fn mark(word: u64, ours: StartMark) {
+    let Some(mark) = StartMark::from_word(word) else { return };
+    black_box((mark.start(), mark.page_size(), mark.pages(), mark.ring_offset()));
+    debug(mark);
+    black_box((mark == ours, ours.to_word()));
 }
 
 fn export(input: &mut Input<'_>, memory: &mut [u8]) {

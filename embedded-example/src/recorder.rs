@@ -11,7 +11,7 @@ use tracebuf::buffer::{Config, FillPolicy, RegionError, RingContent, Salvage, Tr
 use tracebuf::producer::{
     Consumer, Layout, MemoryError, Producer, ProducerStorage, Request, SharedMemory, atomic_words,
 };
-use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
+use tracebuf::service::{ProducerEndpoint, ProducerIdentity, StartMark};
 
 mod inbox;
 
@@ -66,7 +66,7 @@ impl fmt::Display for RecorderError {
 impl core::error::Error for RecorderError {}
 
 impl<'a> Recorder<'a> {
-    /// Lays a region out, whatever is in it: a start number, shared memory (a quarter, up to 4 KiB), the ring.
+    /// Lays a region out, whatever is in it: a [mark](StartMark), shared memory (a quarter, up to 4 KiB), the ring.
     ///
     /// # Errors
     /// [`RecorderError`] below 1176 bytes. That is where chunks fit; about 4 KiB are needed for events of a ring that
@@ -78,7 +78,7 @@ impl<'a> Recorder<'a> {
     ) -> Result<(Producer<'a>, Self), RecorderError> {
         let parts = Parts::of(region)?;
         let ring = TraceBuffer::new(bytes(parts.ring), CONFIG).map_err(RecorderError::Ring)?;
-        Self::start(parts.number, 1, parts.shared, ring, storage, inbox)
+        Self::start(parts.mark, 1, parts.shared, ring, storage, inbox)
     }
 
     /// Finds what a start before this one has recorded, hands it to `before`, and goes on recording behind it.
@@ -106,9 +106,9 @@ impl<'a> Recorder<'a> {
             TraceBuffer::attach_or_new(bytes(parts.ring), CONFIG).map_err(RecorderError::Ring)?;
         let mut number = 1;
         if let Some(salvage) = found {
-            let last = parts.number.get();
+            let (memory, _) = shared_memory(parts.shared)?;
+            let last = start_of(*parts.mark, memory);
             if let Some(last) = last {
-                let (memory, _) = shared_memory(parts.shared)?;
                 Consumer::new(memory).reclaim();
                 let mut rings = [ring];
                 endpoint(memory, last).disconnect(&mut rings);
@@ -123,11 +123,11 @@ impl<'a> Recorder<'a> {
                 ring = TraceBuffer::new(ring.into_memory(), CONFIG).map_err(RecorderError::Ring)?;
             }
         }
-        Self::start(parts.number, number, parts.shared, ring, storage, inbox)
+        Self::start(parts.mark, number, parts.shared, ring, storage, inbox)
     }
 
     fn start(
-        mut place: StartNumber<'a>,
+        mark: &mut u64,
         number: u16,
         shared: &'a mut [u64],
         ring: TraceBuffer<&'a mut [u8]>,
@@ -137,8 +137,8 @@ impl<'a> Recorder<'a> {
         // Shared memory starts out as zeros. What was there is in the ring, so that a crash from here on loses
         // nothing; and the number changes when nothing is left that could be taken for this start's.
         shared.fill(0);
-        place.restart(number);
         let (memory, layout) = shared_memory(shared)?;
+        *mark = StartMark::new(number, &memory).to_word();
         inbox.restart();
         let producer = Producer::new(memory, layout, storage, inbox).map_err(RecorderError::SharedMemory)?;
         let endpoint = endpoint(memory, number);
@@ -235,6 +235,13 @@ fn shared_memory(part: &mut [u64]) -> Result<(SharedMemory<'_>, Layout), Recorde
     memory.map(|memory| (memory, layout)).map_err(RecorderError::SharedMemory)
 }
 
+/// The number of the start that a word says has recorded there, 1 to 65,535.
+fn start_of(word: u64, memory: SharedMemory<'_>) -> Option<u16> {
+    let mark = StartMark::from_word(word)?;
+    // Divided otherwise it is another program's.
+    (mark == StartMark::new(mark.start(), &memory)).then_some(mark.start())
+}
+
 /// The service's end of this start's writers, or of those of one before.
 fn endpoint(memory: SharedMemory<'_>, start: u16) -> ProducerEndpoint<'_, WRITERS> {
     let identity = ProducerIdentity { producer_id: start, uid: 0, pid: -1 };
@@ -275,7 +282,7 @@ fn has_chunks(ring: &TraceBuffer<&mut [u8]>, start: u16) -> bool {
 
 /// What a region is divided into.
 struct Parts<'a> {
-    number: StartNumber<'a>,
+    mark: &'a mut u64,
     shared: &'a mut [u64],
     ring: &'a mut [u64],
 }
@@ -284,29 +291,13 @@ impl<'a> Parts<'a> {
     fn of(region: &'a mut [u64]) -> Result<Self, RecorderError> {
         let shared = shared_size(size_of_val(region) / 4) / size_of::<u64>();
         let too_small = RecorderError::SharedMemory(MemoryError::PageCount);
-        let (number, rest) = region.split_first_mut().ok_or(too_small)?;
+        let (mark, rest) = region.split_first_mut().ok_or(too_small)?;
         let (shared, ring) = rest.split_at_mut_checked(shared).ok_or(too_small)?;
         let needed = CONFIG.region_size(LEAST_RING) as usize;
         if size_of_val(ring) < needed {
             return Err(RecorderError::Ring(RegionError::TooSmall { needed }));
         }
-        Ok(Parts { number: StartNumber(number), shared, ring })
-    }
-}
-
-/// The number of a start since the region was laid out, 1 to 65,535, with its complement against chance.
-struct StartNumber<'a>(&'a mut u64);
-
-impl StartNumber<'_> {
-    fn get(&self) -> Option<u16> {
-        let number = *self.0 as u32;
-        let whole = !number == (*self.0 >> 32) as u32 && number > 0;
-        whole.then_some(number).and_then(|number| number.try_into().ok())
-    }
-
-    fn restart(&mut self, number: u16) {
-        let number = u32::from(number);
-        *self.0 = u64::from(!number) << 32 | u64::from(number);
+        Ok(Parts { mark, shared, ring })
     }
 }
 

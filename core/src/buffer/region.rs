@@ -11,6 +11,8 @@
 //! header, `frozen_from` and `frozen_size`, are kept for a part of the ring that a snapshot freezes while
 //! recording goes on in the rest: a hole that the write cursor skips as it skips the ring's end. They are zero.
 
+mod grow;
+
 use super::config::{Config, FillPolicy};
 use super::crc::{CRC_SIZE, Crc};
 use super::error::{AttachError, RegionError};

@@ -338,6 +338,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         ReadOnlyTraceBuffer::copy_of(&self.layout, self.memory.as_ref(), memory)
     }
 
+    /// The same buffer, only to be read. No cost.
+    pub fn into_read_only(self) -> ReadOnlyTraceBuffer<M> {
+        ReadOnlyTraceBuffer::from_parts(self.memory, self.layout)
+    }
+
     /// Gives the memory back, contents and all.
     pub fn into_memory(self) -> M {
         self.memory

@@ -2,6 +2,7 @@
 
 mod attach;
 mod damaged_memory;
+mod grow;
 mod honest;
 mod hostile;
 mod model_script;

@@ -215,5 +215,12 @@ fn of_clone(input: &mut Input<'_>, mut clone: ReadOnlyTraceBuffer<&mut [u8]>) {
     session(input, &mut clone.read());
     stats(clone.stats());
     clone.sequences().for_each(sequence);
+    black_box(clone.grown_size(input.u32() as usize));
+    if let Some(memory) = lent(input) {
+        match clone.grow(memory) {
+            Ok(buffer) => drop(black_box(buffer.into_read_only())),
+            Err(error) => region_error(error),
+        }
+    }
     black_box(clone.into_memory());
 }

@@ -120,7 +120,11 @@ impl State<'_> {
     }
 
     /// Shows the chunks in a range of the ring, all items of which are sound.
-    pub(super) fn for_each_chunk(&mut self, range: Range<u32>, mut show: impl FnMut(&mut Self, &Stored)) {
+    pub(in crate::buffer) fn for_each_chunk(
+        &mut self,
+        range: Range<u32>,
+        mut show: impl FnMut(&mut Self, &Stored),
+    ) {
         let mut at = range.start;
         while at < range.end {
             let Some(item) = self.ring.item(at) else { return };

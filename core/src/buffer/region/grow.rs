@@ -1,0 +1,102 @@
+//! A copy of a region whose ring has more room.
+
+use super::{Layout, State};
+use crate::buffer::config::{Config, FillPolicy};
+use crate::buffer::error::RegionError;
+use crate::buffer::sequence_state::{SequenceState, Status};
+use crate::buffer::tb_chunk::Item;
+use crate::buffer::words::Le32;
+
+/// What lies behind the write cursor, the oldest, goes to the end of the larger ring: the room is before it.
+#[derive(Clone, Copy)]
+struct Move {
+    from: u32,
+    until: u32,
+    by: u32,
+}
+
+impl Move {
+    /// Where what lies at an offset goes. What is no offset, or not kept up to date, may be anything.
+    fn of(self, offset: u32) -> u32 {
+        if (self.from..self.until).contains(&offset) { offset.wrapping_add(self.by) } else { offset }
+    }
+
+    fn link(self, link: &mut Le32) {
+        link.set(self.of(link.get()));
+    }
+}
+
+impl Layout {
+    /// Bytes of a region like this with so many more for the ring, 8-byte alignment included.
+    pub(in crate::buffer) fn grown_size(&self, more: usize) -> usize {
+        self.ring_offset.saturating_add(self.ring_size as usize).saturating_add(more).saturating_add(7)
+    }
+
+    /// Copies the region into `memory`, which gives the ring its size.
+    pub(in crate::buffer) fn grow(&self, region: &[u8], memory: &mut [u8]) -> Result<Self, RegionError> {
+        let damaged = RegionError::TooSmall { needed: 0 };
+        let header = self.header(region).ok_or(damaged)?;
+        let (table, histograms) = self.table(region).ok_or(damaged)?;
+        let ring = self.ring(region).ok_or(damaged)?;
+        let used = header.used.get().min(self.ring_size);
+        let from = header.write.get().min(used);
+        // The policy is in the header's mode.
+        let config = Config {
+            policy: FillPolicy::RingBuffer,
+            sequences: self.sequences,
+            histograms: self.histograms,
+            crc: self.has_checksums(region),
+        };
+        let grown = Self::format(memory, &config)?;
+        let by = grown
+            .ring_size
+            .checked_sub(used)
+            .ok_or(RegionError::TooSmall { needed: self.ring_offset.saturating_add(used as usize) })?;
+        let mut state = grown.state(memory).ok_or(damaged)?;
+        *state.header = *header;
+        state.header.ring_size.set(grown.ring_size);
+        state.header.check.set(state.header.checksum());
+        state.table.iter_mut().zip(table).for_each(|(to, from)| *to = *from);
+        #[cfg(feature = "histograms")]
+        state.histograms.iter_mut().zip(histograms).for_each(|(to, from)| *to = *from);
+        #[cfg(not(feature = "histograms"))]
+        let _ = histograms;
+        state.copy_items(ring, Move { from, until: used, by }).ok_or(damaged)?;
+        Ok(grown)
+    }
+}
+
+impl State<'_> {
+    fn copy_items(&mut self, ring: &[Le32], moved: Move) -> Option<()> {
+        let index = |offset: u32| offset as usize / size_of::<Le32>();
+        let (newest, oldest) = ring.get(..index(moved.until))?.split_at_checked(index(moved.from))?;
+        copy(self.ring.words.get_mut(..newest.len())?, newest);
+        if !oldest.is_empty() {
+            let end = moved.of(moved.from)..moved.until.checked_add(moved.by)?;
+            copy(self.ring.words.get_mut(index(end.start)..index(end.end))?, oldest);
+            if moved.by > 0 {
+                self.ring.set_gap(moved.from, Item::Free(moved.by));
+            }
+            self.header.used.set(end.end);
+        }
+        let with_chunks = |entry: &&mut SequenceState| entry.has(Status::IN_USE) && !entry.is_empty();
+        for entry in self.table.iter_mut().filter(with_chunks) {
+            entry.set_first(moved.of(entry.first()));
+            entry.set_last(moved.of(entry.last()));
+        }
+        self.for_each_chunk(0..self.header.used.get(), |state, chunk| {
+            if let Some(front) = state.ring.front_mut(chunk.offset) {
+                moved.link(&mut front.links.prev);
+                moved.link(&mut front.links.next);
+            }
+        });
+        Some(())
+    }
+}
+
+fn copy(to: &mut [Le32], from: &[Le32]) {
+    // They are, or it would be a panic.
+    if to.len() == from.len() {
+        to.copy_from_slice(from);
+    }
+}

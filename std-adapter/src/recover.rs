@@ -4,7 +4,9 @@
 //!
 //! A dump is a raw copy of memory, Intel HEX, or an ELF file: a core with its segments, or a program with its
 //! symbols. Somewhere in it lies a region as [`tracebuf::buffer::TraceBuffer`] leaves it; which device it comes
-//! from does not matter, since all words of a region have one byte order and size.
+//! from does not matter, since all words of a region have one byte order and size. Before it there may be shared memory,
+//! [of firmware that says so](tracebuf::service::StartMark), and in that what its writers did last: it comes with the
+//! region.
 //!
 //! ```
 //! use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
@@ -21,26 +23,26 @@
 mod behind;
 mod error;
 mod formats;
+mod found;
 mod output;
+mod shared;
 mod survivor;
 mod symbols;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Write};
-use std::path::Path;
 
-use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage, SequenceInfo};
+use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage};
 
 pub use crate::counts::Written;
 use crate::export::whole_within;
-use crate::pftrace::TraceFile;
 pub use crate::region_file::Damage;
 use crate::region_file::{self, Contents, Waiting};
-use crate::whole_file::write_atomically;
 pub use behind::{Behind, Gap};
 pub use error::RecoverError;
+pub use found::Recovered;
+pub use shared::Shared;
 pub use survivor::Survivor;
 use symbols::{Symbols, Variable};
 
@@ -106,6 +108,9 @@ pub struct Found {
     pub salvage: Salvage,
     /// What was found.
     pub buffer: ReadOnlyTraceBuffer<Aligned>,
+    /// Shared memory before it, of firmware that [says so](tracebuf::service::StartMark). What is in it is not in the
+    /// buffer until it is [brought in](Self::bring_in).
+    pub shared: Option<Shared>,
     /// Where there are others in what was searched, such as a snapshot of the same ring. None if it did not have to be
     /// searched for.
     pub others: Vec<u64>,
@@ -202,11 +207,17 @@ impl<'f> Dump<'f> {
         Ok(())
     }
 
-    /// Finds the region and attaches to a copy of it, which takes as much memory as the region has.
+    /// Finds the region and attaches to a copy of it, which takes as much memory as the region has; and a copy of the
+    /// shared memory before it, if there is any.
     ///
     /// # Errors
     /// [`RecoverError`] says what is missing.
     pub fn find(&self, place: Place) -> Result<Found, RecoverError> {
+        let found = self.find_region(place)?;
+        Ok(Found { shared: self.shared_before(found.address), ..found })
+    }
+
+    fn find_region(&self, place: Place) -> Result<Found, RecoverError> {
         let Variable { address, size } = match place {
             Place::Anywhere => {
                 return search(self.pieces.iter().map(|(start, bytes)| (*start, &bytes[..], bytes.len())));
@@ -258,8 +269,17 @@ impl<'f> Dump<'f> {
     }
 
     fn at(&self, address: u64) -> Option<&[u8]> {
+        self.around(address).map(|(_, behind)| behind).filter(|bytes| !bytes.is_empty())
+    }
+
+    /// The piece of memory in which an address lies, divided there.
+    fn around(&self, address: u64) -> Option<(&[u8], &[u8])> {
         let (start, piece) = self.pieces.range(..=address).next_back()?;
-        piece.get(usize::try_from(address - start).ok()?..).filter(|bytes| !bytes.is_empty())
+        piece.split_at_checked(usize::try_from(address - start).ok()?)
+    }
+
+    fn shared_before(&self, address: u64) -> Option<Shared> {
+        self.around(address).and_then(|(before, _)| Shared::before(before, address))
     }
 }
 
@@ -309,7 +329,7 @@ fn attach_owned(address: u64, mut bytes: Vec<u8>) -> Result<Found, AttachError> 
 
 fn attach_to(address: u64, region: Aligned) -> Result<Found, AttachError> {
     let (buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(region)?;
-    Ok(Found { address, salvage, buffer, others: Vec::new() })
+    Ok(Found { address, salvage, buffer, shared: None, others: Vec::new() })
 }
 
 /// What the region takes of the bytes from its start on. A dump may have something like one every few bytes, so no
@@ -330,28 +350,4 @@ fn region(bytes: &[u8]) -> Result<&[u8], AttachError> {
 pub(crate) fn ring_offset(header: &[u8]) -> usize {
     let word = header.get(8..).and_then(<[u8]>::first_chunk);
     word.map_or(0, |word| u32::from_le_bytes(*word) as usize)
-}
-
-impl Found {
-    /// Writes all packets into a trace file, which appears when it is complete, the buffer's statistics at its end.
-    /// Returns the number of packets written, and of those left out because no producer may write them or because they
-    /// are too long for a trace.
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub fn write_to(self, out: &Path) -> io::Result<(u64, u64)> {
-        write_atomically(out, |file| self.write(TraceFile::new(file)))
-    }
-
-    fn write(mut self, mut file: TraceFile<impl Write>) -> io::Result<(u64, u64)> {
-        let mut packets = 0;
-        let mut reader = self.buffer.read();
-        while let Some(packet) = reader.next_packet() {
-            file.write_packet(&packet)?;
-            packets += 1;
-        }
-        let sequences: Vec<SequenceInfo> = self.buffer.sequences().collect();
-        let refused = file.finish(Some((&self.buffer.stats(), &sequences)))?;
-        Ok((packets - refused.min(packets), refused))
-    }
 }

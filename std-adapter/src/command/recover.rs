@@ -20,9 +20,10 @@ use tracebuf_std::region_file::check_is_free;
 /// Write what a trace buffer held when its program ended into a trace file, and say what had to be dropped.
 ///
 /// The dump is raw memory, Intel HEX or ELF, from any device, or the file of a buffer whose session has ended. What was
-/// read out of the buffer before is not in the trace, nor what writers had not committed yet, their last moments. Exit
-/// status: 0 when there is a trace, if an empty one, 3 when there is one without something that a file had before it
-/// was cut or damaged, 1 if there is none.
+/// read out of the buffer before is not in the trace. What writers had finished and nobody had moved into the buffer,
+/// their last moments, is in it if that lies in shared memory before the buffer, as the firmware library's recorder has
+/// it. Exit status: 0 when there is a trace, if an empty one, 3 when there is one without something that a file had
+/// before it was cut or damaged, 1 if there is none.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The dump of memory, or the file of a buffer, plain or gzipped; - is standard input.
@@ -95,8 +96,12 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     })?;
     tell!("buffer at {:#x}: {}", found.address, found.salvage);
     tell_of_others(&found.others);
-    let (packets, refused) = found.write_to(output).map_err(|error| Failure::writing(output, error))?;
-    tell_of_packets(packets, refused, output);
+    let shared = found.shared.as_ref().map(|shared| (shared.chunks, shared.writers));
+    let written = found.write_to(output).map_err(|error| Failure::writing(output, error))?;
+    if let Some((chunks, writers)) = shared {
+        tell_of_shared(chunks, writers, written.brought_in);
+    }
+    tell_of_packets(written.packets, written.invalid_packets, output);
     Ok(ended(damage.is_some() || !is_whole))
 }
 
@@ -132,6 +137,16 @@ fn refused(trace: &Path, error: io::Error) -> Failure {
 /// The exit status when there is a trace, if `in_part` without something that it should have.
 fn ended(in_part: bool) -> ExitCode {
     ExitCode::from(if in_part { 3 } else { 0 })
+}
+
+/// What came of so many chunks in shared memory.
+fn tell_of_shared(chunks: u64, writers: u64, brought_in: u64) {
+    let there = format!("{} of {}", Count(chunks, "chunk"), Count(writers, "writer"));
+    match brought_in {
+        0 => tell!("shared memory before it: nothing that the buffer does not have"),
+        all if all == chunks => tell!("shared memory before it: {there} brought in"),
+        some => tell!("shared memory before it: {there}, of which {some} brought in"),
+    }
 }
 
 fn tell_of_packets(packets: u64, refused: u64, output: &Path) {

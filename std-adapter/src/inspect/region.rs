@@ -56,6 +56,9 @@ impl Inspection {
         let (stats, infos): (_, Vec<SequenceInfo>) =
             (found.buffer.stats(), found.buffer.sequences().collect());
         let (address, salvage, others) = (found.address, found.salvage, found.others);
+        let shared = found.shared.filter(|shared| shared.chunks > 0).map(|shared| {
+            format!("{shared}; `tracebuf recover` takes of them what the buffer does not have")
+        });
         drop(found.buffer);
         let region = dump.region_at(address)?;
         let (buffer, _) =
@@ -80,7 +83,7 @@ impl Inspection {
                 .into_iter()
                 .chain(beside.into_iter().flatten())
                 .collect(),
-            notes: waiting.into_iter().collect(),
+            notes: waiting.into_iter().chain(shared).collect(),
             others,
             pieces: "chunk",
             spans: Vec::new(),

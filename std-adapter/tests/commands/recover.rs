@@ -18,6 +18,7 @@ mod full;
 mod large;
 mod packed;
 mod several;
+mod shared;
 mod symbols;
 
 /// A packet with a timestamp of 5.

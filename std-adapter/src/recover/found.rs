@@ -1,0 +1,66 @@
+//! What is made of a region that was found.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use tracebuf::buffer::SequenceInfo;
+
+use super::{Aligned, Found};
+use crate::pftrace::TraceFile;
+use crate::whole_file::write_atomically;
+
+/// What [`Found::write_to`] has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// Packets in the trace.
+    pub packets: u64,
+    /// Packets left out because no producer may write them or because they are too long for a trace.
+    pub invalid_packets: u64,
+    /// Chunks of [shared memory](super::Shared) of which the buffer did not have all, as
+    /// [`bring_in`](Found::bring_in) counts them.
+    pub brought_in: u64,
+}
+
+impl Found {
+    /// Puts into the buffer what its writers had finished in [shared memory](super::Shared) before it and nobody had
+    /// moved, as the next start on the device does. Gives it, and of how many chunks it did not have all.
+    ///
+    /// On the device this takes the place of the oldest in the ring. Here the ring gets more room, by which its
+    /// statistics tell another size, and keeps what it has. What waits after this for something more is given up.
+    ///
+    /// Cost: a copy of the region, and a commit for each chunk.
+    pub fn bring_in(mut self) -> (Self, u64) {
+        let Some(shared) = self.shared.take() else { return (self, 0) };
+        let memory = vec![0; self.buffer.grown_size(shared.room())];
+        // No room is only in a ring of 4 GiB, which no microcontroller has.
+        let Ok(ring) = self.buffer.grow(Aligned::from(memory)) else { return (self, 0) };
+        let (ring, brought_in) = shared.move_into(ring);
+        (Self { buffer: ring.into_read_only(), ..self }, brought_in)
+    }
+
+    /// Writes all packets into a trace file, which appears when it is complete, with those that are
+    /// [brought in](Self::bring_in), and the buffer's statistics at its end.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn write_to(self, out: &Path) -> io::Result<Recovered> {
+        write_atomically(out, |file| self.write(TraceFile::new(file)))
+    }
+
+    fn write(self, mut file: TraceFile<impl Write>) -> io::Result<Recovered> {
+        let buffer_size = self.buffer.stats().buffer_size;
+        let (mut all, brought_in) = self.bring_in();
+        let mut packets = 0;
+        let mut reader = all.buffer.read();
+        while let Some(packet) = reader.next_packet() {
+            file.write_packet(&packet)?;
+            packets += 1;
+        }
+        let sequences: Vec<SequenceInfo> = all.buffer.sequences().collect();
+        let mut stats = all.buffer.stats();
+        stats.buffer_size = buffer_size;
+        let invalid_packets = file.finish(Some((&stats, &sequences)))?;
+        Ok(Recovered { packets: packets - invalid_packets.min(packets), invalid_packets, brought_in })
+    }
+}

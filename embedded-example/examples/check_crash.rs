@@ -4,7 +4,8 @@
 //!
 //! The log in the dump says what was done to the ring, and what was being done when the target stopped. The same is
 //! done to a ring here. What was in it both before and after the operation that was cut short must be recovered
-//! from the dump, and nothing that was in it neither before nor after: bit for bit, each writer's in its order.
+//! from the dump, and nothing that was in it neither before nor after: bit for bit, each writer's in its order. Of what
+//! lay in shared memory the log says nothing: but its packets come behind the others, each as the number in it says.
 //! The last line says how many dumps were looked at and how many operations were cut short.
 
 #[cfg(target_os = "none")]
@@ -85,15 +86,64 @@ fn log(dump: &[u8]) -> Option<Log<'_>> {
     Some(Log { started: word(at + 8)?, finished: word(at + 12)?, operations: dump.get(at + HEAD..)? })
 }
 
-/// What a stop cut short, if anything, and how many patches came before it.
-fn check(path: &str) -> Result<(Option<Kind>, u64), String> {
+/// The number of a packet, its timestamp, if it is what the firmware writes under that: it says which text is at the end.
+fn number_of(packet: &[u8]) -> Option<u32> {
+    // The writer's first packet, and one behind others that were dropped, begin with a word of that.
+    let marks = [&[0xB8, 5, 1][..], &[0xD0, 2, 1]];
+    let fields = marks.iter().fold(packet, |rest, mark| rest.strip_prefix(*mark).unwrap_or(rest));
+    let fields = fields.strip_prefix(&[0x40])?;
+    let (mut number, mut at) = (0, 0);
+    loop {
+        let byte = *fields.get(at)?;
+        number |= u32::from(byte & 0x7F).checked_shl(7 * at as u32)?;
+        at += 1;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    let len = if number % 8 == 5 { 130 + number % 200 } else { number % 40 };
+    let text: Vec<u8> = (0..len).map(|at| b'a' + ((number + at) % 26) as u8).collect();
+    packet.ends_with(&text).then_some(number)
+}
+
+/// How many packets come from shared memory. They are behind those of the ring, and are what the firmware writes.
+fn check_shared(dump: &[u8], recovered: &[Said]) -> Result<usize, String> {
+    let found = Dump::parse(dump).and_then(|parsed| parsed.find(Place::Anywhere));
+    let (mut found, _) = found.map_err(|error| error.to_string())?.bring_in();
+    let all = said(found.buffer.read());
+    if let Some((writer, packet)) = recovered.iter().find(|one| !all.contains(one)) {
+        return Err(format!("a packet of writer {writer} is not there with shared memory: {packet:x?}"));
+    }
+    let mut last = [None; recorder::WRITERS + 1];
+    for (writer, packet) in &all {
+        let number = number_of(packet);
+        let last = last.get_mut(usize::from(*writer)).ok_or("a writer that there is not")?;
+        if number.is_none() || number <= *last {
+            return Err(format!("a packet of writer {writer} behind {last:?}: {packet:x?}"));
+        }
+        *last = number;
+    }
+    Ok(all.len() - recovered.len())
+}
+
+/// What is true of a dump.
+#[derive(Default)]
+struct Checked {
+    cut_short: Option<Kind>,
+    /// Patches before that.
+    patches: u64,
+    /// Packets in shared memory.
+    shared: usize,
+}
+
+fn check(path: &str) -> Result<Checked, String> {
     let dump = std::fs::read(path).map_err(|error| error.to_string())?;
     let found = Dump::parse(&dump).and_then(|parsed| parsed.find(Place::Anywhere));
     let Some(log) = log(&dump) else {
         // Before the recorder was there.
         return match found {
             Ok(found) if found.salvage.chunks_kept > 0 => Err("chunks from nowhere".into()),
-            Ok(_) | Err(RecoverError::Attach(_)) => Ok((None, 0)),
+            Ok(_) | Err(RecoverError::Attach(_)) => Ok(Checked::default()),
             Err(error) => Err(error.to_string()),
         };
     };
@@ -144,18 +194,23 @@ fn check(path: &str) -> Result<(Option<Kind>, u64), String> {
             return Err(format!("the packets of writer {writer} are not in its order"));
         }
     }
-    Ok((cut_short.map(|operation| operation.kind), ring.stats().patches_succeeded))
+    Ok(Checked {
+        cut_short: cut_short.map(|operation| operation.kind),
+        patches: ring.stats().patches_succeeded,
+        shared: check_shared(&dump, &recovered)?,
+    })
 }
 
 fn main() -> ExitCode {
     let (mut good, mut cut_short) = (0, [0; 5]);
-    let (mut bad, mut most_patches) = (0, 0);
+    let (mut bad, mut most_patches, mut from_shared) = (0, 0, 0);
     for path in std::env::args().skip(1) {
         match check(&path) {
-            Ok((kind, patches)) => {
+            Ok(checked) => {
                 good += 1;
-                most_patches = most_patches.max(patches);
-                cut_short[kind.map_or(0, |kind| kind as usize)] += 1;
+                most_patches = most_patches.max(checked.patches);
+                from_shared += checked.shared;
+                cut_short[checked.cut_short.map_or(0, |kind| kind as usize)] += 1;
             }
             Err(why) => {
                 eprintln!("{path}: {why}");
@@ -166,7 +221,8 @@ fn main() -> ExitCode {
     let [idle, commits, scrapes, patches, reads] = cut_short;
     println!(
         "{good} dumps as they should be, {bad} not; cut short: {commits} commits, {scrapes} scrapes, \
-         {patches} patches, {reads} reads; {idle} between operations; up to {most_patches} patches before"
+         {patches} patches, {reads} reads; {idle} between operations; up to {most_patches} patches before; \
+         {from_shared} packets from shared memory"
     );
-    if bad > 0 || most_patches == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if bad > 0 || most_patches == 0 || from_shared == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -5,19 +5,9 @@ use tracebuf::buffer::{Reader, RingContent};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
 use tracebuf_firmware::export::Export;
 use tracebuf_firmware::recorder::{Inbox, Recorder, RecorderError};
-use tracebuf_firmware::region::bytes;
 use tracebuf_firmware::send::{Progress, Sender};
-use tracebuf_std::recover::{Dump, Place};
-use tracebuf_std::trace_stats::TraceReport;
 
-#[path = "../examples/last_moments.rs"]
-#[allow(dead_code, reason = "its main is not called here")]
-mod last_moments;
-
-/// What lies in it is found in a copy that is aligned as it is; by themselves its words may be aligned to four.
-#[repr(align(8))]
-#[derive(Clone, Copy)]
-struct Memory([u64; 1024]);
+mod dumps;
 
 type Started<'a> = (Producer<'a>, Recorder<'a>);
 
@@ -103,39 +93,6 @@ fn the_second_start_finds_all_that_was_said_also_what_had_not_left_shared_memory
     let found = start(&mut region).1.unwrap();
     assert!(of_writer(&found, 1, 0).is_empty(), "what was read is not found again");
     assert!(of_writer(&found, 2, 1).len() >= 29, "{found:?}");
-}
-
-#[test]
-fn recover_finds_what_the_drain_had_moved_and_a_recorder_over_the_same_dump_the_rest() {
-    let mut region = Memory([0; 1024]);
-    // The last drain is that after 56.
-    record(start(&mut region.0).0.unwrap(), 60);
-    let mut dump = region;
-    let mut found = Dump::parse(bytes(&mut dump.0)).unwrap().find(Place::Anywhere).unwrap();
-    let moved = of_writer(&strings(found.buffer.read()), 1, 0).len();
-    assert!((1..=56).contains(&moved), "{moved}");
-    let all = of_writer(&start(&mut dump.0).1.unwrap(), 1, 0).len();
-    assert!(all >= 59 && all > moved, "{moved} of {all}");
-}
-
-#[test]
-fn the_example_writes_a_trace_of_what_a_recorder_over_the_dump_finds() {
-    let mut region = Memory([0; 1024]);
-    record(start(&mut region.0).0.unwrap(), 60);
-    let dump = [&[0x55; 24], &*bytes(&mut region.0), &[0x55; 8]].concat();
-    let out = std::env::temp_dir().join(format!("last-moments-{}.pftrace", std::process::id()));
-    last_moments::recover(&dump, 24, 8192, &out).unwrap();
-    let report = TraceReport::of(&std::fs::read(&out).unwrap());
-    // Two writers', and the counters.
-    assert!(report.packets > 2 * 58 && !report.has_losses(), "{report}");
-    std::fs::remove_file(&out).unwrap();
-    for (offset, bytes, said) in
-        [(24, 8000, "no recorder's region"), (0, 8192, "no recorder's region"), (24, 9000, "ends before")]
-    {
-        let error = last_moments::recover(&dump, offset, bytes, &out).unwrap_err().to_string();
-        assert!(error.contains(said), "{error}");
-    }
-    assert!(!out.exists());
 }
 
 #[test]

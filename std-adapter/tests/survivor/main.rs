@@ -59,7 +59,9 @@ fn largest_slot(file: &[u8]) -> Range<usize> {
 fn what_lies_behind_damage_in_a_slot_is_told_and_hides_nothing_else() {
     let folder = folder("damaged slot");
     let (region, out) = (folder.join("x.region"), folder.join("x.pftrace"));
-    let session = start(4 << 20, &region, every_10_ms("/dev/full".as_ref()));
+    // All of it at the end: what comes first, before this thread has recorded much, might be too little.
+    let trace = LongTrace::to("/dev/full").period(Duration::from_secs(60));
+    let session = start(4 << 20, &region, trace);
     count(&session, 0..100_000);
     drop(session.stop().expect("a stop"));
     let recover = || {

@@ -1,10 +1,11 @@
 //! The flight recorder: what happened last, in a file, when something goes wrong.
 
 mod files;
+#[cfg_attr(not(unix), path = "flight_recorder/no_signals.rs")]
+mod signals;
 mod status;
 #[cfg(test)]
 mod tests;
-mod watching;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,8 +20,8 @@ use super::waits::{FOR_EVER, join};
 use super::{Session, SessionError};
 use crate::figures::Name;
 use crate::fork;
+use signals::Signals;
 pub use status::FlightStatus;
-use watching::Watching;
 
 /// Writes snapshots of a session's rings: on request, on a panic, on signals, on triggers.
 ///
@@ -65,7 +66,7 @@ pub struct FlightRecorder {
     inner: Arc<Inner>,
     requests: Option<SyncSender<Request>>,
     worker: Option<JoinHandle<()>>,
-    signals: Mutex<Vec<Watching>>,
+    signals: Signals,
 }
 
 struct Inner {
@@ -124,7 +125,7 @@ impl FlightRecorder {
         let works = inner.clone();
         let worker =
             thread::Builder::new().name("tracebuf-flight".into()).spawn(move || work(&works, &receiver))?;
-        Ok(Self { inner, requests: Some(requests), worker: Some(worker), signals: Mutex::new(Vec::new()) })
+        Ok(Self { inner, requests: Some(requests), worker: Some(worker), signals: Signals::default() })
     }
 
     /// How many files of each reason to keep in the folder, whoever wrote them: 8 unless said otherwise, at least 1.
@@ -212,55 +213,6 @@ impl FlightRecorder {
         }));
     }
 
-    /// From now on, each of these signals writes a snapshot `signal-NUMBER`, and the program goes on. Signals
-    /// that come while one is written count as one.
-    ///
-    /// In a child after a fork, where the thread for it is not, nothing happens on them; nor when this recorder is
-    /// gone, unless another one watches them.
-    ///
-    /// Not for those of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS), which are refused: nothing can be trusted then.
-    ///
-    /// # Errors
-    /// A signal that cannot be caught, no thread, or a child after a fork.
-    pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
-        self.check_signals(signals)?;
-        self.watch(signals, |_| ())
-    }
-
-    /// The same for signals that end the program: when the snapshot is written, they do what they do by default.
-    ///
-    /// In a child after a fork, and when this recorder is gone, they do that at once, unless another recorder of the
-    /// process watches them; also where it has handlers of the crate `signal-hook` for them.
-    ///
-    /// # Errors
-    /// A signal that cannot be caught, no thread, or a child after a fork.
-    pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
-        self.check_signals(signals)?;
-        let watched = self.watch(signals, |signal| {
-            // It is one that was caught, so it can be done.
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
-        });
-        // After an error too: what has a handler by then would be ignored.
-        let ends = signals.iter().try_for_each(|signal| fork::default_unless_watched(*signal));
-        watched.and(ends)
-    }
-
-    fn check_signals(&self, signals: &[i32]) -> io::Result<()> {
-        fork::check_signals(signals)?;
-        // In a child nothing changes, and a thread of the parent's may have had the locks of handlers.
-        if self.inner.is_here() { Ok(()) } else { Err(io::Error::other(SessionError::Forked)) }
-    }
-
-    fn watch(&self, signals: &[i32], then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
-        let inner = self.inner.clone();
-        let watching = Watching::new(signals, move |signal| {
-            inner.report(&format!("signal-{signal}"), None);
-            then(signal);
-        })?;
-        self.signals.lock().unwrap_or_else(PoisonError::into_inner).push(watching);
-        Ok(())
-    }
-
     /// What was done so far; in a child after a fork, nothing.
     pub fn status(&self) -> FlightStatus {
         if self.inner.is_here() { self.inner.state().status.clone() } else { FlightStatus::default() }
@@ -280,13 +232,11 @@ impl Drop for FlightRecorder {
             // The threads are not in this process. One of them may have had the channel's lock; and their handles, as
             // that of the session's thread, may be those of threads that are.
             std::mem::forget((self.requests.take(), self.worker.take()));
-            std::mem::forget(std::mem::take(&mut self.signals));
+            self.signals.forget();
             return;
         }
         self.requests = None;
-        for watching in self.signals.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            watching.end();
-        }
+        self.signals.end();
         self.worker.take().into_iter().for_each(join);
     }
 }

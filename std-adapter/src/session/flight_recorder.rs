@@ -138,7 +138,7 @@ impl FlightRecorder {
     }
 
     /// Writes a snapshot now, and says where it is. `reason` begins the file's name; it may have folders before that,
-    /// which must be there.
+    /// which must be there. On Windows it has no colon.
     ///
     /// Before the buffers are copied, producers have 5 s to send what they have: with one that never answers each
     /// snapshot takes so long, and then what it has is scraped.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf, is_separator};
 
 /// The file of a reason with this number.
 pub(super) fn path(folder: &Path, reason: &str, number: u64) -> PathBuf {
@@ -17,10 +17,16 @@ const LONGEST: usize = 226;
 pub(super) fn check(reason: &str) -> io::Result<()> {
     let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     // Each part as it is said: of `there/..` the last begins a name, `..-0.pftrace`, that nobody means.
-    if reason.starts_with('/') || reason.split('/').any(|part| part == "..") {
+    let begins = Path::new(reason).components().next();
+    if matches!(begins, Some(Component::Prefix(_) | Component::RootDir))
+        || reason.split(is_separator).any(|part| part == "..")
+    {
         return invalid("it leads out of the folder");
     }
-    match reason.rsplit('/').next() {
+    if cfg!(windows) && reason.contains(':') {
+        return invalid("with a colon it names a part of a file");
+    }
+    match reason.rsplit(is_separator).next() {
         Some("") => invalid("it names no file"),
         Some(name) if name.len() > LONGEST => invalid("it is too long for the name of a file"),
         _ => Ok(()),

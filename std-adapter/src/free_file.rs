@@ -30,8 +30,7 @@ pub fn check_is_free(path: &Path) -> io::Result<()> {
     if !std::fs::metadata(path).is_ok_and(|there| there.is_file()) {
         return Ok(());
     }
-    let Ok(file) = File::open(path) else { return Ok(()) };
-    if is_locked(&file) { Err(in_use()) } else { Ok(()) }
+    if is_locked(path) { Err(in_use()) } else { Ok(()) }
 }
 
 /// Creates a file, or empties the one that is there, unless a session is using it.

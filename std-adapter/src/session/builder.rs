@@ -30,7 +30,7 @@ use crate::export::Piece;
 use crate::limits::{BUFFERS_MAX, SHARED_MEMORY};
 use crate::memory::PagedMemory;
 use crate::region_file::{BufferMemory, Outbox, create};
-use crate::system::user_id;
+use crate::system::{id_at, user_id};
 use crate::undo::Undo;
 
 /// What a session is to be. Made by [`Session::builder`].
@@ -283,7 +283,7 @@ impl SessionBuilder {
             }
             None => (None, None),
         };
-        let long_trace = opened.as_ref().map(|(_, file)| file.metadata.clone());
+        let long_trace = opened.as_ref().map(|(_, file)| file.id);
         let mut files = OwnFiles { long_trace, regions: Vec::new() };
         // Behind the files: what is made goes again while they are locked.
         let mut made = Vec::from_iter(undo);
@@ -298,7 +298,7 @@ impl SessionBuilder {
             }
             let (memory, outbox, undo) = memory_of(buffer, size, opened.is_some(), &clocks)?;
             made.extend(undo);
-            files.regions.extend(buffer.file.as_deref().and_then(|path| path.metadata().ok()));
+            files.regions.extend(buffer.file.as_deref().and_then(|path| id_at(path).ok()));
             buffers.push(TraceBuffer::new(memory, buffer.config()).map_err(SessionError::Buffer)?);
             outboxes.push(outbox);
         }

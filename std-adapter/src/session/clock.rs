@@ -2,14 +2,16 @@
 
 use std::io;
 
-use rustix::time::{ClockId, clock_gettime};
 use tracebuf::producer::track_event::Clock;
 use tracebuf::proto::fields::{builtin_clock, clock, clock_snapshot, trace_packet};
 use tracebuf::proto::{Message, Sink};
 
 use crate::export::Piece;
+use crate::system::{boot_time, steady_time, time_of_day};
 
-/// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock.
+/// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock. On Windows
+/// the performance counter, which counts from there too, in steps of mostly 100 ns; on other Unixes than Linux the
+/// steady clock. Each is the same for all processes of a machine.
 ///
 /// ```
 /// use tracebuf::producer::track_event::Clock;
@@ -19,7 +21,7 @@ use crate::export::Piece;
 /// assert!(BootClock.now() >= before);
 /// ```
 ///
-/// Cost: a call into the vDSO, 20 to 30 ns on x86-64.
+/// Cost: on Linux a call into the vDSO, 20 to 30 ns on x86-64.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BootClock;
 
@@ -31,19 +33,8 @@ impl BootClock {
 impl Clock for BootClock {
     #[inline]
     fn now(&self) -> u64 {
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let clock = ClockId::Boottime;
-        // Elsewhere there is no clock of that name; what readers call boot time is then the steady clock.
-        #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        let clock = ClockId::Monotonic;
-        nanoseconds(clock)
+        boot_time()
     }
-}
-
-fn nanoseconds(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    // Both are positive from 1970 to 2554.
-    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
 /// The clocks at one moment, as a packet of the service.
@@ -57,7 +48,7 @@ pub(crate) struct ClockReading {
 impl ClockReading {
     pub(crate) fn now() -> Self {
         let before = BootClock.now();
-        let (realtime, monotonic) = (nanoseconds(ClockId::Realtime), nanoseconds(ClockId::Monotonic));
+        let (realtime, monotonic) = (time_of_day(), steady_time());
         // The middle of the two: the error is half of what the readings between them took.
         let boottime = before + (BootClock.now() - before) / 2;
         Self { boottime, monotonic, realtime }

@@ -1,6 +1,6 @@
 //! What there is instead where there is no Unix, as on Windows: as much as `std` knows of there.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{Metadata, OpenOptions};
 use std::io;
 use std::path::Path;
 
@@ -17,7 +17,7 @@ pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
 }
 
 /// Sessions lock files, and there are none.
-pub(crate) fn is_locked(_: &File) -> bool {
+pub(crate) fn is_locked(_: &Path) -> bool {
     false
 }
 

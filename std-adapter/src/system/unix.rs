@@ -1,16 +1,44 @@
 //! What a Unix does in its own way.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{Access, FlockOperation, access, flock};
+use rustix::fs::{Access, FlockOperation, OFlags, access, fcntl_getfl, fcntl_setfl, flock};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
 /// Who this process works for.
 pub(crate) fn user_id() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// Nanoseconds since the machine started, sleep included.
+#[inline]
+pub(crate) fn boot_time() -> u64 {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let clock = ClockId::Boottime;
+    // Elsewhere there is no clock of that name; what readers call boot time is then the steady clock.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let clock = ClockId::Monotonic;
+    nanoseconds(clock)
+}
+
+/// Nanoseconds of the steady clock.
+pub(crate) fn steady_time() -> u64 {
+    nanoseconds(ClockId::Monotonic)
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn time_of_day() -> u64 {
+    nanoseconds(ClockId::Realtime)
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    // Both are positive from 1970 to 2554.
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
 /// Whether it is the same file, by whatever name.
@@ -18,13 +46,60 @@ pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
+/// What a file is known by, whatever its name.
+pub(crate) type FileId = (u64, u64);
+
+/// That of one that is open.
+pub(crate) fn id_of(file: &File) -> io::Result<FileId> {
+    file.metadata().map(|file| (file.dev(), file.ino()))
+}
+
+/// That of one with this name.
+pub(crate) fn id_at(path: &Path) -> io::Result<FileId> {
+    fs::metadata(path).map(|file| (file.dev(), file.ino()))
+}
+
+/// Whether what is written into an open file will be gone when it is closed.
+pub(crate) fn is_removed(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 0)
+}
+
+/// How the file of a long trace is opened. Appending, for somebody else may cut it: what was written where it had ended
+/// would be behind a hole.
+pub(crate) fn for_a_trace() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.append(true);
+    options
+}
+
+/// Cuts such a file.
+pub(crate) fn cut(file: &File, len: u64) -> io::Result<()> {
+    file.set_len(len)
+}
+
+/// Opens what is there to append to it, or makes it. A pipe's other end is not waited for: it may never come.
+pub(crate) fn open_at_once(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = for_a_trace().create(true).custom_flags(flags).open(path).map_err(|error| {
+        let is_pipe = || fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
+        if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_pipe() {
+            return io::Error::new(error.kind(), "nobody has opened the pipe to read it");
+        }
+        error
+    })?;
+    // Writing does wait, for a reader that is slow.
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
 /// Whether a session has the file; of one that nobody knows this of it is not said.
-pub(crate) fn is_locked(file: &File) -> bool {
+pub(crate) fn is_locked(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
     // Shared: file systems that lock over a network want a file that can be written for more.
-    match flock(file, FlockOperation::NonBlockingLockShared) {
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => {
             // Left to the closing of the file, a child that came meanwhile would keep the lock.
-            let _ = flock(file, FlockOperation::Unlock);
+            let _ = flock(&file, FlockOperation::Unlock);
             false
         }
         Err(error) => error == Errno::WOULDBLOCK,

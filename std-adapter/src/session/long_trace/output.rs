@@ -1,22 +1,19 @@
 //! The thread that writes the file.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::Errno;
-
 use super::Progress;
 use crate::export::{PIECE, Piece};
 use crate::figures::Count;
 use crate::file_lock::Lock;
 use crate::region_file::Slot;
+use crate::system::{FileId, cut, for_a_trace, id_of, is_removed, open_at_once};
 use crate::undo::Undo;
 use crate::whole_file::followed;
 
@@ -45,27 +42,26 @@ pub(super) struct Output {
 pub(crate) struct Opened {
     pub(super) file: File,
     pub(super) lock: Option<Lock>,
-    /// What it was when it was opened.
-    pub(crate) metadata: Metadata,
+    /// What it is known by, whatever its name.
+    pub(crate) id: FileId,
 }
 
 /// Opens the file of a long trace, or makes it. What is in it stays there until [`empty`] is called.
 pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
     // Of a link that leads to nothing, where it leads to: there the file is made, and taken back.
     let path = &if path.exists() { path.to_owned() } else { followed(path)? };
-    // Appending, for somebody else may cut the file: what was written where it had ended would be behind a hole.
-    let (file, undo) = match OpenOptions::new().append(true).create_new(true).open(path) {
+    let (file, undo) = match for_a_trace().create_new(true).open(path) {
         Ok(file) => (file, Some(Undo::new(path, Vec::new()))),
         // It is there, or this says why it cannot be.
         Err(_) => (open_at_once(path)?, None),
     };
-    let metadata = file.metadata()?;
+    let id = id_of(&file)?;
     // Two may write into one pipe or device.
-    if !metadata.is_file() {
-        return Ok((Opened { file, lock: None, metadata }, undo));
+    if !file.metadata()?.is_file() {
+        return Ok((Opened { file, lock: None, id }, undo));
     }
     match Lock::where_possible(&file, path) {
-        Ok(lock) => Ok((Opened { file, lock, metadata }, undo)),
+        Ok(lock) => Ok((Opened { file, lock, id }, undo)),
         Err(error) => {
             if error.kind() == io::ErrorKind::ResourceBusy {
                 // Another session has opened what was made here, and locked it first: it stays.
@@ -76,26 +72,10 @@ pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
     }
 }
 
-/// Opens what is there, or makes it. A pipe's other end is not waited for: it may never come.
-fn open_at_once(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK.bits() as i32;
-    let file =
-        OpenOptions::new().append(true).create(true).custom_flags(flags).open(path).map_err(|error| {
-            let is_pipe = || fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
-            if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) && is_pipe() {
-                return io::Error::new(error.kind(), "nobody has opened the pipe to read it");
-            }
-            error
-        })?;
-    // Writing does wait, for a reader that is slow.
-    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
-    Ok(file)
-}
-
 /// Takes out what an earlier trace left.
 pub(super) fn empty(file: &File) -> io::Result<()> {
     // A pipe or a device has nothing in it.
-    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
+    if file.metadata()?.is_file() { cut(file, 0) } else { Ok(()) }
 }
 
 impl Output {
@@ -144,7 +124,7 @@ impl Output {
                     self.good += bytes.len() as u64;
                     progress.bytes.store(self.good, Ordering::Relaxed);
                     progress.packets.fetch_add(packets, Ordering::Relaxed);
-                    progress.set_error(self.is_removed().then(|| "the file was removed".to_owned()));
+                    progress.set_error(is_removed(&self.file).then(|| "the file was removed".to_owned()));
                     return true;
                 }
                 Err(error) => {
@@ -202,7 +182,7 @@ impl Output {
     fn cut(&mut self) -> bool {
         let Some(file) = self.file.metadata().ok().filter(Metadata::is_file) else { return false };
         if file.len() > self.good {
-            let _ = self.file.set_len(self.good);
+            let _ = cut(&self.file, self.good);
         }
         true
     }
@@ -214,11 +194,6 @@ impl Output {
             other => other,
         }
     }
-
-    /// Whether what is written will be gone when it is closed.
-    fn is_removed(&self) -> bool {
-        self.file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 0)
-    }
 }
 
 #[cfg(test)]
@@ -227,20 +202,24 @@ mod tests {
 
     use super::*;
 
+    /// Something that takes all.
+    fn nowhere() -> File {
+        let path = if cfg!(windows) { "NUL" } else { "/dev/null" };
+        std::fs::OpenOptions::new().write(true).open(path).expect("a file")
+    }
+
     #[test]
     fn a_large_packet_s_memory_is_not_kept() {
-        let file = OpenOptions::new().write(true).open("/dev/null").expect("a file");
         let (written, spare) = channel();
         let pieces = [PIECE, 64 * PIECE].map(|len| Piece { bytes: vec![0; len], packets: 1 });
-        Output::new(file, written).run(pieces.map(Message::Piece), &Progress::default());
+        Output::new(nowhere(), written).run(pieces.map(Message::Piece), &Progress::default());
         let kept: Vec<_> = spare.iter().map(|bytes| bytes.capacity()).collect();
         assert!(kept[0] == PIECE && kept[1] <= 2 * PIECE, "{kept:?}");
     }
 
     #[test]
     fn a_sync_that_failed_is_told_to_the_end_though_what_comes_after_it_succeeds() {
-        let file = OpenOptions::new().write(true).open("/dev/null").expect("a file");
-        let mut output = Output::new(file, channel().0);
+        let mut output = Output::new(nowhere(), channel().0);
         // As a disk that fails once: the system tells of it once.
         output.sync_data = |_| Err(io::Error::other("Input/output error"));
         let progress = Progress::default();

@@ -8,7 +8,7 @@
 
 #[cfg(not(unix))]
 fn main() {
-    eprintln!("sessions need a Unix");
+    eprintln!("the line of this example is a socket of a Unix");
 }
 
 #[cfg(unix)]

@@ -1,6 +1,6 @@
-//! tracebuf for programs with an operating system: a Unix. [`record`] needs Linux, whose `/proc` it reads. Elsewhere, as
-//! on Windows, there is what receives, recovers and reads traces, and not what records: no [`session`], `tracing_layer`,
-//! [`record`] and [`demo`], and of [`region_file`] no more than the reading of such files needs.
+//! tracebuf for programs with an operating system: a Unix, or Windows. [`record`] needs Linux, whose `/proc` it reads.
+//! On Windows there are no [`record`] and [`demo`], of [`region_file`] there is no more than the reading of such files
+//! needs, and a flight recorder writes on no signals.
 //!
 //! - [`session`]: tracing of this process, and of others into it: rings, long traces, snapshots, flight recorders.
 //! - `tracing_layer`, with the feature `tracing`: spans and events of the crate `tracing`.
@@ -36,9 +36,9 @@ mod fields;
 pub mod figures;
 #[cfg(any(unix, feature = "receive"))]
 mod file_error;
-#[cfg(unix)]
+#[cfg_attr(not(unix), path = "system/windows/file_lock.rs")]
 mod file_lock;
-#[cfg(unix)]
+#[cfg_attr(not(unix), path = "system/windows/fork.rs")]
 mod fork;
 mod free_file;
 pub mod inspect;
@@ -56,20 +56,19 @@ pub mod recover;
 pub mod region_file;
 pub mod replay;
 pub mod script;
-#[cfg(unix)]
 pub mod session;
 pub mod size;
 pub mod smb;
 /// What differs from system to system, beside `receive::source`.
 #[cfg_attr(unix, path = "system/unix.rs")]
-#[cfg_attr(not(unix), path = "system/elsewhere.rs")]
+#[cfg_attr(not(unix), path = "system/windows.rs")]
 mod system;
-#[cfg(unix)]
 mod thread_id;
 pub mod trace_stats;
-#[cfg(all(unix, feature = "tracing"))]
+#[cfg(feature = "tracing")]
 pub mod tracing_layer;
-#[cfg(unix)]
+// Part of it is for buffers in files.
+#[cfg_attr(not(unix), allow(dead_code))]
 mod undo;
 mod whole_file;
 

@@ -273,7 +273,6 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
     #[test]
     fn what_writers_write_in_the_time_asked_for_is_in_the_ring_at_its_end() {
         use crate::session::Session;

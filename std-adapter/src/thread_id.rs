@@ -5,7 +5,9 @@
 pub(crate) fn thread_id() -> u32 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return rustix::thread::gettid().as_raw_nonzero().get() as u32;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    #[cfg(windows)]
+    return crate::system::thread_id();
+    #[cfg(not(any(target_os = "linux", target_os = "android", windows)))]
     {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(1);

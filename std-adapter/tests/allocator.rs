@@ -1,5 +1,4 @@
 //! Recording from within the program's allocator, which the recorder itself asks for memory.
-#![cfg(unix)]
 #![allow(unsafe_code)] // as an allocator is
 
 #[path = "support/trace.rs"]

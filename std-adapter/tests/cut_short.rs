@@ -1,5 +1,4 @@
 //! Sessions that end, or of which a snapshot is taken, while a thread is in the midst of a long event.
-#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;

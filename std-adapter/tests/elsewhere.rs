@@ -1,5 +1,4 @@
 //! A program that leaves the folder it was started in. In a program of its own, as all of a program is in one folder.
-#![cfg(unix)]
 
 use std::sync::Arc;
 

@@ -247,24 +247,3 @@ fn a_long_trace_is_emptied_only_by_a_session_that_starts() {
     session.stop().expect("a stop");
     Trace::read(&long).assert_ends_with_stats();
 }
-
-#[test]
-fn a_long_trace_is_one_session_s_until_that_has_stopped() {
-    let long = folder("failed second").join("long.pftrace");
-    let into = || Session::builder().long_trace(LongTrace::to(&long));
-    let first = into().start().expect("a session");
-    first.recorder().instant("first");
-    let meanwhile = into().start().err().map(|error| error.to_string());
-    first.stop().expect("a stop");
-    assert!(Trace::read(&long).contains("first"));
-    let error = meanwhile.expect("an error");
-    assert!(error.contains("long.pftrace") && error.contains("another session is using it"), "{error}");
-    for event in ["second", "third"] {
-        let next = into().start().expect("it is free");
-        next.recorder().instant(event);
-        // Dropped, it has stopped too.
-        drop(next);
-        let trace = Trace::read(&long);
-        assert!(trace.contains(event) && !trace.contains("first"));
-    }
-}

@@ -1,15 +1,14 @@
 //! The flight recorder: snapshots by hand, on panics, on signals and on triggers.
-#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;
 
-use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use trace::{Trace, folder, mkfifo, number, wait_for};
+use trace::{Trace, folder, number, wait_for};
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf_std::session::{BufferConfig, FlightRecorder, Session};
 
@@ -66,6 +65,7 @@ fn what_a_thread_did_before_it_hung_can_be_read_though_the_others_have_lapped_th
     assert_eq!(number(packets[0], 13), Some(3), "a state comes first");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_storm_of_signals_leaves_whole_traces_of_the_number_to_keep() {
     let (session, folder) = (session(), folder("signals"));
@@ -79,7 +79,7 @@ fn a_storm_of_signals_leaves_whole_traces_of_the_number_to_keep() {
             std::thread::sleep(Duration::from_micros(50));
         }
     });
-    let start = Instant::now();
+    let start = std::time::Instant::now();
     let mut sent = 0;
     // Longer where all is slow.
     let is_over = |elapsed: Duration| elapsed.as_millis() >= 500 && recorder.status().written > 3;
@@ -107,7 +107,8 @@ fn a_storm_of_signals_leaves_whole_traces_of_the_number_to_keep() {
 
 #[test]
 fn the_newest_files_of_all_runs_are_kept_and_none_is_written_over() {
-    let folder = folder("runs");
+    // On Windows that of a test which was built elsewhere has no letter of a drive.
+    let folder = std::path::absolute(folder("runs")).expect("a path");
     let others =
         ["panic-x.pftrace", "panic-01.pftrace", "panic-1-7.pftrace", "panic-9.txt", "others-5.pftrace"];
     for name in others {
@@ -145,6 +146,7 @@ fn the_newest_files_of_all_runs_are_kept_and_none_is_written_over() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_number_that_is_no_signal_is_an_error_as_is_one_that_cannot_be_caught() {
     let (session, folder) = (session(), folder("no signal"));
@@ -259,7 +261,9 @@ fn a_folder_that_goes_away_is_an_error_that_is_kept() {
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
     std::fs::remove_dir_all(&folder).expect("it is there");
     let error = recorder.snapshot("x").expect_err("no folder").to_string();
-    assert!(error.contains("gone/x-0.pftrace: cannot be written: No such file"), "{error}");
+    let name = Path::new("gone").join("x-0.pftrace");
+    let why = if cfg!(unix) { "No such file" } else { "" };
+    assert!(error.contains(&format!("{}: cannot be written: {why}", name.display())), "{error}");
     assert_eq!(recorder.status().failed, 1);
     assert_eq!(recorder.status().error, Some(error));
     assert!(FlightRecorder::new(&session, &folder).is_err());
@@ -274,8 +278,13 @@ fn a_recorder_of_a_session_that_has_ended_says_so() {
     assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0);
 }
 
+#[cfg(unix)]
 #[test]
 fn a_session_that_is_dropped_while_a_snapshot_is_written_ends() {
+    use std::io::Read;
+
+    use trace::mkfifo;
+
     let (session, folder) = (session(), folder("dropped"));
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
     // Behind the largest number there is none, so that this is what the snapshot is written into.
@@ -334,7 +343,7 @@ fn recording_goes_on_without_loss_while_snapshots_are_taken() {
 #[cfg(target_os = "linux")]
 mod without_stderr {
     use std::os::unix::process::ExitStatusExt;
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
     use std::process::{Command, ExitStatus, Stdio};
 
     use super::*;

@@ -1,7 +1,6 @@
 //! A service under load: a million events a second of eight threads into 16 MiB, snapshots meanwhile.
 //!
 //! Three seconds; a minute by `TRACEBUF_LOAD_SECONDS=60`, best with `--release`.
-#![cfg(unix)]
 
 #[path = "support/load.rs"]
 mod load;

@@ -1,5 +1,4 @@
 //! Recorders that go on from session to session.
-#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;

@@ -1,5 +1,4 @@
 //! Sessions as a program uses them: threads, flushes, snapshots, stops.
-#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;

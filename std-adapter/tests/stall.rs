@@ -1,5 +1,4 @@
 //! Threads that wait when shared memory is full: never for a thread that does not come.
-#![cfg(unix)]
 
 #[path = "support/transport.rs"]
 mod transport;

@@ -1,5 +1,4 @@
 //! Spans from within the program's allocator, which the subscriber itself asks for memory.
-#![cfg(unix)]
 #![allow(unsafe_code)] // as an allocator is
 
 #[path = "support/trace.rs"]

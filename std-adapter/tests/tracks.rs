@@ -1,5 +1,4 @@
 //! Slices and instants on tracks that are no thread's, and ends with details.
-#![cfg(unix)]
 
 #[path = "support/trace.rs"]
 mod trace;

@@ -1,6 +1,8 @@
-//! Buffers in mapped files, so that what they hold survives the process.
+//! Buffers in mapped files, so that what they hold survives the process. On a Unix: on Windows such files are read, and
+//! none is made.
 //!
 //! ```
+//! # #[cfg(unix)] {
 //! use tracebuf_std::recover::Survivor;
 //! use tracebuf_std::session::{BufferConfig, Session};
 //!
@@ -18,6 +20,7 @@
 //! let written = Survivor::open(&region)?.write_to(&folder.join("recovered.pftrace"))?;
 //! assert!(written.packets >= 3);
 //! # std::fs::remove_dir_all(folder)?;
+//! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -79,6 +82,8 @@
 
 #[cfg(unix)]
 mod control;
+#[cfg(not(unix))]
+mod elsewhere;
 #[cfg(unix)]
 mod memory;
 
@@ -87,11 +92,15 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 pub use crate::free_file::{check_is_free, create_if_free};
+#[cfg(not(unix))]
+pub use elsewhere::BufferMemory;
 #[cfg(unix)]
 pub use memory::BufferMemory;
 
 #[cfg(unix)]
 pub(crate) use control::{Outbox, Slot, create};
+#[cfg(not(unix))]
+pub(crate) use elsewhere::{Outbox, Slot, create};
 
 /// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"TRACEMAP";

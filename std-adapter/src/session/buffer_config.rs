@@ -1,6 +1,6 @@
 //! What a buffer of a session is to be: [`BufferConfig`].
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tracebuf::buffer::{Config, FillPolicy};
 
@@ -66,8 +66,11 @@ impl BufferConfig {
     ///
     /// It is memory of the process: **whoever cuts it short ends the process**, by SIGBUS. So nothing that truncates
     /// files to rotate them or to make room may have it; removing or renaming it does no harm.
+    ///
+    /// Not on Windows.
+    #[cfg(unix)]
     #[must_use]
-    pub fn in_file(self, path: impl AsRef<Path>) -> Self {
+    pub fn in_file(self, path: impl AsRef<std::path::Path>) -> Self {
         Self { file: Some(path.as_ref().to_owned()), ..self }
     }
 

@@ -70,6 +70,8 @@ impl LongTrace {
     /// the session has stopped it is locked against other sessions, and no snapshot takes its place, unless it is a
     /// pipe or a device. A named pipe must have its reader by then: without one the session does not start. As long as
     /// that takes nothing, [`stop`](super::Session::stop) waits for it, and so does dropping the session.
+    ///
+    /// On Windows it has to be a regular file, and is locked against all others that would write into it.
     pub fn to(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),

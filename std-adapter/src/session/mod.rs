@@ -77,6 +77,10 @@
 //! child may start a session of its own; the files of the parent's are free when that has ended, whatever its children
 //! do. The same holds for a flight recorder; signals on which it writes a last snapshot end a child at once, unless
 //! the child has a recorder for them.
+//!
+//! # On Windows
+//! There are no buffers in files, and no signals on which a flight recorder would write. A long trace goes into a file,
+//! which nobody else can write into meanwhile.
 
 mod asked;
 mod buffer_config;

@@ -251,7 +251,6 @@ mod tests {
     use std::sync::PoisonError;
     use std::time::Duration;
 
-    use crate::fork::tests::in_child;
     use crate::session::Session;
 
     /// Where the memory for snapshots lies.
@@ -279,8 +278,11 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_child_drops_its_parent_s_snapshot_though_a_thread_had_the_lock_of_the_memory() {
+        use crate::fork::tests::in_child;
+
         let session = Session::builder().ring(64 << 10).start().expect("a session");
         let mut snapshot = Some(session.snapshot().expect("a snapshot"));
         let held = session.spare.lock().unwrap_or_else(PoisonError::into_inner);

@@ -40,7 +40,6 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
     #[test]
     fn of_a_ring_that_has_wrapped_what_is_older_than_its_oldest_state_is_told() {
         use crate::session::{BufferConfig, Session};

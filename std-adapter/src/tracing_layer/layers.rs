@@ -81,7 +81,7 @@ fn is_of_one_recorder(number: u64, other: u64) -> bool {
     (number ^ other) << (u64::BITS - WHICH) == 0
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use std::sync::atomic::AtomicBool;
 

@@ -231,7 +231,6 @@ mod tests {
     use tracing::{Dispatch, info_span};
 
     use super::*;
-    use crate::fork::tests::in_child;
     use crate::session::Session;
 
     fn under(session: &Session, work: impl FnOnce(&TraceSubscriber)) {
@@ -240,8 +239,11 @@ mod tests {
         tracing::dispatcher::with_default(&dispatch, || work(subscriber));
     }
 
+    #[cfg(unix)]
     #[test]
     fn in_a_child_no_span_waits_for_a_thread_that_is_not_there() {
+        use crate::fork::tests::in_child;
+
         let session = Session::builder().start().expect("a session");
         under(&session, |subscriber| {
             let use_all = |spans: &[tracing::Span]| {

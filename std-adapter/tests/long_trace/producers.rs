@@ -1,5 +1,6 @@
 //! Producers beside what is written: that never end, that never answer, that record in the midst of a flush.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -57,9 +58,14 @@ impl Transport for Other {
     }
 }
 
+/// Where what is written takes no room; on Windows a file.
+fn nowhere(name: &str) -> PathBuf {
+    if cfg!(unix) { "/dev/null".into() } else { scratch(name) }
+}
+
 #[test]
 fn a_producer_that_brings_as_much_as_is_read_keeps_nobody_waiting() {
-    let trace = quick("/dev/null".as_ref());
+    let trace = quick(&nowhere("as much"));
     let session = Session::builder().ring(16 << 20).long_trace(trace).start().expect("a session");
     let other = Other::default();
     other.more.store(true, Ordering::Relaxed);
@@ -76,7 +82,7 @@ fn a_producer_that_brings_as_much_as_is_read_keeps_nobody_waiting() {
 #[test]
 fn packets_that_are_left_out_are_not_read_all_at_once_either() {
     // Long enough for all of them, so that it is not the period's end that ends the reading.
-    let trace = LongTrace::to("/dev/null").period(Duration::from_secs(2));
+    let trace = LongTrace::to(nowhere("refused")).period(Duration::from_secs(2));
     let session = Session::builder().ring(8 << 20).long_trace(trace).start().expect("a session");
     // Forged packets of two bytes, once; and how many chunks are read from one look for more to the next.
     let (mut forged, mut read) = (0..1200, 0);
@@ -110,7 +116,7 @@ fn packets_that_are_left_out_are_not_read_all_at_once_either() {
 #[test]
 fn a_buffer_that_is_filled_as_fast_as_it_is_read_keeps_no_other_waiting() {
     let session = Session::builder().ring(16 << 20).ring(1 << 20).data_source("rare", 1);
-    let session = session.long_trace(quick("/dev/null".as_ref())).start().expect("a session");
+    let session = session.long_trace(quick(&nowhere("as fast"))).start().expect("a session");
     let other = Other::default();
     other.more.store(true, Ordering::Relaxed);
     session.attach(other.clone()).expect("an answer");
@@ -152,7 +158,7 @@ fn a_producer_that_does_not_answer_keeps_nobody_waiting() {
 
 #[test]
 fn a_flush_that_waits_for_a_producer_does_not_keep_the_file_waiting() {
-    let session = Session::builder().long_trace(quick("/dev/null".as_ref())).start().expect("a session");
+    let session = Session::builder().long_trace(quick(&nowhere("waited for"))).start().expect("a session");
     let other = Other::default();
     other.silent.store(true, Ordering::Relaxed);
     session.attach(other.clone()).expect("an answer");

@@ -24,7 +24,7 @@ pub(crate) struct Load {
     pub(crate) snapshots: u64,
     /// Nanoseconds of an event, two readings of a clock among them, by steps of 16.
     times: Vec<u64>,
-    /// Resident bytes after a sixth of the time, and at the end.
+    /// Resident bytes after a sixth of the time, and at the end; 0 where that is not known.
     pub(crate) memory: (u64, u64),
     /// For each writer: packets that it wrote, and where they are.
     pub(crate) writers: Vec<Account>,
@@ -104,7 +104,8 @@ pub(crate) fn run(seconds: u64) -> Load {
         .collect();
     // Memory is flat once every page has been touched: the ring, and what snapshots take.
     let snapshot = || {
-        let mut null = File::create("/dev/null").expect("null");
+        let null = if cfg!(windows) { "NUL" } else { "/dev/null" };
+        let mut null = File::options().write(true).open(null).expect("null");
         session.snapshot().expect("a snapshot").write(&mut null).expect("written");
     };
     while session.summary().expect("a summary").buffers[0].write_wrap_count == 0 {
@@ -171,6 +172,12 @@ fn accounts<'a>(
     accounts
 }
 
+#[cfg(not(unix))]
+fn resident() -> u64 {
+    0
+}
+
+#[cfg(unix)]
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());

@@ -1,5 +1,4 @@
 //! The layer and the subscriber for `tracing`: what becomes of spans and events.
-#![cfg(unix)]
 
 mod flows;
 mod lifetimes;

@@ -58,7 +58,9 @@ fn a_span_entered_while_its_thread_s_locals_are_destroyed_leaves_nothing_open_an
     std::thread::spawn(work).join().expect("a thread");
     let path = scratch("last.pftrace");
     let mut stopped = session.stop().expect("a stop");
-    assert_eq!(stopped.summary().buffers[0].trace_writer_packet_loss, 2, "its begin and its end");
+    // On Windows the order is another, and may be one in which all is there.
+    let lost = stopped.summary().buffers[0].trace_writer_packet_loss;
+    assert!(lost == 2 || cfg!(windows) && lost == 0, "its begin and its end: {lost}");
     stopped.write_to(&path).expect("a file");
     let trace = Trace::read(&path);
     assert_eq!(trace.events(1), trace.events(2), "{}", trace.story());

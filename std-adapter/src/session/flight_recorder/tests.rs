@@ -2,20 +2,26 @@
 
 use std::sync::Arc;
 
-use super::{FlightRecorder, FlightStatus};
-use crate::fork::tests::in_child;
-use crate::session::{LongTrace, Session, SessionError};
+use super::FlightRecorder;
+use crate::session::{LongTrace, Session};
 
 #[test]
 fn a_session_whose_rings_a_long_trace_empties_has_no_recorder() {
-    let session = Session::builder().long_trace(LongTrace::to("/dev/null")).start().expect("a session");
+    let path = std::env::temp_dir().join(format!("tracebuf-recorder-{}", std::process::id()));
+    let session = Session::builder().long_trace(LongTrace::to(&path)).start().expect("a session");
     let error = FlightRecorder::new(&Arc::new(session), std::env::temp_dir()).expect_err("an error");
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("start two sessions, or do without one of them"), "{error}");
+    std::fs::remove_file(path).expect("the file is there");
 }
 
+#[cfg(unix)]
 #[test]
 fn a_child_does_not_wait_for_the_thread_that_had_the_recorder_s_lock() {
+    use super::FlightStatus;
+    use crate::fork::tests::in_child;
+    use crate::session::SessionError;
+
     let session = Arc::new(Session::builder().start().expect("a session"));
     let mut recorder = FlightRecorder::new(&session, std::env::temp_dir()).ok();
     let inner = recorder.as_ref().expect("a recorder").inner.clone();
@@ -51,6 +57,14 @@ fn a_reason_that_is_no_name_of_a_file_in_the_folder_is_an_error_and_leaves_nothi
     assert_eq!(recorder.status().failed, 8);
     for reason in ["a reason", "there/a reason", "..a", &longest] {
         assert!(recorder.snapshot(reason).expect("a snapshot").exists());
+    }
+    // What separates folders on Windows, and what its names have for something else.
+    if cfg!(windows) {
+        for reason in ["..\\out", "there\\..", "C:out", "C:\\out", "\\out", "there\\", "a:b"] {
+            let error = recorder.snapshot(reason).expect_err(reason).to_string();
+            assert!(error.contains("is no reason"), "{reason}: {error}");
+        }
+        assert_eq!((count(&folder), count(&inner), count(&inner.join("there"))), (1, 4, 1));
     }
     std::fs::remove_dir_all(folder).expect("it is there");
 }

@@ -71,7 +71,7 @@ impl Progress {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use crate::fork::tests::in_child;
     use crate::session::{LongTrace, Session, SessionError};

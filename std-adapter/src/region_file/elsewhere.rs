@@ -1,0 +1,96 @@
+//! Buffers' memory on Windows, where none lies in a file.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use crate::memory::PagedMemory;
+use crate::undo::Undo;
+
+/// The memory of a buffer of a [`Session`](crate::session::Session).
+pub struct BufferMemory(PagedMemory);
+
+impl fmt::Debug for BufferMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferMemory").field("len", &self.as_ref().len()).finish_non_exhaustive()
+    }
+}
+
+impl From<PagedMemory> for BufferMemory {
+    fn from(memory: PagedMemory) -> Self {
+        Self(memory)
+    }
+}
+
+impl AsRef<[u8]> for BufferMemory {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+}
+
+impl AsMut<[u8]> for BufferMemory {
+    #[inline]
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.0.as_mut()
+    }
+}
+
+/// What goes from a buffer in a file into a long trace.
+pub(crate) struct Outbox {
+    never: Infallible,
+    pub(crate) limit: usize,
+}
+
+/// A place for it.
+pub(crate) struct Slot(Infallible);
+
+impl Outbox {
+    pub(crate) fn slot(&self, _: bool) -> Option<Slot> {
+        match self.never {}
+    }
+
+    pub(crate) fn turn(&self) {
+        match self.never {}
+    }
+
+    pub(crate) fn publish(&mut self, _: Option<&Slot>) {
+        match self.never {}
+    }
+}
+
+impl Slot {
+    pub(crate) fn fill(&mut self, _: &[u8]) -> bool {
+        match self.0 {}
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self.0 {}
+    }
+
+    pub(crate) fn goes_to(&self, _: u64) {
+        match self.0 {}
+    }
+
+    pub(crate) fn written(self) {
+        match self.0 {}
+    }
+
+    pub(crate) fn give_back(self) {
+        match self.0 {}
+    }
+
+    pub(crate) fn give_up(self) {
+        match self.0 {}
+    }
+}
+
+/// Nobody can ask for it: `BufferConfig::in_file` is not there.
+pub(crate) fn create(
+    _: &Path,
+    _: u64,
+    _: bool,
+    _: &[u8],
+) -> io::Result<(BufferMemory, Option<Outbox>, Undo)> {
+    Err(io::ErrorKind::Unsupported.into())
+}

@@ -1,0 +1,16 @@
+//! Windows has no forks: a process has what it made, and nobody else has it.
+
+/// Begins to count forks, of which there are none.
+pub(crate) fn watch() {}
+
+/// Forks between the first process that watched and this one.
+#[inline]
+pub(crate) fn forks() -> u32 {
+    0
+}
+
+/// Does what no fork is to come into.
+#[cfg(feature = "tracing")]
+pub(crate) fn while_nobody_forks<T>(work: impl FnOnce() -> T) -> T {
+    work()
+}

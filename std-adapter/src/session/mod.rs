@@ -80,7 +80,8 @@
 //!
 //! # On Windows
 //! There are no buffers in files, and no signals on which a flight recorder would write. A long trace goes into a file,
-//! which nobody else can write into meanwhile.
+//! which nobody else can write into meanwhile. Memory of a buffer [is reserved](crate::PagedMemory) when the session
+//! starts.
 
 mod asked;
 mod buffer_config;
@@ -96,6 +97,7 @@ mod long_trace;
 mod losses;
 mod own_files;
 mod packet_writer;
+#[cfg(unix)]
 mod perfetto_socket;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod processes;
@@ -141,6 +143,7 @@ pub use flight_recorder::{FlightRecorder, FlightStatus};
 pub use long_trace::{LongTrace, LongTraceStatus, SyncPolicy};
 pub use losses::Losses;
 pub use packet_writer::PacketWriter;
+#[cfg(unix)]
 pub use perfetto_socket::perfetto_socket;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub use processes::{

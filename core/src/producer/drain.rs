@@ -4,6 +4,7 @@ use super::chunk_header::ChunkHeader;
 use super::page::{ChunkPlace, ChunkState};
 use super::smb::SharedMemory;
 use super::sync::{AtomicU32, Ordering};
+use core::sync::atomic::compiler_fence;
 
 /// The service's side of a shared memory buffer: takes complete chunks, frees them, and scrapes.
 ///
@@ -112,6 +113,9 @@ impl ReadChunk<'_> {
 
 impl Drop for ReadChunk<'_> {
     fn drop(&mut self) {
+        // Who comes after a crash takes a chunk of nobody for one that was moved: what that did comes first, also where
+        // it stores in memory that no other thread looks at.
+        compiler_fence(Ordering::SeqCst);
         // A scrape must not take the next chunk here for this one.
         self.place.clear_header();
         self.place.change_state(ChunkState::BeingRead, ChunkState::Free);

@@ -4,7 +4,9 @@
 //! would wait for ever or write into memory that nobody reads. So every fork counts a number up, in the child
 //! alone, by a handler of `pthread_atfork`, and a session works only while the number is the one it began
 //! with. Reading it is one load. The handler also closes the files by which the parent has locks, for a child
-//! would have them too. A child made by the bare system call, past the C library, is not noticed.
+//! would have them too, and has memory that threads write into and that lies in a file be the child's own: who
+//! forks within an event writes the rest of that event in both. A child made by the bare system call, past the C
+//! library, is not noticed.
 //!
 //! A child may have signals of its own to watch, for which the crate `signal-hook` has a lock, and layers for
 //! `tracing`, of which there is a list. So nobody forks while a thread changes that crate's handlers or has
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::RawFd;
 use std::process::id;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once};
 use std::thread;
 use std::time::Duration;
@@ -29,9 +31,9 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the handlers are functions of the program, so they are there as long as the process; all that the
-        // one in the child does is atomic operations and closing files, which POSIX allows between fork and exec.
-        // Without memory for the handlers there is an error, and forks go unnoticed.
+        // SAFETY: the handlers are functions of the program, so they are there as long as the process; all that the one
+        // in the child does is atomic operations, closing files, which POSIX allows between fork and exec, and mapping
+        // them, a mere system call too. Without memory for the handlers there is an error, and forks go unnoticed.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     });
 }
@@ -60,6 +62,8 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     BUSY.store(0, Ordering::Relaxed);
+    // First, for it takes files that are closed then.
+    copy_memory_of_parent();
     close_files_of_parent();
 }
 
@@ -94,6 +98,73 @@ fn close_files_of_parent() {
             // SAFETY: `close` may be called here, and nobody else in this process uses or closes the file.
             unsafe { libc::close(number) };
         }
+    }
+}
+
+/// Memory in a file, of which children get a copy.
+struct Mapping {
+    /// Where it begins; [`NOWHERE`], or [`NOT_YET`] while what follows is written.
+    start: AtomicUsize,
+    len: AtomicUsize,
+    file: AtomicI32,
+    /// Its place in the file.
+    offset: AtomicI64,
+}
+
+const NOWHERE: usize = 0;
+const NOT_YET: usize = 1;
+
+/// One for each session with shared memory in a file, until the last thread that recorded into it has ended, or has
+/// recorded into a later one.
+static MAPPINGS: [Mapping; 256] = [const {
+    Mapping {
+        start: AtomicUsize::new(NOWHERE),
+        len: AtomicUsize::new(0),
+        file: AtomicI32::new(NONE),
+        offset: AtomicI64::new(0),
+    }
+}; 256];
+
+/// Gives children a copy of their own of memory that is mapped from a file and that threads write into, as they have of
+/// all that lies on the heap. The file stays open until that is taken back. An error if there is no place for one more,
+/// or it lies farther in the file than the C library's call reaches.
+pub(crate) fn copy_in_children(start: usize, len: usize, file: RawFd, offset: u64) -> io::Result<()> {
+    let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    let take = |place: &&Mapping| {
+        place.start.compare_exchange(NOWHERE, NOT_YET, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    };
+    let place = MAPPINGS.iter().find(take);
+    let place =
+        place.ok_or_else(|| io::Error::other("the process has shared memory in 256 files already"))?;
+    place.len.store(len, Ordering::Relaxed);
+    place.file.store(file, Ordering::Relaxed);
+    #[allow(clippy::useless_conversion, reason = "it is shorter where addresses are")]
+    place.offset.store(offset.into(), Ordering::Relaxed);
+    place.start.store(start, Ordering::Release);
+    Ok(())
+}
+
+/// Takes that back, before the memory is given back or the file is closed.
+pub(crate) fn leave_memory_to_children(start: usize) {
+    for place in &MAPPINGS {
+        let _ = place.start.compare_exchange(start, NOWHERE, Ordering::Release, Ordering::Relaxed);
+    }
+}
+
+/// In a child after a fork.
+fn copy_memory_of_parent() {
+    for place in &MAPPINGS {
+        let start = place.start.swap(NOWHERE, Ordering::Acquire);
+        if start == NOWHERE || start == NOT_YET {
+            continue;
+        }
+        let (len, file) = (place.len.load(Ordering::Relaxed), place.file.load(Ordering::Relaxed));
+        let offset = place.offset.load(Ordering::Relaxed) as libc::off_t;
+        let (access, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED);
+        // SAFETY: all of a mapping of this process gives way to another of the same bytes at the same place, with the
+        // same access, so that whoever has references to it, such as the event that this thread is within, reads on
+        // what was there. There is no other thread. The call takes no lock and no memory of the program's.
+        unsafe { libc::mmap(start as *mut libc::c_void, len, access, how, file, offset) };
     }
 }
 

@@ -6,6 +6,8 @@ use tracebuf::producer::Layout;
 
 /// Buffers of a session, at most.
 pub(crate) const BUFFERS_MAX: usize = 32;
+/// Threads that can write at a time, each to one buffer.
+pub(crate) const WRITERS: usize = 1024;
 /// Chunks of shared memory, at most.
 pub(crate) const CHUNKS: usize = 32_768;
 /// Bytes of a page of shared memory.

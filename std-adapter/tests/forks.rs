@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use fork::{assert_ended_by, end_of, fork, status_of};
 use trace::{Trace, folder, wait_for};
+use tracebuf_std::recover::Survivor;
 use tracebuf_std::session::{BufferConfig, FlightRecorder, LongTrace, Relay, Session, SessionError};
 
 fn recorder(folder: &Path) -> (Arc<Session>, FlightRecorder) {
@@ -324,4 +325,82 @@ fn in_a_child_no_file_is_closed_but_those_that_keep_its_parent_s_locked() {
     });
     assert_eq!(status_of(child), 0);
     assert!(in_file(&folder.join("x.region")).is_err(), "and the parent has the lock still");
+}
+
+/// One with shared memory in the buffer's file.
+fn all_in_file(region: &Path) -> Session {
+    let buffer = BufferConfig::ring(1 << 20).in_file(region);
+    Session::builder().buffer(buffer).shared_memory_in_file().start().expect("a session")
+}
+
+#[test]
+fn who_forks_within_an_event_writes_into_its_own_memory_in_each_process() {
+    let folder = folder("fork-within");
+    let (region, left, out) = (folder.join("x.region"), folder.join("left"), folder.join("x.pftrace"));
+    let session = all_in_file(&region);
+    let mut writer = session.recorder().packet_writer().expect("a writer");
+    session.recorder().instant("before");
+    let (of_parent, of_child) = ("p".repeat(100), "c".repeat(5000));
+    let mut child = None;
+    session.recorder().instant_with("within", |event| {
+        // SAFETY: the child ends the event, and then itself without unwinding.
+        let forked = unsafe { libc::fork() };
+        child = Some(forked);
+        if forked == 0 {
+            // SAFETY: by default its signal ends the process.
+            unsafe { libc::alarm(10) };
+            // Into this chunk, and into others.
+            event.arg("text", &*of_child)
+        } else {
+            // It goes first.
+            assert_eq!(status_of(forked), 0);
+            event.arg("text", &*of_parent)
+        }
+    });
+    if child == Some(0) {
+        session.recorder().instant("after");
+        writer.packet(|packet| {
+            packet.message(900).string(1, "child");
+        });
+        drop((writer, session));
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    session.recorder().instant("after");
+    std::fs::copy(&region, &left).expect("room");
+    let survivor = Survivor::open(&left).expect("a buffer");
+    // The packet writer has written nothing.
+    assert_eq!(survivor.shared().map(|shared| (shared.chunks, shared.writers)), Some((1, 1)));
+    survivor.write_to(&out).expect("a trace");
+    let trace = Trace::read(&out);
+    assert!(["before", "within", "after", &of_parent].iter().all(|text| trace.contains(text)));
+    assert!(!trace.contains("cccc") && trace.losses() == 0);
+    assert_eq!(trace.events(3), 3);
+    drop(writer);
+    session.stop().expect("a stop");
+}
+
+#[test]
+fn what_a_child_drops_changes_nothing_in_its_parent_s_shared_memory() {
+    let folder = folder("fork-drops");
+    let region = folder.join("x.region");
+    let session = all_in_file(&region);
+    let (recorder, in_thread) = (session.recorder(), session.recorder());
+    let slice = recorder.enter("slice");
+    let writer = recorder.packet_writer().expect("a writer");
+    let mut all = Some((session, slice, writer));
+    // The table, and shared memory: into the ring the drain thread writes.
+    let part = || {
+        let file = std::fs::read(&region).expect("a file");
+        file[file.len() - (1 << 20) - (32 << 10)..].to_vec()
+    };
+    let before = part();
+    let child = fork(|| {
+        recorder.instant("child");
+        drop(all.take());
+        std::thread::spawn(move || in_thread.packet_writer().is_none()).join().expect("no panic")
+    });
+    assert_eq!(status_of(child), 0);
+    assert!(before == part() && before.iter().any(|byte| *byte != 0));
+    drop(all);
 }

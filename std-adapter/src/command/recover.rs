@@ -22,8 +22,8 @@ use tracebuf_std::region_file::check_is_free;
 /// The dump is raw memory, Intel HEX or ELF, from any device, or the file of a buffer whose session has ended. What was
 /// read out of the buffer before is not in the trace. What writers had finished and nobody had moved into the buffer,
 /// their last moments, is in it if that lies in shared memory before the buffer, as the firmware library's recorder has
-/// it. Exit status: 0 when there is a trace, if an empty one, 3 when there is one without something that a file had
-/// before it was cut or damaged, 1 if there is none.
+/// it, or in the buffer's file. Exit status: 0 when there is a trace, if an empty one, 3 when there is one without
+/// something that a file had before it was cut or damaged, 1 if there is none.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The dump of memory, or the file of a buffer, plain or gzipped; - is standard input.
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let shared = found.shared.as_ref().map(|shared| (shared.chunks, shared.writers));
     let written = found.write_to(output).map_err(|error| Failure::writing(output, error))?;
     if let Some((chunks, writers)) = shared {
-        tell_of_shared(chunks, writers, written.brought_in);
+        tell_of_shared("shared memory before it", chunks, writers, written.brought_in);
     }
     tell_of_packets(written.packets, written.invalid_packets, output);
     Ok(ended(damage.is_some() || !is_whole))
@@ -109,6 +109,9 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
 fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
     let Args { output, after, with, .. } = arguments;
     tell!("buffer in a file: {}", survivor.salvage());
+    if let Some(shared) = survivor.shared() {
+        tell_of_shared("shared memory beside it", shared.chunks, shared.writers, survivor.brought_in());
+    }
     let (gap, written) = match (after, with) {
         (Some(trace), _) => {
             let survivor = survivor.after(trace).map_err(|error| refused(trace, error))?;
@@ -140,12 +143,12 @@ fn ended(in_part: bool) -> ExitCode {
 }
 
 /// What came of so many chunks in shared memory.
-fn tell_of_shared(chunks: u64, writers: u64, brought_in: u64) {
+fn tell_of_shared(what: &str, chunks: u64, writers: u64, brought_in: u64) {
     let there = format!("{} of {}", Count(chunks, "chunk"), Count(writers, "writer"));
     match brought_in {
-        0 => tell!("shared memory before it: nothing that the buffer does not have"),
-        all if all == chunks => tell!("shared memory before it: {there} brought in"),
-        some => tell!("shared memory before it: {there}, of which {some} brought in"),
+        0 => tell!("{what}: nothing that the buffer does not have"),
+        all if all == chunks => tell!("{what}: {there} brought in"),
+        some => tell!("{what}: {there}, of which {some} brought in"),
     }
 }
 

@@ -1,38 +1,38 @@
-//! Shared memory that lies before a ring.
+//! Shared memory that lies before a ring, or in the file of a session's buffer.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use tracebuf::buffer::TraceBuffer;
-use tracebuf::producer::{Bitmap, Consumer, SharedMemory, atomic_words};
+use tracebuf::producer::{Bitmap, ChunkHeader, Consumer, Page, SharedMemory, atomic_words};
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity, StartMark};
 
 use super::Aligned;
 use crate::figures::Count;
+use crate::limits::{PAGE, WRITERS};
+use crate::region_file::LeftMemory;
 
 /// Bytes before a ring that are looked at, more than firmware has: a dump may be made so that each chunk costs much.
 const MOST: usize = 128 << 10;
-/// Writers whose chunks are brought in: those of more tasks and interrupts than one device has.
-const WRITERS: usize = 256;
 /// Bytes that a chunk takes in a ring beside its payload, at most: header, checksum, and up to the next word.
 const AROUND: usize = 24 + 4 + 3;
 
-/// Shared memory that lies before a buffer, as [`StartMark`] says: in it is what writers had finished when the program
-/// ended, and nobody had moved into the ring. It is found if it has less than 128 KiB; of more than 256 writers the
-/// others are left out.
+/// Shared memory that lies before a buffer, as [`StartMark`] says, or in the
+/// [file of a session's buffer](crate::session::SessionBuilder::shared_memory_in_file): in it is what writers had
+/// finished when the program ended, and nobody had moved into the ring. Before a buffer it is found if it has less than
+/// 128 KiB; of more than 1,024 writers the others are left out.
 ///
 /// Its text is a line: `shared memory at 0x20000008: 3 chunks of 2 writers`.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Shared {
-    /// Where it begins, as [`Found::address`](super::Found::address) has it.
+    /// Where it begins, as [`Found::address`](super::Found::address) has it; in a file, the offset from its start.
     pub address: u64,
     /// Chunks with something finished in them. Some may be in the ring already.
     pub chunks: u64,
     /// How many writers they are of.
     pub writers: u64,
-    /// The start's number.
-    producer_id: u16,
+    identity: ProducerIdentity,
     page_size: u32,
     words: Vec<u32>,
 }
@@ -50,24 +50,60 @@ impl Shared {
         let start = near.len().checked_sub(usize::try_from(distance).ok()?)?;
         let size = mark.page_size() as usize * mark.pages() as usize;
         let words = near.get(start..)?.get(..size)?.as_chunks().0;
-        let mut words: Vec<u32> = words.iter().map(|word| u32::from_ne_bytes(*word)).collect();
-        // Other than on the device, where it is this program's own memory, nobody has looked at it.
-        words
-            .chunks_mut(mark.page_size() as usize / 4)
-            .filter(|page| !is_page(page))
-            .for_each(|page| page.fill(0));
-        let memory = SharedMemory::new(atomic_words(&mut words), mark.page_size()).ok()?;
+        let words = words.iter().map(|word| u32::from_ne_bytes(*word)).collect();
+        // Of a device without users and processes.
+        let identity = ProducerIdentity { producer_id: mark.start(), uid: 0, pid: -1 };
+        Self::of(words, mark.page_size(), end - distance, identity, |_| true)
+    }
+
+    /// That of a session that was killed, in the file of one of its buffers.
+    pub(super) fn in_file(left: &LeftMemory) -> Option<Self> {
+        let is_wanted = |chunk: &ChunkHeader| left.is_for_buffer(chunk.writer_id, chunk.chunk_id);
+        Self::of(left.words(), PAGE, left.start(), left.identity, is_wanted)
+    }
+
+    /// What is in it that is wanted.
+    fn of(
+        mut words: Vec<u32>,
+        page_size: u32,
+        address: u64,
+        identity: ProducerIdentity,
+        is_wanted: impl Fn(&ChunkHeader) -> bool,
+    ) -> Option<Self> {
+        let page_words = page_size as usize / 4;
+        if page_words == 0 {
+            return None;
+        }
+        // Other than where it was written, where it is this program's own memory, nobody has looked at it.
+        words.chunks_mut(page_words).filter(|page| !is_page(page)).for_each(|page| page.fill(0));
+        let memory = SharedMemory::new(atomic_words(&mut words), page_size).ok()?;
         let mut consumer = Consumer::new(memory);
         consumer.reclaim();
+        let others: Vec<(u32, u32)> = consumer
+            .visible()
+            .filter(|chunk| !is_wanted(&chunk.header()))
+            .map(|chunk| chunk.position())
+            .collect();
+        for (page, chunk) in others {
+            let Some(words) = words.get_mut(page as usize * page_words..) else { continue };
+            disown(words, chunk, page_size);
+        }
+        let memory = SharedMemory::new(atomic_words(&mut words), page_size).ok()?;
+        let consumer = Consumer::new(memory);
         let (chunks, writers) = (writers(&consumer).count(), writers(&consumer).collect::<BTreeSet<_>>());
         Some(Self {
-            address: end - distance,
+            address,
             chunks: chunks as u64,
             writers: writers.len() as u64,
-            producer_id: mark.start(),
-            page_size: mark.page_size(),
+            identity,
+            page_size,
             words,
         })
+    }
+
+    /// What there is to say of it, without the memory itself.
+    pub(super) fn emptied(&self) -> Self {
+        Self { words: Vec::new(), ..*self }
     }
 
     /// Bytes of a ring that all of it takes, at most.
@@ -83,9 +119,7 @@ impl Shared {
         };
         let consumer = Consumer::new(memory);
         let writers: BTreeSet<u16> = writers(&consumer).collect();
-        // Of a device without users and processes.
-        let identity = ProducerIdentity { producer_id: self.producer_id, uid: 0, pid: -1 };
-        let mut endpoint = ProducerEndpoint::<WRITERS>::new(consumer, identity);
+        let mut endpoint = ProducerEndpoint::<WRITERS>::new(consumer, self.identity);
         endpoint.allow(0);
         for writer in writers {
             endpoint.register_counting_writer(writer, 0);
@@ -110,6 +144,15 @@ fn taken(ring: &TraceBuffer<Aligned>) -> u64 {
 /// Who has written each chunk that there is something finished in. A chunk of nobody was just being freed.
 fn writers(consumer: &Consumer<'_>) -> impl Iterator<Item = u16> {
     consumer.visible().map(|chunk| chunk.header().writer_id).filter(|writer| *writer > 0)
+}
+
+/// Makes a chunk of a page that of nobody.
+fn disown(page: &mut [u32], chunk: u32, page_size: u32) {
+    let layout = page.first().and_then(|bitmap| Bitmap(u32::from_le(*bitmap)).layout());
+    let size = layout.map_or(0, |layout| layout.chunk_size(page_size));
+    let start = (Page::HEADER_SIZE + chunk as usize * size as usize) / 4;
+    let header = page.get_mut(start..).and_then(|words| words.get_mut(..ChunkHeader::SIZE / 4));
+    header.unwrap_or_default().fill(0);
 }
 
 /// Whether a page begins as writers leave it. One that does not was overwritten by something else.

@@ -9,7 +9,7 @@ use tracebuf::buffer::Salvage;
 
 use super::behind::{Gap, Slot};
 use super::output::Output;
-use super::{Found, attach_owned};
+use super::{Found, Shared, attach_owned};
 use crate::counts::{Totals, Written};
 use crate::export::{BufferReport, PIECE, Piece, whole_within};
 use crate::region_file::{self, Contents, Waiting};
@@ -39,6 +39,11 @@ pub struct Survivor {
     /// Something before what is in the ring is lost.
     pub(super) ring_follows_loss: bool,
     pub(super) gap: Gap,
+    /// What lay in shared memory, of which the ring has what it has not had.
+    shared: Option<Shared>,
+    brought_in: u64,
+    /// Bytes that the ring had when it was found.
+    buffer_size: u64,
 }
 
 impl fmt::Debug for Survivor {
@@ -49,7 +54,7 @@ impl fmt::Debug for Survivor {
 
 impl Survivor {
     /// Reads the file. Nothing in it is changed. That takes the memory of what is used of the buffer, whatever size the
-    /// file has.
+    /// file has; where shared memory lies in it, for a moment twice that, and what the shared memory has.
     ///
     /// # Errors
     /// The file system's, or [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or the file is
@@ -88,8 +93,32 @@ impl Survivor {
             follows_loss = damaged > 0;
         }
         found.salvage.bytes_unreadable += unreadable;
-        let clocks = contents.clocks;
-        Ok(Self { found, clocks, slots, ring_follows_loss: follows_loss, gap: Gap::default() })
+        let buffer_size = found.buffer.stats().buffer_size;
+        found.shared = contents.own.take().as_ref().and_then(Shared::in_file);
+        let shared = found.shared.as_ref().map(Shared::emptied);
+        let (found, brought_in) = found.bring_in();
+        Ok(Self {
+            found,
+            clocks: contents.clocks,
+            slots,
+            ring_follows_loss: follows_loss,
+            gap: Gap::default(),
+            shared,
+            brought_in,
+            buffer_size,
+        })
+    }
+
+    /// What the session's threads had finished in [shared memory](super::Shared), if that
+    /// [lies in the file](crate::session::SessionBuilder::shared_memory_in_file) and the session was killed. What the
+    /// buffer did not have of it was brought in, behind what it had.
+    pub fn shared(&self) -> Option<&Shared> {
+        self.shared.as_ref()
+    }
+
+    /// How many chunks of [shared memory](Self::shared) were brought in, because the buffer did not have all of them.
+    pub fn brought_in(&self) -> u64 {
+        self.brought_in
     }
 
     /// What had to be dropped. Unreadable bytes are those of the ring and of what was on its way into a long trace.
@@ -137,7 +166,9 @@ impl Survivor {
             }
         }
         let buffer = &self.found.buffer;
-        let report = BufferReport { stats: buffer.stats(), sequences: buffer.sequences().collect() };
+        let mut stats = buffer.stats();
+        stats.buffer_size = self.buffer_size;
+        let report = BufferReport { stats, sequences: buffer.sequences().collect() };
         let invalid_packets = output.written.invalid_packets;
         let mut piece = Piece::default();
         piece.stats(&Totals { invalid_packets, ..Totals::default() }, &[report], None)?;

@@ -10,8 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use memmap2::{MmapMut, MmapOptions};
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
 
 use crate::file_error::about;
 use crate::file_lock::{Held, Lock, lock};
@@ -19,16 +17,12 @@ use crate::system::is_same;
 use crate::undo::Undo;
 use crate::whole_file::followed;
 
+use super::allocate::allocate;
+use super::own_memory::{OwnMark, OwnMemory};
 use super::{
-    ABOUT, BEGUN, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, PAGE, Places, SLOT,
-    SLOTS, VERSION, WORD,
+    ABOUT, BEGUN, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, PAGE, Parts, Places,
+    SLOT, SLOTS, VERSION, WORD, Wanted,
 };
-
-impl Places {
-    fn end(&self) -> u64 {
-        self.slot_at(self.slots)
-    }
-}
 
 /// The first page of the file, for as long as anybody needs it; with it the file stays locked.
 pub(super) struct Control {
@@ -37,7 +31,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    fn word(&self, at: usize) -> &AtomicU64 {
+    pub(super) fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at.is_multiple_of(8) && at + 8 <= PAGE as usize);
         // SAFETY: the pointer is to 8 bytes of the page, which is mapped readable and writable for as long as
         // `self` is borrowed, and at a multiple of 8 from its page-aligned start. They are touched by atomic
@@ -45,7 +39,7 @@ impl Control {
         unsafe { AtomicU64::from_ptr(self.page.as_ptr().wrapping_add(at).cast_mut().cast()) }
     }
 
-    fn set(&self, at: usize, value: u64) {
+    pub(super) fn set(&self, at: usize, value: u64) {
         self.word(at).store(value.to_le(), Ordering::Relaxed);
     }
 }
@@ -146,14 +140,8 @@ impl Slot {
 /// Makes the file, with room on the disk for all of it, and memory for a buffer in it. What an earlier process
 /// left there is kept beside it, as `PATH.previous`, and what was there until [`Undo::forget`] is called, from which on
 /// the file counts; dropping the [`Undo`] puts both back.
-///
-/// `beside_long_trace`: with a second half, and slots.
-pub(crate) fn create(
-    path: &Path,
-    region: u64,
-    beside_long_trace: bool,
-    clocks: &[u8],
-) -> io::Result<(BufferMemory, Option<Outbox>, Undo)> {
+pub(crate) fn create(path: &Path, wanted: &Wanted<'_>) -> io::Result<(Parts, Undo)> {
+    let Wanted { region, beside_long_trace, clocks, own } = *wanted;
     // What a link leads to is the file: the names beside it are too.
     let path = &followed(path)?;
     check_names(path)?;
@@ -186,7 +174,8 @@ pub(crate) fn create(
     let limit = (region / 4).clamp(256 << 10, 16 << 20);
     let (halves, slots, slot) =
         if beside_long_trace { (2, SLOTS as u64, limit + (1 << 20)) } else { (1, 0, 0) };
-    let places = Places { half: region, halves, slots, slot };
+    let own_bytes = own.map_or(0, |own| own.bytes);
+    let places = Places { half: region, halves, slots, slot, own: own_bytes };
     // Before everything else: killed from here on, the start has left a file that holds nothing.
     file.write_all_at(BEGUN, 0)?;
     allocate(&file, places.end())?;
@@ -205,6 +194,8 @@ pub(crate) fn create(
     let memory = BufferMemory::in_file(map(places.half_at(0), region)?, other, turn.clone());
     let maps =
         (0..slots).map(|slot| map(places.slot_at(slot), places.slot)).collect::<io::Result<Vec<_>>>()?;
+    // Without the lock, which goes after all that can fail.
+    let own_memory = own.map(|_| OwnMemory::new(&file, places.own_at(), own_bytes)).transpose()?;
 
     let mut page = map(0, PAGE)?;
     let clocks = clocks.get(..CLOCKS_MAX).unwrap_or(clocks);
@@ -213,6 +204,10 @@ pub(crate) fn create(
     let control = Arc::new(Control { page, _lock: lock });
     let numbers = [(8, VERSION), (HALF, region), (HALVES, halves), (COUNT, slots), (SLOT, slot), (WORD, 0)];
     numbers.iter().for_each(|(at, value)| control.set(*at, *value));
+    let own = own_memory.zip(own).map(|(memory, wanted)| {
+        wanted.numbers().iter().for_each(|(at, value)| control.set(*at, *value));
+        (Arc::new(memory), OwnMark(control.clone()))
+    });
     let (begun, kept_for_it) = (control.clone(), previous(&previous(path)));
     let undo = undo.settling(move || {
         begun.word(0).store(u64::from_ne_bytes(*MAGIC), Ordering::SeqCst);
@@ -221,14 +216,14 @@ pub(crate) fn create(
     });
     if !beside_long_trace {
         // The lock goes with the last that holds the page: nobody else does here.
-        return Ok((memory.keeping(control), None, undo));
+        return Ok((Parts { memory: memory.keeping(control), outbox: None, own }, undo));
     }
     let (back, free) = channel();
     for (map, index) in maps.into_iter().zip(0..) {
         Slot { index, map, len: 0, control: control.clone(), back: back.clone() }.give_back();
     }
     let outbox = Outbox { control: control.clone(), turn, free, limit: limit as usize, count: 0 };
-    Ok((memory.keeping(control), Some(outbox), undo))
+    Ok((Parts { memory: memory.keeping(control), outbox: Some(outbox), own }, undo))
 }
 
 /// Refuses a name with which those of what is kept would be longer than names can be: at once, not at the third start.
@@ -337,65 +332,4 @@ pub(crate) fn previous(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".previous");
     path.with_file_name(name)
-}
-
-/// Blocks on the disk for every byte: a page that finds no room when it is written ends the process.
-fn allocate(file: &File, len: u64) -> io::Result<()> {
-    match in_parts(len, |at, part| fallocate(file, FallocateFlags::empty(), at, part)) {
-        Ok(()) => Ok(()),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-            // Where the file system cannot, zeros do, behind what is there.
-            let zeros = vec![0; 1 << 20];
-            let mut at = file.metadata()?.len();
-            while at < len {
-                let part = (len - at).min(1 << 20);
-                file.write_all_at(zeros.get(..part as usize).unwrap_or_default(), at)?;
-                at += part;
-            }
-            Ok(())
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// All at once, and where a signal interrupts that, by halves: file systems in memory take back what they had
-/// allocated, so that of a timer's signals each would come before it is done.
-fn in_parts(len: u64, mut allocate: impl FnMut(u64, u64) -> Result<(), Errno>) -> Result<(), Errno> {
-    const SMALLEST: u64 = 1 << 20;
-    let (mut at, mut most) = (0, len);
-    while at < len {
-        let part = most.min(len - at);
-        match allocate(at, part) {
-            Ok(()) => at += part,
-            Err(Errno::INTR) => most = (part / 2).max(SMALLEST),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_signal_interrupts_is_allocated_by_parts() {
-        const LEN: u64 = (10 << 20) + 5;
-        for most in [LEN, 3 << 20, 1 << 20] {
-            let mut end = 0;
-            // One comes whenever more is asked for than it leaves time for, and some do where it is little.
-            let mut signals = 3;
-            let result = in_parts(LEN, |at, part| {
-                assert!(at == end && part > 0);
-                if part > most || signals > 0 && part <= 1 << 20 {
-                    signals -= u32::from(part <= most);
-                    return Err(Errno::INTR);
-                }
-                end += part;
-                Ok(())
-            });
-            assert_eq!((result, end), (Ok(()), LEN));
-        }
-        assert_eq!(in_parts(LEN, |_, _| Err(Errno::NOSPC)), Err(Errno::NOSPC));
-    }
 }

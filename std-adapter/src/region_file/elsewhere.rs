@@ -5,6 +5,9 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use tracebuf::producer::AtomicU32;
+
+use super::{Parts, Wanted};
 use crate::memory::PagedMemory;
 use crate::undo::Undo;
 
@@ -85,12 +88,29 @@ impl Slot {
     }
 }
 
+/// Shared memory in a file.
+pub(crate) struct OwnMemory(Infallible);
+
+impl OwnMemory {
+    pub(crate) fn words(&self) -> &[AtomicU32] {
+        match self.0 {}
+    }
+
+    pub(crate) fn note_writer(&self, _: u16, _: u16) {
+        match self.0 {}
+    }
+}
+
+/// What says that it counts.
+pub(crate) struct OwnMark(Infallible);
+
+impl OwnMark {
+    pub(crate) fn end(&self) {
+        match self.0 {}
+    }
+}
+
 /// Nobody can ask for it: `BufferConfig::in_file` is not there.
-pub(crate) fn create(
-    _: &Path,
-    _: u64,
-    _: bool,
-    _: &[u8],
-) -> io::Result<(BufferMemory, Option<Outbox>, Undo)> {
+pub(crate) fn create(_: &Path, _: &Wanted<'_>) -> io::Result<(Parts, Undo)> {
     Err(io::ErrorKind::Unsupported.into())
 }

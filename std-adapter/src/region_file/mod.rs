@@ -25,13 +25,13 @@
 //! ```
 //!
 //! # What survives
-//! The pages belong to the system, so whatever was committed when the process dies, of `kill -9` too, is in the
-//! file, without a system call in between: a commit is as fast as without a file. What still lay in shared memory
-//! is not. It is committed once a second, by the next flush, and when it is half of the
-//! [shared memory](crate::session::SessionBuilder::shared_memory): a kill costs the last second, and of each thread the
-//! event that it wrote last before that. A power cut is something else: pages that the system had not yet written are
-//! gone, and half of a commit may be there without the other; chunks that make no sense are left out then, and of a
-//! slot what lies behind the first damage.
+//! The pages belong to the system, so whatever was committed when the process dies, of `kill -9` too, is in the file,
+//! without a system call in between: a commit is as fast as without a file. What still lay in shared memory is not. It
+//! is committed once a second, by the next flush, and when it is half of the [shared
+//! memory](crate::session::SessionBuilder::shared_memory): a kill costs the last second, and of each thread the event
+//! that it wrote last before that; with [shared memory in the file](#with-shared-memory-in-it) neither. A power cut is
+//! something else: pages that the system had not yet written are gone, and half of a commit may be there without the
+//! other; chunks that make no sense are left out then, and of a slot what lies behind the first damage.
 //!
 //! # What the file must not suffer
 //! As long as the session runs, the file must not be made shorter: a page that is not there any more ends the process
@@ -54,6 +54,22 @@
 //! mebibyte more. The file has twice the buffer and two slots. Each period, and each slot that is filled in it, copies
 //! what is used of the buffer: of a large one that is full, all of it for every 16 MiB.
 //!
+//! # With shared memory in it
+//! With [`shared_memory_in_file`](crate::session::SessionBuilder::shared_memory_in_file) the shared memory of the
+//! session's own threads is a part of the file too, and the last second is there after a kill. Recovery does what the
+//! drain thread would have done next: it brings what threads had finished into the buffer, behind what is there, each
+//! thread's events in their order; what the buffer has already, or the long trace, does not come again, as long as the
+//! buffer's table has room for [all sequences](crate::session::BufferConfig::sequences). What a thread was just writing
+//! is given up.
+//!
+//! Not brought in is what is for other buffers of the session, what programs in other processes had not sent, and an
+//! event over more than two chunks of 2 KiB whose sizes the drain thread had not got yet: its thread's next event says
+//! that it is lost. Pages that make no sense are left out. After a power cut, which may leave half of a chunk there
+//! without the other, packets of this part may be damaged: it has no checksums.
+//!
+//! When the session stops all of it is in the buffers, and the file says that it has none. A child after a fork has a
+//! copy of its own, as of all memory: what it does within an event that its parent forked in is not in the file.
+//!
 //! # At the next start
 //! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,
 //! which is removed once the session has started; if it does not start, both are put back, but not in the place of a
@@ -66,7 +82,8 @@
 //! Of a file that is cut short, or whose first page makes no sense, [recovery](crate::recover) says [what is
 //! wrong](crate::recover::Damage).
 //!
-//! Little-endian. A page of 4 KiB, then the halves and the slots, each from the next multiple of 4 KiB on.
+//! Little-endian. A page of 4 KiB, then the halves, the slots, and the table of writers with shared memory right behind
+//! it, each from the next multiple of 4 KiB on.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
@@ -78,29 +95,54 @@
 //! | 40 | 8 | bytes of a slot |
 //! | 48 | 8 | bit 0: the half that is the region; bit 1 + n: slot n is valid |
 //! | 64 + 24 n | 24 | slot n: its length, its place in the file (all ones if not known yet), its number |
+//! | 112 | 8 | bytes of shared memory; 0 if there is none, or when the session has stopped |
+//! | 120 | 8 | bytes of a page of it: 4,096 |
+//! | 128 | 8 | writers in the table: 1,024 |
+//! | 136 | 8 | the buffer's number in its session |
+//! | 144 | 24 | of those who write into it: the producer's number, the process's, the user's |
 //! | 256 | 8 + 512 | length and bytes of a packet with the clocks at the start, with which the long trace begins too |
+//!
+//! In the table each writer, from 1 on, has four words of eight bytes. Bits 0–15: the number of the buffer that its
+//! chunks are for; bit 16: 1, else the word says nothing; bit 17: 1 if that holds for all of its chunks, else for those
+//! from the number in bits 32–63 on. Where several words hold, the last one counts.
+//!
+//! Programs from before there was shared memory in files read such a file as one without it.
 
+#[cfg(unix)]
+mod allocate;
 #[cfg(unix)]
 mod control;
 #[cfg(not(unix))]
 mod elsewhere;
+mod left_memory;
 #[cfg(unix)]
 mod memory;
+#[cfg(unix)]
+mod own_memory;
+mod wanted;
+mod writers;
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
+use crate::limits::WRITERS;
+use writers::ENTRIES;
+
 pub use crate::free_file::{check_is_free, create_if_free};
 #[cfg(not(unix))]
 pub use elsewhere::BufferMemory;
+pub(crate) use left_memory::LeftMemory;
 #[cfg(unix)]
 pub use memory::BufferMemory;
 
 #[cfg(unix)]
 pub(crate) use control::{Outbox, Slot, create};
 #[cfg(not(unix))]
-pub(crate) use elsewhere::{Outbox, Slot, create};
+pub(crate) use elsewhere::{Outbox, OwnMark, OwnMemory, Slot, create};
+#[cfg(unix)]
+pub(crate) use own_memory::{OwnMark, OwnMemory};
+pub(crate) use wanted::{Parts, Wanted, WantedMemory};
 
 /// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"TRACEMAP";
@@ -118,8 +160,17 @@ const COUNT: usize = 32;
 const SLOT: usize = 40;
 const WORD: usize = 48;
 const ABOUT: usize = 64;
+const OWN: usize = 112;
+const OWN_PAGE: usize = 120;
+const WRITERS_AT: usize = 128;
+const BUFFER: usize = 136;
+const PRODUCER: usize = 144;
+const PROCESS: usize = 152;
+const USER: usize = 160;
 const CLOCKS: usize = 256;
 const CLOCKS_MAX: usize = 512;
+/// Bytes before shared memory, that say which buffer each writer writes to: whole pages.
+const TABLE: u64 = (WRITERS * ENTRIES * 8) as u64;
 /// The place in the file of a slot that is not being written yet.
 const NOWHERE: u64 = u64::MAX;
 
@@ -130,6 +181,8 @@ struct Places {
     halves: u64,
     slots: u64,
     slot: u64,
+    /// Bytes of shared memory, without what lies before it.
+    own: u64,
 }
 
 impl Places {
@@ -139,6 +192,17 @@ impl Places {
 
     fn slot_at(&self, slot: u64) -> u64 {
         self.half_at(self.halves).saturating_add(whole_pages(self.slot).saturating_mul(slot))
+    }
+
+    /// Where the table of writers begins.
+    fn own_at(&self) -> u64 {
+        self.slot_at(self.slots)
+    }
+
+    #[cfg(unix)]
+    fn end(&self) -> u64 {
+        let own = if self.own > 0 { TABLE.saturating_add(self.own) } else { 0 };
+        self.own_at().saturating_add(own)
     }
 }
 
@@ -158,6 +222,8 @@ pub(crate) struct Contents {
     pub(crate) slots: Vec<Waiting>,
     /// A packet with the clocks at the session's start.
     pub(crate) clocks: Vec<u8>,
+    /// Shared memory of the session's own threads, if it lies in the file and the session was killed.
+    pub(crate) own: Option<LeftMemory>,
 }
 
 /// Packets on their way into a file.
@@ -182,7 +248,7 @@ fn part(file: &[u8], at: u64, len: u64) -> Option<&[u8]> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Damage {
-    /// It ends within what counts: the buffer, or packets on their way into a trace.
+    /// It ends within what counts: the buffer, packets on their way into a trace, or shared memory.
     Cut,
     /// It ends before the half of it that counts.
     CutBefore,
@@ -197,7 +263,9 @@ impl fmt::Display for Damage {
         f.write_str("the file of a buffer is ")?;
         let unknown = "which half counts, and what was on its way into a trace, is not known";
         match self {
-            Self::Cut => f.write_str("cut short: what was on its way into a trace is not known"),
+            Self::Cut => {
+                f.write_str("cut short: what was on its way into the buffer or a trace is not known")
+            }
             Self::CutBefore => f.write_str("cut short: the half that counts is not in it"),
             Self::Version(version) => {
                 write!(f, "of version {version}, or its first page is damaged: {unknown}")
@@ -221,6 +289,7 @@ struct Layout {
     /// Their places beside what is known of them.
     slots: Vec<(Waiting, (u64, u64))>,
     clocks: Vec<u8>,
+    own: Option<LeftMemory>,
 }
 
 /// By the first page; `None` if the file is of another kind.
@@ -244,6 +313,7 @@ fn sound(page: &[u8]) -> Option<Layout> {
         halves: number(page, HALVES)?,
         slots: number(page, COUNT)?,
         slot: number(page, SLOT)?,
+        own: number(page, OWN)?,
     };
     // A file can be as long as a damaged header says and take no room: nobody is to ask for so much memory.
     if places.half == 0 || places.half.max(places.slot) > LARGEST {
@@ -265,7 +335,8 @@ fn sound(page: &[u8]) -> Option<Layout> {
     slots.sort_by_key(|(slot, _)| slot.number);
     let len = number(page, CLOCKS)?.min(CLOCKS_MAX as u64);
     let clocks = part(page, CLOCKS as u64 + 8, len)?.to_vec();
-    Some(Layout { region: (places.half_at(word & 1), places.half), slots, clocks })
+    let own = if places.own == 0 { None } else { Some(LeftMemory::told(page, places)?) };
+    Some(Layout { region: (places.half_at(word & 1), places.half), slots, clocks, own })
 }
 
 impl Layout {
@@ -275,8 +346,9 @@ impl Layout {
         if self.region.0 >= file {
             return Err(Damage::CutBefore);
         }
-        let mut slots = self.slots.iter().map(|(_, place)| *place);
-        if is_within(self.region) && slots.all(is_within) { Ok(()) } else { Err(Damage::Cut) }
+        let slots = self.slots.iter().map(|(_, place)| *place);
+        let own = self.own.iter().map(|own| own.place);
+        if is_within(self.region) && slots.chain(own).all(is_within) { Ok(()) } else { Err(Damage::Cut) }
     }
 
     /// With the bytes that lie at places.
@@ -284,7 +356,9 @@ impl Layout {
         let region = bytes(self.region)?;
         let fill = |(slot, place)| Ok(Waiting { bytes: bytes(place)?, ..slot });
         let slots = self.slots.into_iter().map(fill).collect::<Result<_, E>>()?;
-        Ok(Contents { start: self.region.0, region, slots, clocks: self.clocks })
+        let fill = |own: LeftMemory| Ok(LeftMemory { bytes: bytes(own.place)?, ..own });
+        let own = self.own.map(fill).transpose()?;
+        Ok(Contents { start: self.region.0, region, slots, clocks: self.clocks, own })
     }
 }
 

@@ -58,7 +58,8 @@ impl BufferConfig {
         }
     }
 
-    /// Has it in this file, so that all but the last second survives the process; see
+    /// Has it in this file, so that all but the last second survives the process, and that too with
+    /// [shared memory in the file](super::SessionBuilder::shared_memory_in_file); see
     /// [`region_file`](crate::region_file). The file is made with all its blocks, and locked against other sessions.
     /// One that an earlier session left is kept as `FILE.previous`, in place of the one before; if the session does
     /// not start, it is put back. Where the path is a link, all that is done to its target. `FILE.previous.previous`

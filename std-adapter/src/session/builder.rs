@@ -1,37 +1,29 @@
 //! What a session is to be: [`SessionBuilder`].
 
 use std::collections::HashSet;
-use std::io;
-use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use tracebuf::buffer::TraceBuffer;
 use tracebuf::producer::Exhaustion;
 use tracebuf::service::ProducerIdentity;
 
 use super::Session;
 use super::buffer_config::{BufferConfig, SMALLEST};
-use super::central::Central;
-use super::clock::ClockReading;
 use super::drain::{Drain, Task};
 use super::error::SessionError;
 use super::in_process::InProcess;
-use super::long_trace::{LongTrace, Recording, open};
-use super::own_files::OwnFiles;
-use super::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell};
+use super::long_trace::LongTrace;
+use super::open_files::OpenFiles;
+use super::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell, Words};
 use super::session_clock::SessionClock;
 use super::shared::Shared;
 use super::snapshot::{Spare, prepare};
 use super::switch::Switch;
 use super::waits::PATIENCE;
 use super::waker::Waker;
-use crate::export::Piece;
 use crate::limits::{BUFFERS_MAX, SHARED_MEMORY};
-use crate::memory::PagedMemory;
-use crate::region_file::{BufferMemory, Outbox, create};
-use crate::system::{id_at, user_id};
-use crate::undo::Undo;
+use crate::region_file::{OwnMemory, WantedMemory};
+use crate::system::user_id;
 
 /// What a session is to be. Made by [`Session::builder`].
 ///
@@ -46,6 +38,7 @@ pub struct SessionBuilder {
     buffers: Vec<BufferConfig>,
     sources: Vec<(String, u16)>,
     shared_memory: Option<usize>,
+    is_in_file: bool,
     exhaustion: Exhaustion,
     long_trace: Option<LongTrace>,
     prepare_snapshots: bool,
@@ -59,6 +52,7 @@ impl SessionBuilder {
             buffers: Vec::new(),
             sources: Vec::new(),
             shared_memory: None,
+            is_in_file: false,
             exhaustion: Exhaustion::Drop,
             long_trace: None,
             prepare_snapshots: false,
@@ -101,6 +95,31 @@ impl SessionBuilder {
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = Some(bytes);
+        self
+    }
+
+    /// Has the shared memory of this process's own threads lie in the file of the first buffer that is [in a
+    /// file](BufferConfig::in_file), so that a kill costs nothing that a thread has finished: what had not come into
+    /// that buffer yet, [recovery](crate::recover::Survivor) brings in. Only what is for that buffer: what threads
+    /// record for others is lost with the process, be these in files or not. So is what programs in other processes
+    /// have not sent, whose shared memory is their own, and [a long event](crate::region_file#with-shared-memory-in-it)
+    /// if it was finished just before.
+    ///
+    /// [`start`](Self::start) refuses it where no buffer is in a file. The file is larger by the shared memory and 32
+    /// KiB. A process can have 256 such sessions; one that has stopped counts as long as a thread that recorded into it
+    /// lives and has not recorded into a later one.
+    ///
+    /// Cost: an event takes as long as with shared memory on the heap, but not always. Whenever the system begins to
+    /// write the file's pages back, on Linux after 30 s, the next event in each of them takes a page fault, and may
+    /// have to wait until the disk has the page, or the file system has room in its journal. Where no thread that
+    /// records may wait for a disk, the file belongs into a file system in memory, such as `/dev/shm`: what lies there
+    /// survives the process, if not the machine.
+    ///
+    /// Not on Windows.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn shared_memory_in_file(mut self) -> Self {
+        self.is_in_file = true;
         self
     }
 
@@ -193,11 +212,20 @@ impl SessionBuilder {
             Exhaustion::Drop => 1 << 20,
             _ => ENOUGH_TO_STALL,
         });
-        // Before the thread is waited for: of the largest, a program that is not optimized has 16 million words to make.
-        let words = producer_cell::words(shared_memory);
         let clock = SessionClock::new(self.fast_clock);
+        // With shared memory in a file, what the producer is made over is there only when the file is; else files come
+        // last. In either case what they held is there until the session starts.
+        let wanted = WantedMemory { bytes: shared_memory as u64, buffer: 0, identity: identity() };
+        let open_files = |own| OpenFiles::new(&self.buffers, self.long_trace.as_ref(), own);
+        let early = if self.is_in_file { Some(open_files(Some(wanted))?) } else { None };
+        let memory = match early.as_ref().and_then(OpenFiles::own_memory) {
+            Some(memory) => Memory::InFile(memory),
+            // Before the thread is waited for: of the largest, a program that is not optimized has 16 million words to
+            // make.
+            None => Memory::OnHeap(producer_cell::words(shared_memory)),
+        };
 
-        // It waits for what it is to own: files come last, for what they hold is gone when the session starts.
+        // It waits for what it is to own.
         let (owner, owned) = channel::<Drain>();
         let (tasks, receiver) = channel::<Task>();
         let (made, of_thread) = channel();
@@ -207,7 +235,11 @@ impl SessionBuilder {
             .spawn(move || {
                 // Made here, for it lies on the stack first, of which the thread that starts the session may have
                 // little.
-                let producer = ProducerCell::in_memory(words, in_thread.clone(), its_waker, name);
+                let switch = in_thread.clone();
+                let producer = match memory {
+                    Memory::OnHeap(words) => ProducerCell::in_memory(words, switch, its_waker, name),
+                    Memory::InFile(memory) => ProducerCell::in_file(memory, switch, its_waker, name),
+                };
                 let producer = producer.map(Arc::new);
                 let own = producer.as_ref().ok().cloned();
                 let _ = made.send(producer);
@@ -224,7 +256,11 @@ impl SessionBuilder {
         let producer = producer.map_err(no_size)?;
 
         let state_every: Vec<_> = self.buffers.iter().map(BufferConfig::state_every).collect();
-        let (central, long_trace) = self.open_files(&switch)?;
+        let files = match early {
+            Some(files) => files,
+            None => open_files(None)?,
+        };
+        let (central, long_trace) = files.begin(&switch)?;
         let central = central.state_every(&state_every);
         let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
         let _ = owner.send(Drain::new(central, long_trace, clock));
@@ -256,6 +292,9 @@ impl SessionBuilder {
                 return Err(SessionError::SmallBuffer { buffer: index, bytes, needed: SMALLEST });
             }
         }
+        if self.is_in_file && self.buffers.iter().all(|buffer| buffer.file.is_none()) {
+            return Err(SessionError::NoFile);
+        }
         let mut names = HashSet::new();
         for (name, buffer) in &self.sources {
             let data_source = name.clone();
@@ -271,47 +310,12 @@ impl SessionBuilder {
             _ => Ok(()),
         }
     }
+}
 
-    /// The buffers and the long trace, or files as they were: an earlier process's last moments may be in them.
-    fn open_files(&self, switch: &Arc<Switch>) -> Result<(Central, Option<Recording>), SessionError> {
-        let (mut buffers, mut outboxes) = (Vec::new(), Vec::new());
-        let (opened, undo) = match &self.long_trace {
-            Some(trace) => {
-                let (file, undo) =
-                    open(&trace.path).map_err(|error| SessionError::writing(&trace.path, error))?;
-                (Some((trace, file)), undo)
-            }
-            None => (None, None),
-        };
-        let long_trace = opened.as_ref().map(|(_, file)| file.id);
-        let mut files = OwnFiles { long_trace, regions: Vec::new() };
-        // Behind the files: what is made goes again while they are locked.
-        let mut made = Vec::from_iter(undo);
-        // In all files the same: by it recovery knows which trace is whose.
-        let clocks = ClockReading::now();
-        for (index, buffer) in self.buffers.iter().enumerate() {
-            let bytes = buffer.bytes;
-            let size = buffer.region_size().ok_or(SessionError::LargeBuffer { buffer: index, bytes })?;
-            if let Some(path) = &buffer.file {
-                // Its lock would say that another session has it.
-                files.check_is_none(path).map_err(|error| in_file(path, error))?;
-            }
-            let (memory, outbox, undo) = memory_of(buffer, size, opened.is_some(), &clocks)?;
-            made.extend(undo);
-            files.regions.extend(buffer.file.as_deref().and_then(|path| id_at(path).ok()));
-            buffers.push(TraceBuffer::new(memory, buffer.config()).map_err(SessionError::Buffer)?);
-            outboxes.push(outbox);
-        }
-        let long_trace = match opened {
-            Some((trace, file)) => Some(
-                Recording::start(trace, file, switch.clone(), outboxes, &clocks)
-                    .map_err(|error| SessionError::writing(&trace.path, error))?,
-            ),
-            None => None,
-        };
-        made.into_iter().for_each(Undo::forget);
-        Ok((Central::new(buffers, files), long_trace))
-    }
+/// What a session's threads write into.
+enum Memory {
+    OnHeap(Words),
+    InFile(Arc<OwnMemory>),
 }
 
 /// Who this process is, to a trace.
@@ -321,35 +325,6 @@ fn identity() -> ProducerIdentity {
         uid: user_id(),
         pid: i32::try_from(std::process::id()).unwrap_or(-1),
     }
-}
-
-/// Buffers from this size on are in large pages.
-const LARGE: usize = 16 << 20;
-
-fn in_file(path: &Path, error: io::Error) -> SessionError {
-    SessionError::io(format!("a buffer in {}", path.display()), error)
-}
-
-/// So many bytes of memory for a buffer; if it lies in a file, how to take that back, and if a long trace is written
-/// beside it, what goes from one to the other.
-fn memory_of(
-    buffer: &BufferConfig,
-    size: usize,
-    beside_long_trace: bool,
-    reading: &ClockReading,
-) -> Result<(BufferMemory, Option<Outbox>, Option<Undo>), SessionError> {
-    let Some(path) = &buffer.file else {
-        let memory =
-            PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;
-        let memory = if size >= LARGE { memory.in_large_pages() } else { memory };
-        return Ok((memory.into(), None, None));
-    };
-    let failed = |error| in_file(path, error);
-    let mut clocks = Piece::default();
-    clocks.clocks(reading).map_err(failed)?;
-    let (memory, outbox, undo) =
-        create(path, size as u64, beside_long_trace, &clocks.bytes).map_err(failed)?;
-    Ok((memory, outbox, Some(undo)))
 }
 
 /// The program's file name, or `process` if it has none.

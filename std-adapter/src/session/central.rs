@@ -10,6 +10,7 @@ use super::own_files::OwnFiles;
 use super::producer_ids::ProducerIds;
 use super::transport::{CentralBuffer, Transport};
 use crate::counts::{Dropped, Flushes, Totals};
+use crate::region_file::OwnMark;
 
 /// The central buffers of a session, with all that comes into them. Of one thread at a time.
 #[derive(Default)]
@@ -31,11 +32,18 @@ pub(crate) struct Central {
     flush: u64,
     waited_for: BTreeSet<u64>,
     pub(crate) invalid_packets: u64,
+    /// Of shared memory of this process's threads, if it lies in a file.
+    own_memory: Option<OwnMark>,
 }
 
 impl Central {
     pub(crate) fn new(buffers: Vec<CentralBuffer>, files: OwnFiles) -> Self {
         Self { buffers, files, ..Self::default() }
+    }
+
+    /// The same with shared memory of this process's threads in one of the files.
+    pub(crate) fn with_own_memory(self, own_memory: Option<OwnMark>) -> Self {
+        Self { own_memory, ..self }
     }
 
     /// For each buffer, after how many bytes writers are to say their state again.
@@ -149,6 +157,10 @@ impl Central {
         for buffer in &mut self.buffers {
             let producers: BTreeSet<u16> = buffer.sequences().map(|sequence| sequence.producer_id).collect();
             producers.into_iter().for_each(|producer| buffer.end_producer(producer));
+        }
+        if let Some(mark) = &self.own_memory {
+            // Threads that are there still keep their chunks, of which the buffers have all.
+            mark.end();
         }
         self.transports_mut().for_each(|transport| transport.end());
     }

@@ -35,6 +35,8 @@ pub enum SessionError {
         /// Bytes that it was to have.
         bytes: usize,
     },
+    /// The shared memory is to lie in a buffer's file, and no buffer is in one.
+    NoFile,
     /// A central buffer of 4 GiB or more, or of more than there are addresses for.
     LargeBuffer {
         /// The buffer's number, from 0.
@@ -124,6 +126,9 @@ impl fmt::Display for SessionError {
                     Count(*bytes as u64, "byte")
                 )
             }
+            Self::NoFile => f.write_str(
+                "the session's shared memory is to lie in the file of a buffer, and none of its buffers is in a file",
+            ),
             Self::NoProducerId => f.write_str("all 65,534 numbers for producers of the session are taken"),
             // Mostly what is called so: a file, or a socket.
             Self::Io { what, error } => write!(f, "{}: {error}", Name(what)),

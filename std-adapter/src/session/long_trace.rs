@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::waits::FOR_EVER;
 
-pub(super) use output::open;
+pub(super) use output::{Opened, open};
 pub(crate) use recording::Recording;
 pub use status::LongTraceStatus;
 pub(crate) use status::Progress;

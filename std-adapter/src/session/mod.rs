@@ -69,7 +69,8 @@
 //! [w]: SessionBuilder::exhaustion
 //!
 //! # After a crash
-//! A buffer [in a file](BufferConfig::in_file) survives the process; see [`region_file`](crate::region_file).
+//! A buffer [in a file](BufferConfig::in_file) survives the process, and with it what threads had finished just before,
+//! if [shared memory lies there too](SessionBuilder::shared_memory_in_file); see [`region_file`](crate::region_file).
 //!
 //! # Forks
 //! In a child the parent's session is off: recorders record nothing, calls return
@@ -95,6 +96,7 @@ mod flight_recorder;
 mod in_process;
 mod long_trace;
 mod losses;
+mod open_files;
 mod own_files;
 mod packet_writer;
 #[cfg(unix)]

@@ -12,10 +12,10 @@ use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 use super::queue::Queue;
 use super::switch::Switch;
 use super::waker::Waker;
+pub(crate) use crate::limits::WRITERS;
 use crate::limits::{CHUNKS, LAYOUT, PAGE};
+use crate::region_file::OwnMemory;
 
-/// Threads that can write at a time, each to one buffer.
-pub(crate) const WRITERS: usize = 1024;
 /// Bytes of a chunk, its header included.
 pub(crate) const CHUNK: usize = LAYOUT.chunk_size(PAGE) as usize;
 
@@ -29,9 +29,18 @@ type Storage = ProducerStorage<CHUNKS, WRITERS>;
 /// Shared memory.
 pub(crate) type Words = Box<dyn AsRef<[AtomicU32]> + Send + Sync>;
 
+/// Those in a file.
+struct InFile(Arc<OwnMemory>);
+
+impl AsRef<[AtomicU32]> for InFile {
+    fn as_ref(&self) -> &[AtomicU32] {
+        self.0.words()
+    }
+}
+
 /// What the producer borrows.
 pub(crate) struct Home {
-    /// On the heap, or shared with another process.
+    /// On the heap, in the file of a buffer, or shared with another process.
     words: Words,
     storage: Box<Storage>,
     queue: Queue,
@@ -84,7 +93,21 @@ impl ProducerCell {
         waker: Waker,
         process_name: String,
     ) -> Result<Self, MemoryError> {
-        let queue = Queue::new(waker, switch);
+        Self::with_queue(words, Queue::new(waker, switch), process_name)
+    }
+
+    /// The same over shared memory in the file of a buffer, which is told of each writer.
+    pub(crate) fn in_file(
+        memory: Arc<OwnMemory>,
+        switch: Arc<Switch>,
+        waker: Waker,
+        process_name: String,
+    ) -> Result<Self, MemoryError> {
+        let queue = Queue::new(waker, switch).telling(memory.clone());
+        Self::with_queue(Box::new(InFile(memory)), queue, process_name)
+    }
+
+    fn with_queue(words: Words, queue: Queue, process_name: String) -> Result<Self, MemoryError> {
         let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
         ProducerCell::try_new(home, |home| {
             let memory = shared_memory(home.words.as_ref().as_ref())?;

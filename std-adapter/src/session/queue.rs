@@ -10,6 +10,7 @@ use super::switch::Switch;
 use super::waits::may_wait;
 use super::waker::Waker;
 use crate::limits::BUFFERS_MAX;
+use crate::region_file::OwnMemory;
 
 /// How long a thread waits for a chunk when nothing is on its way that could set one free.
 const IN_VAIN: Duration = Duration::from_secs(1);
@@ -38,6 +39,8 @@ pub(crate) struct Queue {
     quiet: Mutex<(u64, Instant)>,
     /// How many had come when a thread gave waiting up: until more come, others need not try.
     gave_up_at: AtomicU64,
+    /// What is to know which writer writes to which buffer, where shared memory lies in a file.
+    in_file: Option<Arc<OwnMemory>>,
 }
 
 impl Queue {
@@ -51,7 +54,13 @@ impl Queue {
             done: AtomicU64::new(0),
             quiet: Mutex::new((0, Instant::now())),
             gave_up_at: AtomicU64::new(u64::MAX),
+            in_file: None,
         }
+    }
+
+    /// The same that also notes in a file where each writer's packets go.
+    pub(super) fn telling(self, memory: Arc<OwnMemory>) -> Self {
+        Self { in_file: Some(memory), ..self }
     }
 
     fn push(&self, requests: impl Iterator<Item = Request> + Clone) {
@@ -138,6 +147,10 @@ impl CommitSink for Queue {
     }
 
     fn register_writer(&self, writer_id: u16, target: u16) {
+        // Before it has a chunk. Where it has ended its entry stays, for chunks of it may still lie there.
+        if let Some(memory) = self.in_file.as_ref().filter(|_| self.switch.is_here()) {
+            memory.note_writer(writer_id, target);
+        }
         self.push(std::iter::once(Request::Register { writer_id, target }));
     }
 

@@ -3,6 +3,8 @@
 
 mod behind;
 mod damaged;
+mod killed;
+mod own_memory;
 #[path = "../support/trace.rs"]
 mod trace;
 

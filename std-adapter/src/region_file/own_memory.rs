@@ -1,0 +1,131 @@
+//! The part of the file that is shared memory of the session's own threads.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+use tracebuf::producer::{AtomicU32, ChunkHeader, Page};
+
+use super::control::Control;
+use super::writers::{ENTRIES, Entry, changes};
+use super::{BUFFER, OWN, OWN_PAGE, PAGE, PROCESS, PRODUCER, TABLE, USER, WRITERS_AT, WantedMemory};
+use crate::closed_in_children::ClosedInChildren;
+use crate::fork;
+use crate::limits::{self, LAYOUT, WRITERS};
+
+impl WantedMemory {
+    /// What the first page says of it, and where.
+    pub(super) fn numbers(&self) -> [(usize, u64); 7] {
+        [
+            (OWN, self.bytes),
+            (OWN_PAGE, limits::PAGE.into()),
+            (WRITERS_AT, WRITERS as u64),
+            (BUFFER, self.buffer.into()),
+            (PRODUCER, self.identity.producer_id.into()),
+            (PROCESS, u64::from(self.identity.pid as u32)),
+            (USER, self.identity.uid.into()),
+        ]
+    }
+}
+
+/// Shared memory in a file, and before it a table of the buffers that its writers write to.
+///
+/// Threads may have it for longer than the session has the file's lock. A child after a fork has a copy of its own.
+pub(crate) struct OwnMemory {
+    map: MmapRaw,
+    /// From which children get the copy.
+    _file: ClosedInChildren,
+}
+
+/// What says that shared memory in a file counts, as long as the session runs; with it the file stays locked.
+pub(crate) struct OwnMark(pub(super) Arc<Control>);
+
+impl OwnMark {
+    /// The session has ended: the buffers have all that is in there.
+    pub(crate) fn end(&self) {
+        // What the buffers have comes before it.
+        self.0.word(OWN).store(0, Ordering::SeqCst);
+    }
+}
+
+impl OwnMemory {
+    /// From this place of the file on, where all is zero and there are blocks for it. All pages are touched, so that no
+    /// thread that records has to wait until the system has one.
+    pub(super) fn new(file: &File, at: u64, bytes: u64) -> io::Result<Self> {
+        let len = usize::try_from(TABLE.saturating_add(bytes)).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let map = MmapOptions::new().offset(at).len(len).map_raw(file)?;
+        let file = ClosedInChildren::new(file.try_clone()?);
+        fork::copy_in_children(map.as_ptr() as usize, len, file.get()?.as_raw_fd(), at)?;
+        let memory = Self { map, _file: file };
+        // Not by loads: the first store would have to wait again.
+        let pages = memory.words().iter().step_by(PAGE as usize / size_of::<AtomicU32>());
+        pages.for_each(|word| word.store(0, Ordering::Relaxed));
+        Ok(memory)
+    }
+
+    /// What threads write into.
+    pub(crate) fn words(&self) -> &[AtomicU32] {
+        let (start, bytes) = (self.map.as_ptr(), self.map.len() - TABLE as usize);
+        // SAFETY: so many bytes are mapped from there on, a multiple of a page behind the start of one, readable and
+        // writable for as long as `self` lives. In this process they are touched by atomic operations of this width
+        // alone. For other programs holds what is said in `control`.
+        unsafe { slice::from_raw_parts(start.wrapping_add(TABLE as usize).cast(), bytes / 4) }
+    }
+
+    /// A writer's entries.
+    fn entries(&self, writer_id: u16) -> Option<&[AtomicU64; ENTRIES]> {
+        // SAFETY: as above, of the bytes before those: they are mapped from a page's start on, and touched by atomic
+        // operations of this width alone.
+        let table = unsafe { slice::from_raw_parts(self.map.as_ptr().cast(), TABLE as usize / 8) };
+        let place = usize::from(writer_id).checked_sub(1)? * ENTRIES;
+        table.get(place..)?.first_chunk()
+    }
+
+    /// A writer begins, and will write to this buffer; one at a time of each number.
+    pub(crate) fn note_writer(&self, writer_id: u16, target: u16) {
+        let Some(entries) = self.entries(writer_id) else { return };
+        let now = entries.each_ref().map(|entry| Entry(u64::from_le(entry.load(Ordering::Relaxed))));
+        let changes = changes(now, target, || self.newest_chunk_of(writer_id));
+        for (place, Entry(value)) in changes {
+            if let Some(entry) = entries.get(place) {
+                // Release: it comes before the next one, and all of them before the writer's first chunk.
+                entry.store(value.to_le(), Ordering::Release);
+            }
+        }
+    }
+
+    /// The number of the newest chunk that lies there of a writer that writes nothing now.
+    #[cold]
+    fn newest_chunk_of(&self, writer_id: u16) -> Option<u32> {
+        let page = limits::PAGE as usize / 4;
+        let chunk = LAYOUT.chunk_size(limits::PAGE) as usize / 4;
+        let chunks = self
+            .words()
+            .chunks_exact(page)
+            .flat_map(|page| page.get(Page::HEADER_SIZE / 4..).unwrap_or_default().chunks_exact(chunk));
+        let its_id = |words: &[AtomicU32]| {
+            let [id, packets, ..] = words else { return None };
+            let writer = || {
+                let packets = u32::from_le(packets.load(Ordering::Acquire));
+                ChunkHeader::from_words([0, packets]).writer_id
+            };
+            let is_its = writer() == writer_id;
+            let id = u32::from_le(id.load(Ordering::Acquire));
+            // The drain thread may be just freeing it: the writer's number goes first, then the chunk's.
+            (is_its && writer() == writer_id).then_some(id)
+        };
+        let newer = |one: u32, other: u32| if other.wrapping_sub(one) as i32 > 0 { other } else { one };
+        chunks.filter_map(its_id).reduce(newer)
+    }
+}
+
+impl Drop for OwnMemory {
+    fn drop(&mut self) {
+        fork::leave_memory_to_children(self.map.as_ptr() as usize);
+    }
+}

@@ -86,7 +86,8 @@ fn log(dump: &[u8]) -> Option<Log<'_>> {
     Some(Log { started: word(at + 8)?, finished: word(at + 12)?, operations: dump.get(at + HEAD..)? })
 }
 
-/// The number of a packet, its timestamp, if it is what the firmware writes under that: it says which text is at the end.
+/// The number of a packet, its timestamp, if it is what the firmware writes under that: it says which text is at the
+/// end.
 fn number_of(packet: &[u8]) -> Option<u32> {
     // The writer's first packet, and one behind others that were dropped, begin with a word of that.
     let marks = [&[0xB8, 5, 1][..], &[0xD0, 2, 1]];

@@ -18,8 +18,6 @@ pub struct Written {
 }
 
 /// How flushes went.
-// Nobody has it where there are no sessions.
-#[cfg_attr(not(unix), allow(unreachable_pub))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushes {
     /// Flushes asked for that have ended.

@@ -15,8 +15,7 @@ pub(crate) enum Value<'m> {
 pub(crate) struct Field<'m> {
     pub(crate) number: u32,
     pub(crate) value: Value<'m>,
-    /// All of its bytes, the tag's too. For sessions.
-    #[cfg_attr(not(unix), allow(dead_code))]
+    /// All of its bytes, the tag's too.
     pub(crate) whole: &'m [u8],
 }
 

@@ -4,9 +4,9 @@
 //!
 //! A dump is a raw copy of memory, Intel HEX, or an ELF file: a core with its segments, or a program with its
 //! symbols. Somewhere in it lies a region as [`tracebuf::buffer::TraceBuffer`] leaves it; which device it comes
-//! from does not matter, since all words of a region have one byte order and size. Before it there may be shared memory,
-//! [of firmware that says so](tracebuf::service::StartMark), and in that what its writers did last: it comes with the
-//! region.
+//! from does not matter, since all words of a region have one byte order and size. Before it there may be shared
+//! memory, [of firmware that says so](tracebuf::service::StartMark), and in that what its writers did last: it comes
+//! with the region.
 //!
 //! ```
 //! use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};

@@ -10,6 +10,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::fields::KeptFields;
 use super::instants::instant;
+use super::lifetimes;
 use super::spans::SpanData;
 use super::stack::{self, Owner};
 use crate::session::Recorder;
@@ -58,12 +59,16 @@ impl TraceLayer {
     /// Makes the whole life of each span a slice too, from its making to the end of its last handle, on a track of its
     /// own: with those of other spans of its name, beside the threads. So one sees what an async request takes, its
     /// waiting included, and which ones overlap. With [flows](Self::flows) an arrow leads from it to the span's first
-    /// slice. A span that is made while nothing is recorded has none, and one whose end is lost stays open.
+    /// slice. A span that is made while nothing is recorded has none, and one whose end is lost stays open. In another
+    /// session than the one where events go by then it is ended only by a thread that has recorded there.
     ///
     /// Cost: some 450 ns a span, and 80 bytes.
     #[must_use]
     pub fn lifetimes(mut self, lifetimes: bool) -> Self {
         self.owner.lifetimes = lifetimes;
+        if lifetimes {
+            lifetimes::want();
+        }
         self
     }
 
@@ -95,16 +100,25 @@ impl TraceLayer {
         let span = context.span(id)?;
         let extensions = span.extensions();
         let kept = extensions.get::<Kept>()?;
-        let is_own = |(identity, _): &&(u64, _)| *identity == self.owner.recorder.identity();
-        std::iter::once(&kept.first).chain(&kept.others).find(is_own).map(|(_, data)| data.clone())
+        kept.of(&self.owner).next().cloned()
     }
 }
 
 /// In a span's extensions, which all layers of a registry share: by the identity of each one's recorder.
+#[derive(Clone)]
 struct Kept {
     first: (u64, Arc<SpanData>),
     /// Those of other layers of the crate, which are few.
     others: Vec<(u64, Arc<SpanData>)>,
+}
+
+impl Kept {
+    /// What layers of the same recorder have kept.
+    fn of(&self, owner: &Owner) -> impl Iterator<Item = &Arc<SpanData>> {
+        let identity = owner.recorder.identity();
+        let all = std::iter::once(&self.first).chain(&self.others);
+        all.filter(move |(of, _)| *of == identity).map(|(_, data)| data)
+    }
 }
 
 impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
@@ -158,10 +172,14 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
-        if self.owner.lifetimes
-            && self.owner.recorder.goes_on()
-            && let Some(data) = self.data_of(&id, &context)
-        {
+        // Also those that another layer of this recorder has begun, which may be gone.
+        if !lifetimes::are_wanted() || !self.owner.recorder.goes_on() {
+            return;
+        }
+        let Some(span) = context.span(&id) else { return };
+        // No lock is held while an event is written.
+        let kept = span.extensions().get::<Kept>().cloned();
+        for data in kept.iter().flat_map(|kept| kept.of(&self.owner)) {
             data.end(&self.owner.recorder);
         }
     }

@@ -1,6 +1,8 @@
 //! The whole life of a span, from its making to its end, as a slice on a track of its own: what an async task takes,
 //! its waiting included, where its slices on threads are no more than its polls.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tracebuf::producer::track_event::Track;
 
 use super::origin::tell;
@@ -8,6 +10,17 @@ use super::spans::SpanData;
 use super::stack::Owner;
 use crate::session::Recorder;
 use crate::session::switch::{NOWHERE, Place};
+
+/// Whether there was ever a layer that records lives: until then none looks for one where a span ends.
+static ARE_WANTED: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn want() {
+    ARE_WANTED.store(true, Ordering::Relaxed);
+}
+
+pub(super) fn are_wanted() -> bool {
+    ARE_WANTED.load(Ordering::Relaxed)
+}
 
 /// Lives of spans of one name overlap, so that each has a track.
 fn track(span: &SpanData) -> Track<'static> {

@@ -15,7 +15,7 @@ use super::lifetimes;
 use super::stack::Owner;
 use crate::fork::forks;
 use crate::session::Recorder;
-use crate::session::switch::{NOWHERE, Place};
+use crate::session::switch::NOWHERE;
 
 /// Flows of other spans that one slice takes.
 const MAX_FOLLOWED: usize = 64;
@@ -60,8 +60,8 @@ pub(super) struct SpanData {
     /// What it is told apart by from all other spans, and those of other processes: the flow of its slices is that.
     pub(super) number: u64,
     has_flow: bool,
-    /// Where the slice of its whole life has begun, if it has one.
-    lifetime: Place,
+    /// Where the slice of its whole life has begun, if it has one that has not ended.
+    lifetime: AtomicU64,
     /// Flows of other spans, that go to its next slice.
     followed: Mutex<VecDeque<u64>>,
 }
@@ -82,18 +82,18 @@ impl SpanData {
             changed: Mutex::default(),
             number,
             has_flow: owner.flows,
-            lifetime: NOWHERE,
+            lifetime: AtomicU64::new(NOWHERE),
             followed: Mutex::default(),
         };
         if owner.lifetimes {
-            span.lifetime = lifetimes::begin(owner, &span);
+            span.lifetime = lifetimes::begin(owner, &span).into();
         }
         span
     }
 
-    /// The span's last handle is gone.
+    /// The span's last handle is gone, as perhaps several hear.
     pub(super) fn end(&self, recorder: &Recorder) {
-        lifetimes::end(self.lifetime, recorder, self);
+        lifetimes::end(self.lifetime.swap(NOWHERE, Ordering::Relaxed), recorder, self);
     }
 
     fn flow(&self) -> Option<u64> {

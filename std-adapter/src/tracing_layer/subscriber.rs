@@ -69,7 +69,8 @@ impl TraceSubscriber {
     /// Makes the whole life of each span a slice too, from its making to the end of its last handle, on a track of its
     /// own: with those of other spans of its name, beside the threads. So one sees what an async request takes, its
     /// waiting included, and which ones overlap. With [flows](Self::flows) an arrow leads from it to the span's first
-    /// slice. A span that is made while nothing is recorded has none, and one whose end is lost stays open.
+    /// slice. A span that is made while nothing is recorded has none, and one whose end is lost stays open. In another
+    /// session than the one where events go by then it is ended only by a thread that has recorded there.
     ///
     /// Cost: some 450 ns a span, and 80 bytes.
     #[must_use]

@@ -43,6 +43,8 @@ fn trace_of(session: &Session, name: &str) -> Trace {
 #[derive(Debug)]
 struct Event {
     kind: u64,
+    /// Which thread's it is.
+    sequence: Option<u64>,
     annotations: usize,
     flows: Vec<u64>,
 }
@@ -65,6 +67,7 @@ fn lives(trace: &Trace) -> BTreeMap<(String, u64), Vec<Event>> {
         };
         let event = Event {
             kind: number(event, 9).expect("a type"),
+            sequence: number(packet, 10),
             annotations,
             flows: all.iter().filter_map(flow).collect(),
         };
@@ -110,6 +113,8 @@ fn requests_that_overlap_are_slices_from_their_making_to_their_end_whoever_ends_
             let of = |kind| events.iter().find(|event| event.kind == kind).expect("one");
             assert_eq!(events.len(), 2, "{events:?}");
             said.push((of(1).annotations, of(2).annotations));
+            // By the thread that dropped the last handle.
+            assert_ne!(of(1).sequence, of(2).sequence, "{events:?}");
         }
         said.sort_unstable();
         assert_eq!(said, [(1, 0), (1, 1)], "fields recorded later are at the end");
@@ -159,6 +164,45 @@ fn a_life_ends_in_the_session_where_it_has_begun_and_without_a_begin_there_is_no
         let second = of(&sessions[1], "second");
         assert_eq!(second.into_values().map(|events| kinds(&events)).collect::<Vec<_>>(), [[3]]);
     }
+}
+
+/// The kinds of events on the tracks of spans that end when layers have been put on a registry and changed.
+fn lives_of_layers(name: &str, work: impl FnOnce(&dyn Fn() -> Recorder)) -> Vec<Vec<u64>> {
+    let session = Session::builder().start().expect("a session");
+    work(&|| session.recorder());
+    let lives = lives(&trace_of(&session, name));
+    lives.iter().filter(|((name, _), _)| name == "span").map(|(_, events)| kinds(events)).collect()
+}
+
+#[test]
+fn layers_of_one_recorder_end_each_other_s_lives_once() {
+    for (name, [first, second], expected) in [
+        ("two", [true, true], vec![vec![1, 2]; 2]),
+        ("the first", [true, false], vec![vec![1, 2]]),
+        ("the second", [false, true], vec![vec![1, 2]]),
+    ] {
+        let found = lives_of_layers(name, |recorder| {
+            let layer = |lifetimes| TraceLayer::new(recorder()).lifetimes(lifetimes);
+            let layers = tracing_subscriber::registry().with(layer(first)).with(layer(second));
+            tracing::subscriber::with_default(layers, || drop(tracing::info_span!("span", field = 1)));
+        });
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[test]
+fn lives_end_under_the_layer_that_has_taken_another_one_s_place() {
+    let found = lives_of_layers("reload", |recorder| {
+        let layer = |lifetimes| TraceLayer::new(recorder()).lifetimes(lifetimes);
+        let (reloadable, handle) = tracing_subscriber::reload::Layer::new(layer(true));
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(reloadable), || {
+            let before = tracing::info_span!("span");
+            handle.reload(layer(false)).expect("it is there");
+            let without = tracing::info_span!("span", field = 1);
+            drop((before, without));
+        });
+    });
+    assert_eq!(found, [[1, 2]]);
 }
 
 #[test]

@@ -12,7 +12,8 @@ use crate::proto::varint;
 /// Its id is made of what it is and of its parent's, so that two writers that describe the same track mean the same
 /// one: of a process's and a thread's numbers, of the name of another. A counter's unit is not part of it, nor is the
 /// name of a process or a thread. So two counters of one name and without a parent are one, whichever process they are
-/// of. Of tracks with one id, the first that a writer uses after its state has started anew is the one described.
+/// of. Of tracks with one id, the first that a writer uses after its state has started anew, or after it has forgotten
+/// the id for others, is the one described.
 ///
 /// ```
 /// use tracebuf::producer::track_event::{Track, Unit};
@@ -229,8 +230,8 @@ impl<'a> Track<'a> {
     }
 
     /// One of several with the same name, such as requests that overlap: the id is another for each number, but for
-    /// processes and threads, which have numbers already. The number is not shown; ui.perfetto.dev lays tracks of slices
-    /// that have one name and one parent together.
+    /// processes and threads, which have numbers already. The number is not shown; ui.perfetto.dev lays tracks of
+    /// slices that have one name and one parent together.
     ///
     /// ```
     /// # use tracebuf::producer::track_event::*;
@@ -247,7 +248,7 @@ impl<'a> Track<'a> {
     /// which have but one. With an event at most 32 tracks are described, its own and 31 above it; those above these
     /// are left out.
     pub const fn within(self, parent: &'a Track<'a>) -> Self {
-        // The parent of one that has a number is not looked at: in a ring of statics it is not made yet.
+        // The parent of a process or a thread is not looked at: in a ring of statics it is not made yet.
         let track = if self.head.is_named { self.told_apart_by(b"", parent.uuid()) } else { self };
         Track { parent: Some(parent), ..track }
     }

@@ -292,12 +292,17 @@ fn a_file_is_free_when_its_session_s_process_was_killed_though_a_child_of_that_l
     let region = folder.join("x.region");
     let master = fork(|| {
         let _session = in_file(&region).expect("a session");
-        let worker = fork(sleep);
+        let worker = fork(|| {
+            // What it has of its parent's lock is closed by then.
+            std::fs::write(folder.join("runs"), "").expect("a file");
+            sleep()
+        });
         std::fs::write(folder.join("worker"), worker.to_string()).expect("a file");
         std::fs::write(folder.join("ready"), "").expect("a file");
         sleep()
     });
     wait_for(&folder.join("ready"));
+    wait_for(&folder.join("runs"));
     assert_ended_by(master, libc::SIGKILL);
     let next = in_file(&region).map(drop);
     let worker = std::fs::read_to_string(folder.join("worker")).expect("a number");

@@ -5,8 +5,8 @@
 //! alone, by a handler of `pthread_atfork`, and a session works only while the number is the one it began
 //! with. Reading it is one load. The handler also closes the files by which the parent has locks, for a child
 //! would have them too, and has memory that threads write into and that lies in a file be the child's own: who
-//! forks within an event writes the rest of that event in both. A child made by the bare system call, past the C
-//! library, is not noticed.
+//! forks within an event writes the rest of that event in both. A child made past these handlers, by `_Fork` or the
+//! bare system call, is not noticed, nor is one in the handlers of those who registered theirs before.
 //!
 //! A child may have signals of its own to watch, for which the crate `signal-hook` has a lock, and layers for
 //! `tracing`, of which there is a list. So nobody forks while a thread changes that crate's handlers or has
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::RawFd;
 use std::process::id;
-use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once};
 use std::thread;
 use std::time::Duration;
@@ -34,9 +34,13 @@ pub(crate) fn watch() {
         // SAFETY: the handlers are functions of the program, so they are there as long as the process; all that the one
         // in the child does is atomic operations, closing files, which POSIX allows between fork and exec, and mapping
         // them, a mere system call too. Without memory for the handlers there is an error, and forks go unnoticed.
-        unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+        let error = unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+        IS_WATCHED.store(error == 0, Ordering::Relaxed);
     });
 }
+
+/// Whether forks are noticed.
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// [`FORK`] for each thread that forks, and [`CHANGING`] while one changes what a child is to have whole.
 static BUSY: AtomicU32 = AtomicU32::new(0);
@@ -114,8 +118,8 @@ struct Mapping {
 const NOWHERE: usize = 0;
 const NOT_YET: usize = 1;
 
-/// One for each session with shared memory in a file, until the last thread that recorded into it has ended, or has
-/// recorded into a later one.
+/// One for each session with shared memory in a file, until the last that has its producer is gone: the session, what it
+/// was stopped with, its recorders, and the threads that recorded into it.
 static MAPPINGS: [Mapping; 256] = [const {
     Mapping {
         start: AtomicUsize::new(NOWHERE),
@@ -126,9 +130,14 @@ static MAPPINGS: [Mapping; 256] = [const {
 }; 256];
 
 /// Gives children a copy of their own of memory that is mapped from a file and that threads write into, as they have of
-/// all that lies on the heap. The file stays open until that is taken back. An error if there is no place for one more,
-/// or it lies farther in the file than the C library's call reaches.
+/// all that lies on the heap. The file stays open until that is taken back. From a page of the system's on, in memory and
+/// in the file. An error if there is no place for one more, it lies farther in the file than the C library's call
+/// reaches, or forks are not noticed.
 pub(crate) fn copy_in_children(start: usize, len: usize, file: RawFd, offset: u64) -> io::Result<()> {
+    watch();
+    if !IS_WATCHED.load(Ordering::Relaxed) {
+        return Err(io::Error::other("there was no memory to be told of forks"));
+    }
     let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
     let take = |place: &&Mapping| {
         place.start.compare_exchange(NOWHERE, NOT_YET, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -161,10 +170,19 @@ fn copy_memory_of_parent() {
         let (len, file) = (place.len.load(Ordering::Relaxed), place.file.load(Ordering::Relaxed));
         let offset = place.offset.load(Ordering::Relaxed) as libc::off_t;
         let (access, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED);
-        // SAFETY: all of a mapping of this process gives way to another of the same bytes at the same place, with the
-        // same access, so that whoever has references to it, such as the event that this thread is within, reads on
-        // what was there. There is no other thread. The call takes no lock and no memory of the program's.
-        unsafe { libc::mmap(start as *mut libc::c_void, len, access, how, file, offset) };
+        // Few of its pages will be written, if any.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let how = how | libc::MAP_NORESERVE;
+        let memory = start as *mut libc::c_void;
+        // SAFETY: all of a mapping of this process gives way to another of the same part of the file at the same place,
+        // with the same access, so that whoever has references to it, such as the event that this thread is within,
+        // goes on there: it finds what was there or what the parent has written since, as words that are read one by
+        // one. There is no other thread. The call takes no lock and no memory of the program's.
+        let copy = unsafe { libc::mmap(memory, len, access, how, file, offset) };
+        if copy == libc::MAP_FAILED {
+            // SAFETY: as above; nobody reads a word of it, for who touches it ends here, and not in the parent's trace.
+            unsafe { libc::munmap(memory, len) };
+        }
     }
 }
 

@@ -38,7 +38,7 @@ use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage};
 pub use crate::counts::Written;
 use crate::export::whole_within;
 pub use crate::region_file::Damage;
-use crate::region_file::{self, Contents, Waiting};
+use crate::region_file::{self, Contents, LeftMemory, Waiting};
 pub use behind::{Behind, Gap};
 pub use error::RecoverError;
 pub use found::Recovered;
@@ -77,6 +77,8 @@ pub struct Dump<'f> {
     /// Its bytes, if it has no addresses.
     raw: Option<u64>,
     on_the_way: OnTheWay,
+    /// Shared memory beside the buffer, in its file.
+    own: Option<LeftMemory>,
     damage: Option<Damage>,
 }
 
@@ -169,9 +171,9 @@ impl<'f> Dump<'f> {
         }
         let damage = match region_file::parse(file) {
             // Of the two halves the one that counts.
-            Ok(Some(Contents { start, region, slots, .. })) => {
+            Ok(Some(Contents { start, region, slots, own, .. })) => {
                 let (pieces, on_the_way) = (BTreeMap::from([(start, region.into())]), OnTheWay::of(&slots));
-                return Ok(Self { pieces, on_the_way, ..Self::default() });
+                return Ok(Self { pieces, on_the_way, own, ..Self::default() });
             }
             Ok(None) => None,
             Err(damage) => Some(damage),
@@ -208,7 +210,7 @@ impl<'f> Dump<'f> {
     }
 
     /// Finds the region and attaches to a copy of it, which takes as much memory as the region has; and a copy of the
-    /// shared memory before it, if there is any.
+    /// shared memory before it or in its file, if there is any.
     ///
     /// # Errors
     /// [`RecoverError`] says what is missing.
@@ -279,7 +281,10 @@ impl<'f> Dump<'f> {
     }
 
     fn shared_before(&self, address: u64) -> Option<Shared> {
-        self.around(address).and_then(|(before, _)| Shared::before(before, address))
+        match &self.own {
+            Some(left) => Shared::in_file(left),
+            None => self.around(address).and_then(|(before, _)| Shared::before(before, address)),
+        }
     }
 }
 

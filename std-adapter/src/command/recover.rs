@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let shared = found.shared.as_ref().map(|shared| (shared.chunks, shared.writers));
     let written = found.write_to(output).map_err(|error| Failure::writing(output, error))?;
     if let Some((chunks, writers)) = shared {
-        tell_of_shared("shared memory before it", chunks, writers, written.brought_in);
+        tell_of_shared(chunks, writers, written.brought_in);
     }
     tell_of_packets(written.packets, written.invalid_packets, output);
     Ok(ended(damage.is_some() || !is_whole))
@@ -113,7 +113,7 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
     let Args { output, after, with, .. } = arguments;
     tell!("buffer in a file: {}", survivor.salvage());
     if let Some(shared) = survivor.shared() {
-        tell_of_shared("shared memory beside it", shared.chunks, shared.writers, survivor.brought_in());
+        tell_of_shared(shared.chunks, shared.writers, survivor.brought_in());
     }
     let (gap, written) = match (after, with) {
         (Some(trace), _) => {
@@ -146,12 +146,12 @@ fn ended(in_part: bool) -> ExitCode {
 }
 
 /// What came of so many chunks in shared memory.
-fn tell_of_shared(what: &str, chunks: u64, writers: u64, brought_in: u64) {
+fn tell_of_shared(chunks: u64, writers: u64, brought_in: u64) {
     let there = format!("{} of {}", Count(chunks, "chunk"), Count(writers, "writer"));
     match brought_in {
-        0 => tell!("{what}: nothing that the buffer does not have"),
-        all if all == chunks => tell!("{what}: {there} brought in"),
-        some => tell!("{what}: {there}, of which {some} brought in"),
+        0 => tell!("shared memory: nothing to bring in that the buffer does not have, or has room for"),
+        all if all == chunks => tell!("shared memory: {there} brought in"),
+        some => tell!("shared memory: {there}, of which {some} brought in"),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use tracebuf::buffer::SequenceInfo;
+use tracebuf::buffer::{BufferStats, FillPolicy, SequenceInfo};
 
 use super::{Aligned, Found};
 use crate::pftrace::TraceFile;
@@ -22,21 +22,48 @@ pub struct Recovered {
     pub brought_in: u64,
 }
 
+/// A buffer's counters before anything was brought in.
+pub(super) struct Before {
+    stats: BufferStats,
+    is_ring: bool,
+}
+
+impl Before {
+    /// The counters of now, in which nothing is told to be lost that is not: recovery offers a ring also what that has
+    /// had already, and has read or overwritten since.
+    pub(super) fn kept_in(&self, mut now: BufferStats) -> BufferStats {
+        now.buffer_size = self.stats.buffer_size;
+        if self.is_ring {
+            now.chunks_discarded = self.stats.chunks_discarded;
+        }
+        now
+    }
+}
+
 impl Found {
     /// Puts into the buffer what its writers had finished in [shared memory](super::Shared) before it and nobody had
     /// moved, as the next start on the device does. Gives it, and of how many chunks it did not have all.
     ///
     /// On the device this takes the place of the oldest in the ring. Here the ring gets more room, by which its
-    /// statistics tell another size, and keeps what it has. What waits after this for something more is given up.
+    /// statistics tell another size, and keeps what it has, unless it is one of nearly 4 GiB or its table has no place
+    /// for another sequence. A buffer that discards and was full takes nothing. What waits after this for something
+    /// more is given up.
     ///
     /// Cost: a copy of the region, and a commit for each chunk.
-    pub fn bring_in(mut self) -> (Self, u64) {
-        let Some(shared) = self.shared.take() else { return (self, 0) };
+    pub fn bring_in(self) -> (Self, u64) {
+        let (found, brought_in, _) = self.bring_in_beside();
+        (found, brought_in)
+    }
+
+    /// The same, with what the buffer's counters were before.
+    pub(super) fn bring_in_beside(mut self) -> (Self, u64, Before) {
+        let mut before = Before { stats: self.buffer.stats(), is_ring: false };
+        let Some(shared) = self.shared.take() else { return (self, 0, before) };
         let memory = vec![0; self.buffer.grown_size(shared.room())];
-        // No room is only in a ring of 4 GiB, which no microcontroller has.
-        let Ok(ring) = self.buffer.grow(Aligned::from(memory)) else { return (self, 0) };
+        let Ok(ring) = self.buffer.grow(Aligned::from(memory)) else { return (self, 0, before) };
+        before.is_ring = matches!(ring.policy(), FillPolicy::RingBuffer);
         let (ring, brought_in) = shared.move_into(ring);
-        (Self { buffer: ring.into_read_only(), ..self }, brought_in)
+        (Self { buffer: ring.into_read_only(), ..self }, brought_in, before)
     }
 
     /// Writes all packets into a trace file, which appears when it is complete, with those that are
@@ -49,8 +76,7 @@ impl Found {
     }
 
     fn write(self, mut file: TraceFile<impl Write>) -> io::Result<Recovered> {
-        let buffer_size = self.buffer.stats().buffer_size;
-        let (mut all, brought_in) = self.bring_in();
+        let (mut all, brought_in, before) = self.bring_in_beside();
         let mut packets = 0;
         let mut reader = all.buffer.read();
         while let Some(packet) = reader.next_packet() {
@@ -58,8 +84,7 @@ impl Found {
             packets += 1;
         }
         let sequences: Vec<SequenceInfo> = all.buffer.sequences().collect();
-        let mut stats = all.buffer.stats();
-        stats.buffer_size = buffer_size;
+        let stats = before.kept_in(all.buffer.stats());
         let invalid_packets = file.finish(Some((&stats, &sequences)))?;
         Ok(Recovered { packets: packets - invalid_packets.min(packets), invalid_packets, brought_in })
     }

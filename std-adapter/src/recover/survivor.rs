@@ -8,6 +8,7 @@ use std::path::Path;
 use tracebuf::buffer::Salvage;
 
 use super::behind::{Gap, Slot};
+use super::found::Before;
 use super::output::Output;
 use super::{Found, Shared, attach_owned};
 use crate::counts::{Totals, Written};
@@ -42,8 +43,8 @@ pub struct Survivor {
     /// What lay in shared memory, of which the ring has what it has not had.
     shared: Option<Shared>,
     brought_in: u64,
-    /// Bytes that the ring had when it was found.
-    buffer_size: u64,
+    /// What the buffer counted when it was found.
+    before: Before,
 }
 
 impl fmt::Debug for Survivor {
@@ -93,10 +94,9 @@ impl Survivor {
             follows_loss = damaged > 0;
         }
         found.salvage.bytes_unreadable += unreadable;
-        let buffer_size = found.buffer.stats().buffer_size;
         found.shared = contents.own.take().as_ref().and_then(Shared::in_file);
         let shared = found.shared.as_ref().map(Shared::emptied);
-        let (found, brought_in) = found.bring_in();
+        let (found, brought_in, before) = found.bring_in_beside();
         Ok(Self {
             found,
             clocks: contents.clocks,
@@ -105,7 +105,7 @@ impl Survivor {
             gap: Gap::default(),
             shared,
             brought_in,
-            buffer_size,
+            before,
         })
     }
 
@@ -166,8 +166,7 @@ impl Survivor {
             }
         }
         let buffer = &self.found.buffer;
-        let mut stats = buffer.stats();
-        stats.buffer_size = self.buffer_size;
+        let stats = self.before.kept_in(buffer.stats());
         let report = BufferReport { stats, sequences: buffer.sequences().collect() };
         let invalid_packets = output.written.invalid_packets;
         let mut piece = Piece::default();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
+use rustix::param::page_size;
 use tracebuf::producer::{AtomicU32, ChunkHeader, Page};
 
 use super::control::Control;
@@ -38,6 +39,8 @@ impl WantedMemory {
 /// Threads may have it for longer than the session has the file's lock. A child after a fork has a copy of its own.
 pub(crate) struct OwnMemory {
     map: MmapRaw,
+    /// Where the first of its pages begins.
+    start: usize,
     /// From which children get the copy.
     _file: ClosedInChildren,
 }
@@ -60,11 +63,15 @@ impl OwnMemory {
         let len = usize::try_from(TABLE.saturating_add(bytes)).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let map = MmapOptions::new().offset(at).len(len).map_raw(file)?;
         let file = ClosedInChildren::new(file.try_clone()?);
-        fork::copy_in_children(map.as_ptr() as usize, len, file.get()?.as_raw_fd(), at)?;
-        let memory = Self { map, _file: file };
+        let (start, whole, at) = whole_pages(map.as_ptr() as usize, len, at, page_size());
+        fork::copy_in_children(start, whole, file.get()?.as_raw_fd(), at)?;
+        let memory = Self { map, start, _file: file };
         // Not by loads: the first store would have to wait again.
         let pages = memory.words().iter().step_by(PAGE as usize / size_of::<AtomicU32>());
         pages.for_each(|word| word.store(0, Ordering::Relaxed));
+        let pages = (1..=WRITERS as u16).step_by(PAGE as usize / (ENTRIES * size_of::<AtomicU64>()));
+        let first = pages.filter_map(|writer| memory.entries(writer)?.first());
+        first.for_each(|word| word.store(0, Ordering::Relaxed));
         Ok(memory)
     }
 
@@ -126,6 +133,44 @@ impl OwnMemory {
 
 impl Drop for OwnMemory {
     fn drop(&mut self) {
-        fork::leave_memory_to_children(self.map.as_ptr() as usize);
+        fork::leave_memory_to_children(self.start);
+    }
+}
+
+/// What is mapped for so many bytes of memory, from a place of a file on: pages of the system's, which may be larger than
+/// the file's.
+fn whole_pages(start: usize, len: usize, at: u64, page: usize) -> (usize, usize, u64) {
+    let before = start % page;
+    (start - before, len + before, at.saturating_sub(before as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_begins_within_a_page_of_the_system_is_mapped_from_that_page_on() {
+        for page in [4 << 10, 16 << 10, 64 << 10] {
+            for at in (0..40).map(|pages| pages * PAGE) {
+                // As a mapping lies: in memory as far within a page as in the file.
+                let (memory, len) = ((17 << 16) + (at as usize % page), 3 << 12);
+                let (start, whole, from) = whole_pages(memory, len, at, page);
+                assert_eq!((start % page, from as usize % page), (0, 0));
+                assert_eq!((start + whole, from + whole as u64), (memory + len, at + len as u64));
+            }
+        }
+        // This system's own.
+        let file = tempfile();
+        file.set_len(1 << 20).expect("room");
+        let memory = OwnMemory::new(&file, 5 * PAGE, 64 << 10).expect("a mapping");
+        assert!(memory.start % page_size() == 0 && memory.words().len() == 16 << 10);
+    }
+
+    fn tempfile() -> File {
+        let path = std::env::temp_dir().join(format!("tracebuf-own-memory-{}", std::process::id()));
+        let options =
+            std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+        std::fs::remove_file(&path).expect("it is there");
+        options.expect("a file")
     }
 }

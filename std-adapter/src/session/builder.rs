@@ -99,21 +99,26 @@ impl SessionBuilder {
     }
 
     /// Has the shared memory of this process's own threads lie in the file of the first buffer that is [in a
-    /// file](BufferConfig::in_file), so that a kill costs nothing that a thread has finished: what had not come into
-    /// that buffer yet, [recovery](crate::recover::Survivor) brings in. Only what is for that buffer: what threads
+    /// file](BufferConfig::in_file), so that a kill costs next to nothing that a thread has finished: what had not come
+    /// into that buffer yet, [recovery](crate::recover::Survivor) brings in. Only what is for that buffer: what threads
     /// record for others is lost with the process, be these in files or not. So is what programs in other processes
     /// have not sent, whose shared memory is their own, and [a long event](crate::region_file#with-shared-memory-in-it)
     /// if it was finished just before.
     ///
     /// [`start`](Self::start) refuses it where no buffer is in a file. The file is larger by the shared memory and 32
-    /// KiB. A process can have 256 such sessions; one that has stopped counts as long as a thread that recorded into it
-    /// lives and has not recorded into a later one.
+    /// KiB; on 32-bit systems it may have to end within 2 GiB. A process can have 256 such sessions; one that has
+    /// stopped counts as long as there is a recorder of it, what it was [stopped](Session::stop) with, or a thread that
+    /// recorded into it and not into a later one.
+    ///
+    /// A child that is made past the handlers of `pthread_atfork`, by `_Fork` or the bare system call, must not record:
+    /// it would write into its parent's memory.
     ///
     /// Cost: an event takes as long as with shared memory on the heap, but not always. Whenever the system begins to
     /// write the file's pages back, on Linux after 30 s, the next event in each of them takes a page fault, and may
     /// have to wait until the disk has the page, or the file system has room in its journal. Where no thread that
     /// records may wait for a disk, the file belongs into a file system in memory, such as `/dev/shm`: what lies there
-    /// survives the process, if not the machine.
+    /// survives the process, if not the machine. A new thread's first event looks at all chunks if another thread, which
+    /// has ended, recorded into another buffer by the same number: some milliseconds with 64 MiB.
     ///
     /// Not on Windows.
     #[cfg(unix)]

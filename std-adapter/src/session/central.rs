@@ -154,13 +154,14 @@ impl Central {
     /// After the last flush. Nothing comes any more of what packets wait for, so these are given up, or they would keep
     /// back what their threads have recorded before them.
     pub(crate) fn end(&mut self) {
+        if let Some(mark) = &self.own_memory {
+            // Threads that are there still keep their chunks, of which the buffers have all. Before these end their
+            // sequences: recovery ends those of a process that is killed here, and could bring nothing into ended ones.
+            mark.end();
+        }
         for buffer in &mut self.buffers {
             let producers: BTreeSet<u16> = buffer.sequences().map(|sequence| sequence.producer_id).collect();
             producers.into_iter().for_each(|producer| buffer.end_producer(producer));
-        }
-        if let Some(mark) = &self.own_memory {
-            // Threads that are there still keep their chunks, of which the buffers have all.
-            mark.end();
         }
         self.transports_mut().for_each(|transport| transport.end());
     }

@@ -59,10 +59,11 @@
 //! before it: drop such guards before the thread ends. Its end is counted as a packet that is lost, and so are a span's
 //! begin and end when it is entered after that.
 //!
-//! A layer that is taken away while threads are in spans, by [`reload`](tracing_subscriber::reload) and `None`, hears of
-//! no exits: with a recorder's last layer the slices of the thread that drops it end, those of others before their next
-//! span begins or ends under a layer of that recorder, and where none comes they stay open, as lifetimes do. The one
-//! that drops it waits for no shared memory then, also where threads stall: ends for which there is no room come later.
+//! A layer that is taken away while threads are in spans, by [`reload`](tracing_subscriber::reload) and `None`, hears
+//! of no exits: with a recorder's last layer the slices of the thread that drops it end, those of others before their
+//! next span begins or ends under a layer of that recorder, and where none comes they stay open, as lifetimes do. The
+//! one that drops it waits for no shared memory then, also where threads stall: ends for which there is no room come
+//! later.
 //!
 //! The program's allocator may enter spans too, if a [`TraceSubscriber`] is the program's default: a registry panics
 //! when the allocator enters one while it asks for memory itself. What comes from within a slice's or an instant's

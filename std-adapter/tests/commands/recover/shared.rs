@@ -144,7 +144,7 @@ fn what_was_not_moved_into_the_ring_is_in_the_trace_and_how_much_that_is_is_said
             ok && said.contains(&format!("buffer at {ring:#x}: 2 chunks of 1 sequence kept\n")),
             "{said}"
         );
-        let brought_in = "shared memory before it: 2 chunks of 2 writers brought in\n110 packets in ";
+        let brought_in = "shared memory: 2 chunks of 2 writers brought in\n110 packets in ";
         assert!(said.contains(brought_in), "{said}");
     }
     let [first, second] = all(&memory);
@@ -232,7 +232,7 @@ fn a_dump_that_ends_before_the_ring_does_has_what_is_in_shared_memory_too() {
     for cut in (0..2000).step_by(136) {
         let dump = &memory[..ring + cut];
         let (ok, told, _) = recover("shared-cut", dump, &[]);
-        assert!(ok && told.contains("shared memory before it: 5 chunks of 1 writer brought in\n"), "{told}");
+        assert!(ok && told.contains("shared memory: 5 chunks of 1 writer brought in\n"), "{told}");
         let (all, _) = read_all(find(dump));
         let newest = all.iter().map(|said| said.1).skip_while(|number| *number < 200);
         assert!(newest.eq(200..250), "{cut}: {all:?}");
@@ -249,7 +249,8 @@ fn nothing_is_said_of_shared_memory_that_is_not_there_and_little_of_one_with_not
     let moved = memory(4096, |_| ());
     let (ok, said, _) = recover("shared-empty", &moved, &[]);
     assert!(
-        ok && said.contains("shared memory before it: nothing that the buffer does not have\n"),
+        ok && said
+            .contains("shared memory: nothing to bring in that the buffer does not have, or has room for\n"),
         "{said}"
     );
 }

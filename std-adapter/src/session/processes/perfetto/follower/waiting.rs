@@ -162,8 +162,8 @@ impl Waiting {
 }
 
 impl Stream {
-    /// Does not wait: what is said here is less than two of the longest frames, for which Linux has room, 208 KiB unless
-    /// it is told otherwise, and mostly little; there is none where the service asks and takes nothing.
+    /// Does not wait: what is said here is less than two of the longest frames, for which Linux has room, 208 KiB
+    /// unless it is told otherwise, and mostly little; there is none where the service asks and takes nothing.
     fn send(&self, frames: &[Proto]) -> io::Result<()> {
         let mut bytes = Vec::new();
         frames.iter().for_each(|frame| push_frame(&mut bytes, frame));

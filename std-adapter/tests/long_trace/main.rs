@@ -259,7 +259,7 @@ fn a_long_trace_is_one_session_s_until_that_has_stopped() {
 #[test]
 fn a_file_that_a_session_made_which_did_not_start_is_gone_and_one_that_was_there_is_as_it_was() {
     let folder = folder("not started");
-    let (new, old) = (folder.join("new.pftrace"), folder.join("old.pftrace"));
+    let (new, old) = (folder.join("new.pftrace"), folder.join("old.trace"));
     std::fs::write(&old, "an earlier trace").expect("a file");
     for path in [&new, &old] {
         // A table has four places at least.

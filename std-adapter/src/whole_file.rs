@@ -132,7 +132,8 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     fs::remove_file(part)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::io::Write;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -80,6 +80,7 @@ mod data_loss;
 mod ended;
 mod error;
 mod frag_iterator;
+mod grow;
 mod histogram;
 mod inspect;
 mod lease;

@@ -18,10 +18,10 @@ use crate::undo::Undo;
 use crate::whole_file::followed;
 
 use super::allocate::allocate;
-use super::own_memory::{OwnMark, OwnMemory};
+use super::own_memory::OwnMemory;
 use super::{
-    ABOUT, BEGUN, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, PAGE, Parts, Places,
-    SLOT, SLOTS, VERSION, WORD, Wanted,
+    ABOUT, BEGUN, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, OWN, PAGE, Parts,
+    Places, SLOT, SLOTS, VERSION, WORD, Wanted,
 };
 
 /// The first page of the file, for as long as anybody needs it; with it the file stays locked.
@@ -41,6 +41,17 @@ impl Control {
 
     pub(super) fn set(&self, at: usize, value: u64) {
         self.word(at).store(value.to_le(), Ordering::Relaxed);
+    }
+}
+
+/// What says that shared memory in a file counts, as long as the session runs; with it the file stays locked.
+pub(crate) struct OwnMark(Arc<Control>);
+
+impl OwnMark {
+    /// The session has ended: the buffers have all that is in there.
+    pub(crate) fn end(&self) {
+        // What the buffers have comes before it.
+        self.0.word(OWN).store(0, Ordering::SeqCst);
     }
 }
 

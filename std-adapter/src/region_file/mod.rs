@@ -63,12 +63,14 @@
 //! is given up.
 //!
 //! Not brought in is what is for other buffers of the session, what programs in other processes had not sent, and an
-//! event over more than two chunks of 2 KiB whose sizes the drain thread had not got yet: its thread's next event, if there
-//! is one, says that it is lost. A buffer that discards and was full takes nothing. Pages that make no sense are left out. After a power cut, which may leave half of a chunk there
-//! without the other, packets of this part may be damaged: it has no checksums.
+//! event over more than two chunks of 2 KiB whose sizes the drain thread had not got yet: its thread's next event, if
+//! there is one, says that it is lost. A buffer that discards and was full takes nothing. Pages that make no sense are
+//! left out. After a power cut, which may leave half of a chunk there without the other, packets of this part may be
+//! damaged: it has no checksums.
 //!
 //! When the session stops all of it is in the buffers, and the file says that it has none. A child after a fork has a
-//! copy of its own, as of all memory (in pages that it has not written it may find what its parent writes): what it does within an event that its parent forked in is not in the file.
+//! copy of its own, as of all memory (in pages that it has not written it may find what its parent writes): what it does
+//! within an event that its parent forked in is not in the file.
 //!
 //! # At the next start
 //! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,
@@ -137,11 +139,11 @@ pub(crate) use left_memory::LeftMemory;
 pub use memory::BufferMemory;
 
 #[cfg(unix)]
-pub(crate) use control::{Outbox, Slot, create};
+pub(crate) use control::{Outbox, OwnMark, Slot, create};
 #[cfg(not(unix))]
 pub(crate) use elsewhere::{Outbox, OwnMark, OwnMemory, Slot, create};
 #[cfg(unix)]
-pub(crate) use own_memory::{OwnMark, OwnMemory};
+pub(crate) use own_memory::OwnMemory;
 pub(crate) use wanted::{Parts, Wanted, WantedMemory};
 
 /// The first bytes of the file.

@@ -5,14 +5,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::slice;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::param::page_size;
 use tracebuf::producer::{AtomicU32, ChunkHeader, Page};
 
-use super::control::Control;
 use super::writers::{ENTRIES, Entry, changes};
 use super::{BUFFER, OWN, OWN_PAGE, PAGE, PROCESS, PRODUCER, TABLE, USER, WRITERS_AT, WantedMemory};
 use crate::closed_in_children::ClosedInChildren;
@@ -43,17 +41,6 @@ pub(crate) struct OwnMemory {
     start: usize,
     /// From which children get the copy.
     _file: ClosedInChildren,
-}
-
-/// What says that shared memory in a file counts, as long as the session runs; with it the file stays locked.
-pub(crate) struct OwnMark(pub(super) Arc<Control>);
-
-impl OwnMark {
-    /// The session has ended: the buffers have all that is in there.
-    pub(crate) fn end(&self) {
-        // What the buffers have comes before it.
-        self.0.word(OWN).store(0, Ordering::SeqCst);
-    }
 }
 
 impl OwnMemory {

@@ -7,7 +7,7 @@ use tracing_core::{Level, Metadata};
 
 use super::fields::{EventFields, with_fields};
 use super::origin::tell;
-use super::stack::Owner;
+use super::owner::Owner;
 
 /// An instant, named by its message, and a line of a log if those are wanted.
 pub(super) fn instant(owner: &Owner, event: &tracing_core::Event<'_>) {

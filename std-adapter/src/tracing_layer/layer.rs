@@ -11,8 +11,9 @@ use tracing_subscriber::registry::LookupSpan;
 use super::fields::KeptFields;
 use super::instants::instant;
 use super::lifetimes;
+use super::owner::Owner;
 use super::spans::SpanData;
-use super::stack::{self, Owner};
+use super::stack;
 use crate::session::Recorder;
 
 /// Records what passes through it, on top of a registry.
@@ -131,7 +132,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
             let data =
-                (self.owner.recorder.identity(), Arc::new(SpanData::new(&self.owner, metadata, fields)));
+                (self.owner.recorder.identity(), Arc::new(lifetimes::begin(&self.owner, metadata, fields)));
             let mut extensions = span.extensions_mut();
             match extensions.get_mut::<Kept>() {
                 Some(kept) => kept.others.push(data),
@@ -180,7 +181,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
         // No lock is held while an event is written.
         let kept = span.extensions().get::<Kept>().cloned();
         for data in kept.iter().flat_map(|kept| kept.of(&self.owner)) {
-            data.end(&self.owner.recorder);
+            lifetimes::end(&self.owner.recorder, data);
         }
     }
 

@@ -4,12 +4,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracebuf::producer::track_event::Track;
+use tracing_core::Metadata;
 
+use super::fields::KeptFields;
 use super::origin::tell;
+use super::owner::Owner;
 use super::spans::SpanData;
-use super::stack::Owner;
 use crate::session::Recorder;
-use crate::session::switch::{NOWHERE, Place};
+use crate::session::switch::NOWHERE;
 
 /// Whether there was ever a layer that records lives: until then none looks for one where a span ends.
 static ARE_WANTED: AtomicBool = AtomicBool::new(false);
@@ -27,19 +29,25 @@ fn track(span: &SpanData) -> Track<'static> {
     Track::custom(span.metadata.name()).numbered(span.number)
 }
 
-/// Begins the slice of a span that has just been made, and says where: nowhere when that is not recorded.
-pub(super) fn begin(owner: &Owner, span: &SpanData) -> Place {
-    let track = track(span);
-    owner.recorder.begun(|tracer| {
-        let guard = tracer.on(&track).enter_with(span.metadata.name(), |event| {
-            span.annotate(tell(span.metadata, owner.origins, event))
+/// What is kept of a new span, whose life begins with this if that is recorded.
+pub(super) fn begin(owner: &Owner, metadata: &'static Metadata<'static>, fields: KeptFields) -> SpanData {
+    let mut span = SpanData::new(owner, metadata, fields);
+    if owner.lifetimes {
+        let track = track(&span);
+        let place = owner.recorder.begun(|tracer| {
+            let guard = tracer
+                .on(&track)
+                .enter_with(metadata.name(), |event| span.annotate(tell(metadata, owner.origins, event)));
+            guard.detach()
         });
-        guard.detach()
-    })
+        span.lifetime = place.into();
+    }
+    span
 }
 
-/// Ends the slice of a span that is gone, with the fields that were recorded since.
-pub(super) fn end(mut place: Place, recorder: &Recorder, span: &SpanData) {
+/// Ends the slice of a span whose last handle is gone, as perhaps several hear, with the fields that were recorded since.
+pub(super) fn end(recorder: &Recorder, span: &SpanData) {
+    let mut place = span.lifetime.swap(NOWHERE, Ordering::Relaxed);
     if place == NOWHERE {
         return;
     }

@@ -117,6 +117,7 @@ mod layer;
 mod layers;
 mod lifetimes;
 mod origin;
+mod owner;
 mod spans;
 mod stack;
 mod subscriber;

@@ -11,10 +11,8 @@ use tracebuf::producer::track_event::Event;
 use tracing_core::Metadata;
 
 use super::fields::KeptFields;
-use super::lifetimes;
-use super::stack::Owner;
+use super::owner::Owner;
 use crate::fork::forks;
-use crate::session::Recorder;
 use crate::session::switch::NOWHERE;
 
 /// Flows of other spans that one slice takes.
@@ -61,13 +59,12 @@ pub(super) struct SpanData {
     pub(super) number: u64,
     has_flow: bool,
     /// Where the slice of its whole life has begun, if it has one that has not ended.
-    lifetime: AtomicU64,
+    pub(super) lifetime: AtomicU64,
     /// Flows of other spans, that go to its next slice.
     followed: Mutex<VecDeque<u64>>,
 }
 
 impl SpanData {
-    /// What is kept of a new span, whose life begins with this if that is recorded.
     pub(super) fn new(owner: &Owner, metadata: &'static Metadata<'static>, fields: KeptFields) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = if owner.flows || owner.lifetimes {
@@ -75,7 +72,7 @@ impl SpanData {
         } else {
             0
         };
-        let mut span = Self {
+        Self {
             metadata,
             fields,
             changes: AtomicU64::new(0),
@@ -84,16 +81,7 @@ impl SpanData {
             has_flow: owner.flows,
             lifetime: AtomicU64::new(NOWHERE),
             followed: Mutex::default(),
-        };
-        if owner.lifetimes {
-            span.lifetime = lifetimes::begin(owner, &span).into();
         }
-        span
-    }
-
-    /// The span's last handle is gone, as perhaps several hear.
-    pub(super) fn end(&self, recorder: &Recorder) {
-        lifetimes::end(self.lifetime.swap(NOWHERE, Ordering::Relaxed), recorder, self);
     }
 
     fn flow(&self) -> Option<u64> {
@@ -260,20 +248,17 @@ impl Spans {
         }
     }
 
-    /// True when that was the last one, and the span is gone.
+    /// The span, when that was the last one and it is gone.
     #[inline(never)]
-    pub(super) fn drop_reference(&self, id: u64, recorder: &Recorder) -> bool {
+    pub(super) fn drop_reference(&self, id: u64) -> Option<Arc<SpanData>> {
         let mut shard = self.shard(id);
-        let Some(span) = shard.get_mut(&id) else { return false };
+        let span = shard.get_mut(&id)?;
         span.handles -= 1;
         if span.handles > 0 {
-            return false;
+            return None;
         }
-        let gone = shard.remove(&id);
+        let gone = shard.remove(&id)?;
         drop(shard);
-        if let Some(gone) = gone {
-            gone.data.end(recorder);
-        }
-        true
+        Some(gone.data)
     }
 }

@@ -10,8 +10,10 @@ use tracing_subscriber::filter::Targets;
 use super::callsites;
 use super::fields::KeptFields;
 use super::instants::instant;
+use super::lifetimes;
+use super::owner::Owner;
 use super::spans::{SpanData, Spans};
-use super::stack::{self, Owner};
+use super::stack;
 use crate::session::Recorder;
 
 /// Records all spans and events, and nothing else: no registry, no other layers.
@@ -104,7 +106,7 @@ impl TraceSubscriber {
     fn keep(&self, span: &Attributes<'_>) -> Id {
         let mut fields = KeptFields::with_room(span.metadata().fields().len());
         span.record(&mut fields);
-        Id::from_u64(self.spans.insert(SpanData::new(&self.owner, span.metadata(), fields)))
+        Id::from_u64(self.spans.insert(lifetimes::begin(&self.owner, span.metadata(), fields)))
     }
 
     /// Of a span that may be entered when a relay is connected, what it is; its fields are not kept meanwhile.
@@ -216,7 +218,14 @@ impl Subscriber for TraceSubscriber {
 
     #[inline]
     fn try_close(&self, span: Id) -> bool {
-        !self.is_counted(&span) || self.spans.drop_reference(span.into_u64(), &self.owner.recorder)
+        if !self.is_counted(&span) {
+            return true;
+        }
+        let gone = self.spans.drop_reference(span.into_u64());
+        if let Some(gone) = &gone {
+            lifetimes::end(&self.owner.recorder, gone);
+        }
+        gone.is_some()
     }
 
     fn current_span(&self) -> Current {

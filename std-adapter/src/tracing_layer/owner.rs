@@ -1,0 +1,49 @@
+//! Who records spans and events.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tracing_core::Metadata;
+
+use super::layers::{self, MOST, WHICH};
+use crate::session::Recorder;
+
+/// Who records spans, and makes their ids.
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub(super) recorder: Recorder,
+    /// The recorder's identity, and in the upper 16 bits which of those who have it this is. In one number, because each
+    /// span entered and exited looks at it.
+    pub(super) number: u64,
+    /// Whether a span's slices are joined.
+    pub(super) flows: bool,
+    /// Whether a span's whole life is a slice too.
+    pub(super) lifetimes: bool,
+    /// Whether slices and instants say where in the program they come from.
+    pub(super) origins: bool,
+    /// Whether events are lines of a log too.
+    pub(super) logs: bool,
+}
+
+impl Owner {
+    /// All layers of a recorder that there are at a time are one: the ids are their registry's, and stay when one is
+    /// replaced by another.
+    pub(super) fn layer(recorder: Recorder) -> Self {
+        Self::new(layers::begin(recorder.identity()), recorder)
+    }
+
+    /// Two subscribers that record to one place make the same ids. A number is another's after 32,767 of them.
+    pub(super) fn subscriber(recorder: Recorder) -> Self {
+        static SUBSCRIBERS: AtomicU64 = AtomicU64::new(0);
+        let which = SUBSCRIBERS.fetch_add(1, Ordering::Relaxed) % MOST + 1;
+        Self::new(which << WHICH | recorder.identity(), recorder)
+    }
+
+    fn new(number: u64, recorder: Recorder) -> Self {
+        Self { recorder, number, flows: false, lifetimes: false, origins: false, logs: false }
+    }
+
+    /// Whether there is something to keep of such a span.
+    pub(super) fn keeps(&self, metadata: &Metadata<'_>) -> bool {
+        self.flows || self.lifetimes || !metadata.fields().is_empty()
+    }
+}

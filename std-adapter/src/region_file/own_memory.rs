@@ -150,7 +150,7 @@ mod tests {
         let file = tempfile();
         file.set_len(1 << 20).expect("room");
         let memory = OwnMemory::new(&file, 5 * PAGE, 64 << 10).expect("a mapping");
-        assert!(memory.start % page_size() == 0 && memory.words().len() == 16 << 10);
+        assert!(memory.start.is_multiple_of(page_size()) && memory.words().len() == 16 << 10);
     }
 
     fn tempfile() -> File {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::closed_in_children::ClosedInChildren;
 use crate::free_file::in_use;
-use crate::system::is_same;
+use crate::system::id_of;
 
 /// Keeps a file locked until it is dropped or its process ends, whatever children that has.
 ///
@@ -22,7 +22,7 @@ impl Lock {
     /// Locks a file that was opened at this path.
     pub(crate) fn new(file: &File, path: &Path) -> io::Result<Self> {
         let own = OpenOptions::new().write(true).open(path)?;
-        if !is_same(&own.metadata()?, &file.metadata()?) {
+        if id_of(&own)? != id_of(file)? {
             return Err(in_use());
         }
         // First, for a child that came in between would keep the lock. One that came since the file was opened does: it

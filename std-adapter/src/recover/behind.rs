@@ -1,7 +1,7 @@
 //! Where a session's trace ends and what is left of the session goes on.
 
 use std::fmt;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::counts::Written;
 use crate::export::whole_within;
 use crate::fields::take;
 use crate::figures::Count;
-use crate::system::is_same;
+use crate::system::{FileId, id_at, id_of};
 use crate::whole_file::write_atomically;
 
 /// What is missing between a trace and what is left of its session.
@@ -75,7 +75,8 @@ pub(super) struct Slot {
 pub struct Behind {
     survivor: Survivor,
     trace: File,
-    metadata: Metadata,
+    /// What it is known by, whatever its name.
+    id: FileId,
     whole: Written,
 }
 
@@ -86,9 +87,9 @@ impl Survivor {
     /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it does not begin as that session's, or
     /// nobody knows how that one's does, since that part of the buffer's file is damaged, or if it is no regular file.
     pub fn after(mut self, trace: &Path) -> io::Result<Self> {
-        let (_, metadata) = self.open_ours(trace)?;
+        let (_, len) = self.open_ours(trace)?;
         // What is in it was not looked at: damaged or not, that is where it is.
-        self.leave_out(metadata.len(), metadata.len());
+        self.leave_out(len, len);
         Ok(self)
     }
 
@@ -97,10 +98,11 @@ impl Survivor {
     /// # Errors
     /// Those of [`after`](Self::after).
     pub fn behind(mut self, trace: &Path) -> io::Result<Behind> {
-        let (mut trace, metadata) = self.open_ours(trace)?;
+        let (mut trace, len) = self.open_ours(trace)?;
         let whole = whole_packets(&mut trace)?;
-        self.leave_out(whole.bytes, metadata.len());
-        Ok(Behind { survivor: self, trace, metadata, whole })
+        self.leave_out(whole.bytes, len);
+        let id = id_of(&trace)?;
+        Ok(Behind { survivor: self, trace, id, whole })
     }
 
     /// Both at once: [`behind`](Self::behind) the trace, [written](Behind::write_to) to `out`. Also what is missing
@@ -115,17 +117,17 @@ impl Survivor {
     }
 
     /// Opens a trace, at its start.
-    fn open_ours(&self, path: &Path) -> io::Result<(File, Metadata)> {
+    fn open_ours(&self, path: &Path) -> io::Result<(File, u64)> {
         // Looked at first: who opens a pipe waits for its other end.
         if !fs::metadata(path)?.is_file() {
             let message = "it is no regular file: how much it has nobody knows, nor can it be read again";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let mut trace = File::open(path)?;
-        let metadata = trace.metadata()?;
+        let len = trace.metadata()?.len();
         self.check_is_ours(&mut trace)?;
         trace.rewind()?;
-        Ok((trace, metadata))
+        Ok((trace, len))
     }
 
     /// A session's trace begins with the clocks that its buffer's file has. One with fewer bytes has nothing yet.
@@ -182,9 +184,9 @@ impl Behind {
     /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it is the trace and bytes of it are
     /// unreadable.
     pub fn write_to(self, out: &Path) -> io::Result<Written> {
-        let Self { survivor, trace, metadata, whole } = self;
+        let Self { survivor, trace, id, whole } = self;
         let Gap { offset, unreadable, .. } = survivor.gap();
-        if unreadable > 0 && fs::metadata(out).is_ok_and(|out| is_same(&out, &metadata)) {
+        if unreadable > 0 && id_at(out).is_ok_and(|out| out == id) {
             let message = format!(
                 "it is the trace itself, of which {} would be gone, unreadable from offset {offset} on; another file \
                  can be written",

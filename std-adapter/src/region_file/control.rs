@@ -13,7 +13,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::file_error::about;
 use crate::file_lock::{Held, Lock, lock};
-use crate::system::is_same;
+use crate::system::{id_at, id_of};
 use crate::undo::Undo;
 use crate::whole_file::followed;
 
@@ -248,8 +248,8 @@ fn check_names(path: &Path) -> io::Result<()> {
 
 /// Refuses a file that another start moved or removed before it was locked.
 fn check_is_at(file: &File, path: &Path) -> io::Result<()> {
-    let (locked, there) = (file.metadata()?, fs::metadata(path).ok());
-    if there.is_some_and(|there| is_same(&there, &locked)) {
+    let locked = id_of(file)?;
+    if id_at(path).is_ok_and(|there| there == locked) {
         return Ok(());
     }
     Err(io::Error::new(io::ErrorKind::ResourceBusy, "another session has just taken it"))

@@ -50,7 +50,7 @@ impl OwnMemory {
         let len = usize::try_from(TABLE.saturating_add(bytes)).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let map = MmapOptions::new().offset(at).len(len).map_raw(file)?;
         let file = ClosedInChildren::new(file.try_clone()?);
-        let (start, whole, at) = whole_pages(map.as_ptr() as usize, len, at, page_size());
+        let (start, whole, at) = from_a_page_on(map.as_ptr() as usize, len, at, page_size());
         fork::copy_in_children(start, whole, file.get()?.as_raw_fd(), at)?;
         let memory = Self { map, start, _file: file };
         // Not by loads: the first store would have to wait again.
@@ -126,7 +126,7 @@ impl Drop for OwnMemory {
 
 /// What is mapped for so many bytes of memory, from a place of a file on: pages of the system's, which may be larger than
 /// the file's.
-fn whole_pages(start: usize, len: usize, at: u64, page: usize) -> (usize, usize, u64) {
+fn from_a_page_on(start: usize, len: usize, at: u64, page: usize) -> (usize, usize, u64) {
     let before = start % page;
     (start - before, len + before, at.saturating_sub(before as u64))
 }
@@ -141,7 +141,7 @@ mod tests {
             for at in (0..40).map(|pages| pages * PAGE) {
                 // As a mapping lies: in memory as far within a page as in the file.
                 let (memory, len) = ((17 << 16) + (at as usize % page), 3 << 12);
-                let (start, whole, from) = whole_pages(memory, len, at, page);
+                let (start, whole, from) = from_a_page_on(memory, len, at, page);
                 assert_eq!((start % page, from as usize % page), (0, 0));
                 assert_eq!((start + whole, from + whole as u64), (memory + len, at + len as u64));
             }

@@ -41,22 +41,22 @@ fn nanoseconds(clock: ClockId) -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// Whether it is the same file, by whatever name.
-pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
 /// What a file is known by, whatever its name.
 pub(crate) type FileId = (u64, u64);
 
+/// That of one of which this is known.
+pub(crate) fn id_in(file: &Metadata) -> FileId {
+    (file.dev(), file.ino())
+}
+
 /// That of one that is open.
 pub(crate) fn id_of(file: &File) -> io::Result<FileId> {
-    file.metadata().map(|file| (file.dev(), file.ino()))
+    file.metadata().map(|file| id_in(&file))
 }
 
 /// That of one with this name.
 pub(crate) fn id_at(path: &Path) -> io::Result<FileId> {
-    fs::metadata(path).map(|file| (file.dev(), file.ino()))
+    fs::metadata(path).map(|file| id_in(&file))
 }
 
 /// Whether what is written into an open file will be gone when it is closed.

@@ -73,14 +73,6 @@ fn nanoseconds(ticks: u64, frequency: u64) -> u64 {
     (ticks / frequency).wrapping_mul(SECOND).wrapping_add(rest.wrapping_mul(SECOND) / frequency)
 }
 
-/// Whether it is the same file, by whatever name. Files have no number that `std` tells of metadata; two that were made
-/// and changed at the same moment, to 100 ns where disks are Windows's own, are not told apart if they are as long as
-/// each other.
-pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    let of = |file: &Metadata| (file.is_file(), file.len(), file.created().ok(), file.modified().ok());
-    of(one) == of(other)
-}
-
 /// What a file is known by, whatever its name.
 pub(crate) type FileId = (u32, u32, u32);
 

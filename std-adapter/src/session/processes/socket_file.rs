@@ -1,6 +1,6 @@
 //! A socket that has a place among the files.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use std::time::Duration;
 use super::link::{Kind, Link};
 use crate::file_lock::{Held, lock};
 use crate::session::SessionError;
-use crate::system::is_same;
+use crate::system::{FileId, id_in};
 
 /// A socket at a path, where others can connect, until it is dropped; whoever takes them has to come yet.
 pub(crate) struct SocketFile {
     pub(super) link: Link,
     /// To be removed, unless another one is there by then.
     path: PathBuf,
-    file: Metadata,
+    file: FileId,
 }
 
 impl SocketFile {
@@ -28,7 +28,7 @@ impl SocketFile {
 
     fn at(path: &Path, kind: Kind) -> io::Result<Self> {
         let link = listen(path, kind)?;
-        let file = path.symlink_metadata()?;
+        let file = id_in(&path.symlink_metadata()?);
         // Programs that go into the background leave the folder that they were started in.
         let path = std::path::absolute(path)?;
         Ok(Self { link, path, file })
@@ -70,8 +70,7 @@ fn lock_for_a_while(folder: &File) -> Option<Held<'_>> {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // In a child after a fork it is another process's.
-        if self.link.is_here() && self.path.symlink_metadata().is_ok_and(|there| is_same(&there, &self.file))
-        {
+        if self.link.is_here() && self.path.symlink_metadata().is_ok_and(|there| id_in(&there) == self.file) {
             let _ = std::fs::remove_file(&self.path);
         }
     }

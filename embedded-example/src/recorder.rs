@@ -237,9 +237,8 @@ fn shared_memory(part: &mut [u64]) -> Result<(SharedMemory<'_>, Layout), Recorde
 
 /// The number of the start that a word says has recorded there, 1 to 65,535.
 fn start_of(word: u64, memory: SharedMemory<'_>) -> Option<u16> {
-    let mark = StartMark::from_word(word)?;
     // Divided otherwise it is another program's.
-    (mark == StartMark::new(mark.start(), &memory)).then_some(mark.start())
+    StartMark::from_word(word).filter(|mark| mark.is_of(&memory)).map(StartMark::start)
 }
 
 /// The service's end of this start's writers, or of those of one before.

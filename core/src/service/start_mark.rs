@@ -36,7 +36,7 @@ use crate::producer::SharedMemory;
 ///     let pages = SharedMemory::new(atomic_words_in(shared), 256).expect("4 pages");
 ///     let last = StartMark::from_word(u64::from_ne_bytes(*word));
 ///     // Divided as it is now: else it is another program's.
-///     let last = last.filter(|last| found.is_some() && *last == StartMark::new(last.start(), &pages));
+///     let last = last.filter(|last| found.is_some() && last.is_of(&pages));
 ///     if let Some(last) = last {
 ///         Consumer::new(pages).reclaim();
 ///         let identity = ProducerIdentity { producer_id: last.start(), uid: 0, pid: -1 };
@@ -106,6 +106,11 @@ impl StartMark {
         !(self.start ^ self.page_words ^ self.last_page)
     }
 
+    /// Whether it was made with memory of this size and these pages.
+    pub const fn is_of(self, memory: &SharedMemory<'_>) -> bool {
+        self.pages() == memory.pages() && self.page_size() == memory.page_size()
+    }
+
     /// The start's number since the memory was laid out: its writers' `producer_id` in the ring.
     pub const fn start(self) -> u16 {
         self.start
@@ -148,6 +153,16 @@ mod tests {
             assert_eq!(mark.ring_offset() as usize, page as usize * pages);
         }
         assert_eq!(mark(1, 68, 3).ring_offset(), 208);
+    }
+
+    #[test]
+    fn a_mark_is_of_its_memory_and_no_other() {
+        let mark = mark(9, 128, 4);
+        for (page, pages, is_of) in [(128, 4, true), (128, 5, false), (124, 4, false), (512, 1, false)] {
+            let mut memory = vec![0; page as usize / 4 * pages];
+            let memory = SharedMemory::new(atomic_words(&mut memory), page).unwrap();
+            assert_eq!(mark.is_of(&memory), is_of, "{pages} of {page}");
+        }
     }
 
     #[test]

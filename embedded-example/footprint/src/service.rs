@@ -22,6 +22,7 @@ pub(crate) fn all(input: &mut Input<'_>, memory: &mut [u8]) {
 fn endpoint(input: &mut Input<'_>, shared: &mut [u8], central: &mut [u8]) {
     let Ok(memory) = SharedMemory::new(atomic_words_in(shared), input.u32()) else { return };
     mark(input.u64(), StartMark::new(input.u16(), &memory));
+    black_box(StartMark::from_word(input.u64()).is_some_and(|mark| mark.is_of(&memory)));
     let Ok(buffer) = TraceBuffer::new(central, config(input)) else { return };
     let mut buffers = [buffer];
     let identity = ProducerIdentity { producer_id: input.u16(), uid: input.u32(), pid: input.u32() as i32 };

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tracebuf::buffer::{BufferStats, DataLoss, Reader, SequenceInfo};
+use tracebuf::buffer::{BufferStats, DataLoss, FillPolicy, Reader, SequenceInfo};
 use tracebuf::proto::trace_stats::{self, FinalFlush, TraceStats, TraceStatsPacket, WriterStats};
 use tracebuf::proto::{Message, SequenceId, TracePackets, TrustedFields};
 use tracebuf::service::{Exported, TraceExporter, sequence_id, writer_stats};
@@ -25,8 +25,23 @@ pub(crate) fn whole_within(trace: &[u8], most: u64) -> usize {
 
 /// One buffer's part of the statistics.
 pub(crate) struct BufferReport {
-    pub(crate) stats: BufferStats,
+    stats: BufferStats,
     pub(crate) sequences: Vec<SequenceInfo>,
+}
+
+impl BufferReport {
+    pub(crate) fn new(
+        policy: FillPolicy,
+        mut stats: BufferStats,
+        sequences: impl Iterator<Item = SequenceInfo>,
+    ) -> Self {
+        if matches!(policy, FillPolicy::RingBuffer) {
+            // It has handed them on before: they were scraped to their end, and then committed. Readers take this
+            // counter for a loss.
+            stats.chunks_discarded = 0;
+        }
+        Self { stats, sequences: sequences.collect() }
+    }
 }
 
 /// Packets one after the other, in memory: a piece of a trace that ends with a whole packet.
@@ -133,7 +148,7 @@ impl Piece {
 mod tests {
     use super::*;
     use crate::trace_stats::TraceReport;
-    use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    use tracebuf::buffer::{Chunk, ChunkHeader, Config, TraceBuffer};
 
     #[test]
     fn packets_that_are_left_out_count_towards_what_is_read_at_once() {
@@ -177,13 +192,15 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_a_buffer_refused_are_told_as_discarded() {
+    fn chunks_that_a_buffer_did_not_take_are_told_as_discarded_but_for_those_that_a_ring_had_before() {
         let mut stats = BufferStats::default();
         (stats.chunks_discarded, stats.chunks_refused) = (1, 2);
-        let (mut piece, report) = (Piece::default(), BufferReport { stats, sequences: Vec::new() });
-        piece.stats(&Totals::default(), &[report], None).expect("memory");
+        let report = |policy| BufferReport::new(policy, stats, std::iter::empty());
+        let (mut piece, reports) =
+            (Piece::default(), [FillPolicy::Discard, FillPolicy::RingBuffer].map(report));
+        piece.stats(&Totals::default(), &reports, None).expect("memory");
         let counted = TraceReport::of(&piece.bytes).statistics.expect("statistics");
         let said: Vec<_> = counted.iter().map(|told| (told.name, told.buffer, told.value)).collect();
-        assert_eq!(said, [("chunks_discarded", Some(0), 3)]);
+        assert_eq!(said, [("chunks_discarded", Some(0), 3), ("chunks_discarded", Some(1), 2)]);
     }
 }

@@ -1,5 +1,6 @@
 //! Buffers to be read only: clones, and regions that were found.
 
+use super::config::FillPolicy;
 use super::error::RegionError;
 use super::reader::Reader;
 use super::region::Layout;
@@ -57,6 +58,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     /// attached region's are its own, corrected as [`BufferStats`] says.
     pub fn stats(&self) -> BufferStats {
         self.layout.stats(self.memory.as_ref())
+    }
+
+    /// What the buffer, or the clone's original, does when it is full.
+    pub fn policy(&self) -> FillPolicy {
+        self.layout.policy(self.memory.as_ref())
     }
 
     /// The sequences in the table, with what was lost on each.

@@ -284,6 +284,14 @@ impl Layout {
             .unwrap_or_default()
     }
 
+    /// What it does when it is full.
+    pub(super) fn policy(&self, memory: &[u8]) -> FillPolicy {
+        match self.header(memory) {
+            Some(header) if header.mode().contains(Mode::DISCARD) => FillPolicy::Discard,
+            _ => FillPolicy::RingBuffer,
+        }
+    }
+
     fn histogram_count(&self) -> usize {
         if self.histograms { usize::from(self.sequences) } else { 0 }
     }

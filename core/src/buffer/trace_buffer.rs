@@ -7,7 +7,7 @@ use super::overwrite::{OverwriteObserver, Unobserved};
 use super::patch::Patch;
 use super::read_only::ReadOnlyTraceBuffer;
 use super::reader::Reader;
-use super::region::{Layout, Mode, State};
+use super::region::{Layout, State};
 use super::sequence_info::SequenceInfo;
 use super::sequence_table::lookup;
 use super::source::{Bytes, Shared, Source};
@@ -308,10 +308,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// What a full buffer does.
     pub fn policy(&self) -> FillPolicy {
-        match self.layout.header(self.memory.as_ref()) {
-            Some(header) if header.mode().contains(Mode::DISCARD) => FillPolicy::Discard,
-            _ => FillPolicy::RingBuffer,
-        }
+        self.layout.policy(self.memory.as_ref())
     }
 
     /// Bytes of memory that a clone needs now: header, table and the used part of the ring, and 7 for memory that

@@ -167,7 +167,7 @@ impl Survivor {
         }
         let buffer = &self.found.buffer;
         let stats = self.before.kept_in(buffer.stats());
-        let report = BufferReport { stats, sequences: buffer.sequences().collect() };
+        let report = BufferReport::new(buffer.policy(), stats, buffer.sequences());
         let invalid_packets = output.written.invalid_packets;
         let mut piece = Piece::default();
         piece.stats(&Totals { invalid_packets, ..Totals::default() }, &[report], None)?;

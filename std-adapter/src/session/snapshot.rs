@@ -171,7 +171,7 @@ impl Readable for CentralBuffer {
     }
 
     fn report(&self) -> BufferReport {
-        BufferReport { stats: self.stats(), sequences: self.sequences().collect() }
+        BufferReport::new(self.policy(), self.stats(), self.sequences())
     }
 }
 
@@ -181,7 +181,7 @@ impl Readable for ReadOnlyTraceBuffer<PagedMemory> {
     }
 
     fn report(&self) -> BufferReport {
-        BufferReport { stats: self.stats(), sequences: self.sequences().collect() }
+        BufferReport::new(self.policy(), self.stats(), self.sequences())
     }
 }
 

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use tracebuf_std::session::Connection;
-use tracebuf_std::session::{Recorder, Relay, Track, Unit};
+use tracebuf_std::session::{Recorder, Relay, Track, Unit, this_process};
 
-static PROCESS: LazyLock<Track<'static>> = LazyLock::new(|| Track::process(std::process::id(), "on demand"));
+static PROCESS: LazyLock<Track<'static>> = LazyLock::new(this_process);
 static PRIMES: LazyLock<Track<'static>> =
     LazyLock::new(|| Track::counter("primes", Unit::Count).within(&PROCESS));
 

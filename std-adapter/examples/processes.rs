@@ -12,11 +12,10 @@ use std::time::{Duration, Instant};
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use tracebuf_std::session::{Connection, ProducerSocket};
-use tracebuf_std::session::{LogMessage, LogPriority, Session, Track, Unit};
+use tracebuf_std::session::{LogMessage, LogPriority, Session, Track, Unit, this_process};
 
 // Under the process: counters of one name that lie beside processes are one, whoever counts.
-static NAME: LazyLock<String> = LazyLock::new(|| std::env::args().nth(3).unwrap_or_default());
-static PROCESS: LazyLock<Track<'static>> = LazyLock::new(|| Track::process(std::process::id(), &NAME));
+static PROCESS: LazyLock<Track<'static>> = LazyLock::new(this_process);
 static PRIMES: LazyLock<Track<'static>> =
     LazyLock::new(|| Track::counter("primes", Unit::Count).within(&PROCESS));
 
@@ -29,7 +28,7 @@ fn main() {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["work", socket, _] => work(socket.as_ref()),
+        ["work", socket, name] => work(socket.as_ref(), name),
         [] => serve("processes.pftrace".as_ref()),
         [trace] => serve(trace.as_ref()),
         _ => Err("usage: processes [TRACE]".into()),
@@ -38,8 +37,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// A worker: finds prime numbers for a second, on two threads, and tells of it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn work(socket: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let service = Connection::builder().process_name(&*NAME).open(socket)?;
+fn work(socket: &Path, name: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let service = Connection::builder().process_name(name).open(socket)?;
     let recorder = service.recorder();
     let started = Instant::now();
     std::thread::scope(|scope| {

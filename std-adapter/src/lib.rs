@@ -63,6 +63,7 @@ pub mod smb;
 #[cfg_attr(unix, path = "system/unix.rs")]
 #[cfg_attr(not(unix), path = "system/windows.rs")]
 mod system;
+mod this_process;
 mod thread_id;
 pub mod trace_stats;
 #[cfg(feature = "tracing")]

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use trace::{Trace, message, number, scratch};
-use tracebuf_std::session::{Relay, Session, Track, TrackSliceGuard};
+use tracebuf_std::session::{Relay, Session, Track, TrackSliceGuard, this_process};
 
 static GPU: Track<'static> = Track::custom("gpu");
 static DISK: Track<'static> = Track::custom("disk");
@@ -111,6 +111,27 @@ fn requests_that_overlap_have_tracks_that_live_no_longer_than_they_do() {
             );
         }
     }
+}
+
+#[test]
+fn what_lies_within_this_process_lies_where_its_threads_do() {
+    let session =
+        Session::builder().ring(1 << 20).process_name("a name of its own").start().expect("a session");
+    let process = this_process();
+    let track = Track::custom("requests").within(&process).numbered(17);
+    session.recorder().on(&track).instant("accepted");
+    session.recorder().instant("on the thread's own");
+    let trace = trace_of(&session, "within-process");
+    assert_eq!((on(&trace, Some(track.uuid())), on(&trace, None)), ("!".into(), "!".into()));
+    let described: Vec<_> = trace.packets().filter_map(|packet| message(packet, 60)).collect();
+    let parents: Vec<_> = described.iter().filter_map(|track| number(track, 5)).collect();
+    assert_eq!(parents, [process.uuid(); 2]);
+    let processes: Vec<_> = described.iter().filter_map(|track| message(track, 3)).collect();
+    let [told] = processes[..] else { panic!("{} processes", processes.len()) };
+    assert_eq!(
+        (number(told, 1), message(told, 6)),
+        (Some(std::process::id().into()), Some(&b"a name of its own"[..]))
+    );
 }
 
 #[test]

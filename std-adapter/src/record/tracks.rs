@@ -10,6 +10,7 @@ use tracebuf::proto::fields::{
 };
 
 use crate::session::PacketWriter;
+use crate::this_process::PidNamespace;
 
 /// What a counter's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ const KEPT: u64 = 4;
 /// A ring that overwrites its oldest takes descriptions with it; what is left must be readable.
 pub(super) struct Tracks {
     writer: PacketWriter,
+    /// That of all processes it hears of.
+    namespace: PidNamespace,
     /// Those with values of late: of processes that come and go there is no end.
     entries: HashMap<TrackId, Entry>,
     period: u64,
@@ -61,7 +64,15 @@ pub(super) struct Tracks {
 impl Tracks {
     /// For a ring of so many bytes.
     pub(super) fn new(writer: PacketWriter, ring: u64) -> Self {
-        Self { writer, entries: HashMap::new(), period: 0, written: 0, bytes_a_period: ring / 8, events: 0 }
+        Self {
+            writer,
+            namespace: PidNamespace::here(),
+            entries: HashMap::new(),
+            period: 0,
+            written: 0,
+            bytes_a_period: ring / 8,
+            events: 0,
+        }
     }
 
     /// Values written, without those that were dropped.
@@ -87,7 +98,7 @@ impl Tracks {
 
     /// A process. Of a pid used again it is the same track under a new name.
     pub(super) fn process(&mut self, pid: u32, name: &str) -> TrackId {
-        self.find(Track::process(pid, name), None, name, What::Process(pid))
+        self.find(self.namespace.process(pid, name), None, name, What::Process(pid))
     }
 
     /// A counter under a group or a process.

@@ -24,6 +24,7 @@ use super::waker::Waker;
 use crate::limits::{BUFFERS_MAX, SHARED_MEMORY};
 use crate::region_file::{OwnMemory, WantedMemory};
 use crate::system::user_id;
+use crate::this_process::program_name;
 
 /// What a session is to be. Made by [`Session::builder`].
 ///
@@ -330,11 +331,4 @@ fn identity() -> ProducerIdentity {
         uid: user_id(),
         pid: i32::try_from(std::process::id()).unwrap_or(-1),
     }
-}
-
-/// The program's file name, or `process` if it has none.
-pub(super) fn program_name() -> String {
-    let program = std::env::args_os().next();
-    let name = program.as_deref().map(std::path::Path::new).and_then(std::path::Path::file_name);
-    name.map_or_else(|| "process".to_owned(), |name| name.to_string_lossy().into_owned())
 }

@@ -136,6 +136,7 @@ pub use tracebuf::producer::track_event::{
 
 pub use crate::counts::{Flushes, Written};
 pub use crate::region_file::BufferMemory;
+pub use crate::this_process::this_process;
 pub use buffer_config::BufferConfig;
 pub use builder::SessionBuilder;
 pub use clock::BootClock;

@@ -15,6 +15,7 @@ use super::waker::Waker;
 pub(crate) use crate::limits::WRITERS;
 use crate::limits::{CHUNKS, LAYOUT, PAGE};
 use crate::region_file::OwnMemory;
+use crate::this_process::{PidNamespace, name_process};
 
 /// Bytes of a chunk, its header included.
 pub(crate) const CHUNK: usize = LAYOUT.chunk_size(PAGE) as usize;
@@ -108,11 +109,13 @@ impl ProducerCell {
     }
 
     fn with_queue(words: Words, queue: Queue, process_name: String) -> Result<Self, MemoryError> {
+        name_process(&process_name);
         let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
         ProducerCell::try_new(home, |home| {
             let memory = shared_memory(home.words.as_ref().as_ref())?;
             let producer = Producer::new(memory, LAYOUT, &home.storage, &home.queue)?;
-            Ok(Attached { producer, process: Track::process(std::process::id(), &home.process_name) })
+            let process = PidNamespace::here().process(std::process::id(), &home.process_name);
+            Ok(Attached { producer, process })
         })
     }
 

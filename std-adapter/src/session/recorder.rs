@@ -15,6 +15,7 @@ use super::route::Route;
 use super::session_clock::SessionClock;
 use super::shared::Shared;
 use super::switch::{NOWHERE, Place, Switch};
+use crate::this_process::PidNamespace;
 use crate::thread_id::thread_id;
 
 mod afterwards;
@@ -305,7 +306,7 @@ impl Recorder {
         let state_every = state_every.get(usize::from(target)).copied().unwrap_or(u32::MAX);
         let owner = TrackCell::new(owner, |thread| {
             let process = &thread.producer.borrow_dependent().process;
-            Track::thread(std::process::id(), tid, &thread.name).within(process)
+            PidNamespace::here().thread(std::process::id(), tid, &thread.name).within(process)
         });
         let tracer = TracerCell::try_new(owner, |track| {
             let attached = track.borrow_owner().producer.borrow_dependent();

@@ -14,6 +14,21 @@ pub(crate) fn user_id() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// The number of the namespace, as of a container, in which this process has its id; 0 in the system's own, and where
+/// there is but that.
+pub(crate) fn pid_namespace() -> u64 {
+    /// That of the system's own on Linux: PROC_PID_INIT_INO of its `proc_ns.h`.
+    const OF_SYSTEM: u64 = 0xEFFF_FFFC;
+    match fs::metadata("/proc/self/ns/pid") {
+        Ok(namespace)
+            if cfg!(any(target_os = "linux", target_os = "android")) && namespace.ino() != OF_SYSTEM =>
+        {
+            namespace.ino()
+        }
+        _ => 0,
+    }
+}
+
 /// Nanoseconds since the machine started, sleep included.
 #[inline]
 pub(crate) fn boot_time() -> u64 {

@@ -11,8 +11,8 @@ use crate::proto::varint;
 ///
 /// Its id is made of what it is and of its parent's, so that two writers that describe the same track mean the same
 /// one: of a process's and a thread's numbers, of the name of another. A counter's unit is not part of it, nor is the
-/// name of a process or a thread. So two counters of one name and without a parent are one, whichever process they are
-/// of. Of tracks with one id, the first that a writer uses after its state has started anew, or after it has forgotten
+/// name of a process or a thread. So two tracks of one name and without a parent are one, whichever process they are
+/// of, and slices of both end each other: what is one process's own lies [within](Self::within) its track. Of tracks with one id, the first that a writer uses after its state has started anew, or after it has forgotten
 /// the id for others, is the one described.
 ///
 /// ```
@@ -229,9 +229,9 @@ impl<'a> Track<'a> {
         Self::new(hash(hash(SEED, b"c"), name.as_bytes()), name, head)
     }
 
-    /// One of several with the same name, such as requests that overlap: the id is another for each number, but for
-    /// processes and threads, which have numbers already. The number is not shown; ui.perfetto.dev lays tracks of
-    /// slices that have one name and one parent together.
+    /// One of several with the same name, such as requests that overlap: the id is another for each number. Also of
+    /// processes and threads with the same numbers, as in several containers. The number is not shown; ui.perfetto.dev
+    /// lays tracks of slices that have one name and one parent together.
     ///
     /// ```
     /// # use tracebuf::producer::track_event::*;
@@ -241,7 +241,7 @@ impl<'a> Track<'a> {
     /// }
     /// ```
     pub const fn numbered(self, number: u64) -> Self {
-        if self.head.is_named { self.told_apart_by(b"n", number) } else { self }
+        self.told_apart_by(b"n", number)
     }
 
     /// The same under a parent, which is described with it. The id is another, but for processes and threads,

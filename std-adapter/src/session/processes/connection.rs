@@ -18,7 +18,6 @@ use super::speech::{Hearing, Speaking};
 use super::welcome::{self, Welcome};
 use crate::figures::Name;
 use crate::limits::SHARED_MEMORY;
-use crate::session::builder::program_name;
 use crate::session::producer_cell::ProducerCell;
 use crate::session::session_clock::SessionClock;
 use crate::session::shared::Shared;
@@ -26,6 +25,7 @@ use crate::session::switch::Switch;
 use crate::session::waits::{FOR_EVER, PATIENCE};
 use crate::session::waker::Waker;
 use crate::session::{Recorder, SessionError};
+use crate::this_process::program_name;
 
 /// What a [`Connection`] is to be. Made by [`Connection::builder`].
 #[derive(Clone, Debug)]

@@ -141,17 +141,14 @@ impl Recorder {
     /// A counter's value from now on.
     ///
     /// Counters lie beside the processes in ui.perfetto.dev, and those of one name are one, whichever program counts. One
-    /// under this program's process, whose number is not known before it runs:
+    /// under this program's process lies within [`this_process`](crate::session::this_process).
     ///
     /// ```
-    /// use std::sync::LazyLock;
     /// use tracebuf_std::session::{Session, Track, Unit};
     ///
-    /// static PROCESS: LazyLock<Track<'static>> = LazyLock::new(|| Track::process(std::process::id(), "server"));
-    /// static DEPTH: LazyLock<Track<'static>> =
-    ///     LazyLock::new(|| Track::counter("queue depth", Unit::Count).within(&PROCESS));
+    /// static DEPTH: Track<'static> = Track::counter("queue depth", Unit::Count);
     ///
-    /// let session = Session::builder().process_name("server").start()?;
+    /// let session = Session::builder().start()?;
     /// session.recorder().count(&DEPTH, 7);
     /// # session.stop()?;
     /// # Ok::<(), tracebuf_std::session::SessionError>(())

@@ -30,13 +30,16 @@ use crate::session::switch::Place;
 ///
 /// What one thread begins another may end, as with a request that waits in between. An end belongs to the slice begun
 /// last on its track: what overlaps, as requests may, needs a track for each, such as one of the same name with another
-/// [number](Track::numbered). Those ui.perfetto.dev shows together. A track lives as long as it is used:
+/// [number](Track::numbered). Those ui.perfetto.dev shows together. Where other programs record into the same trace, it
+/// lies within [this process](crate::session::this_process): else those with a track of the same name end each other's
+/// slices. A track lives as long as it is used:
 ///
 /// ```
-/// use tracebuf_std::session::{Recorder, Session, Track};
+/// use tracebuf_std::session::{Recorder, Session, Track, this_process};
 ///
 /// async fn serve(recorder: Recorder, number: u64) {
-///     let track = Track::custom("requests").numbered(number);
+///     let process = this_process(); // other programs may record requests, too
+///     let track = Track::custom("requests").within(&process).numbered(number);
 ///     let _request = recorder.on(&track).enter("request"); // as long as it takes, on whichever threads
 ///     wait_for_database().await;
 /// }

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use tracebuf_std::tracing_layer::{TraceLayer, TraceSubscriber};
+use tracing::{Dispatch, Span};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -60,6 +61,7 @@ pub(crate) fn run(sheet: &mut Sheet) {
 
     let (_session, recorder) = quick();
     print("our subscriber, origins", with(TraceSubscriber::new(recorder).origins(true), span));
+    lifetimes(&print);
 
     #[cfg(feature = "compare")]
     others();
@@ -68,6 +70,41 @@ pub(crate) fn run(sheet: &mut Sheet) {
     let (_session, recorder) = quick();
     tracing::subscriber::set_global_default(TraceSubscriber::new(recorder)).expect("the first");
     print("our subscriber, of the whole program", nanoseconds(span));
+}
+
+/// With a slice of its whole life too: within no others, within some, and in many tasks of which each has some.
+fn lifetimes(print: &dyn Fn(&str, f64)) {
+    let in_turn = |dispatch: Dispatch, tasks: usize, around: usize| {
+        tracing::dispatcher::with_default(&dispatch, || {
+            let mut spans = Vec::new();
+            let mut innermost = vec![Span::none(); tasks];
+            for _ in 0..around {
+                for span in &mut innermost {
+                    let within = tracing::info_span!(parent: &*span, "around");
+                    spans.push(std::mem::replace(span, within));
+                }
+            }
+            let mut tasks = innermost.iter().cycle();
+            nanoseconds(|| {
+                let parent = tasks.next().expect("a task");
+                drop(black_box(tracing::info_span!(parent: parent, "work").entered()));
+            })
+        })
+    };
+    for (what, flows, tasks, around) in [
+        ("lifetimes", false, 1, 0),
+        ("lifetimes and flows", true, 1, 0),
+        ("lifetimes, within eight", false, 1, 8),
+        ("lifetimes, within four, in 200 tasks in turn", false, 200, 4),
+    ] {
+        let (_session, recorder) = quick();
+        let subscriber = TraceSubscriber::new(recorder).lifetimes(true).flows(flows);
+        print(&format!("our subscriber, {what}"), in_turn(subscriber.into(), tasks, around));
+        let (_session, recorder) = quick();
+        let layer = TraceLayer::new(recorder).lifetimes(true).flows(flows);
+        let subscriber = tracing_subscriber::registry().with(layer);
+        print(&format!("our layer, {what}"), in_turn(subscriber.into(), tasks, around));
+    }
 }
 
 /// What others take, on this machine, now.

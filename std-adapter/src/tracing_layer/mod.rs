@@ -116,6 +116,7 @@ mod instants;
 mod layer;
 mod layers;
 mod lifetimes;
+mod numbers;
 mod origin;
 mod owner;
 mod spans;

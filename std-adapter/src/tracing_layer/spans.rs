@@ -11,8 +11,8 @@ use tracebuf::producer::track_event::Event;
 use tracing_core::Metadata;
 
 use super::fields::KeptFields;
+use super::numbers;
 use super::owner::Owner;
-use crate::fork::forks;
 use crate::session::switch::NOWHERE;
 
 /// Flows of other spans that one slice takes.
@@ -55,7 +55,7 @@ pub(super) struct SpanData {
     changes: AtomicU64,
     /// All fields, once some were. Shared with who writes them just now.
     changed: Mutex<Option<Arc<KeptFields>>>,
-    /// What it is told apart by from all other spans, and those of other processes: the flow of its slices is that.
+    /// What it is told apart by from all other spans: the flow of its slices is that.
     pub(super) number: u64,
     has_flow: bool,
     /// Where the slice of its whole life has begun, if it has one that has not ended.
@@ -66,12 +66,7 @@ pub(super) struct SpanData {
 
 impl SpanData {
     pub(super) fn new(owner: &Owner, metadata: &'static Metadata<'static>, fields: KeptFields) -> Self {
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let number = if owner.flows || owner.lifetimes {
-            NUMBERS.fetch_add(1, Ordering::Relaxed) ^ u64::from(process()) << 40
-        } else {
-            0
-        };
+        let number = if owner.flows || owner.lifetimes { numbers::next() } else { 0 };
         Self {
             metadata,
             fields,
@@ -159,18 +154,6 @@ impl Drop for SpanData {
     fn drop(&mut self) {
         mem::take(&mut self.fields).leave();
     }
-}
-
-/// This process's id. Asking for it is a system call, so it is kept until the next fork.
-fn process() -> u32 {
-    static KNOWN: AtomicU64 = AtomicU64::new(0);
-    let (known, forks) = (KNOWN.load(Ordering::Relaxed), forks());
-    if known as u32 != 0 && (known >> 32) as u32 == forks {
-        return known as u32;
-    }
-    let id = std::process::id();
-    KNOWN.store(u64::from(forks) << 32 | u64::from(id), Ordering::Relaxed);
-    id
 }
 
 const SHARDS: usize = 16;

@@ -61,7 +61,8 @@ impl TraceSubscriber {
         self
     }
 
-    /// Joins the slices of a span, and those of one that follows from it, by arrows.
+    /// Joins the slices of a span, and those of one that follows from it, by arrows: flows, whose ids are 64 bits that
+    /// look random, so that those of your own, and of other processes, are as good as never among them.
     #[must_use]
     pub fn flows(mut self, flows: bool) -> Self {
         self.owner.flows = flows;

@@ -34,7 +34,7 @@
 //! | `tracing` | trace |
 //! |---|---|
 //! | span entered and exited | a slice on the thread's track, each time that it is entered |
-//! | span made and closed | with `lifetimes(true)`, a slice on a track of its own, named as the span |
+//! | span made and closed | with `lifetimes(true)`, a slice named as it on a track of its own, within its parent's |
 //! | fields | debug annotations, those of a span on each of its slices |
 //! | field recorded while the span is entered | an annotation of the slice's end, and of each later slice |
 //! | event | an instant with the message as its name; without one, `event FILE:LINE` |
@@ -43,12 +43,13 @@
 //! | target | with `origins(true)`, another category |
 //! | module | nothing: the target is the same, unless told otherwise |
 //! | level | the category: `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERROR` |
-//! | span entered on several threads, or again | with `flows(true)`, arrows from slice to slice |
+//! | span entered on several threads, or again | with `flows(true)`, arrows from its life to slice to slice |
 //! | `follows_from` | with `flows(true)`, an arrow to the next slice from each span followed, the newest 64 at most |
 //!
 //! A future that is instrumented enters its span each time that it is polled, and once more when it is dropped: each of
 //! these is a slice of the thread that does so, and flows join them. With `lifetimes(true)` what it takes in all, its
-//! waiting included, is another slice, beside the threads, with those of all spans of its name.
+//! waiting included, is another slice, beside the threads: on a track within that of the span which it was made in, or
+//! for, as far as that has one.
 //!
 //! Spans that are exited in another order than they were entered end their own slices: those above are ended and begun
 //! again, for a track's slices are nested. To a [`TraceSubscriber`] without flows and lifetimes, all spans of one place
@@ -115,6 +116,7 @@ mod fields;
 mod instants;
 mod layer;
 mod layers;
+mod life;
 mod lifetimes;
 mod numbers;
 mod origin;

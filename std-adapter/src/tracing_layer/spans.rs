@@ -11,9 +11,9 @@ use tracebuf::producer::track_event::Event;
 use tracing_core::Metadata;
 
 use super::fields::KeptFields;
+use super::life::Life;
 use super::numbers;
 use super::owner::Owner;
-use crate::session::switch::NOWHERE;
 
 /// Flows of other spans that one slice takes.
 const MAX_FOLLOWED: usize = 64;
@@ -58,8 +58,8 @@ pub(super) struct SpanData {
     /// What it is told apart by from all other spans: the flow of its slices is that.
     pub(super) number: u64,
     has_flow: bool,
-    /// Where the slice of its whole life has begun, if it has one that has not ended.
-    pub(super) lifetime: AtomicU64,
+    /// If it is recorded.
+    pub(super) life: Option<Arc<Life>>,
     /// Flows of other spans, that go to its next slice.
     followed: Mutex<VecDeque<u64>>,
 }
@@ -74,7 +74,7 @@ impl SpanData {
             changed: Mutex::default(),
             number,
             has_flow: owner.flows,
-            lifetime: AtomicU64::new(NOWHERE),
+            life: None,
             followed: Mutex::default(),
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tracing_core::Metadata;
 
 use super::layers::{self, have_gone, is_layer};
+use super::life::Life;
 use super::origin::{category, tell};
 use super::owner::Owner;
 use super::spans::SpanData;
@@ -247,9 +248,20 @@ fn end_below(owner: &Owner, entries: &mut [Entered]) {
 
 /// The innermost span of an owner's that this thread is in.
 pub(super) fn current(owner: &Owner) -> Option<(u64, &'static Metadata<'static>)> {
+    of_innermost(owner, |entered| Some((entered.id, entered.metadata)))
+}
+
+/// The life of that span, if it is this one and has one. No lock is needed for it.
+pub(super) fn life_of_current(owner: &Owner, id: u64) -> Option<Arc<Life>> {
+    of_innermost(owner, |entered| match &entered.data {
+        Some(data) if entered.id == id => data.life.clone(),
+        _ => None,
+    })
+}
+
+fn of_innermost<T>(owner: &Owner, f: impl Fn(&Entered) -> Option<T>) -> Option<T> {
     let is_own = |entered: &&Entered| entered.owner == owner.number;
-    let innermost =
-        |stack: &Stack| stack.borrow().iter().rfind(is_own).map(|entered| (entered.id, entered.metadata));
+    let innermost = |stack: &Stack| stack.borrow().iter().rfind(is_own).and_then(&f);
     STACK.try_with(innermost).ok().flatten()
 }
 

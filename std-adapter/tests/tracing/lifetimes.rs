@@ -12,7 +12,7 @@ use crate::trace::{Field, Trace, fields, message, number, scratch};
 use crate::{ANNOTATION, FLOW};
 
 /// The subscriber and the layer, with flows or without.
-fn make(kind: &str, recorder: Recorder, flows: bool) -> Dispatch {
+pub(crate) fn make(kind: &str, recorder: Recorder, flows: bool) -> Dispatch {
     match kind {
         "layer" => {
             let layer = TraceLayer::new(recorder).lifetimes(true).flows(flows);
@@ -31,10 +31,16 @@ fn both(name: &str, flows: bool, work: impl Fn(&Dispatch), check: impl Fn(&Trace
     }
 }
 
-fn trace_of(session: &Session, name: &str) -> Trace {
+/// What a session has recorded.
+pub(crate) fn written(session: &Session, name: &str) -> Trace {
     let path = scratch(&format!("lifetimes-{name}.pftrace"));
     session.stop().expect("a stop").write_to(&path).expect("a file");
-    let trace = Trace::read(&path);
+    Trace::read(&path)
+}
+
+/// The same, of which nothing is lost.
+pub(crate) fn trace_of(session: &Session, name: &str) -> Trace {
+    let trace = written(session, name);
     assert_eq!(trace.losses(), 0, "{name}");
     trace
 }
@@ -125,20 +131,32 @@ fn requests_that_overlap_are_slices_from_their_making_to_their_end_whoever_ends_
 }
 
 #[test]
-fn a_flow_leads_from_a_span_s_life_to_its_slices() {
-    let work = |_: &Dispatch| {
-        let task = tracing::info_span!("task");
-        task.in_scope(|| ());
-        task.in_scope(|| ());
+fn a_flow_leads_from_a_span_s_life_to_its_slices_on_whatever_thread() {
+    let work = |dispatch: &Dispatch| {
+        let tasks = [(); 2].map(|()| tracing::info_span!("task"));
+        tasks.iter().for_each(|task| task.in_scope(|| ()));
+        let dispatch = dispatch.clone();
+        let poll = move || {
+            tracing::dispatcher::with_default(&dispatch, || {
+                tasks.iter().for_each(|task| task.in_scope(|| ()))
+            });
+        };
+        std::thread::spawn(poll).join().expect("no panic");
     };
     both("flow", true, work, |trace| {
-        let lives = lives(trace);
-        let flows: Vec<_> = lives.values().flatten().filter(|event| event.kind == 1).collect();
-        assert_eq!(flows.len(), 3);
-        assert!(
-            flows.iter().all(|event| event.flows.len() == 1 && event.flows == flows[0].flows),
-            "{flows:?}"
-        );
+        let mut slices = BTreeMap::<_, Vec<_>>::new();
+        for ((track, _), events) in lives(trace) {
+            for event in events.iter().filter(|event| event.kind == 1) {
+                assert_eq!(event.flows.len(), 1, "{event:?}");
+                slices.entry(event.flows[0]).or_default().push(track.clone());
+            }
+        }
+        let each = ["", "", "task"];
+        slices.values_mut().for_each(|slices| slices.sort_unstable());
+        assert_eq!(slices.values().collect::<Vec<_>>(), [&each; 2], "a flow of its own for each task");
+    });
+    both("no flow", false, work, |trace| {
+        assert!(lives(trace).values().flatten().all(|event| event.flows.is_empty()));
     });
 }
 

@@ -4,6 +4,7 @@ mod flows;
 mod lifetimes;
 mod logs;
 mod losses;
+mod nested_lives;
 mod order;
 mod origins;
 mod relays;

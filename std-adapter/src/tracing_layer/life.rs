@@ -1,0 +1,110 @@
+//! Where the life of a span lies: on a track of its own, within that of its parent's life.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use self_cell::self_cell;
+use tracebuf::producer::track_event::Track;
+
+use crate::session::switch::{NOWHERE, Place, is_one_session};
+
+/// Lives within each other that others may lie within: what is further down lies within the last of these, beside its
+/// parent. A thread that goes from one task to another of many describes all tracks above one again, and in a chunk
+/// that is to be read by itself they all must have room; the core describes 32 with an event.
+const DEEPEST: u8 = 8;
+
+self_cell!(
+    /// A track, and what keeps those above it: a parent's span may be gone when its child ends.
+    struct Nested {
+        owner: Option<Arc<Life>>,
+        #[covariant]
+        dependent: Track,
+    }
+);
+
+/// Of a span whose life is recorded. Nothing is in it of the span itself, so that children that live longer than their
+/// parents keep little.
+pub(super) struct Life {
+    nested: Nested,
+    /// How many there are to the outermost, itself among them.
+    depth: u8,
+    /// Where its slice has begun.
+    begun: Place,
+    /// The same until it has ended.
+    open: AtomicU64,
+}
+
+impl Life {
+    /// One that has not begun.
+    pub(super) fn new(name: &'static str, number: u64, parent: Option<Arc<Self>>) -> Self {
+        let parent = match parent {
+            Some(parent) if parent.depth > DEEPEST => parent.nested.borrow_owner().clone(),
+            parent => parent,
+        };
+        let depth = parent.as_ref().map_or(1, |parent| parent.depth + 1);
+        let nested = Nested::new(parent, |parent| {
+            // Lives of spans of one name overlap, so that each has a track.
+            let track = Track::custom(name).numbered(number);
+            match parent {
+                Some(parent) => track.within(parent.track()),
+                None => track,
+            }
+        });
+        Self { nested, depth, begun: NOWHERE, open: AtomicU64::new(NOWHERE) }
+    }
+
+    pub(super) fn track(&self) -> &Track<'_> {
+        self.nested.borrow_dependent()
+    }
+
+    /// Now that its slice has begun there; `None` if it has nowhere.
+    pub(super) fn begun(self, place: Place) -> Option<Arc<Self>> {
+        (place != NOWHERE).then(|| Arc::new(Self { begun: place, open: place.into(), ..self }))
+    }
+
+    /// Whether it is in the session of this place: in others nothing is on its track.
+    pub(super) fn is_in(&self, place: Place) -> bool {
+        is_one_session(self.begun, place)
+    }
+
+    /// Where it is to end: once, and then nowhere.
+    pub(super) fn take_open(&self) -> Place {
+        self.open.swap(NOWHERE, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_keeps_those_above_it_as_far_as_its_track_lies_within_theirs() {
+        let mut lives = Vec::<Arc<Life>>::new();
+        for number in 0..1000 {
+            let life = Life::new("life", number, lives.last().cloned()).begun(1 << 16);
+            lives.push(life.expect("a place"));
+        }
+        let deepest = usize::from(DEEPEST);
+        for (at, life) in lives.iter().enumerate() {
+            assert_eq!(usize::from(life.depth), (at + 1).min(deepest + 1));
+            let parent = life.nested.borrow_owner().as_ref().map(|parent| parent.track().uuid());
+            let above = at.min(deepest).checked_sub(1).map(|above| lives[above].track().uuid());
+            assert_eq!(parent, above, "{at}");
+        }
+        let weak: Vec<_> = lives.iter().map(Arc::downgrade).collect();
+        let last = lives.pop();
+        drop(lives);
+        let kept = weak.iter().filter(|life| life.strong_count() > 0).count();
+        assert_eq!(kept, deepest + 1, "the last one, and those above it");
+        drop(last);
+        assert!(weak.iter().all(|life| life.strong_count() == 0));
+    }
+
+    #[test]
+    fn what_has_begun_nowhere_is_nobody_s_parent_and_what_has_ends_once() {
+        assert!(Life::new("life", 1, None).begun(NOWHERE).is_none());
+        let life = Life::new("life", 1, None).begun(3 << 16 | 1).expect("a place");
+        assert!(life.is_in(3 << 16) && !life.is_in(4 << 16) && !life.is_in(NOWHERE));
+        assert_eq!([life.take_open(), life.take_open()], [3 << 16 | 1, NOWHERE]);
+    }
+}

@@ -8,9 +8,9 @@ use crate::system::pid_namespace;
 
 /// This program's own track, in which its threads lie.
 ///
-/// What several programs record into one trace, by a [`Connection`](super::Connection), is told apart by its track: those
-/// of one name are one, and slices there end each other, whichever program has begun them. A track within this one is no
-/// other program's.
+/// What several programs record into one trace, by a [`Connection`](crate::session::Connection), is told apart by its
+/// track: those of one name are one, and slices there end each other, whichever program has begun them. A track within
+/// this one is no other program's.
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -35,10 +35,12 @@ use crate::system::pid_namespace;
 ///
 /// Cost: two system calls.
 pub fn this_process() -> Track<'static> {
-    let name = NAME.get_or_init(program_name);
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    let name = NAME.get().unwrap_or_else(|| PROGRAM.get_or_init(program_name));
     PidNamespace::here().process(std::process::id(), name)
 }
 
+/// As a session or a connection has named it.
 static NAME: OnceLock<String> = OnceLock::new();
 
 /// This process is named so from now on, unless it has a name.

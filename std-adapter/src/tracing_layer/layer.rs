@@ -63,10 +63,10 @@ impl TraceLayer {
     /// Makes the whole life of each span a slice too, from its making to the end of its last handle, on a track of its
     /// own. So one sees what an async request takes, its waiting included, and which ones overlap. The track lies
     /// within that of the span's parent, if that one's life is recorded in the same session, whether it has ended or
-    /// not, and else beside the threads; ui.perfetto.dev lays those of one name together. Within eight others they lie
-    /// at most: what is further down is within the eighth, beside its parent. A span that is made while nothing is
-    /// recorded has none, and one whose end is lost stays open. In another session than the one where events go by then
-    /// it is ended only by a thread that has recorded there.
+    /// not, and else within the process, beside its threads; ui.perfetto.dev lays those of one name together. Within
+    /// eight others they lie at most: what is further down is within the eighth, beside its parent. A span that is made
+    /// while nothing is recorded has none, and one whose end is lost stays open. In another session than the one where
+    /// events go by then it is ended only by a thread that has recorded there.
     ///
     /// With [flows](Self::flows) an arrow leads from it to the span's first slice, and on to the others: which polls
     /// are those of this one. Without, nothing says so, and each of them is 10 bytes shorter.

@@ -1,5 +1,6 @@
-//! Where the life of a span lies: on a track of its own, within that of its parent's life.
+//! Where the life of a span lies: on a track of its own, within that of its parent's life, or within the process.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,6 +8,7 @@ use self_cell::self_cell;
 use tracebuf::producer::track_event::Track;
 
 use crate::session::switch::{NOWHERE, Place, is_one_session};
+use crate::this_process::this_process;
 
 /// Lives within each other that others may lie within: what is further down lies within the last of these, beside its
 /// parent. A thread that goes from one task to another of many describes all tracks above one again, and in a chunk
@@ -26,7 +28,7 @@ self_cell!(
 /// parents keep little.
 pub(super) struct Life {
     nested: Nested,
-    /// How many there are to the outermost, itself among them.
+    /// How many there are to the outermost, itself among them; of the process's track none.
     depth: u8,
     /// Where its slice has begun.
     begun: Place,
@@ -35,21 +37,27 @@ pub(super) struct Life {
 }
 
 impl Life {
+    /// This process's track, in which those lie that have no parent.
+    pub(super) fn process() -> Self {
+        Self::on(Nested::new(None, |_| this_process()), 0)
+    }
+
     /// One that has not begun.
-    pub(super) fn new(name: &'static str, number: u64, parent: Option<Arc<Self>>) -> Self {
-        let parent = match parent {
-            Some(parent) if parent.depth > DEEPEST => parent.nested.borrow_owner().clone(),
-            parent => parent,
+    pub(super) fn within(parent: Arc<Self>, name: &'static str, number: u64) -> Self {
+        let parent = match parent.nested.borrow_owner() {
+            Some(above) if parent.depth > DEEPEST => above.clone(),
+            _ => parent,
         };
-        let depth = parent.as_ref().map_or(1, |parent| parent.depth + 1);
-        let nested = Nested::new(parent, |parent| {
+        let depth = parent.depth + 1;
+        let nested = Nested::new(Some(parent), |parent| {
             // Lives of spans of one name overlap, so that each has a track.
             let track = Track::custom(name).numbered(number);
-            match parent {
-                Some(parent) => track.within(parent.track()),
-                None => track,
-            }
+            parent.as_ref().map_or(track, |parent| track.within(parent.track()))
         });
+        Self::on(nested, depth)
+    }
+
+    fn on(nested: Nested, depth: u8) -> Self {
         Self { nested, depth, begun: NOWHERE, open: AtomicU64::new(NOWHERE) }
     }
 
@@ -73,23 +81,34 @@ impl Life {
     }
 }
 
+impl fmt::Debug for Life {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Life").field("track", self.track()).finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn process() -> Arc<Life> {
+        Arc::new(Life::process())
+    }
 
     #[test]
     fn a_child_keeps_those_above_it_as_far_as_its_track_lies_within_theirs() {
         let mut lives = Vec::<Arc<Life>>::new();
         for number in 0..1000 {
-            let life = Life::new("life", number, lives.last().cloned()).begun(1 << 16);
+            let parent = lives.last().cloned().unwrap_or_else(process);
+            let life = Life::within(parent, "life", number).begun(1 << 16);
             lives.push(life.expect("a place"));
         }
         let deepest = usize::from(DEEPEST);
         for (at, life) in lives.iter().enumerate() {
             assert_eq!(usize::from(life.depth), (at + 1).min(deepest + 1));
             let parent = life.nested.borrow_owner().as_ref().map(|parent| parent.track().uuid());
-            let above = at.min(deepest).checked_sub(1).map(|above| lives[above].track().uuid());
-            assert_eq!(parent, above, "{at}");
+            let above = at.min(deepest).checked_sub(1).map_or_else(process, |above| lives[above].clone());
+            assert_eq!(parent, Some(above.track().uuid()), "{at}");
         }
         let weak: Vec<_> = lives.iter().map(Arc::downgrade).collect();
         let last = lives.pop();
@@ -102,8 +121,8 @@ mod tests {
 
     #[test]
     fn what_has_begun_nowhere_is_nobody_s_parent_and_what_has_ends_once() {
-        assert!(Life::new("life", 1, None).begun(NOWHERE).is_none());
-        let life = Life::new("life", 1, None).begun(3 << 16 | 1).expect("a place");
+        assert!(Life::within(process(), "life", 1).begun(NOWHERE).is_none());
+        let life = Life::within(process(), "life", 1).begun(3 << 16 | 1).expect("a place");
         assert!(life.is_in(3 << 16) && !life.is_in(4 << 16) && !life.is_in(NOWHERE));
         assert_eq!([life.take_open(), life.take_open()], [3 << 16 | 1, NOWHERE]);
     }

@@ -36,7 +36,7 @@ pub(super) fn begin(
     let mut span = SpanData::new(owner, metadata, fields);
     if owner.lifetimes {
         let parent = parent().filter(|parent| parent.is_in(owner.recorder.place()));
-        let life = Life::new(metadata.name(), span.number, parent);
+        let life = Life::within(parent.unwrap_or_else(|| owner.process()), metadata.name(), span.number);
         let place = owner.recorder.begun(|tracer| {
             let guard = tracer
                 .on(life.track())

@@ -1,10 +1,12 @@
 //! Who records spans and events.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tracing_core::Metadata;
 
 use super::layers::{self, MOST, WHICH};
+use super::life::Life;
 use crate::session::Recorder;
 
 /// Who records spans, and makes their ids.
@@ -22,6 +24,8 @@ pub(super) struct Owner {
     pub(super) origins: bool,
     /// Whether events are lines of a log too.
     pub(super) logs: bool,
+    /// In which lives lie.
+    process: OnceLock<Arc<Life>>,
 }
 
 impl Owner {
@@ -39,7 +43,13 @@ impl Owner {
     }
 
     fn new(number: u64, recorder: Recorder) -> Self {
-        Self { recorder, number, flows: false, lifetimes: false, origins: false, logs: false }
+        let process = OnceLock::new();
+        Self { recorder, number, flows: false, lifetimes: false, origins: false, logs: false, process }
+    }
+
+    /// Made when the first life begins, by when a session has given it its name.
+    pub(super) fn process(&self) -> Arc<Life> {
+        self.process.get_or_init(|| Arc::new(Life::process())).clone()
     }
 
     /// Whether there is something to keep of such a span.

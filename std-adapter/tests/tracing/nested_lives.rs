@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tracebuf_std::session::{BufferConfig, Relay, Session};
+use tracebuf_std::session::{BufferConfig, Relay, Session, this_process};
 use tracebuf_std::tracing_layer::{TraceLayer, TraceSubscriber};
 use tracing::span::{Id, Record};
 use tracing::{Dispatch, Level, Span, dispatcher, info_span};
@@ -42,12 +42,14 @@ fn lives(trace: &Trace) -> BTreeMap<u64, (String, [usize; 2])> {
         let Some((track, kind)) = event.and_then(|event| number(event, 11).zip(number(event, 9))) else {
             continue;
         };
-        let (mut names, mut next) = (Vec::new(), Some(track));
-        while let Some(id) = next {
-            let (parent, name) = state.get(&id).unwrap_or_else(|| panic!("{id} above {names:?} is told"));
+        let (mut names, mut next) = (Vec::new(), track);
+        loop {
+            let (parent, name) = state.get(&next).unwrap_or_else(|| panic!("{next} above {names:?} is told"));
+            let Some(parent) = parent else { break };
             names.insert(0, name.as_str());
             next = *parent;
         }
+        assert_eq!(next, this_process().uuid(), "all lie within the process");
         let (path, counts) = lives.entry(track).or_insert_with(|| (names.join(" "), [0; 2]));
         assert_eq!(*path, names.join(" "));
         counts[kind as usize - 1] += 1;

@@ -81,7 +81,7 @@ int32_t tracebuf_init(void *region, size_t size, uint64_t ticks_per_second, trac
 /* A timeline for one priority. NULL when there are too many, or before tracebuf_init: other calls ignore NULL. */
 tracebuf_writer *tracebuf_writer_new(const char *name);
 
-/* A counter, for all writers. NULL when there are too many: other calls ignore NULL. */
+/* A counter, for all writers; two of one name are two. NULL when there are too many: other calls ignore NULL. */
 tracebuf_counter *tracebuf_counter_new(const char *name);
 
 void tracebuf_slice_begin(tracebuf_writer *writer, const char *name);
@@ -126,8 +126,11 @@ uint32_t tracebuf_dropped(void);
  * there without its name. What was overwritten before the line took it is counted in the trace; TRACEBUF_OK is returned
  * all the same.
  *
- * After TRACEBUF_WRITE the file may end with half a packet. That one is lost, which the one that its writer has in the
- * next export tells. A reset within an export costs the packet that is being written, and no other.
+ * After TRACEBUF_WRITE the file may end with half a packet. The next export sends that one first, whole, and all behind
+ * it: if the function had written nothing, nothing is missing there. Otherwise names and clock of what was in the ring
+ * already are in the file that has ended early, and the next one can be read from what was recorded since; without the
+ * half packet the two make one file. A reset within an export costs the packet that is being written, and no other;
+ * what is found after it needs that file in the same way.
  */
 int32_t tracebuf_export(tracebuf_write write, void *context);
 

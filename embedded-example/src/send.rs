@@ -64,6 +64,17 @@ pub struct Sender<E> {
     invalid: u32,
 }
 
+/// The packet that a sender had read and not sent to its end, for [another sender](Sender::resuming) of the same ring.
+#[derive(Default)]
+#[must_use = "dropped, the packet is lost, and nothing tells it"]
+pub struct Unsent(Option<Current>);
+
+impl fmt::Debug for Unsent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unsent").field("is_packet", &self.0.is_some()).finish()
+    }
+}
+
 /// The packet on its way.
 struct Current {
     lease: Lease,
@@ -77,7 +88,8 @@ impl<E: Export> Sender<E> {
     /// For a line that loses nothing: the trace file as it is.
     ///
     /// An error ends that file, perhaps in the middle of a packet, and what is sent behind it cannot be read. What
-    /// comes later belongs in a file of its own, from a sender of its own, after [`abandon`](Self::abandon).
+    /// comes later belongs in a file of its own, from a sender of its own, with the packet that was
+    /// [not sent](Self::into_unsent), or after [`abandon`](Self::abandon).
     pub const fn raw(exporter: E) -> Self {
         Sender {
             exporter,
@@ -98,6 +110,18 @@ impl<E: Export> Sender<E> {
         let mut sender = Self::raw(exporter);
         sender.framed = true;
         sender
+    }
+
+    /// The same, sending that packet first, from its beginning. If it was overwritten meanwhile, it is given up.
+    pub fn resuming(mut self, unsent: Unsent) -> Self {
+        self.current = unsent.0;
+        self
+    }
+
+    /// The packet that was read and not sent to its end, after an error for which this sender is not used any more. With
+    /// that nothing is lost: what this one has begun to send, the next one sends whole, and all that follows.
+    pub fn into_unsent(self) -> Unsent {
+        Unsent(self.current.map(|current| Current { at: 0, is_last: false, ..current }))
     }
 
     /// The line.
@@ -212,8 +236,8 @@ impl<E: Export> Sender<E> {
         self.given_up = self.given_up.saturating_add(1);
     }
 
-    /// Gives up the packet that was read and is not sent, for a sender that is not used any more after an error: the
-    /// next packet of the same sequence tells it. Without this that would seem to follow what was sent. A sequence that
+    /// Gives up the packet that was read and is not sent, after an error for which no sender is to
+    /// [send it](Self::into_unsent): the next packet of the same sequence tells it. Without this that would seem to follow what was sent. A sequence that
     /// has nothing more to say tells nothing, and another sender's counters do not have it: it is in
     /// [`given_up`](Self::given_up).
     ///

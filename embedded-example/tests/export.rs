@@ -314,6 +314,42 @@ fn a_packet_that_was_read_and_not_sent_before_an_error_is_told_by_the_next_one()
 }
 
 #[test]
+fn what_a_sender_did_not_send_before_an_error_another_one_sends_first_and_nothing_is_missing() {
+    for room in 0..1_500 {
+        let mut buffer = buffer(4096);
+        (0..12).for_each(|id| commit(&mut buffer, id, 100));
+        let mut broken = Sender::raw(Breaks { room, sent: Vec::new() });
+        if broken.finish_ring(&mut buffer).is_ok() {
+            assert!(room > 1_200);
+            break;
+        }
+        let whole = |line: &[u8]| {
+            let packets = TracePackets::new(line).map_while(Result::ok);
+            packets.filter(|packet| packet.windows(100).any(|bytes| bytes == [b'x'; 100])).count()
+        };
+        let (sent, unsent) = (whole(&broken.exporter().sent), broken.into_unsent());
+        // Not even one that comes meanwhile.
+        commit(&mut buffer, 12, 100);
+        let mut sender = Sender::raw(Breaks { room: 10_000, sent: Vec::new() }).resuming(unsent);
+        sender.finish_ring(&mut buffer).unwrap();
+        assert_eq!((sent + whole(&sender.exporter().sent), sender.given_up()), (13, 0), "{room} bytes");
+    }
+}
+
+#[test]
+fn what_was_not_sent_and_is_overwritten_is_given_up() {
+    let mut buffer = buffer(1024);
+    commit(&mut buffer, 0, 100);
+    let mut broken = Sender::raw(Breaks { room: 50, sent: Vec::new() });
+    broken.finish_ring(&mut buffer).unwrap_err();
+    let unsent = broken.into_unsent();
+    (1..20).for_each(|id| commit(&mut buffer, id, 100));
+    let mut sender = Sender::raw(Breaks { room: 10_000, sent: Vec::new() }).resuming(unsent);
+    sender.finish_ring(&mut buffer).unwrap();
+    assert_eq!(sender.given_up(), 1);
+}
+
+#[test]
 fn in_frames_a_sender_goes_on_after_an_error() {
     for room in 0.. {
         let mut buffer = buffer(4096);

@@ -14,7 +14,7 @@ use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
 use tracebuf_firmware::export::Export;
 use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
-use tracebuf_firmware::send::Sender;
+use tracebuf_firmware::send::{Sender, Unsent};
 
 const COUNTERS: usize = 8;
 
@@ -69,7 +69,13 @@ static MADE_AT: AtomicUsize = AtomicUsize::new(0);
 struct Drain {
     /// Somebody has the recorder: the function that writes must not come by a second one.
     busy: AtomicBool,
-    recorder: UnsafeCell<Option<Recorder<'static>>>,
+    recorder: UnsafeCell<Option<Drained>>,
+}
+
+/// The recorder, and of an export that failed the packet that the next one is to begin with.
+struct Drained {
+    recorder: Recorder<'static>,
+    unsent: Unsent,
 }
 
 // SAFETY: whoever comes while it is busy does without, be it a drain that interrupts an export, what these functions
@@ -80,14 +86,14 @@ static DRAIN: Drain = Drain { busy: AtomicBool::new(false), recorder: UnsafeCell
 
 impl Drain {
     /// Does something with the recorder. [`NOT_YET`] before `tracebuf_init`, [`BUSY`] within another call of this.
-    fn with<R>(&self, work: impl FnOnce(&Made, &mut Recorder<'static>) -> R) -> Result<R, i32> {
+    fn with<R>(&self, work: impl FnOnce(&Made, &mut Drained) -> R) -> Result<R, i32> {
         let made = made().ok_or(NOT_YET)?;
-        self.alone(|recorder| recorder.as_mut().map(|recorder| work(made, recorder)).ok_or(NOT_YET))
+        self.alone(|drained| drained.as_mut().map(|drained| work(made, drained)).ok_or(NOT_YET))
             .ok_or(BUSY)?
     }
 
     /// Does something with the place of the recorder. `None` within another call of this.
-    fn alone<R>(&self, work: impl FnOnce(&mut Option<Recorder<'static>>) -> R) -> Option<R> {
+    fn alone<R>(&self, work: impl FnOnce(&mut Option<Drained>) -> R) -> Option<R> {
         // Interrupts are masked as not all cores could do it in one step, and a scheduler may come between two.
         let was_busy = critical_section::with(|_| {
             let was_busy = self.busy.load(Ordering::Acquire);
@@ -148,7 +154,7 @@ pub unsafe extern "C" fn tracebuf_init(
     ticks_per_second: u64,
     clock: Option<Now>,
 ) -> i32 {
-    let start = |place: &mut Option<Recorder<'static>>| {
+    let start = |place: &mut Option<Drained>| {
         if made().is_some() {
             return TWICE;
         }
@@ -163,7 +169,7 @@ pub unsafe extern "C" fn tracebuf_init(
         let started = Recorder::attach_or_new(words, &STORAGE, &INBOX, |_, _| found = FOUND);
         let Ok((producer, recorder)) = started else { return TOO_SMALL };
         let Some(made) = MADE.try_init(Made { producer, config, clock }) else { return TWICE };
-        *place = Some(recorder);
+        *place = Some(Drained { recorder, unsent: Unsent::default() });
         MADE_AT.store(core::ptr::from_mut(made).expose_provenance(), Ordering::Release);
         found
     };
@@ -197,10 +203,10 @@ pub unsafe extern "C" fn tracebuf_writer_new(name: *const c_char) -> Option<&'st
 pub unsafe extern "C" fn tracebuf_counter_new(name: *const c_char) -> Option<&'static Counter> {
     // SAFETY: the caller's promise.
     let name = unsafe { text(name) };
-    COUNTER_TRACKS.iter().find_map(|place| {
-        place
-            .try_init_with(|| Counter(Track::counter(name, Unit::Unspecified).within(&FIRMWARE)))
-            .map(|counter| &*counter)
+    COUNTER_TRACKS.iter().zip(0..).find_map(|(place, number)| {
+        // By their numbers: names that are cut, or cannot be read, may be the same.
+        let track = Track::counter(name, Unit::Unspecified).within(&FIRMWARE).numbered(number);
+        place.try_init_with(|| Counter(track)).map(|counter| &*counter)
     })
 }
 
@@ -255,9 +261,7 @@ pub extern "C" fn tracebuf_flush(writer: Option<&'static Writer>) {
 #[unsafe(no_mangle)]
 pub extern "C" fn tracebuf_drain() {
     // Before `tracebuf_init` there is nothing to do; within an export that does it, and calls for another behind it.
-    let _ = DRAIN.with(|made, recorder| {
-        recorder.drain(&made.producer);
-    });
+    let _ = DRAIN.with(|made, drained| drained.recorder.drain(&made.producer));
 }
 
 /// Says how the drain is called for: see `tracebuf.h`.
@@ -292,9 +296,9 @@ impl Export for Callers {
 /// Sends all that the ring holds: see `tracebuf.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tracebuf_export(write: Option<Write>, context: *mut c_void) -> i32 {
-    let exported = DRAIN.with(|made, recorder| {
+    let exported = DRAIN.with(|made, Drained { recorder, unsent }| {
         let Some(write) = write else { return WRITE };
-        let mut sender = Sender::raw(Callers(write, context));
+        let mut sender = Sender::raw(Callers(write, context)).resuming(core::mem::take(unsent));
         let sent = sender.catch_up(recorder, &made.producer).and_then(|()| {
             // The next export is a file of its own: what is recorded from now on needs names, clock and tracks there.
             // Asked for before the copy, so that writers that have no event until then tell them in their next one;
@@ -307,9 +311,10 @@ pub extern "C" fn tracebuf_export(write: Option<Write>, context: *mut c_void) ->
         match sent {
             Ok(()) => OK,
             Err(()) => {
-                // Some may be lost with this file.
+                // What is recorded from now on can be read without this file; what is in the ring as the next one
+                // begins where this one has ended.
                 made.producer.clear_incremental_state();
-                sender.abandon(recorder.buffer());
+                *unsent = sender.into_unsent();
                 WRITE
             }
         }

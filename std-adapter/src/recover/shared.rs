@@ -12,15 +12,19 @@ use crate::figures::Count;
 use crate::limits::{PAGE, WRITERS};
 use crate::region_file::LeftMemory;
 
-/// Bytes before a ring that are looked at, more than firmware has: a dump may be made so that each chunk costs much.
-const MOST: usize = 128 << 10;
+/// Bytes before a ring that are looked at, more than firmware has.
+const MOST: usize = 1 << 20;
+/// Pages that these may have if they are more than [`FEW`] bytes: a dump may be made so that each chunk costs much, and
+/// a page has up to 14.
+const MOST_PAGES: u32 = 780;
+const FEW: u64 = 128 << 10;
 /// Bytes that a chunk takes in a ring beside its payload, at most: header, checksum, and up to the next word.
 const AROUND: usize = 24 + 4 + 3;
 
 /// Shared memory that lies before a buffer, as [`StartMark`] says, or in the
 /// [file of a session's buffer](crate::session::SessionBuilder::shared_memory_in_file): in it is what writers had
 /// finished when the program ended, and nobody had moved into the ring. Before a buffer it is found if it has less than
-/// 128 KiB; of more than 1,024 writers the others are left out.
+/// 1 MiB, and no more than 780 pages where it has 128 KiB or more; of more than 1,024 writers the others are left out.
 ///
 /// Its text is a line: `shared memory at 0x20000008: 3 chunks of 2 writers`.
 #[derive(Clone)]
@@ -45,7 +49,8 @@ impl Shared {
         let (_, words) = near.as_rchunks::<8>();
         let (distance, mark) = words.iter().rev().zip((0u64..).step_by(8)).find_map(|(word, distance)| {
             let mark = StartMark::from_word(u64::from_ne_bytes(*word))?;
-            (mark.ring_offset() == distance).then_some((distance, mark))
+            let is_its_own = mark.ring_offset() == distance;
+            (is_its_own && (distance < FEW || mark.pages() <= MOST_PAGES)).then_some((distance, mark))
         })?;
         let start = near.len().checked_sub(usize::try_from(distance).ok()?)?;
         let size = mark.page_size() as usize * mark.pages() as usize;

@@ -292,12 +292,20 @@ fn only_what_lies_from_a_mark_to_a_ring_is_shared_memory() {
     let snapshot = [&good[..], &region()].concat();
     let found = Dump::parse(&snapshot).expect("a dump").find(Place::Address(good.len() as u64));
     assert!(found.expect("a buffer").shared.is_none());
-    // Farther than shared memory is looked for, though a mark says so.
-    let mut words = vec![0; (128 << 10) / 4];
-    let pages = SharedMemory::new(atomic_words(&mut words), 4096).expect("pages");
-    let mark = StartMark::new(1, &pages).to_word().to_ne_bytes();
-    let far = [&mark[..], &vec![0; 128 << 10], &region()].concat();
-    assert!(find(&far).shared.is_none());
+    // Farther than shared memory is looked for, though a mark says so, or of very many pages.
+    for (size, page, is_found) in [
+        (128 << 10, 4096, true),
+        (768 << 10, 1 << 16, true),
+        (1 << 20, 1 << 16, false),
+        (780 * 168, 168, true),
+        (781 * 168, 168, false),
+    ] {
+        let mut words = vec![0; size / 4];
+        let pages = SharedMemory::new(atomic_words(&mut words), page).expect("pages");
+        let mark = StartMark::new(1, &pages).to_word().to_ne_bytes();
+        let dump = [&mark[..], &vec![0; pages.size()], &vec![0; pages.size() % 8], &region()].concat();
+        assert_eq!(find(&dump).shared.is_some(), is_found, "{size} bytes in pages of {page}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use tracebuf::proto::{
     trace_stats::{self, TraceStats},
     varint::VarintError,
 };
+use tracebuf::service::EndpointStats;
 
 fn says<T: std::fmt::Display, const N: usize>(all: [(T, &str); N]) {
     for (value, text) in all {
@@ -175,6 +176,11 @@ fn debug_output_names_every_field_that_matters() {
     assert!(stats.contains("chunks_written: 1") && stats.contains("bytes_written: 32"), "{stats}");
     let all = format!("{:?}", TraceStats { invalid_packets: 7, ..TraceStats::default() });
     assert!(all.contains("invalid_packets: 7"), "{all}");
+    let endpoint = format!("{:?}", EndpointStats { chunks_missing: 7, ..EndpointStats::default() });
+    for text in ["moved: 0", "scraped: 0", "scraped_before: 0", "discarded: 0", "missing: 7"] {
+        assert!(endpoint.contains(&format!("chunks_{text}")), "{text} in {endpoint}");
+    }
+    assert!(endpoint.ends_with("patches_discarded: 0 }"), "{endpoint}");
     let mut reader = buffer.read();
     let packet = format!("{:?}", reader.next_packet().unwrap());
     assert!(packet.starts_with("Packet { producer_id: 3, writer_id: 5, len: 2, loss: "), "{packet}");

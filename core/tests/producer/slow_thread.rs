@@ -1,6 +1,6 @@
 //! What a thread of few events writes, in a ring that others fill, and of which snapshots are taken.
 
-use crate::model::{Value, fields};
+use crate::model::{Model, Pace, Value, fields, memory};
 use std::sync::Mutex;
 use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
 use tracebuf::producer::track_event::*;
@@ -82,6 +82,46 @@ fn a_state_is_not_begun_in_a_chunk_that_a_scrape_has_put_where_the_ring_will_soo
             slow.track().instant("last");
             slow.flush();
             assert!(service.ends_in_an_event(), "{before} chunks before the state, {behind} behind it");
+        }
+    }
+}
+
+/// Whether a state is begun in a chunk of the writer's own, where the one that it has is so many chunks old.
+fn has_its_own_chunk<const WRITERS: usize>(lifetime: u32, age: usize) -> bool {
+    let memory = memory(32 * 1024, 1024);
+    let model = Model::new(memory, Pace::Prompt);
+    let storage = ProducerStorage::<32, WRITERS>::new();
+    let producer = Producer::new(memory, Layout::One, &storage, model).unwrap();
+    let [slow, mut other] = [(); 2].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
+    let config = TracerConfig::new(1_000_000_000).state_every(lifetime * producer.chunk_size());
+    let slow = Tracer::new(slow, || 0, &SLOW, config);
+    slow.track().instant("in a state");
+    for _ in 0..age {
+        other.packet().varint(1, 1);
+        other.flush();
+    }
+    producer.clear_incremental_state();
+    slow.track().instant("in the next");
+    slow.flush();
+    let chunks = model.state().chunks.keys().filter(|(writer, _)| *writer == 1).count();
+    assert!(chunks == 1 || chunks == 2, "{chunks} chunks");
+    chunks == 2
+}
+
+#[test]
+fn a_chunk_is_old_by_how_long_states_last_and_by_how_many_writers_there_can_be() {
+    // One and a half times as long as a state, and 16 chunks or two for each writer.
+    for (has_its_own_chunk, lifetime, oldest) in [
+        (has_its_own_chunk::<2> as fn(_, _) -> _, 1, 4),
+        (has_its_own_chunk::<2>, 5, 7),
+        (has_its_own_chunk::<2>, 8, 12),
+        (has_its_own_chunk::<3>, 1, 6),
+        (has_its_own_chunk::<8>, 1, 16),
+        (has_its_own_chunk::<32>, 1, 16),
+        (has_its_own_chunk::<32>, 12, 18),
+    ] {
+        for age in [0, 3, oldest - 1, oldest, oldest + 1, 20] {
+            assert_eq!(has_its_own_chunk(lifetime, age), age > oldest, "{age} of {oldest}");
         }
     }
 }

@@ -130,3 +130,25 @@ fn the_same_writer_at_a_new_endpoint_is_known_by_its_ids_if_that_is_told() {
     sent(&mut world);
     assert_eq!(world.read(), [DataLoss::empty(); 2]);
 }
+
+#[test]
+fn what_was_scraped_into_the_buffer_of_the_one_before_does_not_count_in_another() {
+    let mut world = alive();
+    let id = world.writer.id();
+    // One of the number had the second buffer, the one behind it has the first and writes nothing.
+    assert!(world.endpoint.allow(1) && world.endpoint.register_writer(id, 1));
+    for _ in 0..3 {
+        let chunk = world.write();
+        world.move_to(1, chunk);
+    }
+    next_life(&mut world);
+    // The next has the second again, and is scraped before the service hears of that.
+    next_writer(&mut world);
+    let chunk = world.write();
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+    world.endpoint.unregister_writer(id);
+    assert!(world.endpoint.register_writer(id, 1));
+    world.move_to(1, chunk);
+    world.buffers.swap(0, 1);
+    assert_eq!(world.read(), [DataLoss::empty(); 4]);
+}

@@ -122,6 +122,9 @@ fn an_end_that_is_lost_is_made_up_for_before_the_one_around_it_and_counted_once(
     }
     ticks.0.set(1000);
     drop(inner);
+    // Another tracer may take it over, and give it back.
+    assert_eq!((tracer.owed_ends(), tracer.replace_owed_ends(3), tracer.owed_ends()), (1, 1, 3));
+    assert_eq!(tracer.replace_owed_ends(1), 3);
     // Neither this, nor what comes in its place later: the end before it is tried, once.
     let lost = tracer.track().enter("lost");
     assert_eq!(tracer.stats().writer.dropped, 3);

@@ -92,8 +92,8 @@ fn has_its_own_chunk<const WRITERS: usize>(lifetime: u32, age: usize) -> bool {
     let model = Model::new(memory, Pace::Prompt);
     let storage = ProducerStorage::<32, WRITERS>::new();
     let producer = Producer::new(memory, Layout::One, &storage, model).unwrap();
-    let [slow, mut other] = [(); 2].map(|()| producer.writer(0, Exhaustion::Drop).unwrap());
-    let config = TracerConfig::new(1_000_000_000).state_every(lifetime * producer.chunk_size());
+    let [slow, mut other] = [(); 2].map(|()| producer.writer(40, Exhaustion::Drop).unwrap());
+    let config = TracerConfig::new(1_000_000_000).state_every(lifetime * 1020);
     let slow = Tracer::new(slow, || 0, &SLOW, config);
     slow.track().instant("in a state");
     for _ in 0..age {

@@ -4,7 +4,7 @@ use crate::support::cases::{check_with, count, first_seed};
 use crate::support::driver::{Real, short};
 use crate::support::hostile;
 use crate::support::ops::{Op, Setup};
-use tracebuf::buffer::{ChunkHeader, Commit, FillPolicy, TraceBuffer};
+use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, TraceBuffer};
 
 /// Goes over to a larger ring now and then. Everything that can be read, with its losses, must be as it was.
 fn run(setup: &Setup, ops: &[Op]) -> Result<(), String> {
@@ -67,4 +67,51 @@ fn a_buffer_in_more_memory_is_what_it_was_and_has_more_room() {
         let (setup, ops) = hostile::case(seed, false);
         check_with("grow", seed, &setup, &ops, |ops| run(&setup, ops));
     }
+}
+
+/// So that two of them have as much room.
+#[repr(align(8))]
+struct Memory([u8; 512]);
+
+impl AsRef<[u8]> for Memory {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsMut<[u8]> for Memory {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+#[test]
+fn a_ring_that_is_full_to_its_end_is_the_same_in_as_much_memory() {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    let mut buffer = TraceBuffer::new(Memory([0; 512]), config).unwrap();
+    let mut commit = |chunk_id, len: usize| {
+        let header =
+            ChunkHeader { producer_id: 1, chunk_id, fragments: 1, complete: true, ..ChunkHeader::default() };
+        let payload = &mut [0; 40][..len];
+        payload[0] = len as u8 - 1;
+        assert_eq!(buffer.copy_chunk_untrusted(&Chunk { header, payload }), Commit::Written);
+        buffer.stats()
+    };
+    // Of 32 bytes each, but for one that fills the end. The next one has the first one's place.
+    let size = commit(0, 8).buffer_size as u32;
+    let (chunks, rest) = (size / 32, size as usize % 32);
+    for chunk_id in 1..chunks - 1 {
+        commit(chunk_id, 8);
+    }
+    assert_eq!(commit(chunks - 1, 8 + rest).chunks_overwritten, 0);
+    let stats = commit(chunks, 8);
+    assert_eq!((stats.chunks_overwritten, stats.padding_bytes_written), (1, 0));
+    let mut copy = buffer.into_read_only().grow(Memory([0xEE; 512])).unwrap();
+    assert_eq!((copy.check().map(drop), copy.stats()), (Ok(()), stats));
+    let (mut reader, mut packets) = (copy.read(), 0);
+    while let Some(packet) = reader.next_packet() {
+        assert!(packet.loss().is_empty() || packets == 0);
+        packets += 1;
+    }
+    assert_eq!(packets, chunks);
 }

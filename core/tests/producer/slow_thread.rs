@@ -120,7 +120,8 @@ fn a_chunk_is_old_by_how_long_states_last_and_by_how_many_writers_there_can_be()
         (has_its_own_chunk::<32>, 1, 16),
         (has_its_own_chunk::<32>, 12, 18),
     ] {
-        for age in [0, 3, oldest - 1, oldest, oldest + 1, 20] {
+        let ages = [oldest, oldest + 1, oldest - 1, 0, 3, 20];
+        for age in ages.into_iter().take(if cfg!(miri) { 2 } else { 6 }) {
             assert_eq!(has_its_own_chunk(lifetime, age), age > oldest, "{age} of {oldest}");
         }
     }

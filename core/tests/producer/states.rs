@@ -100,7 +100,7 @@ fn with_a_state_in_each_chunk_every_chunk_can_be_decoded_without_those_before_it
 fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_state_begins() {
     static OTHER: Track<'static> = Track::custom("another track").within(&MAIN);
     // Chunks of 1024 bytes end at each byte of what comes behind so many.
-    for n in (600..1000).step_by(if cfg!(miri) { 29 } else { 1 }) {
+    for n in (600..1000).step_by(if cfg!(miri) { 59 } else { 1 }) {
         for what in 0..6 {
             let memory = memory(64 * 1024, 1024);
             let model = Model::new(memory, Pace::Prompt);

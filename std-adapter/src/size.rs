@@ -114,7 +114,7 @@ impl Sizing {
 
     /// Bytes of ring that a chunk takes.
     fn ring_chunk(&self) -> u64 {
-        u64::from(self.chunk - CHUNK_HEADER).next_multiple_of(4) + RING_PER_CHUNK
+        ring_chunk(self.chunk)
     }
 
     /// Chunks that so many seconds fill, at least one.
@@ -157,6 +157,11 @@ impl Sizing {
             _ => f64::INFINITY,
         }
     }
+}
+
+/// Bytes of a ring that a chunk of so many bytes of shared memory takes.
+pub(crate) fn ring_chunk(chunk: u32) -> u64 {
+    u64::from(chunk - CHUNK_HEADER).next_multiple_of(4) + RING_PER_CHUNK
 }
 
 /// So many chunks of so many bytes, in whole pages.

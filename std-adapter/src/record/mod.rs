@@ -81,7 +81,7 @@ fn record_from(
     let doors = Doors::of(options)?;
     let mut builder = Session::builder().process_name("tracebuf record");
     if options.has_programs() {
-        builder = builder.ring(options.ring);
+        builder = builder.buffer(options.ring_of_programs());
     }
     builder = builder.ring(options.ring).data_source(MACHINE, options.has_programs().into());
     if options.long {

@@ -4,6 +4,15 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tracebuf::producer::Layout;
+
+use crate::limits::{LAYOUT, PAGE, WRITERS};
+use crate::session::BufferConfig;
+use crate::size::ring_chunk;
+
+/// How Perfetto's SDK lays out a page of which it has few left: a chunk then has 292 bytes.
+const SMALLEST_CHUNKS: Layout = Layout::Fourteen;
+
 /// What to record, and where to.
 ///
 /// ```
@@ -92,7 +101,8 @@ impl RecordOptions {
     }
 
     /// Lets programs record into the same trace: those that connect to a socket at this path, each by a
-    /// [`Connection`](crate::session::Connection). They have a ring of the same size for themselves.
+    /// [`Connection`](crate::session::Connection). They have a ring of the same size for themselves, with a place
+    /// for as many writers as it has room for a chunk of each, up to 65,535.
     #[must_use]
     pub fn listen(mut self, path: impl AsRef<Path>) -> Self {
         self.socket = Some(path.as_ref().to_owned());
@@ -118,5 +128,15 @@ impl RecordOptions {
 
     pub(super) fn has_programs(&self) -> bool {
         self.socket.is_some() || self.perfetto.is_some()
+    }
+
+    /// The ring that they have, with a place in its table for as many writers as it has room for a chunk of each: of
+    /// many short programs those that are gone keep their places until they are overwritten.
+    pub(super) fn ring_of_programs(&self) -> BufferConfig {
+        let layout = if self.perfetto.is_some() { SMALLEST_CHUNKS } else { LAYOUT };
+        let chunks = self.ring / ring_chunk(layout.chunk_size(PAGE));
+        // One more, which the next that comes has before it overwrites the oldest.
+        let places = u16::try_from(chunks + 1).unwrap_or(u16::MAX);
+        BufferConfig::ring(self.ring).sequences(places.max(WRITERS as u16))
     }
 }

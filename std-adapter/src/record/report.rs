@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tracebuf::buffer::BufferStats;
+
 use super::{LONG_TRACE_PERIOD, RecordOptions};
 use crate::figures::{Bytes, Count, Name};
 use crate::session::{Losses, Summary, Written};
@@ -124,6 +126,32 @@ impl RecordReport {
         Some(format!("--ring {}", Bytes(larger).as_option()))
     }
 
+    /// What had to make room in rings that were full, and in others.
+    fn all_overwritten(&self) -> impl Iterator<Item = String> {
+        [true, false].into_iter().filter_map(|was_full| {
+            let rings = self.summary.buffers.iter().filter(|ring| (ring.write_wrap_count > 0) == was_full);
+            let count = |(chunks, bytes), ring: &BufferStats| {
+                (chunks + ring.chunks_overwritten, bytes + ring.bytes_overwritten)
+            };
+            match rings.fold((0, 0), count) {
+                (0, _) => None,
+                (chunks, bytes) if was_full => Some(self.overwritten(chunks, bytes)),
+                (chunks, bytes) => Some(self.without_place(chunks, bytes)),
+            }
+        })
+    }
+
+    /// What had to go though the ring was not full, for its table was. A larger ring has places for more, but not for
+    /// more than 65,535.
+    fn without_place(&self, chunks: u64, bytes: u64) -> String {
+        let lost = format!("{} ({})", Count(chunks, "chunk"), Bytes(bytes));
+        let why = "for more threads wrote than the ring has places for";
+        match self.summary.long_trace {
+            None => format!("the beginning: {lost} had to go, {why}; record fewer programs, or with --long"),
+            Some(_) => format!("in between: {lost} had to go before they were in the file, {why}"),
+        }
+    }
+
     /// What had to make room in the ring, and what to do about it.
     fn overwritten(&self, chunks: u64, bytes: u64) -> String {
         let lost = format!("{} ({})", Count(chunks, "chunk"), Bytes(bytes));
@@ -144,10 +172,8 @@ impl RecordReport {
 
     /// What was lost, and what to do about it, a line each.
     pub fn losses(&self) -> Vec<String> {
-        let (lost, mut losses) = (self.summary.losses(), Vec::new());
-        if lost.chunks_overwritten > 0 {
-            losses.push(self.overwritten(lost.chunks_overwritten, lost.bytes_overwritten));
-        }
+        let lost = self.summary.losses();
+        let mut losses: Vec<_> = self.all_overwritten().collect();
         if self.dropped > 0 {
             let dropped = Count(self.dropped, "packet");
             losses.push(format!("{dropped}, for the drain thread did not get to run in time"));
@@ -201,7 +227,6 @@ impl fmt::Display for RecordReport {
 mod tests {
     use super::*;
     use crate::session::{LongTraceStatus, ProducerSummary};
-    use tracebuf::buffer::BufferStats;
     use tracebuf::service::{EndpointStats, ProducerIdentity};
 
     fn report(ring: u64, summary: Summary) -> RecordReport {
@@ -272,7 +297,7 @@ mod tests {
     #[test]
     fn a_larger_ring_is_named_where_there_is_one() {
         let mut stats = BufferStats::default();
-        stats.chunks_overwritten = 1;
+        (stats.chunks_overwritten, stats.write_wrap_count) = (1, 1);
         for (ring, with) in [(1 << 20, "with --ring 4MiB or --long"), (1 << 30, "with --long")] {
             let losses = report(ring, Summary { buffers: vec![stats], ..Summary::default() }).losses();
             assert!(losses[0].ends_with(with), "{losses:?}");
@@ -288,9 +313,27 @@ mod tests {
     }
 
     #[test]
+    fn no_larger_ring_is_named_where_none_was_full() {
+        let (mut full, mut other) = (BufferStats::default(), BufferStats::default());
+        (full.chunks_overwritten, full.bytes_overwritten, full.write_wrap_count) = (1, 2060, 1);
+        (other.chunks_overwritten, other.bytes_overwritten) = (2, 4120);
+        let losses = |buffers: &[BufferStats], long_trace| {
+            report(4 << 20, Summary { buffers: buffers.to_vec(), long_trace, ..Summary::default() }).losses()
+        };
+        let no_place = "2 chunks (4 KiB) had to go, for more threads wrote than the ring has places for";
+        let told = format!("the beginning: {no_place}; record fewer programs, or with --long");
+        assert_eq!(losses(&[other], None), std::slice::from_ref(&told));
+        // Each ring for itself.
+        let of_full = "the beginning: 1 chunk (2 KiB) had to make room; record with --ring 16MiB or --long";
+        assert_eq!(losses(&[other, full], None), [of_full.to_owned(), told]);
+        let told = losses(&[other], Some(LongTraceStatus::default()));
+        assert!(told[0].starts_with("in between: ") && !told[0].contains("record with"), "{told:?}");
+    }
+
+    #[test]
     fn what_a_long_trace_lost_lies_in_between_and_only_a_larger_ring_helps() {
         let mut stats = BufferStats::default();
-        (stats.chunks_overwritten, stats.bytes_overwritten) = (2, 4096);
+        (stats.chunks_overwritten, stats.bytes_overwritten, stats.write_wrap_count) = (2, 4096, 2);
         let long_trace = Some(LongTraceStatus::default());
         let summary = Summary { buffers: vec![stats], long_trace, ..Summary::default() };
         let lost = "in between: 2 chunks (4 KiB) had to make room before they were in the file";
@@ -312,7 +355,7 @@ mod tests {
             (9080, 10.0, "16KiB"),
         ] {
             let mut stats = BufferStats::default();
-            (stats.chunks_overwritten, stats.bytes_overwritten) = (1, lost);
+            (stats.chunks_overwritten, stats.bytes_overwritten, stats.write_wrap_count) = (1, lost, 1);
             let long_trace = Some(LongTraceStatus::default());
             let summary = Summary { buffers: vec![stats], long_trace, ..Summary::default() };
             let elapsed = Duration::from_secs_f64(seconds);

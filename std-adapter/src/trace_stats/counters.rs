@@ -25,8 +25,9 @@ pub struct Counted {
 /// The number of a counter's field, its name, and what it means.
 type Known = (u32, &'static str, &'static str);
 
-pub(super) const LARGER_RING: &str =
-    "the ring was full: give it more bytes, write a long trace, or a long one more often, or record less";
+pub(super) const LARGER_RING: &str = "the ring was full: give it more bytes, write a long trace, or a long one more \
+                                      often, or record less; or it had no place for one more writer: give it more \
+                                      sequences";
 
 /// Counters of a buffer that tell of losses.
 const OF_BUFFER: [Known; 6] = [

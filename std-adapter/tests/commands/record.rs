@@ -299,6 +299,29 @@ fn programs_record_into_the_same_trace() {
 }
 
 #[test]
+fn a_ring_that_is_not_full_has_a_place_for_every_program() {
+    let path = scratch("record/many.pftrace");
+    let socket = std::env::temp_dir().join(format!("tracebuf-record-many-{}", std::process::id()));
+    let child = recording(&socket, &[], &path);
+    assert!(wait_until(30, || socket.exists()));
+    // One after the other, more than a buffer's table has places for unless told otherwise.
+    for _ in 0..1500 {
+        let mut connection = None;
+        assert!(wait_until(30, || {
+            connection = Connection::builder().open(&socket).ok();
+            connection.is_some()
+        }));
+        connection.expect("a connection").recorder().instant("of a short program");
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    send(&child, libc::SIGINT);
+    let output = child.wait_with_output().expect("its end");
+    assert_success(&output);
+    let said = text(&output.stdout);
+    assert!(said.contains(", and of 1500 programs; ") && said.contains("lost: nothing"), "{said}");
+}
+
+#[test]
 fn no_trace_takes_a_socket_s_place() {
     let socket = std::env::temp_dir().join(format!("tracebuf-record-place-{}", std::process::id()));
     for more in [&[][..], &["--long"]] {

@@ -13,6 +13,7 @@ use memmap2::{MmapMut, MmapOptions};
 
 use crate::file_error::about;
 use crate::file_lock::{Held, Lock, lock};
+use crate::free_file::in_use;
 use crate::system::{id_at, id_of};
 use crate::undo::Undo;
 use crate::whole_file::followed;
@@ -157,7 +158,7 @@ pub(crate) fn create(path: &Path, wanted: &Wanted<'_>) -> io::Result<(Parts, Und
     let path = &followed(path)?;
     check_names(path)?;
     let moved = keep_previous(path)?;
-    let file = match OpenOptions::new().read(true).write(true).create_new(true).open(path) {
+    let file = match make(path) {
         Ok(file) => file,
         Err(error) => {
             Undo::new(path, moved).without_replacing();
@@ -165,7 +166,7 @@ pub(crate) fn create(path: &Path, wanted: &Wanted<'_>) -> io::Result<(Parts, Und
         }
     };
     // Only with both is it certain whose the name is.
-    let locked = Lock::new(&file, path).and_then(|lock| check_is_at(&file, path).map(|()| lock));
+    let locked = lock_of(&file, path).and_then(|lock| check_is_at(&file, path).map(|()| lock));
     let lock = match locked {
         Ok(lock) => lock,
         Err(error) => {
@@ -235,6 +236,18 @@ pub(crate) fn create(path: &Path, wanted: &Wanted<'_>) -> io::Result<(Parts, Und
     }
     let outbox = Outbox { control: control.clone(), turn, free, limit: limit as usize, count: 0 };
     Ok((Parts { memory: memory.keeping(control), outbox: Some(outbox), own }, undo))
+}
+
+/// Makes the file where there is none any more; by now another start may have made it.
+fn make(path: &Path) -> io::Result<File> {
+    let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+    made.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { in_use() } else { error })
+}
+
+/// Locks the file that was made here; by now another start may have removed it, as one that a start left.
+fn lock_of(file: &File, path: &Path) -> io::Result<Lock> {
+    let locked = Lock::new(file, path);
+    locked.map_err(|error| if error.kind() == io::ErrorKind::NotFound { in_use() } else { error })
 }
 
 /// Refuses a name with which those of what is kept would be longer than names can be: at once, not at the third start.
@@ -343,4 +356,21 @@ pub(crate) fn previous(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".previous");
     path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_that_another_comes_before_says_so() {
+        let path = std::env::temp_dir().join(format!("tracebuf-control-{}", std::process::id()));
+        let made = make(&path).expect("a file");
+        // It made the file behind the look at what was there.
+        let late = make(&path).expect_err("there is one");
+        // Nor did that have a lock yet, and so was taken for one that a killed start left.
+        fs::remove_file(&path).expect("it is there");
+        let removed = lock_of(&made, &path).err().expect("there is none");
+        assert_eq!([late, removed].map(|error| error.to_string()), ["another session is using it"; 2]);
+    }
 }

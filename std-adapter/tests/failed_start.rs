@@ -123,6 +123,7 @@ fn a_start_that_is_killed_in_between_costs_no_crash_and_leaves_nothing() {
         }
         let error = Survivor::open(&region).expect_err("an error").to_string();
         assert!(error.contains("no file of a buffer"), "{error}");
+        assert!(error.ends_with(&format!("what was there before is in {}", previous.display())), "{error}");
         let file = std::fs::read(&region).expect("a file");
         let dump = Dump::parse(&file).expect("bytes");
         assert!(dump.find(Place::Anywhere).is_err(), "nor is there a buffer in it");

@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::files::is_gzipped;
 use tracebuf_std::receive::is_line;
 use tracebuf_std::recover::{Dump, Place};
+use tracebuf_std::region_file::moved_by_a_start;
 use tracebuf_std::trace_stats::TraceReport;
 
 /// Bytes of a file that are enough to see what it is: as much memory as most devices have, whose dump it may be. All of
@@ -53,6 +54,11 @@ impl Guess {
         let read = is_file && File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok();
         Self((read && is_gzipped(&start)).then_some(Kind::Gzipped))
     }
+}
+
+/// Where what a session left lies instead, behind why there is none in a file; nothing if nobody knows it.
+pub(crate) fn if_moved(file: &Path, bytes: &[u8]) -> String {
+    moved_by_a_start(file, bytes).map_or_else(String::new, |moved| format!(": {moved}"))
 }
 
 impl fmt::Display for Guess {

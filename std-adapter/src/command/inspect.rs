@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 use crate::files::{check_is_other, output_path, read_any, write_over};
-use crate::guess::Guess;
+use crate::guess::{Guess, if_moved};
 use crate::system::draws;
 use crate::terminal::{beside, is_stdout, printed};
 use crate::which::{Which, tell_of_others};
@@ -42,7 +42,8 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let file = &arguments.file;
-    let content = read_any(file).map_err(|error| Failure::of(file, error))?;
+    let content =
+        read_any(file).map_err(|error| Failure::of(file, error).followed_by(if_moved(file, &[])))?;
     let inspection = look_at(file, &content, &arguments.which)?;
     tell_of_others(&inspection.others);
     let mut is_beside = false;
@@ -73,7 +74,8 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
 fn look_at(file: &Path, bytes: &[u8], which: &Which) -> Result<Inspection, Failure> {
     if which.is_any() {
         return Inspection::of_file(bytes)
-            .map_err(|error| Failure::of(file, format_args!("{error}{}", Guess::of(bytes))));
+            .map_err(|error| Failure::of(file, format_args!("{error}{}", Guess::of(bytes))))
+            .map_err(|failure| failure.followed_by(if_moved(file, bytes)));
     }
     let (dump, place) = which.of(file, bytes)?;
     Inspection::of_dump(&dump, place).map_err(|error| Failure::of(file, error))

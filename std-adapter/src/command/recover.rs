@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::failure::{Failure, name_of};
 use crate::files::{check_is_other, output_path, read_as_far};
-use crate::guess::Guess;
+use crate::guess::{Guess, if_moved};
 use crate::system::input_path;
 use crate::tell::tell;
 use crate::terminal::is_stdout;
@@ -71,7 +71,8 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     {
         return survive(arguments, survivor);
     }
-    let (file, is_whole) = read_as_far(dump).map_err(|error| Failure::of(dump, error))?;
+    let (file, is_whole) =
+        read_as_far(dump).map_err(|error| Failure::of(dump, error).followed_by(if_moved(dump, &[])))?;
     let survivor = Survivor::parse(&file);
     if arguments.after.is_some() || arguments.with.is_some() {
         return match survivor {
@@ -79,7 +80,8 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
             Err(error) => Err(Failure::of(
                 dump,
                 format_args!("{error}; --after and --with need a whole file of a buffer"),
-            )),
+            )
+            .followed_by(if_moved(dump, &file))),
         };
     }
     // If it is one, all that counts is there, wherever a gzipped file was cut.
@@ -93,7 +95,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     }
     let found = memory.find(place).map_err(|error| match error {
         RecoverError::Attach(AttachError::NoRegion) if anywhere => {
-            Failure::of(dump, format_args!("{error}{}", Guess::of(&file)))
+            Failure::of(dump, format_args!("{error}{}", Guess::of(&file))).followed_by(if_moved(dump, &file))
         }
         error => Failure::of(dump, error),
     })?;

@@ -13,7 +13,7 @@ use super::output::Output;
 use super::{Found, Shared, attach_owned};
 use crate::counts::{Totals, Written};
 use crate::export::{BufferReport, PIECE, Piece, whole_within};
-use crate::region_file::{self, Contents, Waiting};
+use crate::region_file::{self, Contents, Waiting, moved_by_a_start};
 use crate::whole_file::write_atomically;
 
 /// What is left in a [file that held a buffer](crate::region_file), ready to be made a trace.
@@ -22,9 +22,15 @@ use crate::whole_file::write_atomically;
 /// use tracebuf_std::recover::Survivor;
 ///
 /// // A service starts anew, and looks at what the last one had not yet written.
-/// if let Ok(survivor) = Survivor::open("trace.region".as_ref()) {
-///     let (written, gap) = survivor.write_with("trace.pftrace".as_ref(), "crash.pftrace".as_ref())?;
-///     println!("{} packets, {gap}", written.packets);
+/// match Survivor::open("trace.region".as_ref()) {
+///     Ok(survivor) => {
+///         let (written, gap) = survivor.write_with("trace.pftrace".as_ref(), "crash.pftrace".as_ref())?;
+///         println!("{} packets, {gap}", written.packets);
+///     }
+///     // The first time there is nothing.
+///     Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+///     // Such as that the start in between was killed, and where the buffer of the one before is.
+///     Err(error) => eprintln!("trace.region: {error}"),
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -59,11 +65,21 @@ impl Survivor {
     ///
     /// # Errors
     /// The file system's, or [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or the file is
-    /// [damaged](super::Damage).
+    /// [damaged](super::Damage). If the start of a session in it was killed, there is none: what the one before left is
+    /// in `FILE.previous`, which may have been recovered before that start, and the error says so. If there is no file
+    /// and no such one either it is [`NotFound`](io::ErrorKind::NotFound): pass over no other.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+        let none = |error: io::Error, begins_with: &[u8]| match moved_by_a_start(path, begins_with) {
+            Some(moved) => invalid(format!("{error}: {moved}")),
+            None => error,
+        };
+        let mut file = File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => none(error, &[]),
+            _ => error,
+        })?;
         if file.metadata()?.is_file() {
-            return Self::of(region_file::read(&file)?);
+            let read = region_file::read(&file)?;
+            return read.map_err(|page| none(invalid(NO_FILE.to_owned()), &page)).and_then(Self::of);
         }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
@@ -75,12 +91,11 @@ impl Survivor {
     /// # Errors
     /// [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or it is [damaged](super::Damage).
     pub fn parse(file: &[u8]) -> io::Result<Self> {
-        Self::of(region_file::parse(file)?)
+        let contents = region_file::parse(file)?;
+        Self::of(contents.ok_or_else(|| invalid(NO_FILE.to_owned()))?)
     }
 
-    fn of(contents: Option<Contents>) -> io::Result<Self> {
-        let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
-        let mut contents = contents.ok_or_else(|| invalid("it is no file of a buffer".to_owned()))?;
+    fn of(mut contents: Contents) -> io::Result<Self> {
         let mut found =
             attach_owned(contents.start, contents.region).map_err(|error| invalid(error.to_string()))?;
         // Written as they are, damaged ones would hide from readers all that comes behind them.
@@ -174,6 +189,12 @@ impl Survivor {
         output.put_unchanged(&piece.bytes)?;
         Ok(output.written)
     }
+}
+
+const NO_FILE: &str = "it is no file of a buffer";
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
 /// Leaves only the packets before any damage, and says how many bytes that costs.

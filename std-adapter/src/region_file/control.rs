@@ -19,6 +19,7 @@ use crate::undo::Undo;
 use crate::whole_file::followed;
 
 use super::allocate::allocate;
+use super::moved::previous;
 use super::own_memory::OwnMemory;
 use super::{
     ABOUT, BEGUN, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, OWN, PAGE, Parts,
@@ -349,13 +350,6 @@ fn is_blank(file: &File) -> io::Result<bool> {
         let len = part.len();
         bytes.consume(len);
     }
-}
-
-/// Where what an earlier process left is kept.
-pub(crate) fn previous(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".previous");
-    path.with_file_name(name)
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@
 //! let folder = std::env::temp_dir().join(format!("doc-region-{}", std::process::id()));
 //! std::fs::create_dir_all(&folder)?;
 //! let region = folder.join("trace.region");
-//! // What a service does at its start: see what the last one left. The first time there is nothing.
-//! assert!(Survivor::open(&region).is_err());
+//! // What a service does at its start: see what the last one left. The first time there is nothing; any other error
+//! // says why there is no buffer, and may say where it is instead.
+//! assert_eq!(Survivor::open(&region).unwrap_err().kind(), std::io::ErrorKind::NotFound);
 //!
 //! let session = Session::builder().buffer(BufferConfig::ring(1 << 20).in_file(&region)).start()?;
 //! session.recorder().instant("the last thing that happened");
@@ -78,7 +79,9 @@
 //! file that another start has made meanwhile. If another session has a buffer in a file of one of these names, the
 //! session does not start. So during a start there has to be room for three. A file that a start
 //! left which was killed holds nothing and is replaced: it begins with `TRACENEW`, or has zeros only. What was there
-//! before that start is in `FILE.previous` then, and stays there.
+//! before that start is in `FILE.previous` then, and stays there until a session has started after it and stopped or
+//! died, and the next one starts. [`Survivor::open`](crate::recover::Survivor::open) and the command say so; neither
+//! takes it instead, for it may have been recovered before that start.
 //!
 //! # Layout
 //! Of a file that is cut short, or whose first page makes no sense, [recovery](crate::recover) says [what is
@@ -119,6 +122,7 @@ mod elsewhere;
 mod left_memory;
 #[cfg(unix)]
 mod memory;
+mod moved;
 #[cfg(unix)]
 mod own_memory;
 mod wanted;
@@ -137,6 +141,7 @@ pub use elsewhere::BufferMemory;
 pub(crate) use left_memory::LeftMemory;
 #[cfg(unix)]
 pub use memory::BufferMemory;
+pub use moved::moved_by_a_start;
 
 #[cfg(unix)]
 pub(crate) use control::{Outbox, OwnMark, Slot, create};
@@ -371,19 +376,19 @@ pub(crate) fn parse(file: &[u8]) -> Result<Option<Contents>, Damage> {
     layout.contents(|(at, len)| Ok(part(file, at, len).unwrap_or_default().to_vec())).map(Some)
 }
 
-/// The same of a file on the disk, of which only what counts is read.
-pub(crate) fn read(file: &File) -> io::Result<Option<Contents>> {
+/// The same of a file on the disk, of which only what counts is read; of one that is none what it begins with.
+pub(crate) fn read(file: &File) -> io::Result<Result<Contents, Vec<u8>>> {
     let end = file.metadata()?.len();
     let mut page = Vec::new();
     file.take(PAGE).read_to_end(&mut page)?;
-    let Some(layout) = layout(&page)? else { return Ok(None) };
+    let Some(layout) = layout(&page)? else { return Ok(Err(page)) };
     // Before memory is asked for: in a damaged header any number may be.
     layout.check_is_within(end)?;
     let read = |(at, len)| {
         let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         read_sparse(file, at, len)
     };
-    layout.contents(read).map(Some)
+    layout.contents(read).map(Ok)
 }
 
 /// Of a file of this kind that is cut short what there is of the region, and where it lies.

@@ -136,6 +136,27 @@ impl Sizing {
         pages(self.chunks(2.0 * self.blocked), self.chunk.into())
     }
 
+    /// What of this no number of bytes below 2⁶⁴ is enough for, if anything: sizes above say `u64::MAX` for that.
+    ///
+    /// ```
+    /// use tracebuf_std::size::Sizing;
+    ///
+    /// let sizing = |seconds| Sizing::of_rate(1e11).seconds(seconds);
+    /// assert_eq!(sizing(60.0).beyond(), None);
+    /// assert_eq!(sizing(3.6e9).beyond(), Some("no ring can be so large, nor several together"));
+    /// ```
+    pub fn beyond(&self) -> Option<&'static str> {
+        if self.rate >= u64::MAX as f64 {
+            Some("nothing can write so fast")
+        } else if self.ring() == Some(u64::MAX) {
+            Some("no ring can be so large, nor several together")
+        } else if self.shared_memory() == u64::MAX {
+            Some("no shared memory can be so large")
+        } else {
+            None
+        }
+    }
+
     /// What keeps a ring of so many bytes from being of use, if anything does.
     pub fn ring_fault(&self, bytes: u64) -> Option<String> {
         if bytes > RING_MAX {
@@ -184,6 +205,9 @@ impl fmt::Display for Sizing {
             Count((*packet).into(), "byte"),
             Count((*chunk).into(), "byte")
         )?;
+        if let Some(beyond) = self.beyond() {
+            return f.write_str(beyond);
+        }
         if let Some(ring) = self.ring() {
             writeln!(
                 f,

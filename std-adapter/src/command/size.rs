@@ -12,7 +12,7 @@ use crate::units::{bytes, interval, rate};
 
 /// Say how large buffers must be for a rate, or how long a buffer lasts.
 ///
-/// Exit status: 0, or 1 when the answer could not be written.
+/// Exit status: 0, 1 when the answer could not be written, or 2 when no memory can be so large.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Bytes of packets a second, of all producers together: 2MB, 512KiB; a /s may follow.
@@ -61,6 +61,9 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     }
     if let Some(period) = arguments.drain_period {
         sizing = sizing.drain_period(period.as_secs_f64());
+    }
+    if let Some(beyond) = sizing.beyond() {
+        return Err(Failure::new(beyond).of_arguments());
     }
     let mut text = sizing.to_string();
     if let Some(buffer) = arguments.buffer {

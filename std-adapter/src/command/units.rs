@@ -12,6 +12,9 @@ fn number_and_unit(text: &str) -> Result<(f64, String), String> {
     Ok((number, unit.trim().to_ascii_lowercase()))
 }
 
+/// The most whole hours that a time can have, told when it has more.
+const LONGEST: &str = "5124095576030430h";
+
 /// A time; seconds without a unit.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let (number, unit) = number_and_unit(text)?;
@@ -22,25 +25,32 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err(format!("'{unit}' is no unit of time: ms, s, m or h")),
     };
-    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| format!("{LONGEST} is the longest"))
 }
 
 /// A size. A letter alone is a power of two, as other programs have it; with a B it is one of ten.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    Ok(size(text)? as u64)
+    let size = size(text)?;
+    // As a number of that type it is the largest, which is another.
+    if size >= u64::MAX as f64 {
+        Err("there are fewer than 2⁶⁴ bytes".to_owned())
+    } else {
+        Ok(size as u64)
+    }
 }
 
 /// The size of a ring: the same in all commands that have one.
 #[cfg(unix)]
 pub(crate) fn ring(text: &str) -> Result<u32, String> {
-    let size = u32::try_from(bytes(text)?).ok();
+    let size = Some(size(text)?).filter(|size| *size <= f64::from(u32::MAX)).map(|size| size as u32);
     let size = size.filter(|size| RecordOptions::RING.contains(&u64::from(*size)));
     size.ok_or_else(|| "a ring has 4 KiB at least, and less than 4 GiB".to_owned())
 }
 
 /// A size a second, which may be less than a byte.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
-    size(text.strip_suffix("/s").unwrap_or(text))
+    let rate = size(text.strip_suffix("/s").unwrap_or(text))?;
+    if rate.is_finite() { Ok(rate) } else { Err("nothing can write so fast".to_owned()) }
 }
 
 fn size(text: &str) -> Result<f64, String> {
@@ -87,5 +97,16 @@ mod tests {
             assert!(bytes(none).is_err() && rate(none).is_err(), "{none}");
         }
         assert!(bytes("1MB/s").is_err());
+    }
+
+    #[test]
+    fn what_is_more_than_can_be_told_is_refused() {
+        assert_eq!(bytes("17179869183GiB"), Ok(17_179_869_183 << 30));
+        assert_eq!(bytes("17179869184GiB"), Err("there are fewer than 2⁶⁴ bytes".to_owned()));
+        assert_eq!(rate(&"9".repeat(400)), Err("nothing can write so fast".to_owned()));
+        assert!(interval(LONGEST).is_ok());
+        for longer in ["5124095576030431h", "99999999999999999999h", &"9".repeat(400)] {
+            assert_eq!(interval(longer), Err("5124095576030430h is the longest".to_owned()), "{longer}");
+        }
     }
 }

@@ -165,6 +165,24 @@ fn what_is_no_trace_is_an_error() {
 }
 
 #[test]
+fn what_no_memory_is_large_enough_for_is_an_error() {
+    let ring = "error: no ring can be so large, nor several together\n";
+    let cases: [(&[&str], &str); 5] = [
+        (&["--rate", "100GB", "--seconds", "1000000h"], ring),
+        (&["--rate", "100GB", "--drain-period", "1000000h"], ring),
+        (&["--rate", "100GB", "--blocked", "1000000h"], "error: no shared memory can be so large\n"),
+        (&["--rate", "99999999999999999999GB"], "error: nothing can write so fast\n"),
+        (&["--rate", "1MB", "--buffer", "99999999999999999999GB"], "there are fewer than 2⁶⁴ bytes"),
+    ];
+    for (arguments, told) in cases {
+        let output = command(&[&["size"], arguments].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(told) && output.stdout.is_empty(), "{said}");
+    }
+}
+
+#[test]
 fn sizes_are_those_of_the_rules() {
     let output = command(&["size", "--rate", "8MB/s", "--seconds", "10s", "--buffer", "16MiB"]);
     assert_eq!(output.status.code(), Some(0));

@@ -378,4 +378,7 @@ fn durations_and_sizes_that_are_none_are_refused() {
         let output = command().args(arguments).output().expect("the command");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
+    let output = command().args(["--duration", "99999999999999999999h"]).output().expect("the command");
+    let said = text(&output.stderr);
+    assert!(said.contains("for '--duration <DURATION>': 5124095576030430h is the longest"), "{said}");
 }

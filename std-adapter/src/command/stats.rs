@@ -17,8 +17,8 @@ use crate::terminal::print_and_exit;
 /// 45 where there are very many writers, and a few times the longest packet.
 ///
 /// Exit status: 0 when the trace says that nothing was lost, 3 when something was or it does not say so, as one without
-/// statistics, 1 when the file could not be read or is no trace. A gzipped trace that is cut is read as far as it goes,
-/// and has lost something.
+/// statistics, 1 when the file could not be read or is no trace, as one that is empty. A gzipped trace that is cut is
+/// read as far as it goes, and has lost something.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The trace file, plain or gzipped; - is standard input.
@@ -48,7 +48,10 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         }
         tell_of_cut(file, error, len);
     }
-    if report.packets == 0 && report.rest > 0 {
+    if report.packets == 0 && report.rest == 0 {
+        return Err(Failure::of(file, "it is empty, and no trace"));
+    }
+    if report.packets == 0 {
         return Err(Failure::of(file, format_args!("it is no trace{}", Guess::of(&begun))));
     }
     print_and_exit(&report, ExitCode::from(if report.has_losses() { 3 } else { 0 }))

@@ -19,6 +19,11 @@ mod elsewhere;
 /// How long a line may be silent before who reads it looks for something else to do.
 const SILENCE: Duration = Duration::from_millis(200);
 
+/// Why nothing has this name.
+fn missing(path: &Path) -> io::Error {
+    fs::metadata(path).err().unwrap_or_else(|| io::ErrorKind::NotFound.into())
+}
+
 /// A regular file, a named pipe, or a serial port that is set to so many bits a second.
 pub(super) fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
     let kind = system::kind_of(path);
@@ -39,6 +44,8 @@ pub(super) fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
             let neither = "it is neither a serial port nor a file of what came over one";
             Err(io::Error::new(io::ErrorKind::InvalidInput, neither))
         }
+        // The crate does not tell the system's number of an error.
+        Err(_) if cfg!(unix) && kind.is_none() => Err(missing(path)),
         Err(error) => Err(system::explained(error.into())),
     }
 }

@@ -397,6 +397,15 @@ fn packets_that_the_disk_did_not_take_are_not_told_to_be_in_the_file() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_not_there_is_told_with_the_system_s_number() {
+    let out = tracebuf(&["receive", "no such port", "-o"]).arg(scratch("receive/none")).output().unwrap();
+    let errors = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(errors, "error: no such port: No such file or directory (os error 2)\n");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn any_file_name_will_do_and_a_failure_names_the_file_that_it_is_about() {

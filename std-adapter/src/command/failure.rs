@@ -7,10 +7,18 @@ use std::process::ExitCode;
 use crate::tell::tell;
 use tracebuf_std::figures::Name;
 
-/// The name by which a file that is read is told: in one line, whatever is in it.
+/// The name by which a file that is read or written is told: in one line, whatever is in it.
 pub(crate) fn name_of(file: &Path) -> impl Display {
-    let name = if file == Path::new("-") { Path::new("standard input") } else { file };
-    Name(name.display())
+    Name(told(file).display())
+}
+
+/// The file's name, or what it stands for.
+pub(crate) fn told(file: &Path) -> &Path {
+    match file.to_str() {
+        Some("-") => Path::new("standard input"),
+        Some("/dev/stdout") => Path::new("standard output"),
+        _ => file,
+    }
 }
 
 /// Why a command failed: what is told on standard error, and the exit status.
@@ -30,6 +38,15 @@ impl Failure {
     /// About a file, by the name that it was given.
     pub(crate) fn of(file: &Path, why: impl Display) -> Self {
         Self::new(format_args!("{}: {why}", name_of(file)))
+    }
+
+    /// What the library says, which begins with the name of the file if it is about that one.
+    pub(crate) fn of_library(file: &Path, error: impl Display) -> Self {
+        let text = error.to_string();
+        match text.strip_prefix(&format!("{}: ", Name(file.display()))) {
+            Some(why) => Self::of(file, why),
+            None => Self::new(text),
+        }
     }
 
     /// About a file that was to be written.

@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
                 }
                 false => receive(port, *baud, output, &stop, progress),
             };
-            received.map_err(Failure::new)
+            received.map_err(|error| Failure::of_library(output, error))
         });
     drop(line);
     // A device that is unplugged is an error; what came until then, and what was lost, is worth knowing all the same.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, told};
 use crate::files::output_path;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use crate::units::{interval, ring};
@@ -99,7 +99,8 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         }
     });
     drop(line);
-    let report = result.map_err(Failure::new)?;
+    let mut report = result.map_err(|error| Failure::of_library(&arguments.output, error))?;
+    report.output = told(&report.output).to_owned();
     print_beside(is_stdout, &report, ExitCode::from(u8::from(!report.is_whole())))
 }
 

@@ -219,7 +219,10 @@ impl fmt::Display for RecordReport {
             [] => writeln!(f, "lost: nothing")?,
             losses => losses.iter().try_for_each(|loss| writeln!(f, "lost: {loss}"))?,
         }
-        write!(f, "open it in your browser: https://ui.perfetto.dev, \"Open trace file\"")
+        match self.written.bytes {
+            0 => write!(f, "no trace was written"),
+            _ => write!(f, "open it in your browser: https://ui.perfetto.dev, \"Open trace file\""),
+        }
     }
 }
 

@@ -187,6 +187,23 @@ fn a_disk_that_stays_full_is_told_in_a_report_of_all_the_time() {
 }
 
 #[test]
+fn standard_output_that_takes_nothing_is_told_by_that_name_and_to_have_no_trace() {
+    for (more, told) in [
+        (None, "error: standard output: cannot be written: No space left on device"),
+        (Some("--long"), "standard output: "),
+    ] {
+        let mut command = command();
+        command.args(["--duration", "100ms", "-o", "-"]).args(more);
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+        let output = command.stdout(full).stderr(Stdio::piped()).output().expect("the command");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.lines().any(|line| line.starts_with(told)), "{said}");
+        assert!(!said.contains("/dev/stdout") && !said.contains("open it"), "{said}");
+    }
+}
+
+#[test]
 fn a_file_that_takes_nothing_for_a_while_ends_no_recording() {
     let path = scratch("record/full-for-a-while.pftrace");
     // A soft limit that the shell's child has from its start. To go beyond it is an error, not a signal that ends it.

@@ -8,7 +8,7 @@ use tracebuf::producer::*;
 
 #[test]
 fn the_state_comes_again_after_a_loss_when_cleared_and_after_so_many_bytes() {
-    let (size, most, count) = if cfg!(miri) { (4096, 300, 150) } else { (16384, 2000, 5000) };
+    let (size, most, count) = if cfg!(miri) { (4096, 400, 150) } else { (16384, 2000, 5000) };
     let (model, producer, writer) = setup(Pace::Absent(0), size);
     let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     let work = |n: usize| (0..n).for_each(|_| tracer.track().slice("work", || {}));

@@ -223,7 +223,7 @@ fn break_item(state: &mut State<'_>, n: u32) {
 
 #[test]
 fn behind_what_is_no_item_the_next_chunk_that_somebody_knows_is_found() {
-    for broken in [0, 1, 2, 3] {
+    for broken in [0, 1, 2, 3, 4] {
         let mut memory = region(false);
         change(&mut memory, |state| break_item(state, broken));
         let (salvage, packets) = found(memory);

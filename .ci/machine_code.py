@@ -136,15 +136,15 @@ ZERO, RA, SP = 0, 1, 2
 def decode_risc_v(image, name, address, size, code, data):
     """The same of RV32IC.
 
-    A jump to where a register points is none to a pointer if that is a return, a far call, whose address the instruction
-    before it makes, or one within the function, by a table at an address that was made just before.
+    A jump to where a register points is none to a pointer if that is a return, a far call, whose address the
+    instruction before it makes, or one within the function, by a table at an address that was made just before.
     """
     frame, calls, pointers, at = 0, set(), 0, 0
     pages, addresses = {}, {}  # what registers hold that were last set by auipc; by lui and addi
     while at < size:
         here = address + at
         (short,) = struct.unpack_from("<H", code, at)
-        long = short & 3 == 3
+        long = short & 3 == 3 and here not in data
         (word,) = struct.unpack_from("<I", code, at) if long else (short,)
         at += 4 if long else 2
         if here in data:
@@ -208,4 +208,5 @@ def stack(functions, address, above=()):
         raise NotMeasured(f"{function.name} calls itself: its stack has no bound")
     below = [stack(functions, call, above + (address,)) for call in function.calls if call in functions]
     known = not function.pointers and function.calls <= functions.keys()
-    return function.frame + max((deep for deep, _ in below), default=0), known and all(all_of_it for _, all_of_it in below)
+    deepest = max((deep for deep, _ in below), default=0)
+    return function.frame + deepest, known and all(all_of_it for _, all_of_it in below)

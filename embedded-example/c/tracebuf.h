@@ -129,8 +129,8 @@ uint32_t tracebuf_dropped(void);
  * After TRACEBUF_WRITE the file may end with half a packet. The next export sends that one first, whole, and all behind
  * it: if the function had written nothing, nothing is missing there. Otherwise names and clock of what was in the ring
  * already are in the file that has ended early, and the next one can be read from what was recorded since; without the
- * half packet the two make one file. A reset within an export costs the packet that is being written, and no other;
- * what is found after it needs that file in the same way.
+ * half packet the two make one file. A reset within an export, or between one that failed and the next, costs the packet
+ * that was being written, and no other; what is found after it needs that file in the same way.
  */
 int32_t tracebuf_export(tracebuf_write write, void *context);
 

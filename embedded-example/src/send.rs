@@ -67,11 +67,15 @@ pub struct Sender<E> {
 /// The packet that a sender had read and not sent to its end, for [another sender](Sender::resuming) of the same ring.
 #[derive(Default)]
 #[must_use = "dropped, the packet is lost, and nothing tells it"]
-pub struct Unsent(Option<Current>);
+pub struct Unsent {
+    current: Option<Current>,
+    given_up: u32,
+    invalid: u32,
+}
 
 impl fmt::Debug for Unsent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unsent").field("is_packet", &self.0.is_some()).finish()
+        f.debug_struct("Unsent").field("is_packet", &self.current.is_some()).finish_non_exhaustive()
     }
 }
 
@@ -113,15 +117,17 @@ impl<E: Export> Sender<E> {
     }
 
     /// The same, sending that packet first, from its beginning. If it was overwritten meanwhile, it is given up.
-    pub fn resuming(mut self, unsent: Unsent) -> Self {
-        self.current = unsent.0;
-        self
+    pub fn resuming(self, unsent: Unsent) -> Self {
+        let Unsent { current, given_up, invalid } = unsent;
+        Self { current, given_up, invalid, ..self }
     }
 
-    /// The packet that was read and not sent to its end, after an error for which this sender is not used any more. With
-    /// that nothing is lost: what this one has begun to send, the next one sends whole, and all that follows.
+    /// The packet that was read and not sent to its end, after an error for which this sender is not used any more, and
+    /// what this one has counted. With that nothing is lost: what it has begun to send, the next one sends whole, and
+    /// all that follows. Until then a reset costs that packet, and nothing tells it.
     pub fn into_unsent(self) -> Unsent {
-        Unsent(self.current.map(|current| Current { at: 0, is_last: false, ..current }))
+        let current = self.current.map(|current| Current { at: 0, is_last: false, ..current });
+        Unsent { current, given_up: self.given_up, invalid: self.invalid }
     }
 
     /// The line.
@@ -237,9 +243,9 @@ impl<E: Export> Sender<E> {
     }
 
     /// Gives up the packet that was read and is not sent, after an error for which no sender is to
-    /// [send it](Self::into_unsent): the next packet of the same sequence tells it. Without this that would seem to follow what was sent. A sequence that
-    /// has nothing more to say tells nothing, and another sender's counters do not have it: it is in
-    /// [`given_up`](Self::given_up).
+    /// [send it](Self::into_unsent): the next packet of the same sequence tells it. Without this that would seem to
+    /// follow what was sent. A sequence that has nothing more to say tells nothing, and another sender's counters do not
+    /// have it: it is in [`given_up`](Self::given_up).
     ///
     /// Half a packet may be on the line. In frames its receiver finds that out by itself; see [`raw`](Self::raw).
     pub fn abandon<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) {
@@ -339,7 +345,7 @@ impl<E: Export> Sender<E> {
         buffer: &TraceBuffer<M>,
         losses: Losses,
     ) -> Result<(), E::Error> {
-        let mut counters = BufferStats::from(&buffer.stats());
+        let mut counters = BufferStats::from(&buffer.stats().of_trace(buffer.policy()));
         counters.trace_writer_packet_loss =
             counters.trace_writer_packet_loss.saturating_add(losses.packets.into());
         counters.patches_failed = counters.patches_failed.saturating_add(losses.patches.into());
@@ -384,7 +390,7 @@ impl<E: Export> Sender<E> {
                 }
             }
         }
-        self.send_counters(BufferStats::from(&snapshot.stats()))
+        self.send_counters(BufferStats::from(&snapshot.stats().of_trace(snapshot.policy())))
     }
 
     /// Sends a packet of so many bytes, waiting for the line.

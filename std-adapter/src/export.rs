@@ -32,15 +32,10 @@ pub(crate) struct BufferReport {
 impl BufferReport {
     pub(crate) fn new(
         policy: FillPolicy,
-        mut stats: BufferStats,
+        stats: BufferStats,
         sequences: impl Iterator<Item = SequenceInfo>,
     ) -> Self {
-        if matches!(policy, FillPolicy::RingBuffer) {
-            // It has handed them on before: they were scraped to their end, and then committed. Readers take this
-            // counter for a loss.
-            stats.chunks_discarded = 0;
-        }
-        Self { stats, sequences: sequences.collect() }
+        Self { stats: stats.of_trace(policy), sequences: sequences.collect() }
     }
 }
 

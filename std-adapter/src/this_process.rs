@@ -1,9 +1,11 @@
 //! Tracks of this system's processes and threads, told apart where several containers record into one trace.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use tracebuf::producer::track_event::Track;
 
+use crate::fork::forks;
 use crate::system::pid_namespace;
 
 /// This program's own track, in which its threads lie.
@@ -29,23 +31,46 @@ use crate::system::pid_namespace;
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
-/// Its id is made of the process's number, and in a container of the number of that (Linux's namespace of pids), in which
-/// others may be numbered alike. A child after a fork is another process. It has the name of the process that was given
-/// first, to a session or a connection; before that, the program's.
+/// Its id is made of the process's number, and in a container of the number of that (Linux's namespace of pids), in
+/// which others may be numbered alike. A child after a fork is another process: there a track within this one is to be
+/// made anew. It has the name that a session or a connection was given first; before that, the program's.
 ///
-/// Cost: two system calls.
+/// Cost: a system call, and on Linux another one the first time.
 pub fn this_process() -> Track<'static> {
-    static PROGRAM: OnceLock<String> = OnceLock::new();
-    let name = NAME.get().unwrap_or_else(|| PROGRAM.get_or_init(program_name));
-    PidNamespace::here().process(std::process::id(), name)
+    let pid = std::process::id();
+    PidNamespace::here().process(pid, name_of(pid, program_name))
 }
-
-/// As a session or a connection has named it.
-static NAME: OnceLock<String> = OnceLock::new();
 
 /// This process is named so from now on, unless it has a name.
 pub(crate) fn name_process(name: &str) {
-    NAME.get_or_init(|| name.to_owned());
+    name_of(std::process::id(), || name.to_owned());
+}
+
+/// The name of this process, which has one from now on. Of each process one is kept.
+fn name_of(pid: u32, name: impl FnOnce() -> String) -> &'static str {
+    if let Some(known) = known().filter(|known| known.0 == pid) {
+        return known.1;
+    }
+    // Not while it is locked: an allocator that is traced may come here again.
+    let name: &str = name().leak();
+    match known() {
+        Some(mut known) if known.0 != pid => *known = (pid, name),
+        Some(known) => return known.1,
+        None => {}
+    }
+    name
+}
+
+/// A process and its name. Not waited for long: in a child a thread of the parent's may have had it.
+fn known() -> Option<MutexGuard<'static, (u32, &'static str)>> {
+    static KNOWN: Mutex<(u32, &str)> = Mutex::new((0, ""));
+    (0..1000).find_map(|_| {
+        let known = KNOWN.try_lock().ok();
+        if known.is_none() {
+            std::thread::yield_now();
+        }
+        known
+    })
 }
 
 /// The program's file name, or `process` if it has none.
@@ -60,9 +85,18 @@ pub(crate) fn program_name() -> String {
 pub(crate) struct PidNamespace(u64);
 
 impl PidNamespace {
-    /// That of this process.
+    /// That of this process. Asked for once, and again after a fork: later `/proc` may be out of reach, and who is to be
+    /// told apart by it stays the same.
     pub(crate) fn here() -> Self {
-        Self(pid_namespace())
+        static KNOWN: AtomicU64 = AtomicU64::new(0);
+        let (known, forks) = (KNOWN.load(Ordering::Relaxed), u64::from(forks()) + 1);
+        if known >> 32 == forks {
+            return Self(known & u64::from(u32::MAX));
+        }
+        // Linux gives them numbers of 32 bits.
+        let namespace = pid_namespace() & u64::from(u32::MAX);
+        KNOWN.store(forks << 32 | namespace, Ordering::Relaxed);
+        Self(namespace)
     }
 
     pub(crate) fn process(self, pid: u32, name: &str) -> Track<'_> {

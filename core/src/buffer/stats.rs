@@ -1,5 +1,6 @@
 //! Counters, named as in Perfetto's `TraceStats.BufferStats`.
 
+use super::config::FillPolicy;
 use super::words::Le64;
 use core::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -161,5 +162,26 @@ impl BufferStats {
         let stored = [self.chunks_written, self.chunks_rewritten, self.chunks_relocated];
         let not = [self.chunks_unchanged, self.chunks_discarded, self.chunks_refused];
         stored.iter().chain(&not).fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// As the statistics of a trace are to have them, whose readers take `chunks_discarded` for a loss: without those
+    /// that a ring has discarded. Where open chunks are scraped, it had handed these on before: they were read to their
+    /// end, and then committed with nothing more. One that comes when a newer one was read is told by the next packet,
+    /// unless that newer one is the first of its sequence.
+    ///
+    /// ```
+    /// use tracebuf::buffer::{BufferStats, FillPolicy};
+    ///
+    /// let mut stats = BufferStats::default();
+    /// stats.chunks_discarded = 3;
+    /// assert_eq!(stats.of_trace(FillPolicy::RingBuffer).chunks_discarded, 0);
+    /// assert_eq!(stats.of_trace(FillPolicy::Discard).chunks_discarded, 3);
+    /// ```
+    #[must_use]
+    pub fn of_trace(mut self, policy: FillPolicy) -> Self {
+        if matches!(policy, FillPolicy::RingBuffer) {
+            self.chunks_discarded = 0;
+        }
+        self
     }
 }

@@ -14,9 +14,9 @@ use crate::producer::SharedMemory;
 /// | 0 or 4 | nothing, up to the next 8-byte boundary |
 /// | the rest | the region of a [`TraceBuffer`](crate::buffer::TraceBuffer) |
 ///
-/// In a dump `tracebuf recover` finds the ring, and shared memory before it by the mark, if that has less than 1 MiB and
-/// up to 780 pages. The start's number is the `producer_id` of all that its writers have in the ring, where they have
-/// neither user nor process.
+/// In a dump `tracebuf recover` finds the ring, and shared memory before it by the mark: of less than 128 KiB, or less
+/// than 1 MiB in 780 pages at most. The start's number is the `producer_id` of all that its writers have in the ring,
+/// where they have neither user nor process.
 ///
 /// Change the mark when shared memory is zeroed, not before: what the last start has left must not be taken for this
 /// one's.

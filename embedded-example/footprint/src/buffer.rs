@@ -212,7 +212,7 @@ fn sequence(sequence: SequenceInfo) {
 fn of_clone(input: &mut Input<'_>, mut clone: ReadOnlyTraceBuffer<&mut [u8]>) {
     session(input, &mut clone.read());
     clone.stop_waiting();
-    debug(clone.policy());
+    debug(clone.stats().of_trace(clone.policy()));
     session(input, &mut clone.read());
     stats(clone.stats());
     clone.sequences().for_each(sequence);

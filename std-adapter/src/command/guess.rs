@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
 use crate::files::is_gzipped;
@@ -59,6 +59,11 @@ impl Guess {
 /// Where what a session left lies instead, behind why there is none in a file; nothing if nobody knows it.
 pub(crate) fn if_moved(file: &Path, bytes: &[u8]) -> String {
     moved_by_a_start(file, bytes).map_or_else(String::new, |moved| format!(": {moved}"))
+}
+
+/// The same of a file that could not be read.
+pub(crate) fn if_missing(file: &Path, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::NotFound { if_moved(file, &[]) } else { String::new() }
 }
 
 impl fmt::Display for Guess {

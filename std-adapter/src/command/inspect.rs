@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::failure::Failure;
 use crate::files::{check_is_other, output_path, read_any, write_over};
-use crate::guess::{Guess, if_moved};
+use crate::guess::{Guess, if_missing, if_moved};
 use crate::system::draws;
 use crate::terminal::{beside, is_stdout, printed};
 use crate::which::{Which, tell_of_others};
@@ -43,7 +43,7 @@ pub(crate) struct Args {
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let file = &arguments.file;
     let content =
-        read_any(file).map_err(|error| Failure::of(file, error).followed_by(if_moved(file, &[])))?;
+        read_any(file).map_err(|error| Failure::of(file, &error).followed_by(if_missing(file, &error)))?;
     let inspection = look_at(file, &content, &arguments.which)?;
     tell_of_others(&inspection.others);
     let mut is_beside = false;

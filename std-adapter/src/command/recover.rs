@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use crate::failure::{Failure, name_of};
 use crate::files::{check_is_other, output_path, read_as_far};
-use crate::guess::{Guess, if_moved};
+use crate::guess::{Guess, if_missing, if_moved};
 use crate::system::input_path;
 use crate::tell::tell;
 use crate::terminal::is_stdout;
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         return survive(arguments, survivor);
     }
     let (file, is_whole) =
-        read_as_far(dump).map_err(|error| Failure::of(dump, error).followed_by(if_moved(dump, &[])))?;
+        read_as_far(dump).map_err(|error| Failure::of(dump, &error).followed_by(if_missing(dump, &error)))?;
     let survivor = Survivor::parse(&file);
     if arguments.after.is_some() || arguments.with.is_some() {
         return match survivor {

@@ -102,7 +102,7 @@ impl RecordOptions {
 
     /// Lets programs record into the same trace: those that connect to a socket at this path, each by a
     /// [`Connection`](crate::session::Connection). They have a ring of the same size for themselves, with a place
-    /// for as many writers as it has room for a chunk of each, up to 65,535.
+    /// for as many writers as it has room for a full chunk of each, up to 65,535, at 224 bytes a place.
     #[must_use]
     pub fn listen(mut self, path: impl AsRef<Path>) -> Self {
         self.socket = Some(path.as_ref().to_owned());
@@ -130,8 +130,8 @@ impl RecordOptions {
         self.socket.is_some() || self.perfetto.is_some()
     }
 
-    /// The ring that they have, with a place in its table for as many writers as it has room for a chunk of each: of
-    /// many short programs those that are gone keep their places until they are overwritten.
+    /// The ring that they have, with a place in its table for as many writers as it has room for a full chunk of each:
+    /// of many short programs those that are gone keep their places until they are overwritten.
     pub(super) fn ring_of_programs(&self) -> BufferConfig {
         let layout = if self.perfetto.is_some() { SMALLEST_CHUNKS } else { LAYOUT };
         let chunks = self.ring / ring_chunk(layout.chunk_size(PAGE));

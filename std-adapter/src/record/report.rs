@@ -141,13 +141,17 @@ impl RecordReport {
         })
     }
 
-    /// What had to go though the ring was not full, for its table was. A larger ring has places for more, but not for
-    /// more than 65,535.
+    /// What had to go though the ring was not full, for its table was. A larger ring has places for more, up to 65,535.
     fn without_place(&self, chunks: u64, bytes: u64) -> String {
         let lost = format!("{} ({})", Count(chunks, "chunk"), Bytes(bytes));
         let why = "for more threads wrote than the ring has places for";
         match self.summary.long_trace {
-            None => format!("the beginning: {lost} had to go, {why}; record fewer programs, or with --long"),
+            None => {
+                let larger = self.larger_ring(0).map_or_else(String::new, |larger| format!("{larger} or "));
+                format!(
+                    "the beginning: {lost} had to go, {why}; record fewer programs, or with {larger}--long"
+                )
+            }
             Some(_) => format!("in between: {lost} had to go before they were in the file, {why}"),
         }
     }
@@ -316,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn no_larger_ring_is_named_where_none_was_full() {
+    fn where_the_ring_was_not_full_its_places_are_told_of() {
         let (mut full, mut other) = (BufferStats::default(), BufferStats::default());
         (full.chunks_overwritten, full.bytes_overwritten, full.write_wrap_count) = (1, 2060, 1);
         (other.chunks_overwritten, other.bytes_overwritten) = (2, 4120);
@@ -324,7 +328,8 @@ mod tests {
             report(4 << 20, Summary { buffers: buffers.to_vec(), long_trace, ..Summary::default() }).losses()
         };
         let no_place = "2 chunks (4 KiB) had to go, for more threads wrote than the ring has places for";
-        let told = format!("the beginning: {no_place}; record fewer programs, or with --long");
+        let told =
+            format!("the beginning: {no_place}; record fewer programs, or with --ring 16MiB or --long");
         assert_eq!(losses(&[other], None), std::slice::from_ref(&told));
         // Each ring for itself.
         let of_full = "the beginning: 1 chunk (2 KiB) had to make room; record with --ring 16MiB or --long";

@@ -25,7 +25,7 @@ pub struct Recovered {
 /// A buffer's counters before anything was brought in.
 pub(super) struct Before {
     stats: BufferStats,
-    is_ring: bool,
+    policy: FillPolicy,
 }
 
 impl Before {
@@ -33,10 +33,7 @@ impl Before {
     /// had already, and has read or overwritten since.
     pub(super) fn kept_in(&self, mut now: BufferStats) -> BufferStats {
         now.buffer_size = self.stats.buffer_size;
-        if self.is_ring {
-            now.chunks_discarded = self.stats.chunks_discarded;
-        }
-        now
+        now.of_trace(self.policy)
     }
 }
 
@@ -57,11 +54,10 @@ impl Found {
 
     /// The same, with what the buffer's counters were before.
     pub(super) fn bring_in_beside(mut self) -> (Self, u64, Before) {
-        let mut before = Before { stats: self.buffer.stats(), is_ring: false };
+        let before = Before { stats: self.buffer.stats(), policy: self.buffer.policy() };
         let Some(shared) = self.shared.take() else { return (self, 0, before) };
         let memory = vec![0; self.buffer.grown_size(shared.room())];
         let Ok(ring) = self.buffer.grow(Aligned::from(memory)) else { return (self, 0, before) };
-        before.is_ring = matches!(ring.policy(), FillPolicy::RingBuffer);
         let (ring, brought_in) = shared.move_into(ring);
         (Self { buffer: ring.into_read_only(), ..self }, brought_in, before)
     }

@@ -70,7 +70,7 @@ impl Survivor {
     /// and no such one either it is [`NotFound`](io::ErrorKind::NotFound): pass over no other.
     pub fn open(path: &Path) -> io::Result<Self> {
         let none = |error: io::Error, begins_with: &[u8]| match moved_by_a_start(path, begins_with) {
-            Some(moved) => invalid(format!("{error}: {moved}")),
+            Some(moved) => io::Error::new(error.kind(), format!("{error}: {moved}")),
             None => error,
         };
         let mut file = File::open(path).map_err(|error| match error.kind() {

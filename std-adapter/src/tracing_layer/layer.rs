@@ -130,13 +130,22 @@ impl TraceLayer {
     }
 
     /// What layers of the same recorder have recorded of a span's life; the first, of several.
-    fn life_of<'r, S: LookupSpan<'r>>(&self, span: &SpanRef<'r, S>) -> Option<Arc<Life>> {
+    fn life_of<'r, S: LookupSpan<'r>>(
+        &self,
+        span: &SpanRef<'r, S>,
+        current: Option<&Id>,
+    ) -> Option<Arc<Life>> {
         // Mostly it is the current one, whose extensions another layer may have locked: while it writes a value into
-        // them that traces as it is formatted.
-        stack::life_of_current(&self.owner, span.id().into_u64()).or_else(|| {
+        // them that traces as it is formatted. They are looked at only where there are others of this recorder's.
+        let of_others = || {
             let extensions = span.extensions();
             extensions.get::<Kept>()?.of(&self.owner).find_map(|data| data.life.clone())
-        })
+        };
+        match stack::data_of_current(&self.owner, span.id().into_u64()) {
+            Some(data) => data.life.clone().or_else(of_others),
+            None if current == Some(&span.id()) => None,
+            None => of_others(),
+        }
     }
 }
 
@@ -166,7 +175,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
         let mut fields = KeptFields::with_room(metadata.fields().len());
         attributes.record(&mut fields);
         if let Some(span) = context.span(id) {
-            let parent = || self.life_of(&span.parent()?);
+            let parent = || self.life_of(&span.parent()?, context.current_span().id());
             let data = Arc::new(lifetimes::begin(&self.owner, metadata, fields, parent));
             let data = (self.owner.recorder.identity(), data);
             let mut extensions = span.extensions_mut();

@@ -43,7 +43,7 @@
 //! | target | with `origins(true)`, another category |
 //! | module | nothing: the target is the same, unless told otherwise |
 //! | level | the category: `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERROR` |
-//! | span entered on several threads, or again | with `flows(true)`, arrows from its life to slice to slice |
+//! | span entered on several threads, or again | with `flows(true)`, arrows from slice to slice, the life's first |
 //! | `follows_from` | with `flows(true)`, an arrow to the next slice from each span followed, the newest 64 at most |
 //!
 //! A future that is instrumented enters its span each time that it is polled, and once more when it is dropped: each of

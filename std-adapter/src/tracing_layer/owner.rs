@@ -47,9 +47,15 @@ impl Owner {
         Self { recorder, number, flows: false, lifetimes: false, origins: false, logs: false, process }
     }
 
-    /// Made when the first life begins, by when a session has given it its name.
+    /// Made when the first life begins, by when a session has given it its name. Not while others wait for it: an
+    /// allocator that is traced may come here again.
     pub(super) fn process(&self) -> Arc<Life> {
-        self.process.get_or_init(|| Arc::new(Life::process())).clone()
+        if let Some(known) = self.process.get() {
+            return known.clone();
+        }
+        let made = Arc::new(Life::process());
+        let _ = self.process.set(made.clone());
+        made
     }
 
     /// Whether there is something to keep of such a span.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tracing_core::Metadata;
 
 use super::layers::{self, have_gone, is_layer};
-use super::life::Life;
 use super::origin::{category, tell};
 use super::owner::Owner;
 use super::spans::SpanData;
@@ -251,12 +250,9 @@ pub(super) fn current(owner: &Owner) -> Option<(u64, &'static Metadata<'static>)
     of_innermost(owner, |entered| Some((entered.id, entered.metadata)))
 }
 
-/// The life of that span, if it is this one and has one. No lock is needed for it.
-pub(super) fn life_of_current(owner: &Owner, id: u64) -> Option<Arc<Life>> {
-    of_innermost(owner, |entered| match &entered.data {
-        Some(data) if entered.id == id => data.life.clone(),
-        _ => None,
-    })
+/// What is kept of that span, if it is this one. No lock is needed for it.
+pub(super) fn data_of_current(owner: &Owner, id: u64) -> Option<Arc<SpanData>> {
+    of_innermost(owner, |entered| entered.data.clone().filter(|_| entered.id == id))
 }
 
 fn of_innermost<T>(owner: &Owner, f: impl Fn(&Entered) -> Option<T>) -> Option<T> {

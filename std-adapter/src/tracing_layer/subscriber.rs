@@ -139,7 +139,8 @@ impl TraceSubscriber {
             None if span.is_contextual() => stack::current(&self.owner)?.0,
             None => return None,
         };
-        stack::life_of_current(&self.owner, parent).or_else(|| self.spans.get(parent)?.life.clone())
+        let data = stack::data_of_current(&self.owner, parent).or_else(|| self.spans.get(parent))?;
+        data.life.clone()
     }
 
     /// Of a span that may be entered when a relay is connected, what it is; its fields are not kept meanwhile.

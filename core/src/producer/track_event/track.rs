@@ -12,8 +12,9 @@ use crate::proto::varint;
 /// Its id is made of what it is and of its parent's, so that two writers that describe the same track mean the same
 /// one: of a process's and a thread's numbers, of the name of another. A counter's unit is not part of it, nor is the
 /// name of a process or a thread. So two tracks of one name and without a parent are one, whichever process they are
-/// of, and slices of both end each other: what is one process's own lies [within](Self::within) its track. Of tracks with one id, the first that a writer uses after its state has started anew, or after it has forgotten
-/// the id for others, is the one described.
+/// of, and slices of both end each other: what is one process's own lies [within](Self::within) its track. Of tracks
+/// with one id, the first that a writer uses after its state has started anew, or after it has forgotten the id for
+/// others, is the one described.
 ///
 /// ```
 /// use tracebuf::producer::track_event::{Track, Unit};

@@ -297,8 +297,9 @@ fn only_what_lies_from_a_mark_to_a_ring_is_shared_memory() {
         (128 << 10, 4096, true),
         (768 << 10, 1 << 16, true),
         (1 << 20, 1 << 16, false),
-        (780 * 168, 168, true),
-        (781 * 168, 168, false),
+        (780 * 172, 172, true),
+        (781 * 172, 172, false),
+        (2047 * 64, 64, true),
     ] {
         let mut words = vec![0; size / 4];
         let pages = SharedMemory::new(atomic_words(&mut words), page).expect("pages");

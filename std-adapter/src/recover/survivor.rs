@@ -67,7 +67,7 @@ impl Survivor {
     /// The file system's, or [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or the file is
     /// [damaged](super::Damage). If the start of a session in it was killed, there is none: what the one before left is
     /// in `FILE.previous`, which may have been recovered before that start, and the error says so. If there is no file
-    /// and no such one either it is [`NotFound`](io::ErrorKind::NotFound): pass over no other.
+    /// it is [`NotFound`](io::ErrorKind::NotFound), and says of such a one as well.
     pub fn open(path: &Path) -> io::Result<Self> {
         let none = |error: io::Error, begins_with: &[u8]| match moved_by_a_start(path, begins_with) {
             Some(moved) => io::Error::new(error.kind(), format!("{error}: {moved}")),

@@ -162,7 +162,7 @@ fn what_is_no_trace_is_an_error() {
         assert_eq!(output.status.code(), Some(1), "{path}");
         assert!(text(&output.stderr).contains(path));
     }
-    let empty = scratch("looking_inside/empty.pftrace");
+    let empty = scratch("looking_inside/empty.trace");
     for content in [vec![], gzipped(b"")] {
         std::fs::write(&empty, content).expect("a file");
         let output = command(&["stats", empty.to_str().expect("a path")]);

@@ -38,43 +38,51 @@ use crate::system::pid_namespace;
 /// Cost: a system call, and on Linux another one the first time.
 pub fn this_process() -> Track<'static> {
     let pid = std::process::id();
-    PidNamespace::here().process(pid, name_of(pid, program_name))
+    let known = names_of(pid).and_then(|names| names.given.or(names.program));
+    // Not while they are locked: an allocator that is traced may come here again.
+    let name = known.unwrap_or_else(|| {
+        let name = program_name();
+        names_of(pid).map_or("process", |mut names| names.program.get_or_insert_with(|| name.leak()))
+    });
+    PidNamespace::here().process(pid, name)
 }
 
-/// This process is named so from now on, unless it has a name.
-pub(crate) fn name_process(name: &str) {
-    name_of(std::process::id(), || name.to_owned());
-}
-
-/// The name of this process, which has one from now on. Of each process one is kept.
-fn name_of(pid: u32, name: impl FnOnce() -> String) -> &'static str {
-    if let Some(known) = known().filter(|known| known.0 == pid) {
-        return known.1;
+/// The name by which a session or a connection tells this process, if one was given: then the process has it from now
+/// on, unless it was given one before.
+pub(crate) fn named(given: Option<&str>) -> String {
+    let Some(name) = given else { return program_name() };
+    let kept = name.to_owned();
+    if let Some(mut names) = names_of(std::process::id()) {
+        names.given.get_or_insert_with(|| kept.leak());
     }
-    // Not while it is locked: an allocator that is traced may come here again.
-    let name: &str = name().leak();
-    match known() {
-        Some(mut known) if known.0 != pid => *known = (pid, name),
-        Some(known) => return known.1,
-        None => {}
-    }
-    name
+    name.to_owned()
 }
 
-/// A process and its name. Not waited for long: in a child a thread of the parent's may have had it.
-fn known() -> Option<MutexGuard<'static, (u32, &'static str)>> {
-    static KNOWN: Mutex<(u32, &str)> = Mutex::new((0, ""));
-    (0..1000).find_map(|_| {
-        let known = KNOWN.try_lock().ok();
-        if known.is_none() {
+/// A process's names, kept for ever: one that somebody gave it, and its program's.
+struct Names {
+    pid: u32,
+    given: Option<&'static str>,
+    program: Option<&'static str>,
+}
+
+/// Those of this process. Not waited for long: in a child a thread of the parent's may have had them.
+fn names_of(pid: u32) -> Option<MutexGuard<'static, Names>> {
+    static KNOWN: Mutex<Names> = Mutex::new(Names { pid: 0, given: None, program: None });
+    let mut names = (0..1000).find_map(|_| {
+        let names = KNOWN.try_lock().ok();
+        if names.is_none() {
             std::thread::yield_now();
         }
-        known
-    })
+        names
+    })?;
+    if names.pid != pid {
+        *names = Names { pid, given: None, program: None };
+    }
+    Some(names)
 }
 
 /// The program's file name, or `process` if it has none.
-pub(crate) fn program_name() -> String {
+fn program_name() -> String {
     let program = std::env::args_os().next();
     let name = program.as_deref().map(std::path::Path::new).and_then(std::path::Path::file_name);
     name.map_or_else(|| "process".to_owned(), |name| name.to_string_lossy().into_owned())
@@ -115,6 +123,20 @@ impl PidNamespace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_has_the_name_that_it_was_given_first() {
+        let told = |process: Track<'_>| format!("{process:?}");
+        // Others, in this process, may have given it one.
+        let before = told(this_process());
+        assert_eq!(named(None), program_name());
+        assert_eq!(told(this_process()), before, "that is none");
+        assert_eq!(named(Some("first")), "first");
+        let first = told(this_process());
+        assert_eq!(named(Some("second")), "second");
+        assert_eq!(told(this_process()), first);
+        assert_eq!(this_process().uuid(), PidNamespace::here().process(std::process::id(), "").uuid());
+    }
 
     #[test]
     fn processes_and_threads_of_containers_are_not_those_of_the_system_with_the_same_numbers() {

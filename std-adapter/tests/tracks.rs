@@ -115,9 +115,11 @@ fn requests_that_overlap_have_tracks_that_live_no_longer_than_they_do() {
 
 #[test]
 fn what_lies_within_this_process_lies_where_its_threads_do() {
+    let unnamed = this_process();
     let session =
         Session::builder().ring(1 << 20).process_name("a name of its own").start().expect("a session");
     let process = this_process();
+    assert_eq!(process.uuid(), unnamed.uuid());
     let track = Track::custom("requests").within(&process).numbered(17);
     session.recorder().on(&track).instant("accepted");
     session.recorder().instant("on the thread's own");

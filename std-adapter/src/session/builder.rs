@@ -24,7 +24,7 @@ use super::waker::Waker;
 use crate::limits::{BUFFERS_MAX, SHARED_MEMORY};
 use crate::region_file::{OwnMemory, WantedMemory};
 use crate::system::user_id;
-use crate::this_process::program_name;
+use crate::this_process::named;
 
 /// What a session is to be. Made by [`Session::builder`].
 ///
@@ -213,7 +213,7 @@ impl SessionBuilder {
             prepare(&spare, sizes).map_err(|error| SessionError::io("memory for snapshots", error))?;
         }
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
-        let name = self.process_name.take().unwrap_or_else(program_name);
+        let name = named(self.process_name.as_deref());
         let shared_memory = self.shared_memory.unwrap_or(match self.exhaustion {
             Exhaustion::Drop => 1 << 20,
             _ => ENOUGH_TO_STALL,

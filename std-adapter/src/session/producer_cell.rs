@@ -15,7 +15,7 @@ use super::waker::Waker;
 pub(crate) use crate::limits::WRITERS;
 use crate::limits::{CHUNKS, LAYOUT, PAGE};
 use crate::region_file::OwnMemory;
-use crate::this_process::{PidNamespace, name_process};
+use crate::this_process::PidNamespace;
 
 /// Bytes of a chunk, its header included.
 pub(crate) const CHUNK: usize = LAYOUT.chunk_size(PAGE) as usize;
@@ -109,7 +109,6 @@ impl ProducerCell {
     }
 
     fn with_queue(words: Words, queue: Queue, process_name: String) -> Result<Self, MemoryError> {
-        name_process(&process_name);
         let home = Home { words, storage: Box::new(Storage::new()), queue, process_name };
         ProducerCell::try_new(home, |home| {
             let memory = shared_memory(home.words.as_ref().as_ref())?;

@@ -25,7 +25,7 @@ use crate::session::switch::Switch;
 use crate::session::waits::{FOR_EVER, PATIENCE};
 use crate::session::waker::Waker;
 use crate::session::{Recorder, SessionError};
-use crate::this_process::program_name;
+use crate::this_process::named;
 
 /// What a [`Connection`] is to be. Made by [`Connection::builder`].
 #[derive(Clone, Debug)]
@@ -134,7 +134,7 @@ impl ConnectionBuilder {
     }
 
     pub(super) fn name_of_process(&self) -> String {
-        self.process_name.clone().unwrap_or_else(program_name)
+        named(self.process_name.as_deref())
     }
 
     pub(super) fn name_of_data_source(&self) -> Option<&str> {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use tracebuf::buffer::{BufferStats, FillPolicy, SequenceInfo};
+use tracebuf::buffer::SequenceInfo;
 
 use super::{Aligned, Found};
 use crate::pftrace::TraceFile;
@@ -22,21 +22,6 @@ pub struct Recovered {
     pub brought_in: u64,
 }
 
-/// A buffer's counters before anything was brought in.
-pub(super) struct Before {
-    stats: BufferStats,
-    policy: FillPolicy,
-}
-
-impl Before {
-    /// The counters of now, in which nothing is told to be lost that is not: recovery offers a ring also what that has
-    /// had already, and has read or overwritten since.
-    pub(super) fn kept_in(&self, mut now: BufferStats) -> BufferStats {
-        now.buffer_size = self.stats.buffer_size;
-        now.of_trace(self.policy)
-    }
-}
-
 impl Found {
     /// Puts into the buffer what its writers had finished in [shared memory](super::Shared) before it and nobody had
     /// moved, as the next start on the device does. Gives it, and of how many chunks it did not have all.
@@ -47,19 +32,12 @@ impl Found {
     /// more is given up.
     ///
     /// Cost: a copy of the region, and a commit for each chunk.
-    pub fn bring_in(self) -> (Self, u64) {
-        let (found, brought_in, _) = self.bring_in_beside();
-        (found, brought_in)
-    }
-
-    /// The same, with what the buffer's counters were before.
-    pub(super) fn bring_in_beside(mut self) -> (Self, u64, Before) {
-        let before = Before { stats: self.buffer.stats(), policy: self.buffer.policy() };
-        let Some(shared) = self.shared.take() else { return (self, 0, before) };
+    pub fn bring_in(mut self) -> (Self, u64) {
+        let Some(shared) = self.shared.take() else { return (self, 0) };
         let memory = vec![0; self.buffer.grown_size(shared.room())];
-        let Ok(ring) = self.buffer.grow(Aligned::from(memory)) else { return (self, 0, before) };
+        let Ok(ring) = self.buffer.grow(Aligned::from(memory)) else { return (self, 0) };
         let (ring, brought_in) = shared.move_into(ring);
-        (Self { buffer: ring.into_read_only(), ..self }, brought_in, before)
+        (Self { buffer: ring.into_read_only(), ..self }, brought_in)
     }
 
     /// Writes all packets into a trace file, which appears when it is complete, with those that are
@@ -72,7 +50,8 @@ impl Found {
     }
 
     fn write(self, mut file: TraceFile<impl Write>) -> io::Result<Recovered> {
-        let (mut all, brought_in, before) = self.bring_in_beside();
+        let buffer_size = self.buffer.stats().buffer_size;
+        let (mut all, brought_in) = self.bring_in();
         let mut packets = 0;
         let mut reader = all.buffer.read();
         while let Some(packet) = reader.next_packet() {
@@ -80,7 +59,9 @@ impl Found {
             packets += 1;
         }
         let sequences: Vec<SequenceInfo> = all.buffer.sequences().collect();
-        let stats = before.kept_in(all.buffer.stats());
+        // A ring is offered also what it has had already, and has read or overwritten since.
+        let mut stats = all.buffer.stats().of_trace(all.buffer.policy());
+        stats.buffer_size = buffer_size;
         let invalid_packets = file.finish(Some((&stats, &sequences)))?;
         Ok(Recovered { packets: packets - invalid_packets.min(packets), invalid_packets, brought_in })
     }

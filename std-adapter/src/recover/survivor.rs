@@ -8,7 +8,6 @@ use std::path::Path;
 use tracebuf::buffer::Salvage;
 
 use super::behind::{Gap, Slot};
-use super::found::Before;
 use super::output::Output;
 use super::{Found, Shared, attach_owned};
 use crate::counts::{Totals, Written};
@@ -49,8 +48,8 @@ pub struct Survivor {
     /// What lay in shared memory, of which the ring has what it has not had.
     shared: Option<Shared>,
     brought_in: u64,
-    /// What the buffer counted when it was found.
-    before: Before,
+    /// Bytes that the buffer had when it was found.
+    buffer_size: u64,
 }
 
 impl fmt::Debug for Survivor {
@@ -111,7 +110,8 @@ impl Survivor {
         found.salvage.bytes_unreadable += unreadable;
         found.shared = contents.own.take().as_ref().and_then(Shared::in_file);
         let shared = found.shared.as_ref().map(Shared::emptied);
-        let (found, brought_in, before) = found.bring_in_beside();
+        let buffer_size = found.buffer.stats().buffer_size;
+        let (found, brought_in) = found.bring_in();
         Ok(Self {
             found,
             clocks: contents.clocks,
@@ -120,7 +120,7 @@ impl Survivor {
             gap: Gap::default(),
             shared,
             brought_in,
-            before,
+            buffer_size,
         })
     }
 
@@ -181,7 +181,8 @@ impl Survivor {
             }
         }
         let buffer = &self.found.buffer;
-        let stats = self.before.kept_in(buffer.stats());
+        let mut stats = buffer.stats();
+        stats.buffer_size = self.buffer_size;
         let report = BufferReport::new(buffer.policy(), stats, buffer.sequences());
         let invalid_packets = output.written.invalid_packets;
         let mut piece = Piece::default();

@@ -88,23 +88,38 @@ fn program_name() -> String {
     name.map_or_else(|| "process".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
+/// A number of this process's that is asked for once, and again after a fork.
+pub(crate) struct UntilFork(AtomicU64);
+
+impl UntilFork {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, ask: impl FnOnce() -> u32) -> u32 {
+        // The upper half says in which process that was; 0 is none.
+        let (known, forks) = (self.0.load(Ordering::Relaxed), u64::from(forks()) + 1);
+        if known >> 32 == forks {
+            return known as u32;
+        }
+        let number = ask();
+        self.0.store(forks << 32 | u64::from(number), Ordering::Relaxed);
+        number
+    }
+}
+
 /// What numbers of processes and threads belong to: 0 is the system itself, any other a container.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PidNamespace(u64);
+pub(crate) struct PidNamespace(u32);
 
 impl PidNamespace {
     /// That of this process. Asked for once, and again after a fork: later `/proc` may be out of reach, and who is to be
     /// told apart by it stays the same.
     pub(crate) fn here() -> Self {
-        static KNOWN: AtomicU64 = AtomicU64::new(0);
-        let (known, forks) = (KNOWN.load(Ordering::Relaxed), u64::from(forks()) + 1);
-        if known >> 32 == forks {
-            return Self(known & u64::from(u32::MAX));
-        }
+        static KNOWN: UntilFork = UntilFork::new();
         // Linux gives them numbers of 32 bits.
-        let namespace = pid_namespace() & u64::from(u32::MAX);
-        KNOWN.store(forks << 32 | namespace, Ordering::Relaxed);
-        Self(namespace)
+        Self(KNOWN.get(|| pid_namespace() as u32))
     }
 
     pub(crate) fn process(self, pid: u32, name: &str) -> Track<'_> {
@@ -116,7 +131,7 @@ impl PidNamespace {
     }
 
     fn told_apart(self, track: Track<'_>) -> Track<'_> {
-        if self.0 == 0 { track } else { track.numbered(self.0) }
+        if self.0 == 0 { track } else { track.numbered(self.0.into()) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::fork::forks;
+use crate::this_process::UntilFork;
 
 /// One that no other span has: not in this process, nor in its parents and children; and as good as never in any other,
 /// or among those that a program chooses for flows of its own, be they counted, addresses or made at random.
@@ -36,16 +36,10 @@ fn seed() -> u64 {
     }
 }
 
-/// This process's id. Asking for it is a system call, so it is kept until the next fork.
+/// This process's id. Asking for it is a system call.
 fn process() -> u32 {
-    static KNOWN: AtomicU64 = AtomicU64::new(0);
-    let (known, forks) = (KNOWN.load(Ordering::Relaxed), forks());
-    if known as u32 != 0 && (known >> 32) as u32 == forks {
-        return known as u32;
-    }
-    let id = std::process::id();
-    KNOWN.store(u64::from(forks) << 32 | u64::from(id), Ordering::Relaxed);
-    id
+    static KNOWN: UntilFork = UntilFork::new();
+    KNOWN.get(std::process::id)
 }
 
 #[cfg(test)]

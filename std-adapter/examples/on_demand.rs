@@ -1,9 +1,9 @@
-//! A program that goes on all the time, and is traced whenever somebody wants to look.
+//! A program that runs all the time, and is traced whenever you want to look.
 //!
 //! `cargo run --release -p tracebuf-std --example on_demand -- /tmp/on_demand` finds prime numbers until it is
-//! interrupted, or for as many seconds as are named behind the socket. Beside it, as often as one likes,
-//! `tracebuf record --listen /tmp/on_demand` writes a trace of the machine with what this does in it. Programs that
-//! record into another one's session need Linux.
+//! interrupted, or for the number of seconds given after the socket. Meanwhile, as often as you like,
+//! `tracebuf record --listen /tmp/on_demand` writes a trace of the machine that includes what this program does.
+//! Programs that record into another one's session need Linux.
 #![cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(unused))]
 
 use std::path::Path;

@@ -1,8 +1,7 @@
-//! Several programs, one trace: a service, and three workers of their own processes that record into its session.
+//! Several programs, one trace: a service, and three worker processes that record into its session.
 //!
-//! `cargo run --release -p tracebuf-std --example processes` writes `processes.pftrace`, or the file that is named
-//! behind `--`. The workers are this program again, as `processes work SOCKET NAME`; one is killed in the midst. They
-//! need Linux.
+//! `cargo run --release -p tracebuf-std --example processes` writes `processes.pftrace`, or the file given after `--`.
+//! The workers are this program again, as `processes work SOCKET NAME`; one is killed halfway. They need Linux.
 #![cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(unused))]
 
 use std::path::Path;
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 use tracebuf_std::session::{Connection, ProducerSocket};
 use tracebuf_std::session::{LogMessage, LogPriority, Session, Track, Unit, this_process};
 
-// Under the process: counters of one name that lie beside processes are one, whoever counts.
+// Within the process: counters with one name beside processes are one counter, whichever program counts.
 static PROCESS: LazyLock<Track<'static>> = LazyLock::new(this_process);
 static PRIMES: LazyLock<Track<'static>> =
     LazyLock::new(|| Track::counter("primes", Unit::Count).within(&PROCESS));
@@ -35,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// A worker: finds prime numbers for a second, on two threads, and tells of it.
+/// A worker: finds prime numbers for a second, on two threads, and records it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn work(socket: &Path, name: &str) -> Result<(), Box<dyn std::error::Error>> {
     let service = Connection::builder().process_name(name).open(socket)?;

@@ -1,9 +1,8 @@
-//! A way of one's own from a producer to a session: its requests go over a line of bytes, and what the session says
-//! comes back by another. Here both ends are in one program, and the producer could be on another processor, which has
-//! shared memory with this one.
+//! Your own transport from a producer to a session: its requests go over one line of bytes, and what the session says
+//! comes back over another. Here both ends are in one program, but the producer could be on another processor that
+//! shares memory with this one.
 //!
-//! `cargo run --release -p tracebuf-std --example transport` writes `transport.pftrace`, or the file that is named
-//! behind `--`.
+//! `cargo run --release -p tracebuf-std --example transport` writes `transport.pftrace`, or the file given after `--`.
 #![cfg_attr(not(unix), allow(unused))]
 
 #[cfg(not(unix))]
@@ -33,19 +32,19 @@ mod program {
     use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
     use tracebuf_std::session::{BootClock, CentralBuffer, Session, Transport, Waker};
 
-    /// Bytes of shared memory, in pages of 4 KiB with four chunks each; and how many writers there are at a time.
+    /// Bytes of shared memory, in pages of 4 KiB with four chunks each, and the most writers at a time.
     const SHARED: usize = 256 * 1024;
     const CHUNKS: usize = SHARED / 1024;
     const WRITERS: usize = 8;
     const THREADS: u32 = 2;
     const EVENTS: u64 = 1_000;
 
-    /// What is on the line: 16 bytes each, of which the first is not one of a request's where it is something else.
+    /// A message on the line: 16 bytes. Anything but a request has a first byte that no request has.
     type Message = [u8; Request::BYTES];
-    /// The session asks for what there is, by a number; the answer has that and the number of a flush.
+    /// The session asks for what there is, with a number; the answer has that number and that of a flush.
     const QUESTION: u8 = 0x80;
     const ANSWER: u8 = 0x81;
-    /// The session has carried out all up to a flush.
+    /// The session has carried out everything up to a flush.
     const FLUSHED: u8 = 0x82;
 
     fn message(kind: u8, first: u32, second: u32) -> Message {
@@ -61,7 +60,7 @@ mod program {
         (number(4), number(8))
     }
 
-    /// The producer's end. The waker stands for the interrupt by which another processor would tell of a message.
+    /// The producer's end. The waker stands for the interrupt by which another processor would announce a message.
     struct Line(Mutex<UnixStream>, Waker);
 
     impl Line {
@@ -89,7 +88,7 @@ mod program {
     /// The session's end.
     struct Remote<'m> {
         endpoint: ProducerEndpoint<'m, WRITERS>,
-        /// Not waited for: what has come of a message that is not whole yet.
+        /// Read without waiting; a message that is not yet whole is kept below.
         line: UnixStream,
         message: Message,
         filled: usize,
@@ -112,7 +111,7 @@ mod program {
             }
         }
 
-        /// Does not wait. Of these messages the line has room for thousands: who reads none is not there any more.
+        /// Does not wait. The line has room for thousands of these messages: a producer that reads none is gone.
         fn say(&mut self, message: Message) {
             let _ = self.line.write(&message);
         }
@@ -144,7 +143,7 @@ mod program {
         }
 
         fn is_flushed(&self) -> bool {
-            // Numbers of flushes begin anew, so they are compared by their distance.
+            // Numbers of flushes wrap around, so they are compared by their distance.
             let is_done =
                 |flush| self.flushed.is_some_and(|done| done.wrapping_sub(flush) <= i32::MAX as u32);
             self.answer.is_some_and(|(question, flush)| question == self.asked && is_done(flush))
@@ -167,7 +166,7 @@ mod program {
         }
 
         fn disconnect(&mut self, buffers: &mut [CentralBuffer]) {
-            // All requests have come: the line has ended behind them.
+            // All requests have come: the line has ended after them.
             self.endpoint.disconnect(buffers);
         }
 
@@ -181,7 +180,7 @@ mod program {
         let session = Session::builder().ring(16 << 20).start()?;
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        // As long as the program is there, as memory that two processors share is.
+        // Lives as long as the program, like memory that two processors share.
         let words = Box::leak(vec![0; SHARED / 4].into_boxed_slice());
         let memory = SharedMemory::new(atomic_words(words), 4096)?;
 
@@ -239,7 +238,7 @@ mod program {
         }
     }
 
-    /// What the producer is for.
+    /// The producer's work.
     fn work(producer: &Producer<'_>, number: u32) {
         let track = Track::thread(1, number, "of another processor");
         let writer = producer.writer(0, Exhaustion::Stall).expect("one of eight");

@@ -1,4 +1,4 @@
-//! Open files that a process has and its children have not.
+//! Open files that belong to one process and are closed in its children.
 
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -7,17 +7,17 @@ use rustix::io::Errno;
 
 use crate::fork;
 
-/// An open file, or a socket, that is closed in children after a fork: a lock would last until they end, and who is at
-/// the other end of a connection would not see that this process has ended.
+/// An open file or socket that is closed in children after a fork: otherwise a lock would last until they end, and the
+/// peer of a connection would not see that this process has ended.
 pub(crate) struct ClosedInChildren {
-    /// Always there, but while it is dropped.
+    /// `None` only while it is dropped.
     file: Option<OwnedFd>,
-    /// Of the process that has it.
+    /// The fork count of the process that owns it.
     forks: u32,
 }
 
 impl ClosedInChildren {
-    /// A child that comes before this has the file, and does not know that it is to close it.
+    /// A child forked before this has the file, and does not know that it must close it.
     pub(crate) fn new(file: impl Into<OwnedFd>) -> Self {
         fork::watch();
         let (file, forks) = (file.into(), fork::forks());
@@ -25,12 +25,12 @@ impl ClosedInChildren {
         Self { file: Some(file), forks }
     }
 
-    /// Whether this process is the one that has the file. In others it is closed, and another may have its number.
+    /// Whether this process owns the file. In others it is closed, and its number may be another file's.
     pub(crate) fn is_here(&self) -> bool {
         fork::forks() == self.forks
     }
 
-    /// The file, in the process that has it.
+    /// The file, in the process that owns it.
     pub(crate) fn get(&self) -> io::Result<&OwnedFd> {
         self.file.as_ref().filter(|_| self.is_here()).ok_or_else(|| Errno::BADF.into())
     }

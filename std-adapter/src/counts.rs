@@ -12,7 +12,7 @@ pub struct Written {
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Packets left out, because no producer may write them, or because they are longer than the 256 MiB that a trace
+    /// Packets left out because no producer may write them, or because they are longer than the 256 MiB that a trace
     /// has room for.
     pub invalid_packets: u64,
 }
@@ -22,16 +22,16 @@ pub struct Written {
 pub struct Flushes {
     /// Flushes asked for that have ended.
     pub requested: u64,
-    /// Flushes in which every producer answered in time: this process's threads, which are one, too.
+    /// Flushes in which every producer answered in time; this process's threads count as one producer.
     pub succeeded: u64,
-    /// Flushes in which one did not, such as a thread that was sending and waited for its processor; what it had was
-    /// scraped.
+    /// Flushes in which some producer did not, for example because a thread that was sending waited for its processor;
+    /// its data was scraped.
     pub failed: u64,
     /// Whether the last one succeeded; `None` before the first.
     pub last: Option<bool>,
 }
 
-/// What a session counts beside its buffers.
+/// What a session counts besides its buffers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) producers_connected: u32,
@@ -42,12 +42,12 @@ pub(crate) struct Totals {
     pub(crate) flushes: Flushes,
 }
 
-/// Packets for each buffer that writers gave up, and of which nothing in the buffer tells.
+/// Packets that writers gave up without telling the buffer, per buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dropped(pub(crate) [u64; BUFFERS_MAX]);
 
 impl Dropped {
-    /// The counters of all buffers with them.
+    /// The counters of all buffers, with these packets added.
     pub(crate) fn told(
         &self,
         buffers: impl Iterator<Item = BufferStats>,

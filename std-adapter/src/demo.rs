@@ -1,8 +1,8 @@
 //! `tracebuf demo`: a program that traces itself, and accounts for every packet.
 //!
-//! Eight threads sort numbers and count the words of a source tree. Each writes what it does through shared
-//! memory; a service thread moves it into a ring; at the end the ring becomes a trace file. The counters of
-//! all that have a hand in it are compared.
+//! Eight threads sort numbers and count the words of a source tree. Each writes what it does through shared memory; a
+//! service thread moves it into a ring; at the end the ring becomes a trace file. The counters of everything involved
+//! are compared.
 //!
 //! ```no_run
 //! use tracebuf_std::demo::{Options, run};
@@ -50,8 +50,8 @@ const CHUNKS: usize = SHARED_MEMORY / PAGE as usize * 4;
 /// What the demonstration does.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The trace file, which appears when it is complete, and is read again to be counted. What goes into a pipe is
-    /// counted on its way; what goes to a device is not.
+    /// The trace file, which appears when it is complete, and is then read again to be counted. Data written to a pipe
+    /// is counted on its way; data written to a device is not.
     pub out: PathBuf,
     /// Bytes of the ring, at least [`LEAST_RING`](Self::LEAST_RING).
     pub ring: u32,
@@ -59,12 +59,12 @@ pub struct Options {
     pub exhaustion: Exhaustion,
     /// How many numbers to sort.
     pub numbers: usize,
-    /// Where the source tree is whose words are counted.
+    /// The source tree whose words are counted.
     pub sources: PathBuf,
 }
 
 impl Options {
-    /// A few chunks: one that is longer than the ring could not be kept, and the numbers would not agree.
+    /// A few chunks: a chunk longer than the ring could not be kept, and the numbers would not agree.
     pub const LEAST_RING: u32 = 4 << 10;
 
     /// A ring of 16 MiB, writers that wait, two million numbers, the words of the current folder.
@@ -79,8 +79,8 @@ impl Options {
     }
 }
 
-/// Nanoseconds of the wall clock as it was at the start, and as many as have passed since: they never go
-/// backwards, whoever sets the clock.
+/// The wall clock's nanoseconds at the start, plus those that have passed since: they never go backwards, whoever sets
+/// the clock.
 #[derive(Clone, Copy)]
 struct WallClock {
     start: Instant,
@@ -88,7 +88,7 @@ struct WallClock {
 }
 
 impl WallClock {
-    /// The number of the wall clock among a trace's builtin clocks.
+    /// The wall clock's number among a trace's builtin clocks.
     const REALTIME: u32 = 1;
 
     fn new() -> Self {
@@ -103,10 +103,10 @@ impl Clock for WallClock {
     }
 }
 
-/// Where the trace goes, and in memory what went there.
+/// Where the trace goes, and a copy in memory.
 struct Tee<'b> {
     file: &'b mut File,
-    /// `None` where it can be read again, or nobody knows what becomes of it.
+    /// `None` if the output can be read again, or if it is unknown what becomes of it.
     written: Option<&'b mut Vec<u8>>,
 }
 
@@ -127,9 +127,9 @@ impl Write for Tee<'_> {
 /// Does the work, writes the trace, and reports.
 ///
 /// # Errors
-/// A ring too small; more numbers than the system has memory for; what the file system says of the trace file or the
-/// folder of the sources, before any work is done, or the system of memory and threads. Sources in the folder that
-/// cannot be read are left out.
+/// A ring too small; more numbers than the system has memory for; before any work is done, what the file system says
+/// about the trace file or the folder of the sources; or what the system says about memory and threads. Sources in the
+/// folder that cannot be read are left out.
 pub fn run(options: &Options) -> io::Result<Report> {
     let writing = |error| about_writing(&options.out, &error);
     if options.ring < Options::LEAST_RING {
@@ -154,7 +154,7 @@ pub fn run(options: &Options) -> io::Result<Report> {
     let process = Track::process(std::process::id(), "tracebuf demo");
     let counters = work::Counters::new(&process);
     let shared = work::Shared::new(options, &counters);
-    // All writers share the ring, and the state of the one that writes least must still be in it.
+    // All writers share the ring, and the state of the writer that writes least must still be in it.
     let config = TracerConfig::new(1_000_000_000).clock_id(WallClock::REALTIME).state_every(options.ring / 4);
     let (clock, done) = (WallClock::new(), AtomicBool::new(false));
     let names: Vec<String> = (0..THREADS).map(|index| format!("worker {index}")).collect();
@@ -165,7 +165,7 @@ pub fn run(options: &Options) -> io::Result<Report> {
             service.run(&queue, producer, done);
             service
         })?;
-        // All before the first thread ends, which returns its writer's id: each id is one thread's.
+        // All are made before the first thread ends and returns its writer's id, so that each id belongs to one thread.
         let writers: Vec<_> = names.iter().filter_map(|_| producer.writer(0, options.exhaustion)).collect();
         let workers: Vec<_> = work::relay()
             .into_iter()
@@ -182,7 +182,7 @@ pub fn run(options: &Options) -> io::Result<Report> {
                 })
             })
             .collect();
-        // All of them, whatever became of one: the service has to run as long as any does.
+        // Joins all of them, whatever became of one: the service must run as long as any does.
         let join = |worker: io::Result<ScopedJoinHandle<'_, _>>| {
             worker?.join().map_err(|_| io::Error::other("a worker panicked"))
         };
@@ -214,7 +214,8 @@ pub fn run(options: &Options) -> io::Result<Report> {
     Ok(report)
 }
 
-/// Reads the ring into the file, which ends with the buffer's counters, and in them the packets that it never saw.
+/// Reads the ring into the file, which ends with the buffer's counters, including the packets that the buffer never
+/// saw.
 fn write_trace(
     mut service: Service<'_>,
     dropped: u64,
@@ -266,7 +267,7 @@ mod tests {
         let ring = PagedMemory::new(config.region_size(64 << 10) as usize).unwrap();
         let mut service = Service::new(memory, TraceBuffer::new(ring, config).unwrap());
         let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
-        // No service comes before all is full: the first one given up ends its chunk, the others have none.
+        // No service comes before memory is full: the first packet given up ends its chunk, the others have none.
         (0..100).for_each(|_| writer.packet().bytes(1, &[7; 300]));
         let stats = TracerStats { writer: writer.stats(), ..TracerStats::default() };
         let mut report = Report::default();

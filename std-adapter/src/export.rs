@@ -1,4 +1,4 @@
-//! From buffers to bytes of a trace: packets, clocks, statistics.
+//! From buffers to the bytes of a trace: packets, clocks, statistics.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::system::user_id;
 /// Bytes that go to a file at once.
 pub(crate) const PIECE: usize = 1 << 20;
 
-/// Bytes of the whole packets that lie within the first `most` bytes of a trace, or of a part of one.
+/// How many of the first `most` bytes of a trace, or of a part of one, are whole packets.
 pub(crate) fn whole_within(trace: &[u8], most: u64) -> usize {
     let mut packets = TracePackets::new(trace);
     let mut whole = 0;
@@ -39,27 +39,27 @@ impl BufferReport {
     }
 }
 
-/// Packets one after the other, in memory: a piece of a trace that ends with a whole packet.
+/// Consecutive packets in memory: a piece of a trace that ends with a whole packet.
 #[derive(Default)]
 pub(crate) struct Piece {
     pub(crate) bytes: Vec<u8>,
     pub(crate) packets: u64,
 }
 
-/// What reading a piece of a trace came to.
+/// The result of reading a piece of a trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HasRead {
     /// There are no more packets for now.
     pub(crate) exhausted: bool,
-    /// Packets that were left out, for what is in them or their length.
+    /// Packets that were left out because of their content or length.
     pub(crate) refused: u64,
     /// Their bytes.
     pub(crate) refused_bytes: usize,
 }
 
 impl Piece {
-    /// Adds packets of `reader` until there are none, or the piece and what was left out exceed `limit` bytes: to look
-    /// at a packet takes its time, whatever becomes of it.
+    /// Adds packets of `reader` until there are none, or until the piece and what was left out exceed `limit` bytes:
+    /// looking at a packet takes time, whatever becomes of it.
     pub(crate) fn read(&mut self, reader: &mut Reader<'_>, limit: usize) -> io::Result<HasRead> {
         let before = self.bytes.len();
         let mut exporter = TraceExporter::new(&mut self.bytes);
@@ -99,7 +99,7 @@ impl Piece {
         Ok(())
     }
 
-    /// Adds the statistics, by which readers find losses: the end of every trace.
+    /// Adds the statistics, in which readers find losses: the end of every trace.
     pub(crate) fn stats(
         &mut self,
         totals: &Totals,
@@ -162,7 +162,7 @@ mod tests {
         }
         let (mut piece, mut reader) = (Piece::default(), buffer.read());
         for left_out in [4000, 3999, 2001] {
-            // The limit has room for all in front of it, and one more.
+            // The limit has room for everything before it, and one more.
             let limit = left_out * 2 - 1;
             let read = piece.read(&mut reader, limit).expect("memory");
             assert_eq!(read.refused, left_out as u64);
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn packets_too_long_for_a_trace_are_counted_with_those_that_are_left_out() {
         use crate::long_packet::{PART, PARTS, SIZE, in_buffer};
-        // In each chunk a string as for_testing, which goes to its end.
+        // Each chunk has a string, as for_testing, that extends to its end.
         let mut part = vec![0; PART];
         part[..3].copy_from_slice(&SIZE);
         part[3..8].copy_from_slice(&[0xA2, 0x38, 0xF0, 0xFF, 0x03]);

@@ -7,7 +7,7 @@ use tracebuf::proto::{WireType, fields, tag, varint};
 pub(crate) enum Value<'m> {
     Number(u64),
     Bytes(&'m [u8]),
-    /// Four or eight bytes; nothing that is looked for here is kept so.
+    /// Four or eight bytes; no field that is looked for has this type.
     Fixed,
 }
 
@@ -15,11 +15,11 @@ pub(crate) enum Value<'m> {
 pub(crate) struct Field<'m> {
     pub(crate) number: u32,
     pub(crate) value: Value<'m>,
-    /// All of its bytes, the tag's too.
+    /// All of its bytes, including the tag.
     pub(crate) whole: &'m [u8],
 }
 
-/// The fields of a message, until its end or the first that is malformed.
+/// The fields of a message, up to its end or the first malformed one.
 #[derive(Clone)]
 pub(crate) struct Fields<'m>(&'m [u8]);
 
@@ -28,7 +28,7 @@ impl<'m> Fields<'m> {
         Self(message)
     }
 
-    /// Whether there is nothing left; if there is when no field comes any more, it is malformed.
+    /// Whether nothing is left. If no more fields come but something is left, that is malformed.
     pub(crate) fn is_at_end(&self) -> bool {
         self.0.is_empty()
     }
@@ -57,7 +57,7 @@ impl<'m> Iterator for Fields<'m> {
     }
 }
 
-/// What a message has within it, nothing unless it says something.
+/// The last submessage with this number: empty if there is none, `None` if the message is malformed.
 pub(crate) fn message(bytes: &[u8], of: u32) -> Option<&[u8]> {
     let mut within = &[][..];
     let mut fields = Fields::of(bytes);

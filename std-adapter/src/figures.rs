@@ -18,7 +18,7 @@
 
 use std::fmt::{self, Write};
 
-/// So many of what one is called this.
+/// A count with its noun, such as 2 packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count(pub u64, pub &'static str);
 
@@ -34,7 +34,7 @@ impl fmt::Display for Count {
     }
 }
 
-/// How many packets were left out of a trace file, as the commands tell it.
+/// How many packets were left out of a trace file, as the commands print it.
 ///
 /// ```
 /// use tracebuf_std::figures::LeftOut;
@@ -62,7 +62,7 @@ pub struct Bytes(pub u64);
 impl Bytes {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
 
-    /// Whole units, rounded down, as options of the commands take it: without a blank. For `record`.
+    /// Whole units, rounded down, without a blank, as options of the commands take it. For `record`.
     #[cfg(unix)]
     pub(crate) fn as_option(self) -> String {
         match Self::UNITS.iter().find(|(unit, _)| self.0 >= *unit) {
@@ -81,8 +81,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A time in seconds: a microcontroller's ring lasts some milliseconds, and one that nothing is written into does not
-/// end.
+/// A time in seconds: milliseconds for a microcontroller's ring, infinity for a ring that nothing is written into.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seconds(pub f64);
 
@@ -99,7 +98,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// A name, which is whatever somebody gave: in one line, and what controls a terminal is shown and not done.
+/// A name chosen by someone else, on one line: control characters are shown, not sent to the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<T>(pub T);
 
@@ -109,7 +108,7 @@ impl<T: fmt::Display> fmt::Display for Name<T> {
     }
 }
 
-/// What is written into it is shown letter by letter.
+/// Escapes what is written into it, character by character.
 struct Shown<'a, 'f>(&'a mut fmt::Formatter<'f>);
 
 impl Write for Shown<'_, '_> {
@@ -121,7 +120,7 @@ impl Write for Shown<'_, '_> {
     }
 }
 
-/// A number with its tenths, if it has any.
+/// A number with its tenths, unless they are zero.
 fn tenths(number: f64) -> String {
     let text = format!("{number:.1}");
     text.strip_suffix(".0").unwrap_or(&text).to_owned()

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use crate::figures::Name;
 
-/// The error behind the file's name.
+/// The error, prefixed with the file's name.
 pub(crate) fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", Name(path.display())))
 }
 
-/// The same of a file that was to be written.
+/// The same for a file that was to be written.
 pub(crate) fn about_writing(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: cannot be written: {error}", Name(path.display())))
 }

@@ -1,4 +1,4 @@
-//! A file's lock, which a process has and its children have not.
+//! A lock on a file that a process holds and its children do not.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,10 +12,10 @@ use crate::closed_in_children::ClosedInChildren;
 use crate::free_file::in_use;
 use crate::system::id_of;
 
-/// Keeps a file locked until it is dropped or its process ends, whatever children that has.
+/// Keeps a file locked until it is dropped or its process ends, whatever children that process has.
 ///
-/// The system's lock is that of an open file, which children after a fork have too, and so has what is mapped from it:
-/// the last of them would keep it. So the file is opened once more for the lock alone, and that is closed in children.
+/// The system's lock belongs to an open file, which children share after a fork, as do mappings of it: the last of them
+/// would keep the lock. So the file is opened once more for the lock alone, and that is closed in children.
 pub(crate) struct Lock(ClosedInChildren);
 
 impl Lock {
@@ -25,14 +25,14 @@ impl Lock {
         if id_of(&own)? != id_of(file)? {
             return Err(in_use());
         }
-        // First, for a child that came in between would keep the lock. One that came since the file was opened does: it
-        // has the file, and does not know that it is to close it.
+        // First, because a child forked in between would keep the lock. One forked since the file was opened does: it
+        // has the file, and does not know that it must close it.
         let own = ClosedInChildren::new(own);
         try_lock(own.get()?)?;
         Ok(Self(own))
     }
 
-    /// The same of a file that is of use without a lock too, where its file system has none.
+    /// The same for a file that is useful even without a lock, on a file system that has none.
     pub(crate) fn where_possible(file: &File, path: &Path) -> io::Result<Option<Self>> {
         let has_none = [Errno::NOLCK, Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL].map(Errno::raw_os_error);
         match Self::new(file, path) {
@@ -44,18 +44,18 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // First, for a child that comes before it is closed would keep the lock.
+        // First, because a child forked before the file is closed would keep the lock.
         let _ = self.0.get().map(|file| flock(file, FlockOperation::Unlock));
     }
 }
 
-/// Keeps a file locked for a moment, by one that has other uses.
+/// Keeps a file locked for a moment, through a handle that has other uses.
 #[must_use]
 pub(crate) struct Held<'f>(&'f File);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // Left to the closing of the file, a child that came meanwhile would keep the lock.
+        // If this were left to closing the file, a child forked meanwhile would keep the lock.
         let _ = flock(self.0, FlockOperation::Unlock);
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn lock(file: &File) -> io::Result<Held<'_>> {
     try_lock(file).map(|()| Held(file))
 }
 
-/// One session a file.
+/// One session per file.
 fn try_lock(file: impl AsFd) -> io::Result<()> {
     flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
         Errno::WOULDBLOCK => in_use(),
@@ -84,7 +84,7 @@ mod tests {
         let other = File::open(&path).expect("a file");
         std::fs::remove_file(path).expect("it is there");
         let held = lock(&file).expect("it is free");
-        // What a child has of it is the same open file.
+        // What a child has is the same open file.
         let child_s = file.try_clone().expect("a file");
         assert!(lock(&other).is_err());
         drop(held);

@@ -1,16 +1,16 @@
 //! Which process this is, across forks.
 //!
-//! A child has neither the drain thread nor a lock's other owner: whatever it did with its parent's session
-//! would wait for ever or write into memory that nobody reads. So every fork counts a number up, in the child
-//! alone, by a handler of `pthread_atfork`, and a session works only while the number is the one it began
-//! with. Reading it is one load. The handler also closes the files by which the parent has locks, for a child
-//! would have them too, and has memory that threads write into and that lies in a file be the child's own: who
-//! forks within an event writes the rest of that event in both. A child made past these handlers, by `_Fork` or the
-//! bare system call, is not noticed, nor is one in the handlers of those who registered theirs before.
+//! A child has neither the drain thread nor the threads that hold locks: whatever it did with its parent's session
+//! would wait for ever or write into memory that nobody reads. So a handler of `pthread_atfork` increments a number at
+//! every fork, in the child alone, and a session works only while the number is the one it began with. Reading it is
+//! one load. The handler also closes the files by which the parent holds locks, because the child would hold them too,
+//! and gives the child its own copy of memory that threads write into and that lies in a file: an event that is being
+//! written during a fork is completed in both. A child made past these handlers, by `_Fork` or the bare system call, is
+//! not noticed, nor is one while handlers that were registered earlier run.
 //!
-//! A child may have signals of its own to watch, for which the crate `signal-hook` has a lock, and layers for
-//! `tracing`, of which there is a list. So nobody forks while a thread changes that crate's handlers or has
-//! that list, or the child might wait for ever.
+//! A child may watch signals of its own, for which the crate `signal-hook` has a lock, and have layers for `tracing`,
+//! of which there is a list. So no fork happens while another thread changes that crate's handlers or holds that list;
+//! otherwise the child might wait for ever.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -27,13 +27,13 @@ use signal_hook::{SigId, low_level};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Begins to count, if nobody has.
+/// Begins to count, unless counting has begun.
 pub(crate) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the handlers are functions of the program, so they are there as long as the process; all that the one
-        // in the child does is atomic operations, closing files, which POSIX allows between fork and exec, and mapping
-        // them, a mere system call too. Without memory for the handlers there is an error, and forks go unnoticed.
+        // SAFETY: the handlers are functions of the program, so they exist as long as the process. The one in the child
+        // only does atomic operations, closes files, which POSIX allows between fork and exec, and maps them, which is
+        // a mere system call too. Without memory for the handlers there is an error, and forks go unnoticed.
         let error = unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
         IS_WATCHED.store(error == 0, Ordering::Relaxed);
     });
@@ -42,13 +42,13 @@ pub(crate) fn watch() {
 /// Whether forks are noticed.
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// [`FORK`] for each thread that forks, and [`CHANGING`] while one changes what a child is to have whole.
+/// [`FORK`] for each thread that forks, and [`CHANGING`] while one changes what a child must get whole.
 static BUSY: AtomicU32 = AtomicU32::new(0);
 const CHANGING: u32 = 1;
 const FORK: u32 = 2;
 
 extern "C" fn before_fork() {
-    // From here on nobody begins to.
+    // From here on no change begins.
     BUSY.fetch_add(FORK, Ordering::Relaxed);
     for _ in 0..1000 {
         if BUSY.load(Ordering::Acquire) & CHANGING == 0 {
@@ -56,7 +56,7 @@ extern "C" fn before_fork() {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    // Not for ever: who forks in a signal's handler may have interrupted the thread that is at it.
+    // Not for ever: a signal handler that forks may have interrupted the thread that makes the change.
 }
 
 extern "C" fn in_parent() {
@@ -66,25 +66,25 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     BUSY.store(0, Ordering::Relaxed);
-    // First, for it takes files that are closed then.
+    // First, because it needs files that are closed next.
     copy_memory_of_parent();
     close_files_of_parent();
 }
 
 const NONE: i32 = -1;
 
-/// Open files that children close: a socket for each producer of a service, and some more. They keep more of them than
-/// there are places for.
+/// Open files that children close: a socket for each producer of a service, and some more. Files for which there is no
+/// place stay open in children.
 static FILES: [AtomicI32; 4096] = [const { AtomicI32::new(NONE) }; 4096];
 
-/// Puts a number in the place of another, if there is one.
+/// Replaces one number by another, if it is there.
 fn replace(old: i32, new: i32) {
     let exchange =
         |place: &AtomicI32| place.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     let _ = FILES.iter().any(exchange);
 }
 
-/// Has children close an open file of this process, which does neither use it in a child nor close it there.
+/// Makes children close an open file of this process, which itself neither uses nor closes it in a child.
 pub(crate) fn close_in_children(file: RawFd) {
     replace(NONE, file);
 }
@@ -94,7 +94,7 @@ pub(crate) fn leave_to_children(file: RawFd) {
     replace(file, NONE);
 }
 
-/// In a child after a fork, where nothing but what POSIX allows in signal handlers may be done.
+/// Runs in a child after a fork, where only what POSIX allows in signal handlers may be done.
 fn close_files_of_parent() {
     for place in &FILES {
         let number = place.swap(NONE, Ordering::Relaxed);
@@ -111,14 +111,14 @@ struct Mapping {
     start: AtomicUsize,
     len: AtomicUsize,
     file: AtomicI32,
-    /// Its place in the file.
+    /// Its offset in the file.
     offset: AtomicI64,
 }
 
 const NOWHERE: usize = 0;
 const NOT_YET: usize = 1;
 
-/// One for each session with shared memory in a file, until the last that has its producer is gone: the session, what it
+/// One for each session with shared memory in a file, until the last user of its producer is gone: the session, what it
 /// was stopped with, its recorders, and the threads that recorded into it.
 static MAPPINGS: [Mapping; 256] = [const {
     Mapping {
@@ -129,10 +129,10 @@ static MAPPINGS: [Mapping; 256] = [const {
     }
 }; 256];
 
-/// Gives children a copy of their own of memory that is mapped from a file and that threads write into, as they have of
-/// all that lies on the heap. The file stays open until that is taken back. From a page of the system's on, in memory and
-/// in the file. An error if there is no place for one more, it lies farther in the file than the C library's call
-/// reaches, or forks are not noticed.
+/// Gives children their own copy of memory that is mapped from a file and that threads write into, as they have of
+/// everything on the heap. The file stays open until that is taken back. `start` and `offset` are multiples of the
+/// system's page size. Fails if there is no place for one more, if the memory lies farther into the file than the C
+/// library's call reaches, or if forks are not noticed.
 pub(crate) fn copy_in_children(start: usize, len: usize, file: RawFd, offset: u64) -> io::Result<()> {
     watch();
     if !IS_WATCHED.load(Ordering::Relaxed) {
@@ -160,7 +160,7 @@ pub(crate) fn leave_memory_to_children(start: usize) {
     }
 }
 
-/// In a child after a fork.
+/// Runs in a child after a fork.
 fn copy_memory_of_parent() {
     for place in &MAPPINGS {
         let start = place.start.swap(NOWHERE, Ordering::Acquire);
@@ -174,19 +174,20 @@ fn copy_memory_of_parent() {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let how = how | libc::MAP_NORESERVE;
         let memory = start as *mut libc::c_void;
-        // SAFETY: all of a mapping of this process gives way to another of the same part of the file at the same place,
-        // with the same access, so that whoever has references to it, such as the event that this thread is within,
-        // goes on there: it finds what was there or what the parent has written since, as words that are read one by
-        // one. There is no other thread. The call takes no lock and no memory of the program's.
+        // SAFETY: a whole mapping of this process is replaced by another of the same part of the file, at the same
+        // place and with the same access, so that whatever has references to it, such as the event that this thread is
+        // within, goes on there: it finds what was there or what the parent has written since, as words that are read
+        // one by one. There is no other thread. The call takes no lock and no memory of the program's.
         let copy = unsafe { libc::mmap(memory, len, access, how, file, offset) };
         if copy == libc::MAP_FAILED {
-            // SAFETY: as above; nobody reads a word of it, for who touches it ends here, and not in the parent's trace.
+            // SAFETY: as above; nothing reads a word of it: touching it ends the child, instead of writing into the
+            // parent's trace.
             unsafe { libc::munmap(memory, len) };
         }
     }
 }
 
-/// Does what no fork of another thread is to come into. For one thread at a time, and not from within itself.
+/// Does work during which no other thread may fork. For one thread at a time, and not reentrant.
 pub(crate) fn while_nobody_forks<T>(work: impl FnOnce() -> T) -> T {
     struct Changed;
     impl Drop for Changed {
@@ -207,22 +208,23 @@ pub(crate) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// For each signal, how many watch it in which process: that one's id is the upper half.
+/// For each signal, how many watch it, and in which process: its id is the upper half.
 static WATCHERS: [AtomicU64; 65] = [const { AtomicU64::new(0) }; 65];
 
 fn watchers(signal: i32) -> Option<&'static AtomicU64> {
     WATCHERS.get(usize::try_from(signal).ok()?)
 }
 
-/// How many are in this process. What a child has of its parent is none.
+/// How many watch in this process. Those that a child has from its parent do not count.
 fn count_here(watchers: u64) -> u32 {
     if watchers >> 32 == u64::from(id()) { watchers as u32 } else { 0 }
 }
 
-/// An error if one of these signals cannot be caught.
+/// Fails if one of these signals cannot be caught.
 pub(crate) fn check_signals(signals: &[i32]) -> io::Result<()> {
-    // With others `signal-hook` panics; below 128 what is no signal is an error of the system's. That of memory which is
-    // not there any more it allows, but who goes on from there comes there again.
+    // With others, `signal-hook` panics; a number below 128 that is no signal is an error of the system's.
+    // `signal-hook` allows SIGBUS, raised by memory that is gone, but a program that returns from it would raise it
+    // again.
     let can_be = |signal: &i32| (1..128).contains(signal) && !FORBIDDEN.contains(signal) && *signal != SIGBUS;
     match signals.iter().find(|signal| !can_be(signal)) {
         Some(signal) => {
@@ -233,7 +235,7 @@ pub(crate) fn check_signals(signals: &[i32]) -> io::Result<()> {
     }
 }
 
-/// This process notes down some signals, and has, or is going to have, a thread for them; until it is dropped.
+/// Some signals that this process notes down, and for which it has or will have a thread, until this is dropped.
 pub(crate) struct Watch(Vec<i32>);
 
 impl Watch {
@@ -257,12 +259,12 @@ impl Drop for Watch {
     }
 }
 
-/// For each signal the handler that was made last by the function below.
+/// For each signal, the handler that the function below made last.
 static ENDS: Mutex<BTreeMap<i32, SigId>> = Mutex::new(BTreeMap::new());
 
-/// Has a signal do what it does by default where none of this process watches it: in children, which have the handler
-/// and not the thread, and when the last that watched it is gone. For the rest of the program: the system's handler is
-/// never taken away, and without this it would do nothing.
+/// Makes a signal take its default action where nothing in this process watches it: in children, which have the handler
+/// but not the thread, and when the last watcher is gone. For the rest of the program: the system's handler is never
+/// taken away, and without this the signal would do nothing.
 ///
 /// To be called when a recorder's own handler is there: what that notes down too late for its thread is found here.
 pub(crate) fn default_unless_watched(signal: i32) -> io::Result<()> {
@@ -270,20 +272,20 @@ pub(crate) fn default_unless_watched(signal: i32) -> io::Result<()> {
 }
 
 fn replace_default(signal: i32) -> io::Result<()> {
-    // Not waited for: in a child, a thread of the parent's may have had it. What is made then, or by two threads at
-    // once, stays.
+    // Does not wait: in a child, one of the parent's threads may have held it. A handler that is made then, or by two
+    // threads at once, stays.
     let ends = ENDS.try_lock();
     let in_handler = move || {
         if watchers(signal).is_some_and(|watchers| count_here(watchers.load(Ordering::Relaxed)) == 0) {
-            // Of one that is unknown to it, it does nothing.
+            // With a signal that it does not know, it does nothing.
             let _ = low_level::emulate_default_handler(signal);
         }
     };
-    // SAFETY: signal handlers may load an atomic and ask for the process's id, and by its documentation may call
+    // SAFETY: signal handlers may load an atomic and ask for the process's id, and the documentation lets them call
     // what emulates the default. Nothing here allocates, locks or panics.
     let this = unsafe { low_level::register(signal, in_handler) }?;
     if let Some(before) = ends.ok().and_then(|mut ends| ends.insert(signal, this)) {
-        // This one, which comes after those of all recorders, does for both.
+        // The new one, which comes after those of all recorders, serves for both.
         low_level::unregister(before);
     }
     Ok(())
@@ -317,7 +319,7 @@ pub(crate) mod tests {
         });
     }
 
-    /// Whether this was true in a child, which has 10 s for it.
+    /// Whether `work` returns true in a child within 10 s.
     pub(crate) fn in_child(work: impl FnOnce() -> bool) -> bool {
         status_of(fork(work)) == 0
     }

@@ -6,9 +6,8 @@ use std::path::Path;
 
 use crate::system::is_locked;
 
-/// Refuses a file that a session is using, also one of another process; of one that nobody knows this of it is not
-/// said. To be asked before a file is emptied: of a long trace all would be gone, and a process whose buffer is in the
-/// file would end.
+/// Fails if a session of this or another process is using the file; passes if that cannot be determined. To be called
+/// before a file is emptied: a long trace would be lost, and a process whose buffer is in the file would end.
 ///
 /// ```
 /// use tracebuf_std::region_file::check_is_free;
@@ -26,7 +25,7 @@ use crate::system::is_locked;
 /// # Errors
 /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if a session has it.
 pub fn check_is_free(path: &Path) -> io::Result<()> {
-    // Looked at first: who opens a pipe waits for its other end.
+    // Looked at first: opening a pipe waits for its other end.
     if !std::fs::metadata(path).is_ok_and(|there| there.is_file()) {
         return Ok(());
     }

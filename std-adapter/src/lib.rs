@@ -1,6 +1,6 @@
 //! tracebuf for programs with an operating system: a Unix, or Windows. [`record`] needs Linux, whose `/proc` it reads.
-//! On Windows there are no [`record`] and [`demo`], of [`region_file`] there is no more than the reading of such files
-//! needs, and a flight recorder writes on no signals.
+//! On Windows there are no [`record`] and [`demo`], [`region_file`] has only what reading such files needs, and no
+//! signal makes a flight recorder write.
 //!
 //! - [`session`]: tracing of this process, and of others into it: rings, long traces, snapshots, flight recorders.
 //! - `tracing_layer`, with the feature `tracing`: spans and events of the crate `tracing`.
@@ -10,18 +10,18 @@
 //!   `tracebuf size`.
 //! - [`inspect`]: what lies where in a buffer or a trace, as text and as a picture; the command `tracebuf inspect`.
 //! - [`figures`]: how the commands print numbers and names.
-//! - [`PagedMemory`]: memory for a buffer that costs what is used of it.
+//! - [`PagedMemory`]: memory for a buffer, of which only what is used costs anything.
 //! - [`script`] and [`replay`]: recorded operations, run over a real buffer; the command `tracebuf replay`.
 //! - [`pftrace`]: trace files.
 //! - [`demo`]: a program that traces itself; the command `tracebuf demo`.
 //! - [`smb`]: shared memory images as text, and samples of them; the command `tracebuf smb`.
 //! - [`region_file`]: buffers in mapped files, which survive the process.
-//! - [`recover`]: traces out of dumps of memory; the command `tracebuf recover`.
+//! - [`recover`]: traces from memory dumps; the command `tracebuf recover`.
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]
 #![deny(unsafe_code)]
 
-// As the tests in tests/ have them.
+// The same as in tests/.
 #[cfg(all(test, unix))]
 #[path = "../tests/support/fork.rs"]
 #[allow(dead_code, unsafe_code)]
@@ -59,7 +59,7 @@ pub mod script;
 pub mod session;
 pub mod size;
 pub mod smb;
-/// What differs from system to system, beside `receive::source`.
+/// What differs between systems, besides `receive::source`.
 #[cfg_attr(unix, path = "system/unix.rs")]
 #[cfg_attr(not(unix), path = "system/windows.rs")]
 mod system;
@@ -75,7 +75,7 @@ mod whole_file;
 
 pub use memory::PagedMemory;
 
-/// Compiles and runs the programs of the README, which has some that only Linux has.
+/// Compiles and runs the programs in the README, some of which need Linux.
 #[cfg(all(doctest, any(target_os = "linux", target_os = "android")))]
 #[doc = include_str!("../../README.md")]
 struct Readme;

@@ -14,5 +14,5 @@ pub(crate) const CHUNKS: usize = 32_768;
 pub(crate) const PAGE: u32 = 4096;
 /// Two chunks a page: 2 KiB each, so that many threads with few events do not use it up.
 pub(crate) const LAYOUT: Layout = Layout::Two;
-/// Sizes that shared memory can have, in bytes: from a page to what has room in the producer's lists.
+/// Sizes that shared memory can have, in bytes: from one page to what the producer's lists have room for.
 pub(crate) const SHARED_MEMORY: RangeInclusive<usize> = PAGE as usize..=CHUNKS / 2 * PAGE as usize;

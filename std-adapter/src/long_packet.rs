@@ -6,7 +6,7 @@ use crate::memory::PagedMemory;
 
 /// Bytes of a chunk, three of which are its fragment's size: [`SIZE`].
 pub(crate) const PART: usize = 65_528;
-/// A fragment's size, of the bytes behind it.
+/// A fragment's size, without these bytes.
 pub(crate) const SIZE: [u8; 3] = [0xF5, 0xFF, 0x03];
 /// Chunks of one packet, whose length in a trace has up to 28 bits.
 pub(crate) const PARTS: u32 = (1 << 28) / PART as u32 + 1;

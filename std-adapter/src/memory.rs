@@ -39,13 +39,13 @@ impl PagedMemory {
         Ok(Self { map })
     }
 
-    /// Asks the system for pages of 2 MiB, if it has such: for memory that is written from one end to the other.
+    /// Asks the system for pages of 2 MiB, if it has them: for memory that is written from one end to the other.
     ///
-    /// A first write to a page waits for the system; of 512 such waits this leaves one, which is two thirds of
-    /// what it costs to fill a new buffer. Memory is then used in steps of 2 MiB.
+    /// A first write to a page waits for the system. This leaves one such wait out of 512, which saves two thirds of
+    /// the cost of filling a new buffer. Memory is then used in steps of 2 MiB.
     #[must_use]
     pub fn in_large_pages(self) -> Self {
-        // Without them it works too, only slower.
+        // It works without them too, only slower.
         #[cfg(target_os = "linux")]
         let _ = self.map.advise(memmap2::Advice::HugePage);
         self

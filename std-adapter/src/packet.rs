@@ -4,7 +4,7 @@ use tracebuf::proto::{TracePackets, WireType, fields, tag};
 
 use crate::fields::{Fields, Value, push, push_packet};
 
-/// A packet of a trace file taken apart.
+/// A parsed packet of a trace file.
 pub(crate) struct Parsed<'p> {
     /// The packet without the file's tag and length.
     content: &'p [u8],
@@ -39,7 +39,7 @@ impl<'p> Parsed<'p> {
         Some(packet)
     }
 
-    /// The packet for the file; if something was `lost` before it, it says so beside what it said before.
+    /// The packet for the file; if something was `lost` before it, it says so besides what it said already.
     pub(crate) fn bytes(&self, lost: bool) -> Vec<u8> {
         let mut suffix = Vec::new();
         if lost {

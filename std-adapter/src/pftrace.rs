@@ -13,7 +13,7 @@ use tracebuf::service::{Exported, TraceExporter, writer_stats};
 use crate::free_file::create_if_free;
 pub use crate::whole_file::check_writable;
 
-/// A `.pftrace` file that is being written, or the same somewhere else.
+/// Writes a `.pftrace` file, or the same bytes to another output.
 ///
 /// A trace is one packet after another, so the file is valid up to the last whole packet at any moment.
 /// Sequences are numbered from 2 in the order in which they first appear.
@@ -46,7 +46,7 @@ type Output<W> = embedded_io_adapters::std::FromStd<BufWriter<W>>;
 /// A sequence that has appeared.
 struct Sequence {
     id: SequenceId,
-    /// Causes that its next packet has to name beside its own, because packets before it were refused.
+    /// Causes that its next packet must name besides its own, because packets before it were refused.
     lost: DataLoss,
 }
 
@@ -61,13 +61,13 @@ impl TraceFile {
 }
 
 impl<W: Write> TraceFile<W> {
-    /// A trace that goes there, many packets at a time.
+    /// Writes a trace to `output`, many packets at a time.
     pub fn new(output: W) -> Self {
         let output = Output::new(BufWriter::new(output));
         Self { exporter: TraceExporter::new(output), sequences: HashMap::new() }
     }
 
-    /// Appends a packet with its trusted fields; one that no producer may write, or that is longer than the 256 MiB a
+    /// Appends a packet with its trusted fields. One that no producer may write, or that is longer than the 256 MiB a
     /// trace has room for, is left out and counted.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ fn sequence_of(
     producer_id: u16,
     writer_id: u16,
 ) -> &mut Sequence {
-    // At most 2^32 − 1 sequences exist, and 1 is the service: only the last could come out of numbers.
+    // At most 2^32 − 1 sequences exist, and 1 is the service: only the last could run out of numbers.
     let next = u32::try_from(sequences.len()).unwrap_or(u32::MAX).saturating_add(2);
     sequences.entry((producer_id, writer_id)).or_insert_with(|| Sequence {
         id: SequenceId::new(next).unwrap_or(SequenceId::FIRST_WRITER),

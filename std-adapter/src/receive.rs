@@ -1,11 +1,11 @@
 //! The other end of a device's line: frames in, a trace file out. The command `tracebuf receive`.
 //!
-//! A frame is COBS-encoded and ends with a zero; another goes before a device's first. It holds flags (1 byte: 1 a
-//! packet begins, 2 it ends), a number (2, little-endian, 1 when the device starts, and one more than the frame's
-//! before), a piece of a trace file, and CRC-32/ISO-HDLC over all of these (4, little-endian). Behind the last piece of
-//! a packet of several frames is the exclusive or of the CRCs of the others (4): their numbers alone could be those of
-//! two packets, when a device was reset between them. Whatever happens to the line, only packets all of whose frames
-//! arrived intact are passed on.
+//! A frame is COBS-encoded and ends with a zero; another zero precedes a device's first frame. It holds flags (1 byte:
+//! 1 a packet begins, 2 it ends), a number (2, little-endian; 1 when the device starts, then one more than the previous
+//! frame's), a piece of a trace file, and CRC-32/ISO-HDLC over all of these (4, little-endian). If a packet has several
+//! frames, its last piece is followed by the exclusive or of the CRCs of the others (4): their numbers alone could be
+//! those of two packets, if the device was reset between them. Whatever happens to the line, only packets all of whose
+//! frames arrived intact are passed on.
 //!
 //! ```
 //! use tracebuf_std::receive::Receiver;
@@ -35,14 +35,14 @@ pub use report::ReceiveReport;
 
 /// A packet longer than this is given up.
 const MAX_PACKET: usize = 64 << 20;
-/// A device that is reset numbers its frames from 1 again. The frame that the reset cut short has no end but the zero
-/// that the device begins with; should that be lost, so is the first frame. One of these should arrive.
+/// A device that is reset numbers its frames from 1 again. The frame that the reset cut short is only ended by the zero
+/// that the device begins with; if that is lost, so is the first frame. One of these numbers should arrive.
 const NUMBERS_AT_START: u16 = 16;
-/// After a gap of so many frames or more one of those numbers is chance once in thousands of times: it is a restart.
-/// Shorter gaps are more likely to be what they look like.
+/// After a gap of so many frames or more, one of those numbers occurs by chance once in thousands of times, so it means
+/// a restart. Shorter gaps are more likely to be what they look like.
 const LONG_GAP: u16 = 1024;
 
-/// The packet that the next frame is of, unless one begins with it.
+/// The packet that the next frame belongs to, unless that frame begins one.
 #[derive(Debug, Default)]
 enum Current {
     /// None: the last one ended.
@@ -50,11 +50,11 @@ enum Current {
     Ended,
     /// All of it so far.
     Whole(Pieces),
-    /// Not all of it is here. It is counted, so none of its other frames may count it again.
+    /// Not all of it arrived. It has been counted, so none of its other frames may count it again.
     Incomplete,
 }
 
-/// Of a packet all frames until now.
+/// All frames of a packet so far.
 #[derive(Debug, Default)]
 struct Pieces {
     bytes: Vec<u8>,
@@ -62,53 +62,53 @@ struct Pieces {
     checks: u32,
 }
 
-/// Makes packets of the bytes of a line.
+/// Turns the bytes of a line into packets.
 ///
-/// After a loss or a restart of the device the next packet of every sequence says so (`previous_packet_dropped`):
-/// nobody knows whose packet it was, and readers must not go on with names that they may have missed. A damaged frame
-/// is a loss too where no number is missing: a device that was reset may have come to the same number again.
+/// After a loss or a restart of the device, the next packet of every sequence says so (`previous_packet_dropped`): it
+/// is unknown whose packet was lost, and readers must not go on with names that they may have missed. A damaged frame
+/// is a loss even where no number is missing: a device that was reset may have reached the same number again.
 ///
-/// A frame of more than 64 KiB, as COBS encodes it and without its zero, and a packet of more than 64 MiB are given up
-/// and counted, the one as corrupt, the other as incomplete. What packets come of a line, and what is reported of it,
-/// does not depend on the pieces that it is pushed in. Memory is taken for the packet that is on its way, three times
-/// its size at most, which is when it is finished, and some 40 bytes for each sequence.
+/// A frame of more than 64 KiB, COBS-encoded and without its zero, and a packet of more than 64 MiB are given up and
+/// counted, the frame as corrupt, the packet as incomplete. The packets and the report do not depend on the pieces in
+/// which a line is pushed. Memory is taken for the packet being received, at most three times its size, when it is
+/// finished, and some 40 bytes for each sequence.
 #[derive(Debug, Default)]
 pub struct Receiver {
-    /// What came of it so far. Of one that is too long it is only as much as shows that.
+    /// What came of it so far. For a frame that is too long, only enough to show that.
     frame: Vec<u8>,
     packet: Current,
     expected: Option<u16>,
-    /// Since the last intact frame something came that may have been one.
+    /// Something that may have been a frame came since the last intact one.
     damaged: bool,
-    /// Losses so far, and how many of them each sequence has told of.
+    /// Losses so far, and how many of them each sequence has reported.
     losses: u64,
     told: HashMap<u64, u64>,
     report: ReceiveReport,
 }
 
 impl Receiver {
-    /// At the start of a line, or anywhere in its midst.
+    /// Makes a receiver that begins at the start of a line, or anywhere within it.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What came so far.
+    /// Counts of what came so far.
     pub fn report(&self) -> ReceiveReport {
         self.report
     }
 
-    /// What came in all, when nothing more will: what is not finished then is lost.
+    /// The report when nothing more will come: what is not finished then is lost.
     pub fn finish(mut self) -> ReceiveReport {
         self.report.frames_unfinished += u64::from(!self.frame.is_empty());
         self.give_up_unfinished();
         self.report
     }
 
-    /// Takes the next bytes, and passes on each packet that they complete, as it is to be written into a trace
+    /// Takes the next bytes, and passes on each packet that they complete, in the form in which it goes into a trace
     /// file.
     ///
     /// # Errors
-    /// Those of `pass`; the rest of the bytes is not looked at then.
+    /// Those of `pass`; the rest of the bytes is then not looked at.
     pub fn push<E>(&mut self, bytes: &[u8], mut pass: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         self.report.bytes += bytes.len() as u64;
         let mut rest = bytes;
@@ -126,14 +126,14 @@ impl Receiver {
         Ok(())
     }
 
-    /// Adds to the frame that is on its way.
+    /// Adds to the frame being received.
     fn append(&mut self, bytes: &[u8]) {
-        // One byte more than a frame has, or the beginning of a longer one would pass for a frame.
+        // One byte more than a frame may have, or the beginning of a longer one would pass for a frame.
         let room = (MAX_FRAME + 1).saturating_sub(self.frame.len());
         self.frame.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
-    /// The packet that a frame completes.
+    /// Takes a frame; returns the packet that it completes.
     fn take_frame(&mut self, encoded: &[u8]) -> Option<Vec<u8>> {
         if encoded.is_empty() {
             return None;
@@ -146,15 +146,15 @@ impl Receiver {
         self.report.frames += 1;
         let is_devices_first = (number, flags & FIRST) == (1, FIRST);
         if self.expected.is_none() && !is_devices_first {
-            // Who joins late has missed something, perhaps.
+            // A receiver that joins late may have missed something.
             self.report.beginning_missing = true;
             self.losses += 1;
         }
-        // Whose number is none the less the next: a device that is reset in the midst of its second frame damages its
-        // first with it, and goes on with a second. Of noise of that length nobody knows that it was nothing more; it
-        // costs the packet that it is in, while shorter noise, as of a line that is turned on, costs nothing. Before
-        // the first frame that arrives it costs none: a device that is reset in the midst of its first frame goes on
-        // with what was behind that packet, as if it began there.
+        // This holds even if the number is the next one: a device that is reset while sending its second frame damages
+        // its new first frame with it, and goes on with a second. Noise of that length cannot be told apart from
+        // frames; it costs the packet that it is in, while shorter noise, such as from turning on a line, costs
+        // nothing. Before the first frame that arrives it costs none: a device that is reset while sending its first
+        // frame goes on with what followed that packet, as if it began there.
         let damaged = std::mem::take(&mut self.damaged);
         let expected = self.expected.unwrap_or(number);
         let gap = number.wrapping_sub(expected);
@@ -165,11 +165,11 @@ impl Receiver {
         let lost = gap > 0 || damaged;
         self.losses += u64::from(lost);
         if lost || flags & FIRST != 0 {
-            // The device gives packets up that were overwritten on their way, and says so itself.
+            // The device gives up packets that were overwritten on their way, and says so itself.
             self.give_up_unfinished();
         }
         if restarted {
-            // What comes now is of another packet.
+            // What comes now belongs to another packet.
             self.packet = Current::Ended;
         }
         if flags & FIRST != 0 {
@@ -179,7 +179,7 @@ impl Receiver {
             && flags & (FIRST | LAST) == LAST
             && others != Some(packet.checks)
         {
-            // The device was reset behind the frame before, and the first of this one's packet was lost.
+            // The device was reset after the previous frame, and the first frame of this packet was lost.
             self.give_up();
             self.packet = Current::Ended;
             self.report.restarts += 1;
@@ -233,7 +233,7 @@ mod tests {
     use super::frame::CRC;
     use super::*;
 
-    /// Of sequence 2.
+    /// A packet of sequence 2.
     const PACKET: &[u8] = &[0x0A, 2, 0x50, 2];
 
     fn frame(flags: u8, number: u8, piece: &[u8]) -> Vec<u8> {
@@ -260,7 +260,7 @@ mod tests {
             let mut receiver = Receiver::new();
             assert_eq!(receiver.take_frame(&frame(FIRST, 1, &[])), None);
             receiver.packet = Current::Whole(Pieces { bytes: vec![0; before], checks: 0 });
-            // Two bytes, and a check of none before them. All of it together is no packet.
+            // Two bytes, and a check of no frames before them. All of it together is no packet.
             assert_eq!(receiver.take_frame(&frame(LAST, 2, &[9, 9, 0, 0, 0, 0])), None);
             assert_eq!((receiver.report.packets_incomplete, receiver.report.packets_malformed), told);
         }

@@ -1,12 +1,11 @@
-//! `tracebuf recover`: the trace out of a dump of memory.
+//! `tracebuf recover`: the trace from a memory dump.
 //!
-//! The file of a buffer that a session had [in a file](crate::region_file) is a [`Survivor`]. Other dumps:
+//! The file of a buffer that a session kept [in a file](crate::region_file) is a [`Survivor`]. Other dumps:
 //!
-//! A dump is a raw copy of memory, Intel HEX, or an ELF file: a core with its segments, or a program with its
-//! symbols. Somewhere in it lies a region as [`tracebuf::buffer::TraceBuffer`] leaves it; which device it comes
-//! from does not matter, since all words of a region have one byte order and size. Before it there may be shared
-//! memory, [of firmware that says so](tracebuf::service::StartMark), and in that what its writers did last: it comes
-//! with the region.
+//! A dump is a raw copy of memory, Intel HEX, or an ELF file: a core with its segments, or a program with its symbols.
+//! Somewhere in it lies a region as [`tracebuf::buffer::TraceBuffer`] leaves it; the device it comes from does not
+//! matter, because all words of a region have one byte order and size. Before it there may be shared memory, [if the
+//! firmware marks it](tracebuf::service::StartMark), with what its writers did last: that is found with the region.
 //!
 //! ```
 //! use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
@@ -48,36 +47,36 @@ use symbols::{Symbols, Variable};
 
 /// The first bytes of every region.
 const MAGIC: &[u8] = b"TBUF";
-/// Bytes of a region's header, which no region is without.
+/// Bytes of a region's header, which every region has.
 const HEADER: usize = 256;
 
 /// Where in a dump to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The first region that can be attached to. Which of several is the one that is meant nobody can say, so the
-    /// [`others`](Found::others) are told.
+    /// The first region that can be attached to. With several, it is unknown which is meant, so the
+    /// [`others`](Found::others) are listed.
     Anywhere,
     /// The region at this address or, if there is none, at the next multiple of 8; if there is none either, the first
-    /// behind it in the same piece of memory. In a raw dump it is the offset from its start.
+    /// after it in the same piece of memory. In a raw dump it is the offset from its start.
     Address(u64),
-    /// The region at the address of the variable of this name, or the first within it: what firmware records into has
-    /// shared memory before the ring. Of ELF files with symbols only.
+    /// The region at the address of the variable of this name, or the first within it, because firmware has shared
+    /// memory before the ring. Only for ELF files with symbols.
     ///
-    /// A static of Rust is found by its path, `oven::firmware::TRACE`, or the last parts of it, `TRACE`; a symbol of
-    /// just this name goes before.
+    /// A static of Rust is found by its path, `oven::firmware::TRACE`, or the last parts of it, `TRACE`; a symbol with
+    /// exactly this name takes precedence.
     Symbol(String),
 }
 
-/// Memory by address, of a file that holds it.
+/// Memory by address, from a file that holds it.
 #[derive(Debug, Default)]
 pub struct Dump<'f> {
     /// Pieces that do not touch each other, by their first address.
     pieces: BTreeMap<u64, Cow<'f, [u8]>>,
     symbols: Symbols,
-    /// Its bytes, if it has no addresses.
+    /// The number of its bytes, if it has no addresses.
     raw: Option<u64>,
     on_the_way: OnTheWay,
-    /// Shared memory beside the buffer, in its file.
+    /// Shared memory besides the buffer, in the buffer's file.
     own: Option<LeftMemory>,
     damage: Option<Damage>,
 }
@@ -87,7 +86,7 @@ pub struct Dump<'f> {
 pub(crate) struct OnTheWay {
     /// Bytes of whole packets.
     pub(crate) bytes: u64,
-    /// Bytes from damage on.
+    /// Bytes from the first damage on.
     pub(crate) unreadable: u64,
 }
 
@@ -108,17 +107,16 @@ pub struct Found {
     pub address: u64,
     /// What had to be dropped.
     pub salvage: Salvage,
-    /// What was found.
+    /// The buffer that was found.
     pub buffer: ReadOnlyTraceBuffer<Aligned>,
-    /// Shared memory before it, of firmware that [says so](tracebuf::service::StartMark). What is in it is not in the
+    /// Shared memory before it, if the firmware [marks it](tracebuf::service::StartMark). Its content is not in the
     /// buffer until it is [brought in](Self::bring_in).
     pub shared: Option<Shared>,
-    /// Where there are others in what was searched, such as a snapshot of the same ring. None if it did not have to be
-    /// searched for.
+    /// Where there are others in what was searched, such as a snapshot of the same ring. Empty if no search was needed.
     pub others: Vec<u64>,
 }
 
-/// Bytes from an 8-byte boundary on.
+/// Bytes that start at an 8-byte boundary.
 pub struct Aligned {
     bytes: Vec<u8>,
     start: usize,
@@ -141,7 +139,7 @@ impl fmt::Debug for Aligned {
 }
 
 impl From<Vec<u8>> for Aligned {
-    /// Without a copy where the bytes lie well already, as all that are many do.
+    /// Without a copy where the bytes are already aligned, as large vectors always are.
     fn from(bytes: Vec<u8>) -> Self {
         if bytes.as_ptr().align_offset(8) == 0 { Self { bytes, start: 0 } } else { Self::copy_of(&bytes) }
     }
@@ -160,17 +158,17 @@ impl AsMut<[u8]> for Aligned {
 }
 
 impl<'f> Dump<'f> {
-    /// Reads a dump: ELF and Intel HEX are known by how they start and read with the feature `dumps`, everything else
-    /// is raw. Takes memory for a copy of what it says of memory; what is raw stays where it is.
+    /// Reads a dump: ELF and Intel HEX are recognised by how they start and need the feature `dumps`; everything else
+    /// is raw. Takes memory for a copy of the memory that the file describes; raw bytes are not copied.
     ///
     /// # Errors
-    /// [`RecoverError::Malformed`] if it starts as one of them and does not go on so, or without that feature.
+    /// [`RecoverError::Malformed`] if it starts as one of them but does not continue so, or without that feature.
     pub fn parse(file: &'f [u8]) -> Result<Self, RecoverError> {
         if let Some(dump) = formats::parse(file) {
             return dump;
         }
         let damage = match region_file::parse(file) {
-            // Of the two halves the one that counts.
+            // Of the two halves, the valid one.
             Ok(Some(Contents { start, region, slots, own, .. })) => {
                 let (pieces, on_the_way) = (BTreeMap::from([(start, region.into())]), OnTheWay::of(&slots));
                 return Ok(Self { pieces, on_the_way, own, ..Self::default() });
@@ -183,15 +181,15 @@ impl<'f> Dump<'f> {
             return Ok(Self { pieces, damage, ..Self::default() });
         }
         if file.starts_with(region_file::BEGUN) {
-            // The buffer in it is one that nobody used.
+            // The buffer in it was never used.
             return Ok(Self::default());
         }
         let pieces = BTreeMap::from([(0, file.into())]);
         Ok(Self { pieces, raw: Some(file.len() as u64), damage, ..Self::default() })
     }
 
-    /// What is wrong with it, if it is the file of a buffer and cannot be a [`Survivor`]. What is found in it then is
-    /// what lies there, as in a raw dump.
+    /// What is wrong with it, if it is the file of a buffer but cannot be a [`Survivor`]. What is found in it is then
+    /// whatever lies there, as in a raw dump.
     pub fn damage(&self) -> Option<Damage> {
         self.damage
     }
@@ -203,13 +201,13 @@ impl<'f> Dump<'f> {
     /// Takes the names of variables from a program, for a core that has none.
     ///
     /// # Errors
-    /// [`RecoverError::Malformed`] if it is no ELF file, or without the feature `dumps`.
+    /// [`RecoverError::Malformed`] if it is not an ELF file, or without the feature `dumps`.
     pub fn symbols_of(&mut self, program: &[u8]) -> Result<(), RecoverError> {
         self.symbols = formats::symbols_of(program)?;
         Ok(())
     }
 
-    /// Finds the region and attaches to a copy of it, which takes as much memory as the region has; and a copy of the
+    /// Finds the region and attaches to a copy of it, which takes as much memory as the region has; also copies the
     /// shared memory before it or in its file, if there is any.
     ///
     /// # Errors
@@ -244,8 +242,8 @@ impl<'f> Dump<'f> {
 
     /// The region at an address or at the next boundary.
     fn attach_near(&self, address: u64) -> Result<Found, RecoverError> {
-        // A region starts at the first 8-byte boundary of the memory that was handed over. In a dump that begins
-        // anywhere in memory it may lie at any offset, at which a search finds it.
+        // A region starts at the first 8-byte boundary of the memory that was handed over. A dump may begin anywhere in
+        // memory, so there it may lie at any offset, where a search finds it.
         let boundary = address.checked_next_multiple_of(8).filter(|boundary| *boundary > address);
         match (self.attach_at(address), boundary) {
             (
@@ -274,7 +272,7 @@ impl<'f> Dump<'f> {
         self.around(address).map(|(_, behind)| behind).filter(|bytes| !bytes.is_empty())
     }
 
-    /// The piece of memory in which an address lies, divided there.
+    /// The piece of memory that contains an address, split there.
     fn around(&self, address: u64) -> Option<(&[u8], &[u8])> {
         let (start, piece) = self.pieces.range(..=address).next_back()?;
         piece.split_at_checked(usize::try_from(address - start).ok()?)
@@ -288,7 +286,7 @@ impl<'f> Dump<'f> {
     }
 }
 
-/// The first region of memory, given in pieces with their addresses and how many bytes of each a region may start in.
+/// The first region in memory, given as pieces with their addresses and in how many bytes of each a region may start.
 fn search<'a>(pieces: impl Iterator<Item = (u64, &'a [u8], usize)>) -> Result<Found, RecoverError> {
     let (mut first, mut failed) = (None::<Found>, AttachError::NoRegion);
     for (start, bytes, len) in pieces {
@@ -296,7 +294,7 @@ fn search<'a>(pieces: impl Iterator<Item = (u64, &'a [u8], usize)>) -> Result<Fo
         for (at, _) in windows.filter(|(_, window)| *window == MAGIC) {
             let (address, bytes) = (start + at as u64, &bytes[at..]);
             let found = match &mut first {
-                // What has a sound header can be attached to.
+                // Memory with a sound header can be attached to.
                 Some(first) => {
                     first.others.extend(region(bytes).is_ok().then_some(address));
                     continue;
@@ -314,8 +312,8 @@ fn search<'a>(pieces: impl Iterator<Item = (u64, &'a [u8], usize)>) -> Result<Fo
     first.ok_or(RecoverError::Attach(failed))
 }
 
-/// Whether a region of another version may start so: a small number for it, then the header's size. What looks for
-/// regions has the same four letters in its code.
+/// Whether a region of another version may start like this: with a small version number, then the header's size. Code
+/// that looks for regions contains the same four letters.
 fn may_be_region(bytes: &[u8]) -> bool {
     let Some(&[_, 0, low, high]) = bytes.get(4..8) else { return false };
     let size = u16::from_le_bytes([low, high]);
@@ -326,7 +324,7 @@ fn attach(address: u64, bytes: &[u8]) -> Result<Found, AttachError> {
     attach_to(address, Aligned::copy_of(region(bytes)?))
 }
 
-/// The same of bytes that nobody else needs.
+/// The same for bytes that nobody else needs.
 fn attach_owned(address: u64, mut bytes: Vec<u8>) -> Result<Found, AttachError> {
     bytes.truncate(region(&bytes)?.len());
     attach_to(address, bytes.into())
@@ -337,12 +335,12 @@ fn attach_to(address: u64, region: Aligned) -> Result<Found, AttachError> {
     Ok(Found { address, salvage, buffer, shared: None, others: Vec::new() })
 }
 
-/// What the region takes of the bytes from its start on. A dump may have something like one every few bytes, so no
-/// more than a header is copied to see whether it is one.
+/// The part that the region takes of the bytes from its start on. A dump may have something similar every few bytes, so
+/// only a header is copied to see whether it is one.
 fn region(bytes: &[u8]) -> Result<&[u8], AttachError> {
     let header = bytes.get(..HEADER).unwrap_or(bytes);
     match RingView::find(Aligned::copy_of(header).as_ref()) {
-        // A sound header, without the rest. As it says itself, the ring begins behind the table, which must be there.
+        // A sound header, without the rest. By its own account the ring begins after the table, which must be there.
         Err(AttachError::TooShort { needed }) if ring_offset(header) <= bytes.len() => {
             Ok(bytes.get(..needed).unwrap_or(bytes))
         }
@@ -351,7 +349,7 @@ fn region(bytes: &[u8]) -> Result<&[u8], AttachError> {
     }
 }
 
-/// Where the ring begins, as the region says.
+/// Where the ring begins, according to the region.
 pub(crate) fn ring_offset(header: &[u8]) -> usize {
     let word = header.get(8..).and_then(<[u8]>::first_chunk);
     word.map_or(0, |word| u32::from_le_bytes(*word) as usize)

@@ -1,4 +1,4 @@
-//! Runs a script of operations over a real trace buffer and says what came out.
+//! Runs a script of operations over a real trace buffer and prints what came out.
 //!
 //! ```
 //! use std::io::Cursor;
@@ -16,7 +16,7 @@
 //!
 //! ```text
 //! ok | fail                                          new
-//! ok                                                 copy, whatever became of the chunk
+//! ok                                                 copy, whatever happened to the chunk
 //! patch true|false                                   patch
 //! pkt PRODUCER WRITER UID PID LOSS SLICES HEX        each packet of read and readn
 //! end | limit                                        read: exhausted | as many as were asked for
@@ -46,20 +46,20 @@ use crate::script::{Malformed, Op, parse_line};
 use crate::whole_file::{check_writable, write_atomically};
 pub use summary::{Commits, Packets, ReplaySummary};
 
-/// Bytes of a line, its end not counted. A chunk that fits a buffer has far less; a gzipped line of a few megabytes can
-/// become thousands of them.
+/// Bytes of a line, without its end. A chunk that fits a buffer has far less; a few megabytes of gzipped input can
+/// become thousands of such lines.
 const LONGEST_LINE: usize = 16 << 20;
 
 /// Why a replay stopped before the end of its script.
 #[derive(Debug)]
 pub enum ReplayError {
-    /// A line that is no operation, or none that can come here.
+    /// A line that is no operation, or none that is allowed there.
     Line {
         /// The line's number, from 1.
         number: u64,
         /// What is wrong with it.
         reason: Malformed,
-        /// Packets of the lines before it that the trace did not take, if there is one.
+        /// Packets of the lines before it that the trace file left out, if there is one.
         refused_packets: u64,
     },
     /// The script could not be read.
@@ -88,7 +88,7 @@ impl std::error::Error for ReplayError {}
 
 /// A replay of one script.
 ///
-/// The output is written in small pieces: give a buffered writer.
+/// The output is written in small pieces: pass a buffered writer.
 pub struct Replay<W> {
     output: W,
     trace: Option<TraceFile>,
@@ -104,7 +104,7 @@ impl<W> fmt::Debug for Replay<W> {
 }
 
 impl<W: Write> Replay<W> {
-    /// A replay that prints its results to `output`.
+    /// Makes a replay that prints its results to `output`.
     pub fn new(output: W) -> Self {
         let (evicted, summary) = (Evicted::default(), ReplaySummary::default());
         Self { output, trace: None, buffer: None, evicted, summary }
@@ -123,8 +123,8 @@ impl<W: Write> Replay<W> {
     /// no `overwritten` has asked for yet.
     ///
     /// # Errors
-    /// The first line that is malformed, or the first failure to read or write.  What the lines before it
-    /// printed is written.
+    /// The first line that is malformed, or the first failure to read or write.  The output of the lines before it is
+    /// written.
     pub fn run(mut self, script: impl BufRead) -> Result<ReplaySummary, ReplayError> {
         let mut result = self.run_lines(script);
         result = result.and(self.output.flush().map_err(ReplayError::Output));
@@ -143,8 +143,8 @@ impl<W: Write> Replay<W> {
     }
 
     /// Runs a script to its end, as [`run`](Self::run) does, and writes the packets of `read` and `readn` into a trace
-    /// file, which appears when it is complete. If the script fails before its end, what is there stays as it was; what
-    /// went into a pipe or to a device is there.
+    /// file, which appears when it is complete. If the script fails before its end, an existing file stays as it was;
+    /// what went into a pipe or to a device is there.
     ///
     /// # Errors
     /// Those of `run`, and that the file cannot be written.
@@ -159,7 +159,7 @@ impl<W: Write> Replay<W> {
                     ReplayError::Line { refused_packets, .. } if vanishes => *refused_packets = 0,
                     _ => {}
                 }
-                // Any error, for nothing of the file to stay.
+                // Any error, so that nothing of the file stays.
                 failed = Some(error);
                 io::Error::other("the script failed")
             })
@@ -171,7 +171,7 @@ impl<W: Write> Replay<W> {
         let mut line = Vec::new();
         for number in 1.. {
             line.clear();
-            // One byte more than there may be, for the line's end or for the one that is too many.
+            // One byte more than allowed, for the line's end or for the one that is too many.
             let mut bounded = script.by_ref().take(LONGEST_LINE as u64 + 1);
             if bounded.read_until(b'\n', &mut line).map_err(ReplayError::Script)? == 0 {
                 break;
@@ -269,7 +269,7 @@ impl<W: Write> Replay<W> {
     }
 }
 
-/// A buffer with exactly `size` bytes for chunks, or why that cannot be had.
+/// Makes a buffer with exactly `size` bytes for chunks, or says why that is impossible.
 fn new_buffer(size: u64, policy: FillPolicy) -> Result<TraceBuffer<PagedMemory>, String> {
     let config = Config::new(policy).sequences(u16::MAX);
     let size = u32::try_from(size).map_err(|_| "it has to be less than 4 GiB")?;
@@ -307,7 +307,7 @@ fn print_bytes(packet: &Packet<'_>, output: &mut impl Write) -> io::Result<()> {
     output.write_all(if any { b"\n" } else { b"-\n" })
 }
 
-/// Whole packets that overwriting dropped, already in the form they are printed in.
+/// Whole packets that overwriting dropped, already in their printed form.
 #[derive(Default)]
 struct Evicted {
     lines: Vec<u8>,
@@ -332,12 +332,12 @@ impl OverwriteObserver for Evicted {
     fn packet(&mut self, packet: &Packet<'_>) -> bool {
         // Writing to a vector has no errors to report.
         let _ = self.record(packet);
-        // It was only looked at: for the readers of the buffer it is lost.
+        // It was only looked at: for the buffer's readers it is lost.
         false
     }
 }
 
-/// All counters in one line.
+/// All counters on one line.
 struct StatsLine<'a>(&'a tracebuf::buffer::BufferStats);
 
 impl fmt::Display for StatsLine<'_> {

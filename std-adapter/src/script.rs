@@ -1,4 +1,4 @@
-//! The text form of what producers do to a trace buffer: `.tbops` scripts, one operation a line.
+//! The text form of what producers do to a trace buffer: `.tbops` scripts, with one operation per line.
 //!
 //! ```
 //! use tracebuf_std::script::{Op, parse_line};
@@ -8,7 +8,7 @@
 //! assert_eq!(parse_line(b"readn ten").unwrap_err().to_string(), "the count is not a number: 'ten'");
 //! ```
 //!
-//! What a line may have:
+//! A line may have:
 //!
 //! ```text
 #![doc = include_str!("script/grammar.txt")]
@@ -21,7 +21,7 @@ use tracebuf::buffer::{ChunkFlags, ChunkHeader, FillPolicy, Patch};
 /// One operation of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// Makes the buffer; before everything else, once, and again if it failed.
+    /// Makes the buffer: before everything else, and only once, but again if it failed.
     New {
         /// Room for chunks in bytes, their headers included.
         size: u64,
@@ -60,7 +60,7 @@ pub enum Op {
     Overwritten,
 }
 
-/// Why a line is no operation.
+/// Why a line is not an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// No operation has this name.
@@ -110,12 +110,12 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Reads one line, with or without its line end; `None` when nothing but blanks and a comment is on it.
+/// Reads one line, with or without its line end; `None` if it has nothing but blanks and a comment.
 ///
 /// The line need not be text: any bytes give an answer, in time proportional to their number.
 ///
 /// # Errors
-/// The first thing that is wrong with the line.  Whether a `new` came before is not looked at here.
+/// The first thing that is wrong with the line.  Whether a `new` came before is not checked here.
 pub fn parse_line(line: &[u8]) -> Result<Option<Op>, Malformed> {
     let code = line.split(|&byte| byte == b'#').next().unwrap_or_default();
     let mut fields = Fields { rest: code };
@@ -156,10 +156,10 @@ fn copy(fields: &mut Fields<'_>) -> Result<Op, Malformed> {
         writer_id: fields.id("writer")?,
         chunk_id: fields.u32("chunk id")?,
         fragments: fields.id("number of fragments")?,
-        // Only the low byte can hold flags, and of it only three bits are a producer's to set.
+        // Only the low byte can hold flags, and only three of its bits are a producer's to set.
         flags: ChunkFlags::from_bits_truncate((fields.unsigned("flags", u64::MAX)? & 0xFF) as u8),
         complete: fields.bit("complete mark")?,
-        // Either sign is taken: -1 and 4294967295 are the same user id.
+        // Either sign is accepted: -1 and 4294967295 are the same user id.
         uid: fields.signed("uid", i32::MIN.into(), u32::MAX.into())? as u32,
         pid: fields.signed("pid", i32::MIN.into(), i32::MAX.into())? as i32,
     };
@@ -283,7 +283,7 @@ fn number(text: &[u8]) -> Option<Number> {
     Some(value.map_or(Number::TooLarge, Number::Fits))
 }
 
-/// Pairs of hexadecimal digits; `None` when that is not what they are, or when there are none.
+/// Pairs of hexadecimal digits; `None` if they are not, or if there are none.
 fn hex(digits: &[u8]) -> Option<Vec<u8>> {
     let nibble = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
     let (pairs, rest) = digits.as_chunks::<2>();
@@ -293,7 +293,7 @@ fn hex(digits: &[u8]) -> Option<Vec<u8>> {
     pairs.iter().map(|&[high, low]| Some(nibble(high)? << 4 | nibble(low)?)).collect()
 }
 
-/// The text as it can be shown in a message: its first 40 bytes, what is not text replaced.
+/// The text as it can be shown in a message: its first 40 bytes, with replacements for what is not text.
 fn quote(text: &[u8]) -> String {
     const SHOWN: usize = 40;
     let (shown, rest) = text.split_at(text.len().min(SHOWN));

@@ -17,14 +17,14 @@ use crate::limits::{LAYOUT, PAGE, SHARED_MEMORY};
 
 pub use crate::figures::Seconds;
 
-/// What is known of a recording.
+/// What is known of a recording, from which the sizes follow.
 ///
-/// The rules: a ring lasts as long as what all producers write takes to fill the chunks that it has room for; a long
+/// The rules: a ring lasts as long as all producers together take to fill the chunks that it has room for; a long
 /// trace's ring must last from one write of the file to the next; shared memory must take what one producer writes at
-/// its fastest while the service is kept from running, beside as much that was there before, for chunks are sent when half
-/// of it is complete. Each takes a chunk at least. All are the least that will do at this rate: chunks that are sent
-/// before they are full, and bursts, take more; and each thread that records keeps a chunk of shared memory beside that.
-/// Of a ring that has overwritten something the oldest quarter cannot be read, see
+/// its fastest while the service cannot run, on top of the same amount that was there before, because chunks are sent
+/// when half of it is complete. Each takes at least one chunk. These are minimum sizes for this rate: bursts, and
+/// chunks that are sent before they are full, need more, and each thread that records also keeps a chunk of shared
+/// memory. In a ring that has overwritten something, the oldest quarter cannot be read; see
 /// [`BufferConfig::ring`](crate::session::BufferConfig::ring).
 ///
 /// The rate is that of packets as producers write them. A trace file has more bytes for each, which say who wrote it; a
@@ -39,29 +39,30 @@ pub struct Sizing {
     chunk: u32,
 }
 
-/// Bytes that the ring needs for each chunk beside its payload: header and links.
+/// Bytes that the ring needs for each chunk besides its payload: header and links.
 const RING_PER_CHUNK: u64 = 24;
-/// The smallest ring that there is, and the largest.
+/// The smallest possible ring, and the largest.
 const RING_MIN: u64 = 64;
 const RING_MAX: u64 = u32::MAX as u64;
 /// The most shared memory that a session has.
 const SESSION_MAX: u64 = *SHARED_MEMORY.end() as u64;
-/// Bytes of a chunk of shared memory that are no payload.
+/// Bytes of a chunk of shared memory that are not payload.
 const CHUNK_HEADER: u32 = 8;
-/// The longest packet whose size takes a byte.
+/// The longest packet whose size takes one byte.
 const SHORT: u32 = 127;
-/// Bytes of the size of a longer one, which writers fill when the packet ends.
+/// Bytes of a longer packet's size, which writers fill in when the packet ends.
 const LONG_SIZE: f64 = 4.0;
-/// Bytes at a chunk's end that may stay empty: writers begin no packet in so few. One that begins before them and goes
-/// on in the next chunk takes less, 4 bytes, for its sizes.
+/// Bytes at a chunk's end that may stay empty: writers begin no packet in so few. A packet that begins before them and
+/// continues in the next chunk needs fewer, 4 bytes, for its sizes.
 const UNUSED: u32 = 11;
 
 impl Sizing {
-    /// Bytes of a chunk of a [session](crate::session)'s shared memory, header included.
+    /// Bytes of a chunk of a [session](crate::session)'s shared memory, including the header.
     pub const SESSION_CHUNK: u32 = LAYOUT.chunk_size(PAGE);
 
-    /// For so many bytes of packets a second, of all producers together. Packets are of 16 bytes, some more than
-    /// events without arguments are, chunks are a session's; the service may be kept from running for 10 ms.
+    /// Makes a sizing for a rate of packets in bytes a second, of all producers together. By default packets have 16
+    /// bytes, slightly more than events without arguments, chunks are a session's, and the service may be kept from
+    /// running for 10 ms.
     pub fn of_rate(bytes_per_second: f64) -> Self {
         let rate = if bytes_per_second.is_finite() { bytes_per_second.max(0.0) } else { 0.0 };
         Self {
@@ -74,69 +75,69 @@ impl Sizing {
         }
     }
 
-    /// The ring is to hold so many seconds.
+    /// Sets how many seconds the ring is to hold.
     #[must_use]
     pub fn seconds(self, seconds: f64) -> Self {
         Self { seconds: Some(seconds.max(0.0)), ..self }
     }
 
-    /// A long trace writes the ring into its file every so many seconds.
+    /// Sets the period, in seconds, at which a long trace writes the ring into its file.
     #[must_use]
     pub fn drain_period(self, seconds: f64) -> Self {
         Self { drain_period: Some(seconds.max(0.0)), ..self }
     }
 
-    /// The service may be kept from running for so many seconds.
+    /// Sets how many seconds the service may be kept from running.
     #[must_use]
     pub fn blocked(self, seconds: f64) -> Self {
         Self { blocked: seconds.max(0.0), ..self }
     }
 
-    /// Bytes of a packet on average; none counts as one. In chunks each has its size before it.
+    /// Sets the average packet size in bytes; zero counts as one. In chunks, each packet has its size before it.
     #[must_use]
     pub fn packet(self, bytes: u32) -> Self {
         Self { packet: bytes.max(1), ..self }
     }
 
-    /// Bytes of a chunk of shared memory, header included; what is below 32 counts as 32. A session's have
-    /// [2,044](Self::SESSION_CHUNK), those of the firmware crate 120.
+    /// Sets the bytes of a chunk of shared memory, including the header; less than 32 counts as 32. A session's chunks
+    /// have [2,044](Self::SESSION_CHUNK), those of the firmware crate 120.
     #[must_use]
     pub fn chunk(self, bytes: u32) -> Self {
         Self { chunk: bytes.max(32), ..self }
     }
 
-    /// Bytes of packets that a chunk has room for; [`chunk`](Self::chunk) sees to it that there are some.
+    /// Bytes of packets that a chunk has room for; [`chunk`](Self::chunk) ensures that there are some.
     fn packets_in_chunk(&self) -> f64 {
         let (room, packet) = (f64::from(self.chunk - CHUNK_HEADER - UNUSED), f64::from(self.packet));
         let size = if self.packet <= SHORT { 1.0 } else { LONG_SIZE };
         room * packet / (packet + size)
     }
 
-    /// Bytes of ring that a chunk takes.
+    /// Bytes of the ring that a chunk takes.
     fn ring_chunk(&self) -> u64 {
         ring_chunk(self.chunk)
     }
 
-    /// Chunks that so many seconds fill, at least one.
+    /// Chunks that are filled in so many seconds, at least one.
     fn chunks(&self, seconds: f64) -> u64 {
         ((self.rate * seconds / self.packets_in_chunk()).ceil() as u64).max(1)
     }
 
-    /// Bytes for the ring, a multiple of 4 KiB, at least: for the seconds asked for, or from one write of the
-    /// file to the next, if that is longer. `None` if neither was said. A ring can have less than 4 GiB: for more there
-    /// have to be several.
+    /// The least bytes for the ring, a multiple of 4 KiB: for the seconds asked for or, if longer, from one write of
+    /// the file to the next. `None` if neither was given. A ring must be smaller than 4 GiB: for more there must be
+    /// several.
     pub fn ring(&self) -> Option<u64> {
         let window = self.seconds.unwrap_or(0.0).max(self.drain_period.unwrap_or(0.0));
         let asked = self.seconds.is_some() || self.drain_period.is_some();
         asked.then(|| pages(self.chunks(window), self.ring_chunk()))
     }
 
-    /// Bytes for the shared memory of a producer that writes all of the rate, a multiple of 4 KiB.
+    /// Bytes for the shared memory of a producer that writes at the whole rate, a multiple of 4 KiB.
     pub fn shared_memory(&self) -> u64 {
         pages(self.chunks(2.0 * self.blocked), self.chunk.into())
     }
 
-    /// What of this no number of bytes below 2⁶⁴ is enough for, if anything: sizes above say `u64::MAX` for that.
+    /// What cannot be had with any number of bytes below 2⁶⁴, if anything: the sizes above are `u64::MAX` then.
     ///
     /// ```
     /// use tracebuf_std::size::Sizing;
@@ -157,7 +158,7 @@ impl Sizing {
         }
     }
 
-    /// What keeps a ring of so many bytes from being of use, if anything does.
+    /// What makes a ring of so many bytes useless, if anything.
     pub fn ring_fault(&self, bytes: u64) -> Option<String> {
         if bytes > RING_MAX {
             return Some(
@@ -180,12 +181,12 @@ impl Sizing {
     }
 }
 
-/// Bytes of a ring that a chunk of so many bytes of shared memory takes.
+/// Bytes of the ring that a chunk of so many bytes of shared memory takes.
 pub(crate) fn ring_chunk(chunk: u32) -> u64 {
     u64::from(chunk - CHUNK_HEADER).next_multiple_of(4) + RING_PER_CHUNK
 }
 
-/// So many chunks of so many bytes, in whole pages.
+/// The bytes of so many chunks of so many bytes, in whole pages.
 fn pages(chunks: u64, bytes: u64) -> u64 {
     chunks.saturating_mul(bytes).div_ceil(4096).saturating_mul(4096)
 }
@@ -252,7 +253,7 @@ mod tests {
         ChunkHeader { producer_id: 1, writer_id: 1, chunk_id, fragments, complete, ..ChunkHeader::default() }
     }
 
-    /// One packet that fills a chunk: of a smaller one the ring would not keep the rest.
+    /// One packet that fills a chunk: after a smaller one, the ring would not keep the rest.
     fn full(chunk: u32) -> Vec<u8> {
         let mut payload = vec![7; (chunk - CHUNK_HEADER) as usize];
         let head = [128, 16_384].iter().filter(|least| payload.len() > **least).count() + 1;
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn shared_memory_that_no_session_has_is_said_to_be_too_much_for_one() {
-        // Of 2,000 bytes each 64 MiB have room for 1,981, and of 17 of those for 16.
+        // Of each chunk's 2,000 bytes, packets have 1,981; of every 17 of those, one is a packet's size.
         for (rate, is_told) in [(31.25e6, false), (31.3e6, true)] {
             let text = Sizing::of_rate(rate).chunk(2000).blocked(1.0).to_string();
             assert_eq!(text.contains("a session has 64 MiB at most"), is_told, "{text}");
@@ -295,7 +296,7 @@ mod tests {
             }
             let stats = buffer.stats();
             assert_eq!((stats.chunks_written, stats.chunks_overwritten), (chunks.into(), 0), "{chunk}");
-            // As much again was there before. The last of them is not full.
+            // The same amount was there before. The last chunk is not full.
             let shared = 2 * u64::from(chunks) * u64::from(chunk);
             let least = shared - 2 * u64::from(chunk);
             assert!((least..shared + 4096).contains(&sizing.shared_memory()), "{chunk}");

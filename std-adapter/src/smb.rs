@@ -20,21 +20,21 @@ use tracebuf::producer::{ChunkState, ChunkView, Fragment, FragmentKind, HeaderFl
 
 use crate::figures::Count;
 
-/// The words of an image: whole words of `bytes`, in memory's order. What is left at the end is dropped.
+/// The words of an image: whole words of `bytes`, in memory's order. A rest that is no word is dropped.
 pub fn words(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(|four| four.try_into().map_or(0, u32::from_ne_bytes)).collect()
 }
 
-/// Prints an image: every page and chunk in address order, then the chunks that a scrape looks at: it takes each id of
-/// a writer once, the oldest first.
+/// Prints an image: every page and chunk in address order, then the chunks that a scrape looks at, which takes each id
+/// of a writer once, the oldest first.
 ///
-/// Lines that begin with `!` tell what the layout does not allow; their number is the second one of the last
-/// line. Content is shown up to its first 24 bytes. Fails only when `out` does.
+/// Lines that begin with `!` report what the layout does not allow; the second number of the last line is their count.
+/// Content is shown up to its first 24 bytes. Fails only when `out` does.
 pub fn dump(memory: SharedMemory<'_>, out: &mut impl Write) -> io::Result<()> {
     dump_with_rest(memory, 0, out)
 }
 
-/// The same of an image that has so many bytes more, too few for a page: of them it only says that they are there.
+/// Like [`dump`], for an image followed by `rest` bytes, too few for a page: only their presence is reported.
 pub fn dump_with_rest(memory: SharedMemory<'_>, rest: usize, out: &mut impl Write) -> io::Result<()> {
     let (size, page_size, pages) = (memory.size(), memory.page_size(), memory.pages());
     writeln!(out, "smb size={size} page_size={page_size} pages={pages}")?;
@@ -71,7 +71,7 @@ fn dump_page(page: &Page<'_>, index: u32, out: &mut impl Write) -> io::Result<us
     let bitmap = page.bitmap();
     let chunks = bitmap.layout().map_or(0, |layout| layout.chunks());
     let all = (0..chunks).all(|chunk| bitmap.state(chunk) == ChunkState::Complete);
-    // As the ABI's own code has it, which compares the states of all chunks that a page could have.
+    // As in the ABI's own code, which compares the states of all chunks that a page could have.
     let complete = chunks > 0 && all && !bitmap.has_stray_states();
     writeln!(
         out,
@@ -118,7 +118,7 @@ fn dump_chunk(chunk: &ChunkView<'_>, page_offset: u32, out: &mut impl Write) -> 
     }
     writeln!(out)?;
     let used = matches!(chunk.state(), ChunkState::BeingWritten | ChunkState::Complete);
-    // Of a free chunk nothing is right that is not zero.
+    // In a free chunk, nothing but zero is right.
     let undefined = !header.flags.difference(HeaderFlags::all()).is_empty();
     let wrong = [
         (undefined && chunk.state() != ChunkState::Free, "undefined flags are set"),

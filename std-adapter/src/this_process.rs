@@ -1,4 +1,4 @@
-//! Tracks of this system's processes and threads, told apart where several containers record into one trace.
+//! Tracks of this system's processes and threads, told apart when several containers record into one trace.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -8,11 +8,11 @@ use tracebuf::producer::track_event::Track;
 use crate::fork::forks;
 use crate::system::pid_namespace;
 
-/// This program's own track, in which its threads lie.
+/// Returns this program's own track, which contains its threads.
 ///
-/// What several programs record into one trace, by a [`Connection`](crate::session::Connection), is told apart by its
-/// track: those of one name are one, and slices there end each other, whichever program has begun them. A track within
-/// this one is no other program's.
+/// Programs that record into one trace, through a [`Connection`](crate::session::Connection), are told apart by this
+/// track. Tracks with the same name are one, and slices on them end each other, whichever program began them; a track
+/// within this one belongs to no other program.
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -31,15 +31,16 @@ use crate::system::pid_namespace;
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
-/// Its id is made of the process's number, and in a container of the number of that (Linux's namespace of pids), in
-/// which others may be numbered alike. A child after a fork is another process: there a track within this one is to be
-/// made anew. It has the name that a session or a connection was given first; before that, the program's.
+/// Its id is made from the process's number and, in a container, the number of its pid namespace (on Linux), because
+/// other containers may use the same process numbers. A child after a fork is another process, which must make tracks
+/// within this one anew. The track has the name that a session or a connection was given first or, before that, the
+/// program's.
 ///
 /// Cost: a system call, and on Linux another one the first time.
 pub fn this_process() -> Track<'static> {
     let pid = std::process::id();
     let known = names_of(pid).and_then(|names| names.given.or(names.program));
-    // Not while they are locked: an allocator that is traced may come here again.
+    // Not while they are locked: a traced allocator may come here again.
     let name = known.unwrap_or_else(|| {
         let name = program_name();
         names_of(pid).map_or("process", |mut names| names.program.get_or_insert_with(|| name.leak()))
@@ -47,8 +48,8 @@ pub fn this_process() -> Track<'static> {
     PidNamespace::here().process(pid, name)
 }
 
-/// The name by which a session or a connection tells this process, if one was given: then the process has it from now
-/// on, unless it was given one before.
+/// The name that a session or a connection uses for this process: the one it was given, which the process keeps from
+/// now on unless it was given one before, or else the program's.
 pub(crate) fn named(given: Option<&str>) -> String {
     let Some(name) = given else { return program_name() };
     let kept = name.to_owned();
@@ -58,14 +59,14 @@ pub(crate) fn named(given: Option<&str>) -> String {
     name.to_owned()
 }
 
-/// A process's names, kept for ever: one that somebody gave it, and its program's.
+/// A process's names, kept for ever: one that it was given, and its program's.
 struct Names {
     pid: u32,
     given: Option<&'static str>,
     program: Option<&'static str>,
 }
 
-/// Those of this process. Not waited for long: in a child a thread of the parent's may have had them.
+/// Those of this process. Does not wait long: in a child, one of the parent's threads may have held the lock.
 fn names_of(pid: u32) -> Option<MutexGuard<'static, Names>> {
     static KNOWN: Mutex<Names> = Mutex::new(Names { pid: 0, given: None, program: None });
     let mut names = (0..1000).find_map(|_| {
@@ -88,7 +89,7 @@ fn program_name() -> String {
     name.map_or_else(|| "process".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// A number of this process's that is asked for once, and again after a fork.
+/// A number of this process that is asked for once, and again after a fork.
 pub(crate) struct UntilFork(AtomicU64);
 
 impl UntilFork {
@@ -98,7 +99,7 @@ impl UntilFork {
 
     #[inline]
     pub(crate) fn get(&self, ask: impl FnOnce() -> u32) -> u32 {
-        // The upper half says in which process that was; 0 is none.
+        // The upper half says in which process it was asked for; 0 is none.
         let (known, forks) = (self.0.load(Ordering::Relaxed), u64::from(forks()) + 1);
         if known >> 32 == forks {
             return known as u32;
@@ -109,13 +110,13 @@ impl UntilFork {
     }
 }
 
-/// What numbers of processes and threads belong to: 0 is the system itself, any other a container.
+/// The namespace of process and thread numbers: 0 is the system itself, any other a container.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PidNamespace(u32);
 
 impl PidNamespace {
-    /// That of this process. Asked for once, and again after a fork: later `/proc` may be out of reach, and who is to be
-    /// told apart by it stays the same.
+    /// That of this process. Asked for once, and again after a fork: `/proc` may be out of reach later, and tracks must
+    /// keep their ids.
     pub(crate) fn here() -> Self {
         static KNOWN: UntilFork = UntilFork::new();
         // Linux gives them numbers of 32 bits.
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn a_process_has_the_name_that_it_was_given_first() {
         let told = |process: Track<'_>| format!("{process:?}");
-        // Others, in this process, may have given it one.
+        // Other tests in this process may have given it one.
         let before = told(this_process());
         assert_eq!(named(None), program_name());
         assert_eq!(told(this_process()), before, "that is none");

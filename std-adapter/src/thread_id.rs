@@ -1,7 +1,7 @@
 //! The number of a thread.
 
-/// The calling thread's id in the system. Where that is not told, a number of our own: threads are told apart, if not
-/// recognised.
+/// The calling thread's id in the system. Where the system does not tell it, a number of our own: threads can be told
+/// apart, but not recognised.
 pub(crate) fn thread_id() -> u32 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return rustix::thread::gettid().as_raw_nonzero().get() as u32;

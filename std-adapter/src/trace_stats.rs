@@ -28,10 +28,10 @@ use crate::figures::Count;
 pub use counters::Counted;
 use counters::{Counters, LARGER_RING};
 
-/// Sequences that are told one by one. In a trace that is made for it there is one every few bytes.
+/// Sequences that are listed one by one. A trace crafted for it has one every few bytes.
 const MAX_SEQUENCES: usize = 1 << 16;
 
-/// Whose a packet is: of a sequence that is told by its number, or of one of the others, which come last.
+/// Whose a packet is: that of a sequence listed by its number, or of one of the others, which come last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Whose {
     Sequence(u64),
@@ -44,8 +44,7 @@ pub(crate) enum Whose {
 pub struct SequenceLosses {
     /// The process that wrote it, if the trace says.
     pub pid: Option<i32>,
-    /// The name of the thread that wrote it, if the trace says: the first that its packets name, and the beginning of a
-    /// long one.
+    /// The name of the thread that wrote it, if the trace says: the first that its packets give, cut if it is long.
     pub thread: Option<String>,
     /// Its packets.
     pub packets: u64,
@@ -55,15 +54,15 @@ pub struct SequenceLosses {
     pub causes: [u64; 16],
     /// Packets that follow a loss and name none of [`DataLoss::CAUSES`].
     pub unnamed: u64,
-    /// Packets that readers skip: they need names, a clock or a track that were lost before them, or are not in the
+    /// Packets that readers skip: the names, clock or track that they need were lost before them or are not in the
     /// trace, and did not come again. Not counted for [all others together](TraceReport::others).
     pub unreadable: u64,
-    /// Whether the next packet that needs those can be read.
+    /// Whether the next packet that needs these can be read.
     has_state: bool,
 }
 
-/// What a trace says of its own losses: in the buffers that it came through, and in ftrace's. What other data sources
-/// count of theirs, in packets of their own, is not looked at. `Display` is what the command prints.
+/// What a trace says of its own losses: those in the buffers that it came through, and in ftrace's. Losses that other
+/// data sources count in packets of their own are not looked at. `Display` is what the command prints.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TraceReport {
@@ -71,27 +70,27 @@ pub struct TraceReport {
     pub packets: u64,
     /// Bytes of whole packets.
     pub bytes: u64,
-    /// What follows them, if anything does: a packet cut short, or something else.
+    /// Bytes after them, if any: a packet cut short, or something else.
     pub rest: u64,
-    /// What is wrong with what follows them: a trace that ends within a packet may have been cut short, and anything else
-    /// is damage, behind which there may be more.
+    /// What is wrong with those bytes: a trace that ends within a packet may have been cut short; anything else is
+    /// damage, and there may be more packets after it.
     pub fault: Option<TraceFileFault>,
-    /// Whether [reading](TraceReport::read) it failed: what comes after these packets is not known.
+    /// Whether [reading](TraceReport::read) it failed: what comes after these packets is unknown.
     pub is_cut_off: bool,
-    /// Sequences by their numbers, the first 65,536 that are in the trace.
+    /// Sequences by their numbers: the first 65,536 in the trace.
     pub sequences: BTreeMap<u64, SequenceLosses>,
-    /// All others together.
+    /// All other sequences together.
     pub others: SequenceLosses,
-    /// Packets in which there are others, compressed, as Perfetto's own service writes them when it is told to. Those
-    /// are not looked into: what they tell of is not told here.
+    /// Packets that contain compressed ones, as Perfetto's own service writes them when told to. They are not looked
+    /// into: what they report is missing here.
     pub compressed: u64,
     /// Packets with events of a processor, by the kernel's ftrace, before which it lost some.
     pub ftrace_lost: u64,
-    /// Counters of the statistics that tell of losses and are not zero; `None` without any.
+    /// Counters of the statistics that report losses and are not zero; `None` without any statistics.
     ///
-    /// A trace may have several, from a session, from what was recovered of it, and from others behind it. Of each
-    /// counter the largest is told, as it grows within a session: of sessions behind each other there are at least so
-    /// many.
+    /// A trace may have several statistics: from a session, from what was recovered of it, and from others after it.
+    /// The largest value of each counter is given, because it grows within a session; with several sessions it is a
+    /// minimum.
     pub statistics: Option<Vec<Counted>>,
 }
 
@@ -136,14 +135,14 @@ fn advice(cause: DataLoss) -> &'static str {
     }
 }
 
-/// Whether events of a processor come after some that the kernel lost.
+/// Whether events of a processor follow some that the kernel lost.
 fn ftrace_has_lost(bundle: &[u8]) -> bool {
     let said = Fields::of(bundle).filter(|field| field.number == ftrace_event_bundle::LOST_EVENTS);
-    // Of a field that is there twice the last one counts.
+    // If a field occurs twice, the last one counts.
     matches!(said.last().map(|field| field.value), Some(Value::Number(1..)))
 }
 
-/// Bytes of a thread's name that are told: there are as many names as sequences. The system's have 15.
+/// Bytes of a thread's name that are kept: there are as many names as sequences. The system's have 15.
 const MAX_NAME: usize = 64;
 
 /// The name of the thread whose track this is.
@@ -155,12 +154,12 @@ fn thread_name(track: &[u8]) -> Option<String> {
 }
 
 impl TraceReport {
-    /// Looks through a trace in memory. What is malformed ends what it is in, and nothing else.
+    /// Looks through a trace in memory. What is malformed ends only the message that contains it.
     pub fn of(trace: &[u8]) -> Self {
         Self::with(trace, |_, _, _| ())
     }
 
-    /// The same, telling `each` of every packet where it lies, how many bytes it takes, and whose it is.
+    /// The same, telling `each` for every packet where it lies, how many bytes it takes, and whose it is.
     pub(crate) fn with(trace: &[u8], mut each: impl FnMut(u64, u64, Whose)) -> Self {
         let (mut report, mut counters) = (Self::default(), Counters::default());
         (_, report.fault) = report.look_through(trace, &mut counters, &mut each);
@@ -174,7 +173,7 @@ impl TraceReport {
         let (mut is_compressed, mut has_ftrace_lost, mut track) = (false, false, None);
         for field in Fields::of(packet) {
             match (field.number, field.value) {
-                // Of a field that is there twice the last one counts.
+                // If a field occurs twice, the last one counts.
                 (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Number(id)) => sequence = id,
                 (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Number(bits)) => loss = bits,
                 (trace_packet::SEQUENCE_FLAGS, Value::Number(bits)) => flags = bits,
@@ -196,7 +195,7 @@ impl TraceReport {
         let is_room = self.sequences.len() < MAX_SEQUENCES;
         let (whose, losses) = match self.sequences.entry(sequence) {
             Entry::Vacant(_) if !is_room => {
-                // They are of many.
+                // They belong to many sequences.
                 (pid, track) = (None, None);
                 (Whose::Others, &mut self.others)
             }
@@ -215,7 +214,7 @@ impl TraceReport {
         losses.unnamed += u64::from(loss != 0 && !named);
         let flags = if clears { flags | sequence_flags::INCREMENTAL_STATE_CLEARED } else { flags };
         let is_unreadable = !state::can_be_read(&mut losses.has_state, flags, loss != 0);
-        // Of several sequences nobody knows which has its state.
+        // With several sequences, it is unknown which has its state.
         losses.unreadable += u64::from(is_unreadable && whose != Whose::Others);
         whose
     }
@@ -241,7 +240,7 @@ impl TraceReport {
         self.sequences.values().chain([&self.others])
     }
 
-    /// Whether there may be more packets behind what is none.
+    /// Whether there may be more packets after the damage.
     fn is_damaged(&self) -> bool {
         self.fault.is_some_and(|fault| fault != TraceFileFault::Truncated)
     }
@@ -252,7 +251,7 @@ impl TraceReport {
         if self.is_damaged() {
             writeln!(f, "damaged at byte {at}: from there on nothing was looked at, {rest}")?;
         } else if self.rest > 0 && !self.is_cut_off {
-            // A size that is damaged may be too large as well.
+            // A damaged size may also be too large.
             writeln!(
                 f,
                 "no whole packet in the last {rest}: writing was cut short there, or the size at byte {at} is damaged"
@@ -264,7 +263,7 @@ impl TraceReport {
         Ok(())
     }
 
-    /// The losses of one cause, or what else there is of each sequence, if there are any.
+    /// The losses of one cause, or another count of each sequence, if there are any.
     fn fmt_losses(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -281,7 +280,7 @@ impl TraceReport {
             let (lost, all) = (count(sequence), Count(sequence.packets, "packet"));
             write!(f, "  sequence {id}")?;
             if let Some(thread) = &sequence.thread {
-                // Whatever the trace has in it, the terminal shows it.
+                // Escaped: the trace may contain anything.
                 write!(f, ", thread {thread:?}")?;
             }
             if let Some(pid) = sequence.pid {

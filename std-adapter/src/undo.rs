@@ -1,39 +1,39 @@
-//! Files that a start has made, which go again if the session does not start.
+//! Files made by a start, which are removed again if the session does not start.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Takes a new file back when it is dropped, unless the file is to stay.
+/// Takes a new file back when dropped, unless the file is to stay.
 #[must_use]
 pub(crate) struct Undo {
-    /// The name of the file, then those that what was there before was moved to, each from the one before it.
+    /// The name of the file, then the names under which older files now lie, each moved there from the name before it.
     names: Vec<PathBuf>,
-    /// What is to be done when the file stays.
+    /// What to do when the file stays.
     settle: Option<Box<dyn FnOnce()>>,
 }
 
 impl Undo {
-    /// `moved`: where what was there lies now, then where what had been in that place does.
+    /// `moved`: where the file that was there lies now, then where the one that had been in that place does.
     pub(crate) fn new(path: &Path, moved: Vec<PathBuf>) -> Self {
         let mut names = vec![path.to_owned()];
         names.extend(moved);
         Self { names, settle: None }
     }
 
-    /// The same with something that is to be done when the file stays.
+    /// Adds something to do when the file stays.
     pub(crate) fn settling(mut self, settle: impl FnOnce() + 'static) -> Self {
         self.settle = Some(Box::new(settle));
         self
     }
 
-    /// Puts back what was there, into free places only: a file that was not even made may be another's by now, who has
-    /// its lock. What cannot be put back stays where it was moved to.
+    /// Puts back what was there, into free places only: a file that was not even made may by now belong to another
+    /// session, which holds its lock. What cannot be put back stays where it was moved to.
     pub(crate) fn without_replacing(mut self) {
         put_back(&std::mem::take(&mut self.names), rename_to_free);
     }
 
-    /// The file stays.
+    /// Keeps the file.
     pub(crate) fn forget(mut self) {
         self.names.clear();
         if let Some(settle) = self.settle.take() {
@@ -44,7 +44,7 @@ impl Undo {
 
 impl Drop for Undo {
     fn drop(&mut self) {
-        // The start has failed already, and says why; what cannot be put back either lies where it was moved to.
+        // The start has failed already, and says why; what cannot be put back lies where it was moved to.
         if let [path] = &self.names[..] {
             let _ = fs::remove_file(path);
         }
@@ -53,14 +53,14 @@ impl Drop for Undo {
 }
 
 fn put_back(names: &[PathBuf], rename: impl Fn(&Path, &Path) -> io::Result<()>) {
-    // Where one of them fails, the next would take the place of what lies there still.
+    // If one of them fails, the next would replace what still lies there.
     let _ = names.windows(2).try_for_each(|names| match names {
         [to, from] => rename(from, to),
         _ => Ok(()),
     });
 }
 
-/// Renames a file if nothing lies at `to`; a file system that cannot tell renames nothing.
+/// Renames a file if nothing lies at `to`; where the file system cannot tell, nothing is renamed.
 fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {

@@ -10,13 +10,13 @@ use crate::figures::Name;
 use crate::free_file::check_is_free;
 use crate::system::{as_readable_as, check_unprotected, is_socket};
 
-/// Bytes of a file's name that are in that of its part: with all of them it could be longer than names can be.
+/// Bytes of a file's name that its part's name repeats: with all of them it could exceed the longest name allowed.
 const NAME: usize = 100;
 
-/// Makes a file in the same folder, by a name that nobody else uses.
+/// Makes a file in the same folder, under a name that nobody else uses.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    // Of `out/` the last part is `out`, and a folder is what the system would look for.
+    // The last part of `out/` is `out`, but the system would look for a folder.
     let ends = |name: &&OsStr| path.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes());
     let name = path.file_name().filter(ends).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", Name(path.display())))
@@ -25,7 +25,7 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true);
     if let Some(replaced) = &replaced {
-        // From the beginning: who may not read the file that was there may not open this one either.
+        // From the beginning: anyone who may not read the file that was there may not open this one either.
         as_readable_as(&mut options, replaced);
     }
     loop {
@@ -34,19 +34,19 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
         other.push(format!(".{}-{}.part", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
         let part = path.with_file_name(other);
         let file = match options.open(&part) {
-            // Of a process of the same number that was killed: in a container each has the same.
+            // Left by a killed process with the same number: in a container they all have the same.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             file => file?,
         };
         if let Some(replaced) = &replaced {
-            // What the process's mask took away. Where it cannot be given back, fewer may read the file.
+            // What the process's mask took away. Where it cannot be given back, fewer users may read the file.
             let _ = file.set_permissions(replaced.permissions());
         }
         return Ok((part, file));
     }
 }
 
-/// As much of a name as goes into another, without half a character at its end.
+/// As much of a name as fits into another, without half a character at its end.
 fn start_of(name: &OsStr) -> String {
     let mut start = name.to_string_lossy().into_owned();
     let end = (0..=start.len().min(NAME)).rev().find(|end| start.is_char_boundary(*end));
@@ -54,13 +54,13 @@ fn start_of(name: &OsStr) -> String {
     start
 }
 
-/// Whether there is something that can only be written into: a device, a pipe. A folder cannot: what is to have its
-/// name is written beside it, and stays there if the folder does.
+/// Whether there is something that can only be written into: a device or a pipe. A folder cannot: a file that is to
+/// have its name is written beside it, and stays there if the folder does.
 fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-/// Where the file lies, or is to lie, that links from `path` lead to.
+/// Where the file that links from `path` lead to lies, or is to lie.
 pub(crate) fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     // As many as Linux follows.
@@ -72,7 +72,7 @@ pub(crate) fn followed(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many links lead to each other"))
 }
 
-/// Has a file written that appears at `path` when it is complete; a device or a pipe is written into.
+/// Writes a file that appears at `path` when it is complete; a device or a pipe is written into directly.
 pub(crate) fn write_atomically<T>(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<T>,
@@ -83,11 +83,10 @@ pub(crate) fn write_atomically<T>(
     let path = &followed(path)?;
     let (part, mut file) = create_beside(path)?;
     let value = write(&mut file).and_then(|value| file.sync_all().map(|()| value)).inspect_err(|_| {
-        // The error is what matters; that this fails too changes nothing.
+        // The first error is what matters; if this fails too, that changes nothing.
         let _ = fs::remove_file(&part);
     })?;
-    // What it holds cannot be had again, and is whole. Nor can what a session that writes there by now is about to
-    // lose.
+    // The file is complete and cannot be made again. Nor can what a session that writes there by now would lose.
     check_is_free(path).and_then(|()| fs::rename(&part, path)).map_err(|error| {
         let text = format!("{error}; all of it is in {}, which could not be renamed", Name(part.display()));
         io::Error::new(error.kind(), text)
@@ -98,9 +97,8 @@ pub(crate) fn write_atomically<T>(
     Ok(value)
 }
 
-/// Finds out whether a trace can be written to `path`, before it is made: whether a file can appear in that folder, by
-/// a name that is no folder's and no socket's, in place of none that is protected against writing or that a session is
-/// using.
+/// Checks whether a trace can be written to `path`, before it is made: a file must be able to appear in that folder,
+/// under a name that no folder or socket has, without replacing one that is write-protected or in use by a session.
 ///
 /// ```
 /// use tracebuf_std::pftrace::check_writable;
@@ -112,7 +110,7 @@ pub(crate) fn write_atomically<T>(
 /// ```
 ///
 /// # Errors
-/// What keeps it from that.
+/// What prevents it.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a folder of that name"));
@@ -121,7 +119,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a socket of that name"));
     }
     if path.exists() {
-        // Opening it would wait for the reader of a pipe. A file that is protected against writing is meant to be kept.
+        // Opening a pipe would wait for its reader. A write-protected file is meant to be kept.
         check_unprotected(path)?;
     }
     if is_special(path) {
@@ -163,7 +161,7 @@ mod tests {
         fs::remove_dir_all(&folder).expect("it is there");
     }
 
-    /// Does something as somebody who may not do everything, if this is a user who may.
+    /// Does something as an unprivileged user, if this one is privileged.
     #[cfg(target_os = "linux")]
     fn as_anybody<T: Send>(act: impl FnOnce() -> T + Send) -> T {
         let other = rustix::process::Uid::from_raw(65_534);
@@ -200,7 +198,7 @@ mod tests {
         let folder = folder("renamed");
         let path = folder.join("out");
         let error = write_atomically(&path, |file| {
-            // Whatever keeps the name from being taken: a mount on it, or somebody else's file in a folder like /tmp.
+            // Whatever prevents the renaming: a mount there, or somebody else's file in a folder like /tmp.
             fs::create_dir(&path)?;
             file.write_all(b"a recording")
         });

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use crate::tell::tell;
 use tracebuf_std::figures::Name;
 
-/// The name by which a file that is read or written is told: in one line, whatever is in it.
+/// The name under which a file that is read or written is reported: on one line, whatever it contains.
 pub(crate) fn name_of(file: &Path) -> impl Display {
     Name(told(file).display())
 }
@@ -21,26 +21,26 @@ pub(crate) fn told(file: &Path) -> &Path {
     }
 }
 
-/// Why a command failed: what is told on standard error, and the exit status.
+/// Why a command failed: the text for standard error, and the exit status.
 pub(crate) struct Failure {
     text: String,
     status: u8,
 }
 
 impl Failure {
-    /// The exit status where arguments are such that nothing can be done.
+    /// The exit status when the arguments are such that nothing can be done.
     pub(crate) const OF_ARGUMENTS: u8 = 2;
 
     pub(crate) fn new(why: impl Display) -> Self {
         Self { text: format!("error: {why}"), status: 1 }
     }
 
-    /// About a file, by the name that it was given.
+    /// About a file, by the name it was given.
     pub(crate) fn of(file: &Path, why: impl Display) -> Self {
         Self::new(format_args!("{}: {why}", name_of(file)))
     }
 
-    /// What the library says, which begins with the name of the file if it is about that one.
+    /// What the library says, prefixed with the file's name unless it already begins with that.
     pub(crate) fn of_library(file: &Path, error: impl Display) -> Self {
         let text = error.to_string();
         match text.strip_prefix(&format!("{}: ", Name(file.display()))) {
@@ -54,18 +54,18 @@ impl Failure {
         Self::of(file, format_args!("cannot be written: {why}"))
     }
 
-    /// A line of a script that is malformed. How this is told is part of the format of scripts, for who runs them by
-    /// another program: by the line's number, and without the script's name.
+    /// A malformed line of a script. The text is part of the format of scripts, for programs that run them: the line's
+    /// number, without the script's name.
     pub(crate) fn malformed(line: impl Display) -> Self {
         Self { text: format!("error {line}"), status: 2 }
     }
 
-    /// The same failure where arguments are why.
+    /// The same failure, caused by arguments.
     pub(crate) fn of_arguments(self) -> Self {
         Self { status: Self::OF_ARGUMENTS, ..self }
     }
 
-    /// With something more to be said.
+    /// Adds more text.
     pub(crate) fn followed_by(self, more: impl Display) -> Self {
         Self { text: format!("{}{more}", self.text), ..self }
     }

@@ -13,7 +13,8 @@ use crate::tell::tell;
 use tracebuf_std::figures::Count;
 use tracebuf_std::region_file::create_if_free;
 
-/// What a gzipped file may unpack to where all of it has to be in memory. A file can become a thousand times as large.
+/// The most that a gzipped file may unpack to where all of it must be in memory. A file can become a thousand times as
+/// large.
 const UNPACKED_MAX: u64 = if cfg!(target_pointer_width = "64") { 4 << 30 } else { 1 << 30 };
 
 /// The name of a file to write; - is standard output, by a name that opens it.
@@ -21,8 +22,8 @@ pub(crate) fn output_path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(output_of)
 }
 
-/// Opens a file, plain or gzipped; - is standard input. A gzipped one is known by its first two bytes, so that standard
-/// input may be one too.
+/// Opens a file, plain or gzipped; - is standard input. A gzipped one is recognised by its first two bytes, so standard
+/// input may be gzipped too.
 pub(crate) fn open_any(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let (is_gzipped, file) = looked_at(open_plain(path)?)?;
     if is_gzipped {
@@ -38,23 +39,23 @@ fn open_plain(path: &Path) -> io::Result<Box<dyn BufRead>> {
     Ok(Box::new(BufReader::with_capacity(1 << 16, File::open(path)?)))
 }
 
-/// Whether a file is gzipped, and all of it. A pipe may give a byte at a time.
+/// Whether a file is gzipped, and all of the file. A pipe may give a byte at a time.
 ///
-/// Nothing else starts so: 0x1F is no blank, no comment and no name of a script, and an image would have two chunks of
-/// its first page being read at once.
+/// Nothing else starts like this: 0x1F is no blank, comment or operation of a script, and an image would have two
+/// chunks of its first page being read at once.
 fn looked_at<R: BufRead>(mut file: R) -> io::Result<(bool, impl BufRead)> {
     let mut first = Vec::new();
     file.by_ref().take(2).read_to_end(&mut first)?;
     Ok((is_gzipped(&first), io::Cursor::new(first).chain(file)))
 }
 
-/// Whether a file that begins so is gzipped.
+/// Whether a file that begins with these bytes is gzipped.
 pub(crate) fn is_gzipped(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1F, 0x8B])
 }
 
-/// A gzipped file: one after the other of those that it is made of. There may be zeros behind each, as there are where
-/// a disk or a tape has only whole blocks.
+/// A gzipped file: its members, one after the other. There may be zeros after each, as there are where a disk or a tape
+/// has only whole blocks.
 struct Unpacked<R> {
     /// `None` at the end.
     member: Option<GzDecoder<R>>,
@@ -73,7 +74,7 @@ impl<R: BufRead> Read for Unpacked<R> {
             if count > 0 || bytes.is_empty() {
                 return Ok(count);
             }
-            // What is behind it can only be looked at when it has been read to its end, as here.
+            // What follows it can only be looked at once it has been read to its end, as here.
             let Some(mut file) = self.member.take().map(GzDecoder::into_inner) else { break };
             if !is_end_behind_zeros(&mut file)? {
                 self.member = Some(GzDecoder::new(file));
@@ -95,8 +96,8 @@ fn is_end_behind_zeros(file: &mut impl BufRead) -> io::Result<bool> {
     }
 }
 
-/// All of such a file, of a gzipped one at most [`UNPACKED_MAX`]. One that is cut or damaged is told to be, and is
-/// there as far as it can be unpacked.
+/// All of such a file; at most [`UNPACKED_MAX`] of a gzipped one. If it is cut or damaged, that is reported, and the
+/// bytes are those that could be unpacked.
 pub(crate) fn read_any(path: &Path) -> io::Result<Vec<u8>> {
     read_as_far(path).map(|(bytes, _)| bytes)
 }
@@ -106,14 +107,14 @@ pub(crate) fn read_as_far(path: &Path) -> io::Result<(Vec<u8>, bool)> {
     read_all(open_plain(path)?, UNPACKED_MAX).map(|read| told_if_cut(path, read))
 }
 
-/// So many bytes of such a file, or all of one that has no more. All of it may be more than there is memory.
+/// The first `most` bytes of such a file, or all of a shorter one. All of it may not fit into memory.
 pub(crate) fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let result = open_any(path)?.take(most).read_to_end(&mut bytes);
     as_far(result, bytes).map(|read| told_if_cut(path, read).0)
 }
 
-/// Says so if there is no more of a file, and whether that is all of it.
+/// Reports a file that could not be read to its end; returns its bytes and whether they are all.
 fn told_if_cut(path: &Path, (bytes, broken): (Vec<u8>, Option<io::Error>)) -> (Vec<u8>, bool) {
     if let Some(error) = &broken {
         tell_of_cut(path, error, bytes.len() as u64);
@@ -121,19 +122,19 @@ fn told_if_cut(path: &Path, (bytes, broken): (Vec<u8>, Option<io::Error>)) -> (V
     (bytes, broken.is_none())
 }
 
-/// Says that there is no more of a file than so many bytes, since the rest cannot be unpacked.
+/// Reports that a file ends after so many bytes, because the rest cannot be unpacked.
 pub(crate) fn tell_of_cut(path: &Path, error: &io::Error, len: u64) {
     let name = name_of(path);
     let len = Count(len, "byte");
     tell!("{name} cannot be unpacked to its end: {error}; what follows is of the {len} before");
 }
 
-/// Whether a file's content is wrong, not the system that reads it.
+/// Whether the file's content is wrong, rather than the system that reads it.
 pub(crate) fn is_of_content(error: &io::Error) -> bool {
     error.raw_os_error().is_none() && error.kind() != io::ErrorKind::OutOfMemory
 }
 
-/// The bytes, and what is wrong with those behind them.
+/// The bytes, and what is wrong with those that follow them.
 fn read_all(file: impl BufRead, unpacked_max: u64) -> io::Result<(Vec<u8>, Option<io::Error>)> {
     let mut bytes = Vec::new();
     let (is_gzipped, mut file) = looked_at(file)?;
@@ -148,7 +149,7 @@ fn read_all(file: impl BufRead, unpacked_max: u64) -> io::Result<(Vec<u8>, Optio
     as_far(result, bytes)
 }
 
-/// The bytes that were read before what is wrong, if there are any.
+/// The bytes that were read before the error, if there are any.
 fn as_far(result: io::Result<usize>, bytes: Vec<u8>) -> io::Result<(Vec<u8>, Option<io::Error>)> {
     match result {
         Ok(_) => Ok((bytes, None)),
@@ -162,7 +163,7 @@ pub(crate) fn read_plain(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| Failure::of(path, error))
 }
 
-/// Refuses to write into the file that is read, by whatever name: it would be emptied before it is read.
+/// Refuses to write into the file that is read, by whatever name: it would be emptied before being read.
 pub(crate) fn check_is_other(output: &Path, input: &Path) -> io::Result<()> {
     let input = if input == Path::new("-") { metadata(io::stdin()) } else { fs::metadata(input) };
     let (Ok(output), Ok(input)) = (fs::metadata(output), input) else {
@@ -174,7 +175,7 @@ pub(crate) fn check_is_other(output: &Path, input: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes all of a file, in place of what was in it, unless that is what a session is writing.
+/// Writes all of a file, replacing what was in it, unless a session is writing it.
 pub(crate) fn write_over(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     create_if_free(path)?.write_all(content.as_ref())
 }
@@ -192,10 +193,10 @@ mod tests {
         assert_eq!(read_all(&packed[..], 1000).unwrap().0, plain);
         let error = read_all(&packed[..], 999).unwrap_err();
         assert_eq!(error.to_string(), "it unpacks to more than 999 bytes");
-        // Two files in a row are one.
+        // Two members in a row are one file.
         let error = read_all(&[&packed[..], &packed].concat()[..], 1999).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
-        // What is not packed is as large as it is.
+        // What is not packed has no such limit.
         assert_eq!(read_all(&plain[..], 999).unwrap().0, plain);
     }
 
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn what_the_system_says_is_an_error_however_much_was_read() {
-        /// As Linux has it; any number would do.
+        /// Linux's number; any other would do.
         const EIO: i32 = 5;
         struct Failing;
         impl Read for Failing {

@@ -1,4 +1,4 @@
-//! What a file is that was given to the wrong command.
+//! What a file given to the wrong command is.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -12,10 +12,10 @@ use tracebuf_std::region_file::moved_by_a_start;
 use tracebuf_std::trace_stats::TraceReport;
 
 /// Bytes of a file that are enough to see what it is: as much memory as most devices have, whose dump it may be. All of
-/// it may be more than there is memory.
+/// it may not fit into memory.
 pub(crate) const ENOUGH: u64 = 16 << 20;
 
-/// What a file seems to be, by what is in it.
+/// What a file seems to be, judging by its content.
 #[derive(Clone, Copy)]
 enum Kind {
     Gzipped,
@@ -24,12 +24,12 @@ enum Kind {
     Memory,
 }
 
-/// What is to be said of a file that a command can make nothing of, behind why; nothing if nobody knows it.
+/// What to say about a file that a command can make nothing of, after the reason; nothing if that is unknown.
 #[derive(Clone, Copy)]
 pub(crate) struct Guess(Option<Kind>);
 
 impl Guess {
-    /// By the beginning, however much there is: to look through a gibibyte in all these ways takes many seconds.
+    /// Looks at the beginning only: looking through a gibibyte in all these ways takes many seconds.
     pub(crate) fn of(file: &[u8]) -> Self {
         let bytes = file.get(..ENOUGH as usize).unwrap_or(file);
         if is_gzipped(bytes) {
@@ -47,7 +47,7 @@ impl Guess {
         Self(memory.is_ok().then_some(Kind::Memory))
     }
 
-    /// The same of a file that could be what it should, but for being gzipped.
+    /// The same for a file that could be the right one, were it not gzipped.
     pub(crate) fn if_gzipped(file: &Path) -> Self {
         let mut start = [0; 2];
         let is_file = fs::metadata(file).is_ok_and(|there| there.is_file());
@@ -56,12 +56,12 @@ impl Guess {
     }
 }
 
-/// Where what a session left lies instead, behind why there is none in a file; nothing if nobody knows it.
+/// Where what a session left lies instead, to be said after why a file has none; nothing if that is unknown.
 pub(crate) fn if_moved(file: &Path, bytes: &[u8]) -> String {
     moved_by_a_start(file, bytes).map_or_else(String::new, |moved| format!(": {moved}"))
 }
 
-/// The same of a file that could not be read.
+/// The same for a file that could not be read.
 pub(crate) fn if_missing(file: &Path, error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::NotFound { if_moved(file, &[]) } else { String::new() }
 }

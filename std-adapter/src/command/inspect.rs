@@ -15,8 +15,9 @@ use tracebuf_std::inspect::Inspection;
 
 /// Show sequences, chunks and losses of a trace or of a trace buffer's memory, and draw a map of it.
 ///
-/// Nothing is changed. All of the file is in memory, and of a trace which sequence each part is of: up to seven times its
-/// size, or more where packets of a few bytes come from several sequences in turn. `stats` takes little.
+/// Nothing is changed. The whole file is held in memory and, for a trace, also which sequence each part belongs to: up
+/// to seven times its size, or more where packets of a few bytes come from several sequences in turn. `stats` takes
+/// little.
 ///
 /// Exit status: 0 when there was something to show, 1 if not.
 #[derive(clap::Args)]
@@ -28,13 +29,13 @@ pub(crate) struct Args {
     /// Also draw a picture into this file; - is standard output.
     #[arg(long, value_name = "OUT", value_parser = output_path())]
     svg: Option<PathBuf>,
-    /// How many chunks to list, the newest.
+    /// How many of the newest chunks to list.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     chunks: usize,
     /// Columns of the map.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(8..=400))]
     columns: u16,
-    /// Rows of the map, at most.
+    /// The most rows of the map.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=400))]
     rows: u16,
 }

@@ -1,4 +1,4 @@
-//! The `tracebuf` command: a file for each of its commands, and what those have in common.
+//! The `tracebuf` command: a file for each of its commands, and what they have in common.
 //!
 //! Calls go downwards:
 //!
@@ -14,7 +14,7 @@
 //! tell                                                            a line on standard error
 //! ```
 //!
-//! What commands do is the library's, and a program can do it without them.
+//! What commands do is in the library, so a program can do it without them.
 
 #[cfg(unix)]
 mod demo;
@@ -50,7 +50,7 @@ struct Arguments {
     command: Command,
 }
 
-// In the README's order, which is that of the help.
+// In the README's order, which is also that of the help.
 #[derive(Subcommand)]
 enum Command {
     #[cfg(unix)]

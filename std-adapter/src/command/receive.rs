@@ -12,12 +12,12 @@ use crate::system::stdin;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
 use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
 
-/// Receive the trace of a device from a serial port, or from a file or a pipe of what came over one.
+/// Receive the trace of a device from a serial port, or from a file or a pipe with what came over one.
 ///
-/// Only packets that arrived intact are kept, and what was lost on the way is counted; what the device had lost before,
-/// `tracebuf stats` tells of the trace. Ends with the file, when nobody has the pipe open for writing any more, or with
-/// Ctrl-C. Exit status: 0 when packets came, whatever was lost, 1 when none came, or when something could not be read
-/// or written, as when the port is gone.
+/// Only packets that arrived intact are kept, and what was lost on the way is counted; `tracebuf stats` shows what the
+/// device itself had lost. Ends with the file, when nothing has the pipe open for writing any more, or with Ctrl-C.
+/// Exit status: 0 when packets came, whatever was lost, 1 when none came, or when something could not be read or
+/// written, as when the port is gone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A serial port, such as /dev/ttyACM0 or COM3, a file, or a pipe; - is standard input.
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
             received.map_err(|error| Failure::of_library(output, error))
         });
     drop(line);
-    // A device that is unplugged is an error; what came until then, and what was lost, is worth knowing all the same.
+    // A device that is unplugged is an error; what came until then, and what was lost, is still worth knowing.
     let code = ExitCode::SUCCESS;
     let printed = report.map_or(Ok(code), |report| print_beside(beside, &report, code));
     let Err(failure) = result else { return printed };
@@ -82,7 +82,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tracebuf-beginning-{}", std::process::id()));
         let file = File::create(&path).expect("a file");
         for (len, read) in [(1000, 1000), (1 << 40, ENOUGH)] {
-            // All of it a hole.
+            // All of it is a hole.
             file.set_len(len).expect("it is the test's own");
             assert_eq!(beginning(&path).expect("a file").len() as u64, read);
         }

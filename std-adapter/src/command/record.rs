@@ -28,33 +28,34 @@ pub(crate) struct Args {
     /// Units: ms, s, m, h; without one seconds.
     #[arg(long, default_value = "100ms", value_parser = pause)]
     interval: Duration,
-    /// Keep the newest so much in memory, and write it at the end: 512KiB, 4MiB, 1GiB. 4KiB or more, below 4GiB.
-    /// With --long it has to hold what is recorded between two writes of the file, which is a second.
+    /// Keep the newest data of this size in memory, and write it at the end: 512KiB, 4MiB, 1GiB. 4KiB or more, below
+    /// 4GiB. With --long it must hold what is recorded between two writes of the file, which is a second.
     ///
     /// Units: B, kB, MB, GB (of 1000), KiB, MiB, GiB or K, M, G (of 1024).
     #[arg(long, default_value = "4MiB", value_parser = ring)]
     ring: u32,
-    /// Write into the file while recording, so that the beginning is kept however long it takes.
+    /// Write into the file while recording, so that the beginning is kept however long the recording is.
     #[arg(long)]
     long: bool,
-    /// Let programs record into the same trace: those that connect to this socket, which is made here and removed at the
-    /// end. They have a ring of the same size for themselves.
+    /// Let programs that connect to this socket record into the same trace. The socket is made here and removed at the
+    /// end. They share a second ring of the same size.
     ///
-    /// A program does so by tracebuf_std::session::Connection, or by a Follower, which waits for such a socket; it has to
-    /// be allowed to write to the socket's file, which is made as the umask says. Up to 64 programs at a time, each with
-    /// 1 MiB of shared memory, which is enough for 512 threads. One that stands still at the end is waited for, up to 5 s.
+    /// A program connects by tracebuf_std::session::Connection, or by a Follower, which waits for such a socket; it
+    /// needs permission to write to the socket's file, which is made with the umask. Up to 64 programs at a time, each
+    /// with 1 MiB of shared memory, which is enough for 512 threads. One that is stopped at the end is waited for, up
+    /// to 5 s.
     #[arg(long, value_name = "SOCKET")]
     listen: Option<PathBuf>,
-    /// The same for programs with Perfetto's own SDK (C++, C, Rust), as they record into Perfetto's service: without a
-    /// SOCKET at the one where they look for it, which PERFETTO_PRODUCER_SOCK_NAME says, or else
-    /// /run/perfetto/traced-producer.sock if there is that folder, else /tmp/perfetto-producer.
+    /// The same for programs with Perfetto's own SDK (C++, C, Rust), recording as they do into Perfetto's service.
+    /// Without a SOCKET, the one where they look for it: PERFETTO_PRODUCER_SOCK_NAME if set, else
+    /// /run/perfetto/traced-producer.sock if that folder exists, else /tmp/perfetto-producer.
     ///
-    /// For another one, start them with PERFETTO_PRODUCER_SOCK_NAME=SOCKET. What they record is what their data source
-    /// "track_event" has. Nobody else may have the socket, so Perfetto's service must not run there.
+    /// For another socket, start them with PERFETTO_PRODUCER_SOCK_NAME=SOCKET. They record what their data source
+    /// "track_event" has. Nobody else may use the socket, so Perfetto's service must not run there.
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true)]
     perfetto: Option<Option<PathBuf>>,
-    /// Record these categories only of programs with Perfetto's SDK, not all but those with the tags "slow" and "debug":
-    /// names with commas between them; a * at the end of one stands for whatever follows.
+    /// Record only these categories of programs with Perfetto's SDK, instead of all but those tagged "slow" or "debug":
+    /// names separated by commas; a * at the end of one matches anything that follows.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "perfetto")]
     categories: Vec<String>,
     /// The trace file; - is standard output.

@@ -20,10 +20,10 @@ use tracebuf_std::region_file::check_is_free;
 /// Write what a trace buffer held when its program ended into a trace file, and say what had to be dropped.
 ///
 /// The dump is raw memory, Intel HEX or ELF, from any device, or the file of a buffer whose session has ended. What was
-/// read out of the buffer before is not in the trace. What writers had finished and nobody had moved into the buffer,
-/// their last moments, is in it if that lies in shared memory before the buffer, as the firmware library's recorder has
-/// it, or in the buffer's file. Exit status: 0 when there is a trace, if an empty one, 3 when there is one without
-/// something that a file had before it was cut or damaged, 1 if there is none.
+/// already read out of the buffer is not in the trace. What writers had finished but was not yet moved into the buffer,
+/// their last moments, is in the trace if it lies in shared memory before the buffer, as with the firmware library's
+/// recorder, or in the buffer's file. Exit status: 0 when there is a trace, even an empty one, 3 when it lacks
+/// something because a file was cut or damaged, 1 if there is none.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The dump of memory, or the file of a buffer, plain or gzipped; - is standard input.
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     output: PathBuf,
     #[command(flatten)]
     which: Which,
-    /// Leave out what this trace, written by the same session, has already. For files of buffers.
+    /// Leave out what is already in this trace, written by the same session. For files of buffers.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["address", "symbol"])]
     after: Option<PathBuf>,
     /// The same, and put the whole packets of that trace first: one trace of both.
@@ -44,26 +44,26 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let Args { dump, output, which, .. } = arguments;
-    // Not the trace of `with`, which may be the one that is written.
+    // Not the trace of `with`, which may be the output.
     [dump]
         .into_iter()
         .chain(&which.program)
         .chain(&arguments.after)
         .try_for_each(|input| check_is_other(output, input))
-        // Asked again when all is written, which then lies beside it.
+        // Checked again when all is written, to a file beside it.
         .and_then(|()| check_writable(output))
         .map_err(|error| Failure::writing(output, error))?;
-    // Packets that move on meanwhile would be in the trace twice, or be torn. On Windows no buffer of a session is in a
-    // file, and who else reads the dump does it no harm.
+    // Packets that move on meanwhile would be in the trace twice, or torn. On Windows no session has a buffer in a
+    // file, and other readers of the dump do no harm.
     if cfg!(unix) {
         check_is_free(input_path(dump)).map_err(|error| {
             Failure::of(dump, format_args!("{error}; when that has ended it can be recovered"))
         })?;
     }
-    // What there is to say is said on standard error in any case.
+    // Messages go to standard error in any case.
     is_stdout(output)?;
     let anywhere = which.is_any();
-    // A file may be larger than memory and hold little. A pipe is read but once.
+    // A file may be larger than memory and hold little. A pipe can be read only once.
     if anywhere
         && dump != Path::new("-")
         && std::fs::metadata(dump).is_ok_and(|dump| dump.is_file())
@@ -137,17 +137,17 @@ fn survive(arguments: &Args, survivor: Survivor) -> Result<ExitCode, Failure> {
     Ok(ended(!gap.is_none()))
 }
 
-/// Of a trace that nothing can be put behind.
+/// About a trace that nothing can be appended to.
 fn refused(trace: &Path, error: io::Error) -> Failure {
     Failure::of(trace, format_args!("{error}{}", Guess::if_gzipped(trace)))
 }
 
-/// The exit status when there is a trace, if `in_part` without something that it should have.
+/// The exit status when there is a trace; `in_part` if it lacks something that it should have.
 fn ended(in_part: bool) -> ExitCode {
     ExitCode::from(if in_part { 3 } else { 0 })
 }
 
-/// What came of so many chunks in shared memory.
+/// Reports what became of so many chunks in shared memory.
 fn tell_of_shared(chunks: u64, writers: u64, brought_in: u64) {
     let there = format!("{} of {}", Count(chunks, "chunk"), Count(writers, "writer"));
     match brought_in {

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     script: PathBuf,
     /// Also write the packets of read and readn into this trace file; - is standard output.
     ///
-    /// It appears when the script has come to its end; until then, and if it fails, what is there stays as it was.
+    /// It appears when the script has been run to its end; until then, and if it fails, what is there stays as it was.
     #[arg(long, value_name = "OUT", value_parser = output_path())]
     pftrace: Option<PathBuf>,
 }

@@ -12,12 +12,12 @@ use crate::units::{bytes, interval, rate};
 
 /// Say how large buffers must be for a rate, or how long a buffer lasts.
 ///
-/// Exit status: 0, 1 when the answer could not be written, or 2 when no memory can be so large.
+/// Exit status: 0, 1 when the answer could not be written, or 2 when no memory can be that large.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Bytes of packets a second, of all producers together: 2MB, 512KiB; a /s may follow.
+    /// Bytes of packets a second, from all producers together: 2MB, 512KiB; a /s may follow.
     ///
-    /// As producers write them: in a trace file each has some bytes more, which say who wrote it.
+    /// As producers write them: in a trace file each has a few more bytes, which say who wrote it.
     ///
     /// Units: B, kB, MB, GB (of 1000), KiB, MiB, GiB or K, M, G (of 1024).
     #[arg(long, value_parser = rate)]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Bytes of a packet on average: in a ring and in shared memory each has its size before it.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     packet: u32,
-    /// How long the ring is to reach back: 10s, 2m.
+    /// How far back the ring is to reach: 10s, 2m.
     ///
     /// Units: ms, s, m, h; without one seconds.
     #[arg(long, value_parser = interval)]
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Units: ms, s, m, h; without one seconds.
     #[arg(long, default_value = "10ms", value_parser = interval)]
     blocked: Duration,
-    /// A ring of this size: how long does it last?
+    /// How long a ring of this size lasts.
     ///
     /// Units: B, kB, MB, GB (of 1000), KiB, MiB, GiB or K, M, G (of 1024).
     #[arg(long, value_parser = bytes)]

@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
 }
 
 fn dump(file: &Path, page_size: u32) -> Result<ExitCode, Failure> {
-    // With a page more than there may be it is refused, whatever it has behind that.
+    // One page more than allowed is enough for it to be refused, whatever follows.
     let most = u64::from(page_size.min(SharedMemory::MAX_PAGE)) * (SharedMemory::MAX_PAGES as u64 + 1);
     let bytes = read_start(file, most).map_err(|error| Failure::of(file, error))?;
     let mut words = smb::words(&bytes);

@@ -11,14 +11,14 @@ use crate::files::{is_of_content, open_any, tell_of_cut};
 use crate::guess::{ENOUGH, Guess};
 use crate::terminal::print_and_exit;
 
-/// List the data losses that a trace tells of, with their causes and what to do about them.
+/// List the data losses that a trace reports, with their causes and what to do about them.
 ///
-/// Those of the buffers that it came through, and of ftrace. The trace may be larger than memory: it takes some 25 MB,
-/// 45 where there are very many writers, and a few times the longest packet.
+/// These are the losses of the buffers that it came through, and of ftrace. The trace may be larger than memory: this
+/// takes some 25 MB, 45 where there are very many writers, and a few times the longest packet.
 ///
-/// Exit status: 0 when the trace says that nothing was lost, 3 when something was or it does not say so, as one without
-/// statistics, 1 when the file could not be read or is no trace, as one that is empty. A gzipped trace that is cut is
-/// read as far as it goes, and has lost something.
+/// Exit status: 0 when the trace says that nothing was lost, 3 when something was lost or the trace does not say, for
+/// example without statistics, 1 when the file could not be read or is no trace, for example empty. A gzipped trace
+/// that is cut is read as far as it goes, and has lost something.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The trace file, plain or gzipped; - is standard input.
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let file = &arguments.trace;
-    // A trace may be larger than memory. Of a file that is none its beginning tells what else it may be.
+    // A trace may be larger than memory. If the file is none, its beginning tells what else it may be.
     let mut begun = Vec::new();
     let (report, result) = match open_any(file) {
         Ok(mut trace) => match trace.by_ref().take(ENOUGH).read_to_end(&mut begun) {

@@ -1,11 +1,11 @@
-//! What commands say beside their results.
+//! What commands say besides their results.
 
 use std::fmt::Write as _;
 
 use tracebuf_std::figures::Name;
 
-/// Prints a line on standard error. Who reads it may be gone, or its disk full: that keeps no command from its work,
-/// and there is nobody to be told.
+/// Prints a line on standard error. Its reader may be gone, or the disk full: that keeps no command from its work, and
+/// there is nobody to tell.
 macro_rules! tell {
     () => { tell!("") };
     ($($text:tt)*) => {{
@@ -15,8 +15,7 @@ macro_rules! tell {
 }
 pub(crate) use tell;
 
-/// A text as a terminal may have it: what controls one is shown and not done, as in a file's name, which is whatever
-/// somebody gave it.
+/// A text that is safe for a terminal: control characters, which a file's name may have, are shown rather than obeyed.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {

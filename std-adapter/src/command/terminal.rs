@@ -1,5 +1,5 @@
-//! What commands have in common: how they print what they found, and of those that run for a while an end on request
-//! and a line that tells how it goes.
+//! What commands have in common: printing results and, for commands that run for a while, ending on request and a
+//! progress line.
 
 use std::fmt::Display;
 use std::fs;
@@ -12,13 +12,13 @@ pub(crate) use crate::system::stop_on_signals;
 use crate::system::{draws, is_gone, is_same, metadata};
 use crate::tell::{shown, tell};
 
-/// Prints what a command has to say at its end, and ends it with `code`, or as a failure if that cannot be printed. Who
-/// reads the output may have seen enough, or their terminal may be gone: that is no failure.
+/// Prints what a command has to say at its end, and ends it with `code`, or with a failure if that cannot be printed.
+/// It is no failure if the reader has seen enough or the terminal is gone.
 pub(crate) fn print_and_exit(text: &impl Display, code: ExitCode) -> Result<ExitCode, Failure> {
     printed_at_end(writeln!(io::stdout(), "{}", shown(&text.to_string())), code)
 }
 
-/// Gives the help or the version that was asked for, or tells what is wrong with the arguments.
+/// Prints the help or the version that was asked for, or what is wrong with the arguments.
 pub(crate) fn answer(answer: &clap::Error) -> Result<ExitCode, Failure> {
     let result = answer.print();
     if answer.use_stderr() {
@@ -27,7 +27,7 @@ pub(crate) fn answer(answer: &clap::Error) -> Result<ExitCode, Failure> {
     printed_at_end(result, ExitCode::SUCCESS)
 }
 
-/// What becomes of a command that has printed all that it has to say.
+/// The outcome of a command that has printed everything it has to say.
 fn printed_at_end(result: io::Result<()>, code: ExitCode) -> Result<ExitCode, Failure> {
     let mut out = io::stdout().lock();
     match result.and_then(|()| out.flush()) {
@@ -36,7 +36,7 @@ fn printed_at_end(result: io::Result<()>, code: ExitCode) -> Result<ExitCode, Fa
     }
 }
 
-/// The same beside a file that was written, on standard error if `is_stdout`.
+/// The same for a command that also wrote a file; prints on standard error if `is_stdout`.
 pub(crate) fn print_beside(
     is_stdout: bool,
     text: &impl Display,
@@ -49,7 +49,7 @@ pub(crate) fn print_beside(
     Ok(code)
 }
 
-/// What becomes of a command by what became of its output. Who reads it may have seen enough; that is no failure.
+/// The outcome of a command, given that of its output. It is no failure if the reader has seen enough.
 pub(crate) fn printed(result: io::Result<()>) -> Result<ExitCode, Failure> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -59,16 +59,16 @@ pub(crate) fn printed(result: io::Result<()>) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Where a command prints text beside a file that it writes: on standard error if the file `is_stdout`.
+/// Where a command that also writes a file prints text: on standard error if the file `is_stdout`.
 pub(crate) fn beside(is_stdout: bool) -> Box<dyn Write> {
     if is_stdout { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) }
 }
 
-/// Whether this is what standard output goes into, by whatever name: text there would lie in the midst of what is
-/// written. To be asked before that is begun, for then another file may take its place.
+/// Whether standard output goes into this file, by whatever name: text would end up in the middle of it. To be called
+/// before writing begins, because another file may take its place then.
 ///
 /// # Errors
-/// It is a file with something in it, as `>>` may have: it would be emptied, or be replaced.
+/// It is a file that is not empty, as may happen with `>>`: it would be emptied or replaced.
 pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
     let (Ok(file), Ok(stdout)) = (fs::metadata(path), metadata(io::stdout())) else {
         return Ok(false);
@@ -80,8 +80,8 @@ pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
     Ok(is_same)
 }
 
-/// An output until whoever reads it has seen enough, and nothing from then on: for a command that writes a file beside
-/// it, which is to become whole.
+/// An output that discards everything once its reader has seen enough: for a command that also writes a file, which
+/// must become complete.
 pub(crate) struct UntilClosed<W> {
     output: Option<W>,
 }
@@ -111,7 +111,7 @@ impl<W: Write> Write for UntilClosed<W> {
     }
 }
 
-/// A line on standard error that is written over and over, if anybody sees it; ended when dropped.
+/// A line on standard error that is overwritten again and again, if anybody sees it; ended when dropped.
 pub(crate) struct ProgressLine {
     seen: bool,
 }
@@ -123,15 +123,15 @@ impl ProgressLine {
 
     pub(crate) fn show(&self, progress: &impl Display) {
         if self.seen {
-            // Without wrapping, or what is longer than the terminal is wide would take more rows each time, of which
-            // only the last is written over. In one piece, for who ends the command between two would leave it so. The
-            // rest of a longer line before is erased.
+            // Without wrapping, because text wider than the terminal would take more rows each time, of which only the
+            // last is overwritten. In one piece, because a command that is ended between two pieces would leave it so.
+            // The rest of a longer line before it is erased.
             let line = format!("\r\x1b[?7l{progress}\x1b[K\x1b[?7h");
             let _ = io::stderr().write_all(line.as_bytes());
         }
     }
 
-    /// Tells what whoever does not see the line should know too, as in a log. For `record`.
+    /// Prints what someone who does not see the line should know too, for example in a log. For `record`.
     #[cfg(unix)]
     pub(crate) fn tell_unseen(&self, news: &impl Display) {
         if !self.seen {

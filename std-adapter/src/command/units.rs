@@ -1,4 +1,4 @@
-//! Sizes and times as options have them: the same in all commands.
+//! Sizes and times as options take them, the same in all commands.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn number_and_unit(text: &str) -> Result<(f64, String), String> {
     Ok((number, unit.trim().to_ascii_lowercase()))
 }
 
-/// The most whole hours that a time can have, told when it has more.
+/// The most whole hours that a time can have, named in the error when there are more.
 const LONGEST: &str = "5124095576030430h";
 
 /// A time; seconds without a unit.
@@ -28,10 +28,10 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|_| format!("{LONGEST} is the longest"))
 }
 
-/// A size. A letter alone is a power of two, as other programs have it; with a B it is one of ten.
+/// A size. A letter alone is a power of two, as in other programs; with a B it is a power of ten.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let size = size(text)?;
-    // As a number of that type it is the largest, which is another.
+    // As an `f64`, `u64::MAX` is rounded up to 2⁶⁴.
     if size >= u64::MAX as f64 {
         Err("there are fewer than 2⁶⁴ bytes".to_owned())
     } else {
@@ -39,7 +39,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The size of a ring: the same in all commands that have one.
+/// The size of a ring, the same in all commands that have one.
 #[cfg(unix)]
 pub(crate) fn ring(text: &str) -> Result<u32, String> {
     let size = Some(size(text)?).filter(|size| *size <= f64::from(u32::MAX)).map(|size| size as u32);
@@ -47,7 +47,7 @@ pub(crate) fn ring(text: &str) -> Result<u32, String> {
     size.ok_or_else(|| "a ring has 4 KiB at least, and less than 4 GiB".to_owned())
 }
 
-/// A size a second, which may be less than a byte.
+/// A rate per second, which may be less than a byte.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let rate = size(text.strip_suffix("/s").unwrap_or(text))?;
     if rate.is_finite() { Ok(rate) } else { Err("nothing can write so fast".to_owned()) }

@@ -7,18 +7,18 @@ use crate::files::read_plain;
 use crate::tell::tell;
 use tracebuf_std::recover::{Dump, Place, RecoverError};
 
-/// More buffers than this are not told one by one.
+/// At most so many other buffers are listed one by one.
 const OTHERS: usize = 8;
 
 /// How a command is told where in a dump to look.
 #[derive(clap::Args)]
 pub(crate) struct Which {
-    /// Where the buffer's memory starts, or something before it, decimal or 0x…: an address, or in a raw dump, which
+    /// Where the buffer's memory starts, or something before it, decimal or 0x…: an address or, in a raw dump, which
     /// has none, the offset from its start. Without it the dump is searched.
     #[arg(long, alias = "offset", value_parser = number, conflicts_with = "symbol")]
     address: Option<u64>,
-    /// The variable that is the buffer's memory, or has it within: a static of Rust by its path or the end of it,
-    /// TRACE, firmware::TRACE.
+    /// The variable that is the buffer's memory, or contains it: a static of Rust by its path or the end of it, TRACE,
+    /// firmware::TRACE.
     #[arg(long)]
     symbol: Option<String>,
     /// The program whose symbols are meant, for a dump without symbols.
@@ -35,17 +35,17 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 impl Which {
-    /// Nobody said.
+    /// Whether neither was given.
     pub(crate) fn is_any(&self) -> bool {
         self.address.is_none() && self.symbol.is_none()
     }
 
-    /// The dump that this file holds with the symbols that are meant, and where in it to look.
+    /// The dump that this file holds, with the symbols that are meant, and where in it to look.
     pub(crate) fn of<'f>(&self, path: &Path, file: &'f [u8]) -> Result<(Dump<'f>, Place), Failure> {
         let mut dump = Dump::parse(file).map_err(|error| Failure::of(path, error))?;
         if let Some(program) = &self.program {
             dump.symbols_of(&read_plain(program)?).map_err(|error| match error {
-                // What is wrong is the program, and nothing of the dump.
+                // The program is at fault, not the dump.
                 RecoverError::Malformed(why) => {
                     Failure::of(program, format_args!("no program can be read: {why}"))
                 }
@@ -61,7 +61,7 @@ impl Which {
     }
 }
 
-/// Tells where there are other buffers than the one that was taken.
+/// Reports where there are buffers other than the one that was taken.
 pub(crate) fn tell_of_others(others: &[u64]) {
     if !others.is_empty() {
         let told: Vec<_> = others.iter().take(OTHERS).map(|address| format!("{address:#x}")).collect();

@@ -28,14 +28,14 @@ pub struct WriterReport {
     pub broken: u64,
     /// Chunks that were malformed: none, with our own writers.
     pub malformed: u64,
-    /// Times that the names were written anew.
+    /// Times that the names were written again.
     pub states: u32,
-    /// Events that were not written at all, because the state before them could not be.
+    /// Events that were not written at all, because the state they need could not be written.
     pub skipped: u64,
 }
 
 impl WriterReport {
-    /// Every packet begun was read, or lost where the counters say.
+    /// Whether every packet begun was read, or was lost where the counters say.
     pub const fn agrees(&self) -> bool {
         self.read + self.dropped + self.evicted + self.broken + self.malformed == self.written
     }
@@ -50,7 +50,7 @@ pub struct Report {
     pub numbers: usize,
     /// Words counted.
     pub words: u64,
-    /// Files that they were in.
+    /// Files that contained them.
     pub files: u64,
     /// Bytes of the packets read.
     pub bytes_read: u64,
@@ -62,11 +62,11 @@ pub struct Report {
     pub endpoint: EndpointStats,
     /// The ring's counters.
     pub buffer: BufferStats,
-    /// Whether the file was counted: what went to a device cannot be read again, and its numbers are zero.
+    /// Whether the file was counted: output to a device cannot be read again, and its numbers are zero.
     pub file_counted: bool,
     /// Packets in the file: those read, and the counters.
     pub file_packets: u64,
-    /// Packets that writers gave up, as the counters in the file have them.
+    /// Packets that writers gave up, according to the counters in the file.
     pub file_dropped: u64,
     /// The file's size.
     pub file_bytes: u64,
@@ -126,7 +126,7 @@ impl Report {
         self.file_dropped = dropped.map(|counted| counted.value).sum();
     }
 
-    /// The threads' numbers, added up.
+    /// The sums over all threads.
     pub fn total(&self) -> WriterReport {
         let mut total = WriterReport { name: "all".into(), ..WriterReport::default() };
         for writer in &self.writers {
@@ -142,8 +142,8 @@ impl Report {
         total
     }
 
-    /// Whether every packet is accounted for, writer by writer, and the file, if it was counted, holds what was read and
-    /// the number of those given up.
+    /// Whether every packet is accounted for, writer by writer, and the file, if counted, holds what was read and the
+    /// number of packets given up.
     pub fn agrees(&self) -> bool {
         self.writers.iter().all(WriterReport::agrees)
             && self.invalid == 0

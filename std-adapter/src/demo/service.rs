@@ -1,4 +1,4 @@
-//! The service of the demonstration: a queue, and a thread that carries out what is in it.
+//! The demonstration's service: a queue, and a thread that carries out the requests in it.
 
 use crate::PagedMemory;
 use std::collections::VecDeque;
@@ -10,12 +10,12 @@ use tracebuf::buffer::TraceBuffer;
 use tracebuf::producer::*;
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 
-/// Carries requests from the writers' threads to the service's. As long as shared memory has chunks, it is
-/// never longer than twice their number.
+/// Carries requests from the writers' threads to the service's. As long as shared memory has chunks, its length never
+/// exceeds twice their number.
 pub(super) struct Queue {
     requests: Mutex<VecDeque<Request>>,
     filled: Condvar,
-    /// Packets given up of which nothing in shared memory tells.
+    /// Packets given up that nothing in shared memory tells of.
     dropped: AtomicU64,
 }
 
@@ -33,20 +33,20 @@ impl Queue {
         self.filled.notify_one();
     }
 
-    /// What has come, waiting for it a moment at most.
+    /// The requests that have come, after waiting a moment at most.
     fn take(&self) -> VecDeque<Request> {
         let waiting = self.filled.wait_timeout_while(self.lock(), TICK, |requests| requests.is_empty());
         let (mut requests, _) = waiting.unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *requests)
     }
 
-    /// Packets that writers gave up when they had no chunk: the buffer, which counts the others, has not seen them.
+    /// Packets that writers gave up when they had no chunk: the buffer counts the others but has not seen these.
     pub(super) fn packets_dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 }
 
-/// How often the service looks whether it is over.
+/// How often the service checks whether the work is done.
 const TICK: Duration = Duration::from_millis(10);
 
 impl CommitSink for Queue {
@@ -89,7 +89,7 @@ impl<'m> Service<'m> {
         Service { endpoint, buffers: [buffer] }
     }
 
-    /// Carries out requests until the work is done, and takes what was left in shared memory.
+    /// Carries out requests until the work is done, then takes what is left in shared memory.
     pub(super) fn run(&mut self, queue: &Queue, producer: &Producer<'_>, done: &AtomicBool) {
         loop {
             let last = done.load(Ordering::Acquire);

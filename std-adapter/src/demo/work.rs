@@ -44,7 +44,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Source files in a folder, at most so many; links and folders that hide are not followed.
+/// Source files in a folder, up to a limit; links and hidden folders are not followed.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     const MOST: usize = 1000;
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -69,13 +69,13 @@ type Run = (Vec<u32>, u64);
 pub(super) struct Hands {
     index: usize,
     from: Receiver<Run>,
-    /// How many runs come to it.
+    /// How many runs it receives.
     merges: u32,
-    /// Where its own goes; nowhere from the last.
+    /// Where its own run goes; `None` for the last thread.
     to: Option<Sender<Run>>,
 }
 
-/// Thread 2k + 1 hands its run to 2k, of those left 4k + 2 to 4k, and so on.
+/// Thread 2k + 1 hands its run to 2k, then, among those left, 4k + 2 to 4k, and so on.
 pub(super) fn relay() -> Vec<Hands> {
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| channel()).unzip();
     let levels = THREADS.trailing_zeros();
@@ -92,7 +92,7 @@ pub(super) fn relay() -> Vec<Hands> {
 pub(super) struct Outcome {
     pub(super) words: u64,
     pub(super) files: u64,
-    /// Numbers that it has in order at the end.
+    /// How many numbers it has in order at the end.
     pub(super) sorted: usize,
 }
 
@@ -109,7 +109,7 @@ type On<'t, 'a> = OnTrack<'t, 'a, WallClock>;
 
 fn sort_part<'a>(tracer: &Tracer<'a, WallClock>, shared: &'a Shared<'a>, hands: &Hands) -> usize {
     let track = tracer.track();
-    // Altogether all of them, also where that is no multiple of the threads.
+    // The shares add up to all numbers, even if they are no multiple of the threads.
     let share = (shared.numbers + hands.index) / THREADS;
     let mut run = track.slice("random numbers", || random(share, hands.index));
     let mut scratch = run.clone();
@@ -128,15 +128,15 @@ fn sort_part<'a>(tracer: &Tracer<'a, WallClock>, shared: &'a Shared<'a>, hands: 
     let Some(to) = &hands.to else { return run.len() };
     let flow = 1 + hands.index as u64;
     track.instant_with("hand over", |event| event.category("sort").flow(flow).arg("to", flow - 1));
-    // Who does not wait for it has no use for it.
+    // A receiver that is gone does not need it.
     let _ = to.send((run, flow));
     0
 }
 
-/// Says whether the system has memory for so many numbers, before any work is done: later each thread takes a part of
+/// Checks whether the system has memory for so many numbers, before any work is done: later each thread takes a part of
 /// it, and could only abort.
 pub(super) fn check_memory(numbers: usize) -> io::Result<()> {
-    // Those that are sorted, as much room beside them, and as much again where two runs become one.
+    // The numbers that are sorted, as much room again for sorting, and once more for merging two runs.
     let reserved = Vec::<[u32; 3]>::new().try_reserve_exact(numbers);
     reserved
         .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {numbers} numbers")))
@@ -153,10 +153,10 @@ fn random(count: usize, seed: usize) -> Vec<u32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// So few are sorted by insertion.
+/// Up to so many are sorted by insertion.
 const FEW: usize = 64;
 
-/// Sorts `numbers`, with as much room beside them.
+/// Sorts `numbers`, using `scratch`, which is as long.
 fn merge_sort(track: On<'_, '_>, numbers: &mut [u32], scratch: &mut [u32]) {
     if numbers.len() <= FEW {
         let _few = track.enter("insertion sort");

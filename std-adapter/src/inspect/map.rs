@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::{Inspection, Kind, Span};
 
-/// So many bytes of a kind.
+/// A number of bytes of one kind.
 pub(super) type Share = (Kind, u64);
 
-/// Shares of each cell of `cell` bytes, the largest first; bytes never written have none.
+/// The shares of each cell of `cell` bytes, the largest first; bytes never written have none.
 pub(super) fn cells(spans: &[Span], size: u64, cell: u64) -> Vec<Vec<Share>> {
     let cell = cell.max(1);
     let count = usize::try_from(size.div_ceil(cell)).unwrap_or(0);
@@ -25,7 +25,7 @@ pub(super) fn cells(spans: &[Span], size: u64, cell: u64) -> Vec<Vec<Share>> {
         }
     }
     for shares in &mut cells {
-        // Only now, since there may be as many kinds in a cell as there are sequences.
+        // Only now, because a cell may have as many kinds as there are sequences.
         shares.sort_by_key(|(kind, _)| *kind);
         shares.dedup_by(|(kind, part), (kept, bytes)| {
             let same = kind == kept;
@@ -37,7 +37,7 @@ pub(super) fn cells(spans: &[Span], size: u64, cell: u64) -> Vec<Vec<Share>> {
     cells
 }
 
-/// The letter of a sequence; after 26 they come again.
+/// The letter of a sequence; letters repeat after 26.
 pub(super) fn letter(sequence: usize) -> char {
     char::from(b'A' + (sequence % 26) as u8)
 }
@@ -52,7 +52,7 @@ fn sign(kind: Kind) -> char {
     }
 }
 
-/// Of the 216 colours of terminals, those that are neither very dark nor very light.
+/// A terminal colour, out of 216, that is neither very dark nor very light.
 fn terminal_colour(sequence: usize) -> usize {
     const COLOURS: [usize; 12] = [39, 208, 77, 199, 220, 99, 43, 203, 148, 170, 75, 137];
     COLOURS[sequence % COLOURS.len()]
@@ -61,7 +61,7 @@ fn terminal_colour(sequence: usize) -> usize {
 pub(super) fn draw(inspection: &Inspection, columns: usize, rows: usize, colour: bool) -> String {
     let (columns, rows) = (columns.max(8), rows.max(1));
     let size = inspection.size;
-    // A power of two, so that addresses at the left are round; a cell is an item's header at least.
+    // A power of two, so that the addresses on the left are round; a cell is at least an item's header.
     let cell = size.div_ceil((columns * rows) as u64).next_power_of_two().max(4);
     let cells = cells(&inspection.spans, size, cell);
     let mut out = String::new();
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_cell_of_very_many_kinds_takes_no_time() {
         let kinds = 40_000;
-        // Each twice, and the second time twice as large.
+        // Each occurs twice, the second time twice as large.
         let spans: Vec<_> = (0..2 * kinds)
             .map(|n| Span {
                 offset: 4 * n as u64,

@@ -16,13 +16,13 @@
 //! ```
 //!
 //! # The map
-//! Each cell stands for as many bytes as fit, and shows what most of them are: a capital letter is a sequence's
-//! unread bytes, a small one bytes that were read and not yet freed (of a chunk that is read in part), `#`
-//! padding, `.` free, `?` unreadable, a blank was never written. The mark `>` is where the next chunk goes. A
-//! picture shows the same: chunk by chunk as long as there are at most 6,000 of them, else in cells, of which each is
-//! filled by the shares of what is in it; those that are lower than a pixel become one.
+//! Each cell stands for as many bytes as needed, and shows what most of them are: a capital letter is a sequence's
+//! unread bytes, a small one bytes that were read and not yet freed (in a chunk that is partly read), `#` padding, `.`
+//! free, `?` unreadable; a blank was never written. The mark `>` is where the next chunk goes. A picture shows the
+//! same: chunk by chunk as long as there are at most 6,000 of them, else in cells, each filled in proportion to what it
+//! contains; shares that are lower than a pixel are drawn as one.
 //!
-//! Unreadable is what makes no sense, up to where the next sound chunk is known to begin, and chunks that
+//! Unreadable are bytes that make no sense, up to where the next sound chunk is known to begin, and chunks that
 //! [`recover`](crate::recover) drops. Chunks that are kept are shown as they were found: one that was scraped, or waits
 //! for patches, says so, though what it waits for may never come.
 
@@ -39,13 +39,13 @@ use crate::figures::Count;
 use crate::recover::{Dump, Place, RecoverError};
 use crate::trace_stats::{TraceReport, Whose};
 
-/// The name of all sequences that a trace has beyond those that are told one by one.
+/// The name for all sequences of a trace beyond those that are listed one by one.
 const OTHERS: &str = "all other sequences";
 
 /// What bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// Of a sequence, by its place in the list, not yet read.
+    /// Of a sequence, by its index in the list, not yet read.
     Unread(usize),
     /// The same, and read.
     Read(usize),
@@ -68,15 +68,15 @@ pub(crate) struct Span {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SequenceLine {
-    /// Who writes it.
+    /// A chunk begins here, with this number.
     pub name: String,
     /// Its chunks; in a trace its packets.
     pub pieces: u64,
     /// Bytes that they take.
     pub bytes: u64,
-    /// Bytes of them that nobody has read.
+    /// Bytes of them that were not read.
     pub unread: u64,
-    /// What was lost on it, in words; empty if nothing was.
+    /// What was lost on it, in words; empty if nothing was lost.
     pub losses: String,
 }
 
@@ -84,13 +84,13 @@ pub struct SequenceLine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChunkLine {
-    /// Bytes that the write cursor has moved since; the larger the older.
+    /// Bytes that the write cursor has moved since; larger means older.
     pub age: u64,
-    /// What is to be said of it.
+    /// Its description.
     pub text: String,
 }
 
-/// A buffer or a trace, looked at. `Display` lists sequences and losses; [`map`](Self::map) and
+/// A buffer or a trace that was examined. `Display` lists sequences and losses; [`map`](Self::map) and
 /// [`svg`](Self::svg) draw it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -99,29 +99,29 @@ pub struct Inspection {
     pub title: String,
     /// Bytes of the ring, or of the trace.
     pub size: u64,
-    /// Bytes of those that were ever written.
+    /// How many of those bytes were ever written.
     pub used: u64,
     /// Where the next chunk goes; a trace has no such place.
     pub write: Option<u64>,
     /// Where the oldest unread chunk lies, if there is one.
     pub oldest_unread: Option<u64>,
-    /// The sequences, by producer and writer, or by their numbers. Of a trace with more than 65,536 the last line is
+    /// The sequences, by producer and writer, or by their numbers. For a trace with more than 65,536, the last line is
     /// all others together.
     pub sequences: Vec<SequenceLine>,
-    /// The chunks, from the oldest; none of a trace.
+    /// The chunks, from the oldest; none for a trace.
     pub chunks: Vec<ChunkLine>,
-    /// What was lost altogether, a line each.
+    /// What was lost altogether, one entry per line.
     pub losses: Vec<String>,
-    /// What else is to be said, a line each.
+    /// Further remarks, one entry per line.
     pub notes: Vec<String>,
-    /// Where there are other buffers in the dump, as [`Found::others`](crate::recover::Found::others) has them.
+    /// Where there are other buffers in the dump, as in [`Found::others`](crate::recover::Found::others).
     pub others: Vec<u64>,
     /// `chunk` or `packet`.
     pieces: &'static str,
     pub(crate) spans: Vec<Span>,
 }
 
-/// What is neither a buffer nor a trace.
+/// The error for something that is neither a buffer nor a trace.
 #[derive(Debug)]
 pub struct NothingFound(RecoverError);
 
@@ -139,7 +139,7 @@ impl fmt::Display for NothingFound {
 impl std::error::Error for NothingFound {}
 
 impl Inspection {
-    /// Looks at a file's contents: a trace, a region, or a dump of memory that holds a region somewhere.
+    /// Examines a file's contents: a trace, a region, or a memory dump that holds a region somewhere.
     ///
     /// # Errors
     /// [`NothingFound`] if it is none of these.
@@ -225,17 +225,17 @@ impl Inspection {
         }
     }
 
-    /// The map as text; see [the module](self). With `colour`, by escape sequences.
+    /// The map as text; see [the module](self). With `colour`, it is coloured by escape sequences.
     pub fn map(&self, columns: usize, rows: usize, colour: bool) -> String {
         map::draw(self, columns, rows, colour)
     }
 
-    /// The same as a picture.
+    /// The map as a picture.
     pub fn svg(&self) -> String {
         svg::draw(self)
     }
 
-    /// Bytes of a kind that is no sequence's.
+    /// Bytes of a kind that belongs to no sequence.
     pub(crate) fn bytes_of(&self, kind: Kind) -> u64 {
         self.spans.iter().filter(|span| span.kind == kind).map(|span| span.len).sum()
     }

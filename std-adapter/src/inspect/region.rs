@@ -1,4 +1,4 @@
-//! A look at a region of a dump.
+//! Examines a region in a dump.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ const CHUNK_HEADER: u64 = 24;
 /// Numbers of sequences, by producer and writer.
 type Numbers = BTreeMap<(u16, u16), usize>;
 
-/// What a gap was before attaching, in a ring as it was found: it may have taken the place of what was dropped, and of
-/// gaps before that.
+/// What lay in a gap before attaching, taken from the ring as it was found: the gap may have replaced dropped chunks
+/// and earlier gaps.
 fn before(found: &[u8], gap: &RingItem) -> Vec<Span> {
     let (mut at, end) = (u64::from(gap.offset), u64::from(gap.offset) + u64::from(gap.size));
     let mut spans = Vec::new();
@@ -36,8 +36,8 @@ fn word(ring: &[u8], at: u64) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes))
 }
 
-/// A gap by its only word, as `tb_chunk.rs` of the core writes it: the top bit, whether it is padding, its length in
-/// words.
+/// A gap, decoded from its only word as `tb_chunk.rs` of the core writes it: the top bit, whether it is padding, its
+/// length in words.
 fn gap_of(word: Option<u32>) -> Option<(u64, Kind)> {
     let word = word.filter(|word| word >> 31 == 1)?;
     let kind = if word >> 30 & 1 == 1 { Kind::Padding } else { Kind::Free };
@@ -46,12 +46,12 @@ fn gap_of(word: Option<u32>) -> Option<(u64, Kind)> {
 }
 
 impl Inspection {
-    /// Looks at a region of a dump.
+    /// Examines a region in a dump.
     ///
     /// # Errors
     /// [`RecoverError`] says why there is none.
     pub fn of_dump(dump: &Dump<'_>, place: Place) -> Result<Self, RecoverError> {
-        // What recovery says of it; but that gives up what waits for more.
+        // Recovery finds it, but gives up chunks that wait for more.
         let found = dump.find(place)?;
         let (stats, infos): (_, Vec<SequenceInfo>) =
             (found.buffer.stats(), found.buffer.sequences().collect());
@@ -89,7 +89,7 @@ impl Inspection {
             spans: Vec::new(),
         };
         let mut numbers: Numbers = infos.iter().map(|info| ((info.producer_id, info.writer_id), 0)).collect();
-        // In the order of producers and writers.
+        // Numbered in the order of producers and writers.
         numbers.values_mut().zip(0..).for_each(|(number, next)| *number = next);
         this.sequences.resize_with(numbers.len(), SequenceLine::default);
         for info in &infos {
@@ -164,7 +164,7 @@ impl Inspection {
     }
 }
 
-/// The ring of a region, which says itself where that begins.
+/// The ring of a region, whose header says where it begins.
 fn ring_of(region: &[u8]) -> &[u8] {
     region.get(ring_offset(region)..).unwrap_or_default()
 }
@@ -177,7 +177,7 @@ fn name_of(info: &SequenceInfo) -> String {
     name
 }
 
-/// What became of those of which there are any.
+/// Describes those counts that are not zero.
 fn of_those_that_are(counts: &[(Count, &str)]) -> impl Iterator<Item = String> {
     counts.iter().filter(|(count, _)| count.0 > 0).map(|(count, what)| format!("{count} {what}"))
 }
@@ -200,7 +200,7 @@ fn losses_of(stats: &BufferStats, infos: &[SequenceInfo], salvage: &Salvage) -> 
         (Count(stats.abi_violations, "chunk"), "broke the rules"),
         (Count(stats.patches_failed, "patch"), "came too late"),
         (Count(stats.trace_writer_packet_loss, "packet"), "given up by the writer"),
-        // No counter of the buffer has what readers find.
+        // No counter of the buffer counts what readers find.
         (Count(sum(|info| info.packets_broken), "packet"), "could not be put together"),
         (Count(sum(|info| info.chunks_malformed), "chunk"), "malformed"),
     ];

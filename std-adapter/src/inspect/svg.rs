@@ -6,7 +6,7 @@ use super::map::cells;
 use super::{Inspection, Kind, SequenceLine};
 use crate::figures::{Bytes, Count};
 
-/// Of the map alone.
+/// Width of the map alone.
 const WIDTH: f64 = 1024.0;
 const LEFT: f64 = 110.0;
 const TOP: f64 = 64.0;
@@ -15,10 +15,9 @@ const ROWS: u64 = 64;
 /// More spans than this are drawn in cells: 256 a row, 4 wide.
 const DETAILED: usize = 6_000;
 const CELLS: u64 = 256;
-/// The least height of a share that is drawn: those below it, of which there may be tens of thousands in a cell, become
-/// one.
+/// The least height of a share that is drawn: shares below it, of which a cell may have tens of thousands, become one.
 const LEAST: f64 = 1.0;
-/// Sequences in the legend; there are as many colours as one can tell apart.
+/// Sequences in the legend: as many as there are colours that can be told apart.
 const LEGEND: usize = 45;
 
 const PADDING: &str = "#4a4a4a";
@@ -29,7 +28,7 @@ const UNREADABLE: &str = "#000000";
 const WRITE: &str = "#d40000";
 const OLDEST: &str = "#0044cc";
 
-/// A colour of its own for each sequence: hues a golden angle apart. Bytes that were read are paler.
+/// A colour for each sequence: hues a golden angle apart. Bytes that were read are paler.
 fn colour(kind: Kind) -> String {
     let (sequence, saturation, lightness) = match kind {
         Kind::Unread(sequence) => (sequence, 0.62, if sequence % 2 == 0 { 0.48 } else { 0.60 }),
@@ -71,7 +70,7 @@ impl Plane {
         TOP + (offset / self.per_row) as f64 * ROW
     }
 
-    /// The pieces of a range, one a row: x, y, width.
+    /// The pieces of a range, one for each row: x, y, width.
     fn pieces(&self, offset: u64, len: u64) -> impl Iterator<Item = (f64, f64, f64)> {
         let end = offset + len;
         let mut at = offset;
@@ -135,7 +134,7 @@ fn heading(out: &mut String, inspection: &Inspection) {
     );
 }
 
-/// Rows, and at the left of every fourth one where it starts.
+/// Rows, and to the left of every fourth one the offset where it starts.
 fn grid(out: &mut String, inspection: &Inspection, plane: &Plane) {
     for (x, y, width) in plane.pieces(0, inspection.size) {
         let _ = writeln!(
@@ -194,7 +193,7 @@ fn detailed(out: &mut String, inspection: &Inspection, plane: &Plane) {
     }
 }
 
-/// Each cell is filled from below, by the shares of what is in it. Whether some were too small to be drawn each.
+/// Fills each cell from below by the shares in it. Returns whether some were too small to be drawn individually.
 fn in_cells(out: &mut String, inspection: &Inspection, plane: &Plane) -> bool {
     let mut has_small = false;
     let cell = (plane.per_row / CELLS).max(1);
@@ -202,7 +201,7 @@ fn in_cells(out: &mut String, inspection: &Inspection, plane: &Plane) -> bool {
     let cells = cells(&inspection.spans, inspection.size, cell);
     let mut at = 0;
     while let Some(shares) = cells.get(at) {
-        // Cells that are alike in one row become one.
+        // Equal neighbouring cells in a row become one.
         let in_row = CELLS as usize - at % CELLS as usize;
         let alike = cells.iter().skip(at).take(in_row).take_while(|other| *other == shares).count();
         let (x, mut y) = (plane.x(at as u64 * cell), plane.y(at as u64 * cell) + ROW - 1.0);
@@ -215,7 +214,7 @@ fn in_cells(out: &mut String, inspection: &Inspection, plane: &Plane) -> bool {
                 "<rect x=\"{x:.1}\" y=\"{y:.2}\" width=\"{width:.1}\" height=\"{height:.2}\" fill=\"{fill}\"/>"
             );
         };
-        // The largest come first. One is drawn as it is, however small.
+        // The largest come first. A single one is drawn however small it is.
         let large = shares.iter().take_while(|(_, bytes)| height(*bytes) >= LEAST).count();
         let large = if large + 1 == shares.len() { shares.len() } else { large };
         let (large, small) = shares.split_at(large);

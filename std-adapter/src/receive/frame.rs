@@ -8,9 +8,9 @@ pub(super) const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 /// Bytes of flags and number; and of the CRC.
 const HEAD: usize = 3;
 const CHECK: usize = 4;
-/// What is shorter than this on the line was no frame: COBS adds a byte.
+/// Anything shorter than this on the line was no frame: COBS adds a byte.
 pub(super) const MIN_FRAME: usize = HEAD + CHECK + 1;
-/// A frame longer than this on the line is none: zeros were lost. Devices make frames of 77 bytes.
+/// Anything longer than this on the line is no frame: zeros were lost. Devices make frames of 77 bytes.
 pub(super) const MAX_FRAME: usize = 64 * 1024;
 
 /// A frame that arrived intact.
@@ -19,19 +19,19 @@ pub(super) struct Frame {
     pub(super) number: u16,
     pub(super) piece: Vec<u8>,
     pub(super) check: u32,
-    /// The exclusive or of the CRCs of the packet's frames before it, if that is said.
+    /// The exclusive or of the CRCs of the packet's frames before it, if the frame has one.
     pub(super) others: Option<u32>,
 }
 
-/// Whether bytes seem to be what came over a line: half of them or more are intact frames. In a device's memory there
-/// may be one too.
+/// Whether bytes seem to have come over a line: at least half of them are intact frames. A device's memory may contain
+/// a frame too.
 pub fn is_line(bytes: &[u8]) -> bool {
     let pieces = bytes.split(|byte| *byte == 0);
     let intact: usize = pieces.filter(|piece| decode(piece).is_some()).map(|piece| piece.len() + 1).sum();
     intact > 0 && intact >= bytes.len() / 2
 }
 
-/// What is in a frame, if it is intact.
+/// The content of a frame, if it is intact.
 pub(super) fn decode(encoded: &[u8]) -> Option<Frame> {
     if encoded.len() > MAX_FRAME {
         return None;

@@ -12,14 +12,14 @@ use super::source::{open, waiting};
 use super::{ReceiveReport, Receiver};
 use crate::file_error::{about, about_writing};
 
-/// Receives from a regular file, a named pipe (on a Unix) or a serial port into a trace file, until the file's end,
-/// until the pipe's last writer closes it, or until `stop` is set. Tells how it goes twice a second, and what came in all
-/// when it ends, by an error too.
+/// Receives from a regular file, a named pipe (on a Unix) or a serial port into a trace file, until the file ends, the
+/// pipe's last writer closes it, or `stop` is set. Reports progress twice a second, and the totals at the end, even
+/// after an error.
 ///
 /// # Errors
 /// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) if not one whole packet came.
-/// The trace file holds what came until then, as far as it could be written; what was in it before is there until the
-/// first packet comes.
+/// The trace file holds what came until then, as far as it could be written; its previous content stays until the first
+/// packet comes.
 pub fn receive(
     port: impl AsRef<Path>,
     baud: u32,
@@ -32,7 +32,8 @@ pub fn receive(
     receive_line(line, port, output, stop, progress)
 }
 
-/// The same from what is open already: standard input, a socket, what a debug probe reads. Errors call it `name`.
+/// Like [`receive`], from something already open: standard input, a socket, a debug probe's output. Errors call it
+/// `name`.
 ///
 /// ```
 /// use std::io::Write;
@@ -63,12 +64,13 @@ pub fn receive_from(
     receive_line(waiting(line)?, name.as_ref(), output, stop, progress)
 }
 
-/// The same from what is open already: standard input, a socket, what a debug probe reads. Errors call it `name`.
+/// Like [`receive`], from something already open: standard input, a socket, a debug probe's output. Errors call it
+/// `name`.
 ///
-/// It is read by a thread of its own, which after `stop` was set ends when something comes, or the line ends.
+/// It is read by a thread of its own, which, once `stop` is set, ends when something comes or the line ends.
 ///
 /// # Errors
-/// Those of [`receive`], and that there is no room for the thread.
+/// Those of [`receive`], or that the thread cannot be made.
 #[cfg(not(unix))]
 pub fn receive_from(
     line: impl Read + Send + 'static,
@@ -80,7 +82,7 @@ pub fn receive_from(
     receive_line(waiting(line)?, name.as_ref(), output, stop, progress)
 }
 
-/// From a line whose silence ends in an error from time to time.
+/// Receives from a line whose silence ends in an error from time to time.
 fn receive_line(
     mut line: impl Read,
     name: &Path,
@@ -103,7 +105,7 @@ fn receive_line(
                     receiver.push(bytes, |packet| file.packet(packet)).map_err(writing)?;
                 }
                 Err(error) if is_silence(&error) => {
-                    // Whoever looks at the file while the device is silent sees all there is.
+                    // While the device is silent, the file has everything that came.
                     file.flush().map_err(writing)?;
                 }
                 Err(error) => return Err(receiving(error)),

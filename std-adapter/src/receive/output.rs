@@ -1,4 +1,4 @@
-//! The trace file of what is received, and what is in it.
+//! The trace file of what is received, and its content.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::free_file::{check_is_free, create_if_free};
 use crate::whole_file::check_writable;
 
-/// Where the trace is to lie. Nothing is done there before there is something of it: who names the wrong input still
-/// has the trace of the time before.
+/// Where the trace is to lie. Nothing is done there before there is something to write: naming the wrong input does not
+/// cost the previous trace.
 struct Place {
     path: PathBuf,
     file: Option<File>,
@@ -21,7 +21,7 @@ impl Place {
             Ok(there) => {
                 let file = OpenOptions::new().write(true).open(path)?;
                 check_is_free(path)?;
-                // By its name once more when it is emptied: who renames it until then wants to keep it.
+                // It is opened by its name once more when it is emptied: if it is renamed until then, it is to be kept.
                 Some(file).filter(|_| !there.is_file())
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -33,7 +33,7 @@ impl Place {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Empties or makes the file, if that was not done.
+    /// Empties or makes the file, unless that was done.
     fn begin(&mut self) -> io::Result<&mut File> {
         match &mut self.file {
             Some(file) => Ok(file),
@@ -57,7 +57,8 @@ impl Write for Place {
 pub(super) struct Output {
     file: BufWriter<Place>,
     taken: u64,
-    /// Packets that could not be taken, for others were to be written first, or that were too large to be gathered.
+    /// Packets that could not be taken because others had to be written first, or because they were too large to be
+    /// gathered.
     refused: u64,
     written: u64,
 }
@@ -73,7 +74,7 @@ impl Output {
 
     fn take(&mut self, packet: &[u8]) -> io::Result<()> {
         if self.file.buffer().len() + packet.len() > self.file.capacity() {
-            // It would be done anyway, without a word of it.
+            // It would happen anyway, but without reporting an error.
             self.flush()?;
         }
         self.file.write_all(packet)?;
@@ -87,7 +88,7 @@ impl Output {
         Ok(())
     }
 
-    /// Packets in the file, and those that are not there as far as is known.
+    /// Packets in the file, and those that are not in it, as far as is known.
     pub(super) fn packets(&self) -> (u64, u64) {
         (self.written, self.taken - self.written + self.refused)
     }

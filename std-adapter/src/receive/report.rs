@@ -1,4 +1,4 @@
-//! What a line did to the frames.
+//! What happened to frames on a line.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ pub struct ReceiveReport {
     pub bytes: u64,
     /// Intact frames.
     pub frames: u64,
-    /// Frames that arrived damaged, and whatever else was between two zeros.
+    /// Frames that arrived damaged, and anything else between two zeros.
     pub frames_corrupt: u64,
-    /// Frames that are missing between intact ones, by their numbers, which count to 65,536; of those around a restart
-    /// only the ones after it.
+    /// Frames that are missing between intact ones, judging by their numbers, which count to 65,536; around a restart
+    /// only those after it.
     pub frames_lost: u64,
-    /// Packets passed on; in what [`receive`](super::receive()) tells at its end, those in the file.
+    /// Packets passed on; in what [`receive`](super::receive()) reports at its end, those in the file.
     pub packets: u64,
-    /// Packets that were to go into the file when writing it failed, and did not as far as is known.
+    /// Packets that were to go into the file when writing it failed and, as far as is known, did not.
     pub packets_unwritten: u64,
-    /// Packets of which some frames arrived and others did not: at least so many, as the frames on either side of
-    /// a gap are taken for one packet's unless they cannot be.
+    /// Packets of which some frames arrived and others did not. There may be more: the frames on either side of a gap
+    /// are taken for one packet's unless they cannot be.
     pub packets_incomplete: u64,
-    /// Packets that arrived whole and are none.
+    /// Packets that arrived whole but are malformed.
     pub packets_malformed: u64,
-    /// Frames that the line ended in: none or one.
+    /// Frames that the end of the line cut short: none or one.
     pub frames_unfinished: u64,
-    /// Whether the first intact frame is not a device's first, which has the number 1 and begins a packet. How many
-    /// frames were before it is not known, and none of them is counted as lost.
+    /// Whether the first intact frame is not a device's first, which has the number 1 and begins a packet. The number
+    /// of frames before it is unknown, and none of them is counted as lost.
     pub beginning_missing: bool,
-    /// How often the device began to count anew, by numbers that make no sense otherwise. How many frames before that
-    /// were lost is not known.
+    /// How often the device began to count again, judging by numbers that make no sense otherwise. How many frames were
+    /// lost before that is unknown.
     pub restarts: u64,
 }
 

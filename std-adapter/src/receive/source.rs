@@ -16,15 +16,15 @@ pub(super) use system::waiting;
 #[allow(dead_code)]
 mod elsewhere;
 
-/// How long a line may be silent before who reads it looks for something else to do.
+/// How long a line may be silent before its reader looks for something else to do.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// Why nothing has this name.
+/// The error when nothing has this name.
 fn missing(path: &Path) -> io::Error {
     fs::metadata(path).err().unwrap_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// A regular file, a named pipe, or a serial port that is set to so many bits a second.
+/// Opens a regular file, a named pipe, or a serial port at so many bits a second.
 pub(super) fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
     let kind = system::kind_of(path);
     if kind.is_some_and(|kind| kind.is_file()) {
@@ -33,7 +33,7 @@ pub(super) fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
     if let Some(pipe) = kind.and_then(|kind| system::open_pipe(path, kind)) {
         return Ok(Box::new(waiting(pipe?)?));
     }
-    // The crate takes text. A link may have a name that is none; what it leads to has one of the system's.
+    // The crate takes text. A link's name need not be text, but it leads to one of the system's names.
     let name = match path.to_str() {
         Some(name) => name.to_owned(),
         None => fs::canonicalize(path)?.to_string_lossy().into_owned(),
@@ -44,7 +44,7 @@ pub(super) fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
             let neither = "it is neither a serial port nor a file of what came over one";
             Err(io::Error::new(io::ErrorKind::InvalidInput, neither))
         }
-        // The crate does not tell the system's number of an error.
+        // The crate does not report the system's error number.
         Err(_) if cfg!(unix) && kind.is_none() => Err(missing(path)),
         Err(error) => Err(system::explained(error.into())),
     }

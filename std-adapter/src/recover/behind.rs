@@ -1,4 +1,4 @@
-//! Where a session's trace ends and what is left of the session goes on.
+//! Appends what is left of a session to the trace that the session wrote.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -19,11 +19,11 @@ use crate::whole_file::write_atomically;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
-    /// Where in the trace its whole packets end.
+    /// Where the trace's whole packets end.
     pub offset: u64,
-    /// Bytes from there on that the trace has, and what is left has not. No reader comes past the damage.
+    /// Bytes of the trace after that which are not in what is left. Readers do not get past the damage.
     pub unreadable: u64,
-    /// Bytes that were written behind the trace's end, and are not there any more.
+    /// Bytes that were written after the trace's end and are gone.
     pub missing: u64,
 }
 
@@ -33,7 +33,7 @@ impl Gap {
         self.unreadable == 0 && self.missing == 0
     }
 
-    /// With the bytes from one place to another of a trace that has `len`.
+    /// Adds the bytes between two places of a trace that has `len`.
     fn add(&mut self, from: u64, to: u64, len: u64) {
         let (end_of_unreadable, start_of_missing) = (to.min(len), from.max(len));
         self.unreadable += end_of_unreadable.saturating_sub(from);
@@ -61,39 +61,40 @@ impl fmt::Display for Gap {
 
 /// Packets on their way into the trace.
 pub(super) struct Slot {
-    /// Where in the trace they go, if that is known.
+    /// Where in the trace they go, if known.
     pub(super) at: Option<u64>,
     pub(super) bytes: Vec<u8>,
-    /// With those behind the first damage.
+    /// The length, including bytes after the first damage.
     pub(super) len: u64,
-    /// Something before them is lost.
+    /// Whether something before them is lost.
     pub(super) follows_loss: bool,
 }
 
-/// What is left of a session, and the trace that it belongs behind, by [`Survivor::behind`].
+/// What is left of a session, and the trace to which it is to be appended, made by [`Survivor::behind`].
 #[derive(Debug)]
 pub struct Behind {
     survivor: Survivor,
     trace: File,
-    /// What it is known by, whatever its name.
+    /// The file's identity, whatever its name.
     id: FileId,
     whole: Written,
 }
 
 impl Survivor {
-    /// Leaves out what this trace, which the session wrote, has already.
+    /// Leaves out what this trace, written by the session, already has.
     ///
     /// # Errors
-    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it does not begin as that session's, or
-    /// nobody knows how that one's does, since that part of the buffer's file is damaged, or if it is no regular file.
+    /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it is no regular file, if it does not
+    /// begin like that session's trace, or if that cannot be checked because that part of the buffer's file is damaged.
     pub fn after(mut self, trace: &Path) -> io::Result<Self> {
         let (_, len) = self.open_ours(trace)?;
-        // What is in it was not looked at: damaged or not, that is where it is.
+        // Its content was not looked at: damaged or not, it lies there.
         self.leave_out(len, len);
         Ok(self)
     }
 
-    /// The same, to be put behind the whole packets of that trace. To find their end takes a look at all of them.
+    /// Like [`after`](Self::after), to be appended to the whole packets of that trace. Finding their end takes a look
+    /// at all of them.
     ///
     /// # Errors
     /// Those of [`after`](Self::after).
@@ -105,8 +106,8 @@ impl Survivor {
         Ok(Behind { survivor: self, trace, id, whole })
     }
 
-    /// Both at once: [`behind`](Self::behind) the trace, [written](Behind::write_to) to `out`. Also what is missing
-    /// between them.
+    /// Both at once: [`behind`](Self::behind) the trace, [written](Behind::write_to) to `out`. Also returns what is
+    /// missing between them.
     ///
     /// # Errors
     /// Those of either.
@@ -118,7 +119,7 @@ impl Survivor {
 
     /// Opens a trace, at its start.
     fn open_ours(&self, path: &Path) -> io::Result<(File, u64)> {
-        // Looked at first: who opens a pipe waits for its other end.
+        // Looked at first: opening a pipe waits for its other end.
         if !fs::metadata(path)?.is_file() {
             let message = "it is no regular file: how much it has nobody knows, nor can it be read again";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -147,18 +148,18 @@ impl Survivor {
         refused("it is no trace of the buffer's session: it does not begin with that one's clocks")
     }
 
-    /// What a trace of `len` bytes has, which are read as far as `whole`.
+    /// Leaves out what a trace of `len` bytes has, whose first `whole` bytes were read.
     fn leave_out(&mut self, whole: u64, len: u64) {
         self.gap = Gap { offset: whole, ..Gap::default() };
-        // Before anything else it has the clocks, and if not whole, they are here.
+        // First of all it has the clocks; if they are not whole there, they are here.
         let mut reach = whole.max(self.clocks.len() as u64);
         for slot in &mut self.slots {
-            // Those of which nobody knows go behind all that is there.
+            // Slots whose place is unknown go after everything that is there.
             let at = slot.at.unwrap_or(reach.max(len));
             slot.follows_loss |= at > reach;
             self.gap.add(reach, at, len);
             reach = reach.max(at.saturating_add(slot.len));
-            // Of a packet that is there in part nothing counts: readers stop before it.
+            // A packet that is only partly there does not count: readers stop before it.
             let there = whole_within(&slot.bytes, whole.saturating_sub(at));
             slot.bytes.drain(..there);
             slot.len -= there as u64;
@@ -170,15 +171,15 @@ impl Survivor {
 }
 
 impl Behind {
-    /// What is missing between the two.
+    /// What is missing between the trace and what is left of the session.
     pub fn gap(&self) -> Gap {
         self.survivor.gap()
     }
 
-    /// Writes one trace of both into a file that appears when it is complete: sequences have the numbers that they have
-    /// in the trace. Behind a [gap](Self::gap) the next packet of each sequence says that something before it is lost.
+    /// Writes one trace of both into a file that appears when it is complete: sequences keep the numbers that they have
+    /// in the trace. After a [gap](Self::gap), the next packet of each sequence says that something before it is lost.
     ///
-    /// `out` may be the trace itself, unless bytes of it would be gone by that.
+    /// `out` may be the trace itself, unless that would lose bytes of it.
     ///
     /// # Errors
     /// The file system's, or [`InvalidInput`](io::ErrorKind::InvalidInput) if it is the trace and bytes of it are
@@ -195,15 +196,15 @@ impl Behind {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         write_atomically(out, |file| {
-            // Closed behind it: on Windows nothing may take the place of a file that is open.
+            // Closed afterwards: on Windows an open file cannot be replaced.
             io::copy(&mut trace.take(whole.bytes), file)?;
             survivor.write(file, whole)
         })
     }
 }
 
-/// The whole packets that a trace begins with, and back to its start. It may be larger than memory, so only tags and
-/// lengths are read.
+/// Measures the whole packets that a trace begins with, then returns to its start. It may be larger than memory, so
+/// only tags and lengths are read.
 fn whole_packets(trace: &mut File) -> io::Result<Written> {
     let end = trace.metadata()?.len();
     let mut file = BufReader::new(&mut *trace);
@@ -222,7 +223,7 @@ fn whole_packets(trace: &mut File) -> io::Result<Written> {
     Ok(whole)
 }
 
-/// Bytes of the packet that begins so, with its tag and length.
+/// Bytes of the packet that begins like this, including its tag and length.
 fn packet_size(head: &[u8]) -> Option<u64> {
     let (found, rest) = take(head)?;
     let (length, rest) = take(rest)?;
@@ -240,7 +241,7 @@ mod tests {
     #[test]
     fn whole_packets_end_where_they_do_in_memory() {
         let path = std::env::temp_dir().join(format!("tracebuf-whole-packets-{}", std::process::id()));
-        // Longer than what is read at once, in tags and lengths of any size.
+        // Longer than what is read at once, with tags and lengths of any size.
         let long = [&[0x0A, 0xA0, 0x9C, 0x01][..], &[7; 20_000]].concat();
         let trace =
             [&[0x0A, 2, 0x40, 5], &long[..], &[0x8A, 0x80, 0, 0x81, 0x80, 0, 9], &[0x0A, 0], &long].concat();

@@ -11,16 +11,16 @@ use crate::figures::{Count, Name};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RecoverError {
-    /// The dump is damaged itself.
+    /// The dump itself is damaged.
     Malformed(String),
     /// The dump has no such symbol.
     NoSuchSymbol {
         /// What was looked for.
         name: String,
-        /// Variables in whose names it is, large letters or small, with their addresses.
+        /// Variables whose names contain it, in upper or lower case, with their addresses.
         near: Vec<String>,
     },
-    /// The dump has several variables whose paths are this, or end with it.
+    /// The dump has several variables whose paths are equal to this, or end with it.
     AmbiguousSymbol {
         /// What was looked for.
         name: String,
@@ -29,14 +29,14 @@ pub enum RecoverError {
     },
     /// The dump has no bytes at the address.
     NotInDump(u64),
-    /// The dump is raw, and ends before this offset from its start, which was taken for an address.
+    /// The dump is raw, and ends before this offset from its start, which was meant as an address.
     BehindRawDump {
         /// What was looked for.
         offset: u64,
         /// Bytes of the dump.
         len: u64,
     },
-    /// What lies there is no region that can be attached to.
+    /// There is no region there that can be attached to.
     Attach(AttachError),
 }
 

@@ -11,7 +11,7 @@ use super::{Dump, RecoverError};
 #[cfg(not(feature = "dumps"))]
 use {left_out as elf, left_out as intel_hex};
 
-/// What is in the file, if it starts as one of these.
+/// The content of the file, if it starts as one of these.
 pub(super) fn parse(file: &[u8]) -> Option<Result<Dump<'static>, RecoverError>> {
     if file.starts_with(b"\x7FELF") {
         return Some(elf::read(file));
@@ -20,7 +20,7 @@ pub(super) fn parse(file: &[u8]) -> Option<Result<Dump<'static>, RecoverError>> 
     text.trim_start().starts_with(':').then(|| intel_hex::read(text))
 }
 
-/// Variables of a program.
+/// The variables of a program.
 pub(super) fn symbols_of(program: &[u8]) -> Result<super::Symbols, RecoverError> {
     Ok(elf::read(program)?.symbols)
 }

@@ -1,4 +1,4 @@
-//! What is made of a region that was found.
+//! What is made from a region that was found.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -17,19 +17,18 @@ pub struct Recovered {
     pub packets: u64,
     /// Packets left out because no producer may write them or because they are too long for a trace.
     pub invalid_packets: u64,
-    /// Chunks of [shared memory](super::Shared) of which the buffer did not have all, as
+    /// Chunks of [shared memory](super::Shared) that the buffer did not have completely, as
     /// [`bring_in`](Found::bring_in) counts them.
     pub brought_in: u64,
 }
 
 impl Found {
-    /// Puts into the buffer what its writers had finished in [shared memory](super::Shared) before it and nobody had
-    /// moved, as the next start on the device does. Gives it, and of how many chunks it did not have all.
+    /// Puts into the buffer what its writers had finished in [shared memory](super::Shared) before it and was not yet
+    /// moved, as the next start on the device does. Also returns how many chunks the buffer did not have completely.
     ///
-    /// On the device this takes the place of the oldest in the ring. Here the ring gets more room, by which its
-    /// statistics tell another size, and keeps what it has, unless it is one of nearly 4 GiB or its table has no place
-    /// for another sequence. A buffer that discards and was full takes nothing. What waits after this for something
-    /// more is given up.
+    /// On the device this replaces the oldest data in the ring. Here the ring becomes larger, so its statistics give
+    /// another size, and keeps what it has, unless it is nearly 4 GiB or its table has no place for another sequence. A
+    /// buffer that discards and was full takes nothing. After this, whatever still waits for more is given up.
     ///
     /// Cost: a copy of the region, and a commit for each chunk.
     pub fn bring_in(mut self) -> (Self, u64) {
@@ -40,8 +39,8 @@ impl Found {
         (Self { buffer: ring.into_read_only(), ..self }, brought_in)
     }
 
-    /// Writes all packets into a trace file, which appears when it is complete, with those that are
-    /// [brought in](Self::bring_in), and the buffer's statistics at its end.
+    /// Writes all packets, including those that are [brought in](Self::bring_in), and then the buffer's statistics into
+    /// a trace file, which appears when it is complete.
     ///
     /// # Errors
     /// What the file system says.
@@ -59,7 +58,7 @@ impl Found {
             packets += 1;
         }
         let sequences: Vec<SequenceInfo> = all.buffer.sequences().collect();
-        // A ring is offered also what it has had already, and has read or overwritten since.
+        // A ring is also offered what it already had and has since read or overwritten.
         let mut stats = all.buffer.stats().of_trace(all.buffer.policy());
         stats.buffer_size = buffer_size;
         let invalid_packets = file.finish(Some((&stats, &sequences)))?;

@@ -1,4 +1,4 @@
-//! Packets on their way into a trace, in which losses before them are told.
+//! Packets on their way into a trace, which report losses before them.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -12,17 +12,17 @@ use crate::packet::Parsed;
 pub(super) struct Output<'o, W> {
     output: &'o mut W,
     pub(super) written: Written,
-    /// Sequences that have said so since something was lost, if anything was.
+    /// Sequences that have reported the loss, if anything was lost.
     told: Option<HashSet<u64>>,
 }
 
 impl<'o, W: Write> Output<'o, W> {
-    /// Behind what is `written` already.
+    /// Continues after what is `written` already.
     pub(super) fn new(output: &'o mut W, written: Written) -> Self {
         Self { output, written, told: None }
     }
 
-    /// Something was lost here, perhaps: nobody knows whose it was, so the next packet of every sequence says so.
+    /// Something may have been lost here: it is unknown whose it was, so the next packet of every sequence says so.
     /// Readers must not go on with names and times that they may have missed.
     pub(super) fn tell_of_loss(&mut self, is_lost: bool) {
         if is_lost {
@@ -39,7 +39,7 @@ impl<'o, W: Write> Output<'o, W> {
             let packet = bytes.get(at..packets.offset()).unwrap_or_default();
             at = packets.offset();
             let parsed = Parsed::of(packet).filter(|parsed| told.insert(parsed.sequence_id));
-            // One that is as long as packets may be cannot say more.
+            // A packet that is already as long as packets may be cannot say more.
             match parsed.map(|parsed| parsed.bytes(true)).filter(|more| more.len() <= MAX_LENGTH as usize) {
                 Some(more) => marked.extend_from_slice(&more),
                 None => marked.extend_from_slice(packet),
@@ -48,7 +48,7 @@ impl<'o, W: Write> Output<'o, W> {
         self.put_unchanged(&marked)
     }
 
-    /// The same as they are.
+    /// Writes packets unchanged.
     pub(super) fn put_unchanged(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.written.bytes += bytes.len() as u64;
         self.written.packets += TracePackets::new(bytes).filter(Result::is_ok).count() as u64;

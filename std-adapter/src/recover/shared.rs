@@ -12,29 +12,29 @@ use crate::figures::Count;
 use crate::limits::{PAGE, WRITERS};
 use crate::region_file::LeftMemory;
 
-/// Bytes before a ring that are looked at, more than firmware has.
+/// Bytes before a ring that are looked at: more than firmware has.
 const MOST: usize = 1 << 20;
-/// Pages that these may have if they are more than [`FEW`] bytes: a dump may be made so that each chunk costs much, and
-/// a page has up to 14.
+/// Pages allowed in more than [`FEW`] bytes: a dump may be crafted so that each chunk costs much, and a page has up to
+/// 14.
 const MOST_PAGES: u32 = 780;
 const FEW: u64 = 128 << 10;
-/// Bytes that a chunk takes in a ring beside its payload, at most: header, checksum, and up to the next word.
+/// Bytes that a chunk takes in a ring besides its payload, at most: header, checksum, and padding to the next word.
 const AROUND: usize = 24 + 4 + 3;
 
-/// Shared memory that lies before a buffer, as [`StartMark`] says, or in the
-/// [file of a session's buffer](crate::session::SessionBuilder::shared_memory_in_file): in it is what writers had
-/// finished when the program ended, and nobody had moved into the ring. Before a buffer it is found if it has less than
-/// 1 MiB, and no more than 780 pages where it has 128 KiB or more; of more than 1,024 writers the others are left out.
+/// Shared memory that lies before a buffer, marked by [`StartMark`], or in the [file of a session's
+/// buffer](crate::session::SessionBuilder::shared_memory_in_file). It holds what writers had finished when the program
+/// ended and was not yet moved into the ring. Before a buffer it is found if it has less than 1 MiB and, from 128 KiB
+/// on, no more than 780 pages; with more than 1,024 writers, the rest are left out.
 ///
 /// Its text is a line: `shared memory at 0x20000008: 3 chunks of 2 writers`.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Shared {
-    /// Where it begins, as [`Found::address`](super::Found::address) has it; in a file, the offset from its start.
+    /// Where it begins, as in [`Found::address`](super::Found::address); in a file, the offset from its start.
     pub address: u64,
-    /// Chunks with something finished in them. Some may be in the ring already.
+    /// Chunks that contain something finished. Some may already be in the ring.
     pub chunks: u64,
-    /// How many writers they are of.
+    /// How many writers wrote them.
     pub writers: u64,
     identity: ProducerIdentity,
     page_size: u32,
@@ -42,10 +42,10 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// That which these bytes end with, if the buffer begins behind them, at `end`.
+    /// The shared memory that these bytes end with, if the buffer begins right after them, at `end`.
     pub(super) fn before(bytes: &[u8], end: u64) -> Option<Self> {
         let near = bytes.get(bytes.len().saturating_sub(MOST)..)?;
-        // Buffers begin at 8-byte boundaries of memory, if not of the dump.
+        // Buffers begin at 8-byte boundaries in memory, if not in the dump.
         let (_, words) = near.as_rchunks::<8>();
         let (distance, mark) = words.iter().rev().zip((0u64..).step_by(8)).find_map(|(word, distance)| {
             let mark = StartMark::from_word(u64::from_ne_bytes(*word))?;
@@ -56,7 +56,7 @@ impl Shared {
         let size = mark.page_size() as usize * mark.pages() as usize;
         let words = near.get(start..)?.get(..size)?.as_chunks().0;
         let words = words.iter().map(|word| u32::from_ne_bytes(*word)).collect();
-        // Of a device without users and processes.
+        // The device has no users and processes.
         let identity = ProducerIdentity { producer_id: mark.start(), uid: 0, pid: -1 };
         Self::of(words, mark.page_size(), end - distance, identity, |_| true)
     }
@@ -67,7 +67,7 @@ impl Shared {
         Self::of(left.words(), PAGE, left.start(), left.identity, is_wanted)
     }
 
-    /// What is in it that is wanted.
+    /// The wanted part of its content.
     fn of(
         mut words: Vec<u32>,
         page_size: u32,
@@ -79,7 +79,7 @@ impl Shared {
         if page_words == 0 {
             return None;
         }
-        // Other than where it was written, where it is this program's own memory, nobody has looked at it.
+        // Here nothing has checked the pages, unlike in the program that wrote them, where they were its own memory.
         words.chunks_mut(page_words).filter(|page| !is_page(page)).for_each(|page| page.fill(0));
         let memory = SharedMemory::new(atomic_words(&mut words), page_size).ok()?;
         let mut consumer = Consumer::new(memory);
@@ -106,18 +106,18 @@ impl Shared {
         })
     }
 
-    /// What there is to say of it, without the memory itself.
+    /// Its description, without the memory itself.
     pub(super) fn emptied(&self) -> Self {
         Self { words: Vec::new(), ..*self }
     }
 
-    /// Bytes of a ring that all of it takes, at most.
+    /// The most bytes of a ring that all of it takes.
     pub(super) fn room(&self) -> usize {
         let chunks = usize::try_from(self.chunks).unwrap_or(usize::MAX);
         chunks.saturating_mul(AROUND).saturating_add(size_of_val(&self.words[..]))
     }
 
-    /// Puts into the ring what that does not have, and gives how many chunks that were.
+    /// Puts into the ring what it does not have, and returns how many chunks that were.
     pub(super) fn move_into(mut self, ring: TraceBuffer<Aligned>) -> (TraceBuffer<Aligned>, u64) {
         let Ok(memory) = SharedMemory::new(atomic_words(&mut self.words), self.page_size) else {
             return (ring, 0);
@@ -138,7 +138,7 @@ impl Shared {
     }
 }
 
-/// Chunks of which a ring has taken something.
+/// Chunks from which a ring has taken something.
 fn taken(ring: &TraceBuffer<Aligned>) -> u64 {
     let stats = ring.stats();
     [stats.chunks_written, stats.chunks_rewritten, stats.chunks_relocated]
@@ -146,12 +146,12 @@ fn taken(ring: &TraceBuffer<Aligned>) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// Who has written each chunk that there is something finished in. A chunk of nobody was just being freed.
+/// The writer of each chunk that contains something finished. A chunk without a writer was just being freed.
 fn writers(consumer: &Consumer<'_>) -> impl Iterator<Item = u16> {
     consumer.visible().map(|chunk| chunk.header().writer_id).filter(|writer| *writer > 0)
 }
 
-/// Makes a chunk of a page that of nobody.
+/// Makes a chunk of a page one without a writer.
 fn disown(page: &mut [u32], chunk: u32, page_size: u32) {
     let layout = page.first().and_then(|bitmap| Bitmap(u32::from_le(*bitmap)).layout());
     let size = layout.map_or(0, |layout| layout.chunk_size(page_size));
@@ -160,7 +160,7 @@ fn disown(page: &mut [u32], chunk: u32, page_size: u32) {
     header.unwrap_or_default().fill(0);
 }
 
-/// Whether a page begins as writers leave it. One that does not was overwritten by something else.
+/// Whether a page begins as writers leave it. If not, something else has overwritten it.
 fn is_page(page: &[u32]) -> bool {
     let [bitmap, reserved, ..] = page else { return false };
     let bitmap = Bitmap(u32::from_le(*bitmap));

@@ -15,12 +15,12 @@ use crate::export::{BufferReport, PIECE, Piece, whole_within};
 use crate::region_file::{self, Contents, Waiting, moved_by_a_start};
 use crate::whole_file::write_atomically;
 
-/// What is left in a [file that held a buffer](crate::region_file), ready to be made a trace.
+/// What is left in a [file that held a buffer](crate::region_file), ready to be written as a trace.
 ///
 /// ```no_run
 /// use tracebuf_std::recover::Survivor;
 ///
-/// // A service starts anew, and looks at what the last one had not yet written.
+/// // A service restarts, and looks at what the last one had not yet written.
 /// match Survivor::open("trace.region".as_ref()) {
 ///     Ok(survivor) => {
 ///         let (written, gap) = survivor.write_with("trace.pftrace".as_ref(), "crash.pftrace".as_ref())?;
@@ -28,27 +28,27 @@ use crate::whole_file::write_atomically;
 ///     }
 ///     // The first time there is nothing.
 ///     Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-///     // Such as that the start in between was killed, and where the buffer of the one before is.
+///     // For example, that the start in between was killed, and where the buffer of the one before is.
 ///     Err(error) => eprintln!("trace.region: {error}"),
 /// }
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Open it before a session with that buffer starts, or as `FILE.previous` after. By then the session has emptied its
-/// long trace: if that is the same file, what the last one had written is gone, and there is nothing to be left out.
-/// Of a session that still runs it is what was there at some moment; beside a long trace, packets that move on meanwhile
-/// may be in both, or what is read be torn.
+/// Open it before a session with that buffer starts, or as `FILE.previous` afterwards. By then the session has emptied
+/// its long trace: if that is the same file, what the previous one had written is gone, and there is nothing to leave
+/// out. If the session is still running, this is what was there at some moment; beside a long trace, packets that move
+/// on meanwhile may be in both, or what is read may be torn.
 pub struct Survivor {
     found: Found,
     pub(super) clocks: Vec<u8>,
     pub(super) slots: Vec<Slot>,
-    /// Something before what is in the ring is lost.
+    /// Whether something before the ring's content is lost.
     pub(super) ring_follows_loss: bool,
     pub(super) gap: Gap,
-    /// What lay in shared memory, of which the ring has what it has not had.
+    /// What lay in shared memory; the ring has what it did not have already.
     shared: Option<Shared>,
     brought_in: u64,
-    /// Bytes that the buffer had when it was found.
+    /// The size that the buffer had when it was found.
     buffer_size: u64,
 }
 
@@ -59,14 +59,14 @@ impl fmt::Debug for Survivor {
 }
 
 impl Survivor {
-    /// Reads the file. Nothing in it is changed. That takes the memory of what is used of the buffer, whatever size the
-    /// file has; where shared memory lies in it, for a moment twice that, and what the shared memory has.
+    /// Reads the file without changing it. That takes as much memory as is used of the buffer, whatever the file's
+    /// size; if it has shared memory, twice that for a moment, plus the shared memory's size.
     ///
     /// # Errors
     /// The file system's, or [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or the file is
-    /// [damaged](super::Damage). If the start of a session in it was killed, there is none: what the one before left is
-    /// in `FILE.previous`, which may have been recovered before that start, and the error says so. If there is no file
-    /// it is [`NotFound`](io::ErrorKind::NotFound), and says of such a one as well.
+    /// [damaged](super::Damage). If the start of a session in it was killed, there is no buffer: what the previous
+    /// session left is in `FILE.previous`, which may have been recovered before that start, and the error says so. If
+    /// there is no file it is [`NotFound`](io::ErrorKind::NotFound), which mentions such a `FILE.previous` as well.
     pub fn open(path: &Path) -> io::Result<Self> {
         let none = |error: io::Error, begins_with: &[u8]| match moved_by_a_start(path, begins_with) {
             Some(moved) => io::Error::new(error.kind(), format!("{error}: {moved}")),
@@ -85,7 +85,7 @@ impl Survivor {
         Self::parse(&bytes)
     }
 
-    /// The same of a file's contents.
+    /// Like [`open`](Self::open), for a file's contents.
     ///
     /// # Errors
     /// [`InvalidData`](io::ErrorKind::InvalidData) if no buffer is in it, or it is [damaged](super::Damage).
@@ -97,7 +97,7 @@ impl Survivor {
     fn of(mut contents: Contents) -> io::Result<Self> {
         let mut found =
             attach_owned(contents.start, contents.region).map_err(|error| invalid(error.to_string()))?;
-        // Written as they are, damaged ones would hide from readers all that comes behind them.
+        // If they were written unchanged, damaged clocks would hide all that follows from readers.
         let mut unreadable = keep_whole_packets(&mut contents.clocks);
         let (mut slots, mut follows_loss) = (Vec::new(), false);
         for Waiting { at, mut bytes, .. } in contents.slots {
@@ -124,32 +124,33 @@ impl Survivor {
         })
     }
 
-    /// What the session's threads had finished in [shared memory](super::Shared), if that
-    /// [lies in the file](crate::session::SessionBuilder::shared_memory_in_file) and the session was killed. What the
-    /// buffer did not have of it was brought in, behind what it had.
+    /// What the session's threads had finished in [shared memory](super::Shared), if that [lies in the
+    /// file](crate::session::SessionBuilder::shared_memory_in_file) and the session was killed. What the buffer did not
+    /// have of it was appended to the buffer.
     pub fn shared(&self) -> Option<&Shared> {
         self.shared.as_ref()
     }
 
-    /// How many chunks of [shared memory](Self::shared) were brought in, because the buffer did not have all of them.
+    /// How many chunks of [shared memory](Self::shared) were brought in, because the buffer did not have them
+    /// completely.
     pub fn brought_in(&self) -> u64 {
         self.brought_in
     }
 
-    /// What had to be dropped. Unreadable bytes are those of the ring and of what was on its way into a long trace.
+    /// What had to be dropped. Unreadable bytes are those of the ring and those on their way into a long trace.
     pub fn salvage(&self) -> Salvage {
         self.found.salvage
     }
 
-    /// What is missing between what there is and the trace that it is [after](Self::after) or [behind](Self::behind).
+    /// What is missing between this and the trace that it is [after](Self::after) or [behind](Self::behind).
     pub fn gap(&self) -> Gap {
         self.gap
     }
 
-    /// Writes what there is as a trace, statistics at its end, into a file that appears when it is complete.
+    /// Writes what there is as a trace that ends with statistics, into a file that appears when it is complete.
     ///
-    /// It begins with the clocks at the session's start. So behind a trace of that session, whose clocks are newer, it
-    /// is put by [`behind`](Self::behind), which leaves them out.
+    /// It begins with the clocks at the session's start. To append to a trace of that session, whose clocks are newer,
+    /// use [`behind`](Self::behind), which leaves them out.
     ///
     /// # Errors
     /// The file system's.
@@ -157,12 +158,12 @@ impl Survivor {
         write_atomically(out, |file| self.write(file, Written::default()))
     }
 
-    /// Behind what is `written` already.
+    /// Appends to what is `written` already.
     pub(super) fn write(mut self, output: &mut impl Write, written: Written) -> io::Result<Written> {
         let mut output = Output::new(output, written);
         if written.packets == 0 {
-            // A trace of the session's begins with them. In its midst, behind newer ones, boot time would go back,
-            // which readers refuse.
+            // A session's trace begins with them. Later in it, after newer ones, boot time would go back, which readers
+            // refuse.
             output.put(&self.clocks)?;
         }
         for slot in &self.slots {
@@ -198,7 +199,7 @@ fn invalid(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Leaves only the packets before any damage, and says how many bytes that costs.
+/// Keeps only the packets before any damage, and returns how many bytes that costs.
 fn keep_whole_packets(bytes: &mut Vec<u8>) -> u64 {
     let whole = whole_within(bytes, u64::MAX);
     let rest = bytes.len().saturating_sub(whole);

@@ -1,24 +1,24 @@
-//! The variables of a program, and how people call them.
+//! The variables of a program, and the names that people use for them.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use super::RecoverError;
 
-/// More bytes are no variable's path. A mangled name of some bytes may stand for very many.
+/// A longer path is no variable's. A short mangled name may stand for a very long path.
 const MAX_PATH: usize = 1024;
-/// Names that an error tells.
+/// Names that an error lists.
 const TOLD: usize = 5;
 
 /// What a symbol stands for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Variable {
     pub(super) address: u64,
-    /// Bytes, or 0 if the file does not say.
+    /// Its bytes, or 0 if the file does not say.
     pub(super) size: u64,
 }
 
-/// Variables by the names that the linker has for them.
+/// Variables by their linker names.
 #[derive(Debug, Default)]
 pub(super) struct Symbols(BTreeMap<String, Variable>);
 
@@ -28,7 +28,7 @@ impl Symbols {
         self.0.insert(name.to_owned(), variable);
     }
 
-    /// The variable of this name or, if there is none, the one whose path in Rust is this, or ends with it.
+    /// The variable of this name or, if there is none, the one whose Rust path is this, or ends with it.
     pub(super) fn find(&self, name: &str) -> Result<Variable, RecoverError> {
         if let Some(variable) = self.0.get(name) {
             return Ok(*variable);
@@ -46,12 +46,13 @@ impl Symbols {
             }
         }
         let mut found = if whole.is_empty() { ends } else { whole };
-        // First those that are called so themselves, not what they are in; the shortest has the least beside it.
+        // Variables whose own name contains it come first, then those whose path does; the shortest path has the least
+        // besides it.
         near.sort_by_key(|Candidate { path, .. }| {
             let own = path.rsplit("::").next().unwrap_or_default();
             (!own.to_lowercase().contains(&lower), path.len())
         });
-        // Several names of one place are one variable.
+        // Several names for one place are one variable.
         found.sort_by_key(|candidate| candidate.variable.address);
         found.dedup_by_key(|candidate| candidate.variable.address);
         let told = |candidates: Vec<Candidate>| candidates.iter().map(Candidate::to_string).collect();
@@ -75,7 +76,7 @@ impl fmt::Display for Candidate<'_> {
     }
 }
 
-/// A symbol's path as its program has it, without a hash; of another language's, its name.
+/// A symbol's path as in its program, without a hash; for another language, its name.
 fn path(mangled: &str) -> String {
     let mut path = Short(String::new());
     match rustc_demangle::try_demangle(mangled) {
@@ -84,7 +85,7 @@ fn path(mangled: &str) -> String {
     }
 }
 
-/// Text of [`MAX_PATH`] bytes at most.
+/// Text of at most [`MAX_PATH`] bytes.
 struct Short(String);
 
 impl Write for Short {
@@ -97,7 +98,7 @@ impl Write for Short {
     }
 }
 
-/// The first of them, with a word of the others.
+/// The first of them, and a mention of the others.
 pub(super) struct Told<'a>(pub(super) &'a [String]);
 
 impl fmt::Display for Told<'_> {

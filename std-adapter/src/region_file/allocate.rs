@@ -7,12 +7,12 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-/// Blocks on the disk for every byte: a page that finds no room when it is written ends the process.
+/// Allocates disk blocks for every byte: a page for which there is no room when it is written ends the process.
 pub(super) fn allocate(file: &File, len: u64) -> io::Result<()> {
     match in_parts(len, |at, part| fallocate(file, FallocateFlags::empty(), at, part)) {
         Ok(()) => Ok(()),
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-            // Where the file system cannot, zeros do, behind what is there.
+            // Where the file system cannot do this, writes zeros after what is there.
             let zeros = vec![0; 1 << 20];
             let mut at = file.metadata()?.len();
             while at < len {
@@ -26,8 +26,8 @@ pub(super) fn allocate(file: &File, len: u64) -> io::Result<()> {
     }
 }
 
-/// All at once, and where a signal interrupts that, by halves: file systems in memory take back what they had
-/// allocated, so that of a timer's signals each would come before it is done.
+/// Allocates all at once and, if a signal interrupts that, by halves: file systems in memory take back what they had
+/// allocated, so every signal of a timer would come before it is done.
 fn in_parts(len: u64, mut allocate: impl FnMut(u64, u64) -> Result<(), Errno>) -> Result<(), Errno> {
     const SMALLEST: u64 = 1 << 20;
     let (mut at, mut most) = (0, len);
@@ -51,7 +51,7 @@ mod tests {
         const LEN: u64 = (10 << 20) + 5;
         for most in [LEN, 3 << 20, 1 << 20] {
             let mut end = 0;
-            // One comes whenever more is asked for than it leaves time for, and some do where it is little.
+            // A signal comes whenever too much is asked for at once, and a few come even when it is little.
             let mut signals = 3;
             let result = in_parts(LEN, |at, part| {
                 assert!(at == end && part > 0);

@@ -1,4 +1,4 @@
-//! The file, its parts, and the word that says which of them count.
+//! The file, its parts, and the word that says which of them are valid.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
@@ -26,7 +26,7 @@ use super::{
     Places, SLOT, SLOTS, VERSION, WORD, Wanted,
 };
 
-/// The first page of the file, for as long as anybody needs it; with it the file stays locked.
+/// The first page of the file, for as long as anybody needs it; it keeps the file locked.
 pub(super) struct Control {
     page: MmapMut,
     _lock: Lock,
@@ -46,18 +46,18 @@ impl Control {
     }
 }
 
-/// What says that shared memory in a file counts, as long as the session runs; with it the file stays locked.
+/// Marks shared memory in a file as valid while the session runs; it keeps the file locked.
 pub(crate) struct OwnMark(Arc<Control>);
 
 impl OwnMark {
-    /// The session has ended: the buffers have all that is in there.
+    /// Called when the session has ended: the buffers have everything that is in there.
     pub(crate) fn end(&self) {
-        // What the buffers have comes before it.
+        // What the buffers have must be stored before it.
         self.0.word(OWN).store(0, Ordering::SeqCst);
     }
 }
 
-/// The drain thread's end of what goes from a region into a file.
+/// The drain thread's end of the transfer from a region into a file.
 pub(crate) struct Outbox {
     control: Arc<Control>,
     turn: Arc<AtomicBool>,
@@ -68,10 +68,10 @@ pub(crate) struct Outbox {
     count: u64,
 }
 
-/// A slot's bytes could not be written, and stay in it.
+/// A slot's bytes could not be written, and remain in it.
 pub(crate) struct Unwritten;
 
-/// One slot; who has it may write into it.
+/// One slot; its owner may write into it.
 pub(crate) struct Slot {
     index: usize,
     map: MmapMut,
@@ -81,18 +81,18 @@ pub(crate) struct Slot {
 }
 
 impl Outbox {
-    /// A free slot; `None` when there is none now, or, waited for, never again.
+    /// A free slot; `None` if there is none now or, with `wait`, if there will never be one.
     pub(crate) fn slot(&self, wait: bool) -> Option<Slot> {
         let slot = if wait { self.free.recv().ok() } else { self.free.try_recv().ok() };
         slot.and_then(Result::ok)
     }
 
-    /// The buffer's next operation begins on a copy of the region, which counts from [`publish`](Self::publish) on.
+    /// The buffer's next operation begins on a copy of the region, which becomes valid with [`publish`](Self::publish).
     pub(crate) fn turn(&self) {
         self.turn.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the copy the region, and what is in the slot valid, both at once.
+    /// Makes the copy the region, and the slot's content valid, both at once.
     pub(crate) fn publish(&mut self, slot: Option<&Slot>) {
         let mut change = 1;
         if let Some(slot) = slot {
@@ -103,14 +103,14 @@ impl Outbox {
             self.control.set(about + 16, self.count);
             change |= 2 << slot.index;
         }
-        // Everything before it comes first, as far as the compiler is concerned; of one process's own stores the
-        // kernel's pages show a prefix when it is killed.
+        // Everything before it comes first, as far as the compiler is concerned; when a process is killed, the kernel's
+        // pages hold a prefix of its own stores.
         self.control.word(WORD).fetch_xor(u64::to_le(change), Ordering::SeqCst);
     }
 }
 
 impl Slot {
-    /// Puts bytes in, all of them or, if they are too many, none.
+    /// Puts in all of the bytes, or none if they are too many.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> bool {
         match self.map.get_mut(..bytes.len()) {
             Some(place) => {
@@ -126,36 +126,36 @@ impl Slot {
         self.map.get(..self.len).unwrap_or_default()
     }
 
-    /// Says where in the file the bytes are going to be.
+    /// Says where in the file the bytes will be.
     pub(crate) fn goes_to(&self, at: u64) {
         self.control.word(ABOUT + 24 * self.index + 8).store(at.to_le(), Ordering::SeqCst);
     }
 
-    /// The bytes are in the file.
+    /// Called when the bytes are in the file.
     pub(crate) fn written(self) {
         self.control.word(WORD).fetch_and(u64::to_le(!(2 << self.index)), Ordering::SeqCst);
         self.give_back();
     }
 
-    /// Nobody used it.
+    /// Returns a slot that nobody used.
     pub(crate) fn give_back(self) {
         let back = self.back.clone();
-        // Without anybody to take it, it is not needed.
+        // If nobody is there to take it, it is not needed.
         let _ = back.send(Ok(self));
     }
 
-    /// The bytes will not be in the file: they stay here, for whoever recovers them.
+    /// Called when the bytes will not be in the file: they stay here, to be recovered.
     pub(crate) fn give_up(self) {
         let _ = self.back.send(Err(Unwritten));
     }
 }
 
-/// Makes the file, with room on the disk for all of it, and memory for a buffer in it. What an earlier process
-/// left there is kept beside it, as `PATH.previous`, and what was there until [`Undo::forget`] is called, from which on
-/// the file counts; dropping the [`Undo`] puts both back.
+/// Makes the file, with room on the disk for all of it, and memory for a buffer in it. What an earlier process left
+/// there is kept beside it, as `PATH.previous`; the previous such file is kept until [`Undo::forget`] is called, which
+/// makes the new file valid. Dropping the [`Undo`] puts both back.
 pub(crate) fn create(path: &Path, wanted: &Wanted<'_>) -> io::Result<(Parts, Undo)> {
     let Wanted { region, beside_long_trace, clocks, own } = *wanted;
-    // What a link leads to is the file: the names beside it are too.
+    // The file is what a link leads to, so the names beside it are too.
     let path = &followed(path)?;
     check_names(path)?;
     let moved = keep_previous(path)?;
@@ -166,12 +166,12 @@ pub(crate) fn create(path: &Path, wanted: &Wanted<'_>) -> io::Result<(Parts, Und
             return Err(error);
         }
     };
-    // Only with both is it certain whose the name is.
+    // Only with both is it certain who has the name.
     let locked = lock_of(&file, path).and_then(|lock| check_is_at(&file, path).map(|()| lock));
     let lock = match locked {
         Ok(lock) => lock,
         Err(error) => {
-            // By the file that is open already: for one more there may be no place.
+            // Uses the file that is already open: there may be no place for one more.
             let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
             let held = lock(&file);
             let is_other_s = held.as_ref().err().is_some_and(is_busy)
@@ -189,17 +189,17 @@ pub(crate) fn create(path: &Path, wanted: &Wanted<'_>) -> io::Result<(Parts, Und
         if beside_long_trace { (2, SLOTS as u64, limit + (1 << 20)) } else { (1, 0, 0) };
     let own_bytes = own.map_or(0, |own| own.bytes);
     let places = Places { half: region, halves, slots, slot, own: own_bytes };
-    // Before everything else: killed from here on, the start has left a file that holds nothing.
+    // Before everything else: if it is killed from here on, the start leaves a file that holds nothing.
     file.write_all_at(BEGUN, 0)?;
     allocate(&file, places.end())?;
 
     let map = |at: u64, len: u64| -> io::Result<MmapMut> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the mapping's bytes must not be changed but through it. The file was made by this call and is
-        // locked against other sessions; nobody in this process maps these bytes a second time, since every part
-        // is mapped once and by one owner. Another program that ignores the lock and writes into the file while it
-        // is used does the same as one that writes into this process's memory. The file's blocks are allocated, so
-        // touching a page does not fail when the disk is full; it would if the file were cut short.
+        // SAFETY: the mapping's bytes must not be changed except through it. The file was made by this call and is
+        // locked against other sessions; nothing else in this process maps these bytes, because every part is mapped
+        // once and by one owner. Another program that ignores the lock and writes into the file while it is used does
+        // the same as one that writes into this process's memory. The file's blocks are allocated, so touching a page
+        // does not fail when the disk is full; it would if the file were cut short.
         unsafe { MmapOptions::new().offset(at).len(len).map_mut(&file) }
     };
     let turn = Arc::new(AtomicBool::new(false));
@@ -207,7 +207,7 @@ pub(crate) fn create(path: &Path, wanted: &Wanted<'_>) -> io::Result<(Parts, Und
     let memory = BufferMemory::in_file(map(places.half_at(0), region)?, other, turn.clone());
     let maps =
         (0..slots).map(|slot| map(places.slot_at(slot), places.slot)).collect::<io::Result<Vec<_>>>()?;
-    // Without the lock, which goes after all that can fail.
+    // Without the lock, which is passed on after all that can fail.
     let own_memory = own.map(|_| OwnMemory::new(&file, places.own_at(), own_bytes)).transpose()?;
 
     let mut page = map(0, PAGE)?;
@@ -228,7 +228,7 @@ pub(crate) fn create(path: &Path, wanted: &Wanted<'_>) -> io::Result<(Parts, Und
         let _ = remove_unused(&kept_for_it);
     });
     if !beside_long_trace {
-        // The lock goes with the last that holds the page: nobody else does here.
+        // The lock is released by the last owner of the page, and here there is no other.
         return Ok((Parts { memory: memory.keeping(control), outbox: None, own }, undo));
     }
     let (back, free) = channel();
@@ -239,19 +239,20 @@ pub(crate) fn create(path: &Path, wanted: &Wanted<'_>) -> io::Result<(Parts, Und
     Ok((Parts { memory: memory.keeping(control), outbox: Some(outbox), own }, undo))
 }
 
-/// Makes the file where there is none any more; by now another start may have made it.
+/// Makes the file where there is none; by now another start may have made it.
 fn make(path: &Path) -> io::Result<File> {
     let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
     made.map_err(|error| if error.kind() == io::ErrorKind::AlreadyExists { in_use() } else { error })
 }
 
-/// Locks the file that was made here; by now another start may have removed it, as one that a start left.
+/// Locks the file that was made here; by now another start may have removed it, taking it for the remains of a killed
+/// start.
 fn lock_of(file: &File, path: &Path) -> io::Result<Lock> {
     let locked = Lock::new(file, path);
     locked.map_err(|error| if error.kind() == io::ErrorKind::NotFound { in_use() } else { error })
 }
 
-/// Refuses a name with which those of what is kept would be longer than names can be: at once, not at the third start.
+/// Refuses a name if those of the kept files would be longer than names can be: at once, not at the third start.
 fn check_names(path: &Path) -> io::Result<()> {
     let longest = previous(&previous(path));
     match fs::symlink_metadata(&longest) {
@@ -269,9 +270,9 @@ fn check_is_at(file: &File, path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::ResourceBusy, "another session has just taken it"))
 }
 
-/// Makes room for a new file, and says where the one that was there lies, and where the previous one does.
+/// Makes room for a new file, and returns where the file that was there lies, and where the previous one does.
 fn keep_previous(path: &Path) -> io::Result<Vec<PathBuf>> {
-    // Looked at first: who opens a pipe waits for its other end.
+    // Looked at first: opening a pipe waits for its other end.
     let opened = fs::metadata(path).and_then(|there| match there.is_file() {
         true => File::open(path),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is there and no file")),
@@ -284,7 +285,7 @@ fn keep_previous(path: &Path) -> io::Result<Vec<PathBuf>> {
     let _held = lock(&file)?;
     check_is_at(&file, path)?;
     let mut start = [0; MAGIC.len()];
-    // Of a shorter one the rest stays zero.
+    // If it is shorter, the rest stays zero.
     file.read_at(&mut start, 0)?;
     if start == *BEGUN || (start != *MAGIC && is_blank(&file)?) {
         fs::remove_file(path)?;
@@ -296,7 +297,7 @@ fn keep_previous(path: &Path) -> io::Result<Vec<PathBuf>> {
     }
     let before = previous(path);
     let before_that = previous(&before);
-    // Another session may have a buffer in a file of such a name. Closed again, so that few files have to be open.
+    // Another session may have a buffer in a file of such a name. Closed again, to keep few files open.
     check_is_unused(&before_that).map(drop)?;
     let before_file = check_is_unused(&before)?;
     let _before_held = before_file.as_ref().map(|file| locked_at(file, &before)).transpose()?;
@@ -311,7 +312,7 @@ fn keep_previous(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(vec![before, before_that])
 }
 
-/// What lies there and no session is using; `None` if that is no file, or nothing.
+/// The file that lies there, unused by any session; `None` if there is no file.
 fn check_is_unused(path: &Path) -> io::Result<Option<File>> {
     // Looked at first, as above.
     if !fs::metadata(path).is_ok_and(|there| there.is_file()) {
@@ -360,9 +361,9 @@ mod tests {
     fn a_start_that_another_comes_before_says_so() {
         let path = std::env::temp_dir().join(format!("tracebuf-control-{}", std::process::id()));
         let made = make(&path).expect("a file");
-        // It made the file behind the look at what was there.
+        // It made the file after this start had looked at what was there.
         let late = make(&path).expect_err("there is one");
-        // Nor did that have a lock yet, and so was taken for one that a killed start left.
+        // The other had no lock yet either, and so was taken for one left by a killed start.
         fs::remove_file(&path).expect("it is there");
         let removed = lock_of(&made, &path).err().expect("there is none");
         assert_eq!([late, removed].map(|error| error.to_string()), ["another session is using it"; 2]);

@@ -39,13 +39,13 @@ impl AsMut<[u8]> for BufferMemory {
     }
 }
 
-/// What goes from a buffer in a file into a long trace.
+/// The transfer from a buffer in a file into a long trace.
 pub(crate) struct Outbox {
     never: Infallible,
     pub(crate) limit: usize,
 }
 
-/// A place for it.
+/// A place for its bytes.
 pub(crate) struct Slot(Infallible);
 
 impl Outbox {
@@ -101,7 +101,7 @@ impl OwnMemory {
     }
 }
 
-/// What says that it counts.
+/// Marks it as valid.
 pub(crate) struct OwnMark(Infallible);
 
 impl OwnMark {
@@ -110,7 +110,7 @@ impl OwnMark {
     }
 }
 
-/// Nobody can ask for it: `BufferConfig::in_file` is not there.
+/// Cannot be called: `BufferConfig::in_file` does not exist here.
 pub(crate) fn create(_: &Path, _: &Wanted<'_>) -> io::Result<(Parts, Undo)> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -11,16 +11,16 @@ use crate::limits::{PAGE, SHARED_MEMORY, WRITERS};
 pub(crate) struct LeftMemory {
     /// The number of the buffer that the file is of.
     pub(super) buffer: u16,
-    /// Whose writers wrote into it.
+    /// The producer whose writers wrote into it.
     pub(crate) identity: ProducerIdentity,
-    /// Its place, with the table of writers before it.
+    /// Where it lies, including the table of writers before it.
     pub(super) place: (u64, u64),
-    /// The table, and the memory.
+    /// The table and the memory.
     pub(super) bytes: Vec<u8>,
 }
 
 impl LeftMemory {
-    /// What the first page says of it, which has this place in the file; without its bytes.
+    /// What the first page says of it, without its bytes.
     pub(super) fn told(page: &[u8], places: Places) -> Option<Self> {
         let bytes = usize::try_from(places.own).ok().filter(|bytes| SHARED_MEMORY.contains(bytes))?;
         if (number(page, OWN_PAGE)?, number(page, WRITERS_AT)?) != (PAGE.into(), WRITERS as u64) {

@@ -1,4 +1,4 @@
-//! The memory of a session's buffers: pages of nobody, or of a file.
+//! The memory of a session's buffers: anonymous pages, or a file's.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ enum Memory {
     File {
         /// What the buffer works on.
         active: MmapMut,
-        /// Where it works on after the next turn, in a file with two halves.
+        /// What it works on after the next turn, in a file with two halves.
         other: Option<MmapMut>,
         turn: Arc<AtomicBool>,
     },
@@ -75,7 +75,7 @@ impl AsMut<[u8]> for BufferMemory {
         match &mut self.memory {
             Memory::Pages(memory) => memory.as_mut(),
             Memory::File { active, other, turn } => {
-                // Asked for by the thread that owns the buffer, before an operation: from here on it works on a copy.
+                // Requested by the thread that owns the buffer, before an operation: from here on it works on a copy.
                 if turn.load(Ordering::Relaxed) {
                     turn.store(false, Ordering::Relaxed);
                     if let Some(other) = other {
@@ -89,11 +89,11 @@ impl AsMut<[u8]> for BufferMemory {
     }
 }
 
-/// Copies header, table and what is used of the ring.
+/// Copies the header, the table and the used part of the ring.
 #[cold]
 fn copy_used(from: &[u8], to: &mut [u8]) {
     let used = RingView::find(from).map_or(from.len(), |ring| {
-        // The ring is a multiple of 4 long, the memory need not be.
+        // The ring's length is a multiple of 4, the memory's need not be.
         let never = (ring.size() - ring.used().min(ring.size())) as usize;
         from.len().saturating_sub(never)
     });

@@ -1,5 +1,4 @@
-//! Buffers in mapped files, so that what they hold survives the process. On a Unix: on Windows such files are read, and
-//! none is made.
+//! Buffers in mapped files, whose content survives the process. Made on a Unix only; Windows can read such files.
 //!
 //! ```
 //! # #[cfg(unix)] {
@@ -26,69 +25,68 @@
 //! ```
 //!
 //! # What survives
-//! The pages belong to the system, so whatever was committed when the process dies, of `kill -9` too, is in the file,
+//! The pages belong to the system, so whatever was committed when the process dies, even by `kill -9`, is in the file,
 //! without a system call in between: a commit is as fast as without a file. What still lay in shared memory is not. It
-//! is committed once a second, by the next flush, and when it is half of the [shared
-//! memory](crate::session::SessionBuilder::shared_memory): a kill costs the last second, and of each thread the event
-//! that it wrote last before that; with [shared memory in the file](#with-shared-memory-in-it) neither. A power cut is
-//! something else: pages that the system had not yet written are gone, and half of a commit may be there without the
-//! other; chunks that make no sense are left out then, and of a slot what lies behind the first damage.
+//! is committed once a second, by the next flush, and when it fills half of the [shared
+//! memory](crate::session::SessionBuilder::shared_memory): a kill costs the last second and, for each thread, the last
+//! event that it wrote before that; with [shared memory in the file](#with-shared-memory-in-it), neither. A power cut
+//! is different: pages that the system had not yet written are gone, and half of a commit may be there without the
+//! other; recovery then leaves out chunks that make no sense and, in a slot, everything after the first damage.
 //!
 //! # What the file must not suffer
-//! As long as the session runs, the file must not be made shorter: a page that is not there any more ends the process
-//! by SIGBUS when it is touched, as `> FILE`, `truncate`, and what rotates logs by copying and truncating do. Its lock
-//! is for sessions only, and keeps nobody from that. If it is removed or renamed, the session goes on in it; what was
-//! removed is gone when the process is.
+//! As long as the session runs, the file must not be made shorter: touching a page that is gone ends the process by
+//! SIGBUS. `> FILE`, `truncate`, and log rotation that copies and truncates all do this. The file's lock is for
+//! sessions only, and prevents none of them. If the file is removed or renamed, the session goes on in it; a removed
+//! file is gone when the process is.
 //!
 //! # With a long trace beside it
-//! What the long trace has read must not be gone from the region before it is in the trace file. So the region
-//! is there twice. To read, its used part is copied into the other *half*, packets are consumed there, and put as
-//! they will be in the trace into a *slot*; then one store of eight bytes makes that half the region and the slot
-//! valid. When the file has taken it, another such store frees the slot. So at any instant each packet is in the
-//! region, or in a slot, or in the file; a slot knows where in the file it goes, by which
-//! [`after`](crate::recover::Survivor::after) leaves out what is there already, if it is that session's: the next one
-//! with the same trace file empties it. What has no room in a file of the
-//! [largest size](crate::session::LongTrace::max_file_size) stays in a slot. What goes past the slots is lost when the
-//! process is killed while it is being written: a packet of more than a mebibyte, and what such a file takes at last.
+//! What the long trace has read must stay in the region until it is in the trace file. So the region is there twice. To
+//! read, its used part is copied into the other *half*, packets are consumed there and put, in the form that they will
+//! have in the trace, into a *slot*; then one store of eight bytes makes that half the region and the slot valid. When
+//! the file has taken the slot, another such store frees it. So at any instant each packet is in the region, in a slot,
+//! or in the file. A slot knows where in the file it goes, so [`after`](crate::recover::Survivor::after) can leave out
+//! what is there already, if the file is that session's: the next session with the same trace file empties it. What
+//! does not fit into a file of the [largest size](crate::session::LongTrace::max_file_size) stays in a slot. Bytes that
+//! bypass the slots are lost when the process is killed while they are being written: a packet of more than a mebibyte,
+//! and the last that such a file takes.
 //!
-//! Cost: a slot takes what is read at once, a quarter of the buffer, but 256 KiB at least and 16 MiB at most, and a
+//! Cost: a slot takes what is read at once, a quarter of the buffer, but at least 256 KiB and at most 16 MiB, and a
 //! mebibyte more. The file has twice the buffer and two slots. Each period, and each slot that is filled in it, copies
-//! what is used of the buffer: of a large one that is full, all of it for every 16 MiB.
+//! the used part of the buffer: for a large one that is full, all of it for every 16 MiB.
 //!
 //! # With shared memory in it
-//! With [`shared_memory_in_file`](crate::session::SessionBuilder::shared_memory_in_file) the shared memory of the
-//! session's own threads is a part of the file too, and the last second is there after a kill. Recovery does what the
-//! drain thread would have done next: it brings what threads had finished into the buffer, behind what is there, each
-//! thread's events in their order; what the buffer has already, or the long trace, does not come again, as long as the
-//! buffer's table has room for [all sequences](crate::session::BufferConfig::sequences). What a thread was just writing
-//! is given up.
+//! With [`shared_memory_in_file`](crate::session::SessionBuilder::shared_memory_in_file), the shared memory of the
+//! session's own threads is part of the file too, and the last second survives a kill. Recovery does what the drain
+//! thread would have done next: it brings what threads had finished into the buffer, after what is there, each thread's
+//! events in order; what the buffer or the long trace already has does not come again, as long as the buffer's table
+//! has room for [all sequences](crate::session::BufferConfig::sequences). What a thread was just writing is given up.
 //!
-//! Not brought in is what is for other buffers of the session, what programs in other processes had not sent, and an
-//! event over more than two chunks of 2 KiB whose sizes the drain thread had not got yet: its thread's next event, if
-//! there is one, says that it is lost. A buffer that discards and was full takes nothing. Pages that make no sense are
-//! left out. After a power cut, which may leave half of a chunk there without the other, packets of this part may be
+//! Not brought in are chunks for other buffers of the session, what programs in other processes had not sent, and an
+//! event over more than two chunks of 2 KiB whose sizes the drain thread had not yet received: its thread's next event,
+//! if there is one, says that it is lost. A buffer that discards and was full takes nothing. Pages that make no sense
+//! are left out. After a power cut, which may leave half of a chunk without the other, packets of this part may be
 //! damaged: it has no checksums.
 //!
-//! When the session stops all of it is in the buffers, and the file says that it has none. A child after a fork has a
-//! copy of its own, as of all memory (in pages that it has not written it may find what its parent writes): what it does
-//! within an event that its parent forked in is not in the file.
+//! When the session stops, everything is in the buffers, and the file says that it has no shared memory. A child after
+//! a fork has its own copy, as of all memory (in pages that it has not written it may find what its parent writes):
+//! what it does within an event that was open during the fork is not in the file.
 //!
 //! # At the next start
 //! A file that an earlier session left is moved to `FILE.previous`, and what was there to `FILE.previous.previous`,
-//! which is removed once the session has started; if it does not start, both are put back, but not in the place of a
-//! file that another start has made meanwhile. If another session has a buffer in a file of one of these names, the
-//! session does not start. So during a start there has to be room for three. A file that a start
-//! left which was killed holds nothing and is replaced: it begins with `TRACENEW`, or has zeros only. What was there
-//! before that start is in `FILE.previous` then, and stays there until a session has started after it and stopped or
-//! died, and the next one starts. [`Survivor::open`](crate::recover::Survivor::open) and the command say so; neither
-//! takes it instead, for it may have been recovered before that start.
+//! which is removed once the session has started; if it does not start, both are put back, but not in place of a file
+//! that another start has made meanwhile. If another session has a buffer in a file of one of these names, the session
+//! does not start. So during a start there must be room for three. A file left by a start that was killed holds nothing
+//! and is replaced: it begins with `TRACENEW`, or has only zeros. What was there before that start is then in
+//! `FILE.previous`, and stays there until a session has started after it and stopped or died, and the next one starts.
+//! [`Survivor::open`](crate::recover::Survivor::open) and the command say so; neither uses that file instead, because
+//! it may have been recovered before that start.
 //!
 //! # Layout
-//! Of a file that is cut short, or whose first page makes no sense, [recovery](crate::recover) says [what is
+//! For a file that is cut short, or whose first page makes no sense, [recovery](crate::recover) says [what is
 //! wrong](crate::recover::Damage).
 //!
-//! Little-endian. A page of 4 KiB, then the halves, the slots, and the table of writers with shared memory right behind
-//! it, each from the next multiple of 4 KiB on.
+//! Little-endian. A page of 4 KiB, then the halves, the slots, and the table of writers immediately followed by shared
+//! memory, each from the next multiple of 4 KiB on.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
@@ -104,14 +102,14 @@
 //! | 120 | 8 | bytes of a page of it: 4,096 |
 //! | 128 | 8 | writers in the table: 1,024 |
 //! | 136 | 8 | the buffer's number in its session |
-//! | 144 | 24 | of those who write into it: the producer's number, the process's, the user's |
+//! | 144 | 24 | of its writers: the producer's number, the process's, the user's |
 //! | 256 | 8 + 512 | length and bytes of a packet with the clocks at the start, with which the long trace begins too |
 //!
 //! In the table each writer, from 1 on, has four words of eight bytes. Bits 0–15: the number of the buffer that its
-//! chunks are for; bit 16: 1, else the word says nothing; bit 17: 1 if that holds for all of its chunks, else for those
-//! from the number in bits 32–63 on. Where several words hold, the last one counts.
+//! chunks are for; bit 16: 1 if the word is valid; bit 17: 1 if that holds for all of its chunks, otherwise it holds
+//! for those from the number in bits 32–63 on. Where several words apply to a chunk, the last one counts.
 //!
-//! Programs from before there was shared memory in files read such a file as one without it.
+//! Programs older than shared memory in files read such a file as one without it.
 
 #[cfg(unix)]
 mod allocate;
@@ -153,11 +151,11 @@ pub(crate) use wanted::{Parts, Wanted, WantedMemory};
 
 /// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"TRACEMAP";
-/// The same of a session that has not started yet.
+/// The same for a session that has not started yet.
 pub(crate) const BEGUN: &[u8; 8] = b"TRACENEW";
 const VERSION: u64 = 1;
 const PAGE: u64 = 4096;
-/// More than a part can have: a buffer has less than 4 GiB, and its table less than one.
+/// More than a part can have: a buffer has less than 4 GiB, and its table less than 1 GiB.
 const LARGEST: u64 = 5 << 30;
 const SLOTS: usize = 2;
 /// Where things lie in the first page.
@@ -176,7 +174,7 @@ const PROCESS: usize = 152;
 const USER: usize = 160;
 const CLOCKS: usize = 256;
 const CLOCKS_MAX: usize = 512;
-/// Bytes before shared memory, that say which buffer each writer writes to: whole pages.
+/// Bytes before shared memory that say which buffer each writer writes to: whole pages.
 const TABLE: u64 = (WRITERS * ENTRIES * 8) as u64;
 /// The place in the file of a slot that is not being written yet.
 const NOWHERE: u64 = u64::MAX;
@@ -188,7 +186,7 @@ struct Places {
     halves: u64,
     slots: u64,
     slot: u64,
-    /// Bytes of shared memory, without what lies before it.
+    /// Bytes of shared memory, without the table before it.
     own: u64,
 }
 
@@ -213,12 +211,12 @@ impl Places {
     }
 }
 
-/// In a damaged header any number may be.
+/// Any number is possible: the header may be damaged.
 fn whole_pages(len: u64) -> u64 {
     len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX)
 }
 
-/// What a file of this kind holds, as it was found.
+/// The content of a file of this kind, as it was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     /// Where the region lies.
@@ -237,7 +235,7 @@ pub(crate) struct Contents {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waiting {
     number: u64,
-    /// Where in the file they go, if that is known.
+    /// Where in the file they go, if known.
     pub(crate) at: Option<u64>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -251,17 +249,17 @@ fn part(file: &[u8], at: u64, len: u64) -> Option<&[u8]> {
     file.get(usize::try_from(at).ok()?..)?.get(..usize::try_from(len).ok()?)
 }
 
-/// What is wrong with a file that begins as that of a buffer.
+/// What is wrong with a file that begins like that of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Damage {
-    /// It ends within what counts: the buffer, packets on their way into a trace, or shared memory.
+    /// It ends within valid content: the buffer, packets on their way into a trace, or shared memory.
     Cut,
-    /// It ends before the half of it that counts.
+    /// It ends before its valid half.
     CutBefore,
     /// It has a version that is not known.
     Version(u64),
-    /// The first page, which says what lies where and what of it counts, makes no sense.
+    /// The first page, which says what lies where and what of it is valid, makes no sense.
     FirstPage,
 }
 
@@ -290,16 +288,16 @@ impl From<Damage> for io::Error {
     }
 }
 
-/// Where in the file lies what counts.
+/// Where in the file the valid content lies.
 struct Layout {
     region: (u64, u64),
-    /// Their places beside what is known of them.
+    /// The slots' places, and what is known of them.
     slots: Vec<(Waiting, (u64, u64))>,
     clocks: Vec<u8>,
     own: Option<LeftMemory>,
 }
 
-/// By the first page; `None` if the file is of another kind.
+/// Reads the first page; `None` if the file is of another kind.
 fn layout(page: &[u8]) -> Result<Option<Layout>, Damage> {
     if !page.starts_with(MAGIC) {
         return Ok(None);
@@ -322,7 +320,7 @@ fn sound(page: &[u8]) -> Option<Layout> {
         slot: number(page, SLOT)?,
         own: number(page, OWN)?,
     };
-    // A file can be as long as a damaged header says and take no room: nobody is to ask for so much memory.
+    // A file can be as long as a damaged header says and take no room: such an amount of memory must not be requested.
     if places.half == 0 || places.half.max(places.slot) > LARGEST {
         return None;
     }
@@ -347,7 +345,7 @@ fn sound(page: &[u8]) -> Option<Layout> {
 }
 
 impl Layout {
-    /// Whether all of it lies in a file of so many bytes.
+    /// Whether all of it lies within a file of so many bytes.
     fn check_is_within(&self, file: u64) -> Result<(), Damage> {
         let is_within = |(at, len): (u64, u64)| at.checked_add(len).is_some_and(|behind| behind <= file);
         if self.region.0 >= file {
@@ -358,7 +356,7 @@ impl Layout {
         if is_within(self.region) && slots.chain(own).all(is_within) { Ok(()) } else { Err(Damage::Cut) }
     }
 
-    /// With the bytes that lie at places.
+    /// Adds the bytes that lie at these places.
     fn contents<E>(self, mut bytes: impl FnMut((u64, u64)) -> Result<Vec<u8>, E>) -> Result<Contents, E> {
         let region = bytes(self.region)?;
         let fill = |(slot, place)| Ok(Waiting { bytes: bytes(place)?, ..slot });
@@ -369,20 +367,20 @@ impl Layout {
     }
 }
 
-/// Takes a file of this kind apart; `None` if it is none.
+/// Parses a file of this kind; `None` if it is not one.
 pub(crate) fn parse(file: &[u8]) -> Result<Option<Contents>, Damage> {
     let Some(layout) = layout(file)? else { return Ok(None) };
     layout.check_is_within(file.len() as u64)?;
     layout.contents(|(at, len)| Ok(part(file, at, len).unwrap_or_default().to_vec())).map(Some)
 }
 
-/// The same of a file on the disk, of which only what counts is read; of one that is none what it begins with.
+/// The same for a file on the disk, of which only the valid content is read; if it is none, returns its first bytes.
 pub(crate) fn read(file: &File) -> io::Result<Result<Contents, Vec<u8>>> {
     let end = file.metadata()?.len();
     let mut page = Vec::new();
     file.take(PAGE).read_to_end(&mut page)?;
     let Some(layout) = layout(&page)? else { return Ok(Err(page)) };
-    // Before memory is asked for: in a damaged header any number may be.
+    // Before memory is requested: a damaged header may have any number.
     layout.check_is_within(end)?;
     let read = |(at, len)| {
         let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
@@ -391,14 +389,14 @@ pub(crate) fn read(file: &File) -> io::Result<Result<Contents, Vec<u8>>> {
     layout.contents(read).map(Ok)
 }
 
-/// Of a file of this kind that is cut short what there is of the region, and where it lies.
+/// What is left of the region in a file of this kind that is cut short, and where it lies.
 pub(crate) fn cut_region(file: &[u8]) -> Option<(u64, &[u8])> {
     let (at, len) = layout(file).ok()??.region;
     let there = file.get(usize::try_from(at).ok()?..).filter(|there| !there.is_empty())?;
     Some((at, there.get(..usize::try_from(len).ok()?).unwrap_or(there)))
 }
 
-/// Reads so that zeros take no memory: what a buffer has not used yet may be most of it.
+/// Reads in such a way that zeros take no memory: most of a buffer may not have been used yet.
 fn read_sparse(mut file: &File, at: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     let mut read = vec![0; 1 << 16];

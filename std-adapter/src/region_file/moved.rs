@@ -6,16 +6,16 @@ use super::{BEGUN, PAGE};
 use crate::figures::Name;
 use crate::whole_file::followed;
 
-/// Where what an earlier process left is kept.
+/// Where a file that an earlier process left is kept.
 pub(crate) fn previous(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".previous");
     path.with_file_name(name)
 }
 
-/// What is to be said of a file without a buffer, behind why, if a start in it was killed and what was there before
-/// lies in `FILE.previous` still: it begins as such a start leaves it, or is not there at all, as before that makes it.
-/// Nothing of any other.
+/// What to say, after the reason, of a file without a buffer if a start in it was killed and what was there before
+/// still lies in `FILE.previous`: the file begins as such a start leaves it, or does not exist, as before the start
+/// makes it. `None` for any other.
 ///
 /// ```
 /// use tracebuf_std::region_file::moved_by_a_start;

@@ -1,4 +1,4 @@
-//! What a file is to have, and its parts.
+//! What a file is to contain, and its parts.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use tracebuf::service::ProducerIdentity;
 
 use super::{BufferMemory, Outbox, OwnMark, OwnMemory};
 
-/// What a file is to have.
+/// What a file is to contain.
 #[cfg_attr(not(unix), allow(dead_code, reason = "none is made there"))]
 pub(crate) struct Wanted<'w> {
     /// Bytes for a buffer.
     pub(crate) region: u64,
-    /// With a second half, and slots.
+    /// Whether it has a second half, and slots.
     pub(crate) beside_long_trace: bool,
     /// A packet with the clocks at the session's start.
     pub(crate) clocks: &'w [u8],
@@ -24,16 +24,16 @@ pub(crate) struct Wanted<'w> {
 pub(crate) struct WantedMemory {
     /// Its bytes.
     pub(crate) bytes: u64,
-    /// The number of the buffer that the file is of.
+    /// The number of the buffer that the file belongs to.
     pub(crate) buffer: u16,
-    /// Whose writers write into it.
+    /// The producer whose writers write into it.
     pub(crate) identity: ProducerIdentity,
 }
 
 /// A file's parts.
 pub(crate) struct Parts {
     pub(crate) memory: BufferMemory,
-    /// Beside a long trace.
+    /// For a buffer beside a long trace.
     pub(crate) outbox: Option<Outbox>,
     pub(crate) own: Option<(Arc<OwnMemory>, OwnMark)>,
 }

@@ -1,12 +1,12 @@
 //! Which writer of shared memory in a file writes to which buffer.
 //!
-//! Each writer has a few words of eight bytes, the oldest first: the buffer that its chunks are for, from which chunk
-//! on. More than one only while chunks lie in shared memory that a writer of the same number, which has ended, wrote
-//! for another buffer.
+//! Each writer has a few words of eight bytes, the oldest first: the buffer that its chunks are for, and from which
+//! chunk on. There is more than one only while shared memory holds chunks that an earlier writer of the same number,
+//! now ended, wrote for another buffer.
 #![cfg_attr(not(unix), allow(dead_code, reason = "only sessions write it"))]
 
-/// Words for each writer. Of one whose number goes from buffer to buffer more often before the drain thread comes, what
-/// is oldest is not known any more.
+/// Words for each writer. If a number changes from buffer to buffer more often than this before the drain thread comes,
+/// the oldest is forgotten.
 pub(super) const ENTRIES: usize = 4;
 
 /// Buffer in the lower 16 bits, the first chunk's number in the upper 32.
@@ -23,7 +23,7 @@ impl Entry {
         Self(target as u64 | Self::IS_THERE | Self::FROM_THE_FIRST)
     }
 
-    /// Those behind a chunk are.
+    /// The chunks after this one are.
     pub(super) const fn behind(chunk_id: u32, target: u16) -> Self {
         Self(target as u64 | Self::IS_THERE | (chunk_id.wrapping_add(1) as u64) << 32)
     }
@@ -39,15 +39,15 @@ impl Entry {
     }
 }
 
-/// The buffer that a chunk of the writer with these words is for, if that is known.
+/// The buffer that a chunk of the writer with these words is for, if known.
 pub(super) fn target_of(entries: &[Entry], chunk_id: u32) -> Option<u16> {
     let there = entries.iter().rev().filter(|entry| entry.target().is_some());
     there.copied().find(|entry| entry.has(chunk_id)).and_then(Entry::target)
 }
 
-/// What to write, one after the other, by place, when a writer begins whose number another one had: so that a kill
-/// between two of them leaves nothing that is wrong. `newest`: finds the newest chunk of that number that lies in
-/// shared memory.
+/// The words to write, in order and with their places, when a writer begins whose number another one had: so that a
+/// kill between two of them leaves nothing wrong. `newest` finds the newest chunk of that number that lies in shared
+/// memory.
 pub(super) fn changes(
     entries: [Entry; ENTRIES],
     target: u16,
@@ -69,7 +69,8 @@ pub(super) fn changes(
                 *next = Entry::behind(newest, target);
             }
         }
-        // Nobody looks for a chunk. What is last goes first, for the last one that is there counts.
+        // There is no chunk that could be looked up. The last place is written first, because the last word that is
+        // there counts.
         None => {
             after = [Entry::all(target), Entry::NONE, Entry::NONE, Entry::NONE];
             places.reverse();
@@ -85,7 +86,7 @@ pub(super) fn changes(
 mod tests {
     use super::*;
 
-    /// Writers of one number one after the other, with the newest chunk that the one before has left.
+    /// Writers of one number, one after the other, with the newest chunk that the one before has left.
     fn after(writers: &[(u16, Option<u32>)]) -> [Entry; ENTRIES] {
         let mut entries = [Entry::NONE; ENTRIES];
         for (target, newest) in writers {
@@ -108,7 +109,7 @@ mod tests {
         let three = [(3, None), (7, Some(5)), (3, Some(9))];
         assert_eq!(targets(&three), [Some(3), Some(3), Some(7), Some(7), Some(3)]);
         assert_eq!(targets(&[(3, None), (7, Some(5)), (1, None)]), [Some(1); 5]);
-        // One word more than there are: the oldest is not known any more, and not taken for another's.
+        // One word more than there is room for: the oldest is forgotten, not taken for another's.
         let five = [(3, None), (7, Some(4)), (3, Some(5)), (7, Some(6)), (2, Some(9))];
         assert_eq!(targets(&five), [None, Some(7), Some(3), Some(7), Some(2)]);
     }
@@ -140,7 +141,7 @@ mod tests {
             for (place, entry) in changes(before, 2, || None).take(stop) {
                 entries[place] = entry;
             }
-            // There is no chunk; and the new one's are written behind all of it.
+            // There is no chunk; and the new writer's are written after all of it.
             assert!(stop < 2 || target_of(&entries, 9) == Some(2));
         }
     }

@@ -40,7 +40,7 @@ pub struct Commits {
     pub rewritten: u64,
     /// Stored anew in the place of an earlier copy.
     pub relocated: u64,
-    /// The same bytes as before.
+    /// Had the same bytes as before.
     pub unchanged: u64,
     /// Not stored: already read, or the buffer takes no more.
     pub discarded: u64,

@@ -10,15 +10,15 @@ impl CommitSink for Silent {
     fn commit(&self, _: &CommitRequest<'_>) {}
 }
 
-/// Chunks that an image can have: those of the largest shared memory that Perfetto's service takes, 32 MiB in pages of
-/// 4 KiB, divided as finely as can be.
+/// The most chunks of an image: those of the largest shared memory that Perfetto's service takes, 32 MiB in pages of 4
+/// KiB, divided as finely as possible.
 const CHUNKS: usize = (32 << 20) / 4096 * 14;
 
 /// Why there is no such image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SampleError {
-    /// No such shared memory.
+    /// There is no such shared memory.
     Memory(MemoryError),
     /// It would have more than 114,688 chunks.
     Chunks,
@@ -27,7 +27,7 @@ pub enum SampleError {
 impl From<MemoryError> for SampleError {
     fn from(error: MemoryError) -> Self {
         match error {
-            // What is called too little there is here what an image may have.
+            // Too little storage means more chunks than an image may have.
             MemoryError::Storage => SampleError::Chunks,
             error => SampleError::Memory(error),
         }
@@ -47,15 +47,15 @@ impl fmt::Display for SampleError {
 
 impl std::error::Error for SampleError {}
 
-/// An image of `size` bytes as two writers leave it in the middle of their work.
+/// Returns an image of `size` bytes as two writers leave it in the middle of their work.
 ///
-/// About three quarters of the chunks are used. There are packets of 0 to some thousand bytes (an empty one is
-/// no packet), nested up to three deep and over several chunks; size fields that a patch was promised for; the
-/// last packet of each writer is not finished. What `size` has beyond whole pages stays zero.
+/// About three quarters of the chunks are used. There are packets of 0 to some thousand bytes (an empty one is no
+/// packet), nested up to three deep and over several chunks; size fields for which a patch was promised; the last
+/// packet of each writer is unfinished. Bytes beyond whole pages stay zero.
 ///
 /// # Errors
-/// If there is no such shared memory: see [`MemoryError`]. If it would have more than 114,688 chunks, as many as 32 MiB
-/// have in pages of 4 KiB with 14 chunks each.
+/// If there is no such shared memory: see [`MemoryError`]. If it would have more than 114,688 chunks, the number in 32
+/// MiB with pages of 4 KiB and 14 chunks each.
 ///
 /// ```
 /// use tracebuf::producer::Layout;
@@ -65,7 +65,7 @@ impl std::error::Error for SampleError {}
 /// # Ok::<(), tracebuf_std::smb::SampleError>(())
 /// ```
 pub fn sample(size: usize, page_size: u32, layout: Layout) -> Result<Vec<u8>, SampleError> {
-    // Memory for more than an image can have is not even asked for.
+    // Memory for more than an image can have is not even requested.
     if !(SharedMemory::MIN_PAGE..=SharedMemory::MAX_PAGE).contains(&page_size) {
         return Err(MemoryError::PageSize.into());
     }
@@ -85,7 +85,7 @@ pub fn sample(size: usize, page_size: u32, layout: Layout) -> Result<Vec<u8>, Sa
         for writer in &mut writers {
             number += 1;
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Most are small; none is so large that memory is full with it.
+            // Most are small; none is so large that it fills memory.
             let size = (state >> 8) % (8 << ((state >> 4) % 10)).min(largest);
             write(&mut writer.packet(), number, size as usize, state % 4);
         }
@@ -102,7 +102,7 @@ pub fn sample(size: usize, page_size: u32, layout: Layout) -> Result<Vec<u8>, Sa
     Ok(image)
 }
 
-// Of `TracePacket`; `TestEvent` in it has a string and a payload that nests.
+// Fields of `TracePacket`; its `TestEvent` has a string and a payload that nests.
 const TIMESTAMP: u32 = 8;
 const FOR_TESTING: u32 = 900;
 const STRING: u32 = 1;
@@ -129,9 +129,9 @@ fn nested(payload: &mut Message<'_, '_>, text: &str, depth: u32) {
     }
 }
 
-/// Whether so many chunks are not free. To look at all of them each time would take minutes for a large image.
+/// Whether so many chunks are in use. Looking at all of them each time would take minutes for a large image.
 fn are_used(memory: SharedMemory<'_>, writers: &[TraceWriter<'_>], enough: u64) -> bool {
-    // Nobody takes them. Beside the completed ones a writer has two at most: the current one, and one held back.
+    // Nobody takes them. Besides the completed ones a writer has at most two: the current one, and one held back.
     let completed: u64 = writers.iter().map(|writer| writer.stats().chunks).sum();
     let chunks = memory.all_pages().flat_map(|page| page.chunks());
     let used = chunks.filter(|chunk| chunk.state() != ChunkState::Free);

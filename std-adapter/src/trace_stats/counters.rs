@@ -4,17 +4,17 @@ use tracebuf::proto::fields::{buffer_stats, final_flush_outcome, trace_stats};
 
 use crate::fields::{Field, Fields, Value};
 
-/// Buffers that are told one by one: more than sessions have. In statistics that are made for it there is one every few
-/// bytes.
+/// Buffers that are listed one by one: more than sessions have. Statistics crafted for it have one every few bytes.
 const MAX_BUFFERS: usize = 1024;
 
-/// A counter of the statistics that is not zero and should be.
+/// A counter of the statistics that should be zero and is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counted {
     /// Its name, as Perfetto has it.
     pub name: &'static str,
-    /// The buffer it is of, from 0; `None` for those of the whole trace. All from number 1,024 on are told as that one.
+    /// The buffer it belongs to, from 0; `None` for those of the whole trace. Buffers from number 1,024 on are listed
+    /// as that one.
     pub buffer: Option<usize>,
     /// Its value.
     pub value: u64,
@@ -29,7 +29,7 @@ pub(super) const LARGER_RING: &str = "the ring was full: give it more bytes, wri
                                       often, or record less; or it had no place for one more writer: give it more \
                                       sequences";
 
-/// Counters of a buffer that tell of losses.
+/// Counters of a buffer that report losses.
 const OF_BUFFER: [Known; 6] = [
     (buffer_stats::CHUNKS_OVERWRITTEN, "chunks_overwritten", LARGER_RING),
     (
@@ -63,7 +63,7 @@ const OF_BUFFER: [Known; 6] = [
     ),
 ];
 
-/// Counters of the whole trace that tell of losses.
+/// Counters of the whole trace that report losses.
 const OF_TRACE: [Known; 4] = [
     (
         trace_stats::INVALID_PACKETS,
@@ -89,7 +89,7 @@ const OF_TRACE: [Known; 4] = [
     ),
 ];
 
-/// Of a field that is there twice the last one counts.
+/// If a field occurs twice, the last one counts.
 fn set<const N: usize>(counters: &mut [u64; N], known: &[Known; N], number: u32, value: u64) {
     let counter = counters.iter_mut().zip(known).find(|(_, (known, ..))| *known == number);
     if let Some((counter, _)) = counter {
@@ -171,7 +171,7 @@ fn losses<const N: usize>(
 mod tests {
     use super::*;
 
-    /// What is told of statistics one after the other.
+    /// What is reported for statistics one after the other.
     fn told(statistics: &[&[u8]]) -> Vec<(&'static str, Option<usize>, u64)> {
         let mut counters = Counters::default();
         statistics.iter().for_each(|stats| counters.add(stats));

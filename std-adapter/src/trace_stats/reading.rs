@@ -11,11 +11,11 @@ use super::{TraceReport, Whose};
 const PIECE: usize = 1 << 20;
 
 impl TraceReport {
-    /// Reads a trace to its end, as [`of`](Self::of) looks through one in memory. It takes memory for a mebibyte and for
-    /// 65,536 sequences at most, or a few times the longest packet, or what a damaged size says there is. What does not begin with a packet is not
-    /// read on.
+    /// Reads a trace to its end, like [`of`](Self::of) for one in memory. Takes memory for a mebibyte and at most
+    /// 65,536 sequences, or a few times the longest packet, or what a damaged size claims. If it does not begin with a
+    /// packet, the rest is not read.
     ///
-    /// If reading fails, the report is of what came before, and says so.
+    /// If reading fails, the report covers what came before, and says so.
     ///
     /// ```
     /// use tracebuf_std::trace_stats::TraceReport;
@@ -35,7 +35,7 @@ impl TraceReport {
     fn read_all(&mut self, mut trace: impl Read, counters: &mut Counters) -> io::Result<()> {
         let mut bytes = Vec::new();
         loop {
-            // Of a packet that takes more than a piece as much again each time.
+            // For a packet longer than a piece, as much again each time.
             let wanted = PIECE.max(bytes.len());
             let mut result = trace.by_ref().take(wanted as u64).read_to_end(&mut bytes);
             let (used, fault) = self.look_through(&bytes, counters, &mut |_, _, _| ());
@@ -54,7 +54,7 @@ impl TraceReport {
         }
     }
 
-    /// Looks at the whole packets that bytes begin with, and says how many bytes they take and what is wrong behind.
+    /// Looks at the whole packets that bytes begin with; returns how many bytes they take and what is wrong after them.
     pub(super) fn look_through(
         &mut self,
         bytes: &[u8],
@@ -83,7 +83,7 @@ impl TraceReport {
 mod tests {
     use super::*;
 
-    /// Gives few bytes at a time, and then fails or ends.
+    /// Gives a few bytes at a time, and then fails or ends.
     struct Slow<'b>(&'b [u8], Option<io::ErrorKind>);
 
     impl Read for Slow<'_> {
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// A packet of sequence 2 with a string; sizes are of four bytes each.
+    /// A packet of sequence 2 with a string; sizes take four bytes each.
     fn packet(len: usize) -> Vec<u8> {
         let size =
             |n: usize| [n as u8 | 0x80, (n >> 7) as u8 | 0x80, (n >> 14) as u8 | 0x80, (n >> 21) as u8];
@@ -129,7 +129,7 @@ mod tests {
             (report.packets, result.map_err(|error| error.kind())),
             (1, Err(io::ErrorKind::InvalidData))
         );
-        // Damage, and what is cut behind it.
+        // Damage, after which reading fails.
         let trace = [trace, vec![0; 3_000_000]].concat();
         let (report, result) = TraceReport::read(Slow(&trace, Some(io::ErrorKind::InvalidData)));
         assert!(result.is_err() && (report.packets, report.rest) == (1, 3_000_000), "{report:?}");

@@ -1,9 +1,9 @@
-//! Packets that are in a trace and cannot be read, for want of the state that they need.
+//! Packets of a trace that cannot be read, because the state that they need is missing.
 
 use tracebuf::proto::fields::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
 
-/// Whether a packet can be read, as readers have it: what needs names, a clock or a track that were told before it is
-/// skipped from a loss on until its sequence tells them anew. `has_state` is the sequence's, false at first.
+/// Whether a packet can be read, by readers' rules: after a loss, a packet that needs names, a clock or a track is
+/// skipped until its sequence tells them again. `has_state` is the sequence's, false at first.
 pub(super) fn can_be_read(has_state: &mut bool, flags: u64, follows_loss: bool) -> bool {
     *has_state = flags & INCREMENTAL_STATE_CLEARED != 0 || *has_state && !follows_loss;
     *has_state || flags & NEEDS_INCREMENTAL_STATE == 0
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn a_state_is_one_too_where_the_packet_says_so_as_older_writers_do() {
-        // All of sequence 1. The first says whether a state begins, the third that none does; the others need one.
+        // All are of sequence 1. The first says whether a state begins, the third that none does; the others need one.
         for (clears, unreadable) in [(1, 0), (0, 2)] {
             let trace = [
                 &[10, 5, 0x50, 1, 0xC8, 2, clears][..],
@@ -51,8 +51,8 @@ mod tests {
             let session = Session::builder().buffer(ring).exhaustion(Exhaustion::Stall).start();
             let session = session.expect("a session");
             (0..20_000).for_each(|_| session.recorder().instant("event"));
-            // How many fit depends on how long their times are, so the oldest may happen to begin a state. A few
-            // hundred later it is another, of the more than a thousand that share one.
+            // How many packets fit depends on the length of their times, so the oldest may happen to begin a state. A
+            // few hundred packets later it is another, out of more than a thousand that share a state.
             let tells_some = (0..4).any(|_| {
                 (0..300).for_each(|_| session.recorder().instant("event"));
                 let (snapshot, mut trace) = (session.snapshot().expect("a snapshot"), Vec::new());

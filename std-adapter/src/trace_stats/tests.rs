@@ -16,7 +16,7 @@ fn a_whole_trace_without_losses_says_so() {
 #[test]
 fn of_packets_that_are_compressed_it_is_said_that_what_they_tell_is_not_known() {
     let statistics = packet(&[0x50, 1, 0x9A, 0x02, 2, 0x0A, 0]);
-    // By deflate and by zstd.
+    // With deflate and with zstd.
     for field in [[0x92, 0x03, 2, 1, 2], [0xAA, 0x08, 2, 1, 2]] {
         let trace = [packet(&[0x50, 2]), packet(&field)].concat();
         let report = TraceReport::of(&trace);
@@ -32,7 +32,7 @@ fn of_packets_that_are_compressed_it_is_said_that_what_they_tell_is_not_known() 
 #[test]
 fn what_the_kernel_lost_is_told() {
     let statistics = packet(&[0x50, 1, 0x9A, 0x02, 2, 0x0A, 0]);
-    // Events of processor 2, before which some were lost or not; the last word of it counts.
+    // Events of processor 2, with or without some lost before them; the last value of a field counts.
     for (bundle, lost) in [(&[8, 2, 24, 1][..], 1), (&[8, 2, 24, 0], 0), (&[24, 1, 24, 0], 0), (&[8, 2], 0)] {
         let ftrace = packet(&[&[0x50, 2, 0x0A, bundle.len() as u8], bundle].concat());
         let report = TraceReport::of(&[ftrace, statistics.clone()].concat());
@@ -59,7 +59,7 @@ fn every_cause_has_its_name_and_something_to_do() {
 
 #[test]
 fn a_loss_that_names_no_cause_is_listed_too() {
-    // Without any bit but that of every loss, with one that is no cause (512), and with both a cause and that.
+    // With only the bit of every loss, with one that is no cause (512), and with both a cause and that.
     for (loss, unnamed) in [([0x81, 0], 1), ([0x80, 4], 1), ([0xC0, 4], 0), ([0x80, 0], 0)] {
         // sequence 2; statistics with an empty buffer
         let field = [0x50, 2, 0xD0, 0x02, loss[0], loss[1]];
@@ -113,7 +113,7 @@ fn sequences_beyond_the_most_are_told_together() {
     assert_eq!(said.matches("  all other sequences: 2 of their 2 packets\n").count(), 1);
     let said = few.to_string();
     assert!(said.starts_with("65536 packets of 65536 sequences, ") && !said.contains("all other"));
-    // A loss of theirs is one too.
+    // Their losses count too.
     let rest = [0x50, 0, 0x9A, 0x02, 2, 0x0A, 0];
     let clean = (0..most).flat_map(|id| packet(&[&[0x50], &packet_of(id)[3..6]].concat()));
     let trace: Vec<u8> = clean.chain(packet(&rest)).collect();
@@ -142,7 +142,7 @@ fn a_sequence_is_told_with_the_thread_that_wrote_it() {
     let named = |name: &[u8]| track(&field(0x22, &field(0x2A, name)));
     for (tracks, told) in [
         (vec![], "sequence 2: "),
-        // A track that is no thread's, and then two that are: the first is its own.
+        // A track that is no thread's, and then two that are: the first of these is its own.
         (
             vec![track(&field(0x12, b"gpu")), named(b"worker"), named(b"other")],
             "sequence 2, thread \"worker\": ",

@@ -1,15 +1,15 @@
-//! A number for each callsite, so that a span with nothing to keep needs no memory: its id is the number.
+//! A number for each callsite, which is the id of spans with nothing to keep, so that these need no memory.
 
 use std::sync::OnceLock;
 
 use tracing_core::Metadata;
 
-/// Callsites that get a number; spans of any more keep their metadata in memory.
+/// Callsites that get a number; spans of any others keep their metadata in memory.
 const SLOTS: usize = 8192;
 
 static TABLE: [OnceLock<&'static Metadata<'static>>; SLOTS] = [const { OnceLock::new() }; SLOTS];
 
-/// Places looked at for one callsite.
+/// Places tried for one callsite.
 const PROBES: usize = 16;
 
 /// The number of a callsite, from 1; `None` when its places are taken by others.
@@ -42,7 +42,7 @@ fn search(metadata: &'static Metadata<'static>) -> Option<u64> {
     })
 }
 
-/// The callsite of a number.
+/// The callsite with a number.
 #[inline]
 pub(super) fn metadata(number: u64) -> Option<&'static Metadata<'static>> {
     TABLE.get(usize::try_from(number.checked_sub(1)?).ok()?)?.get().copied()

@@ -15,7 +15,7 @@ enum Kept {
     Uint(u64),
     Int(i64),
     Double(f64),
-    /// Where it lies in the text of all.
+    /// Its range in the text of all fields.
     Text(Range<usize>),
 }
 
@@ -23,43 +23,43 @@ enum Kept {
 struct KeptField {
     name: &'static str,
     value: Kept,
-    /// Which of the span's changes it came with; 0 for what it began with.
+    /// The number of the span's change that it came with; 0 if the span began with it.
     change: u64,
 }
 
-/// The fields of a span: those of its slices to come.
+/// The fields of a span, for its slices to come.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptFields {
     list: Vec<KeptField>,
-    /// All texts, one behind the other: of many short ones, one piece of memory.
+    /// All texts, one after the other, so that many short ones take one piece of memory.
     text: String,
 }
 
-/// Bytes of texts that have been replaced which may stay behind, beside as many as there are of others.
+/// Bytes of replaced texts that may stay behind, in addition to as many as the other texts have.
 const LEFT_BEHIND: usize = 256;
 
-/// Spans within each other whose fields find memory that was used before, for a thread.
+/// Nested spans, for each thread, whose fields get memory that was used before.
 const SPARE: usize = 4;
-/// Bytes that such memory has for texts at most.
+/// The most bytes that such memory has for texts.
 const SPARE_TEXT: usize = 512;
 
 thread_local! {
-    /// The memory of fields of spans that have gone, for the next ones.
+    /// Memory of the fields of spans that are gone, for the next ones.
     static SPARES: RefCell<[KeptFields; SPARE]> = RefCell::default();
 }
 
 impl KeptFields {
-    /// With room for so many, in memory of a span that has gone if there is some.
+    /// With room for so many, in memory of a span that is gone if there is any.
     pub(super) fn with_room(fields: usize) -> Self {
         let mut new = SPARES.try_with(|spares| take_spare(&mut *spares.borrow_mut())).unwrap_or_default();
         new.list.reserve(fields);
         new
     }
 
-    /// Leaves its memory to spans to come.
+    /// Leaves its memory to later spans.
     pub(super) fn leave(mut self) {
         self.clear(SPARE_TEXT);
-        // What there is no place for, or no thread any more, is dropped when nothing is borrowed: an allocator may
+        // What there is no place for, or no thread any more, is dropped while nothing is borrowed: an allocator may
         // enter spans.
         let _ = SPARES.try_with(|spares| leave_spare(&mut *spares.borrow_mut(), &mut self));
     }
@@ -85,7 +85,7 @@ impl KeptFields {
         }
     }
 
-    /// Appends to the texts, and says where.
+    /// Appends to the texts, and returns where.
     fn write(&mut self, write: impl FnOnce(&mut String)) -> Kept {
         let start = self.text.len();
         write(&mut self.text);
@@ -96,7 +96,7 @@ impl KeptFields {
         self.text.get(place.clone()).unwrap_or_default()
     }
 
-    /// The value of another's field, its text among these.
+    /// The value of another's field, with its text copied to these.
     fn value_of(&mut self, other: &Self, field: &KeptField) -> Kept {
         match &field.value {
             Kept::Text(place) => self.write(|text| text.push_str(other.text_at(place))),
@@ -104,7 +104,7 @@ impl KeptFields {
         }
     }
 
-    /// Takes over what was recorded later, as a change of this number.
+    /// Takes over what was recorded later, as the change with this number.
     pub(super) fn merge(&mut self, later: &Self, change: u64) {
         for field in &later.list {
             let value = self.value_of(later, field);
@@ -113,7 +113,7 @@ impl KeptFields {
         self.tidy();
     }
 
-    /// Gives back what texts that were replaced have taken, when it is most of all.
+    /// Frees what replaced texts take, when that is most of the text.
     fn tidy(&mut self) {
         let kept = |field: &KeptField| if let Kept::Text(place) = &field.value { place.len() } else { 0 };
         if self.text.len() <= 2 * self.list.iter().map(kept).sum::<usize>() + LEFT_BEHIND {
@@ -130,7 +130,7 @@ impl KeptFields {
         self.annotate_since(0, event);
     }
 
-    /// Those that came with this change or a later one.
+    /// Annotates with those that came with this change or a later one.
     pub(super) fn annotate_since(&self, change: u64, event: &mut Event<'_, '_, '_>) {
         for KeptField { name, value, .. } in self.list.iter().filter(|field| field.change >= change) {
             let value = match value {
@@ -144,7 +144,7 @@ impl KeptFields {
         }
     }
 
-    /// All as `name=value`, the first behind this.
+    /// Writes all as `name=value`, the first after `between`.
     pub(super) fn write_pairs(&self, mut between: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for KeptField { name, value, .. } in &self.list {
             write!(f, "{between}{name}=")?;
@@ -204,7 +204,7 @@ fn format(value: &dyn Debug, text: &mut String) {
     let _ = write!(text, "{value:?}");
 }
 
-/// The fields of an event, formatted before it is written: what formats a value may itself trace.
+/// The fields of an event, formatted before it is written, because formatting a value may itself trace.
 #[derive(Default)]
 pub(super) struct EventFields {
     pub(super) message: String,
@@ -250,11 +250,11 @@ thread_local! {
     static SCRATCH: RefCell<EventFields> = RefCell::default();
 }
 
-/// Bytes of memory that a thread keeps for a message, and for the texts of its fields: what is larger is seldom followed
+/// The most bytes that a thread keeps for a message, and for the texts of its fields: a larger event is seldom followed
 /// by another.
 const KEPT_TEXT: usize = 4096;
 
-/// Hands an event's fields to `f`; in memory that is used again, unless an event comes from within one.
+/// Passes an event's fields to `f`, in memory that is reused, unless the event occurs within another.
 pub(super) fn with_fields(event: &tracing_core::Event<'_>, f: impl FnOnce(&EventFields)) {
     let mut fields = SCRATCH.try_with(|scratch| scratch.take()).unwrap_or_default();
     event.record(&mut fields);

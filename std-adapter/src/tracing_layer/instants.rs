@@ -9,14 +9,14 @@ use super::fields::{EventFields, with_fields};
 use super::origin::tell;
 use super::owner::Owner;
 
-/// An instant, named by its message, and a line of a log if those are wanted.
+/// Records an instant, named by its message, and a log line if those are wanted.
 pub(super) fn instant(owner: &Owner, event: &tracing_core::Event<'_>) {
     if !owner.recorder.is_on() {
         return;
     }
     let metadata = event.metadata();
     with_fields(event, |fields| {
-        // Without a message, where it is.
+        // Without a message, it is named by its place.
         let name = if fields.message.is_empty() { metadata.name() } else { "" };
         owner.recorder.with(|tracer| {
             if owner.logs {
@@ -61,7 +61,7 @@ fn priority(level: &Level) -> LogPriority {
     }
 }
 
-/// The message, and the fields behind it.
+/// The message, followed by the fields.
 struct Line<'f>(&'f EventFields);
 
 impl fmt::Display for Line<'_> {

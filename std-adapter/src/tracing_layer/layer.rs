@@ -36,24 +36,24 @@ use crate::session::Recorder;
 ///
 /// A span without fields, flows and lifetimes adds nothing to what the registry keeps of it.
 ///
-/// Two registries with layers of the same session each number their spans alike: where a thread is in spans of both,
-/// and exits them in another order than it entered them, the slice of one may end for that of the other; if each layer
-/// has a buffer of its own, only for that of a span of the same place in the program. And a life may lie within one of
-/// the other's.
+/// Two registries with layers of the same session number their spans alike. If a thread is in spans of both, and exits
+/// them in another order than it entered them, the slice of one may end instead of the other's; if each layer has its
+/// own buffer, only if both spans are of the same place in the program. A life may also lie within one of the other
+/// registry's.
 #[derive(Debug)]
 pub struct TraceLayer {
     owner: Owner,
 }
 
 impl TraceLayer {
-    /// Without flows, lifetimes, origins and logs.
+    /// Records without flows, lifetimes, origins and logs.
     pub fn new(recorder: Recorder) -> Self {
         Self { owner: Owner::layer(recorder) }
     }
 
     /// Joins the slices of a span, and those of one that follows from it, by arrows: flows, whose ids are 64 bits that
-    /// look random, so that those of your own, and of other processes, are as good as never among them. Each span then
-    /// takes some 200 ns more.
+    /// look random, so that they practically never equal those of your own or of other processes. Each span then takes
+    /// some 200 ns more.
     #[must_use]
     pub fn flows(mut self, flows: bool) -> Self {
         self.owner.flows = flows;
@@ -61,15 +61,15 @@ impl TraceLayer {
     }
 
     /// Makes the whole life of each span a slice too, from its making to the end of its last handle, on a track of its
-    /// own. So one sees what an async request takes, its waiting included, and which ones overlap. The track lies
-    /// within that of the span's parent, if that one's life is recorded in the same session, whether it has ended or
-    /// not, and else within the process, beside its threads; ui.perfetto.dev lays those of one name together. Within
-    /// eight others they lie at most: what is further down is within the eighth, beside its parent. A span that is made
-    /// while nothing is recorded has none, and one whose end is lost stays open. In another session than the one where
-    /// events go by then it is ended only by a thread that has recorded there.
+    /// own. This shows how long an async request takes, waiting included, and which requests overlap. The track lies
+    /// within that of the span's parent, if the parent's life is recorded in the same session, whether it has ended or
+    /// not; otherwise within the process, beside its threads. ui.perfetto.dev groups tracks with the same name. A track
+    /// lies within at most eight others; deeper ones lie within the eighth, beside their parent. A span made while
+    /// nothing is recorded has none, and one whose end is lost stays open. If events go to another session when the
+    /// span ends, only a thread that has recorded in the span's own session ends it.
     ///
-    /// With [flows](Self::flows) an arrow leads from it to the span's first slice, and on to the others: which polls
-    /// are those of this one. Without, nothing says so, and each of them is 10 bytes shorter.
+    /// With [flows](Self::flows) an arrow leads from it to the span's first slice, and on to the others, showing which
+    /// polls belong to it. Without flows nothing does, and each of these slices is 10 bytes shorter.
     ///
     /// ```
     /// # use tracebuf_std::session::Session;
@@ -87,8 +87,8 @@ impl TraceLayer {
     /// # Ok::<(), tracebuf_std::session::SessionError>(())
     /// ```
     ///
-    /// Cost: some 450 ns a span, and 80 bytes; and where a thread turns from one of many such tasks to another, some
-    /// 100 ns and 40 bytes for each life that the next one lies within.
+    /// Cost: some 450 ns and 80 bytes a span; where a thread switches between many such tasks, also some 100 ns and 40
+    /// bytes for each life that the next one lies within.
     #[must_use]
     pub fn lifetimes(mut self, lifetimes: bool) -> Self {
         self.owner.lifetimes = lifetimes;
@@ -98,8 +98,8 @@ impl TraceLayer {
         self
     }
 
-    /// Says of each slice and instant where in the program it comes from: its file and line as the source location,
-    /// which ui.perfetto.dev shows among the details, and its target as another category, to search and to query by.
+    /// Adds to each slice and instant where in the program it comes from: its file and line as the source location,
+    /// which ui.perfetto.dev shows among the details, and its target as another category, for searching and querying.
     ///
     /// Cost: some 60 ns a span or event, and 5 bytes while its place and target find room among the thread's 127 names.
     #[must_use]
@@ -108,10 +108,10 @@ impl TraceLayer {
         self
     }
 
-    /// Makes each event a line of a log too: its message, with its fields behind it, in the list of logs of
-    /// ui.perfetto.dev, to be filtered by level and text.
+    /// Makes each event a log line too: its message followed by its fields, in ui.perfetto.dev's list of logs, which
+    /// can be filtered by level and text.
     ///
-    /// Cost: that of another event, and some 20 bytes and the line.
+    /// Cost: that of another event, plus some 20 bytes and the line.
     #[must_use]
     pub fn logs(mut self, logs: bool) -> Self {
         self.owner.logs = logs;
@@ -129,14 +129,14 @@ impl TraceLayer {
         kept.of(&self.owner).next().cloned()
     }
 
-    /// What layers of the same recorder have recorded of a span's life; the first, of several.
+    /// The life of a span as layers of the same recorder have recorded it; the first, if several have.
     fn life_of<'r, S: LookupSpan<'r>>(
         &self,
         span: &SpanRef<'r, S>,
         current: Option<&Id>,
     ) -> Option<Arc<Life>> {
-        // Mostly it is the current one, whose extensions another layer may have locked: while it writes a value into
-        // them that traces as it is formatted. They are looked at only where there are others of this recorder's.
+        // Mostly it is the current span, whose extensions another layer may have locked while it writes a value into
+        // them that traces as it is formatted. They are looked at only where there are other layers of this recorder.
         let of_others = || {
             let extensions = span.extensions();
             extensions.get::<Kept>()?.of(&self.owner).find_map(|data| data.life.clone())
@@ -149,7 +149,7 @@ impl TraceLayer {
     }
 }
 
-/// In a span's extensions, which all layers of a registry share: by the identity of each one's recorder.
+/// Kept in a span's extensions, which all layers of a registry share, with the identity of each layer's recorder.
 #[derive(Clone)]
 struct Kept {
     first: (u64, Arc<SpanData>),
@@ -218,7 +218,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
-        // Also those that another layer of this recorder has begun, which may be gone.
+        // Also lives that another layer of this recorder has begun, even if that layer is gone.
         if !lifetimes::are_wanted() || !self.owner.recorder.goes_on() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Which layers there are: spans entered under one that is gone are exited under none.
+//! The layers that exist: spans entered under one that is gone are exited under none.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,25 +6,25 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::fork::while_nobody_forks;
 
-/// In an owner's number: it is a layer.
+/// The bit of an owner's number that marks a layer.
 const LAYER: u64 = 1 << 63;
-/// Above this bit is which, of those with one recorder.
+/// The bits from this one on say which it is, of those with one recorder.
 pub(super) const WHICH: u32 = 48;
-/// Which subscribers, and which layers, are told apart.
+/// The number of subscribers, and of layers, that can be told apart.
 pub(super) const MOST: u64 = 0x7FFF;
 
-/// How many numbers there were, and those of the layers that there are: each as often as a layer has it.
+/// How many numbers were given out, and the numbers of existing layers: each as often as a layer has it.
 static LAYERS: Mutex<(u64, Vec<u64>)> = Mutex::new((0, Vec::new()));
 
-/// Numbers of which the last layer is gone, so many ever.
+/// How many numbers have ever lost their last layer.
 static GONE: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// How many of these this thread has left.
+    /// How many of these this thread has dealt with.
     static LEFT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A child after a fork may have layers of its own.
+/// Calls `f` with [`LAYERS`], in a way that lets a child after a fork have layers of its own.
 fn with_layers<T>(f: impl FnOnce(&mut u64, &mut Vec<u64>) -> T) -> T {
     while_nobody_forks(|| {
         let mut layers = LAYERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -33,7 +33,7 @@ fn with_layers<T>(f: impl FnOnce(&mut u64, &mut Vec<u64>) -> T) -> T {
     })
 }
 
-/// The number of one more layer of a recorder, by its identity: that of those that there are.
+/// Adds a layer of the recorder with this identity, and returns its number: that of the existing ones, or a new one.
 pub(super) fn begin(identity: u64) -> u64 {
     with_layers(|before, known| {
         let same = known.iter().copied().find(|number| is_of_one_recorder(*number, identity));
@@ -46,7 +46,7 @@ pub(super) fn begin(identity: u64) -> u64 {
     })
 }
 
-/// Takes a layer from those that there are. True: it was the last one of its number.
+/// Removes a layer. True if it was the last one with its number.
 pub(super) fn end(number: u64) -> bool {
     with_layers(|_, known| {
         let Some(at) = known.iter().position(|known| *known == number) else { return false };
@@ -63,15 +63,15 @@ pub(super) fn is_layer(number: u64) -> bool {
     number & LAYER != 0
 }
 
-/// Whether layers are gone since this thread looked.
+/// Whether layers have gone since this thread last looked.
 #[inline(always)]
 pub(super) fn have_gone() -> bool {
     GONE.load(Ordering::Relaxed) != LEFT.get()
 }
 
-/// Hands what knows of an owner's number whether it is that of a layer that is gone to `leave`.
+/// Calls `leave` with a function that says whether an owner's number is that of a layer that is gone.
 pub(super) fn leave_gone(leave: impl FnOnce(&dyn Fn(u64) -> bool)) {
-    // Before it is done: what goes meanwhile is looked for again.
+    // Before it is done: layers that go meanwhile are looked for again.
     LEFT.set(GONE.load(Ordering::Relaxed));
     let is_there = |number: u64| with_layers(|_, known| known.contains(&number));
     leave(&|number| is_layer(number) && !is_there(number));

@@ -10,13 +10,13 @@ use tracebuf::producer::track_event::Track;
 use crate::session::switch::{NOWHERE, Place, is_one_session};
 use crate::this_process::this_process;
 
-/// Lives within each other that others may lie within: what is further down lies within the last of these, beside its
-/// parent. A thread that goes from one task to another of many describes all tracks above one again, and in a chunk
-/// that is to be read by itself they all must have room; the core describes 32 with an event.
+/// How many nested lives may contain others: deeper ones lie within the last of these, beside their parent. A thread
+/// that switches between many tasks describes all tracks above one again, and a chunk that is to be readable by itself
+/// must have room for all of them; the core describes 32 with an event.
 const DEEPEST: u8 = 8;
 
 self_cell!(
-    /// A track, and what keeps those above it: a parent's span may be gone when its child ends.
+    /// A track, and what keeps those above it alive: a parent's span may be gone when its child ends.
     struct Nested {
         owner: Option<Arc<Life>>,
         #[covariant]
@@ -24,25 +24,25 @@ self_cell!(
     }
 );
 
-/// Of a span whose life is recorded. Nothing is in it of the span itself, so that children that live longer than their
-/// parents keep little.
+/// The recorded life of a span. It contains nothing of the span itself, so that children that outlive their parents
+/// keep little.
 pub(super) struct Life {
     nested: Nested,
-    /// How many there are to the outermost, itself among them; of the process's track none.
+    /// How many lives there are up to the outermost, including itself; 0 for the process's track.
     depth: u8,
     /// Where its slice has begun.
     begun: Place,
-    /// The same until it has ended.
+    /// The same, until it has ended.
     open: AtomicU64,
 }
 
 impl Life {
-    /// This process's track, in which those lie that have no parent.
+    /// This process's track, which contains the lives without a parent.
     pub(super) fn process() -> Self {
         Self::on(Nested::new(None, |_| this_process()), 0)
     }
 
-    /// One that has not begun.
+    /// A life that has not begun.
     pub(super) fn within(parent: Arc<Self>, name: &'static str, number: u64) -> Self {
         let parent = match parent.nested.borrow_owner() {
             Some(above) if parent.depth > DEEPEST => above.clone(),
@@ -50,7 +50,7 @@ impl Life {
         };
         let depth = parent.depth + 1;
         let nested = Nested::new(Some(parent), |parent| {
-            // Lives of spans of one name overlap, so that each has a track.
+            // Lives of spans with the same name overlap, so each has a track.
             let track = Track::custom(name).numbered(number);
             parent.as_ref().map_or(track, |parent| track.within(parent.track()))
         });
@@ -65,7 +65,7 @@ impl Life {
         self.nested.borrow_dependent()
     }
 
-    /// Now that its slice has begun there; `None` if it has nowhere.
+    /// Sets where its slice has begun; `None` if nowhere.
     pub(super) fn begun(self, place: Place) -> Option<Arc<Self>> {
         (place != NOWHERE).then(|| Arc::new(Self { begun: place, open: place.into(), ..self }))
     }
@@ -75,7 +75,7 @@ impl Life {
         is_one_session(self.begun, place)
     }
 
-    /// Where it is to end: once, and then nowhere.
+    /// Returns where it is to end, once; nowhere after that.
     pub(super) fn take_open(&self) -> Place {
         self.open.swap(NOWHERE, Ordering::Relaxed)
     }

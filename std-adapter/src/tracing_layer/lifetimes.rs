@@ -1,5 +1,5 @@
-//! The whole life of a span, from its making to its end, as a slice on a track of its own: what an async task takes,
-//! its waiting included, where its slices on threads are no more than its polls.
+//! The whole life of a span, from its making to its end, as a slice on a track of its own: how long an async task
+//! takes, including its waiting, while its slices on threads are only its polls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use super::spans::SpanData;
 use crate::session::Recorder;
 use crate::session::switch::NOWHERE;
 
-/// Whether there was ever a layer that records lives: until then none looks for one where a span ends.
+/// Whether there was ever a layer that records lives: until then nothing looks for one when a span ends.
 static ARE_WANTED: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn want() {
@@ -25,8 +25,8 @@ pub(super) fn are_wanted() -> bool {
     ARE_WANTED.load(Ordering::Relaxed)
 }
 
-/// What is kept of a new span, whose life begins with this if that is recorded: within its parent's, if that one's is
-/// in the same session.
+/// Makes what is kept of a new span. Its life, if recorded, begins here, within its parent's if that is in the same
+/// session.
 pub(super) fn begin(
     owner: &Owner,
     metadata: &'static Metadata<'static>,
@@ -48,7 +48,8 @@ pub(super) fn begin(
     span
 }
 
-/// Ends the slice of a span whose last handle is gone, as perhaps several hear, with the fields that were recorded since.
+/// Ends the slice of a span whose last handle is gone, with the fields that were recorded since. Several layers may
+/// hear of the same end.
 pub(super) fn end(recorder: &Recorder, span: &SpanData) {
     let Some(life) = &span.life else { return };
     let mut place = life.take_open();

@@ -1,6 +1,6 @@
-//! The crate `tracing`, into a session: spans as slices, events as instants. Feature `tracing`.
+//! Records the crate `tracing` into a session: spans as slices, events as instants. Feature `tracing`.
 //!
-//! As a layer among others, with whatever filters `tracing-subscriber` has:
+//! As a layer among others, with any filter that `tracing-subscriber` has:
 //!
 //! ```
 //! use tracebuf_std::session::Session;
@@ -30,55 +30,56 @@
 //! # Ok::<(), tracebuf_std::session::SessionError>(())
 //! ```
 //!
-//! # What becomes of what
+//! # What becomes what
 //! | `tracing` | trace |
 //! |---|---|
 //! | span entered and exited | a slice on the thread's track, each time that it is entered |
-//! | span made and closed | with `lifetimes(true)`, a slice named as it on a track of its own, within its parent's |
+//! | span made and closed | with `lifetimes(true)`, a slice with its name on a track of its own, within its parent's |
 //! | fields | debug annotations, those of a span on each of its slices |
 //! | field recorded while the span is entered | an annotation of the slice's end, and of each later slice |
 //! | event | an instant with the message as its name; without one, `event FILE:LINE` |
 //! | event | with `logs(true)`, a line of a log as well: message, fields and level, with file and line as its tag |
 //! | file and line | with `origins(true)`, the source location |
 //! | target | with `origins(true)`, another category |
-//! | module | nothing: the target is the same, unless told otherwise |
+//! | module | nothing: the target is the same, unless set otherwise |
 //! | level | the category: `TRACE`, `DEBUG`, `INFO`, `WARN`, `ERROR` |
 //! | span entered on several threads, or again | with `flows(true)`, arrows from slice to slice, the life's first |
 //! | `follows_from` | with `flows(true)`, an arrow to the next slice from each span followed, the newest 64 at most |
 //!
-//! A future that is instrumented enters its span each time that it is polled, and once more when it is dropped: each of
-//! these is a slice of the thread that does so, and flows join them. With `lifetimes(true)` what it takes in all, its
-//! waiting included, is another slice, beside the threads: on a track within that of the span which it was made in, or
-//! for, as far as that has one.
+//! An instrumented future enters its span each time that it is polled, and once more when it is dropped: each of these
+//! is a slice of the thread that does so, and flows join them. With `lifetimes(true)` its whole duration, waiting
+//! included, is another slice, beside the threads: on a track within that of the span in which, or for which, it was
+//! made, if that span has one.
 //!
 //! Spans that are exited in another order than they were entered end their own slices: those above are ended and begun
-//! again, for a track's slices are nested. To a [`TraceSubscriber`] without flows and lifetimes, all spans of one place
-//! in the program that have no fields are the same: of those that a thread is in, the one exited is taken to be the one
-//! entered last. With these or a field they are told apart.
+//! again, because a track's slices are nested. For a [`TraceSubscriber`] without flows and lifetimes, all spans without
+//! fields from one place in the program are the same: the one exited is taken to be the one that the thread entered
+//! last. With either of these or a field, they are told apart.
 //!
-//! A guard that is kept in a thread local leaves its slice open, when what remembers the thread's spans is destroyed
-//! before it: drop such guards before the thread ends. Its end is counted as a packet that is lost, and so are a span's
-//! begin and end when it is entered after that.
+//! A guard kept in a thread local leaves its slice open if the list of the thread's spans is destroyed before it: drop
+//! such guards before the thread ends. Its end is counted as a lost packet, and so are the begin and end of a span that
+//! is entered after that.
 //!
-//! A layer that is taken away while threads are in spans, by [`reload`](tracing_subscriber::reload) and `None`, hears
-//! of no exits: with a recorder's last layer the slices of the thread that drops it end, those of others before their
-//! next span begins or ends under a layer of that recorder, and where none comes they stay open, as lifetimes do. The
-//! one that drops it waits for no shared memory then, also where threads stall: ends for which there is no room come
-//! later.
+//! A layer that is removed while threads are in spans, by [`reload`](tracing_subscriber::reload) and `None`, hears of
+//! no exits. When a recorder's last layer is dropped, the slices of the thread that drops it end; those of other
+//! threads end before their next span begins or ends under a layer of that recorder, and stay open if none does, as
+//! lifetimes do. Dropping it does not wait for shared memory, even where threads stall: ends for which there is no room
+//! come later.
 //!
 //! The program's allocator may enter spans too, if a [`TraceSubscriber`] is the program's default: a registry panics
-//! when the allocator enters one while it asks for memory itself. What comes from within a slice's or an instant's
-//! writing is lost, as of recorders; and so is a field that is recorded while that same span has another one recorded.
+//! when the allocator enters one while the registry itself allocates. What comes from within the writing of a slice or
+//! an instant is lost, as with recorders; so is a field that is recorded while another one of that same span is being
+//! recorded.
 //!
-//! When the session is over, or the process a fork's child, nothing is recorded, at the cost of a few loads. With the
-//! recorder of a [`Relay`](crate::session::Relay) the next session that it is connected to takes what comes then: of
-//! spans made while there was none, slices without fields and flows, and of others those with all fields that were
+//! When the session is over, or in a child after a fork, nothing is recorded, at the cost of a few loads. With the
+//! recorder of a [`Relay`](crate::session::Relay), the next session that it is connected to takes what comes then: for
+//! spans made while there was none, slices without fields and flows; for others, slices with all fields that were
 //! recorded since.
 //!
-//! # Which of it is recorded
+//! # Choosing what is recorded
 //! Perfetto's service can be told which categories to record. A program that
-//! [follows](crate::session::ConnectionBuilder::follow_perfetto) it has a relay for each that can be chosen; here with
-//! a layer for each level:
+//! [follows](crate::session::ConnectionBuilder::follow_perfetto) it has a relay for each category that can be chosen;
+//! here with a layer for each level:
 //!
 //! ```no_run
 //! # #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -107,8 +108,8 @@
 //! # Ok::<(), tracebuf_std::session::SessionError>(())
 //! ```
 //!
-//! In the same way parts of a program can be chosen, by their targets. A layer's filter takes some 60 ns of every span,
-//! whether it is wanted or not: so there should be few. All or nothing costs nothing more, with one layer, or a
+//! Parts of a program can be chosen in the same way, by their targets. A layer's filter takes some 60 ns for every
+//! span, wanted or not, so there should be few. All or nothing costs nothing more, with one layer, or a
 //! [`TraceSubscriber`], and one relay.
 
 mod callsites;

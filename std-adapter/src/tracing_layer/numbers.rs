@@ -1,4 +1,4 @@
-//! Numbers that tell spans apart, and their flows from everybody's.
+//! Numbers that tell spans apart, and their flows from all others.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -6,29 +6,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::this_process::UntilFork;
 
-/// One that no other span has: not in this process, nor in its parents and children; and as good as never in any other,
-/// or among those that a program chooses for flows of its own, be they counted, addresses or made at random.
+/// A number that no other span has in this process, its parents or its children. It practically never occurs in other
+/// processes, or among a program's own flows, whether those are counted, addresses or random.
 pub(super) fn next() -> u64 {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed) ^ u64::from(process()) << 40;
     scatter(number ^ seed())
 }
 
-/// Another number for each: the last steps of SplitMix64.
+/// A different number for each: the last steps of SplitMix64.
 fn scatter(mut number: u64) -> u64 {
     number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     number ^ number >> 31
 }
 
-/// The same in a process and its children: their ids tell them apart. In containers beside each other these may be the
-/// same.
+/// The same in a process and its children, which their process ids tell apart. In different containers process ids may
+/// be the same.
 fn seed() -> u64 {
     static SEED: AtomicU64 = AtomicU64::new(0);
     match SEED.load(Ordering::Relaxed) {
         0 => {
             let new = RandomState::new().hash_one(0) | 1;
-            // That of the first, without a lock that a fork's child could find taken.
+            // The seed of the first thread, without a lock that a child after a fork could find taken.
             SEED.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed)
                 .map_or_else(|first| first, |_| new)
         }

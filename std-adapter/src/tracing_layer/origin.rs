@@ -8,7 +8,7 @@ pub(super) fn category(level: &Level) -> &'static str {
     level.as_str()
 }
 
-/// The level, and if all is wanted, the target, file and line.
+/// Adds the level and, if everything is wanted, the target, file and line.
 pub(super) fn tell<'x, 'e, 'w, 'a>(
     metadata: &'static Metadata<'static>,
     all: bool,

@@ -15,16 +15,16 @@ use super::life::Life;
 use super::numbers;
 use super::owner::Owner;
 
-/// Flows of other spans that one slice takes.
+/// The most flows of other spans that one slice takes.
 const MAX_FOLLOWED: usize = 64;
 
 thread_local! {
-    /// Whether this thread may ask for memory while it has the lock of a span's fields or flows. What comes from within
-    /// the program's allocator waits for no such lock then, for it may be this one.
+    /// Whether this thread may allocate while it holds the lock of a span's fields or flows. Code called from the
+    /// program's allocator then does not wait for such a lock, because it may be this one.
     static MAY_ASK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What asks for memory with a span's lock: in vain from within another such.
+/// Runs `f`, which may allocate, under a span's lock. Within another such call it is skipped if the lock is taken.
 fn asking<T>(lock: &Mutex<T>, f: impl FnOnce(&mut T)) {
     let Some(mut locked) = locked(lock) else { return };
     let outer = MAY_ASK.replace(true);
@@ -53,14 +53,14 @@ pub(super) struct SpanData {
     fields: KeptFields,
     /// How often fields were recorded since.
     changes: AtomicU64,
-    /// All fields, once some were. Shared with who writes them just now.
+    /// All fields, once some were recorded. Shared with a thread that is just writing them.
     changed: Mutex<Option<Arc<KeptFields>>>,
-    /// What it is told apart by from all other spans: the flow of its slices is that.
+    /// A number that no other span has, which is also the flow of its slices.
     pub(super) number: u64,
     has_flow: bool,
-    /// If it is recorded.
+    /// Its life, if that is recorded.
     pub(super) life: Option<Arc<Life>>,
-    /// Flows of other spans, that go to its next slice.
+    /// Flows of other spans that go to its next slice.
     followed: Mutex<VecDeque<u64>>,
 }
 
@@ -84,12 +84,12 @@ impl SpanData {
     }
 
     pub(super) fn record(&self, values: &tracing_core::span::Record<'_>) {
-        // Formatted without the lock: what formats a value may itself trace, and record into this span.
+        // Formatted without the lock: formatting a value may itself trace, and record into this span.
         let mut later = KeptFields::default();
         values.record(&mut later);
         asking(&self.changed, |changed| {
             let all = changed.get_or_insert_with(|| Arc::new(self.fields.clone()));
-            // Counted where it can be found: who sees the number looks for it.
+            // Counted under the lock: a thread that sees the number then finds the change.
             let change = self.changes.fetch_add(1, Ordering::Relaxed) + 1;
             Arc::make_mut(all).merge(&later, change);
         });
@@ -99,7 +99,7 @@ impl SpanData {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// The fields recorded after so many changes.
+    /// Annotates with the fields recorded after so many changes.
     pub(super) fn annotate_end<'x, 'e, 'w, 'a>(
         &self,
         seen: u64,
@@ -111,8 +111,8 @@ impl SpanData {
         event
     }
 
-    /// This span's next slice is where the flow of another span goes. Not each: what lives long may follow many; what
-    /// is seldom entered, too, so only the newest are kept.
+    /// Makes the flow of another span go to this span's next slice. Not every flow: a span that lives long, or is
+    /// seldom entered, may follow many, so only the newest are kept.
     pub(super) fn follow(&self, other: &Self) {
         let Some(own) = self.flow() else { return };
         asking(&self.followed, |followed| {
@@ -158,11 +158,11 @@ impl Drop for SpanData {
 
 const SHARDS: usize = 16;
 
-/// The spans of a subscriber that have something to keep, by their ids. These are made here: nobody chooses them so that
-/// their places in a map are the same.
+/// The spans of a subscriber that have something to keep, by their ids. Ids are made here, so nobody can choose them to
+/// have the same place in a map.
 ///
-/// In a child after a fork nothing here is asked for: a thread that is not there may hold a lock. And no memory is asked
-/// for, or given back, by who holds one: the program's allocator may enter spans.
+/// A child after a fork requests nothing here: a thread that does not exist there may hold a lock. Memory is neither
+/// allocated nor freed while a lock is held: the program's allocator may enter spans.
 pub(super) struct Spans {
     next: AtomicU64,
     shards: [Mutex<Shard>; SHARDS],
@@ -170,7 +170,7 @@ pub(super) struct Spans {
 
 pub(super) type Shard = FxHashMap<u64, Listed>;
 
-/// A span that has handles; the layer has the registry count them.
+/// A span and how many handles it has; for a layer, the registry counts them.
 pub(super) struct Listed {
     data: Arc<SpanData>,
     handles: usize,
@@ -179,7 +179,7 @@ pub(super) struct Listed {
 impl Spans {
     /// Ids of these begin here: those below are places in the table of callsites.
     pub(super) const FIRST: u64 = 1 << 32;
-    /// The id of all that are made while nothing is recorded.
+    /// The id of all spans that are made while nothing is recorded.
     pub(super) const NONE: u64 = Self::FIRST - 1;
 
     pub(super) fn new() -> Self {
@@ -205,14 +205,14 @@ impl Spans {
         id
     }
 
-    /// Makes room in the shard of an id, which is full with so many.
+    /// Makes room in the shard of an id, which is full with `known` spans.
     #[cold]
     #[inline(never)]
     fn grow(&self, id: u64, known: usize) {
         let mut larger = FxHashMap::default();
         larger.reserve(2 * known + 1);
         let mut shard = self.shard(id);
-        // Others may have made it larger themselves meanwhile.
+        // Other threads may have enlarged it meanwhile.
         if shard.len() == shard.capacity() && larger.capacity() > shard.len() {
             larger.extend(shard.drain());
             mem::swap(&mut larger, &mut shard);
@@ -231,7 +231,7 @@ impl Spans {
         }
     }
 
-    /// The span, when that was the last one and it is gone.
+    /// Drops a handle; returns the span if that was the last one.
     #[inline(never)]
     pub(super) fn drop_reference(&self, id: u64) -> Option<Arc<SpanData>> {
         let mut shard = self.shard(id);

@@ -21,19 +21,19 @@ struct Entered {
     place: Place,
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
-    /// The changes of its fields that are in the slice's begin.
+    /// The changes of its fields that the slice's begin includes.
     seen: u64,
 }
 
 impl Drop for Owner {
-    /// Nobody tells of the exits of what was entered under the last layer of a recorder: it ends here. On other threads
-    /// when they come to a layer of that recorder again.
+    /// Exits from spans entered under a recorder's last layer are never reported, so their slices end here; on other
+    /// threads, when these next come to a layer of that recorder.
     fn drop(&mut self) {
-        // What a child has of its parent is not ended there.
+        // Spans that a child has from its parent are not ended there.
         if self.recorder.is_here() && is_layer(self.number) && layers::end(self.number) {
             let leave = |stack: &Stack| leave_all(self, stack, |number| number == self.number);
-            // Who drops it may have locked its place, as `reload` has, where what enters spans in the drain
-            // thread looks for it. Ends that are lost are made up for later.
+            // The code that drops it may have locked its place, as `reload` does, and code that enters spans in the
+            // drain thread looks for it there. Ends that are lost are made up for later.
             without_waiting(|| {
                 let _ = STACK.try_with(leave);
             });
@@ -47,8 +47,8 @@ impl Entered {
         self.id == id && self.owner == owner.number
     }
 
-    /// Whether it is the same span, entered by another layer too. That one is about to exit it: of two slices that end
-    /// with each other it makes no difference which is within the other.
+    /// Whether it is the same span, entered by another layer too. That layer is about to exit it: if two slices end
+    /// together, it makes no difference which is within the other.
     fn is_also(&self, other: &Self) -> bool {
         is_layer(self.owner)
             && is_layer(other.owner)
@@ -57,7 +57,8 @@ impl Entered {
             && std::ptr::eq(self.metadata, other.metadata)
     }
 
-    /// False when nothing is recorded, or this thread has no writer. What is lost for want of room has begun nowhere.
+    /// Begins its slice. False when nothing is recorded, or this thread has no writer. A begin that is lost for want of
+    /// room leaves it begun nowhere.
     #[inline(always)]
     fn begin(&mut self, owner: &Owner) -> bool {
         match &self.data {
@@ -69,7 +70,7 @@ impl Entered {
         }
     }
 
-    /// Fields recorded since the begin go to the end: there may be no other slice.
+    /// Fields recorded since the begin go to the end, because there may be no other slice.
     #[inline(always)]
     fn end(&self, recorder: &Recorder) {
         let mut place = self.place;
@@ -83,7 +84,7 @@ impl Entered {
 type Stack = RefCell<Vec<Entered>>;
 
 thread_local! {
-    /// Those of all recorders: spans of different subscribers are exited in turn.
+    /// Those of all recorders: spans of different subscribers may be exited in turn.
     static STACK: Stack = const { RefCell::new(Vec::new()) };
 }
 
@@ -101,7 +102,7 @@ pub(super) fn enter(
     });
 }
 
-/// The same of a span that has nothing but its metadata.
+/// The same for a span that has nothing but its metadata.
 #[inline(always)]
 pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'static>) {
     enter_by(owner, id, || {
@@ -111,7 +112,8 @@ pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'s
     });
 }
 
-/// At the end of a thread, when the stack is gone, nothing begins: nobody would end it. It is lost, as its end is.
+/// At the end of a thread, when the stack is gone, nothing begins, because nothing would end it: begin and end are
+/// lost.
 #[inline(always)]
 fn enter_by(owner: &Owner, id: u64, begin: impl FnOnce() -> Option<Entered>) {
     let entered = STACK.try_with(|stack| match begin() {
@@ -123,8 +125,8 @@ fn enter_by(owner: &Owner, id: u64, begin: impl FnOnce() -> Option<Entered>) {
     }
 }
 
-/// Remembers a span. As all that borrows the stack, it calls nothing meanwhile that may ask for memory, or give some
-/// back: the program's allocator may enter spans.
+/// Remembers a span. Like everything that borrows the stack, it calls nothing meanwhile that may allocate or free
+/// memory: the program's allocator may enter spans.
 #[inline(always)]
 fn push(stack: &Stack, entered: Entered) {
     let mut entries = stack.borrow_mut();
@@ -142,7 +144,7 @@ fn grow(stack: &Stack) {
     let known = stack.borrow().len();
     let mut larger = Vec::with_capacity((2 * known).max(4));
     let mut entries = stack.borrow_mut();
-    // The allocator may have made it larger meanwhile.
+    // The allocator may have enlarged it meanwhile.
     if entries.capacity() < larger.capacity() {
         larger.append(&mut entries);
         std::mem::swap(&mut larger, &mut entries);
@@ -155,8 +157,8 @@ pub(super) fn enter_while_off(owner: &Owner, id: u64) {
     let _ = STACK.try_with(|stack| enter_again(owner, id, stack));
 }
 
-/// What has no slice is remembered only where the thread is in that span already: its exit is not to end the slice of
-/// that, in a session that a relay has left and that goes on.
+/// A span without a slice is remembered only where the thread is in that span already: its exit must not end the
+/// earlier slice, in a session that a relay has left and that goes on.
 #[cold]
 #[inline(never)]
 fn enter_again(owner: &Owner, id: u64, stack: &Stack) {
@@ -182,20 +184,19 @@ pub(super) fn exit(owner: &Owner, id: u64) {
     }
 }
 
-/// Exited before what was entered later: slices on a track are nested, so those are ended with it and begun again, each
-/// in its own buffer. What was entered elsewhere has nothing to do with it.
+/// Exits a span before those that were entered later: slices on a track are nested, so those are ended with it and
+/// begun again, each in its own buffer. Spans in other sessions are not affected.
 #[cold]
 #[inline(never)]
 fn exit_below(owner: &Owner, id: u64, stack: &Stack) {
-    // Not under a subscriber: what the allocator enters may come here while the list of layers asks for
-    // memory.
+    // Not for a subscriber: spans that the allocator enters may come here while the list of layers allocates.
     if is_layer(owner.number) && have_gone() {
         leave_gone(owner, stack);
     }
     leave(owner, stack, |entered| entered.is(id, owner));
 }
 
-/// Before a layer enters a span: what was entered under one that is gone is not around it.
+/// Before a layer enters a span, leaves those entered under layers that are gone, which do not contain it.
 #[inline(always)]
 pub(super) fn leave_those_of_gone_layers(owner: &Owner) {
     if have_gone() {
@@ -207,7 +208,7 @@ pub(super) fn leave_those_of_gone_layers(owner: &Owner) {
 #[cold]
 #[inline(never)]
 fn leave_gone(owner: &Owner, stack: &Stack) {
-    // A child's layers of its parent record nothing.
+    // Layers that a child has from its parent record nothing.
     if owner.recorder.is_here() {
         layers::leave_gone(|is_gone| leave_all(owner, stack, is_gone));
     }
@@ -221,7 +222,7 @@ fn leave_all(owner: &Owner, stack: &Stack, is_left: impl Fn(u64) -> bool) {
 fn leave(owner: &Owner, stack: &Stack, is_left: impl Fn(&Entered) -> bool) -> bool {
     let at = stack.borrow().iter().rposition(is_left);
     let Some(at) = at else { return false };
-    // What comes within has a stack of its own meanwhile.
+    // Spans that are entered meanwhile have a stack of their own.
     let mut entries = stack.take();
     end_below(owner, entries.get_mut(at..).unwrap_or_default());
     let exited = entries.remove(at);
@@ -232,7 +233,7 @@ fn leave(owner: &Owner, stack: &Stack, is_left: impl Fn(&Entered) -> bool) -> bo
     true
 }
 
-/// Ends the slice of the first.
+/// Ends the slice of the first entry; those above are ended with it and begun again.
 fn end_below(owner: &Owner, entries: &mut [Entered]) {
     let Some((exited, above)) = entries.split_first_mut() else { return };
     let is_above =
@@ -245,12 +246,12 @@ fn end_below(owner: &Owner, entries: &mut [Entered]) {
     }
 }
 
-/// The innermost span of an owner's that this thread is in.
+/// The innermost span of this owner that the thread is in.
 pub(super) fn current(owner: &Owner) -> Option<(u64, &'static Metadata<'static>)> {
     of_innermost(owner, |entered| Some((entered.id, entered.metadata)))
 }
 
-/// What is kept of that span, if it is this one. No lock is needed for it.
+/// What is kept of that span, if it has this id. Needs no lock.
 pub(super) fn data_of_current(owner: &Owner, id: u64) -> Option<Arc<SpanData>> {
     of_innermost(owner, |entered| entered.data.clone().filter(|_| entered.id == id))
 }

@@ -1,4 +1,4 @@
-//! The subscriber of its own.
+//! The subscriber that needs no registry.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,11 +31,11 @@ use crate::session::Recorder;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What the filter refuses costs what `tracing` itself takes: the answer is kept with each callsite.
+/// What the filter refuses costs only what `tracing` itself takes: the answer is kept with each callsite.
 ///
-/// Cost: a span without fields needs no memory, and its id says only where it was made: when one is entered twice by a
-/// thread, with others between, and the first is exited first, the slice of the second ends. With fields, flows or
-/// lifetimes, each span is an entry in a table, some 200 ns more, and ends its own slices in any order.
+/// Cost: a span without fields needs no memory, and its id says only where it was made: when a thread enters one twice,
+/// with others between, and exits the first one first, the slice of the second ends. With fields, flows or lifetimes,
+/// each span is an entry in a table, some 200 ns more, and ends its own slices in any order.
 pub struct TraceSubscriber {
     owner: Owner,
     spans: Spans,
@@ -43,19 +43,19 @@ pub struct TraceSubscriber {
 }
 
 impl TraceSubscriber {
-    /// All levels and targets, without flows, lifetimes, origins and logs.
+    /// Records all levels and targets, without flows, lifetimes, origins and logs.
     pub fn new(recorder: Recorder) -> Self {
         let filter = Targets::new().with_default(LevelFilter::TRACE);
         Self { owner: Owner::subscriber(recorder), spans: Spans::new(), filter }
     }
 
-    /// Nothing more verbose than this level.
+    /// Records nothing more verbose than this level.
     #[must_use]
     pub fn max_level(self, level: Level) -> Self {
         self.targets(Targets::new().with_default(level))
     }
 
-    /// What these targets let through.
+    /// Records only what these targets let through.
     #[must_use]
     pub fn targets(mut self, targets: Targets) -> Self {
         self.filter = targets;
@@ -63,7 +63,7 @@ impl TraceSubscriber {
     }
 
     /// Joins the slices of a span, and those of one that follows from it, by arrows: flows, whose ids are 64 bits that
-    /// look random, so that those of your own, and of other processes, are as good as never among them.
+    /// look random, so that they practically never equal those of your own or of other processes.
     #[must_use]
     pub fn flows(mut self, flows: bool) -> Self {
         self.owner.flows = flows;
@@ -71,15 +71,15 @@ impl TraceSubscriber {
     }
 
     /// Makes the whole life of each span a slice too, from its making to the end of its last handle, on a track of its
-    /// own. So one sees what an async request takes, its waiting included, and which ones overlap. The track lies
-    /// within that of the span's parent, if that one's life is recorded in the same session, whether it has ended or
-    /// not, and else within the process, beside its threads; ui.perfetto.dev lays those of one name together. Within
-    /// eight others they lie at most: what is further down is within the eighth, beside its parent. A span that is made
-    /// while nothing is recorded has none, and one whose end is lost stays open. In another session than the one where
-    /// events go by then it is ended only by a thread that has recorded there.
+    /// own. This shows how long an async request takes, waiting included, and which requests overlap. The track lies
+    /// within that of the span's parent, if the parent's life is recorded in the same session, whether it has ended or
+    /// not; otherwise within the process, beside its threads. ui.perfetto.dev groups tracks with the same name. A track
+    /// lies within at most eight others; deeper ones lie within the eighth, beside their parent. A span made while
+    /// nothing is recorded has none, and one whose end is lost stays open. If events go to another session when the
+    /// span ends, only a thread that has recorded in the span's own session ends it.
     ///
-    /// With [flows](Self::flows) an arrow leads from it to the span's first slice, and on to the others: which polls
-    /// are those of this one. Without, nothing says so, and each of them is 10 bytes shorter.
+    /// With [flows](Self::flows) an arrow leads from it to the span's first slice, and on to the others, showing which
+    /// polls belong to it. Without flows nothing does, and each of these slices is 10 bytes shorter.
     ///
     /// ```
     /// # use tracebuf_std::session::Session;
@@ -95,16 +95,16 @@ impl TraceSubscriber {
     /// # Ok::<(), tracebuf_std::session::SessionError>(())
     /// ```
     ///
-    /// Cost: some 450 ns a span, and 80 bytes; and where a thread turns from one of many such tasks to another, some
-    /// 100 ns and 40 bytes for each life that the next one lies within.
+    /// Cost: some 450 ns and 80 bytes a span; where a thread switches between many such tasks, also some 100 ns and 40
+    /// bytes for each life that the next one lies within.
     #[must_use]
     pub fn lifetimes(mut self, lifetimes: bool) -> Self {
         self.owner.lifetimes = lifetimes;
         self
     }
 
-    /// Says of each slice and instant where in the program it comes from: its file and line as the source location,
-    /// which ui.perfetto.dev shows among the details, and its target as another category, to search and to query by.
+    /// Adds to each slice and instant where in the program it comes from: its file and line as the source location,
+    /// which ui.perfetto.dev shows among the details, and its target as another category, for searching and querying.
     ///
     /// Cost: some 60 ns a span or event, and 5 bytes while its place and target find room among the thread's 127 names.
     #[must_use]
@@ -113,17 +113,17 @@ impl TraceSubscriber {
         self
     }
 
-    /// Makes each event a line of a log too: its message, with its fields behind it, in the list of logs of
-    /// ui.perfetto.dev, to be filtered by level and text.
+    /// Makes each event a log line too: its message followed by its fields, in ui.perfetto.dev's list of logs, which
+    /// can be filtered by level and text.
     ///
-    /// Cost: that of another event, and some 20 bytes and the line.
+    /// Cost: that of another event, plus some 20 bytes and the line.
     #[must_use]
     pub fn logs(mut self, logs: bool) -> Self {
         self.owner.logs = logs;
         self
     }
 
-    /// A span with something to keep.
+    /// Makes a span with something to keep.
     #[inline(never)]
     fn keep(&self, span: &Attributes<'_>) -> Id {
         let mut fields = KeptFields::with_room(span.metadata().fields().len());
@@ -132,7 +132,7 @@ impl TraceSubscriber {
         Id::from_u64(self.spans.insert(data))
     }
 
-    /// That of the span which a new one is within, if it is recorded.
+    /// The life of the span that a new one is within, if it is recorded.
     fn life_of_parent(&self, span: &Attributes<'_>) -> Option<Arc<Life>> {
         let parent = match span.parent() {
             Some(parent) => parent.into_u64(),
@@ -143,7 +143,7 @@ impl TraceSubscriber {
         data.life.clone()
     }
 
-    /// Of a span that may be entered when a relay is connected, what it is; its fields are not kept meanwhile.
+    /// The number of a span that may be entered once a relay is connected; its fields are not kept meanwhile.
     #[cold]
     fn number_while_off(&self, metadata: &'static Metadata<'static>) -> u64 {
         let number = if self.owner.recorder.goes_on() { callsites::number(metadata) } else { None };
@@ -164,7 +164,7 @@ impl TraceSubscriber {
         if self.owner.recorder.goes_on() { self.spans.get(id.into_u64()) } else { None }
     }
 
-    /// Whether handles of a span are counted. When the session is over they still are: the last gives the memory back.
+    /// Whether handles of a span are counted. They are even after the session is over: the last one frees the memory.
     fn is_counted(&self, id: &Id) -> bool {
         id.into_u64() >= Spans::FIRST && self.owner.recorder.is_here()
     }
@@ -300,7 +300,7 @@ mod tests {
             // One for each lock, and more that are made in the child.
             let spans = || (0..16).map(|_| info_span!("span", field = 1)).collect::<Vec<_>>();
             let before = spans();
-            // The crate's own locks are not what this is about: it takes them for what is used the first time.
+            // This is not about the crate's own locks, which it takes when something is first used.
             use_all(&before);
             std::thread::scope(|scope| {
                 let (locked, told) = std::sync::mpsc::channel();

@@ -1,4 +1,4 @@
-//! What a Unix does in its own way.
+//! What Unix systems do in their own way.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -13,22 +13,22 @@ use rustix::fs::FileType;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-/// Standard input without the buffer of Rust's own: bytes in there would be none that the system knows of.
+/// Standard input without Rust's own buffer: the system would not know of bytes in there.
 pub(crate) fn stdin() -> io::Result<File> {
     Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
 }
 
-/// The name of a file to read; of standard input, which is -, one that opens it.
+/// The name of a file to read; for standard input, which is -, a name that opens it.
 pub(crate) fn input_path(path: &Path) -> &Path {
     if path == Path::new("-") { Path::new("/dev/stdin") } else { path }
 }
 
-/// Of what is open.
+/// Metadata of an open file.
 pub(crate) fn metadata(file: impl AsFd) -> io::Result<Metadata> {
     File::from(file.as_fd().try_clone_to_owned()?).metadata()
 }
 
-/// What an argument names as an output: - is standard output, by a name that opens it.
+/// The output that an argument names: - is standard output, by a name that opens it.
 pub(crate) fn output_of(path: PathBuf) -> Result<PathBuf, &'static str> {
     Ok(if path == Path::new("-") { "/dev/stdout".into() } else { path })
 }
@@ -38,14 +38,14 @@ pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Whether an output was a terminal that is gone. The system does not call it a terminal any more.
+/// Whether an output was a terminal that is gone. The system no longer calls it a terminal.
 pub(crate) fn is_gone(output: &impl AsFd, error: &io::Error) -> bool {
     let is_device =
         || rustix::fs::fstat(output).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_char_device());
     error.raw_os_error() == Some(libc::EIO) && is_device()
 }
 
-/// Whether terminals do what escape sequences say.
+/// Whether terminals obey escape sequences.
 pub(crate) fn draws() -> bool {
     true
 }
@@ -54,13 +54,13 @@ pub(crate) fn draws() -> bool {
 /// group.
 const SAME_REQUEST: Duration = Duration::from_millis(500);
 
-/// Set by Ctrl-C, by SIGTERM and when the terminal goes away, to end cleanly. Ctrl-C or SIGTERM again, later than
-/// [`SAME_REQUEST`], is from one who is in a hurry, and ends at once; a command that waits for somebody to read the
-/// pipe that it writes into ends only so. Under `nohup` a terminal may go. Without handlers the command can still run
-/// to its end.
+/// Set by Ctrl-C, by SIGTERM and when the terminal goes away, to end cleanly. A second Ctrl-C or SIGTERM, later than
+/// [`SAME_REQUEST`], comes from someone in a hurry and ends the command at once; a command that waits for its output
+/// pipe to be read can only be ended this way. Under `nohup` the terminal may go away. Without handlers the command can
+/// still run to its end.
 pub(crate) fn stop_on_signals() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
-    // Milliseconds from the start to the first request, and one; none yet.
+    // Milliseconds from the start to the first request, plus one; 0 before it.
     let first = Arc::new(AtomicU64::new(0));
     let start = Instant::now();
     for signal in [SIGINT, SIGTERM] {
@@ -70,26 +70,26 @@ pub(crate) fn stop_on_signals() -> Arc<AtomicBool> {
             let before = first.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).err();
             if before.is_some_and(|before| u128::from(now.saturating_sub(before)) > SAME_REQUEST.as_millis())
             {
-                // It is one that was caught, so it can be done.
+                // The signal can be caught, so this cannot fail.
                 let _ = low_level::emulate_default_handler(signal);
             }
             stop.store(true, Ordering::Relaxed);
         };
-        // SAFETY: signal handlers may read the clock and change atomics, and by its documentation may call what
+        // SAFETY: signal handlers may read the clock and change atomics, and the documentation lets them call what
         // emulates the default. Nothing here allocates, locks or panics.
         let _ = unsafe { low_level::register(signal, in_handler) };
     }
-    // A terminal's end is told more than once, by the system and by the shell: nobody is in a hurry then.
+    // A terminal's end is reported more than once, by the system and by the shell: that is no sign of a hurry.
     if !is_ignored(SIGHUP) {
         let _ = flag::register(SIGHUP, stop.clone());
     }
     stop
 }
 
-/// Whether who started this process has it ignore the signal.
+/// Whether this process was started with the signal ignored.
 fn is_ignored(signal: i32) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: without a new action the present one is told, into memory for one, in which zeros are one too.
+    // SAFETY: without a new action, the present one is written into memory for one, where zeros are valid too.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0
             && action.assume_init().sa_sigaction == libc::SIG_IGN

@@ -1,4 +1,4 @@
-//! The same on Windows.
+//! What Windows does in its own way.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Stdin};
@@ -17,55 +17,55 @@ pub(crate) fn stdin() -> io::Result<Stdin> {
     Ok(io::stdin())
 }
 
-/// The name of a file to read. Standard input has no other than -.
+/// The name of a file to read. Standard input has none but -.
 pub(crate) fn input_path(path: &Path) -> &Path {
     path
 }
 
-/// Of what is open.
+/// Metadata of an open file.
 pub(crate) fn metadata(file: impl AsHandle) -> io::Result<Metadata> {
     File::from(file.as_handle().try_clone_to_owned()?).metadata()
 }
 
-/// What an argument names as an output. Standard output has no name by which it could be opened.
+/// The output that an argument names. Standard output has no name by which it could be opened.
 pub(crate) fn output_of(path: PathBuf) -> Result<PathBuf, &'static str> {
     if path == Path::new("-") { Err("on Windows an output has to be a file") } else { Ok(path) }
 }
 
-/// Whether it is the same file, by whatever name. Files have no number that `std` tells; two that were made and changed
-/// at the same moment are not told apart if they are as long as each other.
+/// Whether it is the same file, by whatever name. `std` tells no file numbers here; two files that were made and
+/// changed at the same moment and have the same length cannot be told apart.
 pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
     let of = |file: &Metadata| (file.len(), file.created().ok(), file.modified().ok());
     one.is_file() && other.is_file() && of(one) == of(other)
 }
 
-/// Whether an output was a terminal that is gone: the process is ended with it.
+/// Whether an output was a terminal that is gone: the process ends with its terminal.
 pub(crate) fn is_gone<W>(_: &W, _: &io::Error) -> bool {
     false
 }
 
-/// Whether the terminal does what escape sequences say: it has to be asked to.
+/// Whether the terminal obeys escape sequences: it must be asked to.
 pub(crate) fn draws() -> bool {
     anstyle_query::windows::enable_ansi_colors().unwrap_or(false)
 }
 
 static STOP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Set by Ctrl-C and Ctrl-Break, and when the window is closed, to end cleanly. Ctrl-C or Ctrl-Break again is from one
-/// who is in a hurry, and ends at once. Without a handler the command can still run to its end.
+/// Set by Ctrl-C and Ctrl-Break, and when the window is closed, to end cleanly. A second Ctrl-C or Ctrl-Break comes
+/// from someone in a hurry and ends the command at once. Without a handler the command can still run to its end.
 pub(crate) fn stop_on_signals() -> Arc<AtomicBool> {
     // SAFETY: the handler is a function of the program, and may be called by any thread.
     let _ = unsafe { SetConsoleCtrlHandler(Some(stop), 1) };
     STOP.clone()
 }
 
-/// Called by a thread of the system's.
+/// Called on a thread of the system's.
 extern "system" fn stop(event: u32) -> BOOL {
     let is_first = !STOP.swap(true, Ordering::Relaxed);
     if ![CTRL_C_EVENT, CTRL_BREAK_EVENT].contains(&event) {
-        // The process would be ended when this returns. It has some seconds, and ends itself when it is done.
+        // The process would end when this returns. It has some seconds, and ends itself when it is done.
         thread::sleep(Duration::from_secs(60));
     }
-    // What nobody has seen to ends the process.
+    // An event that is not handled ends the process.
     is_first.into()
 }

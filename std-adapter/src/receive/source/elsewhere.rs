@@ -1,4 +1,4 @@
-//! The same where there is no Unix, as on Windows.
+//! Sources where there is no Unix, as on Windows.
 
 use std::fs::{self, File, FileType};
 use std::io::{self, Cursor, Read};
@@ -9,7 +9,8 @@ use std::thread;
 use super::SILENCE;
 use crate::receive::line::is_silence;
 
-/// What has this name. Nothing if it is a port's: to look at one it would be opened, which resets some devices.
+/// The type of what has this name; nothing for a port's name, because looking at a port opens it, which resets some
+/// devices.
 pub(super) fn kind_of(path: &Path) -> Option<FileType> {
     if path.to_str().is_some_and(is_port) {
         return None;
@@ -24,12 +25,12 @@ fn is_port(name: &str) -> bool {
     number.is_some_and(|(_, number)| !number.starts_with('+') && number.parse::<u8>().is_ok())
 }
 
-/// None has a file's name.
+/// No pipe has a file's name here.
 pub(super) fn open_pipe(_: &Path, _: FileType) -> Option<io::Result<File>> {
     None
 }
 
-/// Whether something else than a serial port has this name, as all that can be looked at.
+/// Whether something other than a serial port has this name: true for anything whose type is known.
 pub(super) fn is_no_port(_: &Path, _: FileType) -> bool {
     true
 }
@@ -38,10 +39,10 @@ pub(super) fn explained(error: io::Error) -> io::Error {
     error
 }
 
-/// What is waited for no longer than [`SILENCE`] at a time, as a serial port is. `std` can wait for it only for as long
-/// as it takes, so another thread does, and waits on when nobody wants to know any more.
+/// A reader that waits no longer than [`SILENCE`] at a time, as for a serial port. `std` can only wait without a limit,
+/// so another thread does, and goes on waiting when nobody needs it any more.
 pub(in super::super) fn waiting(line: impl Read + Send + 'static) -> io::Result<impl Read> {
-    // So many pieces may lie there unread: a file may take what comes more slowly than it comes.
+    // So many pieces may lie there unread: a file may take them more slowly than they come.
     let (pieces, read) = sync_channel(16);
     thread::Builder::new().name("receive".to_owned()).spawn(move || read_all(line, &pieces))?;
     Ok(Waiting { pieces: read, piece: Cursor::default() })
@@ -49,11 +50,11 @@ pub(in super::super) fn waiting(line: impl Read + Send + 'static) -> io::Result<
 
 struct Waiting {
     pieces: Receiver<io::Result<Vec<u8>>>,
-    /// The one that is being read.
+    /// The piece that is being read.
     piece: Cursor<Vec<u8>>,
 }
 
-/// Passes on what comes, an empty piece at the end.
+/// Passes on what comes, with an empty piece at the end.
 fn read_all(mut line: impl Read, pieces: &SyncSender<io::Result<Vec<u8>>>) {
     let mut bytes = vec![0; 1 << 16];
     loop {

@@ -1,4 +1,4 @@
-//! The same on a Unix.
+//! Sources on a Unix.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, IsTerminal, Read};
@@ -10,12 +10,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::SILENCE;
 
-/// What has this name.
+/// The type of what has this name.
 pub(super) fn kind_of(path: &Path) -> Option<FileType> {
     fs::metadata(path).map(|there| there.file_type()).ok()
 }
 
-/// A named pipe. Its writers may come later: that is silence, and opening it does not wait for them.
+/// Opens a named pipe. Its writers may come later: until then it is silent, and opening it does not wait for them.
 pub(super) fn open_pipe(path: &Path, kind: FileType) -> Option<io::Result<File>> {
     kind.is_fifo().then(|| unblocked(path))
 }
@@ -24,13 +24,13 @@ fn unblocked(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
-/// Whether something else than a serial port has this name: the system says no more than that it is not a typewriter.
-/// To be asked when it could not be opened as one, for opening a port resets some devices.
+/// Whether something other than a serial port has this name: the system only says that it is not a typewriter. To be
+/// asked when it could not be opened as a port, because opening a port resets some devices.
 pub(super) fn is_no_port(path: &Path, kind: FileType) -> bool {
     !kind.is_char_device() || unblocked(path).is_ok_and(|file| !file.is_terminal())
 }
 
-/// Ports are a group's, and who is not in it is to hear of that.
+/// Ports belong to a group, and the error says so to users outside it.
 pub(super) fn explained(error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return error;
@@ -39,8 +39,8 @@ pub(super) fn explained(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}: {who}"))
 }
 
-/// What is waited for no longer than [`SILENCE`] at a time, as a serial port is: the system goes on with a read
-/// that a signal came into, so who is to stop would not notice.
+/// A reader that waits no longer than [`SILENCE`] at a time, as for a serial port: the system resumes a read that a
+/// signal interrupts, so a request to stop would go unnoticed.
 pub(in super::super) fn waiting(line: impl Read + AsFd) -> io::Result<impl Read> {
     Ok(Waiting(line))
 }

@@ -36,7 +36,7 @@ fn is_variable<'a>(symbol: &impl ObjectSymbol<'a>) -> bool {
     !is_other && !symbol.is_undefined()
 }
 
-/// What is left of a file's bytes to copy. Each of tens of thousands of segments or names may say that it is all of it.
+/// What remains of a file's bytes to copy. Each of tens of thousands of segments or names may claim to be all of it.
 fn less(left: usize, size: usize, what: &str) -> Result<usize, RecoverError> {
     left.checked_sub(size)
         .ok_or_else(|| RecoverError::Malformed(format!("its {what} take more than there is")))

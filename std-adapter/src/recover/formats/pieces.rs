@@ -1,9 +1,9 @@
-//! The pieces of memory that a file's records or segments make together, in whatever order they come.
+//! The pieces of memory that a file's records or segments form, in whatever order they come.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Joins what touches or overlaps. Of an address that comes twice the later byte counts, as in memory that is written.
+/// Joins what touches or overlaps. If an address comes twice, the later byte counts, as in memory that is written.
 ///
 /// In the result no piece begins where another one ends.
 pub(super) fn join(parts: &[(u64, &[u8])]) -> BTreeMap<u64, Cow<'static, [u8]>> {
@@ -31,7 +31,7 @@ pub(super) fn join(parts: &[(u64, &[u8])]) -> BTreeMap<u64, Cow<'static, [u8]>> 
     pieces.into_iter().map(|(start, piece)| (start, piece.into())).collect()
 }
 
-/// Memory ends there, whatever a dump says that is behind it.
+/// Cuts bytes off at the end of the address space, whatever a dump has beyond it.
 fn up_to_the_last_address(address: u64, bytes: &[u8]) -> &[u8] {
     let behind_the_first = usize::try_from(u64::MAX - address).unwrap_or(usize::MAX);
     bytes.get(..behind_the_first.saturating_add(1)).unwrap_or(bytes)

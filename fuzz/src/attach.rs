@@ -1,8 +1,8 @@
 //! `attach`: memory of any content as a region.
 //!
-//! Rubbish, rubbish behind a sound header, and regions of real work that were damaged or cut off: attaching says
-//! that it is none and leaves it alone, or makes a sound buffer of it, which reads, records and attaches again.
-//! Of a damaged region with checksums only packets come out that were written, and of one that was only cut off.
+//! Rubbish, rubbish behind a sound header, and regions of real work that were damaged or cut off: attaching reports
+//! that there is no region and leaves the memory alone, or makes a sound buffer of it, which reads, records and
+//! attaches again. A damaged region with checksums, or one that was only cut off, only gives packets that were written.
 
 use crate::cost::bounded;
 use crate::input::Input;
@@ -16,7 +16,7 @@ use tracebuf::buffer::{
 
 type Packets = Vec<((u16, u16), Vec<u8>)>;
 
-/// Bytes of a region in front of its ring and table that a checksum covers.
+/// Bytes of a region before its ring and table that a checksum covers.
 const HEADER: usize = 64;
 
 /// Runs one input.
@@ -24,12 +24,12 @@ pub fn run(data: &[u8]) {
     packets_of(data);
 }
 
-/// The same; how many packets came out.
+/// The same; returns how many packets came out.
 pub fn packets_of(data: &[u8]) -> usize {
     let mut input = Input::new(data);
     let how = input.byte();
     let (crc, histograms) = (how & 4 != 0, how & 8 != 0);
-    // What goes on with the region may have another policy than what began it.
+    // The program that continues with the region may have another policy than the one that began it.
     let next_policy = if how & 16 != 0 { FillPolicy::Discard } else { FillPolicy::RingBuffer };
     let config = |policy, table| Config::new(policy).sequences(table).crc(crc).histograms(histograms);
     match how % 4 {
@@ -51,10 +51,10 @@ pub fn packets_of(data: &[u8]) -> usize {
             let (setup, ops, truth) = writers::case_of(Rng::of_bytes(input.bytes(size)));
             let policy = if setup.discard { FillPolicy::Discard } else { FillPolicy::RingBuffer };
             let mut real = Real::with_config(config(policy, setup.table), setup.ring.min(1 << 14));
-            // The last operation reads all there is: without it at least, or no packets were left.
+            // The last operation reads everything: at least this one is left out, so that packets remain.
             let left_out = 1 + usize::from(input.u16()) % ops.len();
             for op in &ops[..ops.len() - left_out] {
-                // With an observer or without, the memory is the same.
+                // The memory is the same with or without an observer.
                 let op = match op.clone() {
                     Op::Commit { header, payload, closure, .. } => {
                         Op::Commit { header, payload, closure, keep: Keep::Unobserved }
@@ -74,7 +74,7 @@ pub fn packets_of(data: &[u8]) -> usize {
     }
 }
 
-/// Changes bytes, or cuts the end off; whether a byte was changed.
+/// Changes bytes, or cuts the end off; returns whether a byte was changed.
 fn damage(memory: &mut Vec<u8>, input: &mut Input<'_>) -> bool {
     let mut flipped = false;
     while !input.is_over() && !memory.is_empty() {
@@ -90,12 +90,12 @@ fn damage(memory: &mut Vec<u8>, input: &mut Input<'_>) -> bool {
     flipped
 }
 
-/// Attaches in all ways, and looks whether there is a buffer. What comes out; `next` is what a program that is
-/// started again asks for.
+/// Attaches in all ways, and checks whether there is a buffer. Returns what comes out; `next` is the configuration that
+/// a restarted program asks for.
 fn look(memory: Vec<u8>, next: Config) -> Packets {
     look_at_items(&memory);
     let mut copy = memory.clone();
-    // Where items lead nowhere, up to 256 times, the walk over them begins again.
+    // Where items lead nowhere, the walk over them begins again, up to 256 times.
     let attached = bounded(8 * memory.len(), 0, || TraceBuffer::attach(&mut copy[..]));
     let mut found = start_again(memory.clone(), next);
     let Ok((mut buffer, salvage)) = attached else {
@@ -105,7 +105,7 @@ fn look(memory: Vec<u8>, next: Config) -> Packets {
     };
     let ring = buffer.check().expect("a sound buffer");
     assert_eq!(ring.chunks, u64::from(salvage.chunks_kept));
-    // What attaching has put right is right.
+    // What attaching has repaired stays right.
     let (mut again, twice) = bounded(memory.len(), 0, || TraceBuffer::attach(copy)).expect("a region");
     assert_eq!((twice.chunks_kept, twice.malformed, twice.unfinished), (salvage.chunks_kept, 0, 0));
     found.extend(bounded(2 * memory.len(), 0, || packets(&mut again.read(), memory.len())));
@@ -114,7 +114,7 @@ fn look(memory: Vec<u8>, next: Config) -> Packets {
     found
 }
 
-/// The items of a region as it was found lie one behind the other, to the end of what is used.
+/// The items of a region, as it was found, follow one another to the end of what is used.
 fn look_at_items(memory: &[u8]) {
     let Ok(view) = RingView::find(memory) else { return };
     let end = view.items().fold(0, |end, item| {
@@ -135,7 +135,7 @@ fn look_at_part(memory: &[u8]) -> Packets {
     found
 }
 
-/// As firmware does when it starts: what is there goes on, or a new region begins.
+/// Starts like firmware: an existing region is continued, or a new one begins.
 fn start_again(memory: Vec<u8>, next: Config) -> Packets {
     let size = memory.len();
     let started = bounded(8 * size, 0, || TraceBuffer::attach_or_new(memory, next));
@@ -147,12 +147,12 @@ fn start_again(memory: Vec<u8>, next: Config) -> Packets {
     found
 }
 
-/// The same of a program that has ended, beside what was kept of one that has not.
+/// The same for a program that has ended, compared with what was kept for one that has not.
 fn look_at_end(memory: Vec<u8>, living: &Salvage) -> Packets {
     let size = memory.len();
     let attached = bounded(8 * size, 0, || ReadOnlyTraceBuffer::attach_ended(memory));
     let (ended, salvage) = attached.expect("the same region");
-    // Some of them without their end.
+    // Some of them lack their end.
     assert_eq!(salvage.chunks_kept, living.chunks_kept);
     assert_eq!(salvage.chunks_dropped(), living.chunks_dropped());
     let (mut again, twice) = TraceBuffer::attach(ended.into_memory()).expect("a region");
@@ -173,7 +173,7 @@ fn packets(reader: &mut tracebuf::buffer::Reader<'_>, most: usize) -> Packets {
     packets
 }
 
-/// Goes on: an old sequence or a new one, until the ring has lapped.
+/// Continues an old sequence or begins a new one, until the ring has lapped.
 fn record<M: AsRef<[u8]> + AsMut<[u8]>>(buffer: &mut TraceBuffer<M>) {
     let known = buffer.sequences().next().map_or((1, 1), |s| (s.producer_id, s.writer_id));
     for n in 0..60u32 {

@@ -1,8 +1,8 @@
-//! `commit`: chunks and patches as hostile as can be, some from memory that changes while it is read.
+//! `commit`: chunks and patches that are as hostile as possible, some from memory that changes while it is read.
 //!
-//! The input is a list of records: header, size, payload. Two buffers take the same, one of them watched by an
-//! observer: they must behave the same, stay consistent, count every chunk once, and give out nothing that was
-//! not in a payload of the packet's own sequence.
+//! The input is a list of records: header, size, payload. Two buffers take the same records, one of them watched by an
+//! observer: they must behave the same, stay consistent, count every chunk once, and give out nothing that was not in a
+//! payload of the packet's own sequence.
 
 use crate::cost::{bounded, capacity};
 use crate::input::Input;
@@ -13,19 +13,19 @@ use tracebuf::buffer::{
 };
 
 const MOST_RECORDS: usize = 100;
-/// What a record's first byte asks for.
+/// What a record's first byte requests.
 const PATCH: u8 = 13;
 const READ: u8 = 14;
 const CLONE: u8 = 15;
 
 type Sequence = (u16, u16);
 
-/// What was offered of each sequence.
+/// What was offered for each sequence.
 #[derive(Default)]
 struct Offered {
     payloads: BTreeMap<Sequence, Vec<Vec<u8>>>,
     chunks: u64,
-    /// Patches may change any byte: then contents cannot be known.
+    /// Patches may change any byte, so the content is unknown from then on.
     patched: bool,
 }
 
@@ -117,7 +117,7 @@ fn offer(
     let size = usize::from(input.byte());
     let size = if size == 255 { usize::from(input.u16()) + 300 } else { size };
     let mut payload = input.bytes(size).to_vec();
-    // A claim of up to 66 kB need not be written out in the input.
+    // A claim of up to 66 kB need not be spelled out in the input.
     payload.resize(size, size as u8);
     let change = if kind & 1 != 0 { input.byte() } else { 0 };
     offered.chunks += 1;
@@ -139,13 +139,13 @@ fn offer(
             seen.push(target.to_vec());
         })
     });
-    // What was filled in later joins what was there before: any part of it can be a packet.
+    // Later content joins what was there before: any part of it can be a packet.
     let all = offered.payloads.entry(sequence).or_default();
     offered.patched |= change != 0 && seen.len() > 1;
     all.extend(seen.clone());
     let joined = all.iter().rev().take(seen.len() + 1).map(Vec::as_slice).collect::<Vec<_>>().concat();
     all.push(joined);
-    // A re-commit keeps the beginning that it has.
+    // A re-commit keeps its existing beginning.
     offered.patched |= change != 0;
     let mut calls = 0;
     let fill_again = |offset: usize, target: &mut [u8]| {

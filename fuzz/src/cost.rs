@@ -1,14 +1,14 @@
 //! Costs: the core counts its steps under cargo-fuzz (`--cfg fuzzing`), and no operation may take more than in
-//! proportion to what it is given and what its buffer holds.
+//! proportion to its input and its buffer's content.
 
 use crate::memory::Memory;
 use tracebuf::buffer::TraceBuffer;
 
-/// Steps for each byte that is given or held: of a chunk of empty packets each byte is one, looked at to find
-/// the chunk, to read it and to step over it.
+/// Steps for each byte that is given or held: in a chunk of empty packets each byte is one, looked at to find the
+/// chunk, to read it and to step over it.
 const STEPS_A_BYTE: usize = 8;
 
-/// Does something with a buffer whose region has `region` bytes, given `given` bytes.
+/// Does something with a buffer whose region has `region` bytes, with `given` bytes of input.
 pub fn bounded<T>(region: usize, given: usize, work: impl FnOnce() -> T) -> T {
     let most = 200 + STEPS_A_BYTE * (region + given);
     #[cfg(fuzzing)]
@@ -24,7 +24,7 @@ pub fn bounded<T>(region: usize, given: usize, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Bytes that a buffer can hold, with its chunks' headers.
+/// Bytes that a buffer can hold, including its chunks' headers.
 pub fn capacity(buffer: &TraceBuffer<Memory>) -> usize {
     buffer.stats().buffer_size as usize
 }

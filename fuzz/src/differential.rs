@@ -1,9 +1,9 @@
-//! `differential`: the buffer beside the plain model of the core's tests, everything observable compared after
+//! `differential`: the buffer against the plain model of the core's tests; everything observable is compared after
 //! every operation.
 //!
-//! The first byte chooses whose operations: of hostile producers, of hostile ones with ids from anywhere (for
-//! which only the identities hold), or of honest ones, whose packets are also judged against what was written.
-//! The other bytes are the decisions of the generators that the randomised tests use.
+//! The first byte chooses whose operations these are: of hostile producers, of hostile ones with ids from anywhere (for
+//! which only the identities hold), or of honest ones, whose packets are also checked against what was written. The
+//! other bytes are the decisions of the generators that the randomised tests use.
 
 use crate::support::driver::{Depth, run as compare};
 use crate::support::ops::{Op, Setup};

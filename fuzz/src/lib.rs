@@ -27,7 +27,7 @@ pub use libfuzzer_sys;
 /// A target: its name, and what it does with an input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All of them.
+/// All targets.
 pub const TARGETS: [Target; 9] = [
     ("ops", ops::run),
     ("commit", commit::run),
@@ -54,14 +54,14 @@ macro_rules! target {
     };
 }
 
-/// Tells what an input does, where that is asked for: `TRACE=1 cargo run --bin ops FILE`.
+/// Prints what an input does, if requested: `TRACE=1 cargo run --bin ops FILE`.
 pub fn trace(what: impl FnOnce() -> String) {
     if cfg!(not(fuzzing)) && std::env::var_os("TRACE").is_some() {
         println!("{}", what());
     }
 }
 
-/// Runs files, and those in folders.
+/// Runs files, and the files in folders.
 pub fn run_files<P: AsRef<std::path::Path>>(
     paths: impl IntoIterator<Item = P>,
     run: fn(&[u8]),

@@ -2,7 +2,7 @@
 
 use zerocopy::IntoBytes;
 
-/// `len` bytes that begin `offset` bytes behind a boundary.
+/// `len` bytes that begin `offset` bytes after a boundary.
 #[derive(Clone)]
 pub struct Memory {
     words: Vec<u64>,

@@ -1,7 +1,7 @@
 //! `receive`: a line of frames, in any pieces and with any damage.
 //!
-//! What the receiver makes of a line must not depend on how its bytes come; and of packets that were framed and
-//! then damaged, only whole ones come out, each once.
+//! The receiver's result must not depend on how a line's bytes come; and of packets that were framed and then damaged,
+//! only whole ones come out, each once.
 
 use crate::input::Input;
 use cobs::encode_vec;
@@ -19,7 +19,7 @@ pub fn run(data: &[u8]) {
         let (whole, report) = receive(line, line.len().max(1));
         let (pieces, same) = receive(line, cut);
         assert_eq!((&whole, report), (&pieces, same));
-        // All of it came in frames, and a mark of what was lost.
+        // All of it came in frames, plus a mark for losses.
         let bytes: usize = whole.iter().map(Vec::len).sum();
         assert!(bytes <= line.len() + 16 * whole.len(), "{bytes} of {}", line.len());
     } else {
@@ -42,7 +42,7 @@ fn receive(line: &[u8], cut: usize) -> (Vec<Vec<u8>>, ReceiveReport) {
     (packets, report)
 }
 
-/// One packet of a trace file: its number as the timestamp, a sequence, and bytes to tell it by.
+/// One packet of a trace file: its number as the timestamp, a sequence, and bytes to recognise it by.
 fn packet(number: u8, size: usize) -> Vec<u8> {
     let mut content = vec![0x40, number & 0x7F, 0x50, 2, 0xA2, 0x38];
     content.extend([(size & 0x7F) as u8 | 0x80, (size >> 7) as u8]);
@@ -55,10 +55,10 @@ fn packet(number: u8, size: usize) -> Vec<u8> {
 /// What a device puts on a line.
 struct Device {
     line: Vec<u8>,
-    /// The next frame's.
+    /// The next frame's number.
     number: u16,
     restarts: u32,
-    /// Which packets went out whole.
+    /// Which packets were sent whole.
     whole: Vec<u8>,
 }
 
@@ -121,13 +121,13 @@ fn damaged(input: &mut Input<'_>, cut: usize) {
     let (packets, _) = receive(&line, cut);
     let mut sent = whole.iter().zip(&clean.0);
     for packet in &packets {
-        // Past the head the packet is as it was sent; what was lost is said behind it or in it.
+        // After the head the packet is as it was sent; losses are reported after it or in it.
         let found = sent.any(|(n, sent)| same(packet, *n, sent));
         assert!(found, "{packet:?} was never sent, or before");
     }
 }
 
-/// Whether a packet is the one of this number, as it was sent, but for what is said of losses.
+/// Whether a packet is the one with this number, as it was sent, except for what it says of losses.
 fn same(packet: &[u8], number: u8, sent: &[u8]) -> bool {
     let body = |packet: &[u8]| {
         let start = packet.windows(2).position(|two| two == [0xA2, 0x38])?;

@@ -1,9 +1,9 @@
-//! `replay`: scripts of operations as text. Whatever a script says, it ends with a result or a line's number, and
-//! says the same when it is run again.
+//! `replay`: scripts of operations as text. Whatever a script contains, it ends with a result or a line's number, and
+//! gives the same output when it is run again.
 
 use tracebuf_std::replay::{Replay, ReplayError, ReplaySummary};
 
-/// Copies of a buffer cost megabytes each, for their tables.
+/// Copies of a buffer take megabytes each, for their tables.
 const MOST_CLONES: usize = 4;
 
 fn replay(script: &[u8]) -> (Vec<u8>, Result<ReplaySummary, ReplayError>) {

@@ -1,4 +1,4 @@
-//! Seeds that are made: one for each thing that a buffer has to cope with.
+//! Generated seeds: one for each thing that a buffer has to cope with.
 
 use crate::ops::{Op, Setup};
 
@@ -27,7 +27,7 @@ fn produce(writer: u8, how: u8, sizes: &[u8]) -> Op {
 
 const READ: Op = Op::Read { limit: 255, reject: 0 };
 
-/// Bits of `how` of a chunk.
+/// Bits of a chunk's `how`.
 const ON: u8 = 1;
 const PATCHES: u8 = 2;
 const ABORT: u8 = 4;
@@ -134,7 +134,7 @@ fn ops() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn commit() -> Vec<(&'static str, Vec<u8>)> {
-    // Kind, who, id, fragments, size, payload, and how memory changes.
+    // Kind, writer, id, fragments, size, payload, and how the memory changes.
     let chunk = |kind: u8, who: u8, id: u8, fragments: u8, payload: &[u8]| {
         let mut record = vec![kind, who, id, fragments, payload.len() as u8];
         record.extend(payload);
@@ -223,7 +223,7 @@ fn validator() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Decisions for the generators: any numbers do.
+/// Decisions for the generators: any numbers will do.
 fn tape(seed: u32, len: usize) -> Vec<u8> {
     let mut number = seed;
     let mut next = || {
@@ -234,7 +234,7 @@ fn tape(seed: u32, len: usize) -> Vec<u8> {
 }
 
 fn attach() -> Vec<(&'static str, Vec<u8>)> {
-    // Without the last operation, which reads all: each of these regions holds packets.
+    // Without the last operation, which reads everything, each of these regions holds packets.
     let worked = |how: u8, seed: u32, damage: &[u8]| {
         let tape = tape(seed, 700);
         [&[how][..], &(tape.len() as u16).to_le_bytes(), &tape, &[0, 0], damage].concat()
@@ -278,7 +278,7 @@ fn receive() -> Vec<(&'static str, Vec<u8>)> {
         ("a_packet_twice", bytes(1, &[&line[..], &line[..]].concat())),
         ("a_damaged_packet", bytes(255, &[&line[..9], &line[12..], &line[..]].concat())),
         ("zeros", bytes(2, &[0; 20])),
-        // Sizes, each with how many frames of it go out before a reset: from 3 on all.
+        // Sizes, each with the number of its frames that are sent before a reset: from 3 on, all.
         ("many", [&[7, 1, 12, 0xFF][..], &[5, 9, 90, 9, 200, 9, 31, 9], &[0, 9, 7, 9].repeat(4)].concat()),
         (
             "many_damaged",
@@ -303,14 +303,14 @@ fn sockets() -> Vec<(&'static str, Vec<u8>)> {
     let chunk = |page: u8, writer: u8, how: u8| [&[5, 0, page, writer, how][..], &packet].concat();
     let patch = |to: u8, chunk: u8, offset: u8| [4, 0, 3, 1, to, chunk, offset, 0, 0x84, 0x80, 0x80, 0];
     let scene = |steps: &[&[u8]]| [&[3][..], &steps.concat()].concat();
-    // To the buffer of the protocol's number.
+    // For the buffer of the protocol's number.
     let works = |protocol: u8| {
         let chunk = |page, writer, how| chunk(page, writer, how | protocol << 7);
         let steps = [&chunk(0, 1, 1)[..], RECORD, &chunk(1, 1, 1), FLUSH, &chunk(2, 2, 0x20), HEAR, FLUSH];
         scene(&[&come(protocol), READY, &steps.concat(), GO])
     };
     let patches = |protocol: u8| {
-        // Its last packet goes on in the next chunk, and it needs patches.
+        // Its last packet continues in the next chunk, and it needs patches.
         let chunks = [chunk(0, 1, 1 | 6 << 2 | protocol << 7), chunk(1, 1, 1 | 1 << 2 | protocol << 7)];
         let patches = [patch(protocol, 0, 1), patch(protocol, 0, 200)];
         scene(&[&come(protocol), READY, &chunks.concat(), FLUSH, &patches.concat(), FLUSH])

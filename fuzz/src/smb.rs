@@ -1,8 +1,8 @@
-//! `smb`: any shared memory at all under drain and scrape, and memory that changes between two reads of it.
+//! `smb`: drain and scrape of arbitrary shared memory, including memory that changes between two reads.
 //!
-//! The input is a page size, a list of what the service does, and the image. Whatever is in it, the service
-//! changes nothing in it but the headers and states of chunks it takes, the buffer stays consistent, and the
-//! printer of images copes.
+//! The input is a page size, a list of what the service does, and the image. Whatever the image contains, the service
+//! only changes the headers and states of chunks it takes, the buffer stays consistent, and the printer of images
+//! copes.
 
 use crate::input::Input;
 use crate::memory::Memory;
@@ -106,7 +106,7 @@ fn snapshot(words: &[AtomicU32]) -> Vec<u32> {
     words.iter().map(|word| word.load(Relaxed)).collect()
 }
 
-/// A drain changes page bitmaps, and headers to zero.
+/// A drain changes only page bitmaps, and headers to zero.
 fn assert_only_headers_changed(memory: SharedMemory<'_>, before: &[u32], after: &[u32]) {
     let page_words = memory.page_size() as usize / 4;
     for (i, (old, new)) in before.iter().zip(after).enumerate() {

@@ -1,8 +1,8 @@
-//! `sockets`: programs that come to a service's sockets, with this project's protocol or with Perfetto's, and say what
-//! they like.
+//! `sockets`: programs that come to a service's sockets, with this project's protocol or with Perfetto's, and say
+//! whatever they like.
 //!
 //! Whatever they do, what the service's own thread has recorded is in its trace, once; the trace is whole messages; the
-//! service ends when it is told to, and leaves nothing open behind.
+//! service ends when it is told to, and leaves nothing open.
 
 use crate::input::Input;
 use crate::trace;
@@ -18,11 +18,11 @@ mod program;
 
 /// Bytes of shared memory with each program: four pages.
 const SHARED: usize = 16 << 10;
-/// Programs that are there at a time; one for which there is no place waits a second.
+/// Programs at a time; one for which there is no place waits a second.
 const PROGRAMS: usize = 4;
-/// What a thread takes to answer or to end, at the very most.
+/// The longest that a thread takes to answer or to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What a program waits for memory while there is fuzzing: what it has said may be what is never answered.
+/// How long a program waits for memory while fuzzing: what it said may never be answered.
 const A_WHILE: Duration = Duration::from_millis(20);
 
 /// Runs one input.
@@ -30,12 +30,12 @@ pub fn run(data: &[u8]) {
     play(data, A_WHILE);
 }
 
-/// The same of programs that are answered, and how many chunks of them all have come into the trace.
+/// The same for programs that are answered; returns how many of all their chunks came into the trace.
 pub fn chunks_of(data: &[u8]) -> u64 {
     play(data, PATIENCE)
 }
 
-/// None runs beside it: what is open is the process's.
+/// Only one runs at a time, because open files are counted for the whole process.
 fn play(data: &[u8], patience: Duration) -> u64 {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,17 +63,18 @@ struct Scene {
     _sockets: (ProducerSocket, PerfettoSocket),
     paths: [PathBuf; 2],
     recorder: Recorder,
-    /// What is in the names of its own events, and in no input.
+    /// A part of the names of its own events that is in no input.
     secret: u128,
     recorded: u32,
     programs: Vec<Program>,
-    /// How long one of these waits for memory.
+    /// How long one of these programs waits for memory.
     patience: Duration,
 }
 
 impl Scene {
     fn start(input: &mut Input<'_>, patience: Duration) -> Self {
-        // The first has room for all that an input can bring, so that nothing of the service's own is overwritten.
+        // The first buffer has room for everything that an input can bring, so that nothing of the service's own is
+        // overwritten.
         let session = Session::builder()
             .ring(4 << 20)
             .ring(8 << 10 << (input.byte() % 8))
@@ -104,7 +105,7 @@ impl Scene {
         self.recorded += 1;
     }
 
-    /// One that is not within another.
+    /// A name that is not contained in another.
     fn name(&self, number: u32) -> String {
         format!("<own event {number} {}>", self.secret)
     }
@@ -115,7 +116,7 @@ impl Scene {
         match what % 12 {
             0 => self.come(who),
             1 => self.record(),
-            // What comes of it is nobody's promise: they need not answer.
+            // Its result does not matter: programs need not answer.
             2 => drop(self.session.flush(Duration::from_millis(u64::from(who as u8 % 4)))),
             other => {
                 let count = self.programs.len().max(1);
@@ -147,7 +148,7 @@ impl Scene {
 
     fn end(mut self) -> u64 {
         self.record();
-        // With one that stays and does not answer the service waits for seconds, as it says.
+        // If one stayed and did not answer, the service would wait for seconds, as documented.
         self.programs.clear();
         let path = self.paths[0].with_extension("pftrace");
         let began = Instant::now();
@@ -157,7 +158,7 @@ impl Scene {
         check(&fs::read(&path).expect("the trace"), (0..self.recorded).map(|number| self.name(number)));
         fs::remove_file(path).expect("it is there");
         let chunks: u64 = stopped.summary().buffers.iter().map(|buffer| buffer.chunks_written).sum();
-        // All of its own are in one.
+        // All of the service's own are in one chunk.
         chunks - 1
     }
 }
@@ -177,7 +178,7 @@ fn check(trace: &[u8], own: impl Iterator<Item = String>) {
     }
 }
 
-/// Anything that is said of shared memory, mostly with small numbers.
+/// Any request about shared memory, mostly with small numbers.
 fn request(input: &mut Input<'_>) -> Request {
     let kind = input.byte();
     let [writer_id, target] = [(); 2].map(|()| match input.byte() {

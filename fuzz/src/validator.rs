@@ -1,4 +1,4 @@
-//! `validator`: the verdict on a packet is the same however it is cut, and the one of a plain parser.
+//! `validator`: the verdict on a packet is the same however it is cut, and agrees with a plain parser's.
 //!
 //! The first two bytes choose the cuts; the rest is the packet.
 
@@ -19,7 +19,7 @@ pub fn run(data: &[u8]) {
     let mut pieces = Vec::new();
     let mut rest = packet;
     while !rest.is_empty() {
-        // Pieces of 0 to 15 bytes, as a generator of random numbers decides.
+        // Pieces of 0 to 15 bytes, chosen by a random number generator.
         cuts = cuts.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let (piece, after) = rest.split_at((cuts >> 28) as usize % (rest.len() + 1));
         pieces.push(piece);
@@ -39,12 +39,12 @@ pub fn run(data: &[u8]) {
         assert_eq!(valid.len, packet.len());
         framed(&pieces, packet, &valid);
     }
-    // Whatever it is as a file: the reader ends, and gives no more than is there.
+    // Whatever it is when read as a file: the reader ends, and gives no more than is there.
     let total: usize = TracePackets::new(packet).map_while(Result::ok).map(<[u8]>::len).sum();
     assert!(total <= packet.len());
 }
 
-/// A valid packet comes out of a file as it went in, with what was appended.
+/// A valid packet comes out of a file as it went in, plus what was appended.
 fn framed(pieces: &[&[u8]], packet: &[u8], valid: &ValidPacket) {
     let trusted = TrustedFields {
         pid: Some(-1),
@@ -60,7 +60,7 @@ fn framed(pieces: &[&[u8]], packet: &[u8], valid: &ValidPacket) {
     assert!(packets.next().is_none());
 }
 
-/// The same by a parser that has all bytes at hand.
+/// The verdict of a parser that has all bytes at hand.
 fn expected(packet: &[u8]) -> Result<ValidPacket, InvalidPacket> {
     let mut at = 0;
     let mut valid = ValidPacket { len: packet.len(), previous_packet_dropped: 0 };

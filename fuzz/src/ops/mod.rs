@@ -1,9 +1,9 @@
-//! `ops`: all operations on a small buffer, by writers that keep the rules and by one that does not.
+//! `ops`: all operations on a small buffer, by writers that obey the rules and by one that does not.
 //!
-//! What the honest writers wrote is known (see [`writer`]), so beside the buffer's own consistency it is checked
-//! that every packet comes out as it was written, in order and once; that what is missing is reported, and
-//! nothing is reported that is not missing; that clones read like the original; that leases give their packet or
-//! nothing; that an observer of overwriting changes nothing; and that nothing waits for ever.
+//! What the honest writers wrote is known (see [`writer`]), so besides the buffer's own consistency these are checked:
+//! every packet comes out as it was written, in order and once; what is missing is reported, and nothing else is;
+//! clones read like the original; leases give their packet or nothing; an observer of overwriting changes nothing; and
+//! nothing waits for ever.
 
 mod op;
 mod world;
@@ -13,7 +13,7 @@ use crate::input::Input;
 pub use op::{Op, Setup};
 use world::World;
 
-/// More make an input slow and no better.
+/// More would make an input slow and no better.
 const MOST_OPS: usize = 200;
 
 /// Runs one input.

@@ -1,4 +1,4 @@
-//! Operations as bytes: an opcode, then its fields, so that inputs can be put together by hand.
+//! Operations as bytes: an opcode, then its fields, so that inputs can be written by hand.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 
@@ -17,7 +17,7 @@ pub struct Setup {
 /// One operation. A `writer` is one of three; `back` counts chunks from its newest.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// A chunk is written; committed at once unless bit 3 of `how` is set.
+    /// A chunk is written, and committed at once unless bit 3 of `how` is set.
     Produce {
         /// Whose.
         writer: u8,
@@ -45,7 +45,7 @@ pub enum Op {
         /// Bits: 0 through a closure, 1 flags of the end show already, 2 as a complete one; above: fragments.
         how: u8,
     },
-    /// The oldest patches that are left of a chunk arrive.
+    /// The oldest remaining patches of a chunk arrive.
     Patch {
         /// Whose.
         writer: u8,
@@ -54,14 +54,14 @@ pub enum Op {
         /// Bit 0: only one of them.
         how: u8,
     },
-    /// A session of at most so many packets, 255 for all; `reject` of them is refused by the exporter.
+    /// A read session of at most so many packets, 255 for all; the exporter refuses packet `reject`.
     Read {
-        /// Most packets.
+        /// The most packets.
         limit: u8,
         /// Which one is refused, from 1; 0 for none.
         reject: u8,
     },
-    /// Packets taken as leases.
+    /// Packets are taken as leases.
     Lease {
         /// How many.
         limit: u8,
@@ -71,25 +71,25 @@ pub enum Op {
         /// Which.
         index: u8,
     },
-    /// A clone, whose memory is so far off a boundary.
+    /// A clone, whose memory is this far off a boundary.
     Clone {
         /// Bytes.
         offset: u8,
     },
-    /// A chunk against all rules.
+    /// A chunk that breaks all rules.
     Hostile {
-        /// Producer and writer: 0 both zero, else one of some.
+        /// Producer and writer: 0 both zero, otherwise one of a few.
         writer: u8,
         /// Added to its last id, as a signed number; 0x80 and 0x7F jump far.
         step: u8,
         /// Declared fragments.
         fragments: u8,
-        /// Flags, and bit 3 complete, bit 4 through a closure that changes its mind.
+        /// Flags; bit 3 complete, bit 4 through a closure that changes its mind.
         flags: u8,
         /// The payload.
         payload: Vec<u8>,
     },
-    /// A patch against all rules.
+    /// A patch that breaks all rules.
     HostilePatch {
         /// As above.
         writer: u8,
@@ -135,14 +135,14 @@ impl<'a> Arbitrary<'a> for Op {
 }
 
 impl Setup {
-    /// As input.
+    /// As an input.
     pub fn to_bytes(&self) -> Vec<u8> {
         vec![self.ring, self.layout, self.mode]
     }
 }
 
 impl Op {
-    /// As input.
+    /// As an input.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Produce { writer, how, sizes } => {

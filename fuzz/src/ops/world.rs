@@ -12,7 +12,7 @@ use tracebuf::buffer::{
     Refusal, TraceBuffer,
 };
 
-/// First chunk ids: also such that they wrap, or change their sign.
+/// First chunk ids, including some that soon wrap or change their sign.
 const FIRST_IDS: [u32; 4] = [0, 1, u32::MAX - 2, i32::MAX as u32 - 2];
 const WRITERS: usize = 3;
 const MOST_CHUNKS: usize = 300;
@@ -21,13 +21,13 @@ const MOST_CHUNKS: usize = 300;
 #[derive(Clone, Copy, PartialEq)]
 enum Watch {
     Nobody,
-    /// The watched buffer is a twin of one that is not: they must behave the same.
+    /// The watched buffer has a twin that is not watched: they must behave the same.
     Twin,
     /// The observer keeps some of what it is shown.
     Keeper,
 }
 
-/// Notes down what it is shown, and what of it is kept.
+/// Notes what it is shown, and which of it is kept.
 struct Observer {
     keeps: bool,
     shown: Vec<(Read, bool)>,
@@ -41,14 +41,14 @@ impl OverwriteObserver for Observer {
     }
 }
 
-/// See the module.
+/// The world that the module describes.
 pub(super) struct World {
     buffer: TraceBuffer<Memory>,
     twin: Option<TraceBuffer<Memory>>,
     watch: Watch,
     policy: FillPolicy,
     writers: Vec<Writer>,
-    /// The last ids of the hostile ones.
+    /// The last ids of the hostile writers.
     hostile: [u32; 4],
     offered: u64,
     leases: Vec<(Lease, Read)>,
@@ -94,7 +94,7 @@ impl World {
             }
             Op::Commit { writer, back, how } => {
                 if let Some((writer, index)) = self.pick(*writer, *back) {
-                    // What was patched in the buffer is not in shared memory any more.
+                    // What was patched in the buffer is no longer in shared memory.
                     if !self.writers[writer].chunks[index].patched_later {
                         self.commit(writer, index, how & 1 != 0);
                     }
@@ -138,7 +138,7 @@ impl World {
         self.check();
     }
 
-    /// Every writer brings what it still has, and one more packet, which has to come out.
+    /// Every writer brings what it still has, and one more packet, which must come out.
     pub(super) fn settle(&mut self) {
         for writer in 0..WRITERS {
             if self.writers[writer].chunks.is_empty() {
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// Patches in the buffer what was committed, in shared memory what was not.
+    /// Patches committed chunks in the buffer, others in shared memory.
     fn patch(&mut self, writer: usize, index: usize, one: bool) {
         let chunk = &mut self.writers[writer].chunks[index];
         let count = if one { chunk.patches.len().min(1) } else { chunk.patches.len() };
@@ -267,7 +267,7 @@ impl World {
         }
     }
 
-    /// Offers a chunk to the buffer, and to its twin. `fickle`: each time it is asked for it looks different.
+    /// Offers a chunk to the buffer, and to its twin. `fickle`: it looks different each time it is read.
     fn offer(&mut self, header: &ChunkHeader, payload: &[u8], shared: bool, fickle: bool) -> Commit {
         let keeps = self.watch == Watch::Keeper;
         let mut observer = Observer { keeps, shown: Vec::new() };
@@ -333,7 +333,8 @@ impl World {
         }
     }
 
-    /// Ring, lists, table and counters agree; every chunk offered was counted once; the twin is no different.
+    /// Checks that ring, lists, table and counters agree, every chunk offered was counted once, and the twin is no
+    /// different.
     fn check(&mut self) {
         self.buffer.check().expect("a consistent region");
         let stats = self.buffer.stats();

@@ -2,13 +2,13 @@
 
 use tracebuf::buffer::{ChunkFlags, ChunkHeader, DataLoss, Patch};
 
-/// A chunk as its writer has it.
+/// A chunk as its writer knows it.
 pub struct Chunk {
     /// Its id.
     pub id: u32,
     /// Its fragments, with their size fields.
     pub bytes: Vec<u8>,
-    /// Bytes behind them in shared memory.
+    /// Bytes after them in shared memory.
     pub slack: usize,
     /// Where each fragment ends.
     pub ends: Vec<usize>,
@@ -16,19 +16,19 @@ pub struct Chunk {
     pub flags: ChunkFlags,
     /// Patches still to come.
     pub patches: Vec<Patch>,
-    /// It was committed, not only scraped.
+    /// Whether it was committed, not only scraped.
     pub committed: bool,
-    /// It was scraped as complete.
+    /// Whether it was scraped as complete.
     pub seen_complete: bool,
     /// The most fragments that a scrape has shown.
     pub shown: usize,
-    /// A copy of it was stored.
+    /// Whether a copy of it was stored.
     pub stored: bool,
-    /// All of it was taken by the buffer.
+    /// Whether the buffer took all of it.
     pub accepted: bool,
-    /// It came after a later one: what began before it may have been given up by then.
+    /// Whether it came after a later one: what began before it may have been given up by then.
     pub late: bool,
-    /// It had patches when it was committed.
+    /// Whether it had patches when it was committed.
     pub patched_later: bool,
 }
 
@@ -42,9 +42,9 @@ pub struct Packet {
     closed: bool,
 }
 
-/// A writer that keeps the rules.
+/// A writer that obeys the rules.
 pub struct Writer {
-    /// Its id; its producer's is 1.
+    /// Its id; its producer's id is 1.
     pub id: u16,
     first_id: u32,
     /// Its chunks.
@@ -57,17 +57,17 @@ pub struct Writer {
     last_end: Option<usize>,
     /// The first chunk that the buffer ever had.
     baseline: Option<usize>,
-    /// The next packet has to report a loss.
+    /// Whether the next packet must report a loss.
     must_report: bool,
-    /// The table forgot the sequence: only contents are checked from then on.
+    /// Whether the table forgot the sequence: from then on only contents are checked.
     pub forgotten: bool,
-    /// A sequence was forgotten, or something of one refused that no entry of the table can tell of, before this
-    /// one's first packet came out: perhaps of this one, and then its first packet says so.
+    /// Whether, before this writer's first packet came out, a sequence was forgotten, or something was refused that no
+    /// entry of the table can report. It may have been this sequence, and then its first packet says so.
     pub some_is_unknown: bool,
 }
 
 impl Writer {
-    /// The writer, whose first chunk has this id.
+    /// A writer whose first chunk has this id.
     pub fn new(id: u16, first_id: u32) -> Self {
         Self {
             id,
@@ -84,7 +84,7 @@ impl Writer {
         }
     }
 
-    /// Whether a packet is begun and not ended.
+    /// Whether a packet was begun and has not ended.
     pub fn is_open(&self) -> bool {
         self.open
     }
@@ -178,7 +178,7 @@ impl Writer {
         }
     }
 
-    /// The next packet has to report a loss: the one before it was not used.
+    /// The packet that came out was not used, so the next one has to report a loss.
     pub fn unused(&mut self) {
         self.must_report = true;
     }
@@ -201,7 +201,7 @@ impl Writer {
         let between = self.last_end.unwrap_or(0)..=here.first;
         let uncertain = self.chunks[between].iter().any(|chunk| !chunk.accepted);
         let starts = self.last_end.is_none() && self.some_is_unknown;
-        // Who has only a part of a packet cannot know that it is empty.
+        // A receiver of only part of a packet cannot know that it is empty.
         let gone = missing.iter().any(|packet| packet.is_visible() || packet.first != packet.last);
         let may = must || uncertain || starts || gone;
         assert!(may || !reported, "writer {}: nothing is missing before {k}, but {loss} is said", self.id);
@@ -213,7 +213,7 @@ impl Writer {
         (self.next, self.must_report) = (k + 1, false);
     }
 
-    /// Whether a packet with these bytes was ever written; from which one on to search.
+    /// Whether a packet with these bytes was ever written, searching from this one on.
     pub fn find(&self, from: usize, bytes: &[u8]) -> Option<usize> {
         let same = |packet: &Packet| packet.closed && !packet.aborted && packet.bytes == bytes;
         (from..self.packets.len()).find(|&k| same(&self.packets[k]))
@@ -226,14 +226,14 @@ impl Writer {
 }
 
 impl Packet {
-    /// Not empty, so that somebody misses it.
+    /// Whether it is not empty, so that it would be missed.
     fn is_visible(&self) -> bool {
         self.aborted || !self.bytes.is_empty()
     }
 }
 
 impl Chunk {
-    /// What shared memory holds of it when so many fragments have begun: behind them stale bytes.
+    /// What shared memory holds of it when so many fragments have begun: stale bytes after them.
     pub fn in_shared_memory(&self, fragments: usize) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         if fragments <= self.ends.len() {
@@ -257,7 +257,7 @@ impl Chunk {
     }
 }
 
-/// A packet's byte: the first three say which packet it is.
+/// A packet's byte: the first three identify the packet.
 fn content(writer: u16, number: usize, at: usize) -> u8 {
     match at {
         0 => 0x40 | writer as u8,

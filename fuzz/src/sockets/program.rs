@@ -53,7 +53,7 @@ impl Program {
         Self { protocol, socket, memory: None, is_over: false, requests: 0, chunks: 0 }
     }
 
-    /// Says what it takes to be given memory, and waits for that, so long and no longer.
+    /// Sends what it takes to be given memory, and waits for that, at most for `patience`.
     pub(super) fn get_ready(&mut self, patience: Duration) {
         if self.protocol == Protocol::Perfetto {
             let bind = number(Vec::new(), 2, 1);
@@ -72,7 +72,7 @@ impl Program {
         }
     }
 
-    /// Takes what there is, and any file with it.
+    /// Takes what has come, and any file with it.
     pub(super) fn hear(&mut self) {
         let (mut bytes, mut room) = ([0; 65536], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
         loop {
@@ -94,13 +94,13 @@ impl Program {
         }
     }
 
-    /// Bytes as they are.
+    /// Sends bytes as they are.
     pub(super) fn send(&self, bytes: &[u8]) {
-        // It may have been sent away.
+        // The service may have closed the connection.
         let _ = send(&self.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 
-    /// Bytes as they are, with files that nobody asked for.
+    /// Sends bytes as they are, with files that nobody asked for.
     pub(super) fn send_with_files(&self, input: &mut Input<'_>) {
         let file = memfd_create("fuzz", MemfdFlags::CLOEXEC).expect("a file");
         let count = usize::from(input.byte()) % 5;
@@ -119,13 +119,13 @@ impl Program {
         }
     }
 
-    /// A page's only chunk as an honest writer leaves it, more or less, and word of it.
+    /// Writes a page's only chunk roughly as an honest writer leaves it, and reports it.
     pub(super) fn write_chunk(&mut self, input: &mut Input<'_>) {
         let (page, writer, how) = (u64::from(input.byte() % 4), u16::from(input.byte() % 4), input.byte());
         let target = u16::from(how >> 7);
         let packet = input.bytes(32);
         let size = packet.len() as u8;
-        // Its number, its writer, how many packets there are, and flags.
+        // Its number, its writer, the number of packets, and flags.
         let header = [
             &self.chunks.to_le_bytes()[..],
             &writer.to_le_bytes(),
@@ -135,7 +135,7 @@ impl Program {
         ];
         self.chunks = self.chunks.wrapping_add(1 + u32::from(how >> 5 & 3));
         self.write(page * PAGE + 8, &header.concat());
-        // One chunk, complete or in the writing.
+        // One chunk, complete or being written.
         let state = if how & 0x20 == 0 { 3 } else { 1 };
         self.write(page * PAGE, &(1_u32 << 28 | state).to_le_bytes());
         if how & 0x40 == 0 {
@@ -144,7 +144,7 @@ impl Program {
         self.say(&Request::Move(ChunkToMove { page: page as u32, chunk: 0, target }));
     }
 
-    /// Says it in the protocol's words.
+    /// Sends it in the protocol's form.
     pub(super) fn say(&mut self, request: &Request) {
         if self.protocol == Protocol::Own {
             return self.send(&request.to_bytes());
@@ -173,7 +173,7 @@ impl Program {
         }
     }
 
-    /// Anything in the protocol's form: a record of any kind, or a call with any arguments.
+    /// Sends anything in the protocol's form: a record of any kind, or a call with any arguments.
     pub(super) fn call(&mut self, input: &mut Input<'_>) {
         if self.protocol == Protocol::Own {
             let mut record = [0; 16];
@@ -189,7 +189,7 @@ impl Program {
             arguments = match kind % 4 {
                 0 => number(arguments, field, input.u32().into()),
                 1 => number(arguments, field, input.byte().into()),
-                // A message within.
+                // A nested message.
                 2 => bytes(arguments, field, &number(Vec::new(), 1, input.byte().into())),
                 _ => bytes(arguments, field, input.bytes(usize::from(kind / 4))),
             };

@@ -1,4 +1,4 @@
-//! Reading, leases and clones, and what of it must agree.
+//! Reading, leases and clones, and which of their results must agree.
 
 use super::World;
 use crate::cost::{bounded, capacity};
@@ -7,7 +7,7 @@ use tracebuf::buffer::{DataLoss, Lease, Packet, Reader, TraceBuffer};
 
 const MOST_LEASES: usize = 8;
 
-/// A packet read: producer, writer, bytes, losses.
+/// A packet that was read: producer, writer, bytes, losses.
 pub(super) type Read = (u16, u16, Vec<u8>, DataLoss);
 
 pub(super) fn read(packet: &Packet<'_>) -> Read {
@@ -135,10 +135,10 @@ impl World {
         }
     }
 
-    /// What a clone reads, which leaves the original as it is.
+    /// What a clone reads, while the original stays as it is.
     pub(super) fn read_clone(&mut self, offset: usize) -> Vec<Read> {
         let before = self.buffer.stats();
-        // The size that a clone asks for has 7 bytes for the worst place.
+        // The size that a clone asks for includes 7 bytes for the worst alignment.
         let size = self.buffer.clone_size() - 7 + (8 - offset) % 8;
         assert!(self.buffer.clone_read_only(Memory::new(size - 1, offset)).is_err());
         let mut clone = self.buffer.clone_read_only(Memory::new(size, offset)).expect("room for the clone");
@@ -152,7 +152,7 @@ impl World {
         ] {
             *counter = 0;
         }
-        // A clone's size is that of what is in it.
+        // A clone's size is that of its content.
         stats.buffer_size = clone.stats().buffer_size;
         assert_eq!(clone.stats(), stats);
         let packets = bounded(2 * capacity(&self.buffer), 0, || drain(clone.read()));

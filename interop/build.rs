@@ -1,7 +1,7 @@
-//! Builds Perfetto's C++ as it lies in `perfetto-sdk-sys`, and with it a function of ours that runs its service.
+//! Builds Perfetto's C++ from `perfetto-sdk-sys`, together with a function of ours that runs its service.
 //!
-//! That crate would build it by itself too, but shows only what programs need. It is one file of 12 MB, which takes
-//! more than a minute: so it is built here, once, as the library that the crate links when it does not build one.
+//! That crate could build it too, but exposes only what programs need. It is one file of 12 MB, which takes more than a
+//! minute: so it is built here, once, as the library that the crate links when it does not build one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use std::process::Command;
 const SERVICE: &str = "src/service.cc";
 
 fn main() {
-    // Lints link nothing. What this package builds is not shared between them and the tests: it would be built twice.
+    // Lints link nothing. They do not share this package's build with the tests: it would be built twice.
     if std::env::var("RUSTC_WORKSPACE_WRAPPER").is_ok_and(|wrapper| wrapper.contains("clippy")) {
         return;
     }
@@ -21,16 +21,16 @@ fn main() {
     println!("cargo:rerun-if-changed={}", perfetto.display());
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").define("NDEBUG", None).include(perfetto).file(SERVICE);
-    // Half a minute less of compiling, and fast enough. Warnings are Perfetto's own.
+    // Saves half a minute of compiling, and is fast enough. Warnings are Perfetto's own.
     build.opt_level(0).debug(false).warnings(false).flag_if_supported("-w");
-    // What links it is the crate.
+    // The crate links it.
     build.cargo_metadata(false).compile("perfetto_c");
     println!("cargo:rustc-link-search=native={}", variable("OUT_DIR"));
-    // Behind the library, as linkers want it.
+    // After the library, as linkers require.
     println!("cargo:rustc-link-arg=-lstdc++");
 }
 
-/// The folder of a crate's sources, wherever cargo has it.
+/// The folder of a crate's sources, wherever cargo keeps it.
 fn sources_of(name: &str) -> PathBuf {
     let mut cargo = Command::new(variable("CARGO"));
     cargo.args(["metadata", "--format-version", "1", "--locked", "--offline"]);
@@ -38,7 +38,7 @@ fn sources_of(name: &str) -> PathBuf {
     let output = cargo.output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata = String::from_utf8(output.stdout).expect("text");
-    // A package begins so; those that depend on it say its name, and no version right behind it.
+    // A package begins like this; those that depend on it mention its name, but no version right after it.
     let beginning = format!("{{\"name\":\"{name}\",\"version\":");
     let package = metadata.split(&beginning).nth(1).expect("it is among the packages");
     let manifest = package.split("\"manifest_path\":\"").nth(1).and_then(|rest| rest.split('"').next());

@@ -1,7 +1,7 @@
-//! What the program records, told once: the program records it, and the tests expect it.
+//! What the program records, defined once: the program records it, and the tests expect it.
 //!
-//! An event is told as a line, `+work/outer thread=0 number=7`: `+` for a slice's begin, `-` for its end, `!` for an
-//! instant, `#` for a counter; then its category and name, its track if that is none of a thread, its value, what it is
+//! An event is described by a line, `+work/outer thread=0 number=7`: `+` for a slice's begin, `-` for its end, `!` for
+//! an instant, `#` for a counter; then its category and name, its track if it is not a thread's, its value, what it is
 //! linked with, and its arguments.
 
 use std::fmt::Write as _;
@@ -12,16 +12,16 @@ pub const SOURCE: &str = "tracebuf.interop";
 /// The name of a program with tracebuf's recorders that follows Perfetto's service.
 pub const FOLLOWER: &str = "follower";
 
-/// Categories of the program. The last has a tag by which it is left out unless somebody asks for it.
+/// Categories of the program. The last has a tag that excludes it unless it is requested.
 pub const CATEGORIES: [&str; 4] = ["work", "net.send", "net.receive", "noise"];
 
 /// Those without such a tag.
 pub const DEFAULT_CATEGORIES: [&str; 3] = ["work", "net.send", "net.receive"];
 
-/// How many names the inner slices have in turn.
+/// How many names the inner slices use in turn.
 pub const INNER_NAMES: u64 = 50;
 
-/// A text that says where each part of it belongs, so that parts in a wrong place show.
+/// A text that says where each part of it belongs, so that misplaced parts are noticed.
 pub fn text(number: u64, len: usize) -> String {
     let mut text = String::with_capacity(len + 32);
     while text.len() < len {
@@ -36,7 +36,7 @@ pub fn text_len(number: u64) -> Option<usize> {
     (number % 50 == 49).then_some((number * 37 % 9000) as usize)
 }
 
-/// The length of a packet's text: every tenth is as long as can be.
+/// The length of a packet's text: every tenth is as long as possible.
 pub fn packet_len(number: u64, max: usize) -> usize {
     if number % 10 == 9 { max } else { (number * 7919) as usize % max }
 }

@@ -1,13 +1,13 @@
 //! The judge of `exact/`: a replay's output against the output recorded from the reference.
 //!
-//! Compared are every packet line in order (producer, writer, uid, pid, slice count, bytes), the ends of
-//! reads, patch results, and the counters that do not depend on how a buffer lays its chunks out.  The loss
-//! mask must be the same, but for the class `malformed`: there the reference cuts a chunk short without
-//! saying so and reports an aborted packet too early, so ours may say nothing or more.
+//! Compared are every packet line in order (producer, writer, uid, pid, slice count, bytes), the ends of reads, patch
+//! results, and the counters that do not depend on how a buffer lays out its chunks.  The loss mask must be the same,
+//! except in the class `malformed`: there the reference cuts a chunk short without saying so and reports an aborted
+//! packet too early, so ours may say nothing or more.
 
 use std::collections::BTreeMap;
 
-/// Counters that any layout of the chunks gives the same values, by class.
+/// Counters that have the same values for any layout of the chunks, by class.
 fn counters(class: &str) -> &'static [&'static str] {
     match class {
         "clean" | "patches" | "ooo" => &[
@@ -35,8 +35,8 @@ fn counters(class: &str) -> &'static [&'static str] {
     }
 }
 
-/// The lines that are compared, as fields.  The reference emits a packet of two empty fragments, which says
-/// nothing: such lines are left out.
+/// The lines that are compared, as fields.  The reference emits a packet for two empty fragments, which says nothing:
+/// such lines are left out.
 fn rows(output: &str) -> Vec<Vec<&str>> {
     const COMPARED: [&str; 7] = ["pkt", "cpkt", "end", "cend", "limit", "patch", "stats"];
     let fields = output.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
@@ -58,7 +58,7 @@ fn values<'a>(row: &[&'a str]) -> BTreeMap<&'a str, &'a str> {
     row.iter().skip(1).filter_map(|pair| pair.split_once('=')).collect()
 }
 
-/// Says what the first difference is, if there is one.
+/// Describes the first difference, if there is one.
 pub(crate) fn compare(class: &str, expected: &str, output: &str) -> Result<(), String> {
     let (expected, output) = (rows(expected), rows(output));
     for (number, (wanted, got)) in expected.iter().zip(&output).enumerate() {

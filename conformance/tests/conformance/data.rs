@@ -23,7 +23,7 @@ enum Source {
     Folder(PathBuf),
 }
 
-/// The files of a case by extension: `tbops`, `expected`, `truth.json`, `reference-keeps`.
+/// The files of a case, by extension: `tbops`, `expected`, `truth.json`, `reference-keeps`.
 pub(crate) struct Files(BTreeMap<String, Vec<u8>>);
 
 impl Files {
@@ -37,14 +37,14 @@ impl Files {
         self.get(extension).map(|bytes| std::str::from_utf8(bytes).expect("conformance data is text"))
     }
 
-    /// The number of packets that the reference reads back from this script, where it does better than fail.
+    /// The number of packets that the reference reads back from this script, if it does better than fail.
     pub(crate) fn reference_keeps(&self) -> Option<usize> {
         Some(self.text("reference-keeps")?.trim().parse().expect("a number of packets"))
     }
 }
 
 impl Case {
-    /// What the judges call the class of a case: its name up to the dash.
+    /// The class of a case, as the judges use it: its name up to the dash.
     pub(crate) fn class(&self) -> &str {
         self.name.split('-').next().unwrap_or_default()
     }
@@ -76,7 +76,7 @@ pub(crate) fn cases() -> Vec<Case> {
     all
 }
 
-/// The names of the files that end so, without that end, sorted.
+/// The names of the files that end with `end`, without it, sorted.
 fn names(folder: &Path, end: &str) -> Vec<String> {
     let mut names: Vec<String> =
         files(folder).iter().filter_map(|name| name.strip_suffix(end).map(str::to_owned)).collect();
@@ -122,7 +122,7 @@ fn gather(folder: &Path, name: &str) -> Files {
     Files(found)
 }
 
-/// All that follows the first dot.
+/// Everything after the first dot.
 fn extension(name: &str) -> String {
     name.split_once('.').map(|(_, rest)| rest.to_owned()).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! The conformance set: every script is replayed, and a judge looks at what came out.
+//! The conformance set: every script is replayed, and a judge checks what came out.
 //!
-//! One test for each script and judge; names say both, such as `truth/wrap-101: the invariants hold`.
+//! One test for each script and judge; the name gives both, such as `truth/wrap-101: the invariants hold`.
 
 mod compare;
 mod data;
@@ -58,8 +58,8 @@ fn verdict(files: &Files) -> Result<Verdict, Failed> {
     Ok(judge(&truth_of(files)?, &replay(files)?))
 }
 
-/// The invariants, and at least 95% of the packets that the reference keeps, less five: chunks of another
-/// size in memory are overwritten a little earlier or later.
+/// The invariants, and at least 95% of the packets that the reference keeps, less five: chunks that have another size
+/// in memory are overwritten a little earlier or later.
 fn invariants(case: &Case) -> Result<(), Failed> {
     let files = case.files();
     let verdict = verdict(&files)?;
@@ -71,7 +71,7 @@ fn invariants(case: &Case) -> Result<(), Failed> {
     Ok(())
 }
 
-/// At least 98% of what the reference keeps, over all scripts together.
+/// At least 98% of what the reference keeps, summed over all scripts.
 fn keeps_overall() -> Result<(), Failed> {
     let (mut ours, mut reference) = (0, 0);
     for case in cases() {
@@ -87,7 +87,7 @@ fn keeps_overall() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A judge that lets everything pass would look like success: each invariant is broken once.
+/// A judge that lets everything pass would look like success, so each invariant is broken once.
 fn judges_own_tests() -> Vec<Trial> {
     const PERFECT: &str = "pkt 1 2 0 0 0 1 aa\npkt 1 2 0 0 0 1 bb\npkt 1 2 0 0 0 1 cc\nend\n";
     let broken: [(&str, String, &[&str]); 8] = [

@@ -4,9 +4,9 @@
 //!
 //! - *intact*: every packet is byte for byte one that its writer wrote;
 //! - *once*: no packet comes out twice;
-//! - *fifo*: the packets of one writer come out in the order written;
+//! - *fifo*: the packets of one writer come out in the order in which they were written;
 //! - *noticed*: a packet that follows missing ones carries a loss mask;
-//! - *truthful*: a packet that follows its predecessor directly carries none;
+//! - *truthful*: a packet that directly follows its predecessor carries none;
 //! - *complete*: in classes that never wrap, every packet written comes out;
 //! - *recovered*: in class `readmit`, what a commit brought again after an overwrite comes out.
 
@@ -21,16 +21,16 @@ const NEVER_WRAP: [&str; 6] = ["clean", "patches", "ooo", "scrape", "race", "gap
 #[derive(Deserialize)]
 pub(crate) struct Truth {
     class: String,
-    /// Per writer (`PRODUCER/WRITER`) its packets in hex; none where it gave one up.
+    /// For each writer (`PRODUCER/WRITER`) its packets in hex; `None` where it gave one up.
     packets: BTreeMap<String, Vec<Option<String>>>,
-    /// Per writer the packets that must come out.
+    /// For each writer the packets that must come out.
     #[serde(default)]
     must: BTreeMap<String, Vec<usize>>,
 }
 
-/// What the judge says.
+/// The judge's verdict.
 pub(crate) struct Verdict {
-    /// Packets read back, clones aside.
+    /// Packets read back, not counting clones.
     pub(crate) seen: usize,
     /// Packets written.
     pub(crate) written: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// The first violation of each invariant, unless there is none.
+    /// The first violation of each invariant, if there is any.
     pub(crate) fn result(&self) -> Result<(), String> {
         if self.violations.is_empty() {
             return Ok(());
@@ -68,7 +68,7 @@ struct Emitted<'a> {
     hex: &'a str,
 }
 
-/// One stream per writer for the reads (no clone), and one per writer and clone.
+/// One stream per writer for the reads (without clones), and one per writer and clone.
 type Streams<'a> = BTreeMap<(String, Option<usize>), Vec<Emitted<'a>>>;
 
 /// Judges the output of a replay.
@@ -113,15 +113,15 @@ pub(crate) fn judge(truth: &Truth, output: &str) -> Verdict {
     verdict
 }
 
-/// The judge of one writer's packets.
+/// Judges one writer's packets.
 struct StreamJudge<'a> {
     writer: &'a str,
     written: &'a [Option<String>],
-    /// Where in `written` each packet stands.
+    /// Where in `written` each packet occurs.
     places: HashMap<&'a str, Vec<usize>>,
-    /// Loss masks are judged too.
+    /// Whether loss masks are judged too.
     masks: bool,
-    /// The number of packets of `written` that lie behind: the last one that came out and all before it.
+    /// How many packets of `written` have been passed: the last one that came out and all before it.
     next: usize,
     matched: BTreeSet<usize>,
     verdict: &'a mut Verdict,
@@ -138,8 +138,8 @@ impl<'a> StreamJudge<'a> {
         Self { writer, written, places, masks, next: 0, matched: BTreeSet::new(), verdict }
     }
 
-    /// Splits the stream in runs, each a packet and all that follow it without a loss mask: nothing may be
-    /// missing inside one.
+    /// Splits the stream into runs, each a packet and all that follow it without a loss mask: nothing may be missing
+    /// inside a run.
     fn run(&mut self, mut stream: &[Emitted<'_>]) {
         while let Some((_, rest)) = stream.split_first() {
             let length = 1 + rest.iter().take_while(|packet| packet.loss == 0).count();
@@ -157,7 +157,7 @@ impl<'a> StreamJudge<'a> {
             let there = self.written.get(*place..*place + run.len());
             there.is_some_and(|there| there.iter().zip(run).all(|(w, e)| w.as_deref() == Some(e.hex)))
         };
-        // Equal packets may fit in several places: a flagged one prefers a place behind a hole.
+        // Equal packets may fit in several places: a flagged one prefers a place after a hole.
         let behind_a_hole = |place: &&usize| **place > self.next || first.loss == 0;
         let mut fitting = ahead.iter().filter(|place| fits(place));
         let start = fitting.clone().find(behind_a_hole).or_else(|| fitting.next()).copied();
@@ -167,7 +167,7 @@ impl<'a> StreamJudge<'a> {
         self.matched.extend(start..self.next);
     }
 
-    /// The run is not one contiguous stretch of what was written: says what is wrong with each packet.
+    /// For a run that is not one contiguous stretch of what was written: says what is wrong with each packet.
     fn judge_one_by_one(&mut self, run: &[Emitted<'_>]) {
         let writer = self.writer;
         for &packet in run {

@@ -1,4 +1,4 @@
-//! Where what programs record goes to, and how much of it at a time.
+//! Which buffer programs' data goes to, and how much of it at a time.
 
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ fn each_data_source_goes_to_the_buffer_that_is_for_it() {
     program.ends();
     let stopped = service.session.stop().expect("it runs");
     let buffers = &stopped.summary().buffers;
-    // Three threads' 4,000 events of some 50 bytes; two threads' 200 packets of some 16,000.
+    // 4,000 events of each of three threads, some 50 bytes long; 200 packets of each of two threads, some 16,000 bytes
+    // long.
     assert!((100..500).contains(&buffers[0].chunks_written), "{buffers:?}");
     assert!((1000..3000).contains(&buffers[1].chunks_written), "{buffers:?}");
     assert_all_is_there(&write(stopped, "buffers"), pid);
@@ -42,7 +43,7 @@ fn a_long_trace_has_what_a_ring_has_no_room_for() {
     for step in 0..10 {
         program.does("packets 1 100 30000");
         program.does(&format!("events 0 {} {} 20", step * 100, step * 100 + 100));
-        // What is new in the ring is less than it has room for.
+        // New data in the ring is less than it has room for.
         let bytes = || service.session.long_trace().expect("a long trace").bytes;
         waits_for("it is in the file", || bytes() > (step + 1) * 1_500_000);
     }

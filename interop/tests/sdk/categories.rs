@@ -6,7 +6,7 @@ use tracebuf_std::session::{PerfettoSocket, PerfettoSocketBuilder};
 use crate::harness::Service;
 use crate::reading::{sequences_of, threads_of};
 
-/// What a program's thread records when the service is told so, is just what is in these categories.
+/// What a program's thread records when the service requests this is exactly what is in these categories.
 fn records_just(test: &str, socket: PerfettoSocketBuilder, categories: &[&str]) {
     let service = Service::roomy(test, socket, categories);
     let mut program = service.run(&[]);
@@ -46,7 +46,7 @@ fn all_of_them() {
     records_just("categories-all", socket, &CATEGORIES);
 }
 
-/// `DataSourceConfig.legacy_config`, which nobody reads but the data source itself.
+/// `DataSourceConfig.legacy_config`, which only the data source itself reads.
 #[test]
 fn a_data_source_of_the_programs_own_gets_its_configuration() {
     let legacy_config = [&[0xC2, 0x3E, 5][..], b"to it"].concat();

@@ -9,7 +9,7 @@ use crate::harness::{PATIENCE, Program, Service, waits_for, write};
 use crate::reading::{sequences_of, threads_of};
 use crate::recording::service;
 
-/// How many programs a session has, beside this process.
+/// How many programs a session has, besides this process.
 fn programs(session: &Session) -> usize {
     session.summary().expect("a summary").producers.len() - 1
 }
@@ -24,7 +24,7 @@ fn a_program_that_outlives_a_service_is_in_the_trace_of_the_next() {
     let trace = first.stop();
     threads_of(&trace, pid)[&0].assert_is(0..100, &DEFAULT_CATEGORIES);
     program.does("wait off");
-    // Nobody has this.
+    // No service has this.
     program.does("events 0 100 150 0");
     let second = service("next");
     second.wait_for(&mut program);
@@ -58,7 +58,7 @@ fn of_a_program_that_is_killed_what_it_had_written_is_there() {
     let threads = threads_of(&trace, pid);
     for (thread, sequence) in &threads {
         let events = sequence.assert_begins_with_rounds(&DEFAULT_CATEGORIES) as u64;
-        // Each round has 8 at least.
+        // Each round has at least 8.
         assert!(events >= 8 * flushed[*thread as usize], "{events} events, {flushed:?} rounds");
     }
     assert_eq!(threads.len(), 2);
@@ -69,16 +69,16 @@ fn of_a_program_that_is_killed_what_lies_in_shared_memory_is_taken_too() {
     let service = service("killed-scraped");
     let mut program = service.run(&[]);
     let pid = program.pid();
-    // Once, so that the service knows whose the chunks are.
+    // First a little, so that the service knows whose the chunks are.
     program.does("events 0 0 1 1");
-    // Then by the thread that reads commands, which sends nothing by itself but full chunks.
+    // Then by the thread that reads commands, which by itself sends only full chunks.
     program.does("events 0 1 200 0");
     program.kill();
     waits_for("the program is gone", || programs(&service.session) == 0);
     let trace = service.stop();
     let thread = &threads_of(&trace, pid)[&0];
     thread.assert_begins_with_rounds(&DEFAULT_CATEGORIES);
-    // Where a packet goes on in another chunk, what would complete the first had perhaps not been sent.
+    // Where a packet continues in another chunk, what would complete the first chunk may not have been sent.
     let chunks = thread.bytes / 3000;
     assert!(
         thread.events.len() as u64 >= 200 * 8 - chunks,
@@ -98,7 +98,7 @@ fn a_program_that_ends_by_itself_leaves_what_it_recorded() {
     waits_for("the programs are gone", || programs(&service.session) == 0);
     let trace = service.stop();
     assert_eq!(trace.losses(), 0);
-    // Counters with a double in them: one of each round.
+    // Counters with a double: one in each round.
     let doubles = trace.packets().filter_map(|packet| crate::trace::message(packet, 11));
     let doubles = doubles.filter(|event| crate::trace::number(event, 44).is_some());
     assert_eq!(doubles.count(), 3 * 2 * 60);

@@ -13,21 +13,21 @@ use crate::reading::{sequences_of, threads_of};
 use crate::recording::{assert_all_is_there, assert_packets};
 use crate::trace::{Trace, number};
 
-/// Those that all programs have answered, in the service's statistics.
+/// In the service's statistics, the flushes that all programs have answered.
 const FLUSHES: u32 = 13;
 
 fn own_pid() -> u64 {
     std::process::id().into()
 }
 
-/// These rounds of one thread, and nothing else.
+/// Checks for these rounds of one thread, and nothing else.
 fn assert_thread(trace: &Trace, rounds: std::ops::Range<u64>) {
     let threads = threads_of(trace, own_pid());
     assert_eq!(threads.keys().copied().collect::<Vec<_>>(), [0]);
     threads[&0].assert_is(rounds, &DEFAULT_CATEGORIES);
 }
 
-/// As what a program with the SDK records is there: see `recording`.
+/// As for a program with the SDK: see `recording`.
 #[test]
 fn all_that_is_recorded_is_there_while_the_service_flushes_and_clears_state() {
     let test = "follow-all";
@@ -59,7 +59,7 @@ fn what_later_events_refer_to_is_told_again_when_the_service_asks() {
     let program = Following::of(test, Connection::builder());
     service.records(0, "clear=20");
     program.waits_to_record();
-    // By itself it would be told once a MiB.
+    // Unprompted, it would be written once per MiB.
     program.rounds(0, 0..40, 1, |_| pause());
     let trace = service.stop(0);
     assert_thread(&trace, 0..40);
@@ -76,11 +76,11 @@ fn a_program_is_in_one_session_after_another_each_with_its_own_buffer() {
     let mut service = PerfettosService::start(test);
     let program = Following::of(test, Connection::builder());
     for session in 0..3 {
-        // The last of them is recorded into.
+        // The last buffer is recorded into.
         service.records(session, &format!("buffers={}", session + 1));
         program.waits_to_record();
         program.rounds(0, session * 100..session * 100 + 70, 0, |_| {});
-        // Without a flush: that is done at the end.
+        // Without a flush: one is done at the end.
         let trace = service.stop(session);
         assert_thread(&trace, session * 100..session * 100 + 70);
         let chunks = assert_nothing_is_wrong(&trace);
@@ -167,7 +167,7 @@ fn of_one_that_is_killed_what_it_had_recorded_is_there() {
     assert_eq!(threads.len(), 2);
     for (thread, sequence) in &threads {
         let events = sequence.assert_begins_with_rounds(&DEFAULT_CATEGORIES) as u64;
-        // Each round has 8 at least.
+        // Each round has at least 8.
         assert!(events >= 8 * flushed[*thread as usize], "{events} events, {flushed:?} rounds");
     }
 }
@@ -176,7 +176,7 @@ fn of_one_that_is_killed_what_it_had_recorded_is_there() {
 #[test]
 #[ignore = "run by another test"]
 fn records_until_it_is_killed() {
-    // The name of this test is in the line that has begun.
+    // The line that has begun contains the name of this test.
     println!();
     let program = Following::start(perfetto_socket(), Connection::builder());
     program.waits_to_record();
@@ -197,7 +197,7 @@ fn one_that_outlives_a_service_is_in_the_trace_of_the_next() {
     let program = Following::of(test, Connection::builder());
     first.records(0, "");
     program.waits_to_record();
-    // Killed while somebody records.
+    // Killed during recording.
     let started = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {

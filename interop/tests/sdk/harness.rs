@@ -12,7 +12,7 @@ use tracebuf_std::session::{PerfettoSocket, PerfettoSocketBuilder, Session, Sess
 
 use crate::trace::{Trace, scratch};
 
-/// For what takes some milliseconds, a second or two where the SDK tries again, or for ever.
+/// For anything that takes some milliseconds, a second or two where the SDK tries again, or for ever.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A socket's path: short enough for the system, wherever this project lies.
@@ -22,10 +22,10 @@ pub(crate) fn socket_path(test: &str) -> PathBuf {
 
 pub(crate) struct Service {
     pub(crate) session: Arc<Session>,
-    /// Programs come as long as it is there.
+    /// Programs can come as long as it is there.
     pub(crate) socket: PerfettoSocket,
     name: String,
-    /// Categories and data sources that are to be on before a program records.
+    /// Categories and data sources that must be on before a program records.
     starts: Vec<String>,
 }
 
@@ -42,19 +42,19 @@ impl Service {
         Self { session, socket, name: test.into(), starts }
     }
 
-    /// With room for all that a test records.
+    /// A service with room for everything that a test records.
     pub(crate) fn roomy(test: &str, socket: PerfettoSocketBuilder, starts: &[&str]) -> Self {
         Self::start(test, Session::builder().ring(64 << 20), socket.shared_memory(1 << 20), starts)
     }
 
-    /// A program that is recorded.
+    /// Starts a program and waits until it is recorded.
     pub(crate) fn run(&self, arguments: &[&str]) -> Program {
         let mut program = Program::start(&self.name, arguments);
         self.wait_for(&mut program);
         program
     }
 
-    /// Waits until it is recorded.
+    /// Waits until the program is recorded.
     pub(crate) fn wait_for(&self, program: &mut Program) {
         program.does(&format!("wait on {}", self.starts.join(" ")));
     }
@@ -65,7 +65,7 @@ impl Service {
     }
 }
 
-/// Into a file that stays, for others to look into.
+/// Writes into a file that stays, for others to examine.
 pub(crate) fn write(mut stopped: Stopped, name: &str) -> Trace {
     let path = scratch(&format!("{name}.pftrace"));
     stopped.write_to(&path).expect("a file");
@@ -74,7 +74,7 @@ pub(crate) fn write(mut stopped: Stopped, name: &str) -> Trace {
     trace
 }
 
-/// A program that does what it is told, one with the SDK mostly; killed when the test is over.
+/// A program that does what it is told, mostly one with the SDK; killed when the test is over.
 pub(crate) struct Program {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -82,7 +82,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// One that records as soon as there is a service of this test.
+    /// Starts one that records as soon as there is a service of this test.
     pub(crate) fn start(test: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sdk_program"));
         command.args(arguments).env("PERFETTO_PRODUCER_SOCK_NAME", socket_path(test));
@@ -109,7 +109,7 @@ impl Program {
         writeln!(stdin, "{command}").expect("it is there");
     }
 
-    /// The rest of the first line from now on that begins so.
+    /// The rest of the next line that begins like this.
     pub(crate) fn hears(&mut self, beginning: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -122,20 +122,20 @@ impl Program {
         }
     }
 
-    /// A thread that goes on for ever, and its last round that the service has.
+    /// A thread that records endlessly, and its last round that the service has.
     pub(crate) fn hears_flushed(&mut self) -> (u64, u64) {
         let said = self.hears("flushed");
         let (thread, number) = said.split_once(' ').expect("two numbers");
         (thread.parse().expect("a thread"), number.parse().expect("a number"))
     }
 
-    /// Has it do something, and waits until that is done.
+    /// Makes it do something, and waits until that is done.
     pub(crate) fn does(&mut self, command: &str) {
         self.tell(command);
         self.hears(command.split(' ').next().expect("a word"));
     }
 
-    /// What the service has asked the program's own data source for, how often.
+    /// How often the service has requested this of the program's own data source.
     pub(crate) fn was_asked(&mut self, what: &str) -> String {
         self.tell("state");
         let state = self.hears("state");
@@ -143,10 +143,10 @@ impl Program {
         all.find(|(name, _)| *name == what).expect("it is said").1.into()
     }
 
-    /// All threads of it, until it is killed.
+    /// Stops all its threads, until it is killed.
     pub(crate) fn stands_still(&self) {
         let pid = self.child.id() as i32;
-        // SAFETY: a child that was not waited for; the status is not asked for.
+        // SAFETY: a child that was not waited for; its status is not requested.
         unsafe {
             assert_eq!(libc::kill(pid, libc::SIGSTOP), 0);
             assert_eq!(libc::waitpid(pid, std::ptr::null_mut(), libc::WUNTRACED), pid);

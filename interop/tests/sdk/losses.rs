@@ -1,4 +1,4 @@
-//! What does not fit: it is told, and what is there can be read.
+//! What does not fit is reported, and what is there can be read.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Programs that record by Perfetto's own SDK, into a session of ours; and ours, into Perfetto's own service.
+//! Programs that record with Perfetto's own SDK into a session of ours, and ours into Perfetto's own service.
 #![cfg(target_os = "linux")]
 
 #[path = "../../../std-adapter/tests/support/trace.rs"]

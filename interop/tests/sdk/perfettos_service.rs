@@ -17,7 +17,7 @@ pub(crate) struct PerfettosService {
     test: String,
 }
 
-/// Where it listens for programs, and for those who make traces.
+/// Where it listens for programs, and for trace clients.
 fn sockets(test: &str) -> [PathBuf; 2] {
     [socket_path(test), socket_path(&format!("{test}-c"))]
 }
@@ -41,7 +41,7 @@ impl PerfettosService {
         self.program.does(&format!("flush {session}"));
     }
 
-    /// Ends the session; its trace stays, for others to look into.
+    /// Ends the session; its trace stays, for others to examine.
     pub(crate) fn stop(&mut self, session: u64) -> Trace {
         let path = scratch(&format!("perfetto-{}-{session}.pftrace", self.test));
         self.program.does(&format!("stop {session} {}", path.display()));
@@ -61,7 +61,7 @@ impl Drop for PerfettosService {
     }
 }
 
-/// This process, as one that follows the service.
+/// This process, following the service.
 pub(crate) struct Following {
     pub(crate) recorder: Recorder,
     pub(crate) follower: Follower,
@@ -76,12 +76,12 @@ impl Following {
         Self { recorder, follower: builder.follow_perfetto(path, connected).expect("a thread") }
     }
 
-    /// Of this test's service.
+    /// Follows this test's service.
     pub(crate) fn of(test: &str, builder: ConnectionBuilder) -> Self {
         Self::start(socket_path(test), builder)
     }
 
-    /// Until events are recorded, and it is known.
+    /// Waits until events are recorded, and the recorder knows.
     pub(crate) fn waits_to_record(&self) {
         waits_for("it records", || self.recorder.is_on() && self.follower.is_connected());
     }
@@ -90,7 +90,7 @@ impl Following {
         waits_for("it records no longer", || !self.recorder.is_on());
     }
 
-    /// Rounds of a thread; behind each PACE of them it waits until the service has them, if that is not 0.
+    /// Records rounds of a thread; after each `pace` of them it waits until the service has them, unless that is 0.
     pub(crate) fn rounds(
         &self,
         thread: u64,
@@ -107,7 +107,7 @@ impl Following {
         }
     }
 
-    /// Packets of a thread, likewise.
+    /// Writes packets of a thread, likewise.
     pub(crate) fn packets(&self, thread: u64, count: u64, max: usize, pace: u64) {
         let mut writer = self.recorder.packet_writer().expect("a writer");
         for number in 0..count {
@@ -136,9 +136,9 @@ static LEVEL: LazyLock<Track<'static>> =
 static NAMES: LazyLock<Vec<String>> =
     LazyLock::new(|| (0..INNER_NAMES).map(|number| format!("inner {number}")).collect());
 
-/// What the program with the SDK records in a round, by a recorder.
+/// Records with a recorder what the program with the SDK records in a round.
 fn round(recorder: &Recorder, thread: u64, number: u64) {
-    // As the SDK's flows are, so that no other program has the same.
+    // Like the SDK's flows, so that no other program has the same.
     let flow = flow(thread, number) ^ PROCESS.uuid();
     recorder.with(|tracer| {
         let track = tracer.track();
@@ -166,7 +166,7 @@ fn round(recorder: &Recorder, thread: u64, number: u64) {
     });
 }
 
-/// What the service counts, by Perfetto's `trace_stats.proto`: of the whole, and of each buffer.
+/// What the service counts, by Perfetto's `trace_stats.proto`: for the whole trace, and for each buffer.
 const FAILURES: [(u32, &str); 4] =
     [(8, "chunks discarded"), (9, "patches discarded"), (10, "invalid packets"), (14, "flushes failed")];
 const FAILURES_OF_BUFFER: [(u32, &str); 7] = [
@@ -179,13 +179,13 @@ const FAILURES_OF_BUFFER: [(u32, &str); 7] = [
     (22, "packets too long"),
 ];
 
-/// What the service says of itself at the session's end.
+/// The service's own statistics at the session's end.
 pub(crate) fn statistics(trace: &Trace) -> &[u8] {
     let mut stats = trace.packets().filter_map(|packet| message(packet, 35));
     stats.next_back().expect("statistics")
 }
 
-/// The service has counted nothing that is wrong. Returns how many chunks it has of each buffer.
+/// Checks that the service has counted nothing wrong. Returns how many chunks it has for each buffer.
 pub(crate) fn assert_nothing_is_wrong(trace: &Trace) -> Vec<u64> {
     let stats = statistics(trace);
     let of = |counts: &[u8], failures: &[(u32, &str)]| {
@@ -206,7 +206,7 @@ pub(crate) fn assert_nothing_is_wrong(trace: &Trace) -> Vec<u64> {
         .collect()
 }
 
-/// A process of its own: an ignored test of this program, which hears of the service's socket.
+/// Starts a process of its own: an ignored test of this program, which is given the service's socket.
 pub(crate) fn run(test: &str, ignored: &str) -> Program {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args([ignored, "--exact", "--ignored", "--nocapture"]);
@@ -214,7 +214,7 @@ pub(crate) fn run(test: &str, ignored: &str) -> Program {
     Program::of(&mut command)
 }
 
-/// Not more often than somebody looks at it.
+/// Keeps to a pace at which the data can be read.
 pub(crate) fn pause() {
     std::thread::sleep(Duration::from_millis(10));
 }

@@ -1,4 +1,4 @@
-//! What a trace says that a program recorded, as `tracebuf_interop` tells it.
+//! What a trace says that a program recorded, in the form of `tracebuf_interop`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use tracebuf_interop::{round, text};
 
 use crate::trace::{Field, Trace, fields, message, number};
 
-/// The clock of which each packet tells what has passed since the one before.
+/// The clock for which each packet gives the time since the one before.
 const INCREMENTAL: u64 = 64;
 
 /// What a writer of a program recorded.
@@ -20,16 +20,16 @@ pub(crate) struct Sequence {
     /// Packets in all.
     pub(crate) count: u64,
     pub(crate) bytes: u64,
-    /// Those of them before which something is missing.
+    /// Packets before which something is missing.
     pub(crate) losses: u64,
     state: Option<State>,
     after_loss: bool,
 }
 
 pub(crate) struct Event {
-    /// `None` if the state that it needs was lost.
+    /// Its line; `None` if the state that it needs was lost.
     pub(crate) line: Option<String>,
-    /// In boot time, likewise.
+    /// Its boot time, likewise.
     pub(crate) time: Option<u64>,
     /// Whether something is missing between it and the one before.
     pub(crate) after_loss: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Packet {
 /// What later packets refer to.
 #[derive(Default)]
 struct State {
-    /// By the field of `InternedData`.
+    /// By the field of `InternedData` and the id.
     interned: HashMap<(u32, u64), String>,
     /// Names of tracks.
     tracks: HashMap<u64, String>,
@@ -56,7 +56,7 @@ struct State {
     unit: u64,
 }
 
-/// Of the program's answers when it is asked to flush or stop, in place of a thread; see there.
+/// Stands for a thread in the program's answers when it is asked to flush or stop; see there.
 const NO_THREAD: u64 = 1000;
 
 fn string(bytes: &[u8]) -> String {
@@ -64,7 +64,7 @@ fn string(bytes: &[u8]) -> String {
 }
 
 impl State {
-    /// Of a packet that begins one.
+    /// The state that a packet begins.
     fn begin(packet: &[u8]) -> Self {
         let mut state = Self { unit: 1, ..Self::default() };
         let defaults = message(packet, 59).unwrap_or_default();
@@ -79,7 +79,7 @@ impl State {
         state
     }
 
-    /// Takes in what a packet tells; returns the time of it.
+    /// Takes in what a packet defines; returns its time.
     fn learn(&mut self, packet: &[u8]) -> Option<u64> {
         for field in message(packet, 12).map(fields).unwrap_or_default() {
             let Field::Bytes(kind, entry) = field else { continue };
@@ -102,7 +102,7 @@ impl State {
         Some(self.time)
     }
 
-    /// How an event is told; `None` if it refers to what is not known.
+    /// An event's line; `None` if it refers to something unknown.
     fn line(&self, event: &[u8]) -> Option<String> {
         let interned = |kind: u32, id: u64| self.interned.get(&(kind, id)).cloned();
         let sign = ["?", "+", "-", "!", "#"][number(event, 9)? as usize];
@@ -143,7 +143,7 @@ impl Sequence {
         self.id = number(packet, 10).expect("a sequence");
         self.count += 1;
         self.bytes += packet.len() as u64;
-        // Of a sequence's first packet Perfetto's service says so always.
+        // Perfetto's service always says so for a sequence's first packet.
         if number(packet, 42).is_some_and(|loss| loss != 0) && number(packet, 87).is_none() {
             (self.state, self.after_loss) = (None, true);
             self.losses += 1;
@@ -169,14 +169,14 @@ impl Sequence {
         self.events.iter().filter_map(|event| event.line.as_deref())
     }
 
-    /// Which thread's it is; `None` if it has no events that can be read.
+    /// Whose thread it is; `None` if it has no readable events.
     pub(crate) fn thread(&self) -> Option<u64> {
-        // Counters do not tell it.
+        // Counters do not say.
         let thread = self.lines().find_map(|line| line.split("thread=").nth(1))?.split(' ').next()?;
         Some(thread.parse().expect("a number"))
     }
 
-    /// All events of these rounds, in order and nothing else.
+    /// Checks for all events of these rounds, in order and nothing else.
     pub(crate) fn assert_is(&self, rounds: std::ops::Range<u64>, categories: &[&str]) {
         let thread = self.thread().expect("events");
         let expected = rounds.flat_map(|number| round(thread, number, categories));
@@ -184,8 +184,8 @@ impl Sequence {
         assert!(self.events.iter().all(|event| event.line.is_some() && !event.after_loss));
     }
 
-    /// Rounds from the first on, in order and nothing else, the last of them perhaps in part. Behind a loss nothing can
-    /// be read. Returns how many events there are before one.
+    /// Checks for rounds from the first on, in order and nothing else, the last of them perhaps in part. After a loss
+    /// nothing can be read. Returns how many events there are before one.
     pub(crate) fn assert_begins_with_rounds(&self, categories: &[&str]) -> usize {
         let thread = self.thread().expect("events");
         let count = self.events.iter().take_while(|event| !event.after_loss).count();
@@ -195,14 +195,14 @@ impl Sequence {
         count
     }
 
-    /// Threads' packets have the texts that they are to have.
+    /// Checks that the threads' packets have the expected texts.
     pub(crate) fn assert_packets_are_whole(&self) {
         for packet in self.packets.iter().filter(|packet| packet.thread < NO_THREAD) {
             assert!(packet.text == text(packet.number, packet.text.len()), "packet {}", packet.number);
         }
     }
 
-    /// Events are in order, and between the times.
+    /// Checks that events are in order, and between the times.
     pub(crate) fn assert_times(&self, since: u64, until: u64) {
         let times: Vec<_> = self.events.iter().filter_map(|event| event.time).collect();
         assert!(times.is_sorted());
@@ -211,7 +211,7 @@ impl Sequence {
     }
 }
 
-/// The first difference is told, and not all lines.
+/// Reports the first difference only, not all lines.
 pub(crate) fn assert_same<'a>(lines: impl Iterator<Item = &'a str>, expected: impl Iterator<Item = String>) {
     let (mut lines, mut expected, mut at) = (lines, expected, 0);
     loop {
@@ -230,8 +230,8 @@ pub(crate) fn assert_same<'a>(lines: impl Iterator<Item = &'a str>, expected: im
     }
 }
 
-/// The sequences of a process, by their numbers; each packet says whose it is. Perfetto's own service, when it is in
-/// the process, says 0.
+/// The sequences of a process, by their numbers; each packet says whose it is. Perfetto's own service, if it is in the
+/// process, says 0.
 pub(crate) fn sequences_of(trace: &Trace, pid: u64) -> BTreeMap<u64, Sequence> {
     // SAFETY: no condition.
     let uid = u64::from(unsafe { libc::getuid() });
@@ -243,7 +243,7 @@ pub(crate) fn sequences_of(trace: &Trace, pid: u64) -> BTreeMap<u64, Sequence> {
     sequences
 }
 
-/// Those with events, by the threads that recorded them.
+/// The sequences with events, by the threads that recorded them.
 pub(crate) fn threads_of(trace: &Trace, pid: u64) -> BTreeMap<u64, Sequence> {
     let mut threads = BTreeMap::new();
     for (_, sequence) in sequences_of(trace, pid) {

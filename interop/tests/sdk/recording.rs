@@ -12,7 +12,7 @@ use crate::trace::{Trace, scratch};
 /// Events of three threads, and packets of two.
 pub(crate) const COMMANDS: [&str; 2] = ["events 3 0 500 20", "packets 2 200 30000"];
 
-/// What is to be on when a program records that.
+/// What must be on when a program records that.
 pub(crate) const ALL: [&str; 4] = ["work", "net.send", "net.receive", SOURCE];
 
 /// Records the events and the packets.
@@ -21,7 +21,7 @@ pub(crate) fn service(test: &str) -> Service {
     Service::roomy(test, socket, &ALL)
 }
 
-/// What those commands record, and nothing lost.
+/// Checks for what those commands record, with nothing lost.
 pub(crate) fn assert_all_is_there(trace: &Trace, pid: u64) {
     let threads = threads_of(trace, pid);
     assert_eq!(threads.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
@@ -32,7 +32,7 @@ pub(crate) fn assert_all_is_there(trace: &Trace, pid: u64) {
     assert!(sequences_of(trace, pid).values().all(|sequence| sequence.losses == 0));
 }
 
-/// These threads' packets, all of them and whole.
+/// Checks for all packets of these threads, and that they are whole.
 pub(crate) fn assert_packets(trace: &Trace, pid: u64, threads: &[u64], count: u64, max: usize) {
     let sequences = sequences_of(trace, pid);
     let of = |thread: u64| {
@@ -84,7 +84,7 @@ fn summaries_tell_of_the_program_and_of_nothing_lost() {
     });
 }
 
-/// Packets of many chunks, through shared memory that has room for two of them: the threads wait for it.
+/// Packets of many chunks, through shared memory with room for two of them: the threads wait for it.
 #[test]
 fn packets_over_many_chunks_are_whole_through_little_shared_memory() {
     let socket = PerfettoSocket::builder().data_source(SOURCE, []).shared_memory(64 << 10);
@@ -117,7 +117,7 @@ fn a_flush_brings_what_threads_have_in_chunks_that_they_still_write() {
     let mut program = service.run(&[]);
     let pid = program.pid();
     for step in 0..5 {
-        // The thread that reads commands, which keeps its chunk.
+        // By the thread that reads commands, which keeps its chunk.
         program.does(&format!("events 0 {} {} 0", step * 40, step * 40 + 40));
         program.does("packets 0 3 500");
         service.session.flush(PATIENCE).expect("it answers");
@@ -143,7 +143,7 @@ fn snapshots_are_taken_while_a_program_records() {
         let path = scratch(&format!("snapshot-{step}.pftrace"));
         service.session.snapshot().expect("a snapshot").write_to(&path).expect("a file");
         let threads = threads_of(&Trace::read(&path), pid);
-        // A packet over two chunks that a thread is within may be lost to a snapshot, and what is behind it with it.
+        // A snapshot may lose a packet over two chunks that a thread is within, and what follows it.
         threads.values().for_each(|one| {
             one.assert_begins_with_rounds(&DEFAULT_CATEGORIES);
         });

@@ -1,4 +1,4 @@
-//! What these tests expect is what Perfetto's own service makes of it.
+//! What these tests expect is what Perfetto's own service records.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::harness::by_perfettos_service;
 use crate::reading::{Sequence, assert_same, sequences_of};
 use crate::recording::{COMMANDS, assert_all_is_there, service};
 
-/// Of packets from the process that the service is in.
+/// The process id in packets of the process that contains the service.
 const THEIR_PID: u64 = 0;
 
 #[test]
@@ -31,7 +31,7 @@ fn our_service_and_perfettos_get_the_same_of_a_program() {
     assert_eq!(ours[&false].packets, theirs[&false].packets);
 }
 
-/// Track events, or packets of the program's own data source.
+/// Separates track events from packets of the program's own data source.
 fn by_what_they_hold(sequences: &BTreeMap<u64, Sequence>) -> BTreeMap<bool, &Sequence> {
     let is_told = |sequence: &&Sequence| {
         !sequence.events.is_empty() || sequence.packets.iter().any(|packet| packet.thread == 0)

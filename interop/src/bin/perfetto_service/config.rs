@@ -1,4 +1,4 @@
-//! What a tracing session is to be.
+//! The configuration of a tracing session.
 
 use perfetto_sdk::heap_buffer::HeapBuffer;
 use perfetto_sdk::pb_msg::{PbMsg, PbMsgWriter};

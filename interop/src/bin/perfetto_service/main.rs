@@ -1,5 +1,5 @@
-//! Perfetto's own service, in a process of its own, and somebody who makes traces with it, as told on standard input; a
-//! line each is answered by one:
+//! Perfetto's own service, in a process of its own, and a client that makes traces with it, driven by standard input;
+//! each line is answered by one:
 //!
 //! ```text
 //! start N OPTION=VALUE...    a tracing session of this number, with the data source `track_event`, until all programs
@@ -8,12 +8,12 @@
 //! stop N TRACE               into a file
 //! ```
 //!
-//! Options: `buffers` of the session, of which the last is recorded into; `flush` and `clear`, after how many
-//! milliseconds programs are asked to flush and to tell their state again; `memory`, how many KiB of it are shared;
-//! `only`, a pattern of categories, without which all are wanted.
+//! Options: `buffers` of the session, of which the last is recorded into; `flush` and `clear`, the milliseconds after
+//! which programs are asked to flush and to write their state again; `memory`, how many KiB of it are shared; `only`, a
+//! pattern of categories, without which all are wanted.
 //!
-//! It ends with its standard input: who tells it is then gone. Where it listens the SDK's variables say, by which
-//! whoever makes traces finds it.
+//! It ends with its standard input, because the process that controls it is then gone. The SDK's variables say where it
+//! listens, and trace clients find it by them.
 
 mod config;
 
@@ -29,14 +29,14 @@ use perfetto_sdk::tracing_session::TracingSession;
 
 // In src/service.cc.
 unsafe extern "C" {
-    /// Returns if it cannot listen, else never. The paths end with zero.
+    /// Returns if it cannot listen, otherwise never. The paths are zero-terminated.
     fn tracebuf_interop_serve(producers: *const c_char, consumers: *const c_char, listens: extern "C" fn());
 }
 
 /// How long programs have to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// It ends then at the latest: threads that wait for its memory would do so as long as it is there.
+/// It ends then at the latest: threads that wait for its memory would go on waiting as long as it is there.
 const LIFE: Duration = Duration::from_secs(120);
 
 fn main() {
@@ -44,11 +44,11 @@ fn main() {
         .map(|name| std::env::var(name).expect("a path where it is to listen"));
     std::thread::spawn(move || {
         let [producers, consumers] = paths.map(|path| {
-            // Of one that was killed.
+            // Left by one that was killed.
             let _ = std::fs::remove_file(&path);
             CString::new(path).expect("no zero in it")
         });
-        // SAFETY: valid strings that end with zero.
+        // SAFETY: valid zero-terminated strings.
         unsafe { tracebuf_interop_serve(producers.as_ptr(), consumers.as_ptr(), listens) };
         eprintln!("Perfetto's service cannot listen");
         std::process::exit(1);
@@ -74,7 +74,7 @@ fn obey() {
         match words[0] {
             "start" => {
                 if !std::mem::replace(&mut is_known, true) {
-                    // By now the service listens: where there is none, the SDK tries again only after a second.
+                    // The service is listening by now: without one, the SDK tries again only after a second.
                     Producer::init(ProducerInitArgsBuilder::new().backends(Backends::SYSTEM).build());
                 }
                 sessions.insert(session.to_owned(), start(&words[2..]));

@@ -37,13 +37,13 @@ pub(crate) fn is_enabled(category: &str) -> bool {
     categories::is_category_enabled(categories::category_index(category))
 }
 
-/// Rounds of some threads, which end behind them; of this one, which goes on, if they are none.
+/// Records rounds on some threads, which then end, or on this one, which goes on, if `threads` is 0.
 pub(crate) fn record(threads: u64, rounds: Range<u64>, pace: u64) {
     if threads == 0 {
         Rounds::new(0).record(rounds, pace, |_| {});
         return;
     }
-    // All at once, and none ahead of the others: one that begins behind another's end could have its sequence.
+    // All start at once: a thread that begins after another's end could get its sequence.
     let all = Barrier::new(threads as usize);
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -64,7 +64,7 @@ pub(crate) fn record_endlessly(threads: u64, pace: u64) {
     for thread in 0..threads {
         let said = move |number| {
             println!("flushed {thread} {number}");
-            // Not more than a ring holds while somebody looks at it.
+            // No more than a ring holds while it is being read.
             std::thread::sleep(Duration::from_millis(1));
         };
         std::thread::spawn(move || Rounds::new(thread).record(0..u64::MAX, pace, said));
@@ -139,16 +139,16 @@ impl Rounds {
     }
 }
 
-/// Waits until the service has all that this thread has recorded; not if no category is enabled.
+/// Waits until the service has everything that this thread has recorded; does not wait if no category is enabled.
 fn flush() -> bool {
     let (done, is_done) = mpsc::channel();
     let mut flushes = false;
     let mut ask = |context: &mut TraceContext| {
         let done = done.clone();
-        // One is enough: all categories' events come from one writer.
+        // One is enough: events of all categories come from one writer.
         if !std::mem::replace(&mut flushes, true) {
             context.flush(move || {
-                // Nobody waits for it any more if it comes too late.
+                // If it comes too late, nobody waits for it any more.
                 let _ = done.send(());
             });
         }

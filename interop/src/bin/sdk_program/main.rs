@@ -1,4 +1,4 @@
-//! A program that records by Perfetto's own SDK, as it is told on its standard input; a line each is answered by one:
+//! A program that records with Perfetto's own SDK, driven by standard input; each line is answered by one:
 //!
 //! ```text
 //! wait on NAME...                 until these categories are enabled, or the data source of its own is
@@ -10,8 +10,8 @@
 //! end
 //! ```
 //!
-//! Track events are dropped when shared memory is full, and the SDK has no other way for them; so a thread waits, after
-//! every PACE rounds, until the service has them all. With a PACE of 0 it does not.
+//! Track events are dropped when shared memory is full, and the SDK has no other policy for them; so a thread waits,
+//! after every PACE rounds, until the service has them all. With a PACE of 0 it does not.
 //!
 //! usage: sdk_program [--policy drop|stall|abort] [--shared-memory KIB] [--reference TRACE]
 //!
@@ -30,7 +30,7 @@ use perfetto_sdk::producer::{Backends, Producer, ProducerInitArgsBuilder};
 use reference::Reference;
 use tracebuf_interop::{CATEGORIES, SOURCE};
 
-/// For what takes some seconds at most: the SDK tries again after one.
+/// For what takes some seconds at most: the SDK tries again after one second.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn main() {
@@ -60,7 +60,7 @@ fn main() {
 }
 
 fn obey() {
-    // The end of the lines is an end too: nobody is there who would tell.
+    // The end of the lines is an end too: the controlling process is gone.
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let words: Vec<_> = line.split_whitespace().collect();
         let number = |at: usize| words[at].parse::<u64>().expect("a number");

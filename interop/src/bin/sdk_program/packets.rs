@@ -12,11 +12,11 @@ use tracebuf_interop::{SOURCE, packet_len, text};
 
 use crate::PATIENCE;
 
-/// One that all threads use.
+/// A data source that all threads use.
 struct Shared(DataSource<'static>);
 
-// SAFETY: it is registered before others see it and not changed after; the SDK's own calls by which packets are written
-// are for many threads at a time.
+// SAFETY: it is registered before others see it and not changed afterwards; the SDK's own calls that write packets may
+// be made by many threads at a time.
 unsafe impl Sync for Shared {}
 
 static SHARED: OnceLock<Shared> = OnceLock::new();
@@ -52,7 +52,7 @@ pub(crate) fn register(policy: DataSourceBufferExhaustedPolicy) {
             ASKED.starts.fetch_add(1, Relaxed);
         })
         .on_flush(|_, _| {
-            // A service that takes what there is once this is answered has it.
+            // A service that takes what is there once this is answered has it.
             let number = ASKED.flushes.fetch_add(1, Relaxed);
             write_packet(number, &format!("asked to flush {number}"), FLUSHES);
         })
@@ -67,7 +67,7 @@ pub(crate) fn register(policy: DataSourceBufferExhaustedPolicy) {
     assert!(SHARED.set(Shared(source)).is_ok(), "once");
 }
 
-/// In place of a thread, in what is written when the service asks for something.
+/// Stands for a thread in what is written when the service requests something.
 const FLUSHES: u64 = 1000;
 const STOPS: u64 = 1001;
 
@@ -89,7 +89,7 @@ pub(crate) fn asked() -> String {
     format!("{all} config={config}")
 }
 
-/// Packets of some threads, which end behind them; of this one, which goes on, if they are none.
+/// Writes packets on some threads, which then end, or on this one, which goes on, if `threads` is 0.
 pub(crate) fn write(threads: u64, count: u64, max: usize) {
     let packets = |thread| {
         (0..count).for_each(|number| write_packet(number, &text(number, packet_len(number, max)), thread));
@@ -98,7 +98,7 @@ pub(crate) fn write(threads: u64, count: u64, max: usize) {
         packets(0);
         return;
     }
-    // All at once: one that begins behind another's end could have its sequence.
+    // All start at once: a thread that begins after another's end could get its sequence.
     let all = Barrier::new(threads as usize);
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -114,13 +114,13 @@ pub(crate) fn write(threads: u64, count: u64, max: usize) {
     });
 }
 
-/// Waits until the service has all that this thread has written.
+/// Waits until the service has everything that this thread has written.
 fn flush() {
     let (done, is_done) = mpsc::channel();
     source().trace(|context| {
         let done = done.clone();
         context.flush(move || {
-            // Nobody waits for it any more if it comes too late.
+            // If it comes too late, nobody waits for it any more.
             let _ = done.send(());
         });
     });

@@ -1,4 +1,4 @@
-//! What Perfetto's own service makes of what the program records: a session within the program.
+//! What Perfetto's own service makes of what the program records, in a session within the program.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -33,7 +33,7 @@ impl Reference {
     }
 }
 
-/// All categories but those that have a tag for that, and the program's own source.
+/// All categories except those with a tag that excludes them, and the program's own source.
 fn config() -> Vec<u8> {
     let writer = PbMsgWriter::new();
     let bytes = HeapBuffer::new(writer.stream_writer());

@@ -1,12 +1,12 @@
-//! Compares what is recovered from dumps of a target's RAM with what the target says it had recorded.
+//! Compares what is recovered from dumps of a target's RAM with what the target logged as recorded.
 //!
 //! usage: check_crash DUMP...       of the firmware `crash`, stopped anywhere
 //!
 //! The log in the dump says what was done to the ring, and what was being done when the target stopped. The same is
-//! done to a ring here. What was in it both before and after the operation that was cut short must be recovered
-//! from the dump, and nothing that was in it neither before nor after: bit for bit, each writer's in its order. Of what
-//! lay in shared memory the log says nothing: but its packets come behind the others, each as the number in it says.
-//! The last line says how many dumps were looked at and how many operations were cut short.
+//! done to a ring here. What was in it both before and after the operation that was cut short must be recovered from
+//! the dump, and nothing that was in it at neither time: bit for bit, each writer's packets in order. The log says
+//! nothing of what lay in shared memory, but its packets must follow the others, each with the content that its number
+//! implies. The last line says how many dumps were checked and how many operations were cut short.
 
 #[cfg(target_os = "none")]
 compile_error!("this runs on the host");
@@ -19,7 +19,7 @@ use tracebuf_firmware::crash_log::{ENTRY, HEAD, Kind, MAGIC, Operation};
 use tracebuf_firmware::recorder;
 use tracebuf_std::recover::{Dump, Place, RecoverError};
 
-/// Who wrote a packet, and the packet.
+/// A packet's writer, and the packet.
 type Said = (u16, Vec<u8>);
 type Ring = TraceBuffer<Vec<u8>>;
 
@@ -31,7 +31,7 @@ fn said(mut reader: Reader<'_>) -> Vec<Said> {
     all
 }
 
-/// What can be read when no more patches come: all that can be read now, and what waits behind a missing patch.
+/// What can be read when no more patches come: everything that can be read now, and what waits behind a missing patch.
 fn in_ring(ring: &Ring) -> Vec<Said> {
     let mut memory = vec![0; ring.clone_size()];
     ring.clone_read_only(&mut memory[..]).expect("it fits");
@@ -86,10 +86,9 @@ fn log(dump: &[u8]) -> Option<Log<'_>> {
     Some(Log { started: word(at + 8)?, finished: word(at + 12)?, operations: dump.get(at + HEAD..)? })
 }
 
-/// The number of a packet, its timestamp, if it is what the firmware writes under that: it says which text is at the
-/// end.
+/// A packet's number, which is its timestamp, if it ends with the text that the firmware writes for that number.
 fn number_of(packet: &[u8]) -> Option<u32> {
-    // The writer's first packet, and one behind others that were dropped, begin with a word of that.
+    // The writer's first packet, and one after dropped packets, begin with a field that says so.
     let marks = [&[0xB8, 5, 1][..], &[0xD0, 2, 1]];
     let fields = marks.iter().fold(packet, |rest, mark| rest.strip_prefix(*mark).unwrap_or(rest));
     let fields = fields.strip_prefix(&[0x40])?;
@@ -107,7 +106,7 @@ fn number_of(packet: &[u8]) -> Option<u32> {
     packet.ends_with(&text).then_some(number)
 }
 
-/// How many packets come from shared memory. They are behind those of the ring, and are what the firmware writes.
+/// How many packets come from shared memory. Checks that they follow the ring's, and are what the firmware writes.
 fn check_shared(dump: &[u8], recovered: &[Said]) -> Result<usize, String> {
     let found = Dump::parse(dump).and_then(|parsed| parsed.find(Place::Anywhere));
     let (mut found, _) = found.map_err(|error| error.to_string())?.bring_in();
@@ -127,11 +126,11 @@ fn check_shared(dump: &[u8], recovered: &[Said]) -> Result<usize, String> {
     Ok(all.len() - recovered.len())
 }
 
-/// What is true of a dump.
+/// What checking a dump found.
 #[derive(Default)]
 struct Checked {
     cut_short: Option<Kind>,
-    /// Patches before that.
+    /// Patches before the operation that was cut short.
     patches: u64,
     /// Packets in shared memory.
     shared: usize,
@@ -141,7 +140,7 @@ fn check(path: &str) -> Result<Checked, String> {
     let dump = std::fs::read(path).map_err(|error| error.to_string())?;
     let found = Dump::parse(&dump).and_then(|parsed| parsed.find(Place::Anywhere));
     let Some(log) = log(&dump) else {
-        // Before the recorder was there.
+        // The recorder was not there yet.
         return match found {
             Ok(found) if found.salvage.chunks_kept > 0 => Err("chunks from nowhere".into()),
             Ok(_) | Err(RecoverError::Attach(_)) => Ok(Checked::default()),
@@ -187,7 +186,7 @@ fn check(path: &str) -> Result<Checked, String> {
             ours.by_ref().map(|one| one.1.clone()).collect::<Vec<_>>()
         };
         let ours = order(&recovered);
-        // An operation takes the oldest away. What it brings may be in the middle, where a patch was missing.
+        // An operation removes the oldest packets. What it adds may be in the middle, where a patch was missing.
         let mut union = order(&before);
         union.retain(|one| !after.contains(&(writer, one.clone())));
         union.extend(order(&after));

@@ -1,7 +1,7 @@
-//! What was done to a ring, operation by operation: so that whoever finds the ring after a crash can do the same
-//! to another one, and compare.
+//! A log of what was done to a ring, operation by operation, so that after a crash the same can be done to another ring
+//! and the two compared.
 //!
-//! A log is one static of the firmware `crash`. Its words are little-endian, as the target's:
+//! A log is a static of the firmware `crash`. Its words are little-endian, like the target's:
 //! [`MAGIC`], operations started, operations finished, then the operations, [`ENTRY`] bytes each.
 //!
 //! ```
@@ -13,52 +13,52 @@
 //! assert_eq!(Operation::read(&entry), Some(patch));
 //! ```
 
-/// How a log begins, once the firmware runs.
+/// How a log begins once the firmware runs.
 pub const MAGIC: [u8; 8] = *b"CRASHLOG";
 /// Bytes before the first operation.
 pub const HEAD: usize = 16;
-/// Bytes of data of an operation, at most: the payload of a chunk.
+/// Most bytes of data in an operation: the payload of a chunk.
 pub const DATA: usize = 128;
 /// Bytes of an operation.
 pub const ENTRY: usize = 16 + DATA;
 
-/// What is done.
+/// The kinds of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A chunk that is complete goes into the ring.
+    /// A complete chunk goes into the ring.
     Commit = 1,
-    /// A copy of a chunk that is still being written goes there.
+    /// A copy of a chunk that is still being written goes into the ring.
     Scrape = 2,
-    /// Four bytes of a chunk there are changed.
+    /// Four bytes of a chunk in the ring are changed.
     Patch = 3,
-    /// So many packets are read, as `fragments` says.
+    /// Packets are read, as many as `fragments` says.
     Read = 4,
 }
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation<'a> {
-    /// What is done.
+    /// Its kind.
     pub kind: Kind,
-    /// Flags of the chunk; of a patch, 1 if others are to come.
+    /// The chunk's flags; for a patch, 1 if others are to come.
     pub flags: u8,
-    /// Whose chunk it is.
+    /// The writer of the chunk.
     pub writer: u16,
     /// Its number.
     pub chunk_id: u32,
-    /// Its fragments; of a patch, where it goes.
+    /// The chunk's fragments; for a patch, its place.
     pub fragments: u16,
-    /// Its payload; of a patch, the four bytes.
+    /// The chunk's payload; for a patch, the four bytes.
     pub data: &'a [u8],
 }
 
 impl Operation<'_> {
-    /// Nothing, to fill in.
+    /// An empty operation, to be filled in.
     pub const NONE: Self =
         Operation { kind: Kind::Read, flags: 0, writer: 0, chunk_id: 0, fragments: 0, data: &[] };
 
-    /// Puts the operation into its place in a log; of the data no more than [`DATA`] bytes.
+    /// Writes the operation into its place in a log, with at most [`DATA`] bytes of data.
     pub fn write(&self, entry: &mut [u8; ENTRY]) {
         let [id0, id1, id2, id3] = self.chunk_id.to_le_bytes();
         let [writer0, writer1] = self.writer.to_le_bytes();
@@ -73,7 +73,7 @@ impl Operation<'_> {
 }
 
 impl<'a> Operation<'a> {
-    /// What [`write`](Self::write) has written; `None` of anything else.
+    /// Reads what [`write`](Self::write) has written; `None` for anything else.
     pub fn read(entry: &'a [u8; ENTRY]) -> Option<Self> {
         let (head, data) = entry.split_at(16);
         let [kind, flags, writer0, writer1, id0, id1, id2, id3, fragments0, fragments1, len, ..] = *head

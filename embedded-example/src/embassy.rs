@@ -1,15 +1,15 @@
-//! embassy-executor's trace hooks as a timeline: tasks, their polls, and when nothing is to be done.
+//! embassy-executor's trace hooks as a timeline: tasks, their polls, and idle time.
 //!
-//! Each task has a track: on it a slice as long as the task lives, by its name, and in that a slice `poll` for each
-//! poll. On the executor's track are slices `idle`, from when nothing more is to be polled to the next poll. What
-//! tasks trace themselves on their tracks, with the same tracer, nests in their polls.
+//! Each task has a track with a slice for its lifetime, with its name, which contains a slice `poll` for each poll. The
+//! executor's track has slices `idle`, from when nothing is left to be polled to the next poll. What tasks trace
+//! themselves on their tracks, with the same tracer, nests in their polls.
 //!
 //! `src/bin/embassy.rs` is a program with three tasks: it calls [`trace`] before the executor runs, and [`spawn`] for
-//! each of them, with a static track.
+//! each task, with a static track.
 //!
-//! One executor is traced, the one in thread mode; of others the hooks must not come through. Tasks are spawned from
-//! its own priority. That a task is woken is not in the trace: it happens in interrupts, which have writers of their
-//! own.
+//! Only one executor is traced, the one in thread mode; the hooks of others must not be called. Tasks are spawned at
+//! its own priority. The trace does not show when a task is woken: that happens in interrupts, which have their own
+//! writers.
 
 use core::cell::{Cell, RefCell};
 use critical_section::Mutex;
@@ -17,15 +17,15 @@ use embassy_executor::{SpawnToken, Spawner};
 use heapless::Vec;
 use tracebuf::producer::track_event::{Clock, Tracer, Track};
 
-/// Tasks that have names. What is beyond is on the executor's track.
+/// The most tasks with names. Any others are shown on the executor's track.
 pub const TASKS: usize = 8;
 
-/// A tracer, whatever its clock and sizes.
+/// A tracer with any clock and any sizes.
 pub trait Timeline {
-    /// A slice begins.
+    /// Begins a slice.
     fn begin(&self, track: &'static Track<'static>, name: &'static str);
 
-    /// It ends.
+    /// Ends it.
     fn end(&self, track: &'static Track<'static>);
 }
 
@@ -46,7 +46,7 @@ struct Traced {
 }
 
 // SAFETY: it is used by the hooks, which all run at the tracer's priority, as the caller of `trace` has promised;
-// nobody else reaches it here.
+// nothing else reaches it here.
 #[allow(unsafe_code)]
 unsafe impl Send for Traced {}
 
@@ -61,23 +61,23 @@ static TRACED: Mutex<Cell<Option<Traced>>> = Mutex::new(Cell::new(None));
 static NAMED: Mutex<RefCell<Vec<Task, TASKS>>> = Mutex::new(RefCell::new(Vec::new()));
 static IDLE: Mutex<Cell<bool>> = Mutex::new(Cell::new(false));
 
-/// Begins to trace the executor.
+/// Starts tracing the executor.
 ///
 /// # Safety
-/// All executors that run from now on are of the tracer's priority and core, and tasks are spawned from there: their
+/// All executors that run from now on have the tracer's priority and core, and tasks are spawned from there: their
 /// hooks write with it, and nothing locks it.
 #[allow(unsafe_code)]
 pub unsafe fn trace(timeline: &'static dyn Timeline, executor: &'static Track<'static>) {
     critical_section::with(|cs| TRACED.borrow(cs).set(Some(Traced { timeline, executor })));
 }
 
-/// Spawns a task under a name.
+/// Spawns a task with a name.
 pub fn spawn<S>(spawner: Spawner, token: SpawnToken<S>, name: &'static str, track: &'static Track<'static>) {
     let task = Task { id: token.id(), name, track };
     critical_section::with(|cs| {
         let mut named = NAMED.borrow_ref_mut(cs);
         match named.iter_mut().find(|known| known.id == task.id) {
-            // The place of a task that has ended.
+            // Reuses the place of a task that has ended.
             Some(known) => *known = task,
             // Without a name it is still traced.
             None => drop(named.push(task)),
@@ -86,7 +86,7 @@ pub fn spawn<S>(spawner: Spawner, token: SpawnToken<S>, name: &'static str, trac
     spawner.spawn(token);
 }
 
-/// What the hooks need, if tracing has begun. Interrupts are masked for a look through the names.
+/// What the hooks need, if tracing has begun. Interrupts are masked while the names are searched.
 fn traced(id: u32) -> Option<(Traced, Task)> {
     critical_section::with(|cs| {
         let traced = TRACED.borrow(cs).get()?;
@@ -106,9 +106,9 @@ fn idle(now: bool) {
     }
 }
 
-// The hooks, as embassy-executor declares them. Only they may call them.
+// The hooks, as embassy-executor declares them. Only embassy-executor may call them.
 
-/// Nothing is known yet: the core wakes for other things too, and there may be nothing to poll.
+/// Nothing is known yet: the core also wakes for other things, and there may be nothing to poll.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 fn _embassy_trace_poll_start(_executor: u32) {}
@@ -131,8 +131,8 @@ fn _embassy_trace_task_new(_executor: u32, task: u32) {
 #[unsafe(no_mangle)]
 fn _embassy_trace_task_end(_executor: u32, task: u32) {
     if let Some((traced, task)) = traced(task) {
-        // The poll that the task ended in has not ended yet: what is begun last ends first, so that the poll
-        // ends here, and the task where the poll does.
+        // The poll in which the task ended has not ended yet: the slice begun last ends first, so the poll ends here,
+        // and the task where the poll does.
         traced.timeline.end(task.track);
     }
 }
@@ -154,7 +154,7 @@ fn _embassy_trace_task_exec_end(_executor: u32, task: u32) {
     }
 }
 
-/// From an interrupt, perhaps: not to be written by the executor's tracer.
+/// May run in an interrupt, where the executor's tracer must not write.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 fn _embassy_trace_task_ready_begin(_executor: u32, _task: u32) {}

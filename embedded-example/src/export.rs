@@ -1,4 +1,4 @@
-//! Ways out of the device: one small trait, and its implementations.
+//! Ways out of the device: a small trait and its implementations.
 //!
 //! ```
 //! use tracebuf_firmware::export::{Blocking, Export};
@@ -15,10 +15,10 @@ pub trait Export {
     /// What can go wrong on the line.
     type Error;
 
-    /// Takes as many of the bytes, from the first on, as it can now, and says how many. None: try again later.
+    /// Takes as many of the bytes, starting with the first, as it can now, and says how many. 0 means try again later.
     ///
     /// # Errors
-    /// The line's. It has taken none of the bytes, and they may be offered again.
+    /// The line's. In that case it took none of the bytes, and they may be offered again.
     fn offer(&mut self, bytes: &[u8]) -> Result<usize, Self::Error>;
 }
 
@@ -34,7 +34,7 @@ impl<W: Write> Export for Blocking<W> {
     }
 }
 
-/// A line that is not waited for: it gets what it has room for.
+/// A line that is not waited for: it is given what it has room for.
 #[derive(Debug)]
 pub struct NonBlocking<W>(pub W);
 
@@ -53,20 +53,20 @@ impl<W: Write + WriteReady> Export for NonBlocking<W> {
         }
         match (bytes.len() - rest.len(), error) {
             (0, Some(error)) => Err(error),
-            // What was taken must not be offered again; an error that stays comes with the next offer.
+            // What was taken must not be offered again; an error that persists is reported by the next offer.
             (taken, _) => Ok(taken),
         }
     }
 }
 
 impl<W: Write + WriteReady> NonBlocking<W> {
-    /// What the line has room for at once; 0 if it has none now.
+    /// Writes what the line has room for at once; 0 if it has none now.
     fn write_some(&mut self, bytes: &[u8]) -> Result<usize, W::Error> {
         if self.0.write_ready()? { self.0.write(bytes) } else { Ok(0) }
     }
 }
 
-/// A device on an SPI bus that takes whatever is written: a transaction for each frame.
+/// A device on an SPI bus that takes whatever is written, with a transaction for each frame.
 #[derive(Debug)]
 pub struct Spi<D>(pub D);
 
@@ -79,14 +79,14 @@ impl<D: SpiDevice> Export for Spi<D> {
     }
 }
 
-/// A file of the debugger's host, through semihosting. The core stands still while the host writes.
+/// A file on the debugger's host, through semihosting. The core stands still while the host writes.
 #[cfg(all(target_os = "none", feature = "semihosting"))]
 #[derive(Debug)]
 pub struct HostFile(semihosting::fs::File);
 
 #[cfg(all(target_os = "none", feature = "semihosting"))]
 impl HostFile {
-    /// Creates the file; one that is there is emptied.
+    /// Creates the file; an existing one is emptied.
     ///
     /// # Errors
     /// The host's.

@@ -24,14 +24,14 @@ use tracebuf_firmware::tracks::{CONTROL, MAIN, POWER, SENSOR, TEMPERATURE};
 use tracebuf_firmware::trigger::{High, Trigger};
 use tracebuf_firmware::workload::{Controller, Oven, Program, Sensor as Probe};
 
-/// Shared memory and ring, most of the tracing's memory. The micro:bit has 16 KiB in all.
+/// Shared memory and ring, which are most of the tracing's memory. The micro:bit has 16 KiB in all.
 const TRACE_BYTES: usize = if cfg!(board = "microbit") { 6 } else { 8 } * 1024;
 
-/// Where start-up code leaves it alone: a start after a reset finds what was recorded before.
+/// Start-up code leaves it alone, so the start after a reset finds what was recorded before.
 #[unsafe(link_section = ".uninit.TRACE")]
 static TRACE: Region<{ TRACE_BYTES / 8 }> = Region::zeroed();
-/// For the ring as it was around an alarm, which is less than the region. Of the 16 KiB of the micro:bit, the stack
-/// needs what is left.
+/// For the ring as it was around an alarm, which is smaller than the region. On the micro:bit, with its 16 KiB, the
+/// stack needs what is left.
 static SNAPSHOT: Region<{ if cfg!(board = "microbit") { 0 } else { TRACE_BYTES / 8 } }> = Region::zeroed();
 static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
 static INBOX: Inbox = Inbox::new();
@@ -39,7 +39,7 @@ static PRODUCER: StaticCell<Producer<'static>> = StaticCell::new();
 /// For the interrupts, which make their writers when they first run.
 static SHARED: Mutex<Cell<Option<&'static Producer<'static>>>> = Mutex::new(Cell::new(None));
 
-/// Times to the microsecond; the state starts anew each quarter of the ring.
+/// Times have a resolution of a microsecond; the state starts anew each quarter of the ring.
 const CONFIG: TracerConfig =
     TracerConfig::new(board::FREQUENCY).unit_ns(1_000).state_every(state_every(TRACE_BYTES));
 
@@ -47,7 +47,7 @@ const CONFIG: TracerConfig =
 const STEPS: u32 = 1_000;
 /// Steps for a thousand laps of the ring: three minutes.
 const LAPS_STEPS: u32 = 48_000;
-/// Steps until it crashes, if it is asked to, and until a start after a crash ends itself.
+/// Steps until it crashes, if asked to, and until a start after a crash ends itself.
 const FEW_STEPS: u32 = 200;
 const CONTROL_MICROS: u32 = 4_000;
 const SENSOR_MICROS: u32 = 9_200;
@@ -63,17 +63,17 @@ impl Clock for PriorityClock {
     }
 }
 
-// Log and trace have one clock.
+// The log and the trace share one clock.
 defmt::timestamp!("{=u64:us}", PriorityClock(0).now() / (board::FREQUENCY / 1_000_000));
 
-/// A tracer of few names, for little memory.
+/// A tracer with few names, to save memory.
 type SmallTracer = Tracer<'static, PriorityClock, 16, 4>;
 
 /// The ring at an alarm.
 type Snapshot = ReadOnlyTraceBuffer<&'static mut [u8]>;
 
-/// The tracer of a priority. `None` if there are more than [`WRITERS`]. Not inlined: where it is called from an
-/// interrupt, the tracer's way over the stack must not add to what the interrupt itself needs.
+/// The tracer of a priority. `None` if there are more than [`WRITERS`]. Not inlined: where an interrupt calls it,
+/// moving the tracer over the stack must not add to what the interrupt itself needs.
 #[inline(never)]
 fn tracer(track: &'static Track<'static>, priority: usize) -> Option<SmallTracer> {
     let producer = cortex_m::interrupt::free(|cs| SHARED.borrow(cs).get())?;
@@ -86,7 +86,7 @@ fn start(slot: &mut Option<SmallTracer>, track: &'static Track<'static>, priorit
     *slot = tracer(track, priority);
 }
 
-/// Logs a line, which appears in the trace too: the text as an instant, the values as its arguments.
+/// Logs a line, which also appears in the trace: the text as an instant, the values as its arguments.
 macro_rules! log {
     ($track:expr, $text:literal $(, $value:ident)* $(,)?) => {{
         defmt::info!($text $(, $value)*);
@@ -94,14 +94,14 @@ macro_rules! log {
     }};
 }
 
-// What the priorities tell each other. Each has one writer, so loads and stores will do.
+// What the priorities tell each other. Each has one writer, so loads and stores are enough.
 static TRUE_TEMPERATURE: AtomicI32 = AtomicI32::new(2_000);
 static MEASURED: AtomicI32 = AtomicI32::new(2_000);
 static WANTED: AtomicI32 = AtomicI32::new(2_000);
-/// What is to happen, as a [`Mode`]; [`Mode::Record`] for nothing.
+/// What should happen, as a [`Mode`]; [`Mode::Record`] for nothing.
 static CRASH: AtomicU32 = AtomicU32::new(Mode::Record as u32);
 static STEPS_DONE: AtomicU32 = AtomicU32::new(0);
-// Of what went into the counters, to compare the trace with.
+// Totals of what went into the counters, to compare with the trace.
 static SAMPLES: AtomicU32 = AtomicU32::new(0);
 static POWER_SUM: AtomicI32 = AtomicI32::new(0);
 static TEMPERATURE_SUM: AtomicI32 = AtomicI32::new(0);
@@ -110,7 +110,7 @@ fn add(sum: &AtomicI32, value: i32) {
     sum.store(sum.load(Relaxed).wrapping_add(value), Relaxed);
 }
 
-/// The higher priority: the control loop.
+/// The interrupt with the higher priority: the control loop.
 #[cortex_m_rt::interrupt]
 fn Control() {
     static mut LOOP: Option<(Oven, Controller)> = None;
@@ -119,7 +119,7 @@ fn Control() {
     if TRACER.is_none() {
         start(TRACER, &CONTROL, 1);
     }
-    // Without a tracer the oven is controlled all the same.
+    // The oven is controlled even without a tracer.
     let tracer = TRACER.as_ref();
     let (oven, controller) = LOOP.get_or_insert_with(|| (Oven::new(), Controller::default()));
     let slice = tracer.map(|tracer| tracer.track().enter("control"));
@@ -157,7 +157,7 @@ fn Control() {
     cortex_m::asm::udf();
 }
 
-/// The lower priority: the sensor.
+/// The interrupt with the lower priority: the sensor.
 #[cortex_m_rt::interrupt]
 fn Sensor() {
     static mut PROBE: Probe = Probe::new();
@@ -182,14 +182,14 @@ fn Sensor() {
 #[entry]
 fn main() -> ! {
     let mode = Mode::asked();
-    // SAFETY: this runs once in a start.
+    // SAFETY: this runs once per start.
     let region = unsafe { TRACE.take() };
     let mut found = None;
     let attached = Recorder::attach_or_new(region, &STORAGE, &INBOX, |ring, salvage| {
         found = Some(salvage);
         send_before(ring);
     });
-    // This firmware is there to be traced. Other firmware goes on without, as that of the tutorial does.
+    // This firmware exists to be traced. Other firmware goes on without tracing, like that of the tutorial.
     let Ok((producer, recorder)) = attached else { end(false) };
     let producer = PRODUCER.init(producer);
     cortex_m::interrupt::free(|cs| SHARED.borrow(cs).set(Some(producer)));
@@ -213,12 +213,12 @@ fn main() -> ! {
     let sent = run(producer, &tracer, recorder, mode, steps);
     drop(tracer);
     let asked_for = found.is_some() == matches!(mode, Mode::Panic | Mode::Fault);
-    // Of the other interrupt the end of the steps says as much.
+    // For the other interrupt, reaching the end of the steps shows the same.
     let sampled = SAMPLES.load(Relaxed) > 0;
     end(sent.is_ok() && asked_for && sampled)
 }
 
-/// Bytes that the trace goes on after an alarm: a good third of the ring.
+/// Bytes that the trace continues after an alarm: a good third of the ring.
 const AFTER_ALARM: u32 = 2_000;
 
 /// Sends what the ring held around the alarm.
@@ -228,16 +228,16 @@ fn send_snapshot(snapshot: &mut Snapshot) -> Result<(), ()> {
     Sender::raw(file).send_snapshot(snapshot).map_err(drop)
 }
 
-/// The only line has the ring's packets on it, the same ones: see [`send_before`].
+/// The ring's packets, including these, already go over the only line: see [`send_before`].
 #[cfg(feature = "uart")]
 fn send_snapshot(_: &mut Snapshot) -> Result<(), ()> {
     Ok(())
 }
 
-/// What a start before this one has recorded goes into a file of its own: its times overlap with this one's.
+/// What an earlier start recorded goes into a file of its own: its times overlap with this start's.
 #[cfg(not(feature = "uart"))]
 fn send_before(ring: &mut TraceBuffer<&'static mut [u8]>) {
-    // Without a host that takes it, it stays in the ring and comes with the rest.
+    // Without a host to take it, it stays in the ring and comes with the rest.
     let Ok(file) = HostFile::create(c"before.pftrace") else { return };
     let mut sender = Sender::raw(file);
     if sender.finish_ring(ring).is_err() {
@@ -245,14 +245,14 @@ fn send_before(ring: &mut TraceBuffer<&'static mut [u8]>) {
     }
 }
 
-/// On the only line, what a start before this one has recorded comes first, and is told by its sequences.
+/// On the only line, what an earlier start recorded comes first; its sequences tell it apart.
 #[cfg(feature = "uart")]
 fn send_before(_: &mut TraceBuffer<&'static mut [u8]>) {}
 
 fn start_interrupts() {
     board::start(CONTROL_MICROS, SENSOR_MICROS);
     if let Some(mut core) = cortex_m::Peripherals::take() {
-        // SAFETY: no lock relies on these priorities; what is shared is atomic or masked as a whole.
+        // SAFETY: no lock relies on these priorities; what is shared is atomic or only used with interrupts masked.
         unsafe {
             core.NVIC.set_priority(interrupt::Control, 0x40);
             core.NVIC.set_priority(interrupt::Sensor, 0x80);
@@ -277,7 +277,7 @@ fn line() -> Result<Sender<HostFile>, ()> {
     HostFile::create(c"firmware.pftrace").map(Sender::raw).map_err(drop)
 }
 
-/// The main loop: the state machine, then what has no hurry: the drain and the trace's way out.
+/// The main loop: the state machine, then what is not urgent: the drain and sending the trace.
 fn run(
     producer: &Producer<'static>,
     tracer: &SmallTracer,
@@ -287,7 +287,7 @@ fn run(
 ) -> Result<(), ()> {
     let mut sender = line()?;
     let mut trigger = Trigger::new(High(board::Lamp::new()), AFTER_ALARM);
-    // SAFETY: this runs once in a start.
+    // SAFETY: this runs once per start.
     let mut snapshot_memory = Some(region::bytes(unsafe { SNAPSHOT.take() }));
     let mut program = Program::new();
     let track = tracer.track();
@@ -306,7 +306,7 @@ fn run(
                 WANTED.store(state.wanted(), Relaxed);
                 log!(track, "new state at {}", temperature);
                 track.begin(state.name());
-                // Its next event may be far away: not to keep the ring waiting for the rest of a packet.
+                // The writer's next event may be far away: do not keep the ring waiting for the rest of a packet.
                 tracer.flush();
             }
         }
@@ -316,8 +316,8 @@ fn run(
             send_snapshot(&mut snapshot)?;
         }
         if mode != Mode::Send || sender.poll(recorder.buffer()).map_err(drop)? == Progress::Idle {
-            // Firmware on battery sleeps here, with `wfi`. QEMU with time counted in instructions loses every
-            // other tick of the MPS2's timers while the core sleeps.
+            // Firmware on battery sleeps here, with `wfi`. When QEMU counts time in instructions, it loses every other
+            // tick of the MPS2's timers while the core sleeps.
             core::hint::spin_loop();
         }
     }
@@ -337,12 +337,12 @@ fn end(well: bool) -> ! {
     semihosting::process::exit(i32::from(!well))
 }
 
-/// The region stays as it is, and the next start finds it. A watchdog's reset comes to the same.
+/// Resets; the region stays as it is, and the next start finds it. A watchdog's reset has the same effect.
 fn restart() -> ! {
     SCB::sys_reset()
 }
 
-/// What panicked is said in the log.
+/// The log says that there was a panic.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     cortex_m::interrupt::disable();
@@ -350,7 +350,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     restart()
 }
 
-/// Nothing is touched any more: who knows what is still whole.
+/// Nothing is touched any more: it is unknown what is still intact.
 #[exception]
 unsafe fn HardFault(_: &ExceptionFrame) -> ! {
     restart()

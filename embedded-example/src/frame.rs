@@ -1,15 +1,15 @@
 //! Frames: pieces of a trace on a line that loses bytes.
 //!
-//! A frame is `flags` (1 byte), `number` (2, little-endian), up to 64 bytes of trace, and CRC-32/ISO-HDLC over
-//! all of these (4, little-endian), all of it COBS-encoded and ended by a zero. The zero is nowhere else, so a
-//! receiver that joins late, or lost bytes, is at a frame's start after the next zero. One more zero goes before the
-//! first frame, to end what a device that was reset has left on the line, and again each time the numbers begin anew.
-//! Frames are numbered one after the other; a packet's first and last frames are flagged. So a receiver knows of every
-//! packet whether it has all of it, and how many frames it has not.
+//! A frame is `flags` (1 byte), `number` (2, little-endian), up to 64 bytes of trace, and CRC-32/ISO-HDLC over all of
+//! these (4, little-endian), COBS-encoded as a whole and ended by a zero. Zeros occur nowhere else, so a receiver that
+//! joins late, or lost bytes, is at a frame's start after the next zero. One more zero precedes the first frame, to end
+//! what a device that was reset has left on the line, and again each time the numbers start over. Frames are numbered
+//! consecutively; a packet's first and last frames are flagged. So a receiver knows whether it has all of a packet, and
+//! how many frames are missing.
 //!
-//! The last of a packet's several frames has, behind its bytes of trace, the exclusive or of the CRCs of those before
+//! The last frame of a packet with several has, after its bytes of trace, the exclusive or of the CRCs of those before
 //! it (4 bytes). A device that is reset numbers its frames from 1 again: without this, a packet that began before a
-//! reset would seem to go on with the second frame of the next start, whose first was lost.
+//! reset would seem to continue with the second frame of the next start, if the first was lost.
 //!
 //! ```
 //! use tracebuf_firmware::frame::{FIRST, FRAME, Frames, LAST};
@@ -28,36 +28,37 @@ use crc::{CRC_32_ISO_HDLC, Crc};
 pub const FIRST: u8 = 1;
 /// A packet ends with this frame.
 pub const LAST: u8 = 2;
-/// Bytes of trace in a frame, at most.
+/// The most bytes of trace in a frame.
 pub const PAYLOAD: usize = 64;
-/// Bytes of a frame on the line, at most: flags, number, the CRCs of the packet's other frames, its own, one byte of
+/// The most bytes of a frame on the line: flags, number, the CRCs of the packet's other frames, its own, one byte of
 /// COBS, the zero.
 pub const FRAME: usize = PAYLOAD + 13;
 
-/// With its table of 1 KiB a frame takes 1,500 instructions, bit by bit 4,100; and unrolled for speed that is as long.
+/// With its table of 1 KiB a frame takes 1,500 instructions; bit by bit 4,100, and that code, unrolled for speed, is as
+/// long.
 const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 
-/// The frames of a device, from its start on.
+/// The frames of a device since its start.
 #[derive(Debug)]
 pub struct Frames {
-    /// The last one's.
+    /// The number of the last one.
     number: u16,
     /// The exclusive or of the CRCs of the packet's frames so far.
     others: u32,
 }
 
 impl Frames {
-    /// Of a device that has sent none.
+    /// The frames of a device that has sent none.
     pub const fn new() -> Self {
         Frames { number: 0, others: 0 }
     }
 
-    /// Whether a zero goes before the next one.
+    /// Whether a zero precedes the next one.
     pub const fn is_beginning(&self) -> bool {
         self.number == 0
     }
 
-    /// Puts the next frame around a piece of a packet, and says how long it is: 0, and nothing usable, for a piece of
+    /// Puts the next frame around a piece of a packet, and returns its length: 0, and nothing usable, for a piece of
     /// more than [`PAYLOAD`] bytes.
     pub fn encode(&mut self, flags: u8, piece: &[u8], line: &mut [u8; FRAME]) -> usize {
         self.number = self.number.wrapping_add(1);
@@ -97,7 +98,7 @@ impl Default for Frames {
 mod tests {
     use super::*;
 
-    /// What is in a frame on the line, but for its CRC, and that.
+    /// The content of a frame on the line without its CRC, and the CRC.
     fn decoded(line: &[u8]) -> (Vec<u8>, u32) {
         assert_eq!(line.iter().position(|byte| *byte == 0), Some(line.len() - 1));
         let mut decoded = [0; FRAME];
@@ -129,7 +130,7 @@ mod tests {
             let size = frames.encode(flags, piece, &mut line);
             decoded(&line[..size])
         };
-        // One that was given up is none of them.
+        // A packet that was given up does not count.
         for pieces in [&[&b"given up"[..]][..], &[b"a", b"b", b"c"], &[b"whole"], &[b"d", b"e"]] {
             let mut others = 0;
             for (i, piece) in pieces.iter().enumerate() {

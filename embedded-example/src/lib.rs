@@ -1,4 +1,4 @@
-//! What firmware needs beside `tracebuf` to trace itself: a recorder over one static region, and ways out.
+//! What firmware needs besides `tracebuf` to trace itself: a recorder over one static region, and ways out.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -7,10 +7,10 @@
 //! | [`send`] | packets out of the ring, a piece at a time, while recording goes on |
 //! | [`export`] | where they go: UART, SPI, a file of the debugger's host |
 //! | [`frame`] | COBS and a CRC, for lines that lose bytes |
-//! | [`trigger`] | a snapshot when a pin, or anything else, says so |
+//! | [`trigger`] | a snapshot triggered by a pin or anything else |
 //! | `embassy` | tasks, polls and idle time of embassy-executor (with the feature, on a target) |
 //!
-//! And what the programs here have in common, which other firmware does without:
+//! The programs here share these modules, which other firmware does not need:
 //!
 //! | module | what it is |
 //! |---|---|
@@ -36,9 +36,9 @@
 //! assert!(recorder.buffer().read().next_packet().is_some());
 //! ```
 //!
-//! Interrupts are masked by the crate `critical-section`, and the application says how: on a target by a feature of
-//! another crate, such as `cortex-m`'s `critical-section-single-core` or `riscv`'s `critical-section-single-hart`; on a
-//! host, where the same code can be run and tested, by its own feature `std`. Without either the program does not link.
+//! The crate `critical-section` masks interrupts, and the application says how: on a target by a feature of another
+//! crate, such as `cortex-m`'s `critical-section-single-core` or `riscv`'s `critical-section-single-hart`; on a host,
+//! where the same code can be run and tested, by its own feature `std`. Without either, the program does not link.
 #![cfg_attr(target_os = "none", no_std)]
 
 #[cfg(all(target_os = "none", feature = "board"))]

@@ -1,4 +1,4 @@
-//! Firmware that traces itself: a main loop, two interrupts of different priority, and the trace's way out.
+//! Firmware that traces itself: a main loop, two interrupts of different priorities, and sending the trace.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]

@@ -4,26 +4,26 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Mode {
-    /// To send the trace while recording.
+    /// Send the trace while recording.
     Send,
-    /// To record only, and send what the ring holds at the end: a flight recorder.
+    /// Only record, and send what the ring holds at the end: a flight recorder.
     Record,
-    /// The same, for as many steps as lap the ring a thousand times.
+    /// Like [`Mode::Record`], for enough steps to lap the ring a thousand times.
     Laps,
-    /// The same as [`Mode::Record`], and to panic on the way.
+    /// Like [`Mode::Record`], with a panic on the way.
     Panic,
-    /// The same, and to execute an undefined instruction on the way.
+    /// Like [`Mode::Record`], with an undefined instruction on the way.
     Fault,
-    /// The same as [`Mode::Record`], and to turn an alarm on, which freezes a snapshot.
+    /// Like [`Mode::Record`], with an alarm that freezes a snapshot.
     Alarm,
-    /// The same as [`Mode::Record`], with no writers left for the interrupts, which do their work without.
+    /// Like [`Mode::Record`], with no writers left for the interrupts, which do their work without.
     Untraced,
 }
 
 impl Mode {
-    /// The last word of the command line. Nothing, or anything else, is [`Mode::Send`].
+    /// The mode named by the last word of the command line. Nothing, or anything else, is [`Mode::Send`].
     pub fn asked() -> Self {
-        // Without a command line QEMU gives the image's path, which may be longer.
+        // Without a command line QEMU passes the image's path, which may be longer.
         let Ok(arguments) = semihosting::experimental::env::args::<512>() else { return Mode::Send };
         match (&arguments).last() {
             Some(Ok("record")) => Mode::Record,

@@ -1,7 +1,7 @@
 //! Memory that a reset leaves as it is.
 //!
-//! Start-up code copies `.data` and clears `.bss`; what lies in `.uninit` it does not touch. There the trace of
-//! the moments before a reset is found again. After power-on it holds anything.
+//! Start-up code copies `.data` and clears `.bss`; it does not touch `.uninit`. The trace of the moments before a reset
+//! is found there. After power-on its content is arbitrary.
 //!
 //! ```
 //! use tracebuf_firmware::region::Region;
@@ -17,15 +17,15 @@ use core::cell::UnsafeCell;
 use core::fmt;
 use core::hint::black_box;
 
-/// So many words of 8 bytes, for a `static` in the section `.uninit`.
+/// An array of 8-byte words, for a `static` in the section `.uninit`.
 pub struct Region<const WORDS: usize>(UnsafeCell<[u64; WORDS]>);
 
-// SAFETY: whoever takes the memory promises to be the only one.
+// SAFETY: the caller that takes the memory promises to be the only one.
 #[allow(unsafe_code)]
 unsafe impl<const WORDS: usize> Sync for Region<WORDS> {}
 
 impl<const WORDS: usize> Region<WORDS> {
-    /// The value that a `static` must be written with. In `.uninit` it never reaches the memory.
+    /// The value with which a `static` must be declared. In `.uninit` it never reaches the memory.
     pub const fn zeroed() -> Self {
         Region(UnsafeCell::new([0; WORDS]))
     }
@@ -37,14 +37,14 @@ impl<const WORDS: usize> Region<WORDS> {
     #[allow(unsafe_code)]
     #[allow(clippy::mut_from_ref, reason = "the caller promises to be the only one")]
     pub unsafe fn take(&'static self) -> &'static mut [u64] {
-        // The compiler knows what the static was declared with, and must not take that for what is there.
+        // The compiler knows the value that the static was declared with, and must not assume that it is there.
         let words = black_box(self.0.get());
         // SAFETY: the caller promises that nobody else holds it; any bits are a `u64`.
         unsafe { &mut *words }
     }
 }
 
-/// Its size: what is in it belongs to whoever has taken it.
+/// Shows its size only: the content belongs to the code that has taken it.
 impl<const WORDS: usize> fmt::Debug for Region<WORDS> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Region").field("words", &WORDS).finish_non_exhaustive()

@@ -1,9 +1,9 @@
-//! Packets out of the ring, a piece at a time, while recording goes on.
+//! Sends packets out of the ring, a piece at a time, while recording goes on.
 //!
-//! A packet is leased, not copied: its bytes are fetched from the ring when the line has room for them. If the
-//! writers were faster and have overwritten it, it is given up, and its sequence's next packet says so. One packet is
-//! read at a time, since what was read is not found again after a reset: that costs the packet on its way, which a
-//! receiver of frames tells, and no other.
+//! A packet is leased, not copied: its bytes are fetched from the ring when the line has room for them. If the writers
+//! were faster and have overwritten it, it is given up, and its sequence's next packet says so. One packet is read at a
+//! time, because what was read is not found again after a reset: that only costs the packet on its way, and a receiver
+//! of frames reports it.
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -46,15 +46,15 @@ pub enum Progress {
     Idle,
 }
 
-/// Sends the packets of a ring, each with what only the service may say about it, as a trace file.
+/// Sends the packets of a ring as a trace file, each with what only the service may say about it.
 ///
-/// It is always given the same ring: a packet that was begun is fetched from whatever ring comes with the next call.
-/// Of several recorders each has a sender, a line and a trace of its own, as they number their writers alike.
+/// Always give it the same ring: a packet that was begun is fetched from whatever ring comes with the next call. With
+/// several recorders, each has its own sender, line and trace, because they number their writers alike.
 pub struct Sender<E> {
     exporter: E,
     framed: bool,
     frames: Frames,
-    /// A zero, and behind it a frame or what goes out without one.
+    /// A zero, followed by a frame or by what goes out without one.
     line: [u8; FRAME + 1],
     filled: usize,
     offered: usize,
@@ -64,7 +64,7 @@ pub struct Sender<E> {
     invalid: u32,
 }
 
-/// The packet that a sender had read and not sent to its end, for [another sender](Sender::resuming) of the same ring.
+/// The packet that a sender had read but not fully sent, for [another sender](Sender::resuming) of the same ring.
 #[derive(Default)]
 #[must_use = "dropped, the packet is lost, and nothing tells it"]
 pub struct Unsent {
@@ -84,16 +84,16 @@ struct Current {
     lease: Lease,
     around: Around,
     at: usize,
-    /// Its last piece is on the line: not sent before the line has taken that.
+    /// Whether its last piece is on the line: it is not sent until the line has taken that.
     is_last: bool,
 }
 
 impl<E: Export> Sender<E> {
-    /// For a line that loses nothing: the trace file as it is.
+    /// Makes a sender for a line that loses nothing: it sends the trace file as it is.
     ///
-    /// An error ends that file, perhaps in the middle of a packet, and what is sent behind it cannot be read. What
-    /// comes later belongs in a file of its own, from a sender of its own, with the packet that was
-    /// [not sent](Self::into_unsent), or after [`abandon`](Self::abandon).
+    /// An error ends that file, perhaps in the middle of a packet, and anything sent after it cannot be read. What
+    /// comes later belongs in a file of its own, from a sender of its own, with the packet that was [not
+    /// sent](Self::into_unsent), or after [`abandon`](Self::abandon).
     pub const fn raw(exporter: E) -> Self {
         Sender {
             exporter,
@@ -109,22 +109,22 @@ impl<E: Export> Sender<E> {
         }
     }
 
-    /// For a line that may lose bytes: in frames.
+    /// Makes a sender for a line that may lose bytes: it sends frames.
     pub const fn framed(exporter: E) -> Self {
         let mut sender = Self::raw(exporter);
         sender.framed = true;
         sender
     }
 
-    /// The same, sending that packet first, from its beginning. If it was overwritten meanwhile, it is given up.
+    /// The same sender, sending that packet first, from its beginning. If it has been overwritten, it is given up.
     pub fn resuming(self, unsent: Unsent) -> Self {
         let Unsent { current, given_up, invalid } = unsent;
         Self { current, given_up, invalid, ..self }
     }
 
-    /// The packet that was read and not sent to its end, after an error for which this sender is not used any more, and
-    /// what this one has counted. With that nothing is lost: what it has begun to send, the next one sends whole, and
-    /// all that follows. Until then a reset costs that packet, and nothing tells it.
+    /// Returns the packet that was read but not fully sent, and what this sender has counted, after an error with which
+    /// it is no longer used. With that nothing is lost: the next sender sends in full what this one has begun, and
+    /// everything after it. Until then a reset costs that packet, and nothing reports it.
     pub fn into_unsent(self) -> Unsent {
         let current = self.current.map(|current| Current { at: 0, is_last: false, ..current });
         Unsent { current, given_up: self.given_up, invalid: self.invalid }
@@ -140,17 +140,17 @@ impl<E: Export> Sender<E> {
         self.packets
     }
 
-    /// Packets that were overwritten while they were being sent, or abandoned. In the counters at the end of a trace
-    /// they are `chunks_overwritten`, with those of the ring.
+    /// Packets that were overwritten while they were being sent, or abandoned. The counters at the end of a trace
+    /// include them in `chunks_overwritten`, with those of the ring.
     pub const fn given_up(&self) -> u32 {
         self.given_up
     }
 
-    /// Sends one piece, of at most [`PAYLOAD`] bytes of packet: between two calls commits may come. Without frames
-    /// it sends a packet and waits for the line, as nothing would tell a reader that a packet was given up.
+    /// Sends one piece, of at most [`PAYLOAD`] bytes of packet: commits may come between two calls. Without frames it
+    /// sends a packet and waits for the line, because nothing would tell a reader that a packet was given up.
     ///
-    /// A loop that records more in a turn than one piece calls it until it says [`Busy`](Progress::Busy) or
-    /// [`Idle`](Progress::Idle), or else the ring laps over what is still to be sent:
+    /// If a loop records more than one piece in a turn, it must call this until it returns [`Busy`](Progress::Busy) or
+    /// [`Idle`](Progress::Idle); otherwise the ring laps over what is still to be sent:
     ///
     /// ```
     /// use tracebuf::producer::Producer;
@@ -171,11 +171,11 @@ impl<E: Export> Sender<E> {
     /// }
     /// ```
     ///
-    /// That goes on for as long as writers keep up with the line.
+    /// This loop goes on for as long as writers keep up with the line.
     ///
     /// # Errors
-    /// The line's. In frames the piece is kept for the next call. If there is to be none, as there must be none
-    /// without frames: [`abandon`](Self::abandon).
+    /// The line's. With frames, the piece is kept for the next call. If there will be none, as is required without
+    /// frames, call [`abandon`](Self::abandon).
     pub fn poll<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &mut TraceBuffer<M>,
@@ -231,7 +231,7 @@ impl<E: Export> Sender<E> {
         }
     }
 
-    /// A packet is not sent, or not to its end.
+    /// Gives up a packet that is not sent, or not fully.
     fn give_up<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &mut TraceBuffer<M>,
@@ -242,12 +242,12 @@ impl<E: Export> Sender<E> {
         self.given_up = self.given_up.saturating_add(1);
     }
 
-    /// Gives up the packet that was read and is not sent, after an error for which no sender is to
-    /// [send it](Self::into_unsent): the next packet of the same sequence tells it. Without this that would seem to
-    /// follow what was sent. A sequence that has nothing more to say tells nothing, and another sender's counters do not
-    /// have it: it is in [`given_up`](Self::given_up).
+    /// Gives up the packet that was read and is not sent, after an error for which no sender is to [send
+    /// it](Self::into_unsent): the next packet of the same sequence reports the loss. Otherwise it would seem to follow
+    /// what was sent. If a sequence has nothing more to say, nothing reports it, and another sender's counters do not
+    /// include it: it is in [`given_up`](Self::given_up).
     ///
-    /// Half a packet may be on the line. In frames its receiver finds that out by itself; see [`raw`](Self::raw).
+    /// Half a packet may be on the line. With frames its receiver notices by itself; see [`raw`](Self::raw).
     pub fn abandon<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffer: &mut TraceBuffer<M>) {
         (self.filled, self.offered) = (0, 0);
         if let Some(current) = self.current.take() {
@@ -256,8 +256,8 @@ impl<E: Export> Sender<E> {
         }
     }
 
-    /// Puts the bytes from `at` on of what lies in parts onto the line, as many as go into a piece, and says
-    /// where the next ones are.
+    /// Puts the bytes of `parts` from `at` on onto the line, as many as a piece takes, and returns where the next ones
+    /// are.
     fn stage<'p>(&mut self, parts: impl Iterator<Item = &'p [u8]>, at: usize, total: usize) -> usize {
         let mut piece = [0; PAYLOAD];
         let (mut skip, mut len) = (at, 0);
@@ -276,7 +276,7 @@ impl<E: Export> Sender<E> {
         let [_, line @ ..] = &mut self.line;
         self.offered = 1;
         self.filled = 1 + if self.framed {
-            // The zero goes before the first frame: half a frame may be on the line, of a device that was reset.
+            // The zero precedes the first frame: half a frame, from a device that was reset, may be on the line.
             self.offered = usize::from(!self.frames.is_beginning());
             let flags = if at == 0 { FIRST } else { 0 } | if next >= total { LAST } else { 0 };
             self.frames.encode(flags, piece, line)
@@ -287,15 +287,15 @@ impl<E: Export> Sender<E> {
         next
     }
 
-    /// Waits until what is in the ring was sent, with the drain getting its turn after each piece, or without frames
-    /// each packet: recording goes on without loss while shared memory lasts that long. To be followed by
-    /// [`finish`](Self::finish), which sends what has come since, and does not drain.
+    /// Waits until what is in the ring was sent, with a drain after each piece, or without frames after each packet:
+    /// recording goes on without loss while shared memory lasts that long. Call [`finish`](Self::finish) next, which
+    /// sends what has come since, and does not drain.
     ///
-    /// Writers that are faster than the line do not keep it for ever: it ends as well when they have filled the ring
+    /// Writers that are faster than the line do not prolong this for ever: it also ends when they have filled the ring
     /// once more.
     ///
     /// # Errors
-    /// The line's, as of [`finish`](Self::finish).
+    /// The line's, as for [`finish`](Self::finish).
     pub fn catch_up(&mut self, recorder: &mut Recorder<'_>, producer: &Producer<'_>) -> Result<(), E::Error> {
         let start = recorder.buffer().stats().bytes_written;
         loop {
@@ -308,22 +308,22 @@ impl<E: Export> Sender<E> {
         }
     }
 
-    /// Waits until all that is in the ring was sent, and a packet after it by which readers find losses.
+    /// Waits until everything in the ring was sent, followed by a packet in which readers find losses.
     ///
     /// # Errors
-    /// The line's, as of [`poll`](Self::poll): in frames the next call goes on where this one has ended. But that last
+    /// The line's, as for [`poll`](Self::poll): with frames the next call goes on where this one ended. But the last
     /// packet is sent anew, with what was lost meanwhile: if it was on its way, a receiver counts one as incomplete.
     pub fn finish(&mut self, recorder: &mut Recorder<'_>) -> Result<(), E::Error> {
         self.send_all(recorder.buffer())?;
-        // What was lost while the line was waited for, too.
+        // Includes what was lost while waiting for the line.
         let losses = recorder.losses();
         self.send_counters_of(recorder.buffer(), losses)
     }
 
-    /// The same of a ring without a recorder, such as one that a start before this one has left.
+    /// Like [`finish`](Self::finish), for a ring without a recorder, such as one left by an earlier start.
     ///
     /// # Errors
-    /// The line's, as of [`finish`](Self::finish).
+    /// The line's, as for [`finish`](Self::finish).
     pub fn finish_ring<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         buffer: &mut TraceBuffer<M>,
@@ -349,7 +349,8 @@ impl<E: Export> Sender<E> {
         counters.trace_writer_packet_loss =
             counters.trace_writer_packet_loss.saturating_add(losses.packets.into());
         counters.patches_failed = counters.patches_failed.saturating_add(losses.patches.into());
-        // Consumed for the ring, so that overwriting them was no loss; and not every sequence has a packet to tell it.
+        // They were consumed for the ring, which did not count overwriting them as a loss; and not every sequence has a
+        // packet to report it.
         counters.chunks_overwritten = counters.chunks_overwritten.saturating_add(self.given_up.into());
         self.send_counters(counters)
     }
@@ -367,9 +368,9 @@ impl<E: Export> Sender<E> {
         self.send_whole(&around, once(packet), packet.len())
     }
 
-    /// Sends all that a snapshot holds, and a packet after it by which readers find losses, waiting for the line.
+    /// Sends everything in a snapshot, followed by a packet in which readers find losses, waiting for the line.
     ///
-    /// To be called between packets: before any was sent, or after [`finish`](Self::finish).
+    /// Call it between packets: before any was sent, or after [`finish`](Self::finish).
     ///
     /// # Errors
     /// The line's.
@@ -393,7 +394,7 @@ impl<E: Export> Sender<E> {
         self.send_counters(BufferStats::from(&snapshot.stats().of_trace(snapshot.policy())))
     }
 
-    /// Sends a packet of so many bytes, waiting for the line.
+    /// Sends a packet of `len` bytes, waiting for the line.
     fn send_whole<'p>(
         &mut self,
         around: &'p Around,
@@ -412,7 +413,7 @@ impl<E: Export> Sender<E> {
     }
 }
 
-/// How far it is, whatever its line is.
+/// Shows how far it has come, whatever its line is.
 impl<E> fmt::Debug for Sender<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender")

@@ -1,4 +1,4 @@
-//! Where the oven's events lie: a track for each priority, and its counters.
+//! Where the oven's events go: a track for each priority, and its counters.
 
 use tracebuf::producer::track_event::{Track, Unit};
 

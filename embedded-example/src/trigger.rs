@@ -1,11 +1,10 @@
-//! A snapshot of the ring when something happens: so much before, so much after, while recording goes on.
+//! A snapshot of the ring when something happens: part before it, part after, while recording goes on.
 //!
-//! The condition is a pin, or a flag that a fault handler raises. When it is met the trigger waits until the
-//! ring has taken `after` bytes more (headers of chunks included), then copies the ring into memory of its own. So
-//! the snapshot holds the `after` bytes after the event, and before it what the rest of the ring holds. The copy is
-//! what the trigger costs ([`TraceBuffer::clone_size`] bytes, once); looking at the condition costs a read of the pin
-//! at each poll. What was read before is not in the copy: a trigger goes with a flight recorder, not with a trace that
-//! is sent all along.
+//! The condition is a pin, or a flag that a fault handler raises. When it is met, the trigger waits until the ring has
+//! taken `after` more bytes (chunk headers included), then copies the ring into memory of its own. So the snapshot
+//! holds the `after` bytes after the event, and as much from before it as the rest of the ring holds. The trigger costs
+//! one copy ([`TraceBuffer::clone_size`] bytes) and a read of the pin at each poll. What was read before is not in the
+//! copy: a trigger goes with a flight recorder, not with a trace that is sent continuously.
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -38,12 +37,12 @@ use tracebuf::buffer::{ReadOnlyTraceBuffer, RegionError, TraceBuffer};
 
 /// What a trigger waits for.
 pub trait Condition {
-    /// What can go wrong with looking.
+    /// What can go wrong when looking at the condition.
     type Error;
 
-    /// Whether it is so now.
+    /// Whether the condition is met now.
     ///
-    /// # Errors
+    /// The condition could not be looked at.
     /// Nothing could be seen.
     fn is_met(&mut self) -> Result<bool, Self::Error>;
 }
@@ -72,13 +71,13 @@ impl<P: InputPin> Condition for Low<P> {
     }
 }
 
-/// A flag that any priority may raise: when a plausibility check fails, a deadline is missed, an assertion does not
-/// hold.
+/// A flag that any priority may raise, for example when a plausibility check fails, a deadline is missed, or an
+/// assertion does not hold.
 #[derive(Debug, Default)]
 pub struct Flag(AtomicBool);
 
 impl Flag {
-    /// A flag that is down.
+    /// A flag that is not raised.
     pub const fn new() -> Self {
         Flag(AtomicBool::new(false))
     }
@@ -88,7 +87,7 @@ impl Flag {
         self.0.store(true, Relaxed);
     }
 
-    /// Takes it down.
+    /// Lowers it.
     pub fn lower(&self) {
         self.0.store(false, Relaxed);
     }
@@ -107,7 +106,7 @@ impl Condition for &Flag {
 pub enum TriggerError<E> {
     /// The condition cannot be looked at.
     Condition(E),
-    /// The memory does not take the ring. It is gone; the trigger is not armed any more.
+    /// The memory cannot take the ring. It is gone, and the trigger is no longer armed.
     Memory(RegionError),
 }
 
@@ -133,7 +132,7 @@ pub struct Trigger<C> {
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Armed,
-    /// The ring has taken so many bytes when the snapshot is due.
+    /// The snapshot is due when the ring has taken so many bytes.
     Fired {
         due: u64,
     },
@@ -141,8 +140,8 @@ enum Phase {
 }
 
 impl<C: Condition> Trigger<C> {
-    /// Armed. The snapshot is taken when the ring has taken `after` bytes after the event, which is noticed by
-    /// [`poll`](Self::poll). With the ring's size or more, nothing before it is left.
+    /// Makes an armed trigger. The snapshot is taken when the ring has taken `after` bytes since [`poll`](Self::poll)
+    /// noticed the event. If `after` is the ring's size or more, nothing from before it is left.
     pub const fn new(condition: C, after: u32) -> Self {
         Trigger { condition, after: after as u64, phase: Phase::Armed }
     }
@@ -152,9 +151,9 @@ impl<C: Condition> Trigger<C> {
         matches!(self.phase, Phase::Fired { .. })
     }
 
-    /// Looks whether it is time: to be called where the ring is drained, after each chunk or a few.
+    /// Checks whether it is time: to be called where the ring is drained, after each chunk or a few.
     ///
-    /// When the snapshot is taken the memory moves into it, and the trigger rests until it is armed anew. Without
+    /// When the snapshot is taken, the memory moves into it, and the trigger rests until it is armed again. Without
     /// memory it waits, and the ring goes on.
     ///
     /// # Errors

@@ -1,14 +1,14 @@
-//! What the firmware does: an oven. The sensor is sampled and filtered, a control loop heats, and a state
-//! machine says how warm it is to be. Fixed point, in hundredths of a degree.
+//! What the firmware does: an oven. The sensor is sampled and filtered, a control loop heats, and a state machine sets
+//! the temperature. Fixed point, in hundredths of a degree.
 
-/// What the main loop wants.
+/// What the main loop is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Up to the temperature.
+    /// Heats up to the temperature.
     Heating,
-    /// At the temperature, for a while.
+    /// Holds the temperature for a while.
     Holding,
-    /// Down again.
+    /// Cools down again.
     Cooling,
 }
 
@@ -19,19 +19,19 @@ const COLD: i32 = 2_000;
 /// Steps of the main loop to hold the temperature for.
 const HOLD: u32 = 60;
 
-/// The oven itself: heat flows in by the heater and out by the difference to the room.
+/// The oven itself: heat flows in from the heater and out in proportion to the difference to the room.
 #[derive(Clone, Copy, Debug)]
 pub struct Oven {
     temperature: i32,
 }
 
 impl Oven {
-    /// A cold one.
+    /// A cold oven.
     pub const fn new() -> Self {
         Oven { temperature: COLD }
     }
 
-    /// A step of time with the heater at `power`, 0 to 1000.
+    /// Advances one step of time with the heater at `power`, 0 to 1000.
     pub fn step(&mut self, power: i32) -> i32 {
         self.temperature += power / 4 - (self.temperature - COLD) / 128;
         self.temperature
@@ -58,7 +58,7 @@ impl Sensor {
         Sensor { noise: 42, filtered: COLD * 16 }
     }
 
-    /// Takes a sample of the true temperature and returns what is believed.
+    /// Takes a sample of the true temperature and returns the estimate.
     pub fn sample(&mut self, temperature: i32) -> i32 {
         self.noise = (u64::from(self.noise) * 48_271 % 0x7FFF_FFFF) as u32;
         let sample = temperature + (self.noise % 101) as i32 - 50;
@@ -101,7 +101,7 @@ impl Program {
         Program { state: State::Heating, held: 0 }
     }
 
-    /// A step; the new state, if it is another one.
+    /// Does a step; returns the new state, if it has changed.
     pub fn step(&mut self, measured: i32) -> Option<State> {
         let next = match self.state {
             State::Heating if measured > HOT - 200 => State::Holding,
@@ -137,7 +137,7 @@ impl State {
         }
     }
 
-    /// The temperature wanted in it.
+    /// The temperature wanted in this state.
     pub const fn wanted(self) -> i32 {
         match self {
             State::Heating | State::Holding => HOT,

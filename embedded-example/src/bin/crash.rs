@@ -1,7 +1,7 @@
-//! Firmware to be stopped at any instruction: three writers that write as much as the ring takes.
+//! Firmware to be stopped at any instruction: three writers that write as much as the ring can take.
 //!
-//! All that happens to the ring is written into a log first. A packet is a timestamp and a text, whose length and
-//! letters follow from its number; many go over several chunks, so that there are patches.
+//! Everything that happens to the ring is first written into a log. A packet is a timestamp and a text, whose length
+//! and letters follow from its number; many packets span several chunks, so there are patches.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(not(target_os = "none"))]
@@ -28,8 +28,8 @@ mod image {
     use tracebuf_firmware::region::Region;
 
     const TRACE_BYTES: usize = 6 * 1024;
-    /// Operations until the firmware ends: the ring is lapped some thirty times. The micro:bit has no room for
-    /// an account of more.
+    /// Operations until the firmware ends: the ring is lapped some thirty times. The micro:bit has no room for a longer
+    /// log.
     const OPERATIONS: usize = if cfg!(board = "microbit") { 16 } else { 1_500 };
 
     #[unsafe(link_section = ".uninit.TRACE")]
@@ -54,7 +54,7 @@ mod image {
     }
 
     impl Log {
-        /// Does something to the ring, with the log saying so before and after. False if the log is full.
+        /// Does something to the ring, and logs it before and after. False if the log is full.
         fn note(&mut self, operation: &Operation<'_>, work: impl FnOnce()) -> bool {
             let number = self.started.load(SeqCst);
             let Some(entry) = self.entries.get_mut(number as usize) else { return false };
@@ -85,7 +85,7 @@ mod image {
         fn talk(&mut self) {
             let number = self.number;
             self.number += 1;
-            // Mostly short ones; one in eight goes over two to four chunks.
+            // Mostly short ones; one in eight spans two to four chunks.
             let len = if number % 8 == 5 { 130 + number % 200 } else { number % 40 };
             let mut text = [0; 330];
             let text = text.get_mut(..len as usize).unwrap_or_default();
@@ -122,7 +122,7 @@ mod image {
 
     #[entry]
     fn main() -> ! {
-        // SAFETY: this runs once in a start.
+        // SAFETY: this runs once per start.
         let region = unsafe { TRACE.take() };
         let log = LOG.take();
         let Ok((producer, mut recorder)) = Recorder::new(region, &STORAGE, &INBOX) else { end() };
@@ -132,7 +132,7 @@ mod image {
         log.magic = MAGIC;
         compiler_fence(SeqCst);
         board::start(700, 1_900);
-        // SAFETY: both handlers may run from now on; they share nothing but what is atomic.
+        // SAFETY: both handlers may run from now on; all that they share is atomic.
         unsafe {
             if let Some(mut core) = cortex_m::Peripherals::take() {
                 core.NVIC.set_priority(interrupt::Control, 0x40);
@@ -174,7 +174,7 @@ mod image {
         to
     }
 
-    /// What the drain does, and says so. A complete chunk changes no more, so the log holds what is committed.
+    /// Does what the drain does, and logs it. A complete chunk no longer changes, so the log holds what is committed.
     fn carry_out(
         recorder: &mut Recorder<'static>,
         producer: &Producer<'static>,
@@ -223,7 +223,7 @@ mod image {
         let mut found = None;
         for chunk in watch.visible().filter(|chunk| !chunk.is_complete()) {
             let data = data.get_mut(..chunk.len()).unwrap_or_default();
-            // What is committed is this copy, of the packets that were finished when it was made.
+            // This copy, of the packets that were finished when it was made, is what is committed.
             let header = chunk.header();
             chunk.fill(0, data);
             found = Some((header, chunk.len()));
@@ -254,7 +254,7 @@ mod image {
         });
     }
 
-    /// QEMU ends the run at a reset when it is told to.
+    /// QEMU ends the run at a reset, if started with that option.
     fn end() -> ! {
         SCB::sys_reset()
     }

@@ -1,4 +1,4 @@
-//! Tasks of embassy-executor, traced: two that interrupts wake, and the drain.
+//! Traced tasks of embassy-executor: two that interrupts wake, and the drain.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(not(target_os = "none"))]
@@ -25,7 +25,7 @@ mod image {
     use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS};
     use tracebuf_firmware::send::Sender;
 
-    /// Enough to hold all of the run.
+    /// Enough to hold the whole run.
     static REGION: ConstStaticCell<[u64; 8 * 1024]> = ConstStaticCell::new([0; 8 * 1024]);
     static STORAGE: ProducerStorage<{ Inbox::CHUNKS }, WRITERS> = ProducerStorage::new();
     static INBOX: Inbox = Inbox::with_wake(|| WORK.tick());
@@ -49,7 +49,7 @@ mod image {
         }
     }
 
-    /// All tasks are of one priority, and have one tracer.
+    /// All tasks have one priority, and one tracer.
     type TaskTracer = Tracer<'static, BoardClock, 16, 8>;
 
     /// What an interrupt tells a task.
@@ -78,12 +78,12 @@ mod image {
             self.take(1).await;
         }
 
-        /// Takes all ticks that there are: for a task that does in one turn all that it was called for.
+        /// Takes all pending ticks: for a task that does in one turn everything it was woken for.
         async fn all(&self) {
             self.take(u32::MAX).await;
         }
 
-        /// Waits for a tick, and takes so many at most.
+        /// Waits for a tick, and takes at most so many.
         async fn take(&self, most: u32) {
             poll_fn(|context| {
                 critical_section::with(|cs| match self.count.borrow(cs).get() {
@@ -103,7 +103,7 @@ mod image {
 
     static CONTROL_TICKS: Ticks = Ticks::new();
     static SENSOR_TICKS: Ticks = Ticks::new();
-    /// When there is something to drain, or all is done.
+    /// Signalled when there is something to drain, or everything is done.
     static WORK: Ticks = Ticks::new();
     static DONE: Mutex<Cell<u32>> = Mutex::new(Cell::new(0));
 
@@ -143,7 +143,7 @@ mod image {
         done();
     }
 
-    /// Of one priority with the others, it runs when they wait.
+    /// It has the same priority as the others, and runs when they wait.
     #[task]
     async fn drain(
         producer: &'static Producer<'static>,
@@ -167,7 +167,7 @@ mod image {
         let Some(writer) = producer.writer(0, Exhaustion::Drop) else { end(false) };
         let config = TracerConfig::new(board::FREQUENCY).unit_ns(1_000);
         let tracer = &*TRACER.init(Tracer::with_tables(writer, BoardClock, &THREAD, config));
-        // SAFETY: there is one executor, which runs in thread mode, as this does.
+        // SAFETY: there is one executor, which runs in thread mode, as does this.
         unsafe { embassy::trace(tracer, &THREAD) };
         board::start(4_000, 9_200);
         // SAFETY: both handlers may run from now on; what they touch is behind critical sections.

@@ -21,12 +21,12 @@ impl Timer {
         Register::new(self.0, offset)
     }
 
-    /// Interrupts each so many microseconds, up to 65,535.
+    /// Interrupts every so many microseconds, up to 65,535.
     fn start(&self, micros: u32) {
         self.register(0x510).write(4); // 16 MHz / 2⁴
         self.register(0x508).write(0); // 16 bits
         self.register(0x540).write(micros);
-        self.register(0x200).write(1); // starts again when the compare value is reached
+        self.register(0x200).write(1); // restarts when the compare value is reached
         self.register(0x304).write(1 << 16); // and interrupts then
         self.register(0x000).write(1);
     }
@@ -57,12 +57,12 @@ pub fn ticks(priority: usize) -> u32 {
     CLOCK.register(0x540 + of_priority).read()
 }
 
-/// The control timer's interrupt was seen.
+/// Acknowledges the control timer's interrupt.
 pub fn acknowledge_control() {
     CONTROL.acknowledge();
 }
 
-/// The sensor timer's interrupt was seen.
+/// Acknowledges the sensor timer's interrupt.
 pub fn acknowledge_sensor() {
     SENSOR.acknowledge();
 }
@@ -70,7 +70,7 @@ pub fn acknowledge_sensor() {
 const UART: usize = 0x4000_2000;
 const UART_READY: Register = Register::new(UART, 0x11C);
 
-/// The UART, to send.
+/// The UART, for sending.
 #[derive(Debug)]
 pub struct Uart {
     sending: bool,
@@ -119,10 +119,10 @@ impl embedded_io::Write for Uart {
     }
 }
 
-/// Pins, one bit each.
+/// The pins, one bit each.
 const PINS: usize = 0x5000_0000;
 
-/// A lamp, which can also be looked at: pin 0, whose input is connected too.
+/// A lamp whose state can be read: pin 0, with its input connected too.
 #[derive(Debug)]
 pub struct Lamp(());
 

@@ -1,5 +1,5 @@
-//! The boards: two timers that interrupt, a clock, a UART. A few registers each, so that they stand for
-//! themselves; real firmware has a HAL.
+//! The boards: two timers that interrupt, a clock and a UART. Each takes only a few registers, so the code here is
+//! self-contained; real firmware has a HAL.
 //!
 //! Every board has the same items: `interrupt`, `FREQUENCY`, `start`, `ticks`, `acknowledge_control`,
 //! `acknowledge_sensor`, `Uart` and `Lamp`.
@@ -45,10 +45,10 @@ unsafe extern "C" {
     fn Sensor();
 }
 
-/// The vectors of the device's interrupts, the first of which have no handler.
+/// The vectors of the device's interrupts; the first ones have no handler.
 const fn vectors<const N: usize>() -> [Vector; N] {
     let mut vectors = [Vector { reserved: 0 }; N];
-    // Indices that are out of range would end the compilation.
+    // An index out of range would be a compile error.
     vectors[N - 2] = Vector { handler: Control };
     vectors[N - 1] = Vector { handler: Sensor };
     vectors
@@ -64,7 +64,7 @@ pub enum interrupt {
     Sensor,
 }
 
-// SAFETY: the numbers are those of the board's timers, each its own, and do not change.
+// SAFETY: the numbers are those of the board's timers, all different, and do not change.
 unsafe impl cortex_m::interrupt::InterruptNumber for interrupt {
     fn number(self) -> u16 {
         match self {

@@ -13,7 +13,7 @@ static __INTERRUPTS: [Vector; VECTORS] = vectors();
 /// Ticks of the clock in a second.
 pub const FREQUENCY: u64 = 25_000_000;
 
-/// A CMSDK APB timer: counts down, interrupts at 0 and starts again.
+/// A CMSDK APB timer: counts down, interrupts at 0 and restarts.
 struct Timer {
     control: Register,
     reload: Register,
@@ -54,12 +54,12 @@ pub fn ticks(_priority: usize) -> u32 {
     !CLOCK_VALUE.read()
 }
 
-/// The control timer's interrupt was seen.
+/// Acknowledges the control timer's interrupt.
 pub fn acknowledge_control() {
     CONTROL.clear.write(1);
 }
 
-/// The sensor timer's interrupt was seen.
+/// Acknowledges the sensor timer's interrupt.
 pub fn acknowledge_sensor() {
     SENSOR.clear.write(1);
 }
@@ -70,7 +70,7 @@ const UART_CONTROL: Register = Register::new(0x4000_4000, 8);
 const UART_DIVISOR: Register = Register::new(0x4000_4000, 16);
 const TRANSMITTER_FULL: u32 = 1;
 
-/// UART 0, to send.
+/// UART 0, for sending.
 #[derive(Debug)]
 pub struct Uart(());
 
@@ -116,12 +116,12 @@ impl embedded_io::Write for Uart {
 /// Lamps of the board, one bit each.
 const LAMPS: Register = Register::new(0x4002_8000, 0);
 
-/// A lamp, which can also be looked at: the first of the board.
+/// A lamp whose state can be read: the board's first.
 #[derive(Debug)]
 pub struct Lamp(());
 
 impl Lamp {
-    /// The board's.
+    /// The board's lamp.
     pub fn new() -> Self {
         Lamp(())
     }

@@ -7,7 +7,7 @@ use critical_section::Mutex;
 use heapless::Deque;
 use tracebuf::producer::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, PATCHES, Patch, Request};
 
-/// What writers have completed and the drain has yet to see to.
+/// What writers have completed and the drain still has to handle.
 ///
 /// ```
 /// use tracebuf_firmware::recorder::Inbox;
@@ -19,20 +19,20 @@ pub struct Inbox {
     wake: Option<fn()>,
 }
 
-/// Each with room of its own: however many patches there are, no move is lost.
+/// Each kind has its own room: however many patches there are, no move is lost.
 struct Requests {
-    /// A chunk is in here once at most, so all have room: one whose move is lost is never free again.
+    /// A chunk is in here at most once, so all have room: a chunk whose move is lost would never be free again.
     moves: Deque<ChunkToMove, { Inbox::CHUNKS }>,
     patches: Deque<Words, { Inbox::PATCHES }>,
-    /// Of each writer the chunks that will never have all of their patches.
+    /// For each writer, the chunks that will never get all of their patches.
     broken: [Option<Chunks>; Inbox::PATCHERS],
-    /// The newest flush that was asked for.
+    /// The newest flush that was requested.
     flush: Option<u32>,
     losses: Losses,
 }
 
-/// A patch as the request of it, which is put together and looked into while interrupts are not masked: noting one masks
-/// them for 37 instructions, and not 73.
+/// A patch as its request, which is assembled and inspected while interrupts are not masked: noting one masks them for
+/// 37 instructions instead of 73.
 type Words = [u32; Request::BYTES / 4];
 
 const fn words(request: Request) -> Words {
@@ -50,7 +50,7 @@ fn request([a, b, c, d]: Words) -> Option<Request> {
     Request::from_bytes([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p])
 }
 
-/// What was lost before the ring, so that nothing in it tells.
+/// What was lost before the ring, so that nothing in the ring reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Packets that writers gave up when they had no chunk.
@@ -71,7 +71,7 @@ impl Chunks {
         chunk_id.wrapping_sub(self.first) <= self.last.wrapping_sub(self.first)
     }
 
-    /// With this one too, and those between.
+    /// Extended to include this chunk, and those between.
     fn with(self, chunk_id: u32) -> Self {
         if self.contains(chunk_id) {
             self
@@ -106,30 +106,30 @@ impl Requests {
 impl Inbox {
     /// The most chunks that shared memory may have.
     pub const CHUNKS: usize = 32;
-    /// Room for patches: a packet of three chunks needs about two. Of packets that are nested deeply, some may
-    /// not fit. Then the chunk stays incomplete, and readers of its writer wait until the ring laps over it; the
-    /// next packet says so. When nobody asks for patches, the least that there can be.
+    /// Room for patches: a packet of three chunks needs about two. With deeply nested packets, some may not fit. Then
+    /// the chunk stays incomplete, and readers of its writer wait until the ring laps over it; the next packet says so.
+    /// If nobody requests patches, this is the smallest possible.
     const PATCHES: usize = if PATCHES { 24 } else { 1 };
-    /// Writers that ask for them.
+    /// Writers that request patches.
     const PATCHERS: usize = if PATCHES { WRITERS } else { 0 };
 
-    /// An empty one, for a drain that has its turn often enough without being called.
+    /// An empty inbox, for a drain that runs often enough without being called.
     pub const fn new() -> Self {
         Self::empty(None)
     }
 
-    /// An empty one that calls for the drain: `wake` is called whenever something was put into it. That is, above
-    /// all, when half of shared memory waits to be moved, and when a writer is flushed.
+    /// An empty inbox that calls for the drain: `wake` is called whenever something was put into it. That mainly
+    /// happens when half of shared memory waits to be moved, and when a writer is flushed.
     ///
-    /// That is in time when all that is written above the drain's priority until it has its turn fits into the other
-    /// half of shared memory, less a chunk for each writer. With four writers that is none in a region of 4 KiB, 4
+    /// That is in time if everything that is written above the drain's priority until it runs fits into the other half
+    /// of shared memory, less a chunk for each writer. With four writers that is no chunk in a region of 4 KiB, 4
     /// chunks in one of 8 KiB and 12 from 16 KiB on; an event that starts the state anew takes about two. With fewer
-    /// than two chunks for each writer the drain has to come by a timer too.
+    /// than two chunks for each writer the drain must also be called by a timer.
     ///
-    /// It is called within an event or a flush, at any priority that traces, so it has to be short and must neither
-    /// wait, nor drain, nor trace: it pends an interrupt of the lowest priority, in which the drain runs, or gives the
-    /// semaphore that the drain's task takes. A drain that puts something in itself has one turn more than it needs. It
-    /// is not called again for what lies there already: a drain that could not do it then has to come back by itself.
+    /// It is called within an event or a flush, at any priority that traces, so it must be short and neither wait, nor
+    /// drain, nor trace: it pends an interrupt of the lowest priority, in which the drain runs, or gives the semaphore
+    /// that the drain's task takes. A drain that itself puts something in gets one turn more than it needs. `wake` is
+    /// not called again for what lies there already: a drain that could not handle it must come back by itself.
     ///
     /// ```
     /// use core::sync::atomic::{AtomicBool, Ordering};
@@ -154,13 +154,13 @@ impl Inbox {
         Inbox { requests: Mutex::new(RefCell::new(requests)), wake }
     }
 
-    /// With interrupts masked.
+    /// Runs `work` with interrupts masked.
     fn with<R>(&self, work: impl FnOnce(&mut Requests) -> R) -> R {
         critical_section::with(|cs| work(&mut self.requests.borrow_ref_mut(cs)))
     }
 
-    /// Takes the oldest request out, with interrupts masked. Moves come first: a patch is sent after its chunk. A flush
-    /// comes when there is nothing else.
+    /// Takes out the oldest request, with interrupts masked. Moves come first, because a patch is sent after its chunk.
+    /// A flush comes when there is nothing else.
     pub fn take(&self) -> Option<Request> {
         let mut patch = None;
         let other = self.with(|requests| {
@@ -177,8 +177,8 @@ impl Inbox {
         other.or_else(|| request(patch?))
     }
 
-    /// Begins anew, for a recorder whose chunks all have room: what is there is of one before it. One at a time, as
-    /// interrupts are masked meanwhile.
+    /// Starts over, for a recorder whose chunks all have room: the content is a previous recorder's. One at a time,
+    /// because interrupts are masked meanwhile.
     pub(super) fn restart(&self) {
         while self.take().is_some() {}
         self.with(|requests| {
@@ -199,7 +199,7 @@ impl Default for Inbox {
     }
 }
 
-/// How much there is; interrupts are masked for counting, not for formatting.
+/// Shows how much there is; interrupts are masked for counting, not for formatting.
 impl fmt::Debug for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (moves, patches, flush, losses) = self
@@ -217,9 +217,9 @@ impl fmt::Debug for Inbox {
 impl CommitSink for Inbox {
     /// Interrupts are masked for one push at a time.
     fn commit(&self, request: &CommitRequest<'_>) {
-        // Not by `each`: so 16 chunks take 230 instructions less on a Cortex-M4.
+        // Not with `each`: this way 16 chunks take 230 instructions less on a Cortex-M4.
         for chunk in request.chunks_to_move {
-            // By its parts: built for size, it is copied by a function otherwise, with interrupts masked.
+            // Field by field: built for size, it would otherwise be copied by a function, with interrupts masked.
             let ChunkToMove { page, chunk, target } = *chunk;
             let _ = self.with(|requests| requests.moves.push_back(ChunkToMove { page, chunk, target }));
         }
@@ -227,13 +227,13 @@ impl CommitSink for Inbox {
             let last = chunk.patches.len().saturating_sub(1);
             for (i, patch) in chunk.patches.iter().enumerate() {
                 let ChunkToPatch { writer_id, target, chunk_id, .. } = *chunk;
-                // One that comes after one that was lost must not complete the chunk. No other is noted in between, as
-                // commits are made one at a time.
+                // A patch that comes after a lost one must not complete the chunk. No other is noted in between,
+                // because commits are made one at a time.
                 let is_broken = self.with(|requests| requests.is_broken(writer_id, chunk_id));
                 let (patch, has_more) =
                     (Patch { chunk_id, ..*patch }, chunk.has_more || i < last || is_broken);
                 let patch = words(Request::Patch { writer_id, target, patch, has_more });
-                // Or putting it together is moved to where it is needed, which takes 10 instructions more there.
+                // Otherwise it is assembled where it is needed, which takes 10 instructions more there.
                 let patch = core::hint::black_box(patch);
                 self.with(|requests| requests.push_patch(writer_id, chunk_id, patch));
             }
@@ -241,7 +241,7 @@ impl CommitSink for Inbox {
         if request.flush != 0 {
             self.with(|requests| requests.flush = Some(request.flush));
         }
-        // With interrupts as they were: the drain, if it is of a higher priority than this writer, runs at once.
+        // With interrupts as they were: if the drain has a higher priority than this writer, it runs at once.
         if let Some(wake) = self.wake {
             wake();
         }
@@ -251,7 +251,7 @@ impl CommitSink for Inbox {
         self.with(|requests| requests.losses.packets = requests.losses.packets.saturating_add(1));
     }
 
-    /// Whoever writes has interrupted the drain, or is the one that drains: waiting would be in vain.
+    /// The writer has interrupted the drain, or is the drain: waiting would be in vain.
     fn stall(&self, _step: u32, _micros: u32) -> bool {
         false
     }

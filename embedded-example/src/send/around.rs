@@ -1,10 +1,10 @@
-//! What the service says about a packet, around it.
+//! What the service says around a packet.
 
 use tracebuf::buffer::Packet;
 use tracebuf::proto::{PacketValidator, TrustedFields, TrustedSuffix, WireType, fields, tag, varint};
 use tracebuf::service::sequence_id;
 
-/// What stands before and behind a packet in the file.
+/// What precedes and follows a packet in the file.
 pub(super) struct Around {
     head: [u8; 6],
     pub(super) head_len: usize,
@@ -25,7 +25,7 @@ impl Around {
     }
 }
 
-/// What goes around a packet; `None` for one that a reader could not read.
+/// What goes around a packet; `None` if no reader could read it.
 pub(super) fn around(packet: Packet<'_>) -> Option<Around> {
     let valid = PacketValidator::check(packet.slices()).ok()?;
     let id = sequence_id(packet.producer_id(), packet.writer_id());

@@ -10,7 +10,7 @@ fn main() -> ! {
     }
 }
 
-/// What the firmware is for.
+/// The firmware's actual work.
 fn work() {
     cortex_m::asm::delay(5_000);
 }

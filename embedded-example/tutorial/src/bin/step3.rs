@@ -39,13 +39,13 @@ fn tracer(producer: &'static Producer<'static>, track: &'static Track<'static>) 
     Some(Tracer::with_tables(producer.writer(0, Exhaustion::Drop)?, Timer, track, CONFIG))
 }
 
-/// What records. If the region is too small for it, the firmware does its work without.
+/// Starts recording. If the region is too small for it, the firmware works without.
 fn start() -> Option<(&'static Producer<'static>, Recorder<'static>)> {
-    // SAFETY: this runs once in a start.
+    // SAFETY: this runs once per start.
     let region = unsafe { TRACE.take() };
     let started = Recorder::attach_or_new(region, &STORAGE, &INBOX, |ring, _salvage| {
-        // A reset. What was recorded before it can be sent from `ring` here, into a file of its own: its times are not
-        // this start's. What is not read here stays and comes with what this start records.
+        // After a reset. What was recorded before it can be sent from `ring` here, into a file of its own: its times
+        // are not this start's. What is not read here stays, and comes with what this start records.
         let mut before = ring.read();
         while before.next_packet().is_some() {}
     });
@@ -72,7 +72,7 @@ fn main() -> ! {
     }
 }
 
-/// What the firmware is for.
+/// The firmware's actual work.
 fn work() {
     cortex_m::asm::delay(5_000);
 }

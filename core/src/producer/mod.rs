@@ -16,7 +16,7 @@
 //! | the service taking chunks, `ScrapeSharedMemoryBuffers` | [`Consumer`] | `drain`, `scrape` |
 //!
 //! Beside these: [`ChunkView`] for looking at chunks (`fragments`), atomics and plain memory seen as such (`sync`,
-//! `words`), and the events that the SDK's macros write (`track_event`).
+//! `words`), lists of writers (`sorted`), and the events that the SDK's macros write (`track_event`).
 
 mod arbiter;
 mod chunk_header;
@@ -31,6 +31,7 @@ mod patch_list;
 mod request;
 mod scrape;
 mod smb;
+pub(crate) mod sorted;
 mod storage;
 mod sync;
 mod trace_writer;

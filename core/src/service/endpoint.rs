@@ -161,7 +161,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// Does what a request asks for: moves chunks and applies patches. The flush, if it asks for one, is to be
     /// acknowledged by the caller.
     ///
-    /// Cost: for each chunk a look through the writers and one copy, straight into the buffer's ring.
+    /// Cost: for each chunk a look at some of the writers and one copy, straight into the buffer's ring.
     pub fn carry_out<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         request: &CommitRequest<'_>,
@@ -415,3 +415,6 @@ fn header_of(header: &ChunkHeader, complete: bool, identity: ProducerIdentity) -
         pid: identity.pid,
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

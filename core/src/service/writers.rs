@@ -2,9 +2,12 @@
 
 use crate::buffer::{ChunkFlags, ChunkHeader, WALK_LIMIT};
 use crate::producer::TraceWriter;
+use crate::producer::sorted;
+use crate::steps::step;
 use heapless::Vec;
 
-/// The writers of one producer: those that are registered, and others of which a chunk was taken.
+/// The writers of one producer: those that are registered, and others of which a chunk was taken. They are sorted by
+/// their ids: a look through all of them at each chunk would let a producer with many writers hold up the service.
 pub(super) struct Writers<const N: usize>(Vec<Writer, N>);
 
 pub(super) struct Writer {
@@ -242,9 +245,22 @@ impl<const N: usize> Writers<N> {
         Self(Vec::new())
     }
 
-    /// Registers one. False if there is no room for one more.
+    /// Where a writer is, or belongs.
+    fn place_of(&self, id: u16) -> Result<usize, usize> {
+        self.0.binary_search_by(|writer| {
+            step();
+            writer.id.cmp(&id)
+        })
+    }
+
+    fn find(&self, id: u16) -> Option<&Writer> {
+        self.0.get(self.place_of(id).ok()?)
+    }
+
+    /// Registers one that is not known. False if there is no room for one more.
     pub(super) fn add(&mut self, id: u16, target: u16) -> bool {
-        self.0.push(Writer::new(id, target, Registration::New)).is_ok()
+        let (Ok(place) | Err(place)) = self.place_of(id);
+        sorted::insert(&mut self.0, place, Writer::new(id, target, Registration::New)).is_some()
     }
 
     pub(super) fn remove(&mut self, id: u16) {
@@ -264,7 +280,7 @@ impl<const N: usize> Writers<N> {
 
     /// How the chunks of a writer to `target` are counted that is registered now, if that is known.
     pub(super) fn counting(&self, id: u16, target: u16) -> Option<Counting> {
-        let writer = self.0.iter().find(|writer| writer.id == id)?;
+        let writer = self.find(id)?;
         match writer.registration {
             Registration::None => None,
             Registration::Next if writer.target != target => None,
@@ -280,21 +296,22 @@ impl<const N: usize> Writers<N> {
 
     /// A writer, if it is registered.
     pub(super) fn get(&self, id: u16) -> Option<&Writer> {
-        self.0.iter().find(|writer| writer.id == id && writer.is_registered())
+        self.find(id).filter(|writer| writer.is_registered())
     }
 
     /// A writer, registered or not, of which a chunk is there, to change what is known of it. `None` if it is not known
     /// and there is no room for one more.
     pub(super) fn get_or_see(&mut self, id: u16) -> Option<&mut Writer> {
-        if self.0.iter().all(|writer| writer.id != id) {
-            self.0.push(Writer::new(id, 0, Registration::None)).ok()?;
+        match self.place_of(id) {
+            Ok(place) => self.0.get_mut(place),
+            Err(place) => sorted::insert(&mut self.0, place, Writer::new(id, 0, Registration::None)),
         }
-        self.0.iter_mut().find(|writer| writer.id == id)
     }
 
     /// The same as [`get`](Self::get), to change what is known of it.
     pub(super) fn get_mut(&mut self, id: u16) -> Option<&mut Writer> {
-        self.0.iter_mut().find(|writer| writer.id == id && writer.is_registered())
+        let place = self.place_of(id).ok()?;
+        self.0.get_mut(place).filter(|writer| writer.is_registered())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::ScrapedChunk;
 use crate::producer::chunk_header::ChunkHeader;
+use crate::producer::sorted;
 use crate::steps::step;
 use heapless::Vec;
 
@@ -38,14 +39,9 @@ pub(super) fn seen<'c, const WRITERS: usize>(
                     span.newest = chunk_id;
                 }
             }
-            Err(_) if spans.is_full() => {}
             Err(place) => {
-                // Not by `insert`, which can panic.
-                let mut last = Span { writer_id, next: chunk_id, newest: chunk_id };
-                for span in spans.get_mut(place..).unwrap_or_default() {
-                    core::mem::swap(span, &mut last);
-                }
-                let _ = spans.push(last);
+                let span = Span { writer_id, next: chunk_id, newest: chunk_id };
+                let _ = sorted::insert(&mut spans, place, span);
             }
         }
     }

@@ -289,12 +289,12 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn of(region: &'a mut [u64]) -> Result<Self, RecorderError> {
         let shared = shared_size(size_of_val(region) / 4) / size_of::<u64>();
-        let too_small = RecorderError::SharedMemory(MemoryError::PageCount);
+        let needed = CONFIG.region_size(LEAST_RING) as usize;
+        let too_small = RecorderError::Ring(RegionError::TooSmall { needed });
         let (mark, rest) = region.split_first_mut().ok_or(too_small)?;
         let (shared, ring) = rest.split_at_mut_checked(shared).ok_or(too_small)?;
-        let needed = CONFIG.region_size(LEAST_RING) as usize;
         if size_of_val(ring) < needed {
-            return Err(RecorderError::Ring(RegionError::TooSmall { needed }));
+            return Err(too_small);
         }
         Ok(Parts { mark, shared, ring })
     }

@@ -3,6 +3,14 @@
 use core::fmt;
 
 /// Why a piece of memory cannot be used as a region.
+///
+/// ```
+/// use tracebuf::buffer::{Config, FillPolicy, RegionError, TraceBuffer};
+///
+/// let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+/// let Err(RegionError::TooSmall { needed }) = TraceBuffer::new([0u8; 100], config) else { panic!("it has room") };
+/// assert!(TraceBuffer::new(vec![0u8; needed + 7], config).is_ok());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -14,6 +22,8 @@ pub enum RegionError {
     },
     /// The table must hold at least 4 sequences.
     TooFewSequences,
+    /// The buffer's own memory is not what this crate left there.
+    Damaged,
 }
 
 impl fmt::Display for RegionError {
@@ -21,6 +31,9 @@ impl fmt::Display for RegionError {
         match self {
             Self::TooSmall { needed } => write!(f, "the region is too small: {needed} bytes are needed"),
             Self::TooFewSequences => f.write_str("the sequence table must hold at least 4 sequences"),
+            Self::Damaged => {
+                f.write_str("the buffer's memory was changed by somebody else: attach to it again")
+            }
         }
     }
 }
@@ -67,7 +80,9 @@ impl fmt::Display for AttachError {
             Self::HeaderDamaged => f.write_str("the header of the region is damaged"),
             Self::TooShort { needed } => write!(f, "the region is cut off: it takes {needed} bytes"),
             Self::CrcLeftOut => f.write_str("the region has checksums, which need the feature `crc`"),
-            Self::HistogramsLeftOut => f.write_str("the region has histograms, which need their feature"),
+            Self::HistogramsLeftOut => {
+                f.write_str("the region has histograms, which need the feature `histograms`")
+            }
         }
     }
 }

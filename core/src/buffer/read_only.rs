@@ -33,7 +33,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     }
 
     pub(super) fn copy_of(layout: &Layout, original: &[u8], mut memory: M) -> Result<Self, RegionError> {
-        let damaged = RegionError::TooSmall { needed: 0 };
+        let damaged = RegionError::Damaged;
         let used = layout.header(original).ok_or(damaged)?.used.get();
         let layout_of_copy = layout.of_copy(memory.as_ref(), used)?;
         let target = layout_of_copy.used_part_mut(memory.as_mut(), used).ok_or(damaged)?;

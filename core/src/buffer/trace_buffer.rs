@@ -325,8 +325,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Cost: one copy of [`clone_size`](Self::clone_size) bytes. Nothing else of `memory` is touched.
     ///
     /// # Errors
-    /// [`RegionError::TooSmall`] if it does not fit, or, perhaps with 0 bytes `needed`, if this buffer's own memory is
-    /// not what it was.
+    /// [`RegionError::TooSmall`] if it does not fit, [`RegionError::Damaged`] if somebody else wrote into this buffer's
+    /// own memory.
     #[doc(alias = "CloneReadOnly")]
     pub fn clone_read_only<N: AsRef<[u8]> + AsMut<[u8]>>(
         &self,

@@ -25,6 +25,7 @@ fn a_region_that_cannot_be_used_says_why() {
     says([
         (RegionError::TooSmall { needed: 512 }, "the region is too small: 512 bytes are needed"),
         (RegionError::TooFewSequences, "the sequence table must hold at least 4 sequences"),
+        (RegionError::Damaged, "the buffer's memory was changed by somebody else: attach to it again"),
     ]);
     says([
         (AttachError::NoRegion, "there is no region"),
@@ -32,7 +33,7 @@ fn a_region_that_cannot_be_used_says_why() {
         (AttachError::UnknownVersion { found: 9 }, "the region has the unknown layout version 9"),
         (AttachError::TooShort { needed: 512 }, "the region is cut off: it takes 512 bytes"),
         (AttachError::CrcLeftOut, "the region has checksums, which need the feature `crc`"),
-        (AttachError::HistogramsLeftOut, "the region has histograms, which need their feature"),
+        (AttachError::HistogramsLeftOut, "the region has histograms, which need the feature `histograms`"),
     ]);
     says([
         (MemoryError::PageSize, "the page size is not a multiple of 4 from 64 to 65536"),

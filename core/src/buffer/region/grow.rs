@@ -34,7 +34,7 @@ impl Layout {
 
     /// Copies the region into `memory`, which gives the ring its size.
     pub(in crate::buffer) fn grow(&self, region: &[u8], memory: &mut [u8]) -> Result<Self, RegionError> {
-        let damaged = RegionError::TooSmall { needed: 0 };
+        let damaged = RegionError::Damaged;
         let header = self.header(region).ok_or(damaged)?;
         let (table, histograms) = self.table(region).ok_or(damaged)?;
         let ring = self.ring(region).ok_or(damaged)?;

@@ -45,11 +45,6 @@ pub use shared::Shared;
 pub use survivor::Survivor;
 use symbols::{Symbols, Variable};
 
-/// The first bytes of every region.
-const MAGIC: &[u8] = b"TBUF";
-/// Bytes of a region's header, which every region has.
-const HEADER: usize = 256;
-
 /// Where in a dump to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -290,8 +285,8 @@ impl<'f> Dump<'f> {
 fn search<'a>(pieces: impl Iterator<Item = (u64, &'a [u8], usize)>) -> Result<Found, RecoverError> {
     let (mut first, mut failed) = (None::<Found>, AttachError::NoRegion);
     for (start, bytes, len) in pieces {
-        let windows = bytes.windows(MAGIC.len()).take(len).enumerate();
-        for (at, _) in windows.filter(|(_, window)| *window == MAGIC) {
+        let windows = bytes.windows(RingView::MAGIC.len()).take(len).enumerate();
+        for (at, _) in windows.filter(|(_, window)| *window == RingView::MAGIC) {
             let (address, bytes) = (start + at as u64, &bytes[at..]);
             let found = match &mut first {
                 // Memory with a sound header can be attached to.
@@ -335,22 +330,12 @@ fn attach_to(address: u64, region: Aligned) -> Result<Found, AttachError> {
     Ok(Found { address, salvage, buffer, shared: None, others: Vec::new() })
 }
 
-/// The part that the region takes of the bytes from its start on. A dump may have something similar every few bytes, so
-/// only a header is copied to see whether it is one.
+/// The part of these bytes that the region takes. Its ring may be cut off.
 fn region(bytes: &[u8]) -> Result<&[u8], AttachError> {
-    let header = bytes.get(..HEADER).unwrap_or(bytes);
-    match RingView::find(Aligned::copy_of(header).as_ref()) {
-        // A sound header, without the rest. By its own account the ring begins after the table, which must be there.
-        Err(AttachError::TooShort { needed }) if ring_offset(header) <= bytes.len() => {
-            Ok(bytes.get(..needed).unwrap_or(bytes))
-        }
-        Err(error) => Err(error),
-        Ok(_) => Ok(bytes),
+    let ring = RingView::place(bytes)?;
+    if ring.start > bytes.len() {
+        // Without the whole table, nothing tells whose the chunks are.
+        return Err(AttachError::TooShort { needed: ring.end });
     }
-}
-
-/// Where the ring begins, according to the region.
-pub(crate) fn ring_offset(header: &[u8]) -> usize {
-    let word = header.get(8..).and_then(<[u8]>::first_chunk);
-    word.map_or(0, |word| u32::from_le_bytes(*word) as usize)
+    Ok(bytes.get(..ring.end).unwrap_or(bytes))
 }

@@ -2,13 +2,14 @@
 
 use super::chunk::ChunkFlags;
 use super::error::AttachError;
-use super::region::{Layout, Mode};
+use super::region::{Layout, MAGIC_BYTES, Mode};
 use super::sequence_state::SequenceState;
-use super::tb_chunk::{Flags, Item, TBChunk};
+use super::tb_chunk::{Flags, Item, PAYLOAD, TBChunk};
 use super::trace_buffer::TraceBuffer;
 use super::words::Le32;
 use crate::debug::debug_fields;
 use core::fmt;
+use core::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The ring of a buffer, item after item in the order of their addresses. Nothing is consumed or changed.
@@ -117,7 +118,58 @@ impl fmt::Debug for RingChunk {
     }
 }
 
+impl RingContent {
+    /// What a gap is and how many bytes it takes, by the word at its start. `None` if it is that of a chunk, or of a gap
+    /// of no length, which only a damaged ring has.
+    ///
+    /// For rings as they were found: what was dropped from one lies in a single gap once it is attached to, and this
+    /// tells the gaps that were there before.
+    ///
+    /// ```
+    /// use tracebuf::buffer::RingContent;
+    ///
+    /// assert_eq!(RingContent::of_gap([16, 0, 0, 0x80]), Some((RingContent::Free, 64)));
+    /// assert_eq!(RingContent::of_gap([16, 0, 0, 0]), None);
+    /// ```
+    pub fn of_gap(word: [u8; 4]) -> Option<(Self, u32)> {
+        let (content, size) = match Item::from_word(u32::from_le_bytes(word)) {
+            Item::Chunk(_) => return None,
+            Item::Padding(size) => (Self::Padding, size),
+            Item::Free(size) => (Self::Free, size),
+        };
+        (size > 0).then_some((content, size))
+    }
+}
+
+impl RingChunk {
+    /// Bytes that a chunk takes before its payload.
+    pub const HEADER: u32 = PAYLOAD;
+}
+
 impl<'b> RingView<'b> {
+    /// The first bytes of every region, for a search through memory.
+    pub const MAGIC: [u8; 4] = MAGIC_BYTES;
+
+    /// Where the ring lies in a region that begins with these bytes: counted from there, and the region ends with it.
+    /// The bytes may be aligned or not, and all behind the region's header, of 256, may be missing.
+    ///
+    /// # Errors
+    /// [`AttachError`] if no region begins so, or one that this version cannot read.
+    ///
+    /// ```
+    /// use tracebuf::buffer::{Config, FillPolicy, RingView, TraceBuffer};
+    ///
+    /// let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    /// let memory = TraceBuffer::new(vec![0u8; 600], config)?.into_memory();
+    /// let start = memory.windows(4).position(|bytes| bytes == RingView::MAGIC).expect("a region");
+    /// let ring = RingView::place(&memory[start..])?;
+    /// assert_eq!((ring.start as u64, ring.end), (config.region_size(0), memory[start..].len()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn place(memory: &[u8]) -> Result<Range<usize>, AttachError> {
+        Layout::ring_range(memory)
+    }
+
     /// A look at a region in memory as it was found, changed by nothing; the memory may end before the ring does.
     ///
     /// What [`attach`](TraceBuffer::attach) would take back or drop is still there: a chunk that was being written

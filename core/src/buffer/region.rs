@@ -23,12 +23,14 @@ use super::stats::{BufferStats, Counters};
 use super::tb_chunk::PAYLOAD;
 use super::words::{Le16, Le32, Le64};
 use core::mem::offset_of;
+use core::ops::Range;
 use core::sync::atomic::{Ordering, compiler_fence};
 use static_assertions::const_assert_eq;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute_ref};
 
 /// `TBUF` in the order of the bytes.
-const MAGIC: u32 = u32::from_le_bytes(*b"TBUF");
+const MAGIC: u32 = u32::from_le_bytes(MAGIC_BYTES);
+pub(super) const MAGIC_BYTES: [u8; 4] = *b"TBUF";
 /// Counts up whenever the layout changes.
 const VERSION: u16 = 1;
 const HEADER: usize = 256;
@@ -316,6 +318,35 @@ impl Layout {
         let start = memory.as_ptr().align_offset(align_of::<Header>());
         let bytes = memory.get(start..).unwrap_or_default();
         let (header, _) = Header::ref_from_prefix(bytes).map_err(|_| AttachError::NoRegion)?;
+        let said = Self::said_by(header)?;
+        let needed = said.size();
+        let there = bytes.len().saturating_sub(said.ring_offset);
+        let ring_size = match u32::try_from(there) {
+            Ok(there) if there < said.ring_size => {
+                if !short || bytes.len() < said.ring_offset {
+                    return Err(AttachError::TooShort { needed });
+                }
+                there & !3
+            }
+            _ => said.ring_size,
+        };
+        Ok(Self { start, ring_size, ..said })
+    }
+
+    /// The bytes of the ring in a region that begins with these bytes, aligned or not; all behind the header may be
+    /// missing. The region ends with them.
+    pub(super) fn ring_range(memory: &[u8]) -> Result<Range<usize>, AttachError> {
+        let (header, _) = Header::read_from_prefix(memory).map_err(|_| AttachError::NoRegion)?;
+        let said = Self::said_by(&header)?;
+        Ok(said.ring_offset..said.size())
+    }
+
+    fn size(&self) -> usize {
+        self.ring_offset.saturating_add(self.ring_size as usize)
+    }
+
+    /// The layout of a region that begins with this header, if what that says can be true.
+    fn said_by(header: &Header) -> Result<Self, AttachError> {
         if header.magic.get() != MAGIC {
             return Err(AttachError::NoRegion);
         }
@@ -346,18 +377,7 @@ impl Layout {
         if histograms && !cfg!(feature = "histograms") {
             return Err(AttachError::HistogramsLeftOut);
         }
-        let needed = ring_offset.saturating_add(ring_size as usize);
-        let there = bytes.len().saturating_sub(ring_offset);
-        let ring_size = match u32::try_from(there) {
-            Ok(there) if there < ring_size => {
-                if !short || bytes.len() < ring_offset {
-                    return Err(AttachError::TooShort { needed });
-                }
-                there & !3
-            }
-            _ => ring_size,
-        };
-        Ok(Self { start, sequences, histograms, ring_offset, ring_size })
+        Ok(Self { start: 0, sequences, histograms, ring_offset, ring_size })
     }
 
     pub(super) fn has_checksums(&self, memory: &[u8]) -> bool {

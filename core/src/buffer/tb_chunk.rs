@@ -24,7 +24,7 @@ pub(super) const PAYLOAD: u32 = 24;
 /// takes 24 bytes more than its payload, or 28, rounded up to a multiple of 4.
 pub const MAX_PAYLOAD: usize = 65_535;
 
-// Of a gap's only word; `inspect/region.rs` of the std adapter reads it too.
+// Of a gap's only word.
 const GAP: u32 = 1 << 31;
 const COUNTED: u32 = 1 << 30;
 

@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 
 use tracebuf::buffer::{
-    BufferStats, ReadOnlyTraceBuffer, RingContent, RingItem, RingView, Salvage, SequenceInfo,
+    BufferStats, ReadOnlyTraceBuffer, RingChunk, RingContent, RingItem, RingView, Salvage, SequenceInfo,
 };
 
 use super::{ChunkLine, Inspection, Kind, SequenceLine, Span};
 use crate::figures::Count;
-use crate::recover::{Aligned, Dump, OnTheWay, Place, RecoverError, ring_offset};
-
-/// Bytes of a chunk before its payload, as in `tb_chunk.rs` of the core.
-const CHUNK_HEADER: u64 = 24;
+use crate::recover::{Aligned, Dump, OnTheWay, Place, RecoverError};
 
 /// Numbers of sequences, by producer and writer.
 type Numbers = BTreeMap<(u16, u16), usize>;
@@ -22,27 +19,19 @@ fn before(found: &[u8], gap: &RingItem) -> Vec<Span> {
     let (mut at, end) = (u64::from(gap.offset), u64::from(gap.offset) + u64::from(gap.size));
     let mut spans = Vec::new();
     while at < end {
-        let (len, kind) = gap_of(word(found, at))
-            .filter(|(len, _)| at + len <= end)
-            .unwrap_or((end - at, Kind::Unreadable));
+        let (len, kind) =
+            gap_at(found, at).filter(|(len, _)| at + len <= end).unwrap_or((end - at, Kind::Unreadable));
         spans.push(Span { offset: at, len, kind, chunk: None });
         at += len;
     }
     spans
 }
 
-fn word(ring: &[u8], at: u64) -> Option<u32> {
-    let bytes = ring.get(usize::try_from(at).ok()?..)?.first_chunk()?;
-    Some(u32::from_le_bytes(*bytes))
-}
-
-/// A gap, decoded from its only word as `tb_chunk.rs` of the core writes it: the top bit, whether it is padding, its
-/// length in words.
-fn gap_of(word: Option<u32>) -> Option<(u64, Kind)> {
-    let word = word.filter(|word| word >> 31 == 1)?;
-    let kind = if word >> 30 & 1 == 1 { Kind::Padding } else { Kind::Free };
-    let len = u64::from(word & 0x3FFF_FFFF) * 4;
-    (len > 0).then_some((len, kind))
+fn gap_at(ring: &[u8], at: u64) -> Option<(u64, Kind)> {
+    let word = ring.get(usize::try_from(at).ok()?..)?.first_chunk()?;
+    let (content, len) = RingContent::of_gap(*word)?;
+    let kind = if content == RingContent::Padding { Kind::Padding } else { Kind::Free };
+    Some((len.into(), kind))
 }
 
 impl Inspection {
@@ -120,7 +109,7 @@ impl Inspection {
             };
             let read = match chunk.read {
                 0 => 0,
-                read => (CHUNK_HEADER + u64::from(read)).min(len),
+                read => (u64::from(RingChunk::HEADER) + u64::from(read)).min(len),
             };
             if let Some(line) = self.sequences.get_mut(number) {
                 line.pieces += 1;
@@ -164,9 +153,9 @@ impl Inspection {
     }
 }
 
-/// The ring of a region, whose header says where it begins.
+/// The ring of a region, as far as it is there.
 fn ring_of(region: &[u8]) -> &[u8] {
-    region.get(ring_offset(region)..).unwrap_or_default()
+    RingView::place(region).ok().and_then(|ring| region.get(ring.start..)).unwrap_or_default()
 }
 
 fn name_of(info: &SequenceInfo) -> String {

@@ -238,3 +238,53 @@ fn a_buffer_has_places_for_as_many_sequences_as_it_is_said_to_have() {
         assert_eq!(summary.sequences.len() as u64, 1500 - refused);
     }
 }
+
+/// One that says of itself what cannot be, and goes or stays.
+struct Boasts {
+    stays: bool,
+}
+
+impl Transport for Boasts {
+    fn drain(&mut self, _: &mut [CentralBuffer]) {}
+
+    fn ask_flush(&mut self) {}
+
+    fn is_flushed(&self) -> bool {
+        true
+    }
+
+    fn scrape(&mut self, _: &mut [CentralBuffer]) {}
+
+    fn stats(&self) -> EndpointStats {
+        EndpointStats {
+            chunks_moved: u64::MAX,
+            chunks_scraped: u64::MAX,
+            chunks_scraped_before: u64::MAX,
+            chunks_discarded: u64::MAX,
+            chunks_missing: u64::MAX,
+            patches_discarded: u64::MAX,
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        self.stays
+    }
+}
+
+#[test]
+fn producers_that_count_more_than_there_can_be_end_no_session() {
+    let session = Session::builder().start().expect("a session");
+    for stays in [false, false, true, true] {
+        session.attach(Boasts { stays }).expect("an answer");
+    }
+    session.flush(Duration::from_secs(60)).expect("all have answered");
+    let mut stopped = session.stop().expect("its thread is there");
+    let mut summary = stopped.summary();
+    assert_eq!((summary.chunks_discarded, summary.patches_discarded), (u64::MAX, u64::MAX));
+    // Beside what no buffer took by itself.
+    summary.chunks_too_late = 1;
+    assert_eq!(summary.losses().chunks_not_taken, u64::MAX);
+    let path = scratch("boasts.pftrace");
+    stopped.write_to(&path).expect("a trace");
+    Trace::read(&path).assert_ends_with_stats();
+}

@@ -51,13 +51,14 @@ impl Dropped {
     }
 }
 
+/// Of two transports. Those of others say what they like.
 pub(crate) fn sum(a: EndpointStats, b: EndpointStats) -> EndpointStats {
     EndpointStats {
-        chunks_moved: a.chunks_moved + b.chunks_moved,
-        chunks_scraped: a.chunks_scraped + b.chunks_scraped,
-        chunks_scraped_before: a.chunks_scraped_before + b.chunks_scraped_before,
-        chunks_discarded: a.chunks_discarded + b.chunks_discarded,
-        chunks_missing: a.chunks_missing + b.chunks_missing,
-        patches_discarded: a.patches_discarded + b.patches_discarded,
+        chunks_moved: a.chunks_moved.saturating_add(b.chunks_moved),
+        chunks_scraped: a.chunks_scraped.saturating_add(b.chunks_scraped),
+        chunks_scraped_before: a.chunks_scraped_before.saturating_add(b.chunks_scraped_before),
+        chunks_discarded: a.chunks_discarded.saturating_add(b.chunks_discarded),
+        chunks_missing: a.chunks_missing.saturating_add(b.chunks_missing),
+        patches_discarded: a.patches_discarded.saturating_add(b.patches_discarded),
     }
 }

@@ -54,17 +54,20 @@ pub struct Losses {
 
 impl Losses {
     pub(super) fn of(summary: &Summary) -> Self {
-        let buffers = |count: fn(&BufferStats) -> u64| summary.buffers.iter().map(count).sum::<u64>();
-        let sequences = |count: fn(&SequenceInfo) -> u64| summary.sequences.iter().map(count).sum::<u64>();
+        // What a transport of others says of itself is among them, and may be whatever it likes.
+        let buffers = |count: fn(&BufferStats) -> u64| sum(summary.buffers.iter().map(count));
+        let sequences = |count: fn(&SequenceInfo) -> u64| sum(summary.sequences.iter().map(count));
         let long_trace = summary.long_trace.as_ref();
         Self {
             chunks_overwritten: buffers(|buffer| buffer.chunks_overwritten),
             bytes_overwritten: buffers(|buffer| buffer.bytes_overwritten),
             packets_given_up: buffers(|buffer| buffer.trace_writer_packet_loss),
             packets_broken: sequences(|sequence| sequence.packets_broken),
-            chunks_not_taken: buffers(|buffer| buffer.chunks_refused)
-                + summary.chunks_discarded
-                + summary.chunks_too_late,
+            chunks_not_taken: sum([
+                buffers(|buffer| buffer.chunks_refused),
+                summary.chunks_discarded,
+                summary.chunks_too_late,
+            ]),
             // Some count as both, and a writer's own counters go when another takes its place.
             chunks_malformed: buffers(|buffer| buffer.abi_violations)
                 .max(sequences(|sequence| sequence.chunks_malformed)),
@@ -119,6 +122,11 @@ impl fmt::Display for Losses {
         say(silent.0 > 0, format_args!("perhaps the last packets of {silent} without an answer"))?;
         if self.is_nothing() { f.write_str("nothing") } else { Ok(()) }
     }
+}
+
+/// Of what others may have said: no more than there can be.
+fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

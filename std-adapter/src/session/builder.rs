@@ -19,7 +19,7 @@ use super::session_clock::SessionClock;
 use super::shared::Shared;
 use super::snapshot::{Spare, prepare};
 use super::switch::Switch;
-use super::waits::PATIENCE;
+use super::waits::{PATIENCE, made_by};
 use super::waker::Waker;
 use crate::limits::{BUFFERS_MAX, SHARED_MEMORY};
 use crate::region_file::{OwnMemory, WantedMemory};
@@ -257,9 +257,7 @@ impl SessionBuilder {
             .map_err(|error| SessionError::io("starting the drain thread", error))?;
         waker.set(thread.thread().clone());
         let no_size = |_| SessionError::SharedMemory { bytes: shared_memory };
-        // Not for ever: in a child after a fork, a thread that was not forked may have a lock that this one waits for.
-        let producer = of_thread.recv_timeout(2 * PATIENCE).map_err(|_| SessionError::Timeout)?;
-        let producer = producer.map_err(no_size)?;
+        let producer = made_by(&of_thread, 2 * PATIENCE)?.map_err(no_size)?;
 
         let state_every: Vec<_> = self.buffers.iter().map(BufferConfig::state_every).collect();
         let files = match early {

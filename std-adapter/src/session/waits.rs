@@ -1,8 +1,12 @@
 //! For how long is waited, and for whom not.
 
 use std::cell::Cell;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use super::error::SessionError;
 
 /// How long producers are given to send what they have, and a session's thread to answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -22,6 +26,19 @@ pub(crate) fn join(thread: JoinHandle<()>) {
     if thread.thread().id() != thread::current().id() {
         let _ = thread.join();
     }
+}
+
+/// What a thread that was started makes first, and hands over. It has so long: in a child after a fork, a thread that
+/// was not forked may have a lock that this one waits for.
+pub(crate) fn made_by<T>(made: &Receiver<T>, within: Duration) -> Result<T, SessionError> {
+    made.recv_timeout(within).map_err(|error| match error {
+        RecvTimeoutError::Timeout => SessionError::Timeout,
+        // What it says of a panic is on standard error.
+        RecvTimeoutError::Disconnected => {
+            let why = io::Error::other("it has ended before it was ready, as after a panic");
+            SessionError::io("starting a thread", why)
+        }
+    })
 }
 
 thread_local! {
@@ -44,4 +61,20 @@ pub(crate) fn without_waiting(record: impl FnOnce()) {
     }
     let _before = Before(MAY_WAIT.replace(false));
     record();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_has_ended_is_told_from_one_that_takes_long() {
+        let (making, made) = channel::<()>();
+        assert!(matches!(made_by(&made, Duration::ZERO), Err(SessionError::Timeout)));
+        drop(making);
+        let error = made_by(&made, FOR_EVER).expect_err("nobody makes it").to_string();
+        assert!(error.contains("it has ended before it was ready"), "{error}");
+    }
 }

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use tracebuf::producer::Exhaustion;
+use tracebuf::producer::{Exhaustion, MemoryError};
 
 use super::line::Line;
 use super::link::{Kind, Link};
@@ -22,7 +22,7 @@ use crate::session::producer_cell::ProducerCell;
 use crate::session::session_clock::SessionClock;
 use crate::session::shared::Shared;
 use crate::session::switch::Switch;
-use crate::session::waits::{FOR_EVER, PATIENCE};
+use crate::session::waits::{FOR_EVER, PATIENCE, made_by};
 use crate::session::waker::Waker;
 use crate::session::{Recorder, SessionError};
 use crate::this_process::named;
@@ -169,26 +169,37 @@ impl ConnectionBuilder {
 
     /// Makes a producer, with its threads, of what was agreed with a service.
     pub(super) fn start(self, agreed: Agreed) -> Result<Connection, SessionError> {
+        self.start_within(2 * PATIENCE, agreed)
+    }
+
+    /// The same, with a thread that has so long to begin.
+    fn start_within(self, patience: Duration, agreed: Agreed) -> Result<Connection, SessionError> {
         let Agreed { link, words, speaking, hearing, state_every, sources, categories } = agreed;
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
         let name = self.name_of_process();
-        let (made, of_thread) = channel();
+        let bytes = 4 * words.as_ref().len();
+        // Handed over from hand to hand: else it could be on its way when nobody waits for it any more.
+        let (made, of_thread) = sync_channel::<Result<Arc<Line>, MemoryError>>(0);
         let (in_thread, its_waker) = (switch.clone(), waker.clone());
         let waits = self.exhaustion != Exhaustion::Drop;
         let sender = thread::Builder::new().name("tracebuf-send".into()).spawn(move || {
             // Made here, for it lies on the stack first, of which the caller's thread may have little.
             let producer =
                 ProducerCell::in_memory(Box::new(words), in_thread.clone(), its_waker.clone(), name);
-            let Ok(producer) = producer else { return };
-            let line = Arc::new(Line::new(link, Arc::new(producer), in_thread, its_waker, waits, speaking));
-            let _ = made.send(line.clone());
-            line.pass_on(clock);
+            let line = producer.map(|producer| {
+                Arc::new(Line::new(link, Arc::new(producer), in_thread, its_waker, waits, speaking))
+            });
+            let own = line.as_ref().ok().cloned();
+            // Who has given up waiting has told so, and has no connection: the service is not to have one that never
+            // answers either. It hears of the end when the line is gone.
+            if made.send(line).is_ok() {
+                own.into_iter().for_each(|line| line.pass_on(clock));
+            }
         });
         let sender = sender.map_err(|error| SessionError::io("starting a thread", error))?;
         waker.set(sender.thread().clone());
-        // Not for ever: in a child after a fork, a thread that was not forked may have a lock that this one waits for.
-        let line: Arc<Line> = of_thread.recv_timeout(2 * PATIENCE).map_err(|_| SessionError::Timeout)?;
+        let line = made_by(&of_thread, patience)?.map_err(|_| SessionError::SharedMemory { bytes })?;
         let in_thread = line.clone();
         let hears =
             thread::Builder::new().name("tracebuf-hear".into()).spawn(move || in_thread.hear(hearing));
@@ -317,5 +328,43 @@ impl Drop for Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("is_connected", &self.is_connected()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_does_not_keep_one_who_gave_up_waiting_for_the_thread() {
+        let path = std::env::temp_dir().join(format!("tracebuf-late-{}", std::process::id()));
+        let listening = Link::listening(&path, Kind::Messages).expect("a socket");
+        let deadline = Instant::now() + 12 * PATIENCE;
+        // A thread that is there at once is waited for all the same; then the next is to be late.
+        let service = loop {
+            let link = Link::connected(&path, Kind::Messages, deadline).expect("it listens");
+            let service = listening.accept().expect("it has come");
+            let (words, _) = SharedWords::new(8192).expect("memory");
+            let started = Connection::builder().start_within(
+                Duration::ZERO,
+                Agreed {
+                    link,
+                    words,
+                    speaking: Box::new(ToSay::default()),
+                    hearing: Box::new(ToHear::new()),
+                    state_every: vec![0],
+                    sources: Vec::new(),
+                    categories: Categories::default(),
+                },
+            );
+            if let Err(error) = started {
+                assert!(matches!(error, SessionError::Timeout), "{error}");
+                break service;
+            }
+            service.shut();
+        };
+        std::fs::remove_file(path).expect("it is there");
+        let (len, _) = service.receive_with(&mut [0; 64], deadline).expect("it hears of the end");
+        assert_eq!(len, 0);
     }
 }

@@ -18,9 +18,36 @@ const IN_VAIN: Duration = Duration::from_secs(1);
 /// together.
 const WAITED: u32 = 26;
 
-/// Of so many requests, those that set a chunk free when they are carried out.
-fn chunks(requests: &[Request]) -> u64 {
-    requests.iter().filter(|request| matches!(request, Request::Move(_))).count() as u64
+/// Whether it has to do with a chunk. While nobody takes any, few such come: soon no chunk is free.
+fn is_of_chunk(request: &Request) -> bool {
+    matches!(request, Request::Move(_) | Request::Patch { .. })
+}
+
+/// Where in the queue a request is that another one makes needless. Threads that come and go, and flushes, have to do
+/// with no chunk, and would fill the memory where a service stands still.
+fn made_needless(queued: &[Request], by: Request) -> Option<usize> {
+    let is_needless = |before: &Request| match (*before, by) {
+        // Whoever hears that the later one was carried out knows it of those before.
+        (Request::Flush(_), Request::Flush(_)) => true,
+        // A writer without any chunk: its chunks come before its end, and none is behind its beginning.
+        (Request::Register { writer_id, .. }, Request::Unregister { writer_id: ended }) => writer_id == ended,
+        _ => false,
+    };
+    if !matches!(by, Request::Flush(_) | Request::Unregister { .. }) {
+        return None;
+    }
+    // Behind the last chunk each writer ends once at most, and begins once: these are few.
+    let found = queued.iter().rposition(|before| is_of_chunk(before) || is_needless(before))?;
+    queued.get(found).is_some_and(is_needless).then_some(found)
+}
+
+/// Puts a request behind those in the queue.
+fn add(queued: &mut Vec<Request>, request: Request) {
+    let needless = made_needless(queued, request).map(|at| queued.remove(at));
+    // Of a writer that is not heard of at all, the end is not either.
+    if !matches!(needless, Some(Request::Register { .. })) {
+        queued.push(request);
+    }
 }
 
 /// The way from the threads that record to the one that takes what they ask for: the drain thread, or one that passes it
@@ -67,9 +94,12 @@ impl Queue {
         // In a child the lock may be held by a thread that is not there. After the end nobody takes requests.
         if self.switch.is_here() {
             let mut queued = self.with_room_for(requests.clone().count());
-            let before = queued.len();
-            queued.extend(requests);
-            let chunks = chunks(queued.get(before..).unwrap_or_default());
+            let mut chunks = 0;
+            for request in requests {
+                // It sets a chunk free when it is carried out.
+                chunks += u64::from(matches!(request, Request::Move(_)));
+                add(&mut queued, request);
+            }
             self.came.fetch_add(chunks, Ordering::Relaxed);
         }
     }
@@ -206,5 +236,34 @@ mod tests {
         let chunks_to_move = &[ChunkToMove { page: 0, chunk: 0, target: 0 }];
         queue.commit(&CommitRequest { chunks_to_move, ..CommitRequest::default() });
         assert!(queue.stall(0, 0));
+    }
+
+    #[test]
+    fn what_has_to_do_with_no_chunk_does_not_heap_up_and_the_rest_stays_in_its_order() {
+        let begins = |writer_id, target| Request::Register { writer_id, target };
+        let ends = |writer_id| Request::Unregister { writer_id };
+        let moved = Request::Move(ChunkToMove { page: 0, chunk: 0, target: 0 });
+        let flush = Request::Flush;
+        for (asked, left) in [
+            // The last flush, behind what came before it.
+            (&[flush(1), begins(1, 0), flush(2)][..], &[begins(1, 0), flush(2)][..]),
+            (&[flush(1), moved, flush(2)], &[flush(1), moved, flush(2)]),
+            // A writer without any chunk, whatever others do meanwhile.
+            (&[begins(1, 0), begins(2, 3), flush(1), ends(1)], &[begins(2, 3), flush(1)]),
+            // Of one that has begun before, and ends, another one may follow.
+            (&[ends(1), begins(1, 3), ends(1), begins(1, 2)], &[ends(1), begins(1, 2)]),
+            // Whose chunk it is, is not known here.
+            (&[begins(1, 0), moved, ends(1)], &[begins(1, 0), moved, ends(1)]),
+            (&[begins(1, 0), moved, ends(1), begins(1, 1), ends(1)], &[begins(1, 0), moved, ends(1)]),
+        ] {
+            let queue = Queue::new(Waker::default(), Arc::new(Switch::new()));
+            queue.push(asked.iter().copied());
+            let mut queued = Vec::new();
+            assert_eq!(
+                queue.take(&mut queued),
+                asked.iter().filter(|request| **request == moved).count() as u64
+            );
+            assert_eq!(queued, left, "of {asked:?}");
+        }
     }
 }

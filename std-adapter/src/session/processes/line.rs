@@ -328,4 +328,19 @@ mod tests {
         line.producer().queue().take(&mut requests);
         assert!(requests.is_empty(), "{}", requests.len());
     }
+
+    #[test]
+    fn neither_threads_that_come_and_go_nor_flushes_fill_the_queue_of_a_service_that_takes_nothing() {
+        let line = line("stalled");
+        // Shared memory is full with the first of them.
+        for _ in 0..1000 {
+            let writer = line.producer.borrow_dependent().producer.writer(0, Exhaustion::Drop);
+            writer.expect("a place").packet().varint(8, 1);
+            assert!(matches!(line.flush(Instant::now()), Err(SessionError::Timeout)));
+        }
+        let mut requests = Vec::new();
+        line.producer().queue().take(&mut requests);
+        let chunks = requests.iter().filter(|request| matches!(request, Request::Move(_))).count();
+        assert!(chunks > 0 && requests.len() <= 4 * chunks, "{} for {chunks} chunks", requests.len());
+    }
 }

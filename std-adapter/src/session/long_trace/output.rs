@@ -29,9 +29,13 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The file's thread.
 pub(super) struct Output {
     file: File,
+    write: fn(&File, &[u8]) -> io::Result<usize>,
+    cut: fn(&File, u64) -> io::Result<()>,
     sync_data: fn(&File) -> io::Result<()>,
-    /// Bytes of whole packets, the length of a regular file.
+    /// Bytes of whole packets, the length of a regular file that is not torn.
     good: u64,
+    /// Behind these a part of a piece may lie. What came behind that nobody could read.
+    is_torn: bool,
     /// Something was given up. What came behind it would make a hole that nobody sees.
     gave_up: bool,
     /// Takes back the memory of each piece. Given to the system it would be asked for again, page by page.
@@ -80,7 +84,9 @@ pub(super) fn empty(file: &File) -> io::Result<()> {
 
 impl Output {
     pub(super) fn new(file: File, written: Sender<Vec<u8>>) -> Self {
-        Self { file, sync_data: File::sync_data, good: 0, gave_up: false, written }
+        let write = |mut file: &File, bytes: &[u8]| file.write(bytes);
+        let sync_data = File::sync_data;
+        Self { file, write, cut, sync_data, good: 0, is_torn: false, gave_up: false, written }
     }
 
     pub(super) fn run(&mut self, messages: impl IntoIterator<Item = Message>, progress: &Progress) {
@@ -118,8 +124,7 @@ impl Output {
         let mut taken = 0;
         while !self.gave_up {
             let last_try = progress.finishing.load(Ordering::Relaxed);
-            self.see_length(progress);
-            match self.write_from(bytes, &mut taken) {
+            match self.try_to_write(bytes, &mut taken, progress) {
                 Ok(()) => {
                     self.good += bytes.len() as u64;
                     progress.bytes.store(self.good, Ordering::Relaxed);
@@ -128,10 +133,14 @@ impl Output {
                     return true;
                 }
                 Err(error) => {
-                    progress.set_error(Some(error.to_string()));
-                    if self.cut() {
-                        taken = 0;
+                    let mut said = error.to_string();
+                    // At once, for whoever reads the file meanwhile, and because this may be the last try.
+                    if !std::mem::replace(&mut self.is_torn, true)
+                        && let Err(error) = self.mend(&mut taken)
+                    {
+                        said = format!("{said}; {error}");
                     }
+                    progress.set_error(Some(said));
                     self.gave_up = last_try;
                     if !last_try {
                         thread::sleep(RETRY);
@@ -143,10 +152,19 @@ impl Output {
         false
     }
 
-    /// Writes what was not yet taken.
+    /// Writes what was not yet taken, behind what is whole.
+    fn try_to_write(&mut self, bytes: &[u8], taken: &mut usize, progress: &Progress) -> io::Result<()> {
+        if self.is_torn {
+            self.mend(taken)?;
+        }
+        self.see_length(progress);
+        self.write_from(bytes, taken)
+    }
+
+    /// The same wherever the file ends.
     fn write_from(&mut self, bytes: &[u8], taken: &mut usize) -> io::Result<()> {
         while let Some(rest) = bytes.get(*taken..).filter(|rest| !rest.is_empty()) {
-            match self.file.write(rest) {
+            match (self.write)(&self.file, rest) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => *taken += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -159,6 +177,10 @@ impl Output {
     /// What is written next goes to the file's end. That may be elsewhere by now, as after `> trace`: so that the file
     /// has no hole it goes on from there, and what became of the rest is told.
     fn see_length(&mut self, progress: &Progress) {
+        if self.is_torn {
+            // What lies behind what is whole is of this session.
+            return;
+        }
         let Some(len) = self.file.metadata().ok().filter(Metadata::is_file).map(|metadata| metadata.len())
         else {
             return;
@@ -177,14 +199,24 @@ impl Output {
         }
     }
 
-    /// Takes back what was written of a piece that did not go in whole. False of a pipe or a device: it has that part,
-    /// and its next reader goes on behind it.
-    fn cut(&mut self) -> bool {
-        let Some(file) = self.file.metadata().ok().filter(Metadata::is_file) else { return false };
-        if file.len() > self.good {
-            let _ = cut(&self.file, self.good);
+    /// Takes back what was written of a piece that did not go in whole. Not of a pipe or a device: it has that part, and
+    /// its next reader goes on behind it.
+    fn mend(&mut self, taken: &mut usize) -> io::Result<()> {
+        let cut = || {
+            let file = self.file.metadata()?;
+            if file.is_file() && file.len() > self.good {
+                (self.cut)(&self.file, self.good)?;
+            }
+            Ok(file.is_file())
+        };
+        let is_cut = cut().map_err(|error: io::Error| {
+            io::Error::new(error.kind(), format!("a piece that went in in part cannot be cut off: {error}"))
+        })?;
+        if is_cut {
+            *taken = 0;
         }
-        true
+        self.is_torn = false;
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -198,9 +230,23 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::sync::mpsc::channel;
+    use std::thread::LocalKey;
 
     use super::*;
+
+    thread_local! {
+        /// Calls that are yet to go well, and then those that are to fail.
+        static WRITES: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+        static CUTS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    }
+
+    fn fails(calls: &'static LocalKey<Cell<(u32, u32)>>) -> bool {
+        let (well, ill) = calls.get();
+        calls.set(if well > 0 { (well - 1, ill) } else { (0, ill.saturating_sub(1)) });
+        well == 0 && ill > 0
+    }
 
     /// Something that takes all.
     fn nowhere() -> File {
@@ -232,5 +278,41 @@ mod tests {
         output.sync_data = |_| Ok(());
         assert_eq!(said(&mut output, Message::Piece(Piece::default())), failed);
         assert_eq!(said(&mut output, Message::Sync), failed);
+    }
+
+    #[test]
+    fn what_cannot_be_cut_off_at_once_is_cut_off_before_anything_comes_behind_it() {
+        let path = std::env::temp_dir().join(format!("tracebuf-torn-{}", std::process::id()));
+        let file = for_a_trace().create_new(true).open(&path).expect("a file");
+        let mut output = Output::new(file, channel().0);
+        // As a disk that is full, behind half of a piece, and then cannot be reached for a while.
+        output.write = |mut file, bytes| match fails(&WRITES) {
+            true => Err(io::Error::other("no room")),
+            false => file.write(&bytes[..bytes.len().div_ceil(2)]),
+        };
+        output.cut = |file, len| match fails(&CUTS) {
+            true => Err(io::Error::other("not reached")),
+            false => super::cut(file, len),
+        };
+        let piece = |text: &str| Message::Piece(Piece { bytes: text.into(), packets: 1 });
+        let progress = Progress::default();
+        output.run([piece("first")], &progress);
+        WRITES.set((1, 1));
+        CUTS.set((0, 3));
+        output.run([piece("second"), piece("third")], &progress);
+        assert_eq!((WRITES.get(), CUTS.get()), ((0, 0), (0, 0)), "all has failed that was to");
+        assert_eq!(std::fs::read_to_string(&path).expect("text"), "firstsecondthird");
+        let status = progress.status();
+        assert_eq!((status.bytes, status.error), (16, None));
+        // At the end it is not waited for.
+        progress.finishing.store(true, Ordering::Relaxed);
+        WRITES.set((1, 1));
+        CUTS.set((0, 1));
+        output.run([piece("fourth"), piece("fifth")], &progress);
+        let status = progress.status();
+        assert_eq!((status.bytes, status.bytes_given_up), (16, 11));
+        let error = "no room; a piece that went in in part cannot be cut off: not reached";
+        assert_eq!(status.error.as_deref(), Some(error));
+        std::fs::remove_file(path).expect("it is there");
     }
 }

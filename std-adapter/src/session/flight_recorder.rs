@@ -1,13 +1,13 @@
 //! The flight recorder: what happened last, in a file, when something goes wrong.
 
 mod files;
+mod numbers;
 #[cfg_attr(not(unix), path = "flight_recorder/no_signals.rs")]
 mod signals;
 mod status;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use super::waits::{FOR_EVER, join};
 use super::{Session, SessionError};
 use crate::figures::Name;
 use crate::fork;
+use numbers::Numbers;
 use signals::Signals;
 pub use status::FlightStatus;
 
@@ -49,7 +50,8 @@ pub use status::FlightStatus;
 /// The rings keep their last bytes for ever; a snapshot copies them while recording goes on. A file
 /// `REASON-N.pftrace` appears in the folder when it is complete. `N` goes on behind the largest that is there, also
 /// that of an earlier run, and with each new file the oldest go, so that neither a storm of signals nor a program that
-/// is started again after each panic can fill the disk. Processes that share a folder share that number of files, and
+/// is started again after each panic can fill the disk. That is so of each reason: who makes them up, of numbers or of
+/// what others send, has as many files as there are reasons, and removes them. Processes that share a folder share that number of files, and
 /// two that write one of the same reason at the same moment may write the same. Who starts a program again and again
 /// that may be killed meanwhile removes the parts that it leaves: see
 /// [`Snapshot::write_to`](super::Snapshot::write_to).
@@ -81,8 +83,7 @@ struct Inner {
 struct State {
     status: FlightStatus,
     keep: u32,
-    /// For each reason, the number of the next snapshot.
-    next: BTreeMap<String, u64>,
+    numbers: Numbers,
     /// Reasons whose time is yet to come.
     waiting: Vec<String>,
 }
@@ -128,7 +129,8 @@ impl FlightRecorder {
         Ok(Self { inner, requests: Some(requests), worker: Some(worker), signals: Signals::default() })
     }
 
-    /// How many files of each reason to keep in the folder, whoever wrote them: 8 unless said otherwise, at least 1.
+    /// How many files of each reason to keep in the folder, whoever wrote them: 8 unless said otherwise, at least 1. In
+    /// all that is so many for each reason that there is.
     #[must_use]
     pub fn keep(self, files: u32) -> Self {
         if self.inner.is_here() {
@@ -138,7 +140,8 @@ impl FlightRecorder {
     }
 
     /// Writes a snapshot now, and says where it is. `reason` begins the file's name; it may have folders before that,
-    /// which must be there. On Windows it has no colon.
+    /// which must be there. On Windows it has no colon. It is one of a few: [`keep`](Self::keep) does nothing about files
+    /// of others, and what is different each time belongs into an event.
     ///
     /// Before the buffers are copied, producers have 5 s to send what they have: with one that never answers each
     /// snapshot takes so long, and then what it has is scraped.
@@ -291,7 +294,10 @@ impl Inner {
     fn try_snapshot(&self, reason: &str, from: Option<u64>) -> Result<(PathBuf, Duration), SessionError> {
         files::check(reason).map_err(|error| SessionError::io(format!("{reason:?} is no reason"), error))?;
         let session = self.session.upgrade().ok_or(SessionError::Stopped)?;
-        let number = self.number(reason);
+        let _writes = Writes::begin(self, reason);
+        // Not under the lock, for which triggers wait: the folder may be large, or far away.
+        let behind = files::next(&self.folder, reason);
+        let number = self.state().numbers.next(reason, behind);
         let path = files::path(&self.folder, reason, number);
         let snapshot = session.snapshot()?;
         // Writing takes long, and whoever drops the session meanwhile means to end it.
@@ -306,16 +312,24 @@ impl Inner {
         files::remove_all_but(keep, &self.folder, reason, number);
         Ok((path, stall))
     }
+}
 
-    /// The next number of a reason: behind those in the folder, and those that threads are still writing.
-    fn number(&self, reason: &str) -> u64 {
-        // Before the lock, for which triggers wait: the folder may be large, or far away.
-        let behind = files::next(&self.folder, reason);
-        let mut state = self.state();
-        let next = state.next.entry(reason.to_owned()).or_default();
-        let number = behind.max(*next);
-        *next = number.saturating_add(1);
-        number
+/// Somebody who writes a snapshot of a reason, until it is there, or has failed.
+struct Writes<'a> {
+    inner: &'a Inner,
+    reason: &'a str,
+}
+
+impl<'a> Writes<'a> {
+    fn begin(inner: &'a Inner, reason: &'a str) -> Self {
+        inner.state().numbers.begin(reason);
+        Self { inner, reason }
+    }
+}
+
+impl Drop for Writes<'_> {
+    fn drop(&mut self) {
+        self.inner.state().numbers.end(self.reason);
     }
 }
 

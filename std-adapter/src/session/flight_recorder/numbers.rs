@@ -1,0 +1,75 @@
+//! The numbers of a flight recorder's next files.
+
+use std::collections::BTreeMap;
+
+/// Reasons that are kept: more than those have who know theirs beforehand.
+const REASONS: usize = 256;
+
+/// For each reason the number of the next file, as far as the folder does not tell it: while files are being written,
+/// and of a folder that cannot be read.
+#[derive(Default)]
+pub(super) struct Numbers(BTreeMap<String, Next>);
+
+/// Of a reason.
+#[derive(Default)]
+struct Next {
+    number: u64,
+    /// Files that are being written.
+    writers: u32,
+}
+
+impl Numbers {
+    /// Somebody begins to write a file of this reason, and looks into the folder only then: a file that was being
+    /// written before is there, or its reason is here.
+    pub(super) fn begin(&mut self, reason: &str) {
+        if self.0.len() >= REASONS {
+            // They may be made up, each another one.
+            self.0.retain(|_, next| next.writers > 0);
+        }
+        self.0.entry(reason.to_owned()).or_default().writers += 1;
+    }
+
+    /// The number of the file that is being written: behind those in the folder, which end before `behind`, and those that
+    /// others are writing.
+    pub(super) fn next(&mut self, reason: &str, behind: u64) -> u64 {
+        let Some(next) = self.0.get_mut(reason) else { return behind };
+        let number = behind.max(next.number);
+        next.number = number.saturating_add(1);
+        number
+    }
+
+    /// It is there, or will not be.
+    pub(super) fn end(&mut self, reason: &str) {
+        if let Some(next) = self.0.get_mut(reason) {
+            next.writers = next.writers.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_up_reasons_do_not_fill_the_memory_and_those_being_written_keep_their_numbers() {
+        let mut numbers = Numbers::default();
+        let begin = |numbers: &mut Numbers, reason: &str, behind| {
+            numbers.begin(reason);
+            numbers.next(reason, behind)
+        };
+        // Nothing of it is in the folder yet.
+        assert_eq!((begin(&mut numbers, "slow", 3), begin(&mut numbers, "slow", 3)), (3, 4));
+        numbers.end("slow");
+        for reason in 0..4 * REASONS {
+            let reason = format!("request {reason}");
+            assert_eq!(begin(&mut numbers, &reason, 0), 0);
+            numbers.end(&reason);
+            assert!(numbers.0.len() <= REASONS, "{}", numbers.0.len());
+        }
+        assert_eq!(begin(&mut numbers, "slow", 3), 5);
+        // Of few reasons each is kept, for folders that cannot be read.
+        assert_eq!(begin(&mut numbers, "another", 0), 0);
+        numbers.end("another");
+        assert_eq!(begin(&mut numbers, "another", 0), 1);
+    }
+}

@@ -95,6 +95,13 @@ impl Link {
         Ok(Self(ClosedInChildren::new(socket)))
     }
 
+    /// The same until the deadline: an error then too.
+    pub(super) fn accept_until(&self, deadline: Instant) -> io::Result<Self> {
+        let socket =
+            self.until(Timeout::Recv, deadline, |socket| accept_with(socket, SocketFlags::CLOEXEC))?;
+        Ok(Self(ClosedInChildren::new(socket)))
+    }
+
     /// Whether this process is the one that has it.
     pub(super) fn is_here(&self) -> bool {
         self.0.is_here()

@@ -1,11 +1,12 @@
 //! Who comes to a socket: taken one after the other, numbered and attached, no more than there are places for.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracebuf::service::ProducerIdentity;
 
@@ -23,6 +24,9 @@ pub(super) trait Host: Send + Sync + 'static {
 
     /// Those for whom there is no place wait for one, and are not told.
     const WAITS: bool;
+
+    /// For how long the connection is kept of one who is not taken.
+    const HELD: Duration;
 
     /// Says why this one is not taken.
     fn refuse(&self, link: &Link, why: &str);
@@ -101,10 +105,54 @@ struct Shared<H> {
 /// How long until it looks again whether there is a place, or a connection to be had.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
+/// How many that were refused are kept at a time: with each an open file.
+const MOST_HELD: usize = 64;
+
 /// Whether others may come after this one.
 enum Next {
     Goes,
+    /// It is not taken.
+    Refused(Arc<Link>),
     Ends,
+}
+
+/// Those who were refused, until their time has come: whoever comes meanwhile does not wait for that.
+#[derive(Default)]
+struct Held(VecDeque<(Instant, Arc<Link>)>);
+
+impl Held {
+    fn push(&mut self, link: Arc<Link>, until: Instant) {
+        self.0.push_back((until, link));
+        if self.0.len() > MOST_HELD {
+            self.let_one_go();
+        }
+    }
+
+    /// When the next is to go. Each is kept for as long as the others.
+    fn next(&self) -> Option<Instant> {
+        self.0.front().map(|(until, _)| *until)
+    }
+
+    fn let_go(&mut self, now: Instant) {
+        while self.next().is_some_and(|until| until <= now) {
+            self.let_one_go();
+        }
+    }
+
+    fn let_one_go(&mut self) {
+        if let Some((_, link)) = self.0.pop_front() {
+            // A thread of what could not be made of it may have it too.
+            link.shut();
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        while !self.0.is_empty() {
+            self.let_one_go();
+        }
+    }
 }
 
 impl<H: Host> Listening<H> {
@@ -139,18 +187,25 @@ impl<H> Listening<H> {
 
 impl<H: Host> Shared<H> {
     fn serve(&self) {
+        let mut held = Held::default();
         while !self.door.is_closed() {
+            held.let_go(Instant::now());
             if H::WAITS && self.taken() >= self.producers {
                 thread::sleep(LOOK_AGAIN);
                 continue;
             }
-            match self.door.socket.link.accept() {
+            let socket = &self.door.socket.link;
+            match held.next().map_or_else(|| socket.accept(), |until| socket.accept_until(until)) {
                 Ok(link) => {
                     let Some(session) = self.session.upgrade() else { break };
-                    if let Next::Ends = self.attach(&session, link) {
-                        break;
+                    match self.attach(&session, link) {
+                        Next::Goes => {}
+                        Next::Refused(link) => held.push(link, Instant::now() + H::HELD),
+                        Next::Ends => break,
                     }
                 }
+                // One that was refused is to go.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
                 // Too many open files, or one that has gone again.
                 Err(_) if !self.door.is_closed() => thread::sleep(LOOK_AGAIN),
                 Err(_) => {}
@@ -171,7 +226,7 @@ impl<H: Host> Shared<H> {
         let link = Arc::new(link);
         let refuse = |why: &str| {
             self.host.refuse(&link, why);
-            Next::Goes
+            Next::Refused(link.clone())
         };
         if self.taken() >= self.producers {
             let producers = Count(self.producers as u64, "producer");
@@ -213,5 +268,71 @@ impl<H> Drop for Listening<H> {
         door.close();
         // It drops a session that nobody else has any more, and what that owns.
         self.thread.take().into_iter().for_each(join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+    use crate::session::processes::other_process::OtherProcess;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Has no room for anybody, tells that one has come, and keeps it for so many seconds.
+    struct Full<const HELD: u64>(Sender<()>);
+
+    impl<const HELD: u64> Host for Full<HELD> {
+        type Producer = OtherProcess;
+        const WAITS: bool = true;
+        const HELD: Duration = Duration::from_secs(HELD);
+
+        fn refuse(&self, _: &Link, _: &str) {}
+
+        fn take(&self, _: Newcomer) -> io::Result<OtherProcess> {
+            let _ = self.0.send(());
+            Err(io::ErrorKind::OutOfMemory.into())
+        }
+    }
+
+    fn full<const HELD: u64>(path: &Path) -> (Listening<Full<HELD>>, Receiver<()>, Arc<Session>) {
+        let session = Arc::new(Session::builder().start().expect("a session"));
+        let socket = bind(&session, path, Kind::Stream, 8192).expect("a socket");
+        let (tell, came) = channel();
+        (Listening::start(Full(tell), &session, socket, 64).expect("a thread"), came, session)
+    }
+
+    fn come(path: &Path) -> Link {
+        Link::connected(path, Kind::Stream, Instant::now() + LONG).expect("it listens")
+    }
+
+    fn hears_of_the_end(link: &Link) -> bool {
+        link.receive_with(&mut [0; 8], Instant::now() + LONG).is_ok_and(|(len, _)| len == 0)
+    }
+
+    #[test]
+    fn nobody_waits_until_one_that_was_refused_may_go() {
+        let path = std::env::temp_dir().join(format!("tracebuf-held-{}", std::process::id()));
+        let (listening, came, _session) = full::<3600>(&path);
+        let all = [(); MOST_HELD + 2].map(|()| {
+            let link = come(&path);
+            came.recv_timeout(LONG).expect("it is its turn");
+            link
+        });
+        // No more are kept than so many.
+        assert!(hears_of_the_end(&all[0]));
+        // Nor does the end wait.
+        drop(listening);
+        assert!(all.iter().all(hears_of_the_end));
+    }
+
+    #[test]
+    fn who_was_refused_goes_when_its_time_has_come_though_nobody_else_comes() {
+        let path = std::env::temp_dir().join(format!("tracebuf-let-go-{}", std::process::id()));
+        let (_listening, came, _session) = full::<1>(&path);
+        let (begun, link) = (Instant::now(), come(&path));
+        came.recv_timeout(LONG).expect("it has come");
+        assert!(hears_of_the_end(&link) && begun.elapsed() >= Duration::from_secs(1));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use std::{fmt, io};
 
 use super::link::{Kind, Link};
@@ -150,6 +151,8 @@ impl ProducerSocketBuilder {
 impl Host for Tracebuf {
     type Producer = OtherProcess;
     const WAITS: bool = false;
+    // It is told why.
+    const HELD: Duration = Duration::ZERO;
 
     fn refuse(&self, link: &Link, why: &str) {
         let _ = link.try_send(&Welcome::refusal(why));

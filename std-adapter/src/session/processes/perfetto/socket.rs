@@ -4,7 +4,6 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use super::categories;
@@ -183,12 +182,10 @@ impl Host for Perfetto {
     type Producer = Program;
     // Who is sent away comes again at once, and after a hundred times in its life never again.
     const WAITS: bool = true;
+    const HELD: Duration = Duration::from_secs(1);
 
     /// The protocol has no words for it.
-    fn refuse(&self, link: &Link, _: &str) {
-        thread::sleep(Duration::from_secs(1));
-        link.shut();
-    }
+    fn refuse(&self, _: &Link, _: &str) {}
 
     /// The SDK ends a program whose memory is not of whole pages.
     fn take(&self, newcomer: Newcomer) -> io::Result<Program> {

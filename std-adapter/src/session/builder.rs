@@ -1,10 +1,11 @@
 //! What a session is to be: [`SessionBuilder`].
 
 use std::collections::HashSet;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
-use tracebuf::producer::Exhaustion;
+use tracebuf::producer::{Exhaustion, MemoryError};
 use tracebuf::service::ProducerIdentity;
 
 use super::Session;
@@ -207,35 +208,79 @@ impl SessionBuilder {
             self.buffers.push(BufferConfig::ring(4 << 20));
         }
         self.check()?;
+        let spare = self.spare()?;
+        let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
+        let clock = SessionClock::new(self.fast_clock);
+        // With shared memory in a file, what the producer is made over is there only when the file is; else files come
+        // last. In either case what they held is there until the session starts.
+        let bytes = self.bytes_of_shared_memory();
+        let wanted = WantedMemory { bytes: bytes as u64, buffer: 0, identity: identity() };
+        let early = if self.is_in_file { Some(self.open_files(Some(wanted))?) } else { None };
+        let memory = match early.as_ref().and_then(OpenFiles::own_memory) {
+            Some(memory) => Memory::InFile(memory),
+            // Before the thread is waited for: of the largest, a program that is not optimized has 16 million words to
+            // make.
+            None => Memory::OnHeap(producer_cell::words(bytes)),
+        };
+        let started = self.start_drain(memory, &switch, &waker)?;
+        let producer = started.producer.map_err(|_| SessionError::SharedMemory { bytes })?;
+
+        let state_every: Vec<_> = self.buffers.iter().map(BufferConfig::state_every).collect();
+        let files = match early {
+            Some(files) => files,
+            None => self.open_files(None)?,
+        };
+        let (central, long_trace) = files.begin(&switch)?;
+        let central = central.state_every(&state_every);
+        let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
+        let _ = started.owner.send(Drain::new(central, long_trace, clock));
+
+        let shared =
+            Shared { switch, producer, exhaustion: self.exhaustion, clock, state_every, announce: None };
+        Ok(Session {
+            shared: Arc::new(shared),
+            sources: self.sources,
+            tasks: started.tasks,
+            waker,
+            thread: Mutex::new(Some(started.thread)),
+            progress,
+            spare,
+        })
+    }
+
+    /// Memory for a snapshot of each buffer, where it is to be there beforehand.
+    fn spare(&self) -> Result<Spare, SessionError> {
         let spare = Spare::default();
         if self.prepare_snapshots {
             let sizes = self.buffers.iter().filter_map(BufferConfig::region_size);
             prepare(&spare, sizes).map_err(|error| SessionError::io("memory for snapshots", error))?;
         }
-        let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
-        let name = named(self.process_name.as_deref());
-        let shared_memory = self.shared_memory.unwrap_or(match self.exhaustion {
+        Ok(spare)
+    }
+
+    fn bytes_of_shared_memory(&self) -> usize {
+        self.shared_memory.unwrap_or(match self.exhaustion {
             Exhaustion::Drop => 1 << 20,
             _ => ENOUGH_TO_STALL,
-        });
-        let clock = SessionClock::new(self.fast_clock);
-        // With shared memory in a file, what the producer is made over is there only when the file is; else files come
-        // last. In either case what they held is there until the session starts.
-        let wanted = WantedMemory { bytes: shared_memory as u64, buffer: 0, identity: identity() };
-        let open_files = |own| OpenFiles::new(&self.buffers, self.long_trace.as_ref(), own);
-        let early = if self.is_in_file { Some(open_files(Some(wanted))?) } else { None };
-        let memory = match early.as_ref().and_then(OpenFiles::own_memory) {
-            Some(memory) => Memory::InFile(memory),
-            // Before the thread is waited for: of the largest, a program that is not optimized has 16 million words to
-            // make.
-            None => Memory::OnHeap(producer_cell::words(shared_memory)),
-        };
+        })
+    }
 
-        // It waits for what it is to own.
+    fn open_files(&self, own: Option<WantedMemory>) -> Result<OpenFiles<'_>, SessionError> {
+        OpenFiles::new(&self.buffers, self.long_trace.as_ref(), own)
+    }
+
+    /// Starts the drain thread, which makes the producer.
+    fn start_drain(
+        &self,
+        memory: Memory,
+        switch: &Arc<Switch>,
+        waker: &Waker,
+    ) -> Result<Started, SessionError> {
         let (owner, owned) = channel::<Drain>();
         let (tasks, receiver) = channel::<Task>();
         let (made, of_thread) = channel();
-        let (in_thread, its_waker, buffers) = (switch.clone(), waker.clone(), self.buffers.len() as u16);
+        let (in_thread, its_waker) = (switch.clone(), waker.clone());
+        let (name, buffers) = (named(self.process_name.as_deref()), self.buffers.len() as u16);
         let thread = std::thread::Builder::new()
             .name("tracebuf-drain".into())
             .spawn(move || {
@@ -256,30 +301,8 @@ impl SessionBuilder {
             })
             .map_err(|error| SessionError::io("starting the drain thread", error))?;
         waker.set(thread.thread().clone());
-        let no_size = |_| SessionError::SharedMemory { bytes: shared_memory };
-        let producer = made_by(&of_thread, 2 * PATIENCE)?.map_err(no_size)?;
-
-        let state_every: Vec<_> = self.buffers.iter().map(BufferConfig::state_every).collect();
-        let files = match early {
-            Some(files) => files,
-            None => open_files(None)?,
-        };
-        let (central, long_trace) = files.begin(&switch)?;
-        let central = central.state_every(&state_every);
-        let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
-        let _ = owner.send(Drain::new(central, long_trace, clock));
-
-        let shared =
-            Shared { switch, producer, exhaustion: self.exhaustion, clock, state_every, announce: None };
-        Ok(Session {
-            shared: Arc::new(shared),
-            sources: self.sources,
-            tasks,
-            waker,
-            thread: Mutex::new(Some(thread)),
-            progress,
-            spare,
-        })
+        let producer = made_by(&of_thread, 2 * PATIENCE)?;
+        Ok(Started { producer, owner, tasks, thread })
     }
 
     fn check(&self) -> Result<(), SessionError> {
@@ -320,6 +343,15 @@ impl SessionBuilder {
 enum Memory {
     OnHeap(Words),
     InFile(Arc<OwnMemory>),
+}
+
+/// The drain thread, which has begun.
+struct Started {
+    producer: Result<Arc<ProducerCell>, MemoryError>,
+    /// Gives it what it is to own, for which it waits. Without that it ends.
+    owner: Sender<Drain>,
+    tasks: Sender<Task>,
+    thread: JoinHandle<Option<Drain>>,
 }
 
 /// Who this process is, to a trace.

@@ -14,6 +14,7 @@ use memmap2::{MmapMut, MmapOptions};
 use crate::file_error::about;
 use crate::file_lock::{Held, Lock, lock};
 use crate::free_file::in_use;
+use crate::session::waits::Wait;
 use crate::system::{id_at, id_of};
 use crate::undo::Undo;
 use crate::whole_file::followed;
@@ -81,9 +82,12 @@ pub(crate) struct Slot {
 }
 
 impl Outbox {
-    /// A free slot; `None` if there is none now or, with `wait`, if there will never be one.
-    pub(crate) fn slot(&self, wait: bool) -> Option<Slot> {
-        let slot = if wait { self.free.recv().ok() } else { self.free.try_recv().ok() };
+    /// A free slot; `None` if there is none now or, when waited for, if there will never be one.
+    pub(crate) fn slot(&self, wait: Wait) -> Option<Slot> {
+        let slot = match wait {
+            Wait::UntilDone => self.free.recv().ok(),
+            Wait::Now => self.free.try_recv().ok(),
+        };
         slot.and_then(Result::ok)
     }
 

@@ -9,6 +9,7 @@ use tracebuf::producer::AtomicU32;
 
 use super::{Parts, Wanted};
 use crate::memory::PagedMemory;
+use crate::session::waits::Wait;
 use crate::undo::Undo;
 
 /// The memory of a buffer of a [`Session`](crate::session::Session).
@@ -49,7 +50,7 @@ pub(crate) struct Outbox {
 pub(crate) struct Slot(Infallible);
 
 impl Outbox {
-    pub(crate) fn slot(&self, _: bool) -> Option<Slot> {
+    pub(crate) fn slot(&self, _: Wait) -> Option<Slot> {
         match self.never {}
     }
 

@@ -17,6 +17,15 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// What takes some milliseconds takes no longer than this.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(100);
 
+/// Whether to wait for what cannot be had or done at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// No: as much of it as there is now.
+    Now,
+    /// However long it takes.
+    UntilDone,
+}
+
 /// For ever, to a process: clocks can count no further than some such time, so that more is as much.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 

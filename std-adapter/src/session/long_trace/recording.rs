@@ -19,7 +19,7 @@ use crate::session::central::Central;
 use crate::session::clock::ClockReading;
 use crate::session::snapshot::Readable;
 use crate::session::switch::Switch;
-use crate::session::waits::{FOR_EVER, LOOK_AGAIN, PATIENCE};
+use crate::session::waits::{FOR_EVER, LOOK_AGAIN, PATIENCE, Wait};
 
 /// The drain thread's part: reads, and hands pieces over.
 pub(crate) struct Recording {
@@ -121,14 +121,14 @@ impl Recording {
         {
             return wait;
         }
-        match self.read_on(central, false) {
+        match self.read_on(central, Wait::Now) {
             Step::Done => {}
             Step::Busy => return LOOK_AGAIN,
-            Step::Piece if !self.hand_over(central, false) => return LOOK_AGAIN,
+            Step::Piece if !self.hand_over(central, Wait::Now) => return LOOK_AGAIN,
             Step::Piece if self.ended => return self.period,
             Step::Piece => return Duration::ZERO,
         }
-        if !self.hand_over(central, false) {
+        if !self.hand_over(central, Wait::Now) {
             return LOOK_AGAIN;
         }
         self.turns = None;
@@ -162,7 +162,7 @@ impl Recording {
     }
 
     /// Fills the piece, or a slot, as far as what is left out meanwhile leaves room.
-    fn read_on(&mut self, central: &mut Central, wait: bool) -> Step {
+    fn read_on(&mut self, central: &mut Central, wait: Wait) -> Step {
         let mut refused = 0;
         while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
             if self.piece.bytes.len() + refused >= PIECE {
@@ -198,11 +198,11 @@ impl Recording {
     }
 
     /// Reads from a buffer in a file, so that at any instant a packet is in the buffer or in the slot.
-    fn read_into_slot(&mut self, central: &mut Central, at: usize, wait: bool) -> Step {
+    fn read_into_slot(&mut self, central: &mut Central, at: usize, wait: Wait) -> Step {
         let outbox = self.outboxes.get_mut(at).and_then(Option::as_mut);
         let (Some(buffer), Some(outbox)) = (central.buffers.get_mut(at), outbox) else { return Step::Done };
         let Some(mut slot) = outbox.slot(wait) else {
-            if wait {
+            if wait == Wait::UntilDone {
                 // The file takes nothing more: what is in the buffer stays there.
                 self.end_turn(true);
                 return Step::Piece;
@@ -246,7 +246,7 @@ impl Recording {
     }
 
     /// Gives the piece to the file's thread; false if that is busy.
-    fn hand_over(&mut self, central: &mut Central, wait: bool) -> bool {
+    fn hand_over(&mut self, central: &mut Central, wait: Wait) -> bool {
         if self.piece.bytes.is_empty() {
             return true;
         }
@@ -257,10 +257,9 @@ impl Recording {
             self.end(central);
             return true;
         }
-        let spare = if wait {
-            self.spare.recv().map_err(|_| TryRecvError::Disconnected)
-        } else {
-            self.spare.try_recv()
+        let spare = match wait {
+            Wait::UntilDone => self.spare.recv().map_err(|_| TryRecvError::Disconnected),
+            Wait::Now => self.spare.try_recv(),
         };
         if spare == Err(TryRecvError::Empty) {
             return false;
@@ -337,11 +336,11 @@ impl Recording {
         self.progress.finishing.store(true, Ordering::Relaxed);
         if !self.ended {
             self.turns = Some(Turns::new(central.buffers.len(), FOR_EVER));
-            while !self.ended && self.read_on(central, true) == Step::Piece {
-                self.hand_over(central, true);
+            while !self.ended && self.read_on(central, Wait::UntilDone) == Step::Piece {
+                self.hand_over(central, Wait::UntilDone);
             }
             if !self.ended {
-                self.hand_over(central, true);
+                self.hand_over(central, Wait::UntilDone);
             }
             if !self.ended {
                 self.end(central);

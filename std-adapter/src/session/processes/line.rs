@@ -16,6 +16,7 @@ use crate::session::SessionError;
 use crate::session::producer_cell::ProducerCell;
 use crate::session::session_clock::SessionClock;
 use crate::session::switch::Switch;
+use crate::session::waits::Wait;
 use crate::session::waker::Waker;
 
 /// How long the sending thread sleeps when nobody wakes it.
@@ -142,7 +143,7 @@ impl Line {
             let is_on = self.switch.is_on();
             let mut outgoing = self.outgoing();
             self.collect(&mut outgoing);
-            outgoing.speech.send(&self.link, true)?;
+            outgoing.speech.send(&self.link, Wait::UntilDone)?;
             drop(outgoing);
             if !is_on {
                 return Ok(());
@@ -162,7 +163,7 @@ impl Line {
     fn announce_within(&self, most: Duration) {
         let sent = self.outgoing_within(most).is_some_and(|mut outgoing| {
             self.collect(&mut outgoing);
-            outgoing.speech.send(&self.link, false).unwrap_or(false)
+            outgoing.speech.send(&self.link, Wait::Now).unwrap_or(false)
         });
         if !sent {
             // That thread is sending, and looks again, or is to.

@@ -7,6 +7,7 @@ use tracebuf::producer::Request;
 use super::link::Link;
 use super::messages::{FromProducer, FromService, LONGEST, RECORD, records};
 use super::speech::{Heard, Hearing, Speaking};
+use crate::session::waits::Wait;
 
 /// Added to a question's number.
 const ASKED: u64 = 1 << 32;
@@ -42,9 +43,11 @@ impl Speaking for ToSay {
         self.say(FromProducer::Scrape(flush));
     }
 
-    fn send(&mut self, link: &Link, waits: bool) -> io::Result<bool> {
-        let send =
-            |message: &[u8]| if waits { link.send(message).map(|()| true) } else { link.try_send(message) };
+    fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool> {
+        let send = |message: &[u8]| match wait {
+            Wait::UntilDone => link.send(message).map(|()| true),
+            Wait::Now => link.try_send(message),
+        };
         let mut messages = self.0.chunks(LONGEST);
         while let Some(message) = messages.clone().next() {
             if !send(message)? {

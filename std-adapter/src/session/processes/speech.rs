@@ -5,6 +5,7 @@ use std::io;
 use tracebuf::producer::Request;
 
 use super::link::Link;
+use crate::session::waits::Wait;
 
 /// What a producer says, in words of the protocol. They wait until they are sent.
 pub(super) trait Speaking: Send {
@@ -27,7 +28,7 @@ pub(super) trait Speaking: Send {
     fn scrape(&mut self, flush: u32);
 
     /// Sends what was said; false if the other end does not take all of it now, and this is not to wait.
-    fn send(&mut self, link: &Link, waits: bool) -> io::Result<bool>;
+    fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool>;
 
     /// Nothing will be said any more: ends the connection, as far as this side does.
     fn end(&mut self, link: &Link);

@@ -13,6 +13,7 @@ use crate::session::processes::messages::is_reached;
 use crate::session::processes::perfetto::frames::{Frames, push_frame};
 use crate::session::processes::perfetto::proto::Proto;
 use crate::session::processes::speech::{Heard, Hearing, Speaking};
+use crate::session::waits::Wait;
 
 /// Chunks and patches in one call, at most: the service takes no more than 1,024 patches of a chunk, and so many of
 /// either make a frame that is not too long.
@@ -175,15 +176,19 @@ impl Speaking for ToSay {
     /// It takes what is in such chunks by itself. What is to be known is answered with the flush.
     fn scrape(&mut self, _: u32) {}
 
-    fn send(&mut self, link: &Link, waits: bool) -> io::Result<bool> {
+    fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool> {
         self.acknowledge();
         self.end_commit();
         let mut sent = 0;
         while let Some(left @ [_, ..]) = self.bytes.get(sent..) {
-            match if waits { link.send_some(left)? } else { link.try_send_some(left, None)? } {
-                0 => break,
-                len => sent += len,
+            let len = match wait {
+                Wait::UntilDone => link.send_some(left)?,
+                Wait::Now => link.try_send_some(left, None)?,
+            };
+            if len == 0 {
+                break;
             }
+            sent += len;
         }
         self.bytes.drain(..sent);
         Ok(self.bytes.is_empty())
@@ -196,7 +201,7 @@ impl Speaking for ToSay {
         if self.between.stops.load(Ordering::Relaxed) {
             self.call(Method::NotifyDataSourceStopped, &calls::instance(self.instance.id));
         }
-        let _ = self.send(link, true);
+        let _ = self.send(link, Wait::UntilDone);
         link.finish();
     }
 }

@@ -129,11 +129,19 @@ impl fmt::Display for SessionError {
             Self::NoFile => f.write_str(
                 "the session's shared memory is to lie in the file of a buffer, and none of its buffers is in a file",
             ),
-            Self::NoProducerId => f.write_str("all 65,534 numbers for producers of the session are taken"),
+            Self::NoProducerId => f.write_str(
+                "all 65,534 numbers for producers of the session are taken, by those that are there or whose packets \
+                 are: start another session for more",
+            ),
             // Mostly what is called so: a file, or a socket.
             Self::Io { what, error } => write!(f, "{}: {error}", Name(what)),
-            Self::Timeout => f.write_str("a producer or the session did not answer in time"),
-            Self::Stopped => f.write_str("the session has ended"),
+            Self::Timeout => f.write_str(
+                "a producer or the session did not answer in time: allow it more, or see in the session's summary which \
+                 producer has not answered",
+            ),
+            Self::Stopped => f.write_str(
+                "the session has ended: what is recorded from here on needs another one, started or connected to",
+            ),
             Self::Forked => f.write_str("the session belongs to the process that forked this one"),
         }
     }
@@ -165,6 +173,18 @@ mod tests {
                 "the session, 2 bytes, is too small",
             ),
             (SessionError::SharedMemory { bytes: 1 }, "shared memory, 1 byte: it is"),
+        ] {
+            let said = error.to_string();
+            assert!(said.contains(told), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_to_do_is_said_where_something_can_be_done() {
+        for (error, told) in [
+            (SessionError::NoProducerId, ": start another session"),
+            (SessionError::Timeout, ": allow it more"),
+            (SessionError::Stopped, ": what is recorded from here on needs another one"),
         ] {
             let said = error.to_string();
             assert!(said.contains(told), "{said}");

@@ -24,6 +24,8 @@ pub mod trace {
 pub mod trace_packet {
     /// Message: `FtraceEventBundle`. Perfetto's `traced_probes` writes it.
     pub const FTRACE_EVENTS: u32 = 1;
+    /// Message: `ProcessTree`.
+    pub const PROCESS_TREE: u32 = 2;
     /// Int: the producer's user id. The service's.
     pub const TRUSTED_UID: u32 = 3;
     /// Message: `ClockSnapshot`.
@@ -140,6 +142,42 @@ pub mod builtin_clock {
 pub mod ftrace_event_bundle {
     /// Bool: the kernel lost events of this processor before these.
     pub const LOST_EVENTS: u32 = 3;
+}
+
+/// `ProcessTree`.
+pub mod process_tree {
+    /// Message: `ProcessTree.Process`, repeated.
+    pub const PROCESSES: u32 = 1;
+    /// Message: `ProcessTree.Thread`, repeated.
+    pub const THREADS: u32 = 2;
+}
+
+/// `ProcessTree.Process`.
+pub mod process_tree_process {
+    /// Int: its number outside of all namespaces that it is in, as `trusted_pid` has it.
+    pub const PID: u32 = 1;
+    /// Int: that of its parent.
+    pub const PPID: u32 = 2;
+    /// String: a word of its command line, repeated.
+    pub const CMDLINE: u32 = 3;
+    /// Int: the user that it belongs to.
+    pub const UID: u32 = 5;
+    /// Int: its number in each namespace that it is in, the outermost first, repeated.
+    pub const NSPID: u32 = 6;
+    /// Bool: it has no command line, and what is there in place of one is its name.
+    pub const CMDLINE_IS_COMM: u32 = 9;
+}
+
+/// `ProcessTree.Thread`.
+pub mod process_tree_thread {
+    /// Int: its number outside of all namespaces that its process is in.
+    pub const TID: u32 = 1;
+    /// String: its name.
+    pub const NAME: u32 = 2;
+    /// Int: its process's number there.
+    pub const TGID: u32 = 3;
+    /// Int: its number in each namespace, the outermost first, repeated.
+    pub const NSTID: u32 = 4;
 }
 
 /// `TrackEvent`.

@@ -88,6 +88,12 @@ impl Piece {
         Ok(has_read)
     }
 
+    /// Adds what another one has.
+    pub(crate) fn append(&mut self, other: &Self) {
+        self.bytes.extend_from_slice(&other.bytes);
+        self.packets += other.packets;
+    }
+
     /// Adds a packet of the service.
     pub(crate) fn service<M: Message>(&mut self, message: &M) -> io::Result<()> {
         let mut exporter = TraceExporter::new(&mut self.bytes);

@@ -7,6 +7,7 @@ use tracebuf::service::EndpointStats;
 use super::asked::AskedProducer;
 use super::counts::{ProducerSummary, sum};
 use super::own_files::OwnFiles;
+use super::process_tree::ProcessTree;
 use super::producer_ids::ProducerIds;
 use super::transport::{CentralBuffer, Transport};
 use crate::counts::{Dropped, Flushes, Totals};
@@ -18,6 +19,8 @@ pub(crate) struct Central {
     pub(crate) buffers: Vec<CentralBuffer>,
     /// That the buffers, or the long trace, lie in.
     pub(crate) files: OwnFiles,
+    /// Who has come from a container.
+    pub(crate) process_tree: ProcessTree,
     producers: Vec<AskedProducer>,
     /// Of each buffer: after how many bytes writers are to say their state again, and how many it had when they were asked
     /// to last.

@@ -43,7 +43,8 @@
 //! Clock snapshots (boot time, steady, time of day), by which events have the right time of day; the packets,
 //! with the real user and process ids; and at its end `TraceStats`: counters of each buffer, chunk sizes of each
 //! writer, flushes, refused packets. `select * from stats where severity = 'data_loss' and value != 0` lists
-//! every loss.
+//! every loss. Before the packets of programs in containers, Linux's pid namespaces, `ProcessTree` says which processes
+//! and threads they are outside of these: the tracks of each have the numbers that it sees itself.
 //!
 //! Who wrote a packet is told by its `trusted_packet_sequence_id`: that is
 //! [`sequence_id`](tracebuf::service::sequence_id) of the producer's number and the writer's, 65,536 times the one and
@@ -101,6 +102,7 @@ mod own_files;
 mod packet_writer;
 #[cfg(unix)]
 mod perfetto_socket;
+mod process_tree;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod processes;
 mod producer_cell;
@@ -182,6 +184,8 @@ pub struct Session {
     thread: Mutex<Option<JoinHandle<Option<Drain>>>>,
     progress: Option<Arc<Progress>>,
     spare: Spare,
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    process_tree: process_tree::ProcessTree,
 }
 
 impl Session {

@@ -10,10 +10,12 @@
 //! | `follower` | one connection after the other, to whoever listens |
 //! | `perfetto` | the same with Perfetto's protocol: for programs with its SDK, and for programs that follow its service |
 //! | `line`, `speech` | its two threads: one sends what the others ask for, one hears, in words of either protocol |
+//! | `contained` | who of them is in a container, and which of its processes and threads are meant |
 //! | `welcome`, `messages`, `records` | what is said, first and then, between programs with this crate |
 //! | `socket_file`, `link`, `peer`, `shared_words` | the sockets, who is at the other end, the memory |
 
 mod connection;
+mod contained;
 mod endpoint_cell;
 mod follower;
 mod incoming;

@@ -78,6 +78,8 @@ pub struct Snapshot {
     buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
     totals: Totals,
     clocks: ClockReading,
+    /// Packets that tell of who has come from a container.
+    processes: Piece,
     stall: Duration,
     spare: Spare,
     /// Of the process that took it.
@@ -100,7 +102,9 @@ impl Snapshot {
         let stall = start.elapsed();
         let (totals, clocks, spare) = (central.totals(), ClockReading::now(), spare.clone());
         let (forks, files) = (fork::forks(), central.files.clone());
-        Ok(Self { buffers, totals, clocks, stall, spare, forks, from: None, files })
+        let mut processes = Piece::default();
+        processes.processes(&central.process_tree, 0)?;
+        Ok(Self { buffers, totals, clocks, processes, stall, spare, forks, from: None, files })
     }
 
     /// How long the drain thread took for the copy. Threads that record were stalled only if they filled
@@ -148,7 +152,7 @@ impl Snapshot {
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
         // What a thread is within when the snapshot is taken must not keep back what it has recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
-        write_trace(&mut self.buffers, self.totals, &self.clocks, self.from, output)
+        write_trace(&mut self.buffers, self.totals, &self.clocks, &self.processes, self.from, output)
     }
 }
 
@@ -185,11 +189,12 @@ impl Readable for ReadOnlyTraceBuffer<PagedMemory> {
     }
 }
 
-/// Clocks, the packets of all buffers, statistics.
+/// Clocks, processes, the packets of all buffers, statistics.
 pub(crate) fn write_trace<B: Readable>(
     buffers: &mut [B],
     mut totals: Totals,
     clocks: &ClockReading,
+    processes: &Piece,
     from: Option<u64>,
     output: &mut impl Write,
 ) -> io::Result<Written> {
@@ -197,6 +202,7 @@ pub(crate) fn write_trace<B: Readable>(
     let mut piece = Piece::default();
     let mut trim = from.map(Trim::new);
     piece.clocks(clocks)?;
+    piece.append(processes);
     if trim.is_some() {
         // The service's own are not for trimming.
         written.bytes += piece.bytes.len() as u64;

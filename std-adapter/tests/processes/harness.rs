@@ -57,7 +57,15 @@ impl Service {
 
 /// Runs an ignored test of this file in a process of its own, with a socket at this path.
 pub(crate) fn run(path: &Path, test: &str) -> Producer {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    run_by(Command::new(this_program()), path, test)
+}
+
+pub(crate) fn this_program() -> PathBuf {
+    std::env::current_exe().expect("this program")
+}
+
+/// The same by a command that runs this program.
+pub(crate) fn run_by(mut command: Command, path: &Path, test: &str) -> Producer {
     command.args([test, "--exact", "--ignored", "--nocapture"]).env("TRACEBUF_SOCKET", path);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("a child");
     let said = BufReader::new(child.stdout.take().expect("a pipe")).lines();

@@ -8,6 +8,7 @@ mod trace;
 #[path = "../support/transport.rs"]
 mod transport;
 
+mod containers;
 mod ends;
 mod following;
 mod harness;

@@ -18,15 +18,15 @@ use crate::harness::{
 };
 
 /// A session, with such a socket.
-struct Service {
-    session: Arc<Session>,
+pub(crate) struct Service {
+    pub(crate) session: Arc<Session>,
     socket: PerfettoSocket,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl Service {
     /// With so much shared memory for each program.
-    fn start(test: &str, memory: usize) -> Self {
+    pub(crate) fn start(test: &str, memory: usize) -> Self {
         Self::with(test, PerfettoSocket::builder().shared_memory(memory))
     }
 
@@ -37,13 +37,13 @@ impl Service {
         Self { session, socket, path }
     }
 
-    fn stop(self) -> Stopped {
+    pub(crate) fn stop(self) -> Stopped {
         self.session.stop().expect("it runs")
     }
 }
 
 /// This process, which looks for a service.
-fn following(path: &Path, builder: ConnectionBuilder) -> (Relay, Follower) {
+pub(crate) fn following(path: &Path, builder: ConnectionBuilder) -> (Relay, Follower) {
     let relay = Relay::new();
     let connected = {
         let relay = relay.clone();

@@ -40,6 +40,8 @@ pub(crate) struct Recording {
     /// In the midst of a period's work.
     turns: Option<Turns>,
     piece: Piece,
+    /// The newest that the file tells of, of who has come from a container.
+    told: u64,
     handed_over: u64,
     /// Bytes of the clocks with which the file begins.
     clocks: u64,
@@ -103,6 +105,7 @@ impl Recording {
             flushing: None,
             turns: None,
             piece,
+            told: 0,
             handed_over: 0,
             clocks,
             invalid_packets: 0,
@@ -157,8 +160,14 @@ impl Recording {
         self.flushing = None;
         central.end_flush(flush);
         let _ = self.piece.clocks(&ClockReading::now());
+        self.tell_of_processes(central);
         self.turns = Some(Turns::new(central.buffers.len(), self.period));
         None
+    }
+
+    /// Before what they have recorded is read.
+    fn tell_of_processes(&mut self, central: &Central) {
+        self.told = self.piece.processes(&central.process_tree, self.told).unwrap_or(self.told);
     }
 
     /// Fills the piece, or a slot, as far as what is left out meanwhile leaves room.
@@ -335,6 +344,7 @@ impl Recording {
     pub(crate) fn finish(&mut self, central: &mut Central) {
         self.progress.finishing.store(true, Ordering::Relaxed);
         if !self.ended {
+            self.tell_of_processes(central);
             self.turns = Some(Turns::new(central.buffers.len(), FOR_EVER));
             while !self.ended && self.read_on(central, Wait::UntilDone) == Step::Piece {
                 self.hand_over(central, Wait::UntilDone);

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tracebuf::producer::track_event::Clock;
 use tracebuf::service::ProducerIdentity;
 
 use super::link::{Kind, Link};
@@ -15,8 +16,9 @@ use super::peer::Peer;
 use super::socket_file::SocketFile;
 use crate::figures::Count;
 use crate::limits::SHARED_MEMORY;
+use crate::session::process_tree::ProcessTree;
 use crate::session::waits::join;
-use crate::session::{Session, SessionError, Transport, Waker};
+use crate::session::{BootClock, Session, SessionError, Transport, Waker};
 
 /// How those who come are spoken to.
 pub(super) trait Host: Send + Sync + 'static {
@@ -43,6 +45,10 @@ pub(super) struct Newcomer {
     /// Of how many buffers the session is.
     pub(super) buffers: u16,
     pub(super) waker: Waker,
+    /// It records no sooner than at this boot time.
+    pub(super) time: u64,
+    /// Where it is told of if it is in a container.
+    pub(super) process_tree: ProcessTree,
     /// One of the places, for as long as it is there.
     pub(super) place: Arc<()>,
     /// Where it has come in.
@@ -243,6 +249,8 @@ impl<H: Host> Shared<H> {
             identity: ProducerIdentity { producer_id, uid, pid },
             buffers: self.buffers,
             waker: session.waker(),
+            time: BootClock.now(),
+            process_tree: session.process_tree.clone(),
             place: self.places.clone(),
             door: Arc::downgrade(&self.door),
         };

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use tracebuf::producer::Request;
 use tracebuf::service::{EndpointStats, ProducerIdentity};
 
 use super::incoming::Turn;
@@ -32,7 +33,7 @@ struct ToSay {
 
 /// The drain thread's end.
 pub(super) struct OtherProcess {
-    remote: Remote<Vec<FromProducer>>,
+    remote: Remote<FromProducer>,
     /// The number of the last question, and the last answer: to which question, and after which flush it holds.
     question: u32,
     answer: (u32, u32),
@@ -41,6 +42,8 @@ pub(super) struct OtherProcess {
     /// To scrape once this one was.
     scrape: Option<u32>,
     to_say: ToSay,
+    /// It was looked at. Only then it hears that it is welcome: one that records, and ends at once, would be gone.
+    is_seen: bool,
     dropped: [u64; BUFFERS_MAX],
 }
 
@@ -48,12 +51,13 @@ impl OtherProcess {
     /// With a thread that takes what comes.
     pub(super) fn start(newcomer: Newcomer, words: SharedWords, welcome: Welcome) -> io::Result<Self> {
         Ok(Self {
-            remote: Remote::start(newcomer, words, hear())?,
+            remote: Remote::start(newcomer, words, hear(), is_of_new_writer)?,
             question: 0,
             answer: (0, 0),
             flushed: 0,
             scrape: None,
             to_say: ToSay { welcome: Some(welcome), ..ToSay::default() },
+            is_seen: false,
             dropped: [0; BUFFERS_MAX],
         })
     }
@@ -83,6 +87,9 @@ impl OtherProcess {
 
     /// Says what there is to say, as far as the producer takes it now; the rest, when this is called again.
     fn say(&mut self) {
+        if !self.is_seen {
+            return;
+        }
         let Self {
             remote: Remote { link, .. },
             to_say: ToSay { welcome, question, flushed, taken, scraped, clear_state },
@@ -102,6 +109,10 @@ impl OtherProcess {
     }
 }
 
+fn is_of_new_writer(said: &FromProducer) -> bool {
+    matches!(said, FromProducer::Request(Request::Register { .. }))
+}
+
 /// Takes messages of a connection apart, until something comes that is none.
 fn hear() -> impl FnMut(&Link) -> Option<Vec<FromProducer>> {
     let mut message = [0; LONGEST];
@@ -116,6 +127,7 @@ impl Transport for OtherProcess {
     fn drain(&mut self, buffers: &mut [CentralBuffer]) {
         let mut turn = Turn::begin();
         while let Some(message) = self.remote.incoming.take(&mut turn) {
+            self.is_seen = true;
             message.into_iter().for_each(|said| self.carry_out(said, buffers));
         }
         // Once, however often it is wanted.

@@ -1,39 +1,59 @@
 //! The drain thread's end of a producer in another process, whichever protocol it speaks.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
+use super::contained::{Contained, PROC};
 use super::endpoint_cell::EndpointCell;
 use super::incoming::Incoming;
 use super::link::Link;
 use super::listening::{Door, Newcomer};
 use super::shared_words::SharedWords;
 
-/// What comes from it, and what that is carried out with. The connection ends with this.
-pub(super) struct Remote<M> {
+/// What comes from it, many things in a message, and what that is carried out with. The connection ends with this.
+pub(super) struct Remote<T> {
     pub(super) link: Arc<Link>,
-    pub(super) incoming: Incoming<M>,
+    pub(super) incoming: Incoming<Vec<T>>,
     pub(super) endpoint: EndpointCell,
     door: Weak<Door>,
     /// It has one of the service's places as long as it has this.
     _place: Arc<()>,
 }
 
-impl<M: Send + 'static> Remote<M> {
-    /// With a thread that takes what comes, as [`Incoming::start`].
+impl<T: Send + 'static> Remote<T> {
+    /// With a thread that takes what comes, as [`Incoming::start`], and tells of the process if it is in a container.
+    /// The first that is taken is empty: that it was looked at.
     pub(super) fn start(
         newcomer: Newcomer,
         words: SharedWords,
-        next: impl FnMut(&Link) -> Option<M> + Send + 'static,
+        mut next: impl FnMut(&Link) -> Option<Vec<T>> + Send + 'static,
+        is_of_new_writer: fn(&T) -> bool,
     ) -> io::Result<Self> {
-        let Newcomer { link, identity, buffers, waker, place, door } = newcomer;
+        let Newcomer { link, identity, buffers, waker, time, process_tree, place, door } = newcomer;
         let endpoint = EndpointCell::over(words, identity, buffers)?;
+        let mut looked_at = None;
+        let next = move |link: &Link| {
+            let Some(contained) = &mut looked_at else {
+                looked_at = Some(Contained::of(Path::new(PROC), identity.pid, time, &process_tree));
+                return Some(Vec::new());
+            };
+            let message = next(link)?;
+            // Before what the thread has recorded can be in a trace.
+            if let Some(contained) = contained {
+                if message.iter().any(is_of_new_writer) {
+                    contained.has_new_writer();
+                }
+                contained.look_if_due();
+            }
+            Some(message)
+        };
         let incoming = Incoming::start(&link, waker, next)?;
         Ok(Self { link, incoming, endpoint, door, _place: place })
     }
 }
 
-impl<M> Remote<M> {
+impl<T> Remote<T> {
     /// The session has ended.
     pub(super) fn end(&self) {
         if let Some(door) = self.door.upgrade() {
@@ -43,7 +63,7 @@ impl<M> Remote<M> {
     }
 }
 
-impl<M> Drop for Remote<M> {
+impl<T> Drop for Remote<T> {
     fn drop(&mut self) {
         self.link.shut();
     }

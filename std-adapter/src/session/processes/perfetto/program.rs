@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use tracebuf::producer::Request;
 use tracebuf::service::{EndpointStats, ProducerIdentity};
 
 use super::calls::{FromProgram, Hello, METHODS, said};
@@ -24,7 +25,7 @@ const AT_A_TIME: usize = 256;
 
 /// The drain thread's end.
 pub(super) struct Program {
-    remote: Remote<Vec<FromProgram>>,
+    remote: Remote<FromProgram>,
     outbox: Outbox,
     wanted: Arc<[Wanted]>,
     /// Of its shared memory, until it goes to the program.
@@ -50,7 +51,7 @@ impl Program {
         wanted: Arc<[Wanted]>,
     ) -> io::Result<Self> {
         Ok(Self {
-            remote: Remote::start(newcomer, words, hear())?,
+            remote: Remote::start(newcomer, words, hear(), is_of_new_writer)?,
             outbox: Outbox::default(),
             wanted,
             file: Some(file),
@@ -146,6 +147,10 @@ impl Program {
             command(&commands::clear_state(instances.to_clear()));
         }
     }
+}
+
+fn is_of_new_writer(said: &FromProgram) -> bool {
+    matches!(said, FromProgram::Request(Request::Register { .. }))
 }
 
 /// Takes frames of a connection apart, until something comes that is none.

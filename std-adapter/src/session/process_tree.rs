@@ -1,0 +1,253 @@
+//! Programs in containers, as a trace tells of them: Perfetto's `ProcessTree`.
+//!
+//! A program in a pid namespace of its own names its process and threads by the numbers that they have there: 1, as
+//! those in other containers do. A reader finds which is meant by the number that the service sees, `trusted_pid` in
+//! each packet, and by the numbers in all namespaces, which are told here.
+#![cfg_attr(
+    not(any(target_os = "linux", target_os = "android")),
+    allow(dead_code, reason = "nobody comes from a container there")
+)]
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracebuf::proto::fields::{
+    builtin_clock, process_tree, process_tree_process, process_tree_thread, trace_packet,
+};
+use tracebuf::proto::{Message, Sink};
+
+use crate::export::Piece;
+use crate::limits::WRITERS;
+
+/// A process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Process {
+    /// As the service sees it.
+    pub(crate) pid: u32,
+    /// 0 if it has none that the service sees.
+    pub(crate) ppid: u32,
+    pub(crate) uid: u32,
+    /// In each namespace within the service's, the outermost first.
+    pub(crate) nspid: Vec<u32>,
+    /// Words, each with a zero behind it.
+    pub(crate) command_line: String,
+    /// What it is called where it has no command line.
+    pub(crate) name: String,
+}
+
+/// A thread of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Thread {
+    /// As the service sees it.
+    pub(crate) tid: u32,
+    /// As of a process.
+    pub(crate) nstid: Vec<u32>,
+    pub(crate) name: String,
+}
+
+/// How many threads of a process are told of. No more of them can record at a time.
+const THREADS: usize = WRITERS;
+
+/// What those that have gone may take, in bytes more or less, as their packets may still be in a ring. Of programs with
+/// some threads each these are thousands.
+const PAST: usize = 1 << 20;
+
+/// Those of a session. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct ProcessTree(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    /// In the order in which they have come.
+    processes: Vec<Entry>,
+    /// Of the newest that was told of, process or thread.
+    number: u64,
+}
+
+struct Entry {
+    presence: Presence,
+    /// Since when it may record.
+    time: u64,
+    process: Process,
+    number: u64,
+    threads: Vec<(u64, Thread)>,
+}
+
+/// That a process is there: each of its connections has one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Presence(Arc<()>);
+
+impl ProcessTree {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a process that records from this boot time on at the earliest. One that is there by another connection
+    /// already is the same: told again, a reader would forget its threads.
+    pub(crate) fn come(&self, process: Process, time: u64) -> Presence {
+        let mut known = self.known();
+        let is_it = |entry: &&Entry| entry.process.pid == process.pid && !entry.is_gone();
+        if let Some(entry) = known.processes.iter().find(is_it) {
+            return entry.presence.clone();
+        }
+        known.forget_oldest();
+        let (presence, number) = (Presence::default(), known.next());
+        let entry = Entry { presence: presence.clone(), time, process, number, threads: Vec::new() };
+        known.processes.push(entry);
+        presence
+    }
+
+    /// Which of the threads that a process has now, in ascending order, are to be told of.
+    pub(crate) fn unknown(&self, process: &Presence, threads: &[u32]) -> Vec<u32> {
+        let known = self.known();
+        let Some(entry) = known.processes.iter().find(|entry| entry.is_of(process)) else {
+            return Vec::new();
+        };
+        let there = entry.threads.iter().filter(|(_, thread)| threads.binary_search(&thread.tid).is_ok());
+        let mut told: Vec<u32> = there.map(|(_, thread)| thread.tid).collect();
+        told.sort_unstable();
+        let new = threads.iter().filter(|thread| told.binary_search(thread).is_err());
+        new.take(THREADS.saturating_sub(told.len())).copied().collect()
+    }
+
+    /// Adds such threads. They take the place of those that have ended, the oldest first, where there are too many.
+    pub(crate) fn add(&self, process: &Presence, threads: &[u32], new: Vec<Thread>) {
+        let mut known = self.known();
+        let mut number = known.number;
+        let Some(entry) = known.processes.iter_mut().find(|entry| entry.is_of(process)) else { return };
+        let mut excess = (entry.threads.len() + new.len()).saturating_sub(THREADS);
+        entry.threads.retain(|(_, thread)| {
+            let goes = excess > 0 && threads.binary_search(&thread.tid).is_err();
+            excess -= usize::from(goes);
+            !goes
+        });
+        let room = THREADS.saturating_sub(entry.threads.len());
+        entry.threads.extend(new.into_iter().take(room).map(|thread| {
+            number += 1;
+            (number, thread)
+        }));
+        known.number = number;
+    }
+}
+
+impl Known {
+    fn next(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// Of those that have gone.
+    fn forget_oldest(&mut self) {
+        let mut past: usize = self.processes.iter().filter(|entry| entry.is_gone()).map(Entry::size).sum();
+        self.processes.retain(|entry| {
+            let goes = past > PAST && entry.is_gone();
+            if goes {
+                past -= entry.size();
+            }
+            !goes
+        });
+    }
+}
+
+impl Entry {
+    fn is_of(&self, process: &Presence) -> bool {
+        Arc::ptr_eq(&self.presence.0, &process.0)
+    }
+
+    fn is_gone(&self) -> bool {
+        Arc::strong_count(&self.presence.0) == 1
+    }
+
+    fn size(&self) -> usize {
+        self.process.command_line.len() + 128 * (1 + self.threads.len())
+    }
+}
+
+impl Piece {
+    /// Adds processes and threads behind the number that was the newest before, a packet for each process; the number
+    /// that is the newest now.
+    ///
+    /// A packet has the time from which its process may record on, and so have those of threads that came later:
+    /// readers take packets in the order of their times, and a thread has recorded before it is told of.
+    pub(crate) fn processes(&mut self, tree: &ProcessTree, since: u64) -> io::Result<u64> {
+        let known = tree.known();
+        for entry in &known.processes {
+            let packet = Packet { entry, since };
+            if packet.is_of_process() || packet.threads().next().is_some() {
+                self.service(&packet)?;
+            }
+        }
+        Ok(known.number)
+    }
+}
+
+/// What is new of a process.
+struct Packet<'k> {
+    entry: &'k Entry,
+    since: u64,
+}
+
+impl<'k> Packet<'k> {
+    fn is_of_process(&self) -> bool {
+        self.entry.number > self.since
+    }
+
+    fn threads(&self) -> impl Iterator<Item = &'k Thread> {
+        let since = self.since;
+        self.entry.threads.iter().filter(move |(number, _)| *number > since).map(|(_, thread)| thread)
+    }
+}
+
+impl Message for Packet<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.varint(trace_packet::TIMESTAMP, self.entry.time)?;
+        out.varint(trace_packet::TIMESTAMP_CLOCK_ID, builtin_clock::BOOTTIME)?;
+        out.message(trace_packet::PROCESS_TREE, &Tree(self))
+    }
+}
+
+struct Tree<'p, 'k>(&'p Packet<'k>);
+
+impl Message for Tree<'_, '_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        let process = &self.0.entry.process;
+        if self.0.is_of_process() {
+            out.message(process_tree::PROCESSES, process)?;
+        }
+        self.0
+            .threads()
+            .try_for_each(|thread| out.message(process_tree::THREADS, &OfProcess(process, thread)))
+    }
+}
+
+impl Message for Process {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.int(process_tree_process::PID, self.pid.into())?;
+        out.int(process_tree_process::PPID, self.ppid.into())?;
+        let words = self.command_line.strip_suffix('\0').unwrap_or(&self.command_line);
+        if words.is_empty() {
+            out.string(process_tree_process::CMDLINE, &self.name)?;
+            out.bool(process_tree_process::CMDLINE_IS_COMM, true)?;
+        } else {
+            words.split('\0').try_for_each(|word| out.string(process_tree_process::CMDLINE, word))?;
+        }
+        // As `trusted_uid` is written: above `i32::MAX` the negative number of the same bits.
+        out.int(process_tree_process::UID, (self.uid as i32).into())?;
+        self.nspid.iter().try_for_each(|pid| out.int(process_tree_process::NSPID, (*pid).into()))
+    }
+}
+
+struct OfProcess<'k>(&'k Process, &'k Thread);
+
+impl Message for OfProcess<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        let Self(process, thread) = self;
+        out.int(process_tree_thread::TID, thread.tid.into())?;
+        out.string(process_tree_thread::NAME, &thread.name)?;
+        out.int(process_tree_thread::TGID, process.pid.into())?;
+        thread.nstid.iter().try_for_each(|tid| out.int(process_tree_thread::NSTID, (*tid).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// A program connects by tracebuf_std::session::Connection, or by a Follower, which waits for such a socket; it
     /// needs permission to write to the socket's file, which is made with the umask. Up to 64 programs at a time, each
     /// with 1 MiB of shared memory, which is enough for 512 threads. One that is stopped at the end is waited for, up
-    /// to 5 s.
+    /// to 5 s. For programs in containers the trace tells which of the machine's processes and threads they are.
     #[arg(long, value_name = "SOCKET")]
     listen: Option<PathBuf>,
     /// The same for programs with Perfetto's own SDK (C++, C, Rust), recording as they do into Perfetto's service.

@@ -50,10 +50,10 @@ pub use status::FlightStatus;
 /// The rings keep their last bytes for ever; a snapshot copies them while recording goes on. A file
 /// `REASON-N.pftrace` appears in the folder when it is complete. `N` goes on behind the largest that is there, also
 /// that of an earlier run, and with each new file the oldest go, so that neither a storm of signals nor a program that
-/// is started again after each panic can fill the disk. That is so of each reason: who makes them up, of numbers or of
-/// what others send, has as many files as there are reasons, and removes them. Processes that share a folder share that number of files, and
-/// two that write one of the same reason at the same moment may write the same. Who starts a program again and again
-/// that may be killed meanwhile removes the parts that it leaves: see
+/// is started again after each panic can fill the disk. This limit is per reason: a program that makes up reasons, from
+/// numbers or from what others send, gets files for each of them, and has to remove them itself. Processes that share a
+/// folder share that number of files, and two that write one of the same reason at the same moment may write the same.
+/// Who starts a program again and again that may be killed meanwhile removes the parts that it leaves: see
 /// [`Snapshot::write_to`](super::Snapshot::write_to).
 ///
 /// A session with a [long trace](super::SessionBuilder::long_trace) has no flight recorder: every period the file takes
@@ -129,8 +129,8 @@ impl FlightRecorder {
         Ok(Self { inner, requests: Some(requests), worker: Some(worker), signals: Signals::default() })
     }
 
-    /// How many files of each reason to keep in the folder, whoever wrote them: 8 unless said otherwise, at least 1. In
-    /// all that is so many for each reason that there is.
+    /// How many files of each reason to keep in the folder, whoever wrote them: 8 unless said otherwise, at least 1.
+    /// The number of reasons is not limited.
     #[must_use]
     pub fn keep(self, files: u32) -> Self {
         if self.inner.is_here() {
@@ -140,8 +140,8 @@ impl FlightRecorder {
     }
 
     /// Writes a snapshot now, and says where it is. `reason` begins the file's name; it may have folders before that,
-    /// which must be there. On Windows it has no colon. It is one of a few: [`keep`](Self::keep) does nothing about files
-    /// of others, and what is different each time belongs into an event.
+    /// which must be there. On Windows it has no colon. Use a few fixed reasons: [`keep`](Self::keep) removes files of
+    /// the same reason only. What is different each time belongs into an event.
     ///
     /// Before the buffers are copied, producers have 5 s to send what they have: with one that never answers each
     /// snapshot takes so long, and then what it has is scraped.

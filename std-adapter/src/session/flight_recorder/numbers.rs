@@ -29,8 +29,8 @@ impl Numbers {
         self.0.entry(reason.to_owned()).or_default().writers += 1;
     }
 
-    /// The number of the file that is being written: behind those in the folder, which end before `behind`, and those that
-    /// others are writing.
+    /// The number of the file that is being written: behind those in the folder, which end before `behind`, and those
+    /// that others are writing.
     pub(super) fn next(&mut self, reason: &str, behind: u64) -> u64 {
         let Some(next) = self.0.get_mut(reason) else { return behind };
         let number = behind.max(next.number);

@@ -199,8 +199,8 @@ impl Output {
         }
     }
 
-    /// Takes back what was written of a piece that did not go in whole. Not of a pipe or a device: it has that part, and
-    /// its next reader goes on behind it.
+    /// Takes back what was written of a piece that did not go in whole. Not of a pipe or a device: it has that part,
+    /// and its next reader goes on behind it.
     fn mend(&mut self, taken: &mut usize) -> io::Result<()> {
         let cut = || {
             let file = self.file.metadata()?;

@@ -5,8 +5,9 @@ use super::mended::{Found, Mended};
 use super::packet::Located;
 use super::reassembly::ChainEnd;
 use super::region::{Mode, State};
+use super::ring::Items;
 use super::sequence_state::{SequenceState, Status};
-use super::tb_chunk::{Flags, Item, PAYLOAD, Stored};
+use super::tb_chunk::{Flags, PAYLOAD, Stored};
 
 impl State<'_> {
     /// A chunk that ends here: packets wait neither for its patches nor for the rest of it. `None` if none did.
@@ -109,20 +110,14 @@ impl State<'_> {
     }
 
     /// Gives up packets that wait for a patch of the chunk that they begin in. They count as no loss.
-    pub(super) fn stop_waiting(&mut self) -> Option<()> {
-        let mut at = 0;
-        while at < self.header.used.get() {
-            let item = self.ring.item(at)?;
-            if let Item::Chunk(_) = item {
-                let chunk = self.ring.chunk(at)?;
-                if chunk.has(Flags::NEEDS_PATCHING) && self.begins_packet(&chunk) {
-                    // The others are done also if this one is damaged.
-                    let _ = self.close(&chunk, self.without_last(&chunk), true);
-                }
+    pub(super) fn stop_waiting(&mut self) {
+        let mut items = Items::of(0..self.header.used.get());
+        while let Some(chunk) = items.next_chunk(&self.ring) {
+            if chunk.has(Flags::NEEDS_PATCHING) && self.begins_packet(&chunk) {
+                // The others are done also if this one is damaged.
+                let _ = self.close(&chunk, self.without_last(&chunk), true);
             }
-            at = item.end_from(at)?;
         }
-        Some(())
     }
 
     /// Whether a packet begins at the end of a chunk. In the middle of one it waits together with the chunk that this

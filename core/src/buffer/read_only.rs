@@ -98,7 +98,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     /// ```
     pub fn stop_waiting(&mut self) {
         if let Some(mut state) = self.layout.state(self.memory.as_mut()) {
-            let _ = state.stop_waiting();
+            state.stop_waiting();
         }
     }
 

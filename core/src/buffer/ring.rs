@@ -20,6 +20,33 @@ pub(super) fn fence() {
     super::attach::crash_here();
 }
 
+/// A walk from item to item over a part of the ring. It borrows nothing, so that what it comes by can be changed.
+pub(super) struct Items(Range<u32>);
+
+impl Items {
+    /// From the start of one item to the end of another.
+    pub(super) fn of(range: Range<u32>) -> Self {
+        Self(range)
+    }
+
+    /// The next item and where it starts. `None` at the end, which is where the region is damaged if it is.
+    pub(super) fn next(&mut self, ring: &Ring<'_>) -> Option<(u32, Item)> {
+        let at = Some(self.0.start).filter(|at| *at < self.0.end)?;
+        let item = ring.item(at)?;
+        self.0.start = item.end_from(at)?;
+        Some((at, item))
+    }
+
+    /// The next chunk.
+    pub(super) fn next_chunk(&mut self, ring: &Ring<'_>) -> Option<Stored> {
+        loop {
+            if let (at, Item::Chunk(_)) = self.next(ring)? {
+                return ring.chunk(at);
+            }
+        }
+    }
+}
+
 /// The chunks' memory: offsets count bytes from its start.
 pub(super) struct Ring<'a> {
     pub(super) words: &'a mut [Le32],

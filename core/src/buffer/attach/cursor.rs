@@ -1,6 +1,7 @@
 //! Where the write cursor was.
 
 use crate::buffer::region::{Mode, State};
+use crate::buffer::ring::Items;
 use crate::buffer::tb_chunk::{Flags, Item};
 
 /// What the chunks' laps say.
@@ -68,37 +69,32 @@ impl State<'_> {
 
     fn laps(&self, used: u32, hint: u32) -> Option<Laps> {
         let mut laps: Option<Laps> = None;
-        let mut at = 0;
-        while at < used {
-            let item = self.ring.item(at)?;
-            let next = item.end_from(at)?;
-            if let Item::Chunk(_) = item {
-                let lap = self.ring.chunk(at)?.has(Flags::LAP);
-                let laps = laps.get_or_insert(Laps {
-                    first: lap,
-                    start: at,
-                    end: at,
-                    turn: None,
-                    is_broken: false,
-                    covers_hint: false,
-                });
-                if laps.turn.is_none() && lap != laps.first {
-                    laps.turn = Some((laps.end, at));
-                }
-                laps.is_broken |= laps.turn.is_some() && lap == laps.first;
-                laps.covers_hint |= at < hint && hint < next;
-                laps.end = next;
+        let mut items = Items::of(0..used);
+        while let Some(chunk) = items.next_chunk(&self.ring) {
+            let (at, lap) = (chunk.offset, chunk.has(Flags::LAP));
+            let next = at.checked_add(chunk.outer_size())?;
+            let laps = laps.get_or_insert(Laps {
+                first: lap,
+                start: at,
+                end: at,
+                turn: None,
+                is_broken: false,
+                covers_hint: false,
+            });
+            if laps.turn.is_none() && lap != laps.first {
+                laps.turn = Some((laps.end, at));
             }
-            at = next;
+            laps.is_broken |= laps.turn.is_some() && lap == laps.first;
+            laps.covers_hint |= at < hint && hint < next;
+            laps.end = next;
         }
         laps
     }
 
     /// Makes an item start at the write cursor.
     fn split_gap(&mut self, write: u32, used: u32) {
-        let mut at = 0;
-        while at < write {
-            let Some(item) = self.ring.item(at) else { return };
+        let mut items = Items::of(0..write);
+        while let Some((at, item)) = items.next(&self.ring) {
             let Some(next) = item.end_from(at) else { return };
             if next > write && write < used {
                 let (head, tail) = (write.saturating_sub(at), next.saturating_sub(write));
@@ -108,18 +104,18 @@ impl State<'_> {
                 self.ring.set_gap(write, part(tail));
                 self.ring.set_gap(at, part(head));
             }
-            at = next;
         }
     }
 
     /// Chunks before the cursor are of this lap, those behind of the one before.
     fn mark_laps(&mut self, used: u32, write: u32, lap: bool) {
-        self.for_each_chunk(0..used, |state, chunk| {
+        let mut items = Items::of(0..used);
+        while let Some(chunk) = items.next_chunk(&self.ring) {
             let mut flags = chunk.flags();
             flags.set(Flags::LAP, (chunk.offset < write) == lap);
             if flags != chunk.flags() {
-                state.ring.set_flags(chunk, flags);
+                self.ring.set_flags(&chunk, flags);
             }
-        });
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::salvage::{Cause, Salvage};
 use super::walk::{DOUBLE, ERASED_IS_THERE, ERASED_IS_WRONG, EVEN, LISTED, SEEN};
 use crate::buffer::chunk_list::Place;
 use crate::buffer::region::State;
-use crate::buffer::ring::fence;
+use crate::buffer::ring::{Items, fence};
 use crate::buffer::sequence_state::{NO_SLOT, Status, slot_of_link};
 use crate::buffer::sequence_table::{CROWD, add_to_index, lookup_among};
 use crate::buffer::tb_chunk::{Item, Stored};
@@ -124,10 +124,13 @@ impl State<'_> {
         let (write, used) = (self.header.write.get(), self.header.used.get());
         let disorder = self.header.counters.chunks_committed_out_of_order;
         for range in [write..used, 0..write] {
-            self.for_each_chunk(range, |state, chunk| match state.enlist(chunk) {
-                Ok(()) => salvage.chunks_kept = salvage.chunks_kept.saturating_add(1),
-                Err(cause) => state.drop_found(chunk, cause, salvage),
-            });
+            let mut items = Items::of(range);
+            while let Some(chunk) = items.next_chunk(&self.ring) {
+                match self.enlist(&chunk) {
+                    Ok(()) => salvage.chunks_kept = salvage.chunks_kept.saturating_add(1),
+                    Err(cause) => self.drop_found(&chunk, cause, salvage),
+                }
+            }
         }
         self.header.counters.chunks_committed_out_of_order = disorder;
         for entry in self.table.iter_mut() {
@@ -192,15 +195,11 @@ impl State<'_> {
     /// What came is what is there and what went. The header's counters say what went, as far as they can; what
     /// was dropped now counts as overwritten.
     pub(super) fn balance_counters(&mut self) {
-        let used = self.header.used.get();
-        let (mut held, mut at) = (0u64, 0);
-        while at < used {
-            let Some(item) = self.ring.item(at) else { break };
+        let (mut held, mut items) = (0u64, Items::of(0..self.header.used.get()));
+        while let Some((_, item)) = items.next(&self.ring) {
             if !matches!(item, Item::Free(_)) {
                 held = held.wrapping_add(u64::from(item.size()));
             }
-            let Some(next) = item.end_from(at) else { break };
-            at = next;
         }
         let counters = &mut self.header.counters;
         counters.reset_if(|count| count >= IMPLAUSIBLE_COUNT);

@@ -5,9 +5,9 @@ use super::salvage::{Cause, Salvage};
 use crate::buffer::data_loss::DataLoss;
 use crate::buffer::mended::Mended;
 use crate::buffer::region::State;
+use crate::buffer::ring::Items;
 use crate::buffer::sequence_state::Status;
 use crate::buffer::tb_chunk::{Flags, Item, Stored, TBChunk};
-use core::ops::Range;
 
 /// How often the chain of items may be found broken. Each time costs a walk over all before.
 const BREAKS: u32 = 256;
@@ -110,29 +110,13 @@ impl State<'_> {
 
     /// Closes the chunks to which, the program having ended, nothing will come any more.
     pub(super) fn close_chunks(&mut self, salvage: &mut Salvage) {
-        self.for_each_chunk(0..self.header.used.get(), |state, chunk| {
-            if let Some(closed) = state.closed(chunk)
-                && state.make_closed(chunk, &closed).is_some()
+        let mut items = Items::of(0..self.header.used.get());
+        while let Some(chunk) = items.next_chunk(&self.ring) {
+            if let Some(closed) = self.closed(&chunk)
+                && self.make_closed(&chunk, &closed).is_some()
             {
                 salvage.chunks_cut = salvage.chunks_cut.saturating_add(u32::from(closed.cut));
             }
-        });
-    }
-
-    /// Shows the chunks in a range of the ring, all items of which are sound.
-    pub(in crate::buffer) fn for_each_chunk(
-        &mut self,
-        range: Range<u32>,
-        mut show: impl FnMut(&mut Self, &Stored),
-    ) {
-        let mut at = range.start;
-        while at < range.end {
-            let Some(item) = self.ring.item(at) else { return };
-            if let (Item::Chunk(_), Some(chunk)) = (item, self.ring.chunk(at)) {
-                show(self, &chunk);
-            }
-            let Some(next) = item.end_from(at) else { return };
-            at = next;
         }
     }
 

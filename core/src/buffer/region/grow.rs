@@ -3,6 +3,7 @@
 use super::{Layout, State};
 use crate::buffer::config::{Config, FillPolicy};
 use crate::buffer::error::RegionError;
+use crate::buffer::ring::Items;
 use crate::buffer::sequence_state::{SequenceState, Status};
 use crate::buffer::tb_chunk::Item;
 use crate::buffer::words::Le32;
@@ -84,12 +85,12 @@ impl State<'_> {
             entry.set_first(moved.of(entry.first()));
             entry.set_last(moved.of(entry.last()));
         }
-        self.for_each_chunk(0..self.header.used.get(), |state, chunk| {
-            if let Some(front) = state.ring.front_mut(chunk.offset) {
-                moved.link(&mut front.links.prev);
-                moved.link(&mut front.links.next);
-            }
-        });
+        let mut items = Items::of(0..self.header.used.get());
+        while let Some(chunk) = items.next_chunk(&self.ring) {
+            let links = &mut self.ring.front_mut(chunk.offset)?.links;
+            moved.link(&mut links.prev);
+            moved.link(&mut links.next);
+        }
         Some(())
     }
 }

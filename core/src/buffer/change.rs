@@ -4,8 +4,8 @@
 //! what is needed to salvage it: `prev` from where on its payload is in doubt, `next` a checksum of what is
 //! before that, if chunks carry checksums.
 
-use super::crc::{CRC_SIZE, Crc};
-use super::region::{Header, Mode, State};
+use super::crc::Crc;
+use super::region::State;
 use super::ring::Ring;
 use super::sequence_state::SequenceState;
 use super::tb_chunk::{Flags, Links, Stored, TBChunk};
@@ -38,14 +38,6 @@ impl Interrupted {
         let kind = if word & PATCH == 0 { Kind::Growth } else { Kind::Patch };
         let known = word & !(PATCH | 0xFFFF) == 0;
         known.then_some(Self { kind, from: word as u16, checksum: links.next.get() })
-    }
-}
-
-impl Header {
-    /// Bytes at the end of each chunk's room that hold its checksum.
-    #[inline]
-    pub(super) fn checksum_size(&self) -> u16 {
-        if cfg!(feature = "crc") && self.mode().contains(Mode::CRC) { CRC_SIZE } else { 0 }
     }
 }
 

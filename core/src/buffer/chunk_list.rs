@@ -1,6 +1,6 @@
 //! The ordered chunk list of a sequence, by links that lie with the chunks.
 
-use super::region::State;
+use super::region::{Intact, State};
 use super::ring::fence;
 use super::sequence_state::Status;
 use super::tb_chunk::{Item, Links, NONE, Stored};
@@ -95,7 +95,7 @@ impl State<'_> {
     /// takes next.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn first_up_to(&self, slot: u16, chunk_id: u32) -> Option<Option<u32>> {
+    pub(super) fn first_up_to(&self, slot: u16, chunk_id: u32) -> Intact<Option<u32>> {
         let entry = self.sequence(slot)?;
         let first = entry.first();
         if entry.is_empty() {

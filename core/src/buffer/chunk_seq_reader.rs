@@ -4,7 +4,7 @@ use super::data_loss::DataLoss;
 use super::frag_iterator::{Frag, FragIterator};
 use super::packet::Located;
 use super::reassembly::ChainEnd;
-use super::region::State;
+use super::region::{Intact, State};
 use super::ring::fence;
 use super::sequence_state::{SequenceState, Status};
 use super::tb_chunk::{Flags, Stored, TBChunk};
@@ -109,7 +109,7 @@ impl ChunkSeqReader {
         state: &mut State<'_>,
         chunk: &mut Stored,
         found: &mut Located,
-    ) -> Option<Option<DataLoss>> {
+    ) -> Intact<Option<DataLoss>> {
         let (valid, read) = (chunk.valid.get(), chunk.read.get());
         let (mut end, mut cause, mut broken) = (valid, DataLoss::empty(), false);
         (found.chunks, found.size) = (0, 0);
@@ -170,13 +170,6 @@ impl ChunkSeqReader {
 }
 
 impl State<'_> {
-    /// The sequence is skipped until the next read session.
-    fn stall<T>(&mut self, slot: u16) -> Option<T> {
-        let generation = self.header.generation;
-        self.sequence_mut(slot)?.stalled = generation;
-        None
-    }
-
     /// The first fragment of a chunk is about to be consumed: losses before it are certain now.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]

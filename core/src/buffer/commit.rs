@@ -4,7 +4,7 @@ use super::chunk::{ChunkHeader, Commit, Refusal};
 use super::chunk_list::Place;
 use super::frag_iterator::{Tokens, starts_fragment, tokenise, tokenise_inline};
 use super::overwrite::{Cleared, OverwriteObserver};
-use super::region::{Mode, State};
+use super::region::{Intact, Mode, State};
 use super::sequence_state::Status;
 use super::sequence_table::lookup;
 use super::source::{Look, Source, probe};
@@ -155,7 +155,7 @@ impl State<'_> {
         slot: u16,
         offer: &Offer<'_>,
         source: &mut S,
-    ) -> Option<Result<Origin, Commit>> {
+    ) -> Intact<Result<Origin, Commit>> {
         let entry = self.sequence(slot)?;
         let read = entry.erased_read.get();
         // What is behind it in the list must not have been read yet: then, what was open has been reported as a
@@ -191,14 +191,6 @@ impl State<'_> {
         entry.leave_open(Status::of_end(look.flags));
         self.count_end(look.flags);
         Some(())
-    }
-
-    /// Counts how a chunk ends, if not with its last declared fragment.
-    #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn count_end(&mut self, flags: Flags) {
-        let counters = &mut self.header.counters;
-        counters.abi_violations.add(u32::from(flags.contains(Flags::TRUNCATED)));
-        counters.trace_writer_packet_loss.add(u32::from(flags.contains(Flags::ABORTED)));
     }
 
     /// Stores a chunk that is not in the ring at the write cursor.
@@ -248,7 +240,7 @@ impl State<'_> {
             }
         };
         if origin != Origin::New {
-            // Of shared memory it was true when it was looked at; it may have changed since.
+            // For shared memory this held when the sizes were probed; the producer may have changed them since.
             let fits = starts_fragment(self.ring.payload(cleared.at, tokens.valid)?, origin.read());
             if !fits || tokens.valid <= origin.read() {
                 // What was cleared stays a gap at the write cursor; `touched` ends leases on what it held.
@@ -293,7 +285,7 @@ impl State<'_> {
     /// The place for a chunk now that there is room; `None` if its time is over.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn place_now(&self, slot: u16, before: Place, chunk_id: u32) -> Option<Option<Place>> {
+    fn place_now(&self, slot: u16, before: Place, chunk_id: u32) -> Intact<Option<Place>> {
         if !SMALL && before == Place::Last && self.sequence(slot)?.is_newer(chunk_id) {
             return Some(Some(Place::Last));
         }
@@ -302,7 +294,7 @@ impl State<'_> {
 
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
-    fn place_again(&self, slot: u16, chunk_id: u32) -> Option<Option<Place>> {
+    fn place_again(&self, slot: u16, chunk_id: u32) -> Intact<Option<Place>> {
         Some(match self.place(slot, chunk_id)? {
             Place::Existing(_) | Place::Consumed | Place::TooFar => None,
             place => Some(place),

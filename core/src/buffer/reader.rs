@@ -168,4 +168,11 @@ impl State<'_> {
         }
         self.header.generation.set(next.max(1));
     }
+
+    /// The sequence is skipped until the next read session.
+    pub(super) fn stall<T>(&mut self, slot: u16) -> Option<T> {
+        let generation = self.header.generation;
+        self.sequence_mut(slot)?.stalled = generation;
+        None
+    }
 }

@@ -4,7 +4,7 @@ use super::change::Kind;
 use super::chunk::{Commit, Refusal};
 use super::commit::{Offer, Origin};
 use super::frag_iterator::{Tokens, count_frags, tokenise};
-use super::region::{Mode, State};
+use super::region::{Intact, Mode, State};
 use super::sequence_state::Status;
 use super::source::{Source, probe};
 use super::tb_chunk::{Flags, Stored};
@@ -21,7 +21,7 @@ impl State<'_> {
         offset: u32,
         offer: &Offer<'_>,
         source: &mut S,
-    ) -> Option<Result<Origin, Commit>> {
+    ) -> Intact<Result<Origin, Commit>> {
         let stored = self.ring.front(offset)?.stored_at(offset);
         let committed = Flags::from_bits_retain(u16::from(offer.header.flags.bits()));
         if !committed.contains(stored.flags() & Flags::COMMITTED) {

@@ -97,6 +97,11 @@ const_assert_eq!(align_of::<Header>(), 8);
 const_assert_eq!((size_of::<SequenceState>() | size_of::<StoredHistogram>()) % 8, 0);
 
 impl Header {
+    /// Bytes at the end of each chunk's room that hold its checksum.
+    #[inline]
+    pub(super) fn checksum_size(&self) -> u16 {
+        if cfg!(feature = "crc") && self.mode().contains(Mode::CRC) { CRC_SIZE } else { 0 }
+    }
     pub(super) fn mode(&self) -> Mode {
         Mode::from_bits_retain(self.mode.get())
     }
@@ -398,6 +403,10 @@ impl Layout {
         Some((table, histograms))
     }
 }
+
+/// What an operation gives as long as the region is as this crate left it. `None`: somebody else wrote into it, and the
+/// operation stops where it noticed.
+pub(super) type Intact<T> = Option<T>;
 
 /// The region taken apart: what every operation works on.
 pub(super) struct State<'a> {

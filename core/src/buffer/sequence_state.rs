@@ -170,6 +170,10 @@ impl SequenceState {
 
     // The list of chunks.
 
+    /// Whether this can be a sequence: {0, 0} is none.
+    pub(super) fn is_someone(&self) -> bool {
+        self.has(Status::IN_USE) && (self.producer_id.get() != 0 || self.writer_id.get() != 0)
+    }
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.first.get() & 1 != 0

@@ -41,30 +41,34 @@ pub(super) fn lookup(table: &[SequenceState], producer_id: u16, writer_id: u16) 
 #[inline]
 pub(super) fn lookup_in_index(table: &[SequenceState], producer_id: u16, writer_id: u16) -> Option<u16> {
     // No chain is longer than the table: a chain that bites its tail in a damaged region must end as well.
-    lookup_among(table, producer_id, writer_id, table.len()).flatten()
+    lookup_among(table, producer_id, writer_id, table.len()).ok().flatten()
 }
 
 /// More sequences with the same hash than a producer can make.
 pub(super) const CROWD: usize = 256;
 
-/// The same among so many with the same hash. `None` if there are more.
+/// More sequences have one hash than are to be looked at.
+pub(super) struct Crowded;
+
+/// The same among so many with the same hash.
 #[inline]
 pub(super) fn lookup_among(
     table: &[SequenceState],
     producer_id: u16,
     writer_id: u16,
     most: usize,
-) -> Option<Option<u16>> {
-    let mut slot = table.get(home(producer_id, writer_id, table.len()))?.hash_head();
+) -> Result<Option<u16>, Crowded> {
+    let Some(head) = table.get(home(producer_id, writer_id, table.len())) else { return Ok(None) };
+    let mut slot = head.hash_head();
     for _ in 0..most {
         step();
-        let Some(entry) = table.get(usize::from(slot)) else { return Some(None) };
+        let Some(entry) = table.get(usize::from(slot)) else { return Ok(None) };
         if entry.producer_id.get() == producer_id && entry.writer_id.get() == writer_id {
-            return Some(Some(slot));
+            return Ok(Some(slot));
         }
         slot = entry.hash_next.get();
     }
-    None
+    Err(Crowded)
 }
 
 impl State<'_> {

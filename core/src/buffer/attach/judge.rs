@@ -4,7 +4,7 @@ use super::salvage::Cause;
 use crate::buffer::change::{Interrupted, Kind, checksum};
 use crate::buffer::mended::{Found, Mended};
 use crate::buffer::region::State;
-use crate::buffer::sequence_state::{SequenceState, Status};
+use crate::buffer::sequence_state::SequenceState;
 use crate::buffer::tb_chunk::{Flags, Stored};
 
 /// What to do with a chunk.
@@ -13,13 +13,6 @@ pub(super) enum Verdict {
     /// It was being changed; with these fields it is sound.
     Mend(Mended),
     Drop(Cause),
-}
-
-impl SequenceState {
-    /// Whether this can be a sequence.
-    pub(super) fn is_someone(&self) -> bool {
-        self.has(Status::IN_USE) && (self.producer_id.get() != 0 || self.writer_id.get() != 0)
-    }
 }
 
 impl State<'_> {

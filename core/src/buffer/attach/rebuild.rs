@@ -6,7 +6,7 @@ use crate::buffer::chunk_list::Place;
 use crate::buffer::region::State;
 use crate::buffer::ring::{Items, fence};
 use crate::buffer::sequence_state::{NO_SLOT, Status, slot_of_link};
-use crate::buffer::sequence_table::{CROWD, add_to_index, lookup_among};
+use crate::buffer::sequence_table::{CROWD, Crowded, add_to_index, lookup_among};
 use crate::buffer::tb_chunk::{Item, Stored};
 
 /// The largest gap in the numbers of a sequence's chunks that is taken for one.
@@ -68,9 +68,9 @@ impl State<'_> {
                 }
                 let (producer_id, writer_id) = (entry.producer_id.get(), entry.writer_id.get());
                 match lookup_among(self.table, producer_id, writer_id, CROWD) {
-                    None => self.mark(slot, DOUBLE),
-                    Some(None) => add_to_index(self.table, slot),
-                    Some(Some(other)) => {
+                    Err(Crowded) => self.mark(slot, DOUBLE),
+                    Ok(None) => add_to_index(self.table, slot),
+                    Ok(Some(other)) => {
                         self.mark(slot, DOUBLE);
                         if with_chunks {
                             self.mark(other, DOUBLE);

@@ -43,8 +43,8 @@ pub struct ChunkHeader {
     pub writer_id: u16,
     /// The chunk's number on its sequence: one more than the chunk before, modulo 2³².
     pub chunk_id: u32,
-    /// Fragments started in it, with the one that continues an earlier packet. Of a scraped chunk the last is not
-    /// looked at.
+    /// Fragments started in it, with the one that continues an earlier packet. In a scraped chunk the last one is
+    /// ignored: it may still be being written.
     pub fragments: u16,
     /// How it relates to its neighbours.
     pub flags: ChunkFlags,

@@ -41,11 +41,12 @@
 //! | the buffer as its owner sees it | `trace_buffer`, `config`, `error` |
 //! | what is committed, what comes out, what is lost | `chunk`, `packet`, `data_loss` |
 //! | what is counted, in all and of a sequence | `stats`, `sequence_info`, `histogram` |
+//! | a full table's place for a new sequence | `newcomer` |
 //! | memory: the region's parts, the ring, their words, checksums | `region`, `ring`, `words`, `crc` |
 //! | the bytes of a chunk on offer, private or shared | `source` |
-//! | stored chunks that change while a crash may come | `change`, `mended` |
-//! | chunks whose producer or program has ended | `ended` |
-//! | regions that are found again | `attach` |
+//! | stored chunks that change while a crash may come | `change`, `repair` |
+//! | chunks whose producer or program has ended | `closing` |
+//! | regions that are found again, and copied into more memory | `attach`, `region::grow` |
 //! | exporters that are slower than the writers | `lease` |
 //! | the ring as it lies in memory | `inspect` |
 //! | whether all of it agrees, for tests | `check` |
@@ -73,18 +74,17 @@ mod chunk;
 mod chunk_list;
 mod chunk_seq_iterator;
 mod chunk_seq_reader;
+mod closing;
 mod commit;
 mod config;
 mod crc;
 mod data_loss;
-mod ended;
 mod error;
 mod frag_iterator;
-mod grow;
 mod histogram;
 mod inspect;
 mod lease;
-mod mended;
+mod newcomer;
 mod overwrite;
 mod packet;
 mod patch;
@@ -93,12 +93,12 @@ mod reader;
 mod reassembly;
 mod recommit;
 mod region;
+mod repair;
 mod ring;
 mod sequence_info;
 mod sequence_state;
 mod sequence_table;
 mod source;
-mod stalest;
 mod stats;
 mod tb_chunk;
 #[cfg(test)]

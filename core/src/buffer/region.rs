@@ -49,7 +49,7 @@ bitflags::bitflags! {
         const LAP = 4;
         /// Chunks carry checksums.
         const CRC = 8;
-        /// What changes but with the policy, when a region is taken over.
+        /// Changes only when a region is taken over with another policy.
         const FIXED = Self::DISCARD.bits() | Self::CRC.bits();
     }
 }

@@ -145,7 +145,7 @@ impl TBChunk {
     pub(super) fn has(&self, flags: Flags) -> bool {
         self.flags().intersects(flags)
     }
-    /// It is none: what lies there is a gap, and the bytes of what was there before.
+    /// Whether this is a gap, not a chunk; the rest of the header is then stale.
     #[inline]
     pub(super) fn is_gap(&self) -> bool {
         self.word.get() & GAP != 0

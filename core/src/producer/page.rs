@@ -263,7 +263,7 @@ pub(crate) fn set_header(words: &[AtomicU32], header: ChunkHeader) {
 }
 
 impl ChunkPlace<'_> {
-    /// As the function of that name.
+    /// See [`change_state`].
     pub(crate) fn change_state(&self, from: ChunkState, to: ChunkState) -> bool {
         change_state(self.bitmap, self.chunk, from, to)
     }

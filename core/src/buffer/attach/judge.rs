@@ -2,8 +2,8 @@
 
 use super::salvage::Cause;
 use crate::buffer::change::{Interrupted, Kind, checksum};
-use crate::buffer::mended::{Found, Mended};
 use crate::buffer::region::State;
+use crate::buffer::repair::{Found, Mended};
 use crate::buffer::sequence_state::SequenceState;
 use crate::buffer::tb_chunk::{Flags, Stored};
 

@@ -3,8 +3,8 @@
 use super::judge::Verdict;
 use super::salvage::{Cause, Salvage};
 use crate::buffer::data_loss::DataLoss;
-use crate::buffer::mended::Mended;
 use crate::buffer::region::State;
+use crate::buffer::repair::Mended;
 use crate::buffer::ring::Items;
 use crate::buffer::sequence_state::Status;
 use crate::buffer::tb_chunk::{Flags, Item, Stored, TBChunk};

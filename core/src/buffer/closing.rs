@@ -1,10 +1,10 @@
 //! Chunks to which nothing will come any more: their program, or their producer, has ended.
 
 use super::change::Kind;
-use super::mended::{Found, Mended};
 use super::packet::Located;
 use super::reassembly::ChainEnd;
 use super::region::{Mode, State};
+use super::repair::{Found, Mended};
 use super::ring::Items;
 use super::sequence_state::{SequenceState, Status};
 use super::tb_chunk::{Flags, PAYLOAD, Stored};

@@ -1,4 +1,4 @@
-//! The fields of a chunk that ends before its writer meant it to.
+//! The fields of a chunk that was not ended by its writer, made right by what its payload holds.
 
 use super::frag_iterator::FragIterator;
 use super::tb_chunk::{Flags, Stored, TBChunk};
@@ -21,7 +21,7 @@ impl Mended {
         Mended { valid, read, packets, flags: chunk.flags(), cut: false }
     }
 
-    /// Makes a chunk this, but for its flags, which are its mark.
+    /// Writes these fields into the header, all but the flags: storing those publishes the change.
     pub(super) fn put_into(&self, chunk: &mut TBChunk) {
         chunk.valid.set(self.valid);
         chunk.read.set(self.read);

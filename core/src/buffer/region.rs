@@ -7,9 +7,7 @@
 //! | 176 a sequence, if asked for | histograms of chunk sizes |
 //! | the rest | the ring of chunks |
 //!
-//! Offsets count from the ring's start, so the region may be copied or mapped anywhere. Two words of the
-//! header, `frozen_from` and `frozen_size`, are kept for a part of the ring that a snapshot freezes while
-//! recording goes on in the rest: a hole that the write cursor skips as it skips the ring's end. They are zero.
+//! Offsets count from the ring's start, so the region may be copied or mapped anywhere.
 
 mod grow;
 
@@ -72,8 +70,7 @@ pub(super) struct Header {
     pub(super) write: Le32,
     /// The ring holds items up to here; the rest was never written.
     pub(super) used: Le32,
-    frozen_from: Le32,
-    frozen_size: Le32,
+    reserved_words: [Le32; 2],
     /// Slots of the table given out so far.
     pub(super) slots: Le16,
     pub(super) longest_empty: Le16,

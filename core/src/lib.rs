@@ -74,6 +74,7 @@ mod debug;
 mod prefetch;
 #[doc(hidden)]
 pub mod steps;
+mod wrapping;
 
 pub mod buffer;
 // Writers need compare-and-swap. Where the target has none they are there once the feature `portable-atomic` is

@@ -5,6 +5,7 @@ use super::ring::fence;
 use super::sequence_state::Status;
 use super::tb_chunk::{Item, Links, NONE, Stored};
 use super::words::Le32;
+use crate::wrapping::is_after;
 
 /// How many chunks a commit or a patch walks back from the newest before it gives up. Packets of several MB
 /// in chunks of 1 KiB patch their first chunk after more than 2,000 others; scrapes disorder far fewer.
@@ -101,7 +102,7 @@ impl State<'_> {
         if entry.is_empty() {
             return Some(None);
         }
-        let beyond = self.ring.chunk_id(first)?.wrapping_sub(chunk_id) as i32 > 0;
+        let beyond = is_after(self.ring.chunk_id(first)?, chunk_id);
         Some((!beyond).then_some(first))
     }
 

@@ -57,9 +57,9 @@ pub struct Producer<'a> {
     /// [`IDLE`], [`SENDING`] or [`AGAIN`].
     sending: AtomicU32,
     /// The next flush's number, always odd; the same when the last flush was sent.
-    next_flush: AtomicU32,
+    pub(super) next_flush: AtomicU32,
     flush_sent: AtomicU32,
-    flush_done: AtomicU32,
+    pub(super) flush_done: AtomicU32,
     /// Chunks completed in all, and taken from the list; both modulo 2³².
     completed: AtomicU32,
     taken: AtomicU32,
@@ -155,36 +155,6 @@ impl<'a> Producer<'a> {
         self.layout
     }
 
-    /// Sends the completed chunks now, for instance on a timer.
-    ///
-    /// Chunks that are still being written, and patches that are not ready, are not sent. False: another writer is
-    /// sending just then, and does it; when it has, nobody tells.
-    pub fn commit(&self) -> bool {
-        self.send()
-    }
-
-    /// The service has done all that was asked up to this flush.
-    pub fn flushed(&self, flush: u32) {
-        let mut seen = self.flush_done.load(Ordering::Relaxed);
-        while (flush.wrapping_sub(seen) as i32) > 0 {
-            match self.flush_done.compare_exchange_weak(seen, flush, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(now) => seen = now,
-            }
-        }
-    }
-
-    /// Whether the service has acknowledged a [`TraceWriter::flush`](super::TraceWriter::flush), or a
-    /// [`flush`](Self::flush).
-    pub fn is_flushed(&self, flush: u32) -> bool {
-        (self.flush_done.load(Ordering::Acquire).wrapping_sub(flush) as i32) >= 0
-    }
-
-    /// Asks that a flush go out with the next request, and says its number, never 0.
-    pub(crate) fn ask_flush(&self) -> u32 {
-        self.next_flush.fetch_add(2, Ordering::Release)
-    }
-
     /// Asks all writers that intern names to start anew, because the service has none of them any more.
     pub fn clear_incremental_state(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
@@ -275,8 +245,11 @@ impl<'a> Producer<'a> {
         self.newest.load(Ordering::Relaxed) != NONE
     }
 
-    /// Sends completed chunks and ready patches. When somebody else is sending, they do it: false.
-    pub(crate) fn send(&self) -> bool {
+    /// Sends the completed chunks and the ready patches now, for instance on a timer.
+    ///
+    /// Chunks that are still being written, and patches that are not ready, are not sent. False: another writer is
+    /// sending just then, and does it; when it has, nobody tells.
+    pub fn commit(&self) -> bool {
         // Release: whoever sends sees what was put on the list before.
         if self.sending.swap(AGAIN, Ordering::AcqRel) != IDLE {
             return false;

@@ -1,6 +1,8 @@
-//! A flush that no writer asks for.
+//! Flushes: asked for, sent, acknowledged.
 
 use super::arbiter::Producer;
+use super::sync::Ordering;
+use crate::wrapping::is_after;
 
 impl Producer<'_> {
     /// Sends all there is to send, as [`commit`](Self::commit) does, with a flush behind it: when the service has asked
@@ -34,7 +36,29 @@ impl Producer<'_> {
     /// ```
     pub fn flush(&self) -> u32 {
         let flush = self.ask_flush();
-        self.send();
+        self.commit();
         flush
+    }
+
+    /// The service has done all that was asked up to this flush.
+    pub fn flushed(&self, flush: u32) {
+        let mut seen = self.flush_done.load(Ordering::Relaxed);
+        while is_after(flush, seen) {
+            match self.flush_done.compare_exchange_weak(seen, flush, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Whether the service has acknowledged a [`TraceWriter::flush`](super::TraceWriter::flush), or a
+    /// [`flush`](Self::flush).
+    pub fn is_flushed(&self, flush: u32) -> bool {
+        (self.flush_done.load(Ordering::Acquire).wrapping_sub(flush) as i32) >= 0
+    }
+
+    /// Asks that a flush go out with the next request, and says its number, never 0.
+    pub(crate) fn ask_flush(&self) -> u32 {
+        self.next_flush.fetch_add(2, Ordering::Release)
     }
 }

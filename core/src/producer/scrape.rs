@@ -5,8 +5,9 @@ mod spans;
 use super::chunk_header::ChunkHeader;
 use super::drain::{Consumer, Payload};
 use super::page::{ChunkPlace, ChunkState, Page};
+use crate::wrapping::is_after;
 use heapless::Vec;
-use spans::{Span, begin_with_oldest, is_newer, of_writer, seen};
+use spans::{Span, begin_with_oldest, of_writer, seen};
 
 /// A chunk as a scrape sees it: complete, or being written with at least one finished fragment.
 pub struct ScrapedChunk<'c> {
@@ -124,7 +125,7 @@ impl Consumer<'_> {
             }
             // It takes the place of the first that is newer, which takes that of the next one.
             for known in &mut oldest {
-                if is_newer(known.header.chunk_id, chunk.header.chunk_id) {
+                if is_after(known.header.chunk_id, chunk.header.chunk_id) {
                     core::mem::swap(known, &mut chunk);
                 }
             }

@@ -379,6 +379,6 @@ impl Drop for TraceWriter<'_> {
     fn drop(&mut self) {
         self.flush();
         self.slot.end(self.next_chunk, self.news);
-        self.producer.send();
+        self.producer.commit();
     }
 }

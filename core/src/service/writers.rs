@@ -4,6 +4,7 @@ use crate::buffer::{ChunkFlags, ChunkHeader, WALK_LIMIT};
 use crate::producer::TraceWriter;
 use crate::producer::sorted;
 use crate::steps::step;
+use crate::wrapping::is_after;
 use heapless::Vec;
 
 /// The writers of one producer: those that are registered, and others of which a chunk was taken. They are sorted by
@@ -164,7 +165,7 @@ impl Writer {
 
     /// Whether over a chunk that was not committed, and those before it, patches to come would not find theirs.
     pub(super) fn is_too_far(&self, header: &ChunkHeader) -> bool {
-        self.unpatched > 0 && is_newer(header.chunk_id, self.first_shown.wrapping_add(MOST_AHEAD))
+        self.unpatched > 0 && is_after(header.chunk_id, self.first_shown.wrapping_add(MOST_AHEAD))
     }
 
     /// Whether a chunk comes behind one that was not complete when a scrape looked at it, and must be by now: the writer
@@ -180,7 +181,7 @@ impl Writer {
                 if header.complete { Unfinished::NONE } else { Unfinished::of(header.chunk_id) };
         }
         if waits_for_patches(header)
-            && (self.unpatched == 0 || is_newer(header.chunk_id, self.newest_unpatched))
+            && (self.unpatched == 0 || is_after(header.chunk_id, self.newest_unpatched))
         {
             if self.unpatched == 0 && self.shown == 0 {
                 // Not shown, but from here on it counts.
@@ -233,11 +234,6 @@ impl Writer {
 /// Whether a chunk was given away with a promise of patches.
 pub(super) fn waits_for_patches(header: &ChunkHeader) -> bool {
     header.complete && header.flags.contains(ChunkFlags::NEEDS_PATCHING)
-}
-
-/// Of chunk ids, which wrap round.
-fn is_newer(chunk_id: u32, other: u32) -> bool {
-    chunk_id.wrapping_sub(other) as i32 > 0
 }
 
 impl<const N: usize> Writers<N> {

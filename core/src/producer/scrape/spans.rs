@@ -4,6 +4,7 @@ use super::ScrapedChunk;
 use crate::producer::chunk_header::ChunkHeader;
 use crate::producer::sorted;
 use crate::steps::step;
+use crate::wrapping::is_after;
 use heapless::Vec;
 
 /// Chunks of one writer that a scrape has still to show: ids from `next` to `newest`.
@@ -35,7 +36,7 @@ pub(super) fn seen<'c, const WRITERS: usize>(
         let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
         match place_of(&spans, writer_id) {
             Ok(place) => {
-                if let Some(span) = spans.get_mut(place).filter(|span| is_newer(chunk_id, span.newest)) {
+                if let Some(span) = spans.get_mut(place).filter(|span| is_after(chunk_id, span.newest)) {
                     span.newest = chunk_id;
                 }
             }
@@ -55,7 +56,7 @@ pub(super) fn seen<'c, const WRITERS: usize>(
 pub(super) fn begin_with_oldest<'c>(spans: &mut [Span], visible: impl Iterator<Item = ScrapedChunk<'c>>) {
     for chunk in visible {
         let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
-        if let Some(span) = of_writer(spans, writer_id).filter(|span| is_newer(span.next, chunk_id)) {
+        if let Some(span) = of_writer(spans, writer_id).filter(|span| is_after(span.next, chunk_id)) {
             span.next = chunk_id;
         }
     }
@@ -63,12 +64,8 @@ pub(super) fn begin_with_oldest<'c>(spans: &mut [Span], visible: impl Iterator<I
 
 impl Span {
     pub(super) fn has(&self, chunk_id: u32) -> bool {
-        !is_newer(self.next, chunk_id) && !is_newer(chunk_id, self.newest)
+        !is_after(self.next, chunk_id) && !is_after(chunk_id, self.newest)
     }
-}
-
-pub(super) fn is_newer(chunk_id: u32, than: u32) -> bool {
-    (chunk_id.wrapping_sub(than) as i32) > 0
 }
 
 #[cfg(all(test, not(loom)))]

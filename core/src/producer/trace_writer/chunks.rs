@@ -151,7 +151,7 @@ impl TraceWriter<'_> {
     #[inline(never)]
     pub(super) fn send(&mut self) {
         self.has_ready_patches = false;
-        self.producer.send();
+        self.producer.commit();
     }
 
     #[inline]

@@ -216,6 +216,25 @@ fn a_slice_s_end_has_details_of_its_own() {
     }
 }
 
+#[test]
+fn the_end_of_a_slice_has_neither_name_nor_category() {
+    let (model, _, writer) = setup(Pace::Prompt, 65536);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    tracer.track().begin("request");
+    tracer.track().end_with(|event| event.name("another").category("late").arg("status", 200));
+    let slice = tracer.track().enter_with("", |event| event.name("request").category("net"));
+    slice.end_with(|event| event.category("late").name("another").arg("status", 200));
+    tracer.flush();
+    let reader = read(model, 1);
+    assert_eq!(reader.seen.len(), 4);
+    for end in [&reader.seen[1], &reader.seen[3]] {
+        let fields: Vec<_> = end.rest.iter().map(|(number, _)| *number).collect();
+        // The annotation alone.
+        assert_eq!((end.kind, end.name.as_str(), fields), (2, "", vec![4]));
+    }
+    assert_eq!(reader.names[&(1, int(&reader.seen[2].rest, 3).expect("a category"))], "net");
+}
+
 fn super_pointer() -> track_event::Value<'static> {
     track_event::Value::Pointer(0xDEAD)
 }

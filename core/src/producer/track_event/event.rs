@@ -20,6 +20,9 @@ mod short_annotation;
 pub struct Event<'e, 'w, 'a> {
     pub(super) message: &'e mut Message<'w, 'a>,
     pub(super) names: &'e mut dyn Intern<'a>,
+    /// Whether it ends a slice. With a name or a category, trace_processor would take it for the end of a slice that has
+    /// the same and leave any other open. So it has neither, as with Perfetto's SDK.
+    pub(super) is_end: bool,
 }
 
 /// What says more of an event: a closure that gives its [`Event`] back, as the event's own functions do.
@@ -74,13 +77,19 @@ pub enum Value<'v> {
 
 impl<'a> Event<'_, '_, 'a> {
     /// A debug annotation. The key is interned.
+    ///
+    /// trace_processor's numbers are signed: it shows a `u64` of 2^63 or more as a negative one. In keys it replaces `.`,
+    /// `[` and `]` by `_`.
     pub fn arg<'v>(&mut self, key: &'a str, value: impl Into<Value<'v>>) -> &mut Self {
         self.annotate(key, value.into());
         self
     }
 
-    /// A category. It is interned; an event can have several.
+    /// A category. It is interned; an event can have several. The end of a slice has none: those of its begin count.
     pub fn category(&mut self, name: &'a str) -> &mut Self {
+        if self.is_end {
+            return self;
+        }
         match self.names.intern(Kind::CATEGORY, name) {
             Some(iid) => self.message.varint(track_event::CATEGORY_IIDS, u64::from(iid)),
             None => self.message.string(track_event::CATEGORIES, name),
@@ -141,7 +150,8 @@ impl<'a> Event<'_, '_, 'a> {
         self
     }
 
-    /// A name that does not live as long as the tracer, written as it is, for an event begun without one: with "".
+    /// A name that does not live as long as the tracer, written as it is, for an event begun without one: with "". The
+    /// end of a slice has none: that of its begin counts.
     ///
     /// ```
     /// # use tracebuf::producer::track_event::*;
@@ -150,7 +160,9 @@ impl<'a> Event<'_, '_, 'a> {
     /// # }
     /// ```
     pub fn name(&mut self, name: &str) -> &mut Self {
-        self.message.string(track_event::NAME, name);
+        if !self.is_end {
+            self.message.string(track_event::NAME, name);
+        }
         self
     }
 

@@ -215,7 +215,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         }
         let Some(open) = self.open(delta, None, kind, Some(name)) else { return };
         let (message, names) = (&mut Message::lent(&mut open.0.writer, 1), &mut open.0.names);
-        Event { message, names }.category(category);
+        Event { message, names, is_end: false }.category(category);
     }
 
     #[inline]

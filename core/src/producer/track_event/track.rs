@@ -247,7 +247,7 @@ impl<'a> Track<'a> {
 
     /// The same under a parent, which is described with it. The id is another, but for processes and threads,
     /// which have but one. With an event at most 32 tracks are described, its own and 31 above it; those above these
-    /// are left out.
+    /// are left out. trace_processor follows ten.
     pub const fn within(self, parent: &'a Track<'a>) -> Self {
         // The parent of a process or a thread is not looked at: in a ring of statics it is not made yet.
         let track = if self.head.is_named { self.told_apart_by(b"", parent.uuid()) } else { self };

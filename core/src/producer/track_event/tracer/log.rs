@@ -46,7 +46,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
                 && let Some(open) = inner.open(delta, None, track_event_type::INSTANT as u32, name)
             {
                 let Inner { writer, names, .. } = &mut *open.0;
-                let mut event = Event { message: &mut Message::lent(writer, 1), names };
+                let mut event = Event { message: &mut Message::lent(writer, 1), names, is_end: false };
                 event.log(priority, source, body);
                 details(&mut event);
             }

@@ -296,8 +296,9 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// `name` is left out when empty: the details may have another.
     fn event(&self, kind: u64, name: &'a str, details: impl Details<'a>) -> bool {
         let name = Some(name).filter(|name| !name.is_empty());
+        let is_end = kind == track_event_type::SLICE_END;
         self.full(kind, name, |writer, names| {
-            details(&mut Event { message: &mut Message::lent(writer, 1), names });
+            details(&mut Event { message: &mut Message::lent(writer, 1), names, is_end });
         })
     }
 

@@ -1,4 +1,4 @@
-//! `cargo bench -p tracebuf --bench throughput`: the reference's workloads, and bare loops beside them.
+//! `cargo bench -p tracebuf --bench throughput`: the reference's workloads, and bare loops alongside them.
 
 mod workload;
 
@@ -14,7 +14,7 @@ fn main() {
 /// Chunks committed in one measured run.
 const ROUND: u32 = 4000;
 
-/// Commits of 2.7 KB chunks into a 64 MiB ring that is never read, from so many writers in turn.
+/// Commits of 2.7 KB chunks into a 64 MiB ring that is never read, from the given number of writers in turn.
 #[divan::bench(args = [1, 1000], sample_count = 50)]
 fn write(bencher: Bencher<'_, '_>, writers: u16) {
     let templates = templates();
@@ -28,7 +28,7 @@ fn write(bencher: Bencher<'_, '_>, writers: u16) {
         .bench_local(|| writers.commit(&mut buffer, ROUND));
 }
 
-/// The same chunks copied one behind the other into as much memory.
+/// The same chunks copied one after the other into as much memory.
 #[divan::bench(sample_count = 50)]
 fn write_memcpy(bencher: Bencher<'_, '_>) {
     let templates = templates();

@@ -1,6 +1,6 @@
 //! A program that traces itself with nothing but `tracebuf` and `std`: from events to a file for ui.perfetto.dev.
 //!
-//! `cargo run -p tracebuf --example first_trace` writes `first_trace.pftrace`, or the file that is named behind `--`.
+//! `cargo run -p tracebuf --example first_trace` writes `first_trace.pftrace`, or the file named after `--`.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -12,14 +12,14 @@ use tracebuf::producer::{
 };
 use tracebuf::service::{ProducerEndpoint, ProducerIdentity, TraceExporter, sequence_id, writer_stats};
 
-/// Bytes of shared memory, in pages of 4 KiB with four chunks each; and how many writers there are at a time, at most.
+/// Bytes of shared memory, in pages of 4 KiB with four chunks each; and the most writers there are at a time.
 const SHARED: usize = 64 * 1024;
 const CHUNKS: usize = SHARED / 1024;
 const WRITERS: usize = 8;
 const RING: u32 = 1 << 20;
 
-/// The service: its end of the producer, and the central buffers. Here threads call it as they complete chunks; where
-/// they are not to wait for it, a queue is between, and a thread of its own carries requests out.
+/// The service: its end of the producer, and the central buffers. Here threads call it as they complete chunks; if they
+/// must not wait for it, put a queue in between, and let a thread of its own carry out requests.
 struct Service<'m>(Mutex<Parts<'m>>);
 
 type Parts<'m> = (ProducerEndpoint<'m, WRITERS>, [TraceBuffer<Vec<u8>>; 1]);
@@ -34,8 +34,8 @@ impl CommitSink for Service<'_> {
     fn commit(&self, request: &CommitRequest<'_>) {
         let (endpoint, buffers) = &mut *self.parts();
         endpoint.carry_out(request, buffers);
-        // Whoever waits for a flush is told here, by `Producer::flushed`. Nobody does in this program: at its end all that
-        // writers have left is taken at once.
+        // Anyone who waits for a flush is told here, with `Producer::flushed`. Nobody does in this program: at its end,
+        // all that writers have left is taken at once.
     }
 
     fn register_writer(&self, writer_id: u16, target: u16) {
@@ -92,7 +92,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     });
 
-    // Whole packets come out of the ring; at the file's end is what readers find losses by.
+    // Whole packets come out of the ring; the file's end has what readers use to find losses.
     let (endpoint, buffers) = &mut *service.parts();
     endpoint.disconnect(buffers);
     let [ring] = buffers;

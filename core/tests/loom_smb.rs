@@ -77,7 +77,7 @@ impl World {
         packets
     }
 
-    /// Nothing that was drained is shown again, also when its place is another chunk's by now.
+    /// Nothing that was drained is shown again, even when its place is another chunk's by now.
     fn scrape(&self) {
         let Service { consumer, drained } = &mut *self.service.lock().unwrap();
         consumer.scrape::<2>(|chunk| {
@@ -108,7 +108,7 @@ fn two_writers_one_drain_and_one_scrape_see_only_what_was_written() {
             .into_iter()
             .map(|mut writer| {
                 thread::spawn(move || {
-                    // Fills the chunk but for a few bytes: it is completed without a flush.
+                    // Fills the chunk except for a few bytes: it is completed without a flush.
                     let fill = [0x29 + writer.id() as u8; 15];
                     writer.packet().bytes(1, &fill);
                     let dropped = writer.stats().dropped;
@@ -152,7 +152,7 @@ fn a_chunk_drained_and_used_again_is_never_taken_for_the_old_one() {
     });
 }
 
-/// The service comes by while the writer takes the place, and has not said yet what it writes there.
+/// The service looks while the writer has taken the place but not yet said what it writes there.
 #[test]
 fn a_place_that_is_used_again_does_not_show_what_was_drained_from_it() {
     model(3, || {

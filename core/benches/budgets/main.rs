@@ -1,7 +1,7 @@
-//! `cargo bench -p tracebuf --bench budgets`: each budget beside what is measured now.
+//! `cargo bench -p tracebuf --bench budgets`: each budget next to what is measured now.
 //!
-//! `-- --slack F` multiplies the limits of what is timed by F, and divides those of ratios that must be
-//! reached: for machines that others use meanwhile.
+//! `-- --slack F` multiplies the limits of what is timed by F, and divides those of ratios that must be reached: for
+//! machines that others are using at the same time.
 //!
 //! One line each, `budget NAME MEASURED LIMIT UNIT ok|over`; exit status 1 if one is over. Because machines are
 //! noisy, commits are medians of ratios to a copy taken in turn with them; the other times are medians in
@@ -136,7 +136,7 @@ fn patch(sheet: &mut Sheet) {
     sheet.timed_at_most("patch-not-yet-there", time(chunks + 10, false), 100.0, "ns");
 }
 
-/// What the region takes beside the payload.
+/// What the region takes besides the payload.
 fn overhead(sheet: &mut Sheet) {
     let fixed = Config::new(FillPolicy::RingBuffer).sequences(4).region_size(0) - 4 * 48;
     sheet.at_most("region-fixed", fixed as f64, 256.0, "bytes");

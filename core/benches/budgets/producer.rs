@@ -38,7 +38,7 @@ fn event_ns(page_size: u32, pairs: u32, rounds: u32, clock: impl Clock) -> f64 {
     let on = tracer.track();
     let mut times = Vec::new();
     for _ in 0..rounds {
-        // A fresh chunk, and a state that holds.
+        // A fresh chunk, and a state that stays valid.
         tracer.flush();
         on.slice("work", || ());
         let (time, ()) = seconds(|| {
@@ -65,7 +65,7 @@ pub(crate) fn events(sheet: &mut Sheet) {
             })
             .collect(),
     );
-    // Costs an addition, and gives times of two bytes as real ones have.
+    // Costs one addition, and gives times of two bytes, like real ones.
     let ticks = Cell::new(0);
     let free = || {
         ticks.set(ticks.get() + 300);

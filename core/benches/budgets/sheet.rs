@@ -18,7 +18,7 @@ impl Sheet {
         Self { over: 0, slack }
     }
 
-    /// A time per something. None at all was not measured, and counts as over.
+    /// A time per something. Zero means that nothing was measured, and counts as over.
     pub(crate) fn timed_at_most(&mut self, name: &str, measured: f64, limit: f64, unit: &str) {
         let limit = limit * self.slack;
         self.line(name, measured, limit, unit, measured > 0.0 && measured <= limit);

@@ -36,7 +36,7 @@ pub fn templates() -> Vec<Template> {
                     break;
                 }
                 let outer = (50 + random.next() % 451).min(left);
-                // A packet of so many bytes, its size field of one byte or two included.
+                // A packet of `outer` bytes, including its size field of one or two bytes.
                 let inner = if outer <= 128 { outer - 1 } else { outer - 2 };
                 if inner < 0x80 {
                     template.payload.push(inner as u8);
@@ -51,7 +51,7 @@ pub fn templates() -> Vec<Template> {
         .collect()
 }
 
-/// A ring of so many bytes over memory whose pages have been touched.
+/// A ring of `bytes` bytes over memory whose pages have been touched.
 pub fn ring(bytes: u32, sequences: u16) -> TraceBuffer<Vec<u8>> {
     let config = Config::new(FillPolicy::RingBuffer).sequences(sequences);
     let mut memory = vec![1u8; config.region_size(bytes) as usize + 8];
@@ -92,7 +92,7 @@ impl<'t> Writers<'t> {
     }
 }
 
-/// Copies the same chunks one behind the other into the same amount of memory, and does nothing else.
+/// Copies the same chunks one after the other into the same amount of memory, and does nothing else.
 pub struct Copier<'t> {
     templates: &'t [Template],
     memory: Vec<u8>,
@@ -136,7 +136,7 @@ pub fn read_all(buffer: &mut TraceBuffer<Vec<u8>>) -> (u64, u64) {
     (packets, bytes)
 }
 
-/// Commits so many chunks of 4,064 bytes, all of one writer: what patches are measured on.
+/// Commits `chunks` chunks of 4,064 bytes, all of one writer: what patches are measured on.
 pub fn fill_for_patches(buffer: &mut TraceBuffer<Vec<u8>>, chunks: u32) {
     let payload = vec![0u8; 4064];
     for chunk_id in 0..chunks {

@@ -16,8 +16,8 @@ fn all(mut reader: Reader<'_>) -> Vec<Read> {
     packets
 }
 
-/// The packets of a program that has ended after these commits: the same with checksums and without, and when its
-/// region is found once more.
+/// The packets of a program that has ended after these commits. They are the same with and without checksums, and when
+/// its region is found once more.
 fn ended(commits: &[Sent]) -> (Salvage, Vec<Read>) {
     let [plain, checked] = [false, true].map(|crc| {
         let config = small_table().crc(crc);
@@ -51,28 +51,28 @@ fn at_the_next_start_a_full_buffer_does_what_the_new_policy_says() {
     };
     let (written, discarded) = ([Commit::Written; 2], [Commit::Discarded; 2]);
 
-    // Of 1024 bytes four chunks take 912.
+    // Four chunks take 912 of the 1024 bytes.
     let mut b = Bench::new(config(stops), 1024);
     assert_eq!(commit(&mut b, 0..6)[4..], discarded);
     b = next_start(b, goes_on);
     assert_eq!(commit(&mut b, 4..6), written);
     b = next_start(b, goes_on);
     assert_eq!(commit(&mut b, 6..8), written);
-    // What has lapped is full.
+    // A ring that has lapped is full.
     b = next_start(b, stops);
     assert_eq!(commit(&mut b, 8..10), discarded);
     b = next_start(b, stops);
     assert_eq!(commit(&mut b, 8..10), discarded);
     assert_eq!(numbers(&mut b), [4, 5, 6, 7]);
 
-    // So it is wherever it will go on.
+    // The same holds wherever it will go on.
     let mut b = Bench::new(config(goes_on), 1024);
     commit(&mut b, 0..5);
     b = next_start(b, stops);
     assert_eq!(commit(&mut b, 5..7), discarded);
     assert_eq!(numbers(&mut b), [1, 2, 3, 4]);
 
-    // What has not has room still.
+    // A ring that has not lapped still has room.
     let mut b = Bench::new(config(goes_on), 1024);
     commit(&mut b, 0..4);
     b = next_start(b, stops);
@@ -90,7 +90,7 @@ fn a_scraped_chunk_without_fragments_is_kept_whatever_it_says_of_its_end() {
         let (mut buffer, salvage) = TraceBuffer::attach(b.buffer.into_memory()).unwrap();
         assert!(salvage.is_clean(), "{flags:?}: {salvage}");
         assert_eq!(all(buffer.read()), whole(&[b"zero"]), "{flags:?}");
-        // What it turns out to hold is read behind it.
+        // What it turns out to hold is read after that.
         b.buffer = buffer;
         b.commit(Sent::new(1, &[packet(b"one"), packet(b"two ")]).flags(flags | NEXT));
         assert!(b.patch(1, &[], false));
@@ -101,7 +101,7 @@ fn a_scraped_chunk_without_fragments_is_kept_whatever_it_says_of_its_end() {
 
 #[test]
 fn at_the_end_nothing_is_given_up_for_patches_that_no_packet_waits_for() {
-    // What wants patches but does not go on in the next chunk, and what has nothing that they could change.
+    // A chunk that wants patches but does not go on in the next one, and one that has nothing they could change.
     let next = Sent::new(1, &[packet(b"next")]);
     let (salvage, packets) =
         ended(&[Sent::new(0, &[packet(b"zero"), packet(b"one")]).flags(PATCHES), next.clone()]);
@@ -146,7 +146,7 @@ fn at_the_end_nothing_waits_for_the_rest_of_a_scraped_chunk_behind_which_others_
         scraped(3, &[packet(b"more")]).flags(PREV),
         scraped(4, &[packet(b"four"), packet(b"last"), packet(b"stale")]),
     ]);
-    // The newest is as it was: what is finished of it comes out, and nothing is behind it.
+    // The newest is as it was: its finished part comes out, and nothing follows it.
     assert_eq!((salvage.chunks_kept, salvage.chunks_cut), (5, 2), "{salvage}");
     assert_eq!(
         salvage.to_string(),
@@ -168,8 +168,8 @@ fn at_the_end_a_scraped_chunk_that_was_read_is_closed_also_if_it_was_committed_l
     assert_eq!(all(buffer.read()), [(b"one".to_vec(), DataLoss::ANY | DataLoss::CHUNK_CORRUPTED)]);
 }
 
-/// Five chunks of which the one with this number was damaged after `read` packets had been read, and a sixth that
-/// comes when the region was found again. The numbers of the packets, with what was lost before them.
+/// Five chunks, of which the one with this number was damaged after `read` packets had been read, and a sixth that
+/// comes after the region was found again. Returns the numbers of the packets, with what was lost before each.
 fn around_a_damaged_chunk(damaged: usize, read: usize) -> Vec<(u8, DataLoss)> {
     let mut b = Bench::new(small_table().crc(true), 1024);
     let chunk = |id: u8| Sent::new(id.into(), &[packet(&[2 * id; 10]), packet(&[2 * id + 1; 10])]);

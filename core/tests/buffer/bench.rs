@@ -77,7 +77,7 @@ impl Sent {
         self.header.writer_id = writer_id;
         self
     }
-    /// Of this process, and of a user of its own.
+    /// Makes it come from this process, and from a user of its own.
     pub fn process(mut self, pid: i32) -> Self {
         (self.header.uid, self.header.pid) = (1000 + pid as u32, pid);
         self
@@ -94,7 +94,7 @@ impl Sent {
         self.header.fragments = fragments;
         self
     }
-    /// Stale bytes up to so many in all.
+    /// Stale bytes up to this size in all.
     pub fn room(mut self, size: usize) -> Self {
         self.payload.resize(size, 0xEE);
         self
@@ -172,7 +172,7 @@ impl Bench {
         self.offered(1);
         commit
     }
-    /// As from shared memory that nobody changes.
+    /// Commits as from shared memory that nobody changes.
     pub fn commit_shared(&mut self, sent: Sent) -> Commit {
         let payload = sent.payload.clone();
         self.commit_with(sent, payload.len(), |at, target| {
@@ -188,7 +188,7 @@ impl Bench {
         done
     }
 
-    /// Reads at most so many packets in one session.
+    /// Reads at most this many packets in one session.
     pub fn read_packets(&mut self, limit: usize) -> Vec<Packet> {
         let mut packets = Vec::new();
         let mut reader = self.buffer.read();
@@ -217,7 +217,7 @@ impl Bench {
     pub fn read(&mut self) -> Vec<Read> {
         self.read_some(usize::MAX)
     }
-    /// Reads to the end; what one writer of producer 1 wrote.
+    /// Reads to the end; returns what one writer of producer 1 wrote.
     pub fn read_of(&mut self, writer: u16) -> Vec<Read> {
         let packets = self.read_all().into_iter().filter(|packet| packet.writer == writer);
         packets.map(|packet| (packet.bytes, packet.loss)).collect()

@@ -1,4 +1,4 @@
-//! Where Perfetto's own buffer is known to be wrong, and this one must not be. A test or more for each point.
+//! Where Perfetto's own buffer is known to be wrong, and this one must not be. At least one test for each point.
 
 use crate::bench::{Bench, NEXT, Notes, PREV, Sent, aborted, packet, patch, small_table, whole};
 use tracebuf::buffer::{ChunkFlags, Commit, DataLoss, Refusal};
@@ -86,7 +86,7 @@ fn a_commit_that_has_no_more_than_was_read_of_the_evicted_scrape_leaves_no_loss(
 #[test]
 fn nothing_is_evicted_for_empty_packets_behind_what_was_read() {
     let scraped = |id, text: &[u8]| Sent::new(id, &[packet(text), vec![1]]).scraped().room(64);
-    // As our writers write the size, as one writes it that had reserved four bytes, and more than one.
+    // The size as our writers write it, as a writer that had reserved four bytes does, and more than one size.
     for empty in [&[vec![0]][..], &[vec![0x80, 0x80, 0x80, 0]], &[vec![0], vec![0x80, 0], vec![0]]] {
         let completed = Sent::new(0, &[&[packet(b"read")], empty].concat());
         for shared in [false, true] {
@@ -143,7 +143,7 @@ fn a_chunk_evicted_with_the_packet_that_goes_on_behind_it_comes_back_and_the_pac
         b.commit_observed(Sent::new(2, &[packet(&[9; 11])]).writer(2), &mut notes);
         let shown: Vec<_> = notes.shown.iter().map(|(bytes, _)| bytes.as_slice()).collect();
         assert_eq!(shown, [&b"first"[..], b"begin"]);
-        // Scraped first, say, and now the commit; what an observer has kept is not to come again.
+        // As if it was scraped first, and is now committed; what an observer has kept must not come again.
         let (outcome, read) = match keep {
             0 => (Commit::Written, whole(&[b"first", b"begin", b"last"])),
             _ => (Commit::Discarded, whole(&[b"last"])),

@@ -1,4 +1,4 @@
-//! Edges that random work rarely comes to: each is a change of the code that no other test noticed.
+//! Edges that random work rarely reaches: each is a change to the code that no other test noticed.
 
 use crate::bench::{Bench, NEXT, PREV, Sent, aborted, packet, whole};
 use tracebuf::buffer::{AttachError, Commit, Config, DataLoss, FillPolicy, LeaseExpired, Refusal, RingView};
@@ -50,12 +50,12 @@ fn what_was_before_a_sequence_s_first_chunk_is_told_also_when_that_comes_back() 
     let mut b = Bench::ring(128);
     b.commit(Sent::new(1, &[packet(b"second"), packet(&[0; 40])]).scraped());
     b.commit(Sent::new(0, &[packet(&[9; 63])]).writer(2));
-    // Its time is over: the one behind it went already.
+    // Too late: the one after it is already gone.
     assert_eq!(b.commit(Sent::new(0, &[packet(b"first")])), Commit::Discarded);
     assert_eq!(b.commit(first()), Commit::Written);
     let told = (b"second".to_vec(), DataLoss::ANY | DataLoss::OVERWRITE);
     assert_eq!(b.read_of(1), [told, (b"and more".to_vec(), DataLoss::empty())]);
-    // With the one behind it back unread it is in time.
+    // With the one after it back, unread, it is in time.
     let mut b = Bench::ring(128);
     b.commit(Sent::new(1, &[packet(b"second"), packet(&[0; 40])]).scraped());
     b.commit(Sent::new(0, &[packet(&[9; 63])]).writer(2));
@@ -70,7 +70,7 @@ fn what_was_before_a_sequence_s_first_chunk_is_told_by_none_that_it_was_not_befo
     let begun = || Sent::new(2, &[packet(b"third"), packet(&[0; 40])]).scraped();
     let second = || Sent::new(1, &[packet(b"second")]);
     let filler = || Sent::new(0, &[packet(&[9; 63])]).writer(2);
-    // A packet of it is out already: behind that one nothing is missing.
+    // One of its packets is out already: after that packet nothing is missing.
     let mut b = Bench::ring(128);
     b.commit(begun());
     assert_eq!(b.read(), whole(&[b"third"]));
@@ -78,7 +78,7 @@ fn what_was_before_a_sequence_s_first_chunk_is_told_by_none_that_it_was_not_befo
     assert_eq!(b.commit(second()), Commit::Discarded);
     assert_eq!(b.commit(first()), Commit::Written);
     assert_eq!(b.read_of(1), whole(&[b"and more"]));
-    // What is older still is late as well: it would have to tell of what was lost behind it.
+    // A chunk that is older still is late as well: it would have to report what was lost after it.
     let mut b = Bench::ring(128);
     b.commit(begun());
     b.commit(filler());
@@ -134,7 +134,7 @@ fn a_broken_packet_that_its_writer_gave_up_behind_an_empty_chunk_is_not_counted_
     b.commit(Sent::new(0, &[packet(&[1; 60])]).writer(2));
     b.commit(Sent::new(1, &[packet(&[1; 60])]).writer(2));
     assert_eq!(b.sequence(1).packets_broken, 1);
-    // Then its writer says that it had given it up.
+    // Then its writer says that it had given up the packet.
     b.commit(Sent::new(1, &[]));
     b.commit(Sent::new(2, &[aborted()]).flags(PREV));
     b.read();
@@ -167,7 +167,7 @@ fn a_lease_stays_ended_when_another_program_s_sequence_gets_the_numbers_of_the_o
     while b.buffer.read().next_packet().is_some() {}
     commit(&mut b, 1, 43, b"other");
     assert_eq!(b.buffer.leased(&lease).err(), Some(LeaseExpired));
-    // Nor is its loss the other's.
+    // Nor does the other get its loss.
     b.buffer.give_up(lease, DataLoss::OVERWRITE, []);
     let mut reader = b.buffer.read();
     let packet = reader.next_packet().expect("a packet");
@@ -183,7 +183,7 @@ fn as_many_packets_as_a_chunk_can_hold_are_taken_back_when_it_comes_again_but_fo
     frags.push(packet(b""));
     let begin = || Sent::new(0, &frags).flags(NEXT);
     assert_eq!(b.commit(begin()), Commit::Written);
-    // Between both, so that the first can come back and leave the second where it is.
+    // Between the two, so that the first can come back and leaves the second where it is.
     b.commit(Sent::new(0, &[packet(&[8; 39])]).writer(3));
     b.commit(Sent::new(1, &[packet(b"end"), packet(b"more")]).flags(PREV));
     for id in 0.. {
@@ -192,10 +192,10 @@ fn as_many_packets_as_a_chunk_can_hold_are_taken_back_when_it_comes_again_but_fo
             break;
         }
     }
-    // With the one that goes on in the second.
+    // Including the one that goes on in the second chunk.
     assert_eq!((b.stats().chunks_overwritten, b.sequence(1).packets_evicted), (1, WHOLE as u64 + 1));
     assert_eq!(b.commit(begin()), Commit::Written);
-    // What went with a chunk is counted in 15 bits.
+    // The packets that went with a chunk are counted in 15 bits.
     assert_eq!(b.sequence(1).packets_evicted, 1);
     let read = b.read_of(1);
     assert_eq!(read.len(), WHOLE + 2);
@@ -245,7 +245,7 @@ fn a_chunk_may_take_the_whole_ring() {
 fn a_chunk_that_comes_back_from_changing_memory_is_judged_by_what_was_copied() {
     let fragments = [packet(b"one"), packet(b"two"), packet(b"three")];
     let full = fragments.concat();
-    // The third packet's size leaves the chunk; the first one takes the second along.
+    // The third packet's size goes beyond the chunk; the first one's takes in the second.
     let (mut shorter, other) = (full.clone(), [packet(&[0; 9]), packet(&[0; 3])].concat());
     shorter[8] = 0x7F;
     for (copied, outcome) in
@@ -257,7 +257,7 @@ fn a_chunk_that_comes_back_from_changing_memory_is_judged_by_what_was_copied() {
         for id in 0..2 {
             b.commit(Sent::new(id, &[packet(&[1; 60])]).writer(2));
         }
-        // Asked for size fields first, it is as it was.
+        // When asked for size fields first, it is as it was.
         let commit = b.commit_with(Sent::new(0, &fragments), full.len(), |offset, target| {
             let bytes = if target.len() == full.len() { &copied } else { &full };
             target.copy_from_slice(&bytes[offset..][..target.len()]);
@@ -269,12 +269,13 @@ fn a_chunk_that_comes_back_from_changing_memory_is_judged_by_what_was_copied() {
 #[test]
 fn a_chunk_whose_time_is_over_while_it_is_moved_is_a_loss() {
     let mut b = Bench::ring(128);
-    // Out of order: an empty chunk lies where the ring goes on, and before it in the sequence one that was scraped.
+    // Out of order: an empty chunk lies where the ring goes on, and before it in the sequence there is one that was
+    // scraped.
     b.commit(Sent::new(1, &[]));
     b.commit(Sent::new(0, &[packet(b"one"), packet(b"two")]).scraped());
     assert_eq!(b.read(), whole(&[b"one"]));
     b.commit(Sent::new(0, &[packet(&[7; 47])]).writer(2));
-    // It has grown and would move to the cursor, but the empty one has to go for it, and is newer.
+    // It has grown and would move to the cursor, but the empty one, which is newer, has to go for that.
     assert_eq!(b.commit(Sent::new(0, &[packet(b"one"), packet(b"two")])), Commit::Discarded);
     b.commit(Sent::new(2, &[packet(b"three")]));
     assert_eq!(b.read_of(1), [(b"three".to_vec(), DataLoss::ANY | DataLoss::OVERWRITE)]);

@@ -1,4 +1,4 @@
-//! Producers that end in the midst of something.
+//! Producers that end in the middle of something.
 
 use crate::bench::{Bench, NEXT, PREV, Sent, aborted, packet, small_table, whole};
 use tracebuf::buffer::{ChunkFlags, Commit, DataLoss};
@@ -38,7 +38,7 @@ fn a_packet_whose_end_never_comes_is_given_up_also_with_nothing_behind_it() {
         // Scraped before there was a whole fragment in it.
         &[middle(1, PREV).scraped()],
         &[middle(1, PREV | NEXT), middle(2, PREV).scraped()],
-        // The same of one that has nothing to do with the packet, as a hostile producer may say.
+        // The same for a chunk that has nothing to do with the packet, as a hostile producer may claim.
         &[nothing(1).scraped()],
         &[middle(1, NEXT).scraped()],
         &[middle(1, PREV | NEXT), nothing(2), nothing(3).scraped()],
@@ -67,7 +67,7 @@ fn a_packet_that_waits_for_patches_in_many_chunks_is_given_up_once() {
         let given_up = b.buffer.stats().trace_writer_packet_loss;
         assert_eq!((given_up, b.sequence(1).packets_broken), (1, 0), "{last:?}");
     }
-    // One that begins behind the end of another is a second one.
+    // A packet that begins after the end of another is a second one.
     let mut b = bench();
     b.commit(Sent::new(0, &[packet(b"some")]).flags(NEXT | patched));
     b.commit(Sent::new(1, &[packet(b"some"), packet(b"other")]).flags(PREV | NEXT | patched));
@@ -188,7 +188,7 @@ fn places_that_a_forgotten_producer_had_are_given_out_first() {
     }
     b.buffer.forget_producer(2);
     b.commit(Sent::new(0, &[packet(b"new")]).producer(3));
-    // Nothing is missing before it, which the one that was read empty knows.
+    // Nothing is missing before it: its sequence, which was read empty, still knows that.
     b.commit(Sent::new(1, &[packet(b"two")]));
     assert_eq!(b.read(), whole(&[b"new", b"two"]));
     assert!(b.buffer.check().is_ok());

@@ -59,7 +59,7 @@ fn a_lease_that_ended_stays_ended_when_less_is_copied_next() {
     assert_eq!(bench.buffer.read().next_packet().map(|packet| packet.len()), Some(71));
     let lease = bench.buffer.read().lease_packet().unwrap();
     assert!(bench.buffer.leased(&lease).is_ok());
-    // Of both nothing is kept; the second is nowhere near the packet.
+    // Nothing of either is kept; the second is nowhere near the packet.
     for (chunk_id, size) in [(0, 120), (1, 0)] {
         let empty = Sent::new(chunk_id, &[]).writer(2);
         assert_eq!(bench.commit_with(empty, size, |_, target| target.fill(0xFF)), Commit::Written);
@@ -74,7 +74,7 @@ fn a_lease_outlasts_a_scraped_chunk_that_was_changed_and_is_too_short_to_be_move
     bench.commit(Sent::new(0, &[packet(b"x"), packet(b""), packet(&[1; 4])]).writer(2).scraped());
     let lease = bench.buffer.read().lease_packet().unwrap();
     assert_eq!(bench.read_of(2), whole(&[b"x"]));
-    // Behind what was read there is another fragment, but the chunk as it is now ends where that was.
+    // Another fragment follows what was read, but the chunk as it now is ends where that fragment was.
     let changed = Sent::new(0, &[packet(b""), packet(b""), packet(b""), packet(b"")]).writer(2).declare(3);
     assert_eq!(bench.commit(changed), Commit::Rewritten);
     assert_eq!(bench.buffer.leased(&lease).unwrap().slices().next(), Some(&[7; 32][..]));
@@ -86,7 +86,7 @@ fn the_commit_of_an_erased_scrape_adds_no_loss_once_a_later_chunk_was_read() {
     let given_up = || [packet(b"first"), aborted()];
     bench.commit(Sent::new(0, &given_up()).scraped());
     assert_eq!(bench.read(), whole(&[b"first"]));
-    // Another writer laps over the scraped chunk, of which all was read.
+    // Another writer laps over the scraped chunk, all of which was read.
     bench.commit(Sent::new(0, &[packet(&[9; 90])]).writer(2));
     bench.commit(Sent::new(1, &[packet(&[9; 10])]).writer(2));
     bench.commit(Sent::new(1, &[packet(b"second"), packet(b"thi")]).flags(ChunkFlags::CONTINUES_ON_NEXT));
@@ -118,8 +118,8 @@ fn where_the_chunk_erased_last_comes_back_the_order_of_those_behind_it_stays() {
 
 #[test]
 fn a_chunk_that_had_only_empty_packets_more_and_cannot_be_moved_is_no_loss() {
-    // Out of order: what makes room for the first takes the second along.
-    // An end without a beginning is nothing to be read, but a loss.
+    // Out of order: making room for the first takes the second along. An end without a beginning cannot be read, but is
+    // a loss.
     let orphan = DataLoss::ANY | DataLoss::ORPHAN_CONTINUATION;
     let none = DataLoss::empty();
     for (flags, read, before) in [(ChunkFlags::empty(), whole(&[&[1; 60]]), none), (PREV, vec![], orphan)] {
@@ -147,7 +147,7 @@ fn a_packet_whose_beginning_comes_back_before_its_middle_is_not_told_as_lost() {
         bench.commit(begin());
         bench.commit(Sent::new(0, &[packet(&[9; 80])]).writer(2));
         bench.commit(Sent::new(2, &[packet(b"ning")]).flags(PREV));
-        // The other writer laps over the first chunk, behind which one is missing.
+        // The other writer laps over the first chunk, after which one is missing.
         let lap = Sent::new(1, &[packet(&[9; 20])]).writer(2);
         let lap = if observed { bench.commit_observed(lap, &mut Notes::new(0)) } else { bench.commit(lap) };
         assert_eq!(lap, Commit::Written);
@@ -170,7 +170,7 @@ fn a_chunk_older_than_all_others_that_finds_no_place_is_told_before_what_is_kept
         let late = Sent::new(0, &[packet(&[0; 45])]);
         let late = if keeps { bench.commit_observed(late, &mut notes) } else { bench.commit(late) };
         assert_eq!(late, Commit::Discarded);
-        // Of the first packet kept, or of the first read if none was.
+        // The loss comes with the first packet kept, or with the first one read if none was kept.
         let (lost, none) = (DataLoss::ANY | DataLoss::OVERWRITE, DataLoss::empty());
         assert_eq!(notes.shown, if keeps { vec![(vec![1; 50], lost)] } else { vec![] });
         assert_eq!(bench.read_of(1), [(vec![2; 50], if keeps { none } else { lost })]);

@@ -11,7 +11,7 @@ fn of(bench: &Bench, writer: u16) -> Histogram {
     bench.sequence(writer).histogram.expect("one is kept")
 }
 
-/// Fragments of so many bytes in all: one, and empty ones.
+/// Fragments of this many bytes in all: one, and empty ones.
 fn of_size(size: usize) -> Vec<Vec<u8>> {
     let large = (0..size).rev().map(|len| packet(&vec![7; len])).find(|packet| packet.len() <= size);
     let mut fragments = vec![large.expect("room for a size")];

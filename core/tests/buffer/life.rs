@@ -132,8 +132,8 @@ fn the_identity_of_a_sequence_is_that_of_its_first_commit() {
 fn a_producer_that_is_forgotten_leaves_its_places_to_others_and_nothing_to_tell() {
     for table in [4, 300] {
         let mut b = Bench::new(small_table().sequences(table), 4096);
-        // In each round four sequences, which fill the small table: whole packets, one over three chunks of which the
-        // last never comes, one that waits for a patch, and one of which a part was read.
+        // In each round four sequences, which fill the small table: whole packets, one over three chunks, the last of
+        // which never comes, one that waits for a patch, and one that was partly read.
         for round in 0..40 {
             let producer = 1 + round % 3;
             for id in 0..3 {
@@ -300,7 +300,7 @@ fn a_lease_given_up_is_a_loss_of_the_next_one_that_is_held() {
     let told = DataLoss::ANY | DataLoss::OVERWRITE;
     let losses = [other, second, third].map(|lease| b.buffer.leased(&lease).map(|packet| packet.loss()).ok());
     assert_eq!(losses, [Some(DataLoss::empty()), Some(told), Some(DataLoss::empty())]);
-    // One that was told of a loss passes it on.
+    // A lease that was told of a loss passes it on.
     b.buffer.give_up(second, DataLoss::CHUNK_CORRUPTED, [&mut other, &mut third]);
     assert_eq!((other.loss(), third.loss()), (DataLoss::empty(), told | DataLoss::CHUNK_CORRUPTED));
     b.commit(Sent::new(2, &[packet(b"fourth")]));
@@ -343,7 +343,7 @@ fn a_sequence_that_had_to_wait_65535_sessions_ago_is_not_taken_for_one_that_wait
     b.commit(Sent::new(0, &[packet(b"at last ")]).flags(NEXT));
     assert_eq!(b.read(), [], "it waits for its packet's end");
     b.commit(Sent::new(1, &[packet(b"whole")]).flags(PREV));
-    // Sessions in which nothing is read do not look at the sequence; their numbers go round.
+    // Sessions in which nothing is read do not look at the sequence; their numbers wrap around.
     for _ in 0..65_534 {
         b.buffer.read();
     }

@@ -1,4 +1,4 @@
-//! The buffer from outside: what it promises, and edges that random work rarely comes to.
+//! The buffer from outside: what it promises, and edges that random work rarely reaches.
 
 #[cfg(feature = "crc")]
 mod attached;

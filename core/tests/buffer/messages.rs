@@ -120,7 +120,7 @@ fn what_could_not_be_written_says_why() {
     says([(Overflow, "no room for a protobuf field")]);
 }
 
-/// Takes so many bytes of text and no more.
+/// Takes this many bytes of text and no more.
 struct Room(usize);
 
 impl Write for Room {

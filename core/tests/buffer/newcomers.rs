@@ -22,12 +22,12 @@ fn the_sequence_that_was_silent_for_the_longest_gives_up_its_place() {
     for (writer, id) in [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (1, 1)] {
         assert_eq!(come(&mut b, writer, id), Commit::Written);
     }
-    // 2 was silent since its second chunk; all of it goes, and nothing of 1, which began before it.
+    // 2 has been silent since its second chunk; all of it goes, but nothing of 1, which began before it.
     assert_eq!(come(&mut b, 5, 0), Commit::Written);
     assert_eq!(come(&mut b, 5, 1), Commit::Written, "it has its place");
     let stats = b.stats();
     assert_eq!((stats.chunks_overwritten, stats.chunks_refused), (2, 0));
-    // It comes again, and 3 goes.
+    // 2 comes again, and 3 goes.
     assert_eq!(come(&mut b, 2, 2), Commit::Written);
     let whole = |writer, id| (writer, id, false);
     let expected = [whole(1, 0), whole(4, 0), whole(1, 1), whole(5, 0), whole(5, 1), (2, 2, true)];

@@ -90,7 +90,7 @@ fn what_was_lost_and_told_with_a_packet_that_the_observer_kept_is_not_told_again
     b.commit(Sent::new(1, &[packet(&[2; 60])]));
     b.commit(Sent::new(0, &[packet(&[9; 50])]).writer(2));
     b.commit_observed(Sent::new(1, &[packet(&[9; 50])]).writer(2), &mut notes);
-    // Its place is that of the one behind it.
+    // Its place is where the one after it lies.
     assert_eq!(b.commit_observed(Sent::new(0, &[packet(&[1; 60])]), &mut notes), Commit::Discarded);
     let lost = DataLoss::ANY | DataLoss::OVERWRITE;
     assert_eq!(notes.shown, [(vec![1; 60], DataLoss::empty()), (vec![2; 60], lost)]);

@@ -1,5 +1,5 @@
-//! Every packet that was begun is read, or counted once by whoever lost it: writers, a slow service and a ring
-//! that is smaller than the shared memory, step by step in one thread, in many thousand orders.
+//! Every packet that was begun is read, or counted once by the part that lost it: with writers, a slow service and a
+//! ring smaller than the shared memory, step by step in one thread, in many thousands of orders.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -101,7 +101,7 @@ fn run(seed: u64, steps: u32, ring: u32) -> Result<(), String> {
     }
     for (writer, read) in writers.iter().zip(service.read) {
         let stats = writer.stats();
-        // Of a writer that lost all in shared memory the buffer knows nothing.
+        // The buffer knows nothing of a writer that lost everything in shared memory.
         let sequence = buffer.sequences().find(|s| s.writer_id == writer.id());
         let lost = sequence.map_or(0, |s| s.packets_evicted + s.packets_broken + s.chunks_malformed);
         if read + stats.dropped + lost != stats.packets {
@@ -197,7 +197,7 @@ fn chunks_that_bring_nothing_new_take_no_room_however_often_they_come() {
             complete: true,
             ..Default::default()
         };
-        // 40 bytes of packet, and slack behind it as a chunk in shared memory has.
+        // 40 bytes of packet, and slack after it as a chunk in shared memory has.
         buffer.commit_with(&header, 1000, |offset, to| {
             to.fill(1);
             to.iter_mut().take(1 - offset.min(1)).for_each(|size| *size = 40);

@@ -9,7 +9,7 @@ use tracebuf::producer::*;
 const TEXT: &str = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ-abcdefghijklmnopqrstuvwxyz\
     0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ=abcdefghijklmnopqrstuvwxyz";
 
-/// Each length of a varint with its least and its largest number, and lengths of texts around one byte's limits.
+/// The least and the largest number of each varint length, and text lengths around one byte's limits.
 fn values() -> Vec<Value<'static>> {
     let numbers = (0..=64).step_by(7).flat_map(|bits| {
         let least = 1_u64.checked_shl(bits).unwrap_or(0);
@@ -47,7 +47,7 @@ fn a_value_is_the_same_at_any_place_of_a_chunk_and_over_its_end() {
         let filler = "x".repeat(before as usize);
         let mut expected = vec![];
         for pair in values.windows(2) {
-            // Numbers of names of one byte, and a name that is written out.
+            // Names whose numbers take one byte, and a name that is written out.
             tracer.track().instant_with(["known", ""][expected.len() % 2], |event| {
                 if expected.len() % 7 == 0 {
                     event.name(&filler);

@@ -54,7 +54,8 @@ enum Call {
     Drain,
     Scrape,
     Clear,
-    /// The writer ends; the next has its id, and may have written packets, and left one open, before it traces.
+    /// The writer ends; the next one has the same id, and may have written packets, and left one open, before it
+    /// traces.
     Again {
         by_hand: usize,
         is_open: bool,
@@ -98,9 +99,9 @@ struct World {
     producer: &'static Producer<'static>,
     ticks: Ticks,
     tracer: Option<SmallTracer>,
-    /// What was recorded. Of details only how many there are.
+    /// What was recorded. For details, only how many there are.
     expected: Vec<(Seen, usize)>,
-    /// Of all tracers that have ended.
+    /// The totals of all tracers that have ended.
     packets: u64,
     dropped: u64,
     skipped: u64,
@@ -148,7 +149,7 @@ impl World {
         self.tracer = Some(Tracer::with_tables(writer, self.ticks.clone(), &MAIN, config));
     }
 
-    /// Notes what is expected of an event that is recorded next.
+    /// Notes what to expect of the event that is recorded next.
     fn expect(
         &mut self,
         (kind, track, name): (u64, usize, &str),

@@ -180,7 +180,7 @@ fn what_is_visible_says_where_it_lies() {
     assert_eq!(consumer.memory().size(), 4096 * 4);
 }
 
-/// How many packets each of them writes: `TRACEBUF_STRESS_PACKETS`, else 1500.
+/// How many packets each writer writes: `TRACEBUF_STRESS_PACKETS`, else 1500.
 fn packets() -> u32 {
     std::env::var("TRACEBUF_STRESS_PACKETS").map_or(1500, |text| text.parse().expect("a number"))
 }
@@ -196,7 +196,7 @@ fn stress(policy: Exhaustion, packets: u32) {
         let producer = producer(memory, layout, model);
         let done = std::sync::atomic::AtomicBool::new(false);
         let stats = std::thread::scope(|scope| {
-            // All first: one that ended would give its id to the next.
+            // All are made first: one that ended would give its id to the next.
             let writers: Vec<_> = (0..8).map(|_| producer.writer(40, policy).unwrap()).collect();
             let threads: Vec<_> = writers
                 .into_iter()
@@ -291,7 +291,7 @@ fn eight_writers_that_stall_then_drop_count_exactly_what_they_lost() {
 
 #[test]
 fn chunks_that_wait_are_sent_together() {
-    /// The chunks in each request.
+    /// The number of chunks in each request.
     #[derive(Default)]
     struct Counting(std::sync::Mutex<Vec<usize>>);
     impl CommitSink for Counting {

@@ -1,4 +1,4 @@
-//! What a producer asks for and must not have, its endpoint refuses and counts.
+//! An endpoint refuses and counts what its producer asks for but must not have.
 
 mod lives;
 mod scraping;
@@ -60,7 +60,7 @@ impl World {
         self.completed()
     }
 
-    /// Where the chunk is that was completed last.
+    /// Where the chunk completed last is.
     fn completed(&self) -> ChunkToMove {
         self.queue.0.lock().unwrap().pop().expect("a complete chunk")
     }
@@ -71,7 +71,7 @@ impl World {
             .carry_out(&CommitRequest { chunks_to_move, ..CommitRequest::default() }, &mut self.buffers);
     }
 
-    /// Offers patches for the writer's first chunk, and says how many a buffer has heard of.
+    /// Offers patches for the writer's first chunk, and returns how many reached a buffer.
     fn patch(&mut self, target: u16, patches: &[Patch], has_more: bool) -> u64 {
         let patch = ChunkToPatch { writer_id: self.writer.id(), target, chunk_id: 0, patches, has_more };
         let request = CommitRequest { chunks_to_patch: &[patch], ..CommitRequest::default() };
@@ -127,7 +127,7 @@ fn what_a_queue_held_is_carried_out_one_by_one() {
     let stats = world.endpoint.stats();
     assert_eq!((stats.chunks_moved, stats.patches_discarded, world.read().len()), (1, 1, 1));
     assert_eq!(world.buffers[0].stats().patches_failed, 1, "there is no such chunk");
-    // A writer that is registered no more is not scraped.
+    // A writer that is no longer registered is not scraped.
     world.writer.packet().varint(8, 1);
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
     world.writer.packet().varint(8, 2);
@@ -142,7 +142,7 @@ fn a_producer_has_no_more_writers_at_a_time_than_its_endpoint_has_places() {
     let writers: Vec<_> = std::iter::from_fn(|| world.producer.writer(0, Exhaustion::Drop)).collect();
     let mut writers: Vec<_> = writers.into_iter().take(4).collect();
     let ids: Vec<_> = writers.iter().map(TraceWriter::id).collect();
-    // Whether a chunk of this one is taken.
+    // Whether a chunk from this writer is taken.
     let mut sends = |world: &mut World, writer: usize, target: u16| {
         writers[writer].packet().varint(8, 1);
         writers[writer].flush();
@@ -153,15 +153,15 @@ fn a_producer_has_no_more_writers_at_a_time_than_its_endpoint_has_places() {
         assert_eq!((stats.chunks_moved - before.chunks_moved) + discarded, 1);
         discarded == 0
     };
-    // Those whose chunks go nowhere take no place: the one may not write there, the other has no such buffer.
+    // Those whose chunks go nowhere take no place: one may not write to its buffer, the other's buffer does not exist.
     assert!(!sends(&mut world, 2, 1) && !sends(&mut world, 3, 5));
     assert!([0, 1, 0].iter().all(|writer| sends(&mut world, *writer, 0)));
     assert!(!sends(&mut world, 2, 0) && !world.endpoint.register_writer(ids[2], 0), "a third");
-    // One that is registered late is the same one, and has its own buffer only.
+    // A writer that is registered late is the same one, and has only its own buffer.
     assert!(world.endpoint.allow(1) && world.endpoint.register_writer(ids[0], 1));
     assert!(sends(&mut world, 0, 1) && !sends(&mut world, 0, 0) && sends(&mut world, 1, 0));
     assert!(!sends(&mut world, 2, 0));
-    // The one and the other kind gives its place back.
+    // Both kinds give their places back.
     world.endpoint.unregister_writer(ids[0]);
     assert!(sends(&mut world, 2, 0) && !sends(&mut world, 3, 0));
     world.endpoint.unregister_writer(ids[1]);
@@ -231,7 +231,7 @@ fn chunks_and_patches_for_a_buffer_that_is_not_the_writer_s_are_dropped_and_coun
     let stats = world.endpoint.stats();
     let dropped = EndpointStats { chunks_discarded: 3, patches_discarded: 11, ..EndpointStats::default() };
     assert_eq!(stats, dropped);
-    // What is the writer's arrives.
+    // What belongs to the writer arrives.
     let chunk = world.write();
     world.move_to(0, chunk);
     assert_eq!(world.written(), [1, 0]);
@@ -248,7 +248,7 @@ fn producers_that_have_gone_leave_their_places_to_others() {
         world.endpoint = ProducerEndpoint::new(Consumer::new(world.memory), identity);
         assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
         world.writer.packet().varint(8, 1);
-        // In the midst of another one.
+        // Ends in the middle of another packet.
         std::mem::forget(world.writer);
         assert_eq!(world.endpoint.disconnect(&mut buffers), 1);
         let (mut reader, mut packets) = (buffers[0].read(), 0);
@@ -266,7 +266,7 @@ fn what_was_being_moved_in_a_crash_is_moved_once() {
     let mut world = World::new();
     assert!(world.endpoint.allow(0) && world.endpoint.register_writer(1, 0));
     let chunks = [(); 5].map(|()| world.write());
-    // The first is in the ring and freed. The next was in it when the program ended, the one after had been taken.
+    // The first is in the ring and freed. When the program ended, the second was in it and the third had been taken.
     world.move_to(0, chunks[0]);
     let mut dead = Consumer::new(world.memory);
     for (taken, is_in_ring) in [(chunks[1], true), (chunks[2], false)] {
@@ -376,7 +376,7 @@ fn of_any_number_of_patches_all_are_written_or_none() {
     let before = counts(&world);
     world.patch(0, &good, true);
     assert_eq!(counts(&world), (before.0 + 20, before.1));
-    // As many as go at once are written in order: each covers a half of the one before it.
+    // As many as go at once are written in order: each covers half of the one before it.
     let halves: Vec<Patch> = good.iter().take(8).map(|p| Patch { offset: 3 + p.offset / 2, ..*p }).collect();
     world.patch(0, &halves, false);
     let mut reader = world.buffers[0].read();

@@ -9,7 +9,7 @@ pub(crate) struct Seen {
     pub(crate) kind: u64,
     pub(crate) track: u64,
     pub(crate) name: String,
-    /// Of a line of a log.
+    /// A log line's text.
     pub(crate) text: Option<String>,
     pub(crate) rest: Vec<(u32, Value)>,
 }
@@ -17,13 +17,13 @@ pub(crate) struct Seen {
 #[derive(Default)]
 pub(crate) struct Reader {
     pub(crate) names: BTreeMap<(u32, u64), String>,
-    /// Of places in the source.
+    /// Lines of source locations.
     pub(crate) lines: BTreeMap<u64, u64>,
     pub(crate) time: u64,
     pub(crate) unit: u64,
     pub(crate) track: u64,
     pub(crate) tracks: BTreeMap<u64, Vec<(u32, Value)>>,
-    /// The clock whose times a state's are.
+    /// The clock of a state's times.
     pub(crate) clock: u64,
     pub(crate) states: usize,
     pub(crate) valid: bool,

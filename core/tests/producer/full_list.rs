@@ -1,12 +1,12 @@
-//! A list of patches that nobody empties meanwhile, because who sends is kept from it.
+//! A list of patches that nobody empties meanwhile, because the sender is kept from doing so.
 #![cfg(feature = "patches")]
 
 use crate::model::*;
 use std::sync::Mutex;
 use tracebuf::producer::*;
 
-/// While it carries out its first request, another writer writes: to send what that one has is left to the first,
-/// which is here.
+/// While it carries out its first request, another writer writes; sending what that one has is left to the first, which
+/// is here.
 struct Busy {
     model: &'static Model,
     other: Mutex<Option<TraceWriter<'static>>>,
@@ -23,7 +23,7 @@ impl CommitSink for Busy {
             for n in 0..self.packets {
                 let mut packet = writer.packet();
                 packet.varint(8, n as u64);
-                // Most of a chunk each.
+                // Each takes most of a chunk.
                 nest(&mut packet, self.depth, 40, 40);
             }
             *self.back.lock().unwrap() = Some(writer);
@@ -31,7 +31,7 @@ impl CommitSink for Busy {
     }
 }
 
-/// Messages in each other, each with so many bytes, and the innermost with others.
+/// Nested messages with `bytes` bytes each, and the innermost with `innermost`.
 fn nest(message: &mut Message<'_, '_>, depth: usize, bytes: usize, innermost: usize) {
     if depth == 0 {
         message.bytes(1, &vec![7; innermost]);
@@ -43,7 +43,7 @@ fn nest(message: &mut Message<'_, '_>, depth: usize, bytes: usize, innermost: us
     nest(&mut message.message(5), depth - 1, bytes, innermost);
 }
 
-/// How many messages are in each other here; each has its bytes.
+/// How deeply messages are nested here; each has its bytes.
 fn depth(message: &[(u32, Value)]) -> usize {
     assert_eq!(message[0], (1, Value::Bytes(vec![7; 40])));
     assert!(message.len() <= 2);
@@ -53,7 +53,7 @@ fn depth(message: &[(u32, Value)]) -> usize {
     })
 }
 
-/// Packets of the writer that nobody sends for: those that came out, by their numbers, and what it counts.
+/// Packets of the writer that nobody sends for: the numbers of those that came out, and the writer's counts.
 fn write_beside_a_request(packets: usize, levels: usize) -> (Vec<u64>, WriterStats) {
     let memory = memory(if cfg!(miri) { 128 } else { 1024 } * 64, 64);
     let model = Model::new(memory, Pace::Prompt);
@@ -65,7 +65,7 @@ fn write_beside_a_request(packets: usize, levels: usize) -> (Vec<u64>, WriterSta
     first.packet().varint(8, 1);
     first.flush();
     let mut second = sink.back.lock().unwrap().take().unwrap();
-    // Everything has been sent meanwhile, so that there is room again; and this says that some are missing.
+    // Everything has been sent meanwhile, so there is room again; and this packet says that some are missing.
     let stats = second.stats();
     let mut packet = second.packet();
     packet.varint(8, packets as u64);
@@ -84,7 +84,7 @@ fn write_beside_a_request(packets: usize, levels: usize) -> (Vec<u64>, WriterSta
         let number = fields.iter().position(|(field, _)| *field == 8).unwrap();
         let said: Vec<_> = fields.drain(..=number).collect();
         let Value::Int(n) = said[number].1 else { panic!("a number: {said:?}") };
-        // Only who comes after a loss tells of it.
+        // Only a packet that follows a loss reports it.
         let is_gap = numbers.last().map_or(0, |last| last + 1) != n;
         assert_eq!(said.contains(&(42, Value::Int(257))), is_gap, "packet {n}");
         assert_eq!(depth(&fields), levels);
@@ -95,7 +95,7 @@ fn write_beside_a_request(packets: usize, levels: usize) -> (Vec<u64>, WriterSta
 
 #[test]
 fn a_packet_that_finds_no_room_in_the_list_is_given_up_counted_and_told_by_the_next() {
-    // Two packets have 14 messages, which all have room: there are 16 fields.
+    // Two packets have 14 messages, and all of them have room: there are 16 fields.
     let (numbers, stats) = write_beside_a_request(2, 7);
     assert_eq!((numbers, stats.dropped), (vec![0, 1, 2], 0));
     let (numbers, stats) = write_beside_a_request(7, 7);
@@ -121,13 +121,13 @@ fn a_packet_without_messages_needs_no_room_in_it() {
 #[test]
 fn messages_that_have_ended_make_room_for_others_of_the_same_packet() {
     for more in (0..48).step_by(if cfg!(miri) { 13 } else { 1 }) {
-        // Of two chunks, each is sent as soon as it is complete.
+        // There are two chunks; each is sent as soon as it is complete.
         let memory = memory(2 * 64, 64);
         let model = Model::new(memory, Pace::Prompt);
         let producer = producer(memory, Layout::One, model);
         let mut writer = producer.writer(40, Exhaustion::Drop).unwrap();
         let mut packet = writer.packet();
-        // Each in a chunk of its own; and all in the chunk in which these end, if it has room for them.
+        // First each in its own chunk, then all in the chunk in which these end, if it has room for them.
         nest(&mut packet, 9, 40, 90 + more);
         nest(&mut packet, 8, 0, 130);
         drop(packet);

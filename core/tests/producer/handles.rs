@@ -74,7 +74,7 @@ fn a_message_put_in_the_place_of_another_writer_s_packet_ends_no_packet_but_its_
         }
         outer.varint(8, n);
         drop(outer);
-        // At once, also without another packet behind it.
+        // At once, even without another packet after it.
         model.scrape();
         assert_eq!([1, 2].map(|writer| model.packets(writer).len() as u64), [n + 1; 2]);
     }

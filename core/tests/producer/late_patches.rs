@@ -1,5 +1,5 @@
-//! Patches that are sent, or carried out, when their writer has written thousands of chunks more: more than a buffer
-//! looks through for the one that is meant.
+//! Patches that are sent, or carried out, when their writer has written thousands of further chunks: more than a buffer
+//! searches for the right one.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,7 +10,7 @@ use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
 
 use crate::model::memory;
 
-/// Keeps requests. One of them can be kept from coming to an end, as by a socket that is full.
+/// Keeps requests. One of them can be kept from ending, as by a full socket.
 struct Queue {
     requests: Mutex<Vec<Request>>,
     hold: Mutex<Option<(Sender<()>, Receiver<()>)>>,
@@ -56,7 +56,7 @@ impl World {
         World { queue, producer, writer, endpoint, buffers: [buffer] }
     }
 
-    /// A packet over several chunks, whose size comes by patches.
+    /// A packet over several chunks, whose size comes in patches.
     fn write_long(&mut self) {
         self.writer.packet().message(900).bytes(1, &[7; 1000]);
     }
@@ -112,7 +112,7 @@ fn a_scrape_leaves_chunks_near_enough_for_patches_that_are_on_their_way() {
         (0..CHUNKS).for_each(|_| world.write_chunk());
         let requests = world.requests();
         assert!(requests.len() > 5);
-        // The registration, and as many chunks; patches are behind the first two.
+        // The registration, and that many chunks; patches follow the first two.
         let (done, left) = requests.split_at(1 + committed);
         world.carry_out(done);
         let scraped = [(); 2].map(|()| world.endpoint.scrape(&mut world.buffers));
@@ -126,7 +126,7 @@ fn a_scrape_leaves_chunks_near_enough_for_patches_that_are_on_their_way() {
     }
 }
 
-/// What is left of a producer that is gone is scraped, however much it is.
+/// What a producer that is gone left behind is scraped, however much it is.
 #[cfg_attr(miri, ignore = "many chunks, and nothing unsafe")]
 #[test]
 fn of_a_producer_that_is_gone_all_is_scraped() {
@@ -138,7 +138,7 @@ fn of_a_producer_that_is_gone_all_is_scraped() {
     assert!(world.endpoint.disconnect(&mut world.buffers) >= CHUNKS);
 }
 
-/// A patch that cannot be sent, as another thread is sending and does not come to an end.
+/// A patch that cannot be sent, because another thread's sending does not end.
 #[cfg_attr(miri, ignore = "many chunks, and nothing unsafe")]
 #[test]
 fn a_writer_does_not_go_on_beyond_the_reach_of_patches_that_nobody_has_sent() {

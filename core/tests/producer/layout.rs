@@ -27,7 +27,7 @@ fn fields_of_many_bytes_lie_across_the_end_of_a_chunk_wherever_it_is() {
             (3, Value::Fixed(short.into())),
             (4, Value::Fixed(!long)),
         ];
-        // In front is that the packet is the first.
+        // In front, a field says that the packet is the first.
         assert_eq!(all[1..], expected, "behind {before} bytes");
     }
 }
@@ -36,7 +36,7 @@ fn fields_of_many_bytes_lie_across_the_end_of_a_chunk_wherever_it_is() {
 fn a_packet_that_ends_with_its_chunk_needs_no_other() {
     let (model, mut writer) = only_writer(64, 64, Pace::Prompt, Exhaustion::Drop);
     let mut packet = writer.packet();
-    // 56 bytes: a size of 4, 3 that say it is the first, and these.
+    // 56 bytes: a size of 4, 3 saying that it is the first, and these.
     packet.bytes(1, &[7; 45]);
     packet.varint(8, 1);
     drop(packet);
@@ -70,7 +70,7 @@ fn sizes_of_messages_take_one_byte_up_to_127_and_four_from_128_on() {
         writer.packet().message(5).bytes(1, &vec![7; content - 2]);
         writer.flush();
         let payload = first_payload(model);
-        // Behind the packet's size, of four bytes, that it is the first, and the message's tag.
+        // After the packet's size of four bytes, the field that says it is the first, and the message's tag.
         assert_eq!(payload[8..][..size.len()], *size, "{content} bytes");
     }
 }
@@ -83,7 +83,7 @@ fn a_packet_is_given_up_once_whatever_else_goes_wrong_in_it() {
     packet.varint(0, 1);
     drop(packet);
     assert_eq!((writer.stats().dropped, writer.stats().over_limit), (1, 1));
-    // For want of a chunk, and then with a field number that is none.
+    // First for want of a chunk, then for an invalid field number.
     let (_, mut writer) = only_writer(64, 64, Pace::Absent(0), Exhaustion::Drop);
     let mut packet = writer.packet();
     packet.bytes(1, &[7; 64 * 64]);

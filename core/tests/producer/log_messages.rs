@@ -66,7 +66,7 @@ fn lines_come_out_with_their_texts_priorities_and_tags() {
     assert_eq!(lines(&reader), expected.collect::<Vec<_>>());
 }
 
-/// Of what the tables have no room for, the place is left out, and all else is there.
+/// If the tables have no room for a line's place, only the place is left out.
 #[test]
 fn a_line_whose_place_finds_no_room_has_none() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);

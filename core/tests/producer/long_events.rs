@@ -21,7 +21,7 @@ fn names_and_descriptions_of_any_length_come_out_whole_from_chunks_of_any_size()
         for len in (1..text.len()).step_by(step) {
             let tracks = [Track::custom(&text[..len]), Track::counter(&text[len..], Unit::Count)];
             let writer = producer.writer(40, Exhaustion::Stall).unwrap();
-            // The first two names are told, the third is written out.
+            // The first two names get numbers, the third is written out.
             let tracer: Tracer<'_, _, 2> = Tracer::with_tables(writer, Ticks::default(), &MAIN, CONFIG);
             let names = [&text[..len], &text[len..], &text[1..]];
             for name in names {
@@ -59,7 +59,7 @@ fn a_state_of_the_largest_values_is_whole() {
     model.drain();
     producer.commit();
     model.state().chunks.clear();
-    // The next writer of this id has something to say of the one before.
+    // The next writer with this id has something to report of the one before.
     let writer = producer.writer(40, Exhaustion::Drop).unwrap();
     let ticks = Ticks::default();
     // Both times take ten bytes.

@@ -301,7 +301,7 @@ pub fn chunk_a_page(
     (model, producer(memory, Layout::One, model))
 }
 
-/// The only writer to so many chunks.
+/// The only writer to this many chunks.
 pub fn only_writer(
     chunks: u32,
     chunk_size: u32,

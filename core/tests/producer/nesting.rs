@@ -1,4 +1,4 @@
-//! Slices stay within each other whatever of them is lost.
+//! Slices stay nested, whatever part of them is lost.
 
 use crate::event_reader::{Reader, Seen, inside, int, read};
 use crate::model::*;
@@ -13,8 +13,8 @@ static OTHER: Track<'static> = Track::custom("another");
 
 type Tracks<'t> = OnTrack<'t, 'static, Ticks, 8, 4>;
 
-/// What happens to a thread whose shared memory is full most of the time: the slices that it is in, by their numbers, and
-/// for each that has begun those that it has begun within.
+/// A thread whose shared memory is full most of the time: the numbers of the slices that it is in, and for each slice
+/// that has begun, those that it began within.
 struct Thread<'t> {
     on: Tracks<'t>,
     inside: Vec<(u64, bool)>,
@@ -45,7 +45,7 @@ impl<'t> Thread<'t> {
     }
 }
 
-/// For each slice of a track that a trace has, those that it lies in; at the end none is open.
+/// For each slice that a trace has on a track, those that it lies in; none is open at the end.
 fn told(reader: &Reader, track: u64) -> Vec<(u64, Vec<u64>)> {
     let (mut open, mut within) = (Vec::new(), Vec::new());
     for seen in reader.seen.iter().filter(|seen| seen.track == track) {
@@ -91,7 +91,7 @@ fn slices_by_guards_lie_in_those_that_they_began_in_whatever_is_lost() {
             model.drain();
             thread.exit();
         }
-        // Whatever end is lost still comes before the next slice.
+        // An end that is lost still comes before the next slice.
         model.drain();
         thread.enter();
         thread.exit();
@@ -125,7 +125,7 @@ fn an_end_that_is_lost_is_made_up_for_before_the_one_around_it_and_counted_once(
     // Another tracer may take it over, and give it back.
     assert_eq!((tracer.owed_ends(), tracer.replace_owed_ends(3), tracer.owed_ends()), (1, 1, 3));
     assert_eq!(tracer.replace_owed_ends(1), 3);
-    // Neither this, nor what comes in its place later: the end before it is tried, once.
+    // Neither this nor anything in its place later is written: the end before it is tried, once.
     let lost = tracer.track().enter("lost");
     assert_eq!(tracer.stats().writer.dropped, 3);
     model.drain();
@@ -139,7 +139,7 @@ fn an_end_that_is_lost_is_made_up_for_before_the_one_around_it_and_counted_once(
     assert_eq!(told[..2], [(1, "outer", 0), (1, "inner", 0)]);
     assert!(told[2..filler + 1].iter().all(|seen| *seen == (3, "filler", 0)));
     assert_eq!(told[filler + 1..], [(2, "", 2000), (2, "", 2000)]);
-    // Of each of the two it was the state that had no room.
+    // For both, it was the state that had no room.
     let stats = tracer.stats();
     assert_eq!((stats.writer.dropped, stats.skipped), (3, 2));
 }
@@ -157,7 +157,7 @@ fn a_slice_that_cannot_begin_inside_an_events_details_does_not_end_another() {
         event
     });
     drop(kept);
-    // One that ends there is made up for.
+    // A slice that ends inside an event is made up for.
     let mut within = Some(tracer.track().enter("within"));
     tracer.track().instant_with("with details", |event| {
         drop(within.take());
@@ -222,7 +222,7 @@ fn details_that_panic_when_there_is_no_room_for_them_end_the_slice_once_and_no_o
 
 type Work = Box<dyn FnOnce()>;
 
-/// A clock that does something when it is asked next.
+/// A clock that does something the next time it is asked.
 #[derive(Clone, Default)]
 struct Interrupted(Rc<Cell<Option<Work>>>);
 

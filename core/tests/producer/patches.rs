@@ -104,7 +104,7 @@ fn a_packet_given_up_in_the_middle_is_marked_and_nothing_waits_for_its_patches()
     assert_eq!(packets.len(), 2);
     assert_eq!(packets[0], None);
     let next = fields(packets[1].as_ref().unwrap());
-    // Without patches not for want of a chunk: it would have needed a third.
+    // Without patches, not for want of a chunk: it would have needed a third.
     let cause = if cfg!(feature = "patches") { 257 } else { 1 };
     assert_eq!(next[..2], [(87, Value::Int(1)), (42, Value::Int(cause))]);
     check(packets[1].as_ref().unwrap(), 1, 10);
@@ -113,7 +113,7 @@ fn a_packet_given_up_in_the_middle_is_marked_and_nothing_waits_for_its_patches()
 #[cfg(all(feature = "patches", not(miri)))]
 #[test]
 fn a_message_over_more_chunks_than_a_patch_finds_its_way_back_over_gives_its_packet_up() {
-    // What a chunk of 256 bytes has behind its header and the size of a fragment.
+    // The room that a chunk of 256 bytes has after its header and a fragment's size.
     const ROOM: usize = 256 - 8 - 4;
     let most = TraceWriter::MAX_PATCHED as usize;
     let (model, mut writer) = only_writer(8, 256, Pace::Prompt, Exhaustion::Drop);

@@ -1,4 +1,4 @@
-//! Who sends, how often, and that they end.
+//! Which writer sends, how often, and that sending ends.
 
 use crate::model::*;
 #[cfg(feature = "patches")]
@@ -39,7 +39,7 @@ fn what_was_asked_for_is_asked_for_once() {
     assert_eq!(sink.take(), []);
     let flush = writer.flush();
     assert_eq!(sink.take(), [(1, 0, 0), (0, 0, flush)]);
-    // Nothing is there to be sent, and no flush again.
+    // There is nothing to send, and no second flush.
     producer.commit();
     assert_eq!(sink.take(), []);
     writer.packet().varint(8, 2);
@@ -81,9 +81,9 @@ impl CommitSink for Distances {
 #[cfg(all(feature = "patches", not(miri)))]
 #[test]
 fn a_patch_is_sent_before_its_packet_has_gone_on_so_far_that_its_chunk_is_not_found() {
-    // What a chunk of 64 bytes has behind its header and the size of a fragment.
+    // The room that a chunk of 64 bytes has after its header and a fragment's size.
     const ROOM: usize = 64 - 8 - 4;
-    // Half of the chunks, and as many as are sent at once, are more than the limit leaves room for.
+    // Half of the chunks, and as many as are sent at once, are more than the limit allows.
     let memory = memory(3000 * 72, 72);
     let noted = Mutex::new((Consumer::new(memory), 0, Vec::new()));
     let sink: &'static Distances = Box::leak(Box::new(Distances(noted)));
@@ -106,11 +106,11 @@ fn nothing_waits_for_the_patches_of_a_packet_given_up() {
     let (model, mut writer) = only_writer(8, 56, Pace::Absent(0), Exhaustion::Drop);
     {
         let mut packet = writer.packet();
-        // Over more chunks than there are.
+        // Needs more chunks than there are.
         packet.message(5).bytes(1, &[7; 1000]);
     }
     assert_eq!(writer.stats().dropped, 1);
-    // Without a word of the writer's to come.
+    // Without another word from the writer.
     model.drain();
     for ((_, id), chunk) in &model.state().chunks {
         assert!(!chunk.header.flags.contains(HeaderFlags::NEEDS_PATCHING), "chunk {id}");
@@ -145,7 +145,7 @@ fn a_sink_that_panics_leaves_no_patch_waiting_for_ever() {
     let memory = memory(72 * 16, 72);
     let producer = producer(memory, Layout::One, sink);
     let mut writer = producer.writer(0, Exhaustion::Drop).unwrap();
-    // Nobody knows of the chunks whose request failed but a service that looks for them.
+    // Only a service that looks for them learns of the chunks whose request failed.
     let reclaim = || {
         let mut consumer = Consumer::new(memory);
         for page in 0..16 {
@@ -154,7 +154,7 @@ fn a_sink_that_panics_leaves_no_patch_waiting_for_ever() {
     };
     // More often than the list of patches is long.
     for n in 0..20 {
-        // Eight chunks are half of them: the first that this packet gives away is to be sent.
+        // Eight chunks are half of them: the first one that this packet hands over has to be sent.
         let mut other = producer.writer(0, Exhaustion::Drop).unwrap();
         (0..7).for_each(|_| fill(&mut other));
         sink.fails.store(1, Ordering::Relaxed);
@@ -173,7 +173,7 @@ fn a_sink_that_panics_leaves_no_patch_waiting_for_ever() {
     assert_eq!(sink.patches.load(Ordering::Relaxed), patches + 1);
 }
 
-/// Takes what it is sent at once, and gives up on who waits for more: nobody else is there to send any.
+/// Takes what it is sent at once, and gives up on a writer that waits for more: nobody else can send any.
 struct Alone(Mutex<Consumer<'static>>);
 
 impl CommitSink for Alone {
@@ -198,7 +198,7 @@ fn beside_packets_that_stay_open_a_writer_that_stalls_needs_two_chunks_for_each_
         packet.message(5).bytes(1, &[7; 20]);
         let mut message = packet.message(5);
         if is_open {
-            // The message's size is in the one chunk, and its end in the next.
+            // The message's size is in one chunk, and its end in the next.
             message.bytes(1, &[7; 40]);
         }
         writer.packet().bytes(1, &[7; 200]);

@@ -1,4 +1,4 @@
-//! All the ways to write a slice, beside each other.
+//! All the ways to write a slice, side by side.
 
 use crate::event_reader::{Seen, inside, int, read, text};
 use crate::model::Pace;
@@ -10,7 +10,8 @@ static GPU: Track<'static> = Track::custom("gpu");
 
 type Tracks<'t> = OnTrack<'t, 'static, Ticks>;
 
-/// What a reader sees of what `write` does, on the own track and on another, with names in place of their numbers.
+/// What a reader sees of what `write` does, on the tracer's own track and on another, with names in place of their
+/// numbers.
 fn seen(write: impl Fn(Tracks<'_>)) -> Vec<String> {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
@@ -121,7 +122,7 @@ fn details_that_panic_have_begun_their_slice_and_the_body_is_not_run() {
     assert_eq!(panicked, ["1 work   ", "2    ", "1 alone   ", "2    "]);
 }
 
-/// Formats as the text before it, and then fails.
+/// Formats like the text before it, and then fails.
 struct Fails;
 
 impl std::fmt::Display for Fails {

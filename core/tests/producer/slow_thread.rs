@@ -1,4 +1,4 @@
-//! What a thread of few events writes, in a ring that others fill, and of which snapshots are taken.
+//! What a thread with few events writes, in a ring that others fill, and from which snapshots are taken.
 
 use crate::model::{Model, Pace, Value, fields, memory};
 use std::sync::Mutex;
@@ -54,7 +54,7 @@ impl Service<'_> {
 #[test]
 fn a_state_is_not_begun_in_a_chunk_that_a_scrape_has_put_where_the_ring_will_soon_be_overwritten() {
     let step = if cfg!(miri) { 24 } else { 1 };
-    // So many chunks fill the ring, and a little less than a quarter of it.
+    // As many chunks as fill the ring, and a little less than a quarter of it.
     for before in (1..60).step_by(step) {
         for behind in (0..15).step_by(step.min(7)) {
             let mut words = vec![0; 16 * 64];
@@ -86,7 +86,7 @@ fn a_state_is_not_begun_in_a_chunk_that_a_scrape_has_put_where_the_ring_will_soo
     }
 }
 
-/// Whether a state is begun in a chunk of the writer's own, where the one that it has is so many chunks old.
+/// Whether a state begins in a chunk of its own if the one that the writer has is `age` chunks old.
 fn has_its_own_chunk<const WRITERS: usize>(lifetime: u32, age: usize) -> bool {
     let memory = memory(32 * 1024, 1024);
     let model = Model::new(memory, Pace::Prompt);
@@ -110,7 +110,7 @@ fn has_its_own_chunk<const WRITERS: usize>(lifetime: u32, age: usize) -> bool {
 
 #[test]
 fn a_chunk_is_old_by_how_long_states_last_and_by_how_many_writers_there_can_be() {
-    // One and a half times as long as a state, and 16 chunks or two for each writer.
+    // One and a half times as long as a state, but at least 16 chunks, or two for each writer if that is less.
     for (has_its_own_chunk, lifetime, oldest) in [
         (has_its_own_chunk::<2> as fn(_, _) -> _, 1, 4),
         (has_its_own_chunk::<2>, 5, 7),

@@ -5,7 +5,7 @@ use crate::model::{Pace, Value};
 use crate::track_events::{CONFIG, MAIN, Ticks, setup};
 use tracebuf::producer::track_event::*;
 
-/// Where the reader sees each event, in the order that they were recorded in.
+/// Where the reader sees each event, in the order recorded.
 fn seen<const N: usize>(record: impl FnOnce(&Tracer<'static, Ticks, N>)) -> Vec<(String, u64)> {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let tracer: Tracer<'_, _, N> = Tracer::with_tables(writer, Ticks::default(), &MAIN, CONFIG);

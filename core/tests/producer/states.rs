@@ -76,7 +76,7 @@ fn with_a_state_in_each_chunk_every_chunk_can_be_decoded_without_those_before_it
     for n in 0..count {
         tracer.track().slice(["work", "more"][n as usize % 2], || {});
         tracer.track().instant_with("number", |event| event.arg("n", n));
-        // Chunks of others start none.
+        // Other writers' chunks start none.
         other.packet().bytes(1, &[7; 500]);
     }
     tracer.flush();
@@ -99,7 +99,7 @@ fn with_a_state_in_each_chunk_every_chunk_can_be_decoded_without_those_before_it
 #[test]
 fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_state_begins() {
     static OTHER: Track<'static> = Track::custom("another track").within(&MAIN);
-    // Chunks of 1024 bytes end at each byte of what comes behind so many.
+    // After this many bytes, chunks of 1024 bytes end at each byte of what follows.
     for n in (600..1000).step_by(if cfg!(miri) { 59 } else { 1 }) {
         for what in 0..6 {
             let memory = memory(64 * 1024, 1024);
@@ -109,7 +109,7 @@ fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_sta
             let start = 1 << 40;
             ticks.0.set(start);
             let tracer = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG.state_every(0));
-            // Of ten bytes each.
+            // Each takes ten bytes.
             (0..n / 10).for_each(|_| tracer.track().instant("tick"));
             tracer.track().instant_with("tock", |event| event.arg("", &"ten bytes."[..n % 10]));
             let kind = match what {
@@ -132,12 +132,12 @@ fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_sta
                     tracer.on(&OTHER).measure(0.5);
                     4
                 }
-                // As short as one on a track can be, of a name that is known.
+                // As short as an event on a track can be, with a known name.
                 4 => {
                     tracer.on(&OTHER).instant("tick");
                     3
                 }
-                // The longest event without details, beside the description of its track.
+                // The longest event without details, with the description of its track.
                 _ => {
                     tracer.on(&OTHER).count(1);
                     ticks.0.set(start + u64::from(u32::MAX));
@@ -184,7 +184,7 @@ fn a_time_read_wrong_once_does_not_hold_up_those_after_it() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let ticks = Ticks::default();
     let tracer = Tracer::new(writer, ticks.clone(), &MAIN, CONFIG);
-    // Back by 2³² it stands still, by more it was read wrong.
+    // Back by 2³², the time stands still; by more, it was read wrong.
     let (wrong, little) = (1 << 40, (1 << 40) - (1 << 32));
     for time in [1000, wrong, 3000, 3001, wrong, little, wrong, little - 1, little] {
         ticks.0.set(time);
@@ -210,7 +210,7 @@ fn threads_within_each_other_in_a_ring_are_described_so_far_and_no_further() {
     let reader = read(model, 1);
     assert_eq!((reader.seen.len(), reader.seen[0].track), (1, RING[0].uuid()));
     assert!(RING.iter().all(|track| reader.tracks.contains_key(&track.uuid())));
-    // 32 of those above each other, beside the tracer's own and its process.
+    // 32 of those above one another, besides the tracer's own and its process.
     let names: Vec<&'static str> = (0..40).map(|n| &*format!("{n}").leak()).collect();
     let mut deepest: &'static Track<'static> = &RING[0];
     for name in &names {
@@ -238,7 +238,7 @@ fn a_tracer_begins_with_a_state_whatever_its_writer_has_written_before() {
         tracer.flush();
         let reader = read(model, 1);
         assert_eq!((reader.states, reader.undecodable, reader.seen.len()), (1, 0, 1));
-        // Those by hand; the state, the track and the one above it; the event.
+        // Those written by hand; the state, the track and the one above it; the event.
         assert_eq!(model.packets(1).len(), 5 + usize::from(is_open));
     }
 }
@@ -259,7 +259,7 @@ fn a_state_that_was_not_written_is_not_counted() {
 
 #[test]
 fn with_a_state_in_each_chunk_one_that_leaves_no_room_for_events_is_not_written_twice() {
-    // A state takes some 80 bytes, so that the smallest chunk holds it and no event behind it.
+    // A state takes some 80 bytes, so the smallest chunk holds it but no event after it.
     for page in [128, 192, 256] {
         let memory = memory(64 * 1024, page);
         let model = Model::new(memory, Pace::Prompt);

@@ -98,7 +98,7 @@ fn a_slice_begin_with_a_known_name_takes_at_most_14_bytes() {
         tracer.track().slice("work", || ticks.0.set(ticks.0.get() + ns));
     }
     tracer.flush();
-    // One byte of size beside the packet.
+    // One byte of size, in addition to the packet.
     let sizes: Vec<_> = model.packets(1).iter().flatten().map(|p| p.len() + 1).collect();
     assert_eq!(sizes[sizes.len() - 8..], [11, 9, 12, 10, 13, 11, 14, 12]);
     assert_eq!(read(model, 1).seen.last().unwrap().time, 2 * times.iter().sum::<u64>());
@@ -153,7 +153,7 @@ fn a_slice_with_a_category_is_the_same_on_every_track_and_takes_two_bytes_more()
         assert_eq!(reader.names[&(1, category)], "net");
         assert_eq!((pair[1].kind, pair[1].track), (2, track));
     }
-    // One byte of size beside the packet; a begin without a category has 11.
+    // One byte of size, in addition to the packet; a begin without a category has 11.
     let sizes: Vec<_> = model.packets(1).iter().flatten().map(|p| p.len() + 1).collect();
     assert_eq!(sizes[sizes.len() - 4..sizes.len() - 2], [13, 9]);
 }
@@ -309,7 +309,7 @@ fn an_event_that_just_does_not_fit_a_chunk_loses_nothing() {
             let text = "x".repeat(filler);
             tracer.track().instant_with("tick", |event| event.arg("text", text.as_str()));
             for n in 1..=count {
-                // A time of three bytes: 13 to 25 in all, and where a chunk has 12 left an event is begun.
+                // With a time of three bytes: 13 to 25 in all; an event is begun where a chunk has 12 left.
                 ticks.0.set(n * 20_000);
                 match kind {
                     0 => tracer.track().instant("tick"),

@@ -1,4 +1,4 @@
-//! Tracks: how they are told, and told apart, and events on them.
+//! Tracks: how they are described, and told apart, and events on them.
 
 use crate::event_reader::{inside, int, read, text};
 use crate::model::*;
@@ -20,7 +20,7 @@ fn more_tracks_than_a_tracer_remembers_are_described_whenever_they_are_used() {
         tracer.on(track).instant("here");
     }
     tracer.flush();
-    let reader = read(model, 1); // which wants every event's track to be described
+    let reader = read(model, 1); // which requires every event's track to be described
     let seen: Vec<_> = reader.seen.iter().map(|event| event.track).collect();
     let used: Vec<_> = tracks.iter().chain(tracks).map(Track::uuid).collect();
     assert_eq!(seen, used);
@@ -31,7 +31,7 @@ fn tracks_that_are_gone_are_not_taken_for_those_that_come_in_their_place() {
     let (model, _, writer) = setup(Pace::Prompt, 65536);
     let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     let mut used = Vec::new();
-    // More than the tracer knows at a time, each where the one before it was, and each name twice.
+    // More names than the tracer knows at a time, each where the one before it was, and each twice.
     let mut name = String::new();
     for i in 0..40 {
         name.clear();
@@ -43,7 +43,7 @@ fn tracks_that_are_gone_are_not_taken_for_those_that_come_in_their_place() {
         used.extend([(track.uuid(), name.clone()), (parent.uuid(), name.clone())]);
     }
     tracer.flush();
-    let reader = read(model, 1); // which wants every event's track to be described
+    let reader = read(model, 1); // which requires every event's track to be described
     let name_of = |track| text(&reader.tracks[&track], 2).expect("a name");
     let seen: Vec<_> = reader.seen.iter().map(|event| (event.track, name_of(event.track))).collect();
     assert_eq!(seen, used);
@@ -105,7 +105,7 @@ fn tracks_are_described_with_numbers_and_names_of_any_length() {
 
 #[test]
 fn a_track_s_id_is_the_same_in_every_program() {
-    // A process and a thread are known by their numbers, other tracks by their name and what they are within.
+    // A process and a thread are known by their numbers, other tracks by their name and by what they are within.
     assert_eq!(Track::thread(7, 8, "other").uuid(), MAIN.uuid());
     assert_eq!(Track::process(7, "").uuid(), PROCESS.uuid());
     assert_ne!(Track::custom("gpu").within(&PROCESS).uuid(), GPU.uuid());
@@ -115,8 +115,8 @@ fn a_track_s_id_is_the_same_in_every_program() {
 
 #[test]
 fn events_on_another_track_say_the_same_as_those_on_the_tracer_s_own() {
-    // Chunks of 120 bytes end at every place of an event, and of 4 KiB seldom within one. Without patches none of these
-    // may go over more than two.
+    // Chunks of 120 bytes end at every point in an event, those of 4 KiB seldom within one. Without patches none of
+    // these events may go over more than two chunks.
     for (bytes, page, lifetime) in [(1 << 15, 488, 1 << 20), (1 << 16, 4096, 1 << 20), (1 << 15, 488, 0)] {
         let record = |other: Option<&Track<'_>>| {
             let memory = memory(bytes / page as usize * page as usize, page);
@@ -140,7 +140,7 @@ fn events_on_another_track_say_the_same_as_those_on_the_tracer_s_own() {
                 }
             }
             tracer.flush();
-            let reader = read(model, 1); // which wants every event's track to be described
+            let reader = read(model, 1); // which requires every event's track to be described
             assert_eq!((reader.undecodable, tracer.stats().skipped), (0, 0));
             reader.seen
         };

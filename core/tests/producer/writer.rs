@@ -78,7 +78,7 @@ fn what_a_writer_lost_last_is_said_by_the_next_one_of_its_id() {
     drop(writer);
     model.drain();
     producer.commit();
-    // The first says it, for what was written before it; the next one's writer has nothing to say.
+    // The first packet says it, for what was written before; the next one's writer has nothing to report.
     for n in [3, 4] {
         let mut writer = producer.writer(40, Exhaustion::Drop).unwrap();
         assert_eq!(writer.id(), id);
@@ -226,7 +226,7 @@ fn without_a_free_chunk_packets_are_dropped_counted_once_and_reported_by_the_nex
     let packets = model.packets(1);
     let whole: Vec<_> = packets.iter().flatten().collect();
     assert_eq!(whole.len() as u64 + writer.stats().dropped, writer.stats().packets);
-    // Every gap in the numbers is said by the packet after it.
+    // Every gap in the numbers is reported by the packet after it.
     let mut expected = 0;
     for packet in whole {
         let all = fields(packet);

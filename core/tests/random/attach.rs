@@ -1,4 +1,4 @@
-//! Whole regions are found as they were, whatever was committed to them: the buffer beside itself, attached.
+//! Whole regions are found as they were, whatever was committed to them: the buffer compared with itself, attached.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ fn run(setup: &Setup, ops: &[Op]) -> Result<(), String> {
     for (number, op) in (1..).zip(ops) {
         match op {
             Op::Patch { key, chunk_id, .. } => drop(patched.insert((*key, *chunk_id))),
-            // Of a chunk that a patch broke reading skips the rest: where it grew then, nobody can say.
+            // Reading skips the rest of a chunk that a patch broke: where it grew then, nobody can say.
             Op::Commit { header: h, .. } if patched.contains(&((h.producer, h.writer), h.chunk_id)) => {
                 continue;
             }
@@ -58,7 +58,7 @@ fn copy_of(memory: &[u8]) -> Vec<u8> {
     copy
 }
 
-/// When nothing comes any more, all that could be read can be, and what waited is out of the way for good.
+/// When nothing more comes, all that could be read still can be, and what waited is out of the way for good.
 fn attach_ended(memory: Vec<u8>, chunks: u32, living: &[Packet]) -> Result<(), String> {
     let (ended, salvage) = ReadOnlyTraceBuffer::attach_ended(memory).expect("a region");
     let dropped = u64::from(salvage.chunks_dropped()) + salvage.bytes_unreadable;

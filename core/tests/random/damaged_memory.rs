@@ -12,7 +12,7 @@ use tracebuf::buffer::{
 };
 use zerocopy::IntoBytes;
 
-/// One access in so many flips a bit somewhere.
+/// One in so many accesses flips a bit somewhere.
 struct Failing {
     words: Vec<u64>,
     rng: Rng,

@@ -1,4 +1,4 @@
-//! A copy with more room is what the buffer was, and takes as much more before it overwrites anything.
+//! A copy with more room holds what the buffer held, and takes that much more before it overwrites anything.
 
 use crate::support::cases::{check_with, count, first_seed};
 use crate::support::driver::{Real, short};
@@ -6,7 +6,7 @@ use crate::support::hostile;
 use crate::support::ops::{Op, Setup};
 use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, TraceBuffer};
 
-/// Goes over to a larger ring now and then. Everything that can be read, with its losses, must be as it was.
+/// Switches to a larger ring now and then. Everything that can be read, with its losses, must be as it was.
 fn run(setup: &Setup, ops: &[Op]) -> Result<(), String> {
     let mut real = Real::new(setup);
     for (number, op) in (1..).zip(ops) {
@@ -69,7 +69,7 @@ fn a_buffer_in_more_memory_is_what_it_was_and_has_more_room() {
     }
 }
 
-/// So that two of them have as much room.
+/// So that two of them have the same room.
 #[repr(align(8))]
 struct Memory([u8; 512]);
 
@@ -97,7 +97,7 @@ fn a_ring_that_is_full_to_its_end_is_the_same_in_as_much_memory() {
         assert_eq!(buffer.copy_chunk_untrusted(&Chunk { header, payload }), Commit::Written);
         buffer.stats()
     };
-    // Of 32 bytes each, but for one that fills the end. The next one has the first one's place.
+    // 32 bytes each, except one that fills the end. The next one has the first one's place.
     let size = commit(0, 8).buffer_size as u32;
     let (chunks, rest) = (size / 32, size as usize % 32);
     for chunk_id in 1..chunks - 1 {

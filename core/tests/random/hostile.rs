@@ -1,4 +1,4 @@
-//! Hostile operations in random order on small rings, the real buffer beside the model.
+//! Hostile operations in random order on small rings, the real buffer compared with the model.
 
 use crate::support::cases::{check, count, first_seed};
 use crate::support::driver::Depth;

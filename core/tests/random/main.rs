@@ -1,4 +1,4 @@
-//! Random work: the buffer beside a plain model, honest writers judged by what they wrote, damaged memory.
+//! Random work: the buffer compared with a plain model, honest writers judged by what they wrote, damaged memory.
 
 mod attach;
 mod damaged_memory;

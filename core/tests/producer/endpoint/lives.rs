@@ -1,14 +1,15 @@
-//! Writers that have the number of one that has ended, and count their chunks from 0 again, as Perfetto's do.
+//! Writers that have the number of an earlier one that has ended, and count their chunks from 0 again, as Perfetto's
+//! do.
 
 use super::*;
 
-/// The writer ends, and the next one of the same number, of which nothing is known but that, is there.
+/// The writer ends, and the next one with the same number is there; nothing but that is known of it.
 fn next_life(world: &mut World) {
     next_writer(world);
     hear_of_it(world);
 }
 
-/// The same before the service has heard of it.
+/// The same, before the service has heard of it.
 fn next_writer(world: &mut World) {
     let id = world.writer.id();
     world.producer = producer(world.memory, Layout::Four, world.queue);
@@ -62,12 +63,12 @@ fn a_chunk_that_was_scraped_first_is_the_same_when_it_is_committed_and_takes_its
     let id = world.writer.id();
     let chunk = world.write();
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
-    // Said twice, it is still the same writer.
+    // Registered twice, it is still the same writer.
     assert!(world.endpoint.register_writer(id, 0));
     world.move_to(0, chunk);
     assert_eq!(world.read().len(), 2);
     sent(&mut world);
-    // It has two chunks, and its patches are for these: to what was read they are counted, and change nothing.
+    // It has two chunks, and its patches are for these: for what was already read they are counted, but change nothing.
     for (chunk_id, told) in [(1, [1, 0]), (2, [1, 1])] {
         let patches = [Patch { chunk_id, offset: 0, data: [0; 4] }];
         let patch = ChunkToPatch { writer_id: id, target: 0, chunk_id, patches: &patches, has_more: true };
@@ -94,7 +95,7 @@ fn one_that_goes_on_where_the_last_one_ended_does() {
 fn chunks_scraped_before_the_service_hears_whose_they_are_are_the_same_when_they_are_committed() {
     for (is_complete, is_read) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut world = alive();
-        // The one before has written nothing.
+        // The writer before it has written nothing.
         next_writer(&mut world);
         world.writer.packet().varint(8, 1);
         let first = is_complete.then(|| world.write());
@@ -108,7 +109,7 @@ fn chunks_scraped_before_the_service_hears_whose_they_are_are_the_same_when_they
         read.extend(world.read());
         let packets = if is_complete { 5 } else { 4 };
         assert_eq!(read, vec![DataLoss::empty(); packets], "complete: {is_complete}, read: {is_read}");
-        // From here on it has chunks of its own, and the next one's go on behind them.
+        // From here on it has chunks of its own, and the next writer's follow them.
         next_life(&mut world);
         sent(&mut world);
         assert_eq!(world.read(), [DataLoss::empty()]);
@@ -120,7 +121,7 @@ fn the_same_writer_at_a_new_endpoint_is_known_by_its_ids_if_that_is_told() {
     let mut world = alive();
     let chunk = world.write();
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
-    // As after a crash of the service. What was said of the writer before does not matter.
+    // As after a crash of the service. What was said earlier of the writer does not matter.
     let id = world.writer.id();
     world.endpoint = ProducerEndpoint::new(Consumer::new(world.memory), IDENTITY);
     assert!(!world.endpoint.register_counting_writer(id, 0), "not allowed");
@@ -135,14 +136,14 @@ fn the_same_writer_at_a_new_endpoint_is_known_by_its_ids_if_that_is_told() {
 fn what_was_scraped_into_the_buffer_of_the_one_before_does_not_count_in_another() {
     let mut world = alive();
     let id = world.writer.id();
-    // One of the number had the second buffer, the one behind it has the first and writes nothing.
+    // One writer of this number had the second buffer; the next one has the first and writes nothing.
     assert!(world.endpoint.allow(1) && world.endpoint.register_writer(id, 1));
     for _ in 0..3 {
         let chunk = world.write();
         world.move_to(1, chunk);
     }
     next_life(&mut world);
-    // The next has the second again, and is scraped before the service hears of that.
+    // The next one has the second buffer again, and is scraped before the service hears of it.
     next_writer(&mut world);
     let chunk = world.write();
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);

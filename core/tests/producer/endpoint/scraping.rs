@@ -29,7 +29,7 @@ fn a_chunk_that_was_scraped_whole_is_not_offered_again() {
     let mut world = World::new();
     assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
     let early = [(); 3].map(|()| world.write());
-    // Its commit comes before it was read, those of the others come after. A second scrape sees what the first saw.
+    // The first one's commit comes before it is read, the others' after. A second scrape sees what the first saw.
     assert_eq!([(); 2].map(|()| world.endpoint.scrape(&mut world.buffers)), [3, 0]);
     world.move_to(0, early[0]);
     let read = |world: &mut World| {
@@ -52,7 +52,7 @@ fn a_chunk_that_was_scraped_whole_is_not_offered_again() {
     assert_eq!(world.endpoint.stats(), EndpointStats { chunks_scraped_before: 3, ..stats });
 }
 
-/// Other sequences have all places of its table, and chunks there.
+/// A buffer whose table is full of other sequences, which have chunks there.
 fn full_table(policy: FillPolicy) -> TraceBuffer<Vec<u8>> {
     let mut buffer = TraceBuffer::new(vec![0; 8192], Config::new(policy).sequences(4)).unwrap();
     for producer_id in 9..13 {
@@ -134,7 +134,7 @@ fn a_chunk_that_was_scraped_whole_before_one_that_waits_for_patches_is_not_offer
     let mut world = World::new();
     assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
     let first = world.write();
-    // Of the three chunks that come then the first has the size.
+    // Of the next three chunks, the first has the size.
     world.writer.packet().message(900).bytes(1, &[1; 2500]);
     world.writer.flush();
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 4);
@@ -150,7 +150,7 @@ fn a_chunk_that_was_scraped_whole_before_one_that_waits_for_patches_is_not_offer
         "a chunk that was read is not one that came too late"
     );
     assert_eq!(world.endpoint.stats().chunks_scraped_before, 1);
-    // Those that are scraped after these are known again.
+    // Those scraped after these are recognised again.
     let late = [(); 2].map(|()| world.write());
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 2);
     late.into_iter().for_each(|chunk| world.move_to(0, chunk));
@@ -203,7 +203,7 @@ fn a_chunk_behind_one_that_was_not_complete_when_it_was_looked_at_waits_for_that
     assert!(endpoint.allow(0) && endpoint.register_writer(writer.id(), 0));
     writer.packet().varint(1, 1);
     assert_eq!(endpoint.scrape(&mut buffers), 1);
-    // Over the end of the chunk, and one packet behind it.
+    // Over the end of the chunk, and one packet after it.
     writer.packet().bytes(1, &[2; 60]);
     writer.packet().varint(1, 3);
     let (being_written, complete) = (1, 3);
@@ -217,7 +217,8 @@ fn a_chunk_behind_one_that_was_not_complete_when_it_was_looked_at_waits_for_that
         }
         lens.clone()
     };
-    // The first chunk as a scrape sees it that looked before the writer went on, and at the second one after that.
+    // The first chunk as seen by a scrape that looked at it before the writer went on, and at the second one after
+    // that.
     set_first(being_written);
     assert_eq!(endpoint.scrape(&mut buffers), 0);
     assert_eq!(read(&mut buffers[0]), [5], "with what a first packet says");
@@ -245,7 +246,7 @@ fn writers_that_are_not_registered_take_no_room_in_a_scrape() {
 #[test]
 #[cfg_attr(miri, ignore = "many chunks, and nothing unsafe")]
 fn what_a_producer_leaves_in_a_large_memory_comes_out_wherever_in_it_the_oldest_is() {
-    // More than a buffer lets chunks come late, on both sides.
+    // On both sides, more than chunks may be late by in a buffer.
     const CHUNKS: usize = 12_000;
     let (mut words, storage) = (vec![0u32; CHUNKS * 16], ProducerStorage::<CHUNKS, 1>::new());
     let memory = SharedMemory::new(atomic_words(&mut words), 64).unwrap();

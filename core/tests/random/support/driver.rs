@@ -1,4 +1,4 @@
-//! The real buffer beside the model: the same operations, everything observable compared.
+//! The real buffer compared with the model: the same operations, everything observable compared.
 
 use tracebuf::buffer::{
     BufferStats, Chunk, ChunkFlags, ChunkHeader, Commit, Config, FillPolicy, OverwriteObserver, Patch,
@@ -130,7 +130,7 @@ impl From<&Header> for ChunkHeader {
     }
 }
 
-/// The patches of an operation; what lies beyond all that can be asked for stays beyond.
+/// The patches of an operation; offsets beyond all that can be asked for stay beyond.
 pub fn patches_of(patches: &[(u64, [u8; 4])]) -> Vec<Patch> {
     let fit =
         |(at, data): &(u64, [u8; 4])| Patch { offset: u32::try_from(*at).unwrap_or(u32::MAX), data: *data };
@@ -177,7 +177,7 @@ impl Real {
         self.observe(shown)
     }
 
-    /// A clone that waits for nothing gives what it gives otherwise, then in each sequence perhaps more, and counts the
+    /// A clone that waits for nothing gives what it otherwise would, then perhaps more in each sequence, and counts the
     /// same.
     fn check_without_waiting(&self, otherwise: &Shown) {
         let mut clone = self.buffer.clone_read_only(vec![0; self.buffer.clone_size()]).expect("large enough");
@@ -284,8 +284,8 @@ fn differ<T: std::fmt::Debug + PartialEq>(what: &str, model: &T, real: &T) -> Re
     if model == real { Ok(()) } else { Err(format!("{what}:\n  model {model:?}\n  real  {real:?}")) }
 }
 
-/// Which sequences it forgot, a bounded table cannot tell for sure: once it was too small,
-/// a gap before a sequence that comes new may be reported to be safe. Takes such gaps away.
+/// A bounded table cannot tell for sure which sequences it forgot: once it was too small, a gap before a new sequence
+/// may be reported to be safe. Removes such gaps.
 fn without_doubt(model: &Shown, real: &Shown) -> Shown {
     let settle = |model: u16, real: u16| match real & !READ_GAP & !ANY {
         0 if model & READ_GAP == 0 => 0,
@@ -305,7 +305,7 @@ fn without_doubt(model: &Shown, real: &Shown) -> Shown {
     shown
 }
 
-/// A chunk may break several rules at once: which one is told is free.
+/// A chunk may break several rules at once: which one is reported is left open.
 fn refused(outcome: Option<Outcome>) -> bool {
     matches!(outcome, Some(Outcome::Refused(_)))
 }
@@ -313,7 +313,7 @@ fn refused(outcome: Option<Outcome>) -> bool {
 fn compare(model: &Shown, real: &Shown) -> Result<(), String> {
     let mut model = model.clone();
     if model.stats.trace_writer_packet_loss > 0 {
-        // Whether a packet that its writer gave up counts as broken depends on what of it came.
+        // Whether a packet that its writer gave up counts as broken depends on which parts of it came.
         for (m, r) in model.sequences.iter_mut().zip(&real.sequences) {
             m.broken = r.broken;
         }
@@ -339,7 +339,7 @@ pub enum Depth {
     Identities,
 }
 
-/// Runs a case; the error tells the operation and what was wrong after it.
+/// Runs a case; the error names the operation and what was wrong after it.
 pub fn run(setup: &Setup, ops: &[Op], depth: Depth) -> Result<(), String> {
     let mut real = Real::new(setup);
     let mut model = Model::new(real.buffer.stats().buffer_size, setup.discard, usize::from(setup.table));
@@ -347,7 +347,7 @@ pub fn run(setup: &Setup, ops: &[Op], depth: Depth) -> Result<(), String> {
     for (i, op) in ops.iter().enumerate() {
         let at = |what: String| format!("after operation {} ({}): {what}", i + 1, short(op));
         if let (Op::Commit { header: h, .. }, Depth::Model) = (op, depth) {
-            // How many fragments a chunk has that patches broke, nobody can say.
+            // Nobody can say how many fragments a chunk has that patches broke.
             if model.is_broken((h.producer, h.writer), h.chunk_id) {
                 continue;
             }

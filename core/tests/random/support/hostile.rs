@@ -25,7 +25,7 @@ pub struct Hostile {
     ring: usize,
     largest: usize,
     observed: bool,
-    /// Ids far from each other too, for which only the identities hold.
+    /// Also ids far from each other, for which only the identities hold.
     wild: bool,
 }
 
@@ -239,7 +239,7 @@ impl Hostile {
         Op::Patch { key, chunk_id, patches, more: self.rng.percent(25) }
     }
 
-    /// Bytes without any sense.
+    /// Meaningless bytes.
     fn garbage(&mut self) -> Op {
         let w = self.rng.below(self.writers.len());
         let writer = &self.writers[w];
@@ -259,7 +259,7 @@ impl Hostile {
         let header = Header {
             producer,
             writer,
-            // Whether one too large is refused or too late is free: only new ones are too large.
+            // It is left open whether a chunk that is too large is refused or too late: only new ones are too large.
             chunk_id: if len > self.ring - 24 {
                 next
             } else {

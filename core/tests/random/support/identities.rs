@@ -3,7 +3,7 @@
 use super::model::{Held, Stats};
 
 /// - Every chunk offered counts once.
-/// - Every byte that came, chunks and padding, is held or went one way.
+/// - Every byte that came, in chunks and padding, is still held or went one way.
 /// - Chunks that left were stored once.
 pub fn check_identities(stats: &Stats, held: Held, offered: u64) -> Result<(), String> {
     let counted = stats.chunks_written

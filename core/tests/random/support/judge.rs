@@ -10,7 +10,7 @@ use super::writers::Truth;
 /// What is asked of the packets of a run.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// Once, in order, losses noticed: a table that had to forget a sequence cannot promise.
+    /// Once, in order, losses noticed: a table that had to forget a sequence cannot promise this.
     ordered: bool,
     /// A loss mask on a packet that directly follows its predecessor is a lie.
     truthful: bool,

@@ -1,4 +1,4 @@
-//! A small seeded generator, so that a failing case is told by one number.
+//! A small seeded generator, so that a failing case is identified by one number.
 
 /// SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014). Or a tape, for a
 /// fuzzer that changes one decision at a time.
@@ -29,7 +29,7 @@ impl Rng {
         self.tape.as_ref().is_some_and(|tape| tape.at >= tape.bytes.len())
     }
 
-    /// So many bytes of a tape, or a whole number.
+    /// This many bytes of a tape, or a whole number.
     fn draw(&mut self, width: usize) -> u64 {
         if let Some(tape) = &mut self.tape {
             let end = (tape.at + width).min(tape.bytes.len());
@@ -69,7 +69,7 @@ impl Rng {
 
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         if self.tape.is_some() {
-            // What content there is matters little, and would use the tape up.
+            // The content matters little, and would use up the tape.
             let first = self.draw(1) as u8;
             return (0..len).map(|i| first.wrapping_add(i as u8)).collect();
         }

@@ -1,6 +1,6 @@
 //! Simulated writers that keep to the shared memory protocol, and what they wrote.
 //!
-//! Each packet carries its writer and its number, so that the judge knows it again.
+//! Each packet carries its writer and its number, so that the judge recognises it.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ struct OpenChunk {
     /// What its header says while it is open: a packet may have been begun.
     begun: u16,
     payload: Vec<u8>,
-    /// Once closed: what is to be patched into it, and which packet must end before.
+    /// Once closed: what is to be patched into it, and which packet must end first.
     patch: Option<(u64, [u8; 4], usize)>,
     committed: bool,
 }
@@ -147,7 +147,7 @@ impl Writer {
             self.close(flags);
         }
         self.written.push(Some(packet));
-        // Empty packets are written too, but are nothing.
+        // Empty packets are written too, but count for nothing.
         if self.left() >= 8 && rng.percent(5) {
             self.fragment(&[], rng);
         }
@@ -279,8 +279,8 @@ impl Simulation {
         writer.unpatched = rest;
     }
 
-    /// Commits all that lies in shared memory of a writer, in the order of its pages, which
-    /// is any; nobody reads meanwhile. What was complete will be committed once more.
+    /// Commits all of a writer's chunks in shared memory, in the order of its pages, which can be any; nobody reads
+    /// meanwhile. What was complete will be committed once more.
     fn scrape(&mut self, w: usize) {
         let mut chunks: Vec<_> = self.writers[w].closed.iter().cloned().map(|c| (c, true)).collect();
         let fragments = self.writers[w].current.fragments;

@@ -128,12 +128,12 @@ pub(super) fn only_empty(bytes: &[u8]) -> bool {
     ends(bytes) == (0, bytes.len())
 }
 
-/// Where the last fragment ends that is not empty.
+/// Where the last non-empty fragment ends.
 pub(super) fn filled(bytes: &[u8]) -> usize {
     ends(bytes).0
 }
 
-/// Where the last fragment ends that is not empty, and where the last one does.
+/// Where the last non-empty fragment ends, and where the last one does.
 fn ends(bytes: &[u8]) -> (usize, usize) {
     let (mut at, mut filled) = (0, 0);
     while at < bytes.len()
@@ -170,7 +170,7 @@ impl StoredChunk {
         self.complete && self.payload.is_empty() && !self.tokens.truncated()
     }
 
-    /// Nothing but empty whole packets lies behind `at`.
+    /// Nothing but empty whole packets lies after `at`.
     pub fn only_empties_after(&self, at: usize) -> bool {
         let continues = at == 0 && self.flags & FIRST_CONTINUES != 0;
         let continued = self.flags & LAST_CONTINUES != 0;

@@ -1,4 +1,4 @@
-//! Commits: of new chunks, of chunks that are there already, of chunks that were.
+//! Commits: of new chunks, of chunks that are already there, of chunks that were.
 
 use super::chunk::{Tokens, filled, only_empty, tokenise};
 use super::{
@@ -30,7 +30,7 @@ impl Offer<'_> {
         if self.header.complete { tokens.valid } else { self.payload.len() }
     }
 
-    /// Whether it has nothing but empty packets behind what was read of it.
+    /// Whether it has only empty packets after what was read of it.
     fn is_nothing_after(&self, tokens: Tokens, read: usize) -> bool {
         let goes_on = self.flags & LAST_CONTINUES != 0;
         let reach = if goes_on { tokens.valid } else { filled(&self.payload[..tokens.valid]) };
@@ -48,13 +48,13 @@ pub(super) enum Admission {
     /// The last erased one comes again: this many bytes of it were read.
     Again(usize),
     TooLate,
-    /// The last erased one comes again, cut into other fragments than were read from it.
+    /// The last erased one comes again, cut into fragments other than those read from it.
     Changed,
 }
 
 impl Model {
-    /// Offers a chunk. `unseen`: its bytes can only be copied into the ring and looked at
-    /// there, so that all of them need room for a moment, slack included.
+    /// Offers a chunk. `unseen`: its bytes can only be copied into the ring and looked at there, so all of them need
+    /// room for a moment, slack included.
     pub fn commit(
         &mut self,
         header: Header,
@@ -64,7 +64,7 @@ impl Model {
     ) -> Outcome {
         let outcome = self.try_commit(header, payload, unseen, observer);
         if outcome == Outcome::Refused(Why::TooLarge) && header.complete {
-            // What comes next of a new sequence may have that before it.
+            // What comes next in a new sequence may have this chunk before it.
             self.forgotten.insert((header.producer, header.writer));
         }
         let stats = &mut self.stats;
@@ -115,18 +115,18 @@ impl Model {
         if offer.payload.len() < known.valid || offer.declared < known.fragments {
             return Outcome::Refused(Why::Shrinks);
         }
-        // What was stored was decided on: only what lies behind it is new.
+        // What was stored is already decided: only what lies after it is new.
         let mut bytes = stored.payload.clone();
         bytes.extend_from_slice(&offer.payload[known.valid..]);
         let mut tokens = tokenise(&bytes, known, offer.declared);
         if offer.unseen && stored.complete {
-            // Nothing of it may be touched to look at what comes.
+            // None of it may be touched to look at what comes.
             if !known.truncated() && offer.declared > known.fragments {
                 return Outcome::Refused(Why::ExceedsReservedRoom);
             }
             tokens = Tokens { aborted: false, malformed: false, ..known };
         } else if offer.unseen && bytes.len() > stored.room {
-            // Bytes behind the room are never seen: a fragment that would end there is too much.
+            // Bytes beyond the room are never seen: a fragment that would end there is too much.
             tokens = tokenise(&bytes[..stored.room], known, offer.declared);
             if tokens.malformed {
                 return Outcome::Refused(Why::ExceedsReservedRoom);
@@ -165,7 +165,7 @@ impl Model {
             chunk.tokens = Tokens::default();
             self.retire(s, handle, false);
             if has_more {
-                // Until it is stored again: it may not find its place any more.
+                // Until it is stored again: it may no longer find its place.
                 self.sequences[s].tentative |= OVERWRITE;
             }
             let bytes = offer.payload[..moved.valid].to_vec();
@@ -179,11 +179,11 @@ impl Model {
         chunk.payload = bytes;
         chunk.tokens = tokens;
         if !offer.header.complete {
-            // Its end is open, or open again: no packet goes on behind it.
+            // Its end is open, or open again: no packet goes on after it.
             chunk.flags &= FIRST_CONTINUES;
         }
         chunk.flags |= flags;
-        // With more fragments the mark of a scrape comes, too.
+        // With more fragments the mark of a scrape comes too.
         chunk.complete = offer.header.complete;
         self.count_violations(known, tokens);
         Outcome::Rewritten
@@ -193,7 +193,7 @@ impl Model {
         let tokens = tokenise(offer.payload, Tokens::default(), offer.declared);
         let mut admission = self.admission(offer, tokens);
         if self.has_nothing_more(offer, tokens) {
-            // No room is to be made for that.
+            // No room should be made for that.
             admission = Admission::TooLate;
         }
         if !matches!(admission, Admission::New | Admission::Again(_)) {
@@ -234,14 +234,14 @@ impl Model {
         }
     }
 
-    /// Whether the last erased chunk comes again with nothing but empty packets behind what was read of it.
+    /// Whether the last erased chunk comes again with nothing but empty packets after what was read of it.
     fn has_nothing_more(&self, offer: &Offer<'_>, tokens: Tokens) -> bool {
         let last = self.find_sequence(offer.key()).and_then(|s| self.sequences[s].last);
         last.is_some_and(|last| last.id == offer.header.chunk_id && offer.is_nothing_after(tokens, last.read))
     }
 
-    /// What an older chunk than all others holds is there to be had, and may be gone in a moment. Newer ones tell of
-    /// the gap before them, unless there never was an older one: then of this. Whether it is so.
+    /// What a chunk older than all others holds is there to be had, and may be gone in a moment. Newer ones report the
+    /// gap before them, unless there never was an older one; then they report this. Returns whether that is so.
     fn risk_oldest(&mut self, offer: &Offer<'_>) -> bool {
         let Some(s) = self.find_sequence(offer.key()) else { return false };
         let sequence = &mut self.sequences[s];
@@ -262,8 +262,8 @@ impl Model {
         Outcome::Discarded
     }
 
-    /// A chunk older than all that is known is turned away. The one behind it tells of it when that is lost as well,
-    /// but it may come again, and with nothing of it read it is in time to tell.
+    /// A chunk older than all known ones is turned away. The one after it reports that even when it is lost as well: it
+    /// may come again, and if nothing of it was read it is in time to report.
     fn miss_older(&mut self, offer: &Offer<'_>) {
         let Some(s) = self.find_sequence(offer.key()) else { return };
         let sequence = &mut self.sequences[s];
@@ -274,7 +274,7 @@ impl Model {
         }
     }
 
-    /// Whether the reader is already inside the sequence's first chunk, behind the id.
+    /// Whether the reader is already inside the sequence's first chunk, past the id.
     fn begun_behind(&self, s: usize, id: u32) -> bool {
         let first = self.sequences[s].chunks.first().map(|h| &self.chunks[h]);
         first.is_some_and(|first| first.read > 0 && precedes(id, first.id))
@@ -295,8 +295,8 @@ impl Model {
         }
     }
 
-    /// An incomplete copy was evicted, and now the complete chunk turns out to hold nothing
-    /// that was not read from it: then nothing was lost by that.
+    /// An incomplete copy was evicted, and now the complete chunk turns out to hold nothing that was not read from it:
+    /// then the eviction lost nothing.
     fn settle(&mut self, offer: &Offer<'_>, tokens: Tokens) {
         let Some(s) = self.find_sequence(offer.key()) else { return };
         let in_time = !self.begun_behind(s, offer.header.chunk_id);
@@ -338,7 +338,7 @@ impl Model {
         (0..=all).any(|fragments| part(fragments) == at)
     }
 
-    /// Counts how a chunk ends, as far as it did not end so before.
+    /// Counts the ways in which a chunk ends, except those in which it already ended.
     pub(super) fn count_violations(&mut self, before: Tokens, now: Tokens) {
         if now.aborted && !before.aborted {
             self.stats.trace_writer_packet_loss += 1;

@@ -1,4 +1,4 @@
-//! Chunks leave the buffer: consumed by a reader, or for what is written over them.
+//! Chunks leave the buffer: consumed by a reader, or making way for what is written over them.
 
 use super::read::Consumer;
 use super::ring::Space;
@@ -40,8 +40,8 @@ impl Model {
         });
     }
 
-    /// Erases whatever begins in the range. Tells where the last of it ended, perhaps behind
-    /// the range, and whether that becomes padding, as it was not free before.
+    /// Erases whatever begins in the range. Returns where the last of it ended, perhaps beyond the range, and whether
+    /// that becomes padding because it was not free before.
     pub(super) fn erase_range(&mut self, from: u64, to: u64, observer: Observer<'_>) -> (u64, bool) {
         let (mut at, mut padded) = (from, false);
         while at < to {
@@ -65,7 +65,7 @@ impl Model {
         }
     }
 
-    /// Reads the sequence of a chunk out up to and with it, waiting for nothing.
+    /// Reads a chunk's sequence up to and including it, waiting for nothing.
     fn erase_chunk(&mut self, target: Handle, observer: Observer<'_>) {
         while let Some(chunk) = self.chunks.get(&target) {
             let sequence = self.find_sequence(chunk.key).expect("a stored chunk has a sequence");

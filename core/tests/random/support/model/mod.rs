@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chunk::{StoredChunk, Tokens};
 use ring::Ring;
 
-/// Bytes beside the payload of each stored chunk: a header of 16 and two links of 4.
+/// Bytes besides the payload of each stored chunk: a header of 16 and two links of 4.
 pub const OVERHEAD: u64 = 24;
 
 pub const FIRST_CONTINUES: u8 = 1;
@@ -38,7 +38,7 @@ pub fn precedes(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// Stored chunks are named by the number of their storing, never by their place.
+/// Stored chunks are identified by the number they got when stored, never by their place.
 pub(crate) type Handle = u64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub enum Why {
     ClearsFlags,
     ChangesFragments,
     TableFull,
-    /// Only of the real buffer: a reason that the model does not know.
+    /// Only from the real buffer: a reason that the model does not know.
     Other(usize),
 }
 
@@ -154,7 +154,7 @@ struct LastErased {
     first: bool,
     /// Payload bytes that really were read from it.
     read: usize,
-    /// It was a scraped copy, and no commit has told since that there was no more of it.
+    /// It was a scraped copy, and no commit has said since that there was no more of it.
     open: bool,
     /// How it ended, which has been counted.
     tokens: Tokens,
@@ -177,14 +177,14 @@ struct Sequence {
     last: Option<LastErased>,
     /// The table forgot or refused this sequence before.
     unknown_start: bool,
-    /// When the last chunk left, in emptyings since the buffer was made.
+    /// When the last chunk left, counted in emptyings since the buffer was made.
     emptied: u64,
     evicted: u64,
     broken: u64,
     malformed: u64,
 }
 
-/// Asked for each whole packet that overwriting drops; true: it was kept, it is no loss.
+/// Asked for each whole packet that overwriting drops; true means that it was kept and is no loss.
 pub type Observer<'a> = &'a mut dyn FnMut(&Packet) -> bool;
 
 #[derive(Clone, Debug)]
@@ -228,7 +228,7 @@ impl Model {
         self.ring.held()
     }
 
-    /// Whether the table ever was too small.
+    /// Whether the table was ever too small.
     pub fn has_forgotten(&self) -> bool {
         !self.forgotten.is_empty()
     }
@@ -278,7 +278,7 @@ impl Model {
         true
     }
 
-    /// Whether patches made other fragments of a stored chunk than were committed.
+    /// Whether patches changed a stored chunk's fragments from those committed.
     pub fn is_broken(&self, key: (u16, u16), chunk_id: u32) -> bool {
         self.find_chunk(key, chunk_id).is_some_and(|h| {
             let chunk = &self.chunks[&h];
@@ -287,7 +287,7 @@ impl Model {
         })
     }
 
-    /// Whether a chunk id comes behind all that the sequence has or had.
+    /// Whether a chunk id comes after all that the sequence has or had.
     pub fn is_newest(&self, header: &Header) -> bool {
         let Some(s) = self.find_sequence((header.producer, header.writer)) else { return true };
         let sequence = &self.sequences[s];

@@ -32,7 +32,7 @@ impl Model {
         outer_size(if offer.unseen { room.max(offer.payload.len()) } else { room })
     }
 
-    /// Makes room and stores, unless the sequence has gone past the chunk by that.
+    /// Makes room and stores, unless that makes the sequence go past the chunk.
     pub(super) fn place(
         &mut self,
         offer: &Offer<'_>,
@@ -64,7 +64,7 @@ impl Model {
                 let sequence = &mut self.sequences[s];
                 before = sequence.last.map_or(before, |last| last.tokens);
                 if sequence.last.is_some_and(|last| last.first) && sequence.pending & !READ_GAP == 0 {
-                    // As if it had never left. With a loss to tell it is the one that tells it, and no older one.
+                    // As if it had never left. If there is a loss to report, it reports it, and no older chunk does.
                     (sequence.last, sequence.unknown_start) = (None, false);
                 }
                 read

@@ -11,7 +11,7 @@ use super::{
 /// What one step at the front of a sequence did.
 pub(super) enum Step {
     Packet(Packet),
-    /// Something was consumed, no packet came of it.
+    /// Something was consumed, but no packet came of it.
     Passed,
     /// What comes next is not there yet.
     Stalled,
@@ -20,7 +20,7 @@ pub(super) enum Step {
 /// Who consumes: a reader, who may have to wait, or overwriting, which cannot.
 pub(super) enum Consumer<'a> {
     Reader,
-    /// Makes room up to and with the chunk `target`.
+    /// Makes room up to and including the chunk `target`.
     Eraser {
         target: Handle,
         observer: Observer<'a>,
@@ -33,7 +33,7 @@ impl Consumer<'_> {
     }
 }
 
-/// Of a packet that goes on in more chunks all but the last go with its beginning.
+/// If a packet goes on in more chunks than this, all but the last go with its beginning.
 const LOOKED_AT_AGAIN: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,8 +48,8 @@ enum ChainEnd {
 type Link = (Handle, Option<Fragment>);
 
 impl Model {
-    /// Begins a read and takes packets until there are none or `limit` of them; the second
-    /// value tells whether the read came to its end.
+    /// Begins a read and takes packets until there are none or `limit` of them; the second value says whether the read
+    /// came to its end.
     pub fn read(&mut self, limit: Option<usize>) -> (Vec<Packet>, bool) {
         let mut packets = Vec::new();
         let mut stalled = BTreeSet::new();
@@ -142,7 +142,7 @@ impl Model {
             self.chunks.get_mut(&first).expect("stored").broken += u64::from(by.erases());
             (Step::Passed, false)
         };
-        // What nobody kept may come again, and its rest must be there then; not that of a packet without content.
+        // What nobody kept may come again, and its rest must be there then, except that of a packet without content.
         let behind = links.len() - 1;
         let is_empty = links.iter().all(|(_, fragment)| fragment.is_none_or(|f| f.start == f.end));
         let passes = !by.erases() || kept || is_empty && end == ChainEnd::Complete;
@@ -171,7 +171,7 @@ impl Model {
         step
     }
 
-    /// Gathers one fragment a chunk behind a begin.
+    /// Gathers one fragment per chunk after a begin.
     fn look_ahead(&self, s: usize, first: Handle, f: Fragment, erases: bool) -> (Vec<Link>, ChainEnd) {
         let chunk = &self.chunks[&first];
         let mut links = vec![(first, Some(f))];
@@ -197,14 +197,14 @@ impl Model {
                 Some(Ok(_)) if next.read != 0 => return (links, ChainEnd::Broken),
                 Some(Ok(f)) => match f.kind {
                     Kind::Whole | Kind::Begin => return (links, ChainEnd::Broken),
-                    // Even for an end, with which the part to patch has nothing to do.
+                    // Even for an end, which has nothing to do with the part to patch.
                     _ if next.flags & NEEDS_PATCHING != 0 && !erases => return (links, ChainEnd::NotYet),
                     Kind::Continue | Kind::End => {
                         // The part to patch is the last one of the chunk: never an end.
                         unpatched |= f.kind == Kind::Continue && next.flags & NEEDS_PATCHING != 0;
                         links.push((*handle, Some(f)));
                         if f.kind == Kind::End {
-                            // Nobody can wait for the patches: the packet goes as it is, to nobody.
+                            // Nobody can wait for the patches: the packet leaves as it is, and reaches nobody.
                             return (links, if unpatched { ChainEnd::NotYet } else { ChainEnd::Complete });
                         }
                     }
@@ -223,8 +223,8 @@ impl Model {
         Packet { producer, writer, uid, pid, loss, slices }
     }
 
-    /// Hands a whole packet, which begins in a chunk and goes on there up to `end`, to whom it is for; empty ones to
-    /// nobody. Whether an observer kept it.
+    /// Hands a whole packet, which begins in a chunk and goes on there up to `end`, to whoever it is for, and an empty
+    /// one to nobody. Returns whether an observer kept it.
     fn deliver(
         &mut self,
         s: usize,
@@ -294,7 +294,7 @@ impl Model {
         gap
     }
 
-    /// Marks a chunk as read up to `to`, with what empty packets follow to its end.
+    /// Marks a chunk as read up to `to`, along with any empty packets up to its end.
     fn consume(&mut self, s: usize, handle: Handle, to: usize, by: &Consumer<'_>) {
         let chunk = self.chunks.get_mut(&handle).expect("stored");
         let had = chunk.read < chunk.payload.len();

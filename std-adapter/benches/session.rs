@@ -1,10 +1,10 @@
-//! `cargo bench -p tracebuf-std --bench session --features compare`: what sessions cost, beside the limits,
-//! and what other crates take. With `--features tracing` the others are left out.
+//! `cargo bench -p tracebuf-std --bench session --features compare`: what sessions cost, with their limits, and what
+//! other crates take. With `--features tracing` the others are left out.
 //!
-//! `-- --slack F` multiplies the limits of what is timed by F: for machines that others use meanwhile.
+//! `-- --slack F` multiplies the limits of what is timed by F: for machines that others are using at the same time.
 //!
 //! `-- spans load` runs these parts alone; the others are `recorder`, `snapshot` and `long-trace`. The load runs for
-//! 6 s; for a minute by `TRACEBUF_LOAD_SECONDS=60`.
+//! 6 s; for a minute with `TRACEBUF_LOAD_SECONDS=60`.
 //!
 //! One line each, `budget NAME MEASURED LIMIT UNIT ok|over`, and lines of figures without a limit; exit status 1
 //! if a budget is over.
@@ -64,7 +64,7 @@ pub(crate) struct Sheet {
 }
 
 impl Sheet {
-    /// Nothing at all was not measured, and counts as over.
+    /// Zero means that nothing was measured, and counts as over.
     pub(crate) fn at_most(&mut self, name: &str, measured: f64, limit: f64, unit: &str) {
         let limit = limit * self.slack;
         self.line(name, measured, limit, unit, measured > 0.0 && measured <= limit);

@@ -22,7 +22,7 @@ thread_local! {
     static NEXT: std::cell::Cell<Option<&'static Recorder>> = const { std::cell::Cell::new(None) };
 }
 
-/// Tells of each change how many bytes are in use.
+/// Records, at each change, how many bytes are in use.
 struct Counted(AtomicI64);
 
 impl Counted {
@@ -38,7 +38,7 @@ impl Counted {
     }
 }
 
-// SAFETY: it is the system's; counting does nothing to the memory.
+// SAFETY: it is the system's allocator; counting does nothing to the memory.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.change(layout.size() as i64);
@@ -60,7 +60,7 @@ static ALLOCATOR: Counted = Counted(AtomicI64::new(0));
 fn an_allocator_may_record_also_on_threads_that_have_not() {
     let session = Session::builder().ring(16 << 20).start().expect("a session");
     let (recorder, before) = (session.recorder(), session.recorder());
-    // Some chunks that nobody has sent: the drain thread asks for memory first when it does, for a list of them.
+    // Some chunks that nobody has sent: when the drain thread sends them, it first asks for memory, for a list of them.
     (0..1000).for_each(|_| before.instant("before"));
     let _ = RECORDER.set(recorder);
     session.flush(Duration::from_secs(10)).expect("an answer");
@@ -91,7 +91,7 @@ fn an_allocator_may_begin_to_record_while_a_connection_is_flushed() {
         let connection = Connection::builder().open(&path).expect("a service");
         let recorder: &Recorder = Box::leak(Box::new(connection.recorder()));
         let (tell, told) = std::sync::mpsc::channel();
-        // A thread of its own: it would wait for itself for ever.
+        // In a thread of its own: otherwise it would wait for itself for ever.
         std::thread::spawn(move || {
             NEXT.set(Some(recorder));
             let flushed = connection.flush(Duration::from_secs(10));

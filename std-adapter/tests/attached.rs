@@ -72,7 +72,7 @@ fn what_a_producer_says_is_there_whoever_went_before_it_and_had_been_read() {
     let trace = LongTrace::to(&path).period(Duration::from_millis(10));
     let session = Session::builder().long_trace(trace).start().expect("a session");
     assert_eq!(session.new_producer_id().expect("a number"), Session::OWN_PRODUCER_ID + 1);
-    // It was given to nobody by the session, which finds it all the same.
+    // The session gave it to nobody, but finds it all the same.
     session.attach(says(3, "first")).expect("an answer");
     while session.summary().expect("an answer").buffers[0].chunks_read == 0 {
         std::thread::sleep(Duration::from_millis(5));
@@ -87,7 +87,7 @@ fn what_a_producer_says_is_there_whoever_went_before_it_and_had_been_read() {
     assert!(trace.contains("first") && trace.contains("second"));
 }
 
-/// A producer that answers when it was looked at some times, with a word of it.
+/// A producer that answers after being looked at a few times, and sends a word with its answer.
 #[derive(Default)]
 struct Late {
     asked: u16,
@@ -120,7 +120,7 @@ impl Transport for Late {
     }
 }
 
-/// A producer that does not answer the first time, and tells that it was asked.
+/// A producer that does not answer the first time, and reports that it was asked.
 struct Silent(u16, Sender<()>);
 
 impl Transport for Silent {
@@ -149,7 +149,7 @@ fn who_answers_has_time_to_also_when_others_were_waited_for_before() {
     session.attach(Late::default()).expect("an answer");
     session.attach(Silent(0, asked)).expect("an answer");
     let (snapshot, mut stopped) = std::thread::scope(|scope| {
-        // Of longer than producers have for a snapshot, or behind the session's end, which comes behind both.
+        // Longer than producers have for a snapshot, or at the session's end, which comes after both.
         let flush = scope.spawn(|| session.flush(Duration::from_millis(6500)));
         was_asked.recv().expect("it is asked");
         let snapshot = scope.spawn(|| session.snapshot());
@@ -185,7 +185,7 @@ fn who_answers_has_time_to_also_when_the_session_s_thread_comes_late() {
     assert!(Trace::read(&path).contains("first"));
 }
 
-/// Has a recorder's thread be the last that has a session, and that have the recorder.
+/// Makes a recorder's thread the last owner of a session, and that session's thread the last owner of the recorder.
 fn owned(folder: &Path, begin: impl FnOnce(&FlightRecorder)) {
     let session = Arc::new(Session::builder().start().expect("a session"));
     let recorder = Arc::new(FlightRecorder::new(&session, folder).expect("a recorder"));

@@ -1,4 +1,4 @@
-//! Sessions that end, or of which a snapshot is taken, while a thread is in the midst of a long event.
+//! Sessions that end, or of which a snapshot is taken, while a thread is in the middle of a long event.
 
 #[path = "support/trace.rs"]
 mod trace;
@@ -9,9 +9,9 @@ use std::sync::mpsc::channel;
 use trace::{Trace, folder, scratch};
 use tracebuf_std::session::{LongTrace, Session, SessionBuilder};
 
-/// Gets a trace out of a session while a thread that has recorded instants is within the details of an event that goes
-/// on over more chunks than two. The last instants lie in the chunk that this one begins in, and the first of them
-/// began in the one before. Gives the trace, and what `get` gives.
+/// Gets a trace out of a session while a thread that has recorded instants is within the details of an event that spans
+/// more than two chunks. The last instants lie in the chunk in which this event begins, and the first of them began in
+/// the chunk before. Returns the trace, and what `get` returns.
 fn within_an_event<T>(
     name: &str,
     build: impl FnOnce(SessionBuilder, LongTrace) -> SessionBuilder,
@@ -44,7 +44,7 @@ fn within_an_event<T>(
     (Trace::read(&path), got)
 }
 
-/// Ends the session, and gives the number of packets that count as given up.
+/// Ends the session, and returns the number of packets that count as given up.
 fn stop(session: Session, path: &Path) -> u64 {
     let mut stopped = session.stop().expect("a stop");
     if stopped.file.is_none() {

@@ -1,4 +1,5 @@
-//! A program that leaves the folder it was started in. In a program of its own, as all of a program is in one folder.
+//! A program that leaves the folder it was started in. It is a program of its own because all of a program is in one
+//! folder.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Sessions that do not start: what their files held is there still.
+//! Sessions that do not start: what their files held is still there.
 #![cfg(unix)]
 
 #[path = "support/trace.rs"]
@@ -23,7 +23,7 @@ fn leave(path: &Path, event: &'static str) {
     session.flush(Duration::from_secs(5)).expect("a flush");
 }
 
-/// A folder with what two sessions left: what the second did, and what the first did.
+/// A folder with what two sessions left: the second one's, then the first one's.
 fn two_crashes(name: &str) -> (PathBuf, PathBuf, PathBuf) {
     let folder = folder(name);
     let (region, previous) = (folder.join("x.region"), folder.join("x.region.previous"));
@@ -78,7 +78,7 @@ fn what_a_killed_start_left_keeps_no_other_from_starting_and_takes_no_crash_s_pl
         leave(&region, "a new one");
         assert!(holds(&region, "a new one") && holds(&previous, "first crash"), "after {} bytes", left.len());
     }
-    // Killed when it had moved the one before, and not yet the last.
+    // Killed after it had moved the one before the last, but not yet the last.
     std::fs::rename(&previous, folder.join("x.region.previous.previous")).expect("a crash");
     assert_fails(Session::builder().buffer(ring(&region)).buffer(ring(&folder.join("none/x"))), "none/x");
     assert!(holds(&region, "a new one") && holds(&previous, "first crash"));
@@ -102,8 +102,8 @@ fn a_start_that_is_killed_in_between_costs_no_crash_and_leaves_nothing() {
             .env("TRACEBUF_CHILD_RING", (megabytes << 20).to_string())
             .spawn()
             .expect("a child");
-        // The file is the child's by its length; then the buffer in it is made, and the start goes on to the endless
-        // one.
+        // The file's length shows that it is the child's; once the buffer in it is made, the start goes on to the
+        // endless one.
         let is_made = || {
             let there = std::fs::read(&region).unwrap_or_default();
             there.len() >> 20 == megabytes && there.get(4096..4100) == Some(b"TBUF")
@@ -215,7 +215,7 @@ fn starts_with_few_open_files() {
     let contents = || [&region, &previous].map(|path| std::fs::read(path).expect("a file"));
     let before = contents();
     let mut files: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
-    // For none; for that of the buffer and not for its lock's.
+    // Descriptors for no file; then for the buffer's, but not for its lock's.
     for _ in 0..2 {
         let error = start().expect("an error");
         assert!(error.contains("open files"), "{error}");

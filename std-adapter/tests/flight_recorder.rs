@@ -81,7 +81,7 @@ fn a_storm_of_signals_leaves_whole_traces_of_the_number_to_keep() {
     });
     let start = std::time::Instant::now();
     let mut sent = 0;
-    // Longer where all is slow.
+    // Longer where everything is slow.
     let is_over = |elapsed: Duration| elapsed.as_millis() >= 500 && recorder.status().written > 3;
     while !is_over(start.elapsed()) && start.elapsed() < Duration::from_secs(20) {
         // SAFETY: this process has a handler for it.
@@ -107,7 +107,7 @@ fn a_storm_of_signals_leaves_whole_traces_of_the_number_to_keep() {
 
 #[test]
 fn the_newest_files_of_all_runs_are_kept_and_none_is_written_over() {
-    // On Windows that of a test which was built elsewhere has no letter of a drive.
+    // On Windows, the folder of a test that was built elsewhere has no drive letter.
     let folder = std::path::absolute(folder("runs")).expect("a path");
     let others =
         ["panic-x.pftrace", "panic-01.pftrace", "panic-1-7.pftrace", "panic-9.txt", "others-5.pftrace"];
@@ -121,7 +121,7 @@ fn the_newest_files_of_all_runs_are_kept_and_none_is_written_over() {
         names.sort();
         names
     };
-    // Each time a program that panics once.
+    // Each run is a program that panics once.
     for run in 0..12 {
         let session = session();
         let recorder = FlightRecorder::new(&session, &folder).expect("a recorder").keep(3);
@@ -153,7 +153,7 @@ fn a_number_that_is_no_signal_is_an_error_as_is_one_that_cannot_be_caught() {
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
     for signal in [i32::MIN, -1, 0, 65, 127, 128, 200, i32::MAX, libc::SIGKILL, libc::SIGSEGV, libc::SIGBUS] {
         assert!(recorder.on_signals(&[signal]).is_err(), "{signal}");
-        // Not that of the storm: from here on it ends the program when no recorder watches it.
+        // Not the storm's signal: from here on, this one ends the program when no recorder watches it.
         assert!(recorder.before_ending_on(&[libc::SIGUSR2, signal]).is_err(), "{signal}");
     }
 }
@@ -209,7 +209,7 @@ fn while_sixteen_triggers_wait_others_are_only_counted() {
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
-/// Boot times of the packets with a counter's value, by the states and distances that the trace has.
+/// Boot times of the packets with a counter's value, computed from the trace's states and distances.
 fn times_of_counters(trace: &Trace) -> Vec<(u64, u64)> {
     let (mut now, mut times) = (0, Vec::new());
     for packet in trace.packets().filter(|packet| trace::number(packet, 10) != Some(1)) {
@@ -287,7 +287,7 @@ fn a_session_that_is_dropped_while_a_snapshot_is_written_ends() {
 
     let (session, folder) = (session(), folder("dropped"));
     let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
-    // Behind the largest number there is none, so that this is what the snapshot is written into.
+    // There is no number after the largest, so this is what the snapshot is written into.
     let pipe = folder.join(format!("slow-{}.pftrace", u64::MAX));
     mkfifo(&pipe);
     let events = session.recorder();
@@ -306,8 +306,8 @@ fn a_session_that_is_dropped_while_a_snapshot_is_written_ends() {
     std::fs::remove_file(&pipe).expect("it is there");
 }
 
-/// What a snapshot costs those who record is at most one copy; how long that is, the test says and bounds
-/// loosely, for machines differ.
+/// A snapshot costs those who record at most one copy; the test reports how long that takes and bounds it loosely,
+/// because machines differ.
 #[test]
 fn recording_goes_on_without_loss_while_snapshots_are_taken() {
     let session = Session::builder().ring(16 << 20).shared_memory(8 << 20).prepare_snapshots().start();

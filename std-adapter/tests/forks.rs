@@ -51,7 +51,7 @@ fn in_a_child_a_relay_is_off_and_a_new_one_is_not() {
     let recorder = relay.recorder();
     relay.connect(&session.recorder()).expect("it runs");
     recorder.instant("parent");
-    // Its thread has begun: one that is about to may have a lock of the standard library that the child's wants.
+    // Its thread has begun: one that is about to may hold a standard library lock that the child's thread needs.
     session.flush(Duration::from_secs(10)).expect("it runs");
     let child = fork(|| {
         recorder.instant("child");
@@ -119,7 +119,7 @@ fn a_signal_that_ends_the_program_after_a_snapshot_ends_a_child_at_once() {
     recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
     assert_ended_by(fork(sleep), libc::SIGTERM);
     assert!(!folder.join("signal-15-0.pftrace").exists());
-    // One that has a recorder of its own writes a snapshot.
+    // A child that has its own recorder writes a snapshot.
     let child = fork(|| {
         let (_session, recorder) = self::recorder(&folder);
         recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
@@ -141,7 +141,7 @@ fn a_signal_ends_the_program_at_once_when_the_last_recorder_that_watched_it_is_g
         recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
         other.on_signals(&[libc::SIGTERM]).expect("a handler");
         drop(recorder);
-        // SAFETY: this process has a handler for it, and a recorder with which it goes on.
+        // SAFETY: this process has a handler for it, and a recorder that lets it go on.
         unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
         wait_for(&trace(0));
         drop(other);
@@ -293,7 +293,7 @@ fn a_file_is_free_when_its_session_s_process_was_killed_though_a_child_of_that_l
     let master = fork(|| {
         let _session = in_file(&region).expect("a session");
         let worker = fork(|| {
-            // What it has of its parent's lock is closed by then.
+            // Its copy of its parent's lock is closed by then.
             std::fs::write(folder.join("runs"), "").expect("a file");
             sleep()
         });
@@ -315,7 +315,7 @@ fn a_file_is_free_when_its_session_s_process_was_killed_though_a_child_of_that_l
 #[test]
 fn in_a_child_no_file_is_closed_but_those_that_keep_its_parent_s_locked() {
     let folder = folder("fork-left");
-    // Some of them have the numbers that files of locks had: of one that is gone, and in the child of its parent's.
+    // Some of them have the numbers that files of locks had: one that is gone and, in the child, its parent's.
     let open = || (0..16).map(|_| File::open(&folder).expect("a folder")).collect::<Vec<_>>();
     drop(in_file(&folder.join("gone.region")).expect("a session"));
     let before = open();
@@ -332,7 +332,7 @@ fn in_a_child_no_file_is_closed_but_those_that_keep_its_parent_s_locked() {
     assert!(in_file(&folder.join("x.region")).is_err(), "and the parent has the lock still");
 }
 
-/// One with shared memory in the buffer's file.
+/// A session with its shared memory in the buffer's file.
 fn all_in_file(region: &Path) -> Session {
     let buffer = BufferConfig::ring(1 << 20).in_file(region);
     Session::builder().buffer(buffer).shared_memory_in_file().start().expect("a session")
@@ -357,7 +357,7 @@ fn who_forks_within_an_event_writes_into_its_own_memory_in_each_process() {
             // Into this chunk, and into others.
             event.arg("text", &*of_child)
         } else {
-            // It goes first.
+            // The child goes first.
             assert_eq!(status_of(forked), 0);
             event.arg("text", &*of_parent)
         }
@@ -394,7 +394,7 @@ fn what_a_child_drops_changes_nothing_in_its_parent_s_shared_memory() {
     let slice = recorder.enter("slice");
     let writer = recorder.packet_writer().expect("a writer");
     let mut all = Some((session, slice, writer));
-    // The table, and shared memory: into the ring the drain thread writes.
+    // The table, and shared memory; the drain thread writes into the ring.
     let part = || {
         let file = std::fs::read(&region).expect("a file");
         file[file.len() - (1 << 20) - (32 << 10)..].to_vec()

@@ -15,7 +15,7 @@ fn a_ring_of_four_gigabytes_laps_and_gives_its_packets_back() {
     let size = buffer.stats().buffer_size;
     assert_eq!(size, u64::from(u32::MAX) & !3);
     let held = u32::try_from(size / (ROOM as u64 + 24)).expect("fewer chunks than bytes");
-    // The ring's end is passed, and chunks behind it are overwritten.
+    // The ring's end is passed, and chunks after it are overwritten.
     let chunks = held + held / 8;
     for chunk_id in 0..chunks {
         let header =

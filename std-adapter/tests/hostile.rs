@@ -25,7 +25,7 @@ fn quick(path: &Path) -> LongTrace {
     LongTrace::to(path).period(Duration::from_millis(10))
 }
 
-/// Records until the long trace is in a state; how many values that were.
+/// Records until the long trace is in a state; returns how many values that took.
 fn record_until(session: &Session, mut value: i64, is: impl Fn(&LongTraceStatus) -> bool) -> i64 {
     let recorder = session.recorder();
     for _ in 0..2000 {
@@ -67,7 +67,7 @@ fn a_disk_that_is_full_for_a_while_costs_nothing_but_time() {
     }
 }
 
-/// The largest size of a file, as a disk without room has it.
+/// Limits the size of files, as a full disk does.
 fn limit_files_to(bytes: libc::rlim_t) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: a valid limit; without the signal a write beyond it is an error.
@@ -112,7 +112,7 @@ fn what_a_full_disk_does_not_take_at_the_end_is_told_and_leaves_no_hole() {
     }
 }
 
-/// Records some pieces, of which none or one has room, and stops. How many values were recorded.
+/// Records some pieces, none or one of which has room, and stops. Returns how many values were recorded.
 fn full_at_the_end(path: &Path, buffer: BufferConfig, room: libc::rlim_t) -> u64 {
     let trace = LongTrace::to(path).period(Duration::MAX);
     let builder = Session::builder().buffer(buffer).exhaustion(Exhaustion::Stall).long_trace(trace);
@@ -222,8 +222,7 @@ fn a_storm_of_signals_interrupts_calls_and_loses_nothing() {
     let ends = stop.clone();
     let storm = std::thread::spawn(move || {
         while !ends.load(Ordering::Relaxed) {
-            // To a thread of the process that does not block it: any.
-            // SAFETY: this process has a handler for it.
+            // It goes to any thread of the process that does not block it. SAFETY: this process has a handler for it.
             unsafe { libc::kill(libc::getpid(), libc::SIGUSR2) };
             std::thread::sleep(Duration::from_micros(100));
         }

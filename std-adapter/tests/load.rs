@@ -1,6 +1,6 @@
-//! A service under load: a million events a second of eight threads into 16 MiB, snapshots meanwhile.
+//! A service under load: a million events a second from eight threads into 16 MiB, with snapshots meanwhile.
 //!
-//! Three seconds; a minute by `TRACEBUF_LOAD_SECONDS=60`, best with `--release`.
+//! Three seconds; a minute with `TRACEBUF_LOAD_SECONDS=60`, best with `--release`.
 
 #[path = "support/load.rs"]
 mod load;
@@ -33,6 +33,6 @@ fn every_packet_is_in_the_trace_or_counted_as_lost_and_memory_does_not_grow() {
     assert!(total(|account| account.overwritten) > 0, "and was lapped");
     assert!(total(|account| account.written) >= load.events, "as many packets as events, and states");
     assert!(late as f64 <= early as f64 * 1.02, "{early} bytes after a sixth of the time, {late} at the end");
-    // On a machine that others use half of the rate still shows that it is a load.
+    // On a machine that others use too, half of the rate still shows that it is a load.
     assert!(load.rate() > 4.0 * load::RATE, "{} events/s", load.rate());
 }

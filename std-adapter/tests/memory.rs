@@ -17,7 +17,7 @@ fn resident() -> usize {
 /// Alone in its program: another test's memory would be counted too.
 #[test]
 fn a_gibibyte_of_which_a_mebibyte_is_used_costs_that_and_so_does_a_clone() {
-    // A clone needs a second one, more than the address space of 32 bits can hold beside the rest.
+    // A clone needs a second one, more than the address space of 32 bits can hold besides the rest.
     let ring: u32 = if cfg!(target_pointer_width = "64") { 1 << 30 } else { 1 << 28 };
     let config = Config::new(FillPolicy::RingBuffer);
     let region = usize::try_from(config.region_size(ring)).expect("it fits the address space");

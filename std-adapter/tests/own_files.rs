@@ -1,4 +1,4 @@
-//! Files that a session has are not taken from it, and it takes none of another's, nor waits for one.
+//! A session's files are not taken from it, and it neither takes another's nor waits for one.
 #![cfg(unix)]
 
 #[path = "support/trace.rs"]
@@ -13,7 +13,7 @@ use trace::{Trace, folder, mkfifo, scratch};
 use tracebuf_std::recover::Survivor;
 use tracebuf_std::session::{BufferConfig, LongTrace, Session, SessionBuilder, SessionError, Written};
 
-/// For what takes some milliseconds, or for ever.
+/// The time allowed for what takes some milliseconds, or for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn in_file(path: &Path) -> Result<Session, SessionError> {
@@ -124,7 +124,7 @@ fn a_pipe_that_nobody_reads_is_an_error_and_not_waited_for() {
     let error =
         told.recv_timeout(PATIENCE).expect("a start that does not wait").expect("an error").to_string();
     assert!(error.contains("unread.fifo") && error.contains("nobody has opened the pipe to read"), "{error}");
-    // With a reader the session waits for it, however slow that is, as if it had always been there.
+    // If there is a reader, the session waits for it, however slow that is, as if it had always been there.
     let opened = path.clone();
     let reader = std::thread::spawn(move || {
         let (mut bytes, mut part) = (Vec::new(), [0; 16_384]);

@@ -1,4 +1,4 @@
-//! Buffers in mapped files: what survives a kill, alone and beside a long trace.
+//! Buffers in mapped files: what survives a kill, alone and alongside a long trace.
 #![cfg(unix)]
 
 #[path = "support/trace.rs"]
@@ -39,7 +39,7 @@ fn what_was_committed_is_in_the_file_while_the_session_still_runs() {
         session.recorder().count(&COUNTER, value);
     }
     session.flush(Duration::from_secs(5)).expect("a flush");
-    // The command is for after its end: meanwhile packets move on.
+    // The command is for use after its end: until then packets move on.
     let (ok, said) = recover(&[&region, "-o".as_ref(), &out]);
     let why = "alive.region: another session is using it; when that has ended it can be recovered";
     assert!(!ok && said.contains(why), "{said}");
@@ -95,7 +95,7 @@ fn a_file_that_cannot_be_had_is_an_error_before_anything_is_recorded() {
     assert_eq!(std::fs::read(&other).expect("it is there"), b"somebody's own file");
 }
 
-/// A limit on the size of files, which a disk that is full is like: no page is touched that has no block.
+/// A limit on the size of files, as on a full disk: no page without a block is touched.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_without_room_for_the_buffer_is_an_error_and_leaves_no_file() {
@@ -173,7 +173,7 @@ fn what_a_full_disk_did_not_take_stays_in_the_file_of_the_buffer() {
     assert_eq!(values, (0..100_000).collect::<Vec<u64>>());
 }
 
-/// How many times to kill; 300 by `TRACEBUF_KILLS=300`.
+/// How many times to kill; 300 with `TRACEBUF_KILLS=300`.
 fn kills() -> u64 {
     std::env::var("TRACEBUF_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(10)
 }
@@ -199,7 +199,7 @@ fn recording_until_killed() {
         std::thread::spawn(move || {
             for value in 0.. {
                 recorder.with(|tracer| {
-                    // Of many sizes, some over several chunks.
+                    // In many sizes, some over several chunks.
                     let long = if value % 64 == 0 { 5000 } else { (value % 50) as usize };
                     let text = &"x".repeat(long);
                     let track = tracer.on(&COUNTER);
@@ -287,7 +287,7 @@ fn causes(trace: &Trace) -> Vec<(usize, u64, u64)> {
     told.filter(|(_, _, causes)| *causes != 0).collect()
 }
 
-/// Each thread's values reach as far as it was promised. Threads are told apart by how far they came.
+/// Each thread's values reach as far as was promised. Threads are told apart by how far they came.
 fn assert_reached(runs: &[(u64, u64)], committed: &[u64], kill: u64) {
     for (count, place) in committed.iter().rev().zip(1..).filter(|(count, _)| **count > 0) {
         let run = runs.len().checked_sub(place).and_then(|at| runs.get(at));
@@ -309,13 +309,13 @@ fn after_a_kill_the_long_trace_and_the_buffer_hold_all_that_was_committed_once()
     let (out, both) = (scratch("killed.pftrace"), scratch("killed-both.pftrace"));
     let mut random = random();
     let (mut promised, mut in_buffer, mut in_file) = (0, 0, 0);
-    // On a machine that is busy with other things most may be killed before they have come to anything.
+    // On a machine that is busy with other things, most may be killed before they have got anywhere.
     for kill in 0..10 * kills() {
         if kill >= kills() && promised > 0 && in_file > 0 && in_buffer > 0 {
             break;
         }
-        // More than they record until they are killed: where the disk is slow, nothing else keeps it until it is in the
-        // file.
+        // Room for more than they record until they are killed: if the disk is slow, nothing else keeps it until it is
+        // in the file.
         let Kill { committed } = kill_at_random(&mut random, 32 << 20, &region, Some(&long));
         // From then on the file is one that recovery knows.
         let had_started = std::fs::read(&region).is_ok_and(|file| file.starts_with(b"TRACEMAP"));
@@ -343,7 +343,7 @@ fn after_a_kill_the_long_trace_and_the_buffer_hold_all_that_was_committed_once()
         if !["without its end", "without their end"].iter().any(|cut| said.contains(cut)) {
             assert_eq!(causes(&rest), [], "kill {kill}: {said}");
         }
-        // One trace of both is the same.
+        // A single trace of both is the same.
         let (ok, said) = recover(&[&region, "-o".as_ref(), &both, "--with".as_ref(), &long]);
         assert!(ok, "kill {kill}: {said}");
         assert_eq!(Trace::read(&both).counters(), counters, "kill {kill}");
@@ -370,15 +370,15 @@ fn after_a_kill_a_lapped_ring_holds_all_that_was_not_overwritten() {
         assert!(ok, "kill {kill}: {said}");
         let trace = Trace::read(&out);
         let runs = runs(&trace.counters(), kill);
-        // Threads that were kept from running may be overwritten whole, whichever they are; of the others the newest is
-        // there. So the first of these came as far as the first of all had, at least, and so on.
+        // Threads that were kept from running may be overwritten entirely, whichever they are; of the others, the
+        // newest values are there. So the first of these came at least as far as the first of all had, and so on.
         assert!(!runs.is_empty() && runs.len() <= committed.len(), "kill {kill}: {runs:?}, {committed:?}");
         let reached = runs.iter().zip(&committed).all(|((last, _), count)| last + 1 >= *count);
         assert!(reached, "kill {kill}: {runs:?}, committed {committed:?}");
         if runs.iter().any(|(_, first)| *first > 0) {
             lapped += 1;
-            // What was not overwritten is there. What is overwritten takes along what its sequence has before it, which
-            // after a scrape of a dozen chunks of 2 KiB in the order of their addresses lies somewhat behind it.
+            // What was not overwritten is there. Overwriting something takes along what its sequence has before it,
+            // which lies somewhat behind it after a scrape of a dozen chunks of 2 KiB in the order of their addresses.
             let inspection =
                 Inspection::of_file(&std::fs::read(&region).expect("the file")).expect("a buffer");
             let chunks: u64 = inspection.sequences.iter().map(|sequence| sequence.bytes).sum();

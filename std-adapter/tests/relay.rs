@@ -119,13 +119,13 @@ fn one_goes_back_to_a_session_and_to_each_of_its_buffers() {
         recorder.instant("in the first");
         relay.connect(&other).expect("it runs");
         recorder.instant("in the second");
-        // Where a relay's recorder records just now.
+        // Where a relay's recorder records at the moment.
         other_relay.connect(&recorder).expect("it runs");
         relay.disconnect();
     }
     other_relay.recorder().instant("by the other");
     let trace = trace_of(&session, "buffers");
-    // One buffer lies behind the other.
+    // One buffer comes after the other.
     assert_eq!(trace.story(), "!in the first !in the first !in the second !in the second !by the other");
 }
 
@@ -146,7 +146,7 @@ fn what_is_over_cannot_be_connected_and_packet_writers_belong_to_one_session() {
     assert_eq!(trace_of(&second, "writers").story(), "");
 }
 
-/// Has threads end, also when a test fails.
+/// Makes threads end, even when a test fails.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -156,7 +156,7 @@ impl Drop for Ends<'_> {
 }
 
 const THREADS: i64 = 3;
-/// What a thread's numbers begin behind, for each thread before it.
+/// A thread's numbers begin after this, once for each thread before it.
 const THREAD: i64 = 1 << 40;
 
 #[test]
@@ -171,7 +171,7 @@ fn of_threads_that_go_on_while_sessions_come_and_go_each_event_is_in_one_session
                 while !ends.load(Ordering::Relaxed) {
                     number += 1;
                     recorder.slice("step", || recorder.count(&COUNTER, number));
-                    // No ring is to lap.
+                    // No ring should lap.
                     std::thread::sleep(Duration::from_micros(100));
                 }
             });
@@ -182,7 +182,7 @@ fn of_threads_that_go_on_while_sessions_come_and_go_each_event_is_in_one_session
         for round in 0..15 {
             let session = connected(&relay);
             std::thread::sleep(Duration::from_millis(round % 4));
-            // Some end while connected, some after, some when another one is.
+            // Some sessions end while connected, some afterwards, some when another one is connected.
             match round % 3 {
                 0 => relay.disconnect(),
                 1 => before = Some(connected(&relay)),

@@ -219,7 +219,7 @@ fn after_the_stop_nothing_is_recorded_and_another_session_can_start() {
     assert_eq!(Trace::read(&path).events(3), 1);
 }
 
-/// A producer that has its session, which it tries to stop, and goes when nobody else has it; or stays to the end.
+/// A producer that has its session, tries to stop it, and goes when nobody else has it; or one that stays to the end.
 fn holder(session: Option<Arc<Session>>, tell: Sender<Option<SessionError>>) -> impl Transport {
     Does::new(move |_| {
         session.as_ref().is_none_or(|session| {
@@ -293,7 +293,7 @@ fn a_session_needs_little_of_the_stack_of_the_thread_that_has_it() {
         session.stop().expect("a stop").write_to(&path).expect("a file");
         Trace::read(&path).events(3)
     };
-    // One with less than the session takes in a debug build would end the process.
+    // With a smaller stack than the session takes in a debug build, the process would end.
     let thread = std::thread::Builder::new().stack_size(128 << 10).spawn(work).expect("a thread");
     assert_eq!(thread.join().expect("no panic"), 1);
 }
@@ -335,7 +335,7 @@ fn the_smallest_buffer_holds_a_chunk_and_a_smaller_one_is_an_error() {
         let SessionError::SmallBuffer { buffer: 0, bytes: 2048, needed } = error else { panic!("{error}") };
         assert!(start(needed - 1).is_err());
         let session = start(needed).expect("a session");
-        // Full chunks of which each is sent before the next: the last one is there, or the first.
+        // Full chunks, each of which is sent before the next: the last one is there, or the first.
         for _ in 0..3 {
             session.recorder().with(|tracer| {
                 for _ in 0..200 {
@@ -442,7 +442,7 @@ fn events_are_at_their_time_of_day() {
 #[test]
 fn shared_memory_of_the_size_recommended_lasts_for_the_time_asked_for_whatever_is_in_it_before() {
     let sizing = Sizing::of_rate(4e6).packet(100).chunk(2044).blocked(0.010);
-    // The thread that records keeps a chunk beside it.
+    // Besides, the thread that records keeps a chunk.
     let bytes = sizing.shared_memory() as usize + 2048;
     for share in [0, 25, 45] {
         let session = Session::builder().ring(1 << 20).shared_memory(bytes.next_multiple_of(4096)).start();

@@ -13,7 +13,7 @@ use tracebuf::producer::Exhaustion;
 use tracebuf_std::session::{Recorder, Session, SessionError};
 use transport::Does;
 
-/// For what takes some milliseconds, or for ever.
+/// The time allowed for what takes some milliseconds, or for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A session with two chunks of shared memory.
@@ -48,7 +48,7 @@ fn nobody_waits_for_a_drain_thread_that_has_panicked() {
     let transport = Does::new(move |_| {
         let _held = &held;
         if panics.load(Ordering::Relaxed) {
-            // As a panic, without its words.
+            // Like a panic, without its words.
             resume_unwind(Box::new("a transport's defect"));
         }
         true
@@ -80,7 +80,7 @@ fn the_drain_thread_drops_and_counts_what_it_records_itself_when_shared_memory_i
         });
         session.attach(transport).expect("an answer");
         session.waker().wake();
-        // A thread that gives waiting up does so after some 28 s.
+        // A thread that gives up waiting does so after some 28 s.
         told.recv_timeout(Duration::from_secs(8)).expect("a thread that does not wait");
         let lost = session.summary().expect("an answer").buffers[0].trace_writer_packet_loss;
         assert!((1000..10_000).contains(&lost), "{lost}");
@@ -88,8 +88,8 @@ fn the_drain_thread_drops_and_counts_what_it_records_itself_when_shared_memory_i
     }
 }
 
-/// Has so many threads record one event into each buffer, and keep what they hold of shared memory until the sender is
-/// dropped; tells of each that has got so far.
+/// Makes this many threads record one event into each buffer, and keep what they hold of shared memory until the sender
+/// is dropped; reports each that has got that far.
 fn idle(session: &Arc<Session>, sources: &'static [&str], threads: usize) -> (Sender<()>, Receiver<()>) {
     let (wait, waits) = channel::<()>();
     let (waits, (tell, told)) = (Arc::new(Mutex::new(waits)), channel());
@@ -110,7 +110,7 @@ fn idle(session: &Arc<Session>, sources: &'static [&str], threads: usize) -> (Se
 
 #[test]
 fn nobody_waits_for_threads_that_are_idle_and_nothing_is_lost() {
-    // With this thread's own all 1,024 writers that there are.
+    // With this thread's own, all 1,024 writers that there are.
     let builder = Session::builder().ring(4 << 20).ring(4 << 20).ring(4 << 20);
     let builder = builder.data_source("a", 1).data_source("b", 2).exhaustion(Exhaustion::Stall);
     let session = Arc::new(builder.start().expect("a session"));
@@ -161,7 +161,7 @@ fn threads_that_begin_keep_nobody_waiting_for_threads_that_are_idle() {
     let session = Arc::new(small(Exhaustion::Stall));
     let (wait, told) = idle(&session, &[], 2);
     (0..2).for_each(|_| told.recv_timeout(PATIENCE).expect("there are two chunks"));
-    // More come in a second than chunks that are free, which are none.
+    // More threads come in a second than chunks are free, of which there are none.
     let (begin, begun) = (Arc::new(AtomicBool::new(true)), session.clone());
     let begins = begin.clone();
     let beginning = std::thread::spawn(move || {

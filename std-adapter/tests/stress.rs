@@ -1,5 +1,5 @@
-//! Eight threads, a drain thread, flushes, scrapes and reads at random moments: every packet comes out whole
-//! and in order, or is counted by whoever lost it.
+//! Eight threads, a drain thread, flushes, scrapes and reads at random moments: every packet comes out whole and in
+//! order, or is counted by the part that lost it.
 //!
 //! 1,000,000 packets a thread in release builds, fewer in debug; `TRACEBUF_STRESS_EVENTS` sets another number.
 
@@ -90,7 +90,7 @@ impl Service<'_> {
         }
     }
 
-    /// Reads up to so many packets.
+    /// Reads up to this many packets.
     fn read(&mut self, most: u64) {
         let [buffer] = &mut self.buffers;
         let mut reader = buffer.read();
@@ -198,7 +198,7 @@ fn drain(service: &mut Service<'_>, producer: &Producer<'_>, queue: &Queue, plan
     for round in 0u64.. {
         let last = done.load(Relaxed);
         let some = mix(round);
-        // Not always all: chunks are then scraped that are complete and sent, and not taken yet.
+        // Not always all: then chunks are scraped that are complete and sent, but not taken yet.
         let most = match some % 4 {
             _ if last => usize::MAX,
             0 => some as usize >> 8 & 3,
@@ -260,7 +260,7 @@ fn account(service: &mut Service<'_>, stats: &[WriterStats; THREADS], events: u6
     total
 }
 
-/// A ring so large that nothing of a thread that the system left alone for a while is lapped.
+/// A ring so large that nothing is lapped of a thread that the system left alone for a while.
 const ROOMY: u32 = 64 << 20;
 /// A ring that laps all the time: as large as the shared memory.
 const TIGHT: u32 = 64 << 10;
@@ -302,7 +302,7 @@ fn what_dropping_writers_drop_and_a_small_ring_overwrites_adds_up() {
         policy: Exhaustion::Drop,
         layout: Layout::Seven,
         ring: TIGHT,
-        // Seldom: where all is slow, most is dropped, and what is left is two rings.
+        // Seldom: where everything is slow, most is dropped, and what is left fills two rings.
         read_every: 1024,
         sleepy: true,
     };

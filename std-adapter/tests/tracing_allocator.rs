@@ -18,11 +18,11 @@ use tracing::Span;
 use tracing::field::Empty;
 
 thread_local! {
-    /// Whether what this thread asks for memory is traced. Not within itself.
+    /// Whether this thread's requests for memory are traced. They are not within the tracing itself.
     static IS_TRACED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// One in each of the places where the subscriber keeps them.
+/// One in each of the places where the subscriber keeps spans.
 static SPANS: OnceLock<Vec<Span>> = OnceLock::new();
 
 /// Enters spans.
@@ -41,7 +41,7 @@ fn trace() {
 
 struct Traced;
 
-// SAFETY: it is the system's; tracing does nothing to the memory.
+// SAFETY: it is the system's allocator; tracing does nothing to the memory.
 unsafe impl GlobalAlloc for Traced {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         trace();
@@ -64,7 +64,7 @@ fn work() {
     let within = |spans: &[Span], next: &dyn Fn()| {
         let entered: Vec<_> = spans.iter().map(Span::enter).collect();
         next();
-        // The first that was entered first.
+        // The one that was entered first goes first.
         drop(black_box(entered));
     };
     let spans: Vec<_> = (0..100).map(|number| span(&"x".repeat(number))).collect();
@@ -84,10 +84,10 @@ fn work() {
 fn an_allocator_may_enter_spans() {
     let session = Session::builder().ring(64 << 20).shared_memory(16 << 20).start().expect("a session");
     let subscriber = TraceSubscriber::new(session.recorder()).flows(true).lifetimes(true).logs(true);
-    // For all threads: `tracing` has what comes within a thread's own go nowhere.
+    // For all threads: `tracing` discards what comes from within a thread's own subscriber.
     tracing::subscriber::set_global_default(subscriber).expect("the only one");
     let _ = SPANS.set((0..16).map(|number| tracing::info_span!("kept", number, late = Empty)).collect());
-    // In another thread: what is used for the first time has `tracing` take locks of its own.
+    // In another thread: when something is used for the first time, `tracing` takes locks of its own.
     IS_TRACED.set(true);
     trace();
     IS_TRACED.set(false);

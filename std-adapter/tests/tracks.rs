@@ -23,8 +23,8 @@ fn trace_of(session: &Session, name: &str) -> Trace {
     Trace::read(&path)
 }
 
-/// The signs of a track's events, by its number: those of threads' own tracks do not say one. First all of one thread,
-/// as they lie in a trace.
+/// The signs of the events on the track with this number; events on threads' own tracks have none. First come all of
+/// one thread, as they lie in a trace.
 fn on(trace: &Trace, track: Option<u64>) -> String {
     let events = trace.packets().filter_map(|packet| message(packet, 11));
     let events = events.filter(|event| number(event, 11) == track);

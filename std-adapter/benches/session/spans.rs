@@ -1,4 +1,4 @@
-//! A span, begin and end, by each way there is: ours, others', and what they all stand on.
+//! A span, begin and end, in each way there is: ours, others', and what they all build on.
 
 use std::hint::black_box;
 
@@ -66,13 +66,13 @@ pub(crate) fn run(sheet: &mut Sheet) {
     #[cfg(feature = "compare")]
     others();
 
-    // Last, for it stays: of the subscriber of a whole program no handle is counted with each span.
+    // Last, because it stays: for a whole program's subscriber, no handle is counted with each span.
     let (_session, recorder) = quick();
     tracing::subscriber::set_global_default(TraceSubscriber::new(recorder)).expect("the first");
     print("our subscriber, of the whole program", nanoseconds(span));
 }
 
-/// With a slice of its whole life too: within no others, within some, and in many tasks of which each has some.
+/// Also with a slice for its whole life: within no others, within some, and in many tasks with some each.
 fn lifetimes(print: &dyn Fn(&str, f64)) {
     let in_turn = |dispatch: Dispatch, tasks: usize, around: usize| {
         tracing::dispatcher::with_default(&dispatch, || {

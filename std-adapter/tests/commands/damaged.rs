@@ -1,4 +1,5 @@
-//! Files that anything may have happened to, looked at by all that the commands look with. Always the same damages.
+//! Files that anything may have happened to, examined with everything that the commands use. The damage is always the
+//! same.
 
 use object::Endianness;
 use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -58,7 +59,7 @@ fn damage(file: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// Looks at a file in every way; whether a buffer was found in it, and whether there was something to draw.
+/// Looks at a file in every way; returns whether a buffer was found in it, and whether there was something to draw.
 fn look_at(file: &[u8]) -> (bool, bool) {
     let report = TraceReport::of(file);
     assert_eq!(report.bytes + report.rest, file.len() as u64);
@@ -79,7 +80,7 @@ fn look_at(file: &[u8]) -> (bool, bool) {
     (found, true)
 }
 
-/// Damages a file again and again; in how many a buffer was found, and how many were drawn.
+/// Damages a file again and again; returns in how many a buffer was found, and how many were drawn.
 fn look_at_damaged(file: &[u8]) -> (u64, u64) {
     assert!(look_at(file).1, "undamaged");
     let (mut found, mut drawn) = (0, 0);
@@ -113,7 +114,7 @@ fn damaged_dumps_give_what_was_written_or_nothing() {
     let core = elf(Endianness::Little, false, 0x2000_0100, &memory, "TRACE");
     for (kind, dump) in [("hex", hex(0x2000, 0x100, &memory).into_bytes()), ("elf", core)] {
         let (found, drawn) = look_at_damaged(&dump);
-        // A record of Intel HEX has a checksum: one that is wrong makes the dump none.
+        // Intel HEX records have checksums: with a wrong one it is no dump.
         let least = if kind == "hex" { 0 } else { ROUNDS / 4 };
         assert!(found >= least && drawn >= least, "{kind}: {found} {drawn}");
     }

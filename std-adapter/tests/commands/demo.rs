@@ -7,7 +7,7 @@ use tracebuf_std::demo::{Options, run};
 use crate::trace::scratch;
 use crate::tracebuf;
 
-/// Runs the demonstration; what it prints, and the packets of its file.
+/// Runs the demonstration; returns what it prints, and the number of packets in its file.
 fn demo(name: &str, arguments: &[&str]) -> (String, usize) {
     let file = scratch(&format!("demo/{name}.pftrace"));
     let output = tracebuf(&["demo", file.to_str().unwrap(), "--sources", env!("CARGO_MANIFEST_DIR")])
@@ -24,7 +24,7 @@ fn demo(name: &str, arguments: &[&str]) -> (String, usize) {
     (text, count)
 }
 
-/// The numbers of a line of the table: written, read, dropped, evicted, broken, states.
+/// The numbers in a line of the table: written, read, dropped, evicted, broken, states.
 fn numbers(text: &str, row: &str) -> Vec<u64> {
     let line = text.lines().find(|line| line.starts_with(row)).unwrap_or_else(|| panic!("{row}: {text}"));
     line[row.len()..].split_whitespace().map(|number| number.parse().expect("a number")).collect()
@@ -48,7 +48,7 @@ fn what_a_small_ring_overwrites_is_accounted_for() {
     let all = numbers(&text, "all");
     assert_eq!((all[2], packets as u64), (0, all[1] + 1), "{text}");
     assert!(all[3] > all[1], "{text}");
-    // Every quarter of the ring, for each of eight threads, and it has lapped a few times.
+    // One for every quarter of the ring, for each of eight threads, and the ring has lapped a few times.
     assert!(all[5] > 16, "{text}");
 }
 
@@ -149,7 +149,7 @@ fn assert_fails(arguments: &[&str], said: &str) {
     assert!(String::from_utf8_lossy(&output.stderr).starts_with(said), "{output:?}");
 }
 
-/// Stacks of 256 MiB, of which a limit of 1 GiB leaves no room for nine.
+/// Stacks of 256 MiB: a limit of 1 GiB leaves no room for nine of them.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thread_that_cannot_be_started_is_said_and_the_others_end() {

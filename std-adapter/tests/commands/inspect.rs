@@ -10,7 +10,7 @@ use tracebuf::buffer::{
 };
 use tracebuf_std::recover::{Dump, Place};
 
-/// A lapped ring of so many bytes: three writers, the oldest chunks of one read in part.
+/// A lapped ring of this many bytes: three writers, and the oldest chunks of one partly read.
 fn region(ring: u32, payload: usize) -> Vec<u8> {
     let config = Config::new(FillPolicy::RingBuffer).sequences(4);
     let mut buffer = TraceBuffer::new(vec![0u8; config.region_size(ring) as usize], config).expect("room");
@@ -27,7 +27,7 @@ fn region(ring: u32, payload: usize) -> Vec<u8> {
             pid: 77,
             ..ChunkHeader::default()
         };
-        // Of many sizes, so that there is padding.
+        // In many sizes, so that there is padding.
         let len = payload - number as usize % 3 * payload / 4;
         let half = len / 2 - 2;
         let mut bytes = vec![0u8; len];
@@ -58,7 +58,7 @@ fn of(name: &str, contents: &[u8], more: &[&str]) -> (String, String) {
     (String::from_utf8(output.stdout).expect("text"), svg)
 }
 
-/// Every tag is closed by its own, so that browsers take it.
+/// Every tag is closed by its own, so that browsers accept it.
 pub(super) fn assert_well_formed(svg: &str) {
     let mut open = Vec::new();
     for tag in svg.split('<').skip(1) {
@@ -210,7 +210,7 @@ fn what_was_free_before_the_damage_is_free() {
     let mut memory = buffer.into_memory();
     let whole = items(&memory);
     assert!(whole.len() == 4 && whole[0].content == RingContent::Free, "{whole:?}");
-    // Nothing before it points to the chunk behind it.
+    // Nothing before it points to the chunk after it.
     damage(&mut memory, whole[1].offset);
     let (text, _) = of("behind-free.region", &memory, &[]);
     assert_eq!(bytes_of(&text, "free"), u64::from(whole[0].size), "{text}");
@@ -310,7 +310,7 @@ fn a_trace_is_shown_by_its_sequences() {
 
 #[test]
 fn sequences_beyond_the_most_that_are_told_one_by_one_are_shown_together() {
-    // Packets of nine bytes: the sequence's number in three, and that a loss comes before.
+    // Packets of nine bytes: the sequence's number in three, and a note that a loss comes before.
     let packet = |id: u32| {
         let number = [id as u8 | 0x80, (id >> 7) as u8 | 0x80, (id >> 14) as u8];
         [&[0x0A, 7, 0x50], &number[..], &[0xD0, 0x02, 65]].concat()

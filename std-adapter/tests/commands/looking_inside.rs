@@ -49,7 +49,7 @@ fn a_trace_of_a_lapped_ring_names_the_cause_and_what_to_do() {
 
 #[test]
 fn of_traces_in_a_row_each_one_s_losses_are_told() {
-    // One with statistics that tell of five packets lost by writers, and one that lost nothing.
+    // One with statistics that report five packets lost by writers, and one that lost nothing.
     let lossy = b"\x0A\x0A\x9A\x02\x07\x0A\x05\x10\x09\x98\x01\x05";
     let clean = std::fs::read(trace_of("clean.pftrace", 100)).expect("a file");
     let path = scratch("looking_inside/in_a_row.pftrace");
@@ -60,7 +60,7 @@ fn of_traces_in_a_row_each_one_s_losses_are_told() {
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert_eq!(said.contains("trace_writer_packet_loss of buffer 0 is 5\n"), code == 3, "{said}");
     }
-    // Others look at whole traces here.
+    // Others look at the traces left here, which must be whole.
     std::fs::remove_file(path).expect("it is there");
 }
 
@@ -81,7 +81,7 @@ fn what_a_line_lost_is_listed_though_nobody_named_a_cause() {
             assert!(said.contains(&format!("\n  sequence {sequence}: 1 of its ")), "{said}");
         }
     }
-    // Its packets are no packets of a trace, and others look at what is left here.
+    // Its packets are not those of a trace, and others look at what is left here.
     std::fs::remove_file(trace).expect("it is there");
 }
 
@@ -97,7 +97,7 @@ fn a_gzipped_trace_that_is_cut_is_told_as_far_as_it_goes() {
     wrong[checksum] ^= 1;
     let half = &whole[..whole.len() / 2];
     let more = [&whole[..], b"more"].concat();
-    // As whole blocks of a disk or a tape have them.
+    // As in whole blocks of a disk or a tape.
     let zeros = [&whole[..], &[0; 5000]].concat();
     for (content, is_whole) in
         [(half, false), (&whole[..whole.len() - 1], false), (&wrong, false), (&more, false), (&zeros, true)]
@@ -123,7 +123,7 @@ fn a_gzipped_trace_that_is_cut_is_told_as_far_as_it_goes() {
     let mut cut = crate::tracebuf(&["stats", "-"]);
     let cut = cut.stdin(std::fs::File::open(&path).expect("it is there")).output().expect("the command");
     assert!(text(&cut.stderr).starts_with("standard input cannot be unpacked to its end: "), "{cut:?}");
-    // Nothing can be told of what has not even begun.
+    // Nothing can be said of what has not even begun.
     std::fs::write(&path, &whole[..8]).expect("a file");
     let output = command(&["stats", name]);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""));
@@ -145,7 +145,7 @@ fn a_trace_may_be_larger_than_memory() {
         .spawn()
         .expect("sh");
     let mut trace = stats.stdin.take().expect("a pipe");
-    // Of sequence 2: a string of a mebibyte, whose size is written redundantly.
+    // Sequence 2, with a string of a mebibyte, whose size is written redundantly.
     let packet = [&[0x0A, 0x87, 0x80, 0x40, 0x50, 2, 0x22, 0x80, 0x80, 0xC0, 0][..], &[0; 1 << 20]].concat();
     (0..300).for_each(|_| trace.write_all(&packet).expect("it is read"));
     drop(trace);
@@ -201,7 +201,7 @@ fn sizes_are_those_of_the_rules() {
     let long = command(&["size", "--rate", "2MB/s", "--drain-period", "5s", "--packet", "400"]);
     // 5 s of 2 MB/s are 10 MB, and 10.1 MB with the sizes: 4,988 chunks, which take 2,060 bytes each.
     assert!(text(&long.stdout).contains("10276864 bytes"), "{}", text(&long.stdout));
-    // As much as firmware has: most of it in milliseconds. 18 chunks have room for 101 bytes, sizes included.
+    // As much as firmware has, mostly in milliseconds. 18 chunks have room for 101 bytes, sizes included.
     let small = &["size", "--rate", "100KB", "--chunk", "120", "--buffer", "2472B", "--blocked", "0.4ms"];
     let said = command(small);
     let said = text(&said.stdout);

@@ -37,7 +37,7 @@ fn tracebuf(arguments: &[&str]) -> Command {
     command
 }
 
-/// A command that had one end of a terminal too would keep it open: nobody at the other end would see it go.
+/// A command that also had one end of a terminal would keep it open, and nobody at the other end would see it go.
 #[cfg(unix)]
 fn keep_from_commands(end: &impl std::os::fd::AsRawFd) {
     // SAFETY: the number is that of an open file.

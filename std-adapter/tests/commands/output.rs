@@ -34,7 +34,7 @@ fn closed() -> Stdio {
 /// Frames, the last packet of which has timestamp 5 and sequence 2.
 const FRAMES: &[u8] = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0";
 
-/// Every command that prints, as it succeeds, with files of this test's own.
+/// Every command that prints, with arguments with which it succeeds and files of this test's own.
 fn printing(test: &str) -> Vec<Vec<String>> {
     let file = |name: &str| scratch(&format!("output/{test}-{name}"));
     let (frames, script, image) = (file("frames"), file("script"), file("image"));
@@ -107,7 +107,7 @@ fn a_replay_s_trace_file_is_whole_also_when_nobody_reads_what_is_printed() {
 #[test]
 fn what_a_trace_lost_is_in_the_exit_status_also_when_nobody_reads_it() {
     let trace = fresh("lossy.pftrace");
-    // Of a trace that ends without statistics its end may be missing.
+    // A trace that ends without statistics may lack its end.
     fs::write(&trace, b"\x0A\x02\x50\x02").expect("a file");
     let arguments = ["stats", name(&trace)].map(str::to_owned);
     for stdout in [Stdio::null(), closed()] {
@@ -162,30 +162,30 @@ fn commands_that_fail_say_so_by_their_end_when_nobody_reads_why() {
     }
 }
 
-/// A recording for so long, or until it is told to end, that says on `stderr` how it goes.
+/// A recording for this long, or until it is told to end, that reports its progress on `stderr`.
 fn recording(trace: &Path, duration: &str, stderr: Stdio) -> Command {
     let mut recording = command(&["record", "--duration", duration, "-o", name(trace)]);
     recording.stdout(Stdio::null()).stderr(stderr);
     recording
 }
 
-/// A recording's trace, to its end.
+/// Checks that a recording's trace reaches its end.
 fn assert_whole(trace: &Path) {
     Trace::read(trace).assert_ends_with_stats();
 }
 
-/// Starts a command with this disposition of SIGHUP, whatever that of the tests is: they may run under `nohup`.
+/// Starts a command with this disposition of SIGHUP, whatever the tests' own is: they may run under `nohup`.
 fn on_hang_up(command: &mut Command, disposition: libc::sighandler_t) -> Child {
     let set = move || {
         // SAFETY: sets one of the two dispositions that are no handlers.
         unsafe { libc::signal(libc::SIGHUP, disposition) };
         Ok(())
     };
-    // SAFETY: between fork and exec signals may be set.
+    // SAFETY: setting signals is allowed between fork and exec.
     unsafe { command.pre_exec(set) }.spawn().expect("the command")
 }
 
-/// How the command ends, for which it has half a minute.
+/// How the command ends; it has half a minute to do so.
 fn ended(child: &mut Child) -> ExitStatus {
     if !wait_until(30, || child.try_wait().expect("it is there").is_some()) {
         child.kill().expect("it is there");
@@ -194,23 +194,23 @@ fn ended(child: &mut Child) -> ExitStatus {
     child.wait().expect("its end")
 }
 
-/// A terminal: what a window has of it, what a program has, and that opened by a program.
+/// A terminal: the window's end, the program's end, and the latter as opened by a program.
 fn terminal() -> (TTYPort, TTYPort, File) {
     let (window, terminal) = TTYPort::pair().expect("a terminal");
     keep_from_commands(&window);
-    // Not that of this process, if it has none.
+    // It must not become the terminal of this process, if that has none.
     let mut options = OpenOptions::new();
     let opened = options.write(true).custom_flags(libc::O_NOCTTY).open(terminal.name().expect("a name"));
     (window, terminal, opened.expect("a terminal"))
 }
 
-/// The terminal is where the recording says how it goes, and not the one that it was started from: no signal comes.
+/// The terminal is where the recording reports its progress, not the one it was started from, so no signal comes.
 #[test]
 fn a_terminal_that_nobody_can_be_told_on_any_more_ends_no_recording() {
     let trace = fresh("no-terminal");
     let (mut window, terminal, stderr) = terminal();
     let mut recording = recording(&trace, "700ms", stderr.into()).spawn().expect("the command");
-    // It has said how it goes once, and will again.
+    // It has reported its progress once, and will again.
     window.set_timeout(Duration::from_secs(30)).expect("a terminal");
     window.read_exact(&mut [0]).expect("a word");
     drop((window, terminal));
@@ -218,7 +218,7 @@ fn a_terminal_that_nobody_can_be_told_on_any_more_ends_no_recording() {
     assert_whole(&trace);
 }
 
-/// A terminal can be narrower than what is said is long, and says its width to nobody.
+/// A terminal can be narrower than the message is long, and tell nobody its width.
 #[test]
 fn how_it_goes_is_said_in_one_row_of_any_terminal() {
     let trace = fresh("narrow");
@@ -227,7 +227,7 @@ fn how_it_goes_is_said_in_one_row_of_any_terminal() {
     drop(terminal);
     window.set_timeout(Duration::from_secs(30)).expect("a terminal");
     let mut said = Vec::new();
-    // The system may call its end an error.
+    // The system may report its end as an error.
     let _ = window.read_to_end(&mut said);
     assert_eq!(recording.wait().expect("its end").code(), Some(0));
     let lines: Vec<_> = text(&said).trim_end().split('\r').skip(1).collect();
@@ -242,18 +242,18 @@ fn how_it_goes_is_said_in_one_row_of_any_terminal() {
 fn a_terminal_that_goes_away_ends_what_was_started_from_it_with_its_trace() {
     let trace = fresh("hung-up");
     let (window, terminal, stderr) = terminal();
-    // What it says at its end nobody can read any more.
+    // Nobody can read any more what it says at its end.
     let stdout = stderr.try_clone().expect("a terminal");
     let mut recording = recording(&trace, "60s", stderr.into());
     recording.stdout(stdout);
     let lead = || {
-        // SAFETY: makes standard error, which is a terminal, that of a session of this process.
+        // SAFETY: makes standard error, which is a terminal, that of a new session of this process.
         match unsafe { libc::setsid() != -1 && libc::ioctl(libc::STDERR_FILENO, libc::TIOCSCTTY, 0) != -1 } {
             true => Ok(()),
             false => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: between fork and exec both calls may be made.
+    // SAFETY: both calls are allowed between fork and exec.
     unsafe { recording.pre_exec(lead) };
     let mut recording = on_hang_up(&mut recording, libc::SIG_DFL);
     wait_until_caught(&recording, libc::SIGHUP);
@@ -268,7 +268,7 @@ fn under_nohup_a_recording_goes_on_when_the_terminal_goes_away() {
     let start = Instant::now();
     let mut recording = on_hang_up(&mut recording(&trace, "1200ms", Stdio::null()), libc::SIG_IGN);
     wait_until_caught(&recording, libc::SIGTERM);
-    // The one for this signal would be the last.
+    // The handler for this signal would be set last.
     std::thread::sleep(Duration::from_millis(100));
     send(&recording, libc::SIGHUP);
     assert_eq!(ended(&mut recording).code(), Some(0));
@@ -276,7 +276,7 @@ fn under_nohup_a_recording_goes_on_when_the_terminal_goes_away() {
     assert_whole(&trace);
 }
 
-/// `timeout` sends its signal to the process and then to the group in which it is.
+/// `timeout` sends its signal to the process and then to the group it is in.
 #[test]
 fn a_request_to_end_that_comes_more_than_once_is_one() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
@@ -337,7 +337,7 @@ fn make_region(path: &Path) {
 fn a_pipe_is_written_into_and_stays_one() {
     let pipe = fresh("pipe");
     mkfifo(&pipe);
-    // It is open already, so that nobody waits; the trace is smaller than what a pipe holds.
+    // It is open already, so nobody waits; the trace is smaller than a pipe's capacity.
     let mut reader =
         OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).expect("a pipe");
     record_into(&pipe);
@@ -369,7 +369,7 @@ fn the_target_of_a_link_is_replaced_or_made_and_the_link_stays() {
 fn the_file_that_is_read_is_not_written_into_by_any_name() {
     let (input, link, other) = (fresh("input"), fresh("input-link"), fresh("input-other-name"));
     let (region, dump) = (fresh("input-region"), fresh("input-dump"));
-    // A program, and frames behind it.
+    // A program, followed by frames.
     let contents = [elf(Endianness::Little, false, 0xF0, &[0; 64], "TRACE"), FRAMES.to_vec()].concat();
     fs::write(&input, &contents).expect("a file");
     fs::write(&dump, [vec![0xEE; 0x100], recover::region()].concat()).expect("a file");

@@ -32,7 +32,7 @@ fn check(frame: &[u8]) -> u32 {
     Crc::<u32>::new(&CRC_32_ISO_HDLC).checksum(frame)
 }
 
-/// A frame by its definition, but for what the last of several has of the others.
+/// A frame by its definition, except for what the last of several has from the others.
 fn frame(flags: u8, number: u16, piece: &[u8]) -> Vec<u8> {
     let mut frame = [&[flags][..], &number.to_le_bytes(), piece].concat();
     frame.extend(check(&frame).to_le_bytes());
@@ -63,7 +63,7 @@ pub(super) fn line(count: u32) -> Vec<Vec<u8>> {
     frames
 }
 
-/// What the flags of a frame say: it is in the midst of a packet, begins it, ends it, or is all of it.
+/// What the flags of a frame say: it is in the middle of a packet, begins it, ends it, or is all of it.
 const MIDDLE: u8 = 0;
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
@@ -72,13 +72,13 @@ const WHOLE: u8 = FIRST | LAST;
 /// Flags and numbers of frames.
 type Frames<'f> = &'f [(u8, u16)];
 
-/// What is told of a line of such frames.
+/// The report on a line of such frames.
 fn report_of(frames: Frames<'_>) -> ReceiveReport {
     let frames = frames.iter().map(|(flags, number)| frame(*flags, *number, &packet(0)));
     receive(&frames.collect::<Vec<_>>().concat(), 64).1
 }
 
-/// What is received of a line that is read so many bytes at a time.
+/// What is received from a line that is read this many bytes at a time.
 fn receive(line: &[u8], step: usize) -> (Vec<Vec<u8>>, ReceiveReport) {
     let mut receiver = Receiver::new();
     let mut packets = Vec::new();
@@ -92,7 +92,7 @@ fn receive(line: &[u8], step: usize) -> (Vec<Vec<u8>>, ReceiveReport) {
     (packets, receiver.finish())
 }
 
-/// A packet as it was before the receiver told of losses in it.
+/// A packet as it was before the receiver noted losses in it.
 fn without_loss(packet: &[u8]) -> Vec<u8> {
     let content = TracePackets::new(packet).next().unwrap().unwrap();
     let content = content.strip_suffix(&[0xD0, 0x02, 1]).unwrap_or(content);
@@ -176,7 +176,7 @@ fn a_packet_without_its_first_frame_is_incomplete_and_not_nothing() {
         text.ends_with("the beginning missing; of 3 frames 0 lost (0 arrived damaged), 1 packet incomplete"),
         "{text}"
     );
-    // Numbers come again after 65,536 frames, but a device's first frame begins a packet.
+    // Numbers recur after 65,536 frames, but a device's first frame begins a packet.
     let report = report_of(&[(LAST, 1), (WHOLE, 2)]);
     assert!(report.beginning_missing && report.packets_incomplete == 1, "{report}");
 }
@@ -194,7 +194,7 @@ fn every_packet_of_which_a_frame_is_missing_is_counted_once() {
         (&[(WHOLE, 1), (LAST, 3), (LAST, 5)], 2, 2),
         // Given up by the device.
         (&[(FIRST, 1), (WHOLE, 2), (FIRST, 3), (MIDDLE, 4), (WHOLE, 5)], 0, 2),
-        // Packets that are lost as a whole are no packets that are known of.
+        // Packets that are lost as a whole are not known of.
         (&[(WHOLE, 1), (WHOLE, 5)], 3, 0),
     ];
     for (frames, lost, incomplete) in lines {
@@ -223,7 +223,7 @@ fn a_reset_in_the_midst_of_a_frame_is_a_restart_too_and_costs_the_first_frame_af
     let (before, after) = (line(700).concat(), line(20).concat());
     let (packets, report) = receive(&[&before[..before.len() - 5], &after[..]].concat(), 64);
     assert_eq!((report.frames_lost, report.frames_corrupt, report.restarts), (1, 1, 1));
-    // The last before it was of two frames, the first after it of one.
+    // The last packet before it had two frames, the first after it one.
     assert_eq!((report.packets, report.packets_incomplete), (699 + 19, 1));
     let marked: Vec<_> = (0..718).filter(|n| packets[*n].ends_with(&[0xD0, 0x02, 1])).collect();
     assert_eq!(marked, [699, 700, 701]);
@@ -244,7 +244,7 @@ fn a_restart_is_told_from_a_loss_by_the_numbers() {
         (&[(WHOLE, 2000), (WHOLE, 1), (WHOLE, 2), (WHOLE, 1), (WHOLE, 3)], 1, 0, 2),
         (&[(WHOLE, 64_512), (WHOLE, 1)], 0, 0, 1),
         (&[(WHOLE, 2000), (WHOLE, 16)], 15, 0, 1),
-        // Never the two ends of one packet.
+        // They are never the two ends of one packet.
         (&[(FIRST, 2000), (LAST, 3)], 2, 2, 1),
         (&[(LAST, 2000), (LAST, 3)], 2, 2, 1),
         (&[(MIDDLE, 2000), (MIDDLE, 3), (FIRST, 1)], 2, 3, 2),
@@ -269,7 +269,8 @@ fn incomplete_packets_and_whole_ones_are_all_of_which_anything_arrived() {
         for n in 0..100 {
             let mut arrived = false;
             for frame in frames.by_ref().take(packet(n).len().div_ceil(64)) {
-                // Of two frames in a row one arrives, or nobody could tell the packets at both ends of a gap apart.
+                // Of any two frames in a row one arrives; otherwise nobody could tell apart the packets at the two ends
+                // of a gap.
                 last_is_here = !last_is_here || next() % 3 > 0;
                 if last_is_here {
                     kept.extend(frame);
@@ -299,7 +300,7 @@ fn a_packet_that_is_left_out_without_a_gap_is_told_of_as_well_unless_the_device_
     for (between, told) in [
         (frame(WHOLE, 2, &[0xFF]), true),
         (frame(LAST, 2, &packet(1)), true),
-        // The device says so itself, and of the sequences that it concerns.
+        // The device says so itself, for the sequences concerned.
         (frame(FIRST, 2, &packet(1)), false),
     ] {
         let (packets, _) = receive(&[&first[..], &between, &next].concat(), 64);
@@ -310,7 +311,7 @@ fn a_packet_that_is_left_out_without_a_gap_is_told_of_as_well_unless_the_device_
 
 #[test]
 fn what_is_not_finished_at_the_end_of_the_line_is_lost() {
-    // The last packet is of two frames.
+    // The last packet has two frames.
     let frames = line(4);
     let (whole, last) = (frames.concat(), frames[frames.len() - 1].len());
     let (_, report) = receive(&whole, 64);
@@ -328,7 +329,7 @@ fn what_is_not_finished_at_the_end_of_the_line_is_lost() {
 
 #[test]
 fn packets_that_are_none_are_said() {
-    // A frame that is a packet of its own, of one byte.
+    // A frame that is a whole packet, of one byte.
     let (packets, report) = receive(&frame(3, 1, &[0xFF]), 64);
     assert_eq!((packets.len(), report.packets_malformed), (0, 1));
     assert!(report.to_string().ends_with("0 packets incomplete, 1 malformed"), "{report}");
@@ -383,7 +384,7 @@ fn the_command_writes_a_trace_and_tells_what_was_lost() {
 #[test]
 fn packets_that_the_disk_did_not_take_are_not_told_to_be_in_the_file() {
     let input = scratch("receive/full.bin");
-    // What is gathered, and more than that: the first that does not fit any more is refused.
+    // As much as is gathered, and more: the first that no longer fits is refused.
     for count in [12, 400] {
         std::fs::write(&input, line(count).concat()).unwrap();
         let out = tracebuf(&["receive"]).arg(&input).args(["-o", "/dev/full"]).output().unwrap();

@@ -68,7 +68,7 @@ fn counters_of(trace: &Trace, pid: u32) -> HashSet<&str> {
     of_process.filter_map(|track| message(track, 2)).map(text).collect()
 }
 
-/// What the command says and writes of so long a time in which a process is busy.
+/// What the command says and writes when it records for this long while a process is busy.
 fn busy_time(duration: &str, file: &str) -> (Output, Trace) {
     let path = scratch(file);
     let busy = Busy::new();
@@ -97,7 +97,7 @@ fn a_second_of_this_machine_shows_its_cores_its_memory_and_its_processes() {
 #[test]
 fn the_shortest_recording_has_processes_too() {
     let (_, trace) = busy_time("400ms", "record/short.pftrace");
-    // Which they are depends on who else was busy.
+    // Which ones they are depends on what else was busy.
     let processes = descriptions(&trace).filter_map(|track| number(message(track, 3)?, 1));
     let mut counters = processes.map(|pid| counters_of(&trace, pid as u32));
     assert!(counters.any(|counters| counters.contains("memory")));
@@ -181,7 +181,7 @@ fn a_disk_that_stays_full_is_told_in_a_report_of_all_the_time() {
     let seconds: f64 = time.rsplit(' ').next().and_then(|time| time.parse().ok()).expect("a number");
     assert!(seconds >= 1.6 && said.contains("lost: the end: "), "{said}");
     assert!(said.contains("No space left"), "{said}");
-    // As soon as it is known, and once, where no line of progress is seen.
+    // As soon as it is known, and only once, when no line of progress is shown.
     let told = text(&output.stderr);
     assert_eq!((told.lines().count(), told.matches("No space left").count()), (1, 1), "{told}");
 }
@@ -206,7 +206,7 @@ fn standard_output_that_takes_nothing_is_told_by_that_name_and_to_have_no_trace(
 #[test]
 fn a_file_that_takes_nothing_for_a_while_ends_no_recording() {
     let path = scratch("record/full-for-a-while.pftrace");
-    // A soft limit that the shell's child has from its start. To go beyond it is an error, not a signal that ends it.
+    // A soft limit that the shell's child has from its start. Going beyond it is an error, not a signal that ends it.
     let limited = "trap '' XFSZ; ulimit -S -f 0; exec \"$0\" record --long --duration 60s -o \"$1\"";
     let mut command = Command::new("sh");
     command.args(["-c", limited, env!("CARGO_BIN_EXE_tracebuf")]).arg(&path);
@@ -232,7 +232,7 @@ fn a_file_that_takes_nothing_for_a_while_ends_no_recording() {
     Trace::read(&path).assert_ends_with_stats();
 }
 
-/// Runs until it is told to end, and then says what it does; programs come to a socket.
+/// Runs until it is told to end, and then says what it does; programs connect to a socket.
 fn recording(socket: &Path, more: &[&str], path: &Path) -> Child {
     let mut command = command();
     command.args(["--duration", "forever", "--listen"]).arg(socket).args(more).arg("-o").arg(path);
@@ -254,7 +254,7 @@ fn programs_with_perfettos_sdk_are_told_what_to_record() {
     are_told(of_environment, &socket);
 }
 
-/// Those who come to this socket, by such a command.
+/// Checks what such a command tells programs that come to this socket.
 fn are_told(mut command: Command, socket: &Path) {
     let path = scratch("record/perfetto.pftrace");
     command.args(["--categories", "net,ui.*", "--duration", "forever"]);
@@ -321,7 +321,7 @@ fn a_ring_that_is_not_full_has_a_place_for_every_program() {
     let socket = std::env::temp_dir().join(format!("tracebuf-record-many-{}", std::process::id()));
     let child = recording(&socket, &[], &path);
     assert!(wait_until(30, || socket.exists()));
-    // One after the other, more than a buffer's table has places for unless told otherwise.
+    // One after the other, more than a buffer's table has places for by default.
     for _ in 0..1500 {
         let mut connection = None;
         assert!(wait_until(30, || {

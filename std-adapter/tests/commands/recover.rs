@@ -49,7 +49,7 @@ fn assert_nothing_found_soon(dump: &[u8]) {
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
-/// Runs the command over a dump: whether it succeeded, what it said, and the trace.
+/// Runs the command over a dump; returns whether it succeeded, what it said, and the trace.
 fn recover(name: &str, dump: &[u8], more: &[&str]) -> (bool, String, Vec<u8>) {
     let [input, output] = ["dump", "pftrace"].map(|kind| scratch(&format!("recover/{name}.{kind}")));
     std::fs::write(&input, dump).expect("a file");
@@ -113,7 +113,7 @@ fn records_of_intel_hex_may_come_in_any_order_and_again() {
         found.salvage.is_clean()
     };
     assert!(found(&records));
-    // Twice, the first record again in part.
+    // Twice, with a part of the first record again.
     let twice = [&records[..], &records, &[data(0, &region[..4])]].concat();
     assert!(found(&twice));
     records.reverse();
@@ -134,7 +134,7 @@ fn damage_is_told_and_a_dump_without_a_buffer_is_an_error() {
     assert!(ok && said.contains("1 chunk dropped for its checksum") && said.contains("2 packets"), "{said}");
     let (ok, said, _) = recover("nothing", &[0; 999], &[]);
     assert!(!ok && said.contains("no trace buffer found"), "{said}");
-    // What looks for a buffer has the letters in its code, with something else behind them.
+    // Code that looks for a buffer contains the letters, with something else after them.
     for behind in [*b"\x4C\x89\xE7\xE8", *b"\x04\0\0\0"] {
         let code = [&[0x90; 64][..], b"TBUF", &behind, &[0x90; 4096]].concat();
         let (ok, said, _) = recover("letters", &code, &[]);
@@ -164,7 +164,7 @@ fn a_dump_that_ends_before_the_ring_does_says_how_much_is_missing_wherever_it_en
 #[test]
 fn a_dump_full_of_what_starts_like_a_buffer_is_searched_in_no_time() {
     assert_nothing_found_soon(&b"TBUF".repeat(1 << 19));
-    // Headers that are sound, of buffers with tables that are longer than the dump.
+    // Sound headers, of buffers whose tables are longer than the dump.
     let config = Config::new(FillPolicy::RingBuffer).sequences(u16::MAX).histograms(true);
     let buffer = TraceBuffer::new(vec![0u8; config.region_size(1024) as usize], config).expect("room");
     let region = buffer.into_memory();
@@ -189,7 +189,7 @@ fn segment(address: u64, offset: u64, size: u64) -> ProgramHeader {
     }
 }
 
-/// An ELF core of segments of 64 bits, and `memory` behind their headers.
+/// An ELF core of segments of 64 bits, and `memory` after their headers.
 fn segments(segments: &[ProgramHeader], memory: &[u8]) -> Vec<u8> {
     let mut file = Vec::new();
     let mut writer = Writer::new(Endianness::Little, true, &mut file);
@@ -284,7 +284,7 @@ fn elf_cores_of_either_endianness_and_pointer_size_have_addresses_and_symbols() 
 fn segments_may_come_in_any_order() {
     let memory = region();
     let (headers, size) = (64 + 2 * 56, memory.len() as u64);
-    // The chunks are behind the header and the table.
+    // The chunks follow the header and the table.
     let cut = 256 + 4 * 48;
     let halves = [segment(0x2000 + cut, headers + cut, size - cut), segment(0x2000, headers, cut)];
     let core = segments(&halves, &memory);
@@ -303,7 +303,7 @@ fn a_region_is_where_the_search_found_it_and_else_at_the_next_boundary() {
         let (ok, said, _) = recover("odd", dump, place);
         assert!(ok && said.contains(&format!("buffer at {found:#x}: ")), "{said}");
     }
-    // The address that was asked for, of a dump that begins behind it or ends before.
+    // The address asked for, in a dump that begins after it or ends before it.
     let core = segments(&[segment(0x2000, 64 + 56, region.len() as u64)], &region);
     let core = Dump::parse(&core).expect("a core");
     assert_eq!(core.find(Place::Address(0x1FFB)).expect("a buffer").address, 0x2000);
@@ -319,7 +319,7 @@ fn a_region_is_where_the_search_found_it_and_else_at_the_next_boundary() {
 #[test]
 fn segments_that_are_more_than_the_file_are_malformed() {
     let memory = region();
-    // The headers, and all of it behind them.
+    // The headers, followed by all of it.
     let (headers, size) = (64 + 2 * 56, memory.len() as u64);
     let core = |half| {
         let parts = [segment(0x2000, headers, half), segment(0x2000 + half, headers + half, size - half)];
@@ -394,7 +394,8 @@ fn a_trace_that_the_rest_is_put_behind_may_be_larger_than_memory() {
     let session = Session::builder().buffer(buffer).start().expect("a session");
     session.recorder().instant("the last thing that happened");
     drop(session);
-    // Its first packet, by which it is this session's, and some of 32 MiB, most of which take no room on the disk.
+    // Its first packet, which shows that it is this session's, and some of 32 MiB, most of which take up no room on the
+    // disk.
     let bytes = std::fs::read(&region).expect("a file");
     let first = &bytes[264..264 + usize::from(bytes[256])];
     let head = [0x0A, 0x80, 0x80, 0x80, 0x10];

@@ -72,7 +72,7 @@ fn any_bytes_at_all_can_be_printed() {
     }
 }
 
-/// Runs the command; what it prints, its last words and its exit status.
+/// Runs the command; returns what it prints, its last words and its exit status.
 fn run(arguments: &[&str]) -> (String, String, Option<i32>) {
     let output = crate::tracebuf(arguments).output().expect("the command starts");
     let text = |bytes| String::from_utf8(bytes).expect("text");
@@ -209,7 +209,7 @@ fn flags_that_are_none_are_shown_and_told_of() {
             "the chunk and what a scrape takes: {text}"
         );
         assert!(text.contains("\n! undefined flags are set\n") && text.ends_with(" 1 anomalies\n"), "{text}");
-        // What is defined reads as it would without.
+        // Flags that are defined read as they otherwise would.
         assert_eq!(text.contains("first-continues"), flags & 1 != 0, "{text}");
     }
 }

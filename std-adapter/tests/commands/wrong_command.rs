@@ -12,7 +12,7 @@ const TRACE: &str = ": it seems to be a trace, which `tracebuf stats` and `trace
 const MEMORY: &str =
     ": it seems to be memory with a trace buffer in it, out of which `tracebuf recover` takes a trace\n";
 
-/// What a command says of a file that it can make nothing of.
+/// What a command says about a file that it cannot use.
 fn refusal(command: &str, content: &[u8], more: &[&str]) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Relaxed);
@@ -32,7 +32,7 @@ fn refusal(command: &str, content: &[u8], more: &[&str]) -> String {
 
 #[test]
 fn what_a_file_seems_to_be_is_said_and_which_command_reads_it() {
-    // As a device sends it: another zero goes before its first frame.
+    // As a device sends it: with another zero before its first frame.
     let line = [vec![0], crate::receive::line(400).concat()].concat();
     let trace: Vec<u8> = b"\x0A\x04\x50\x02\x40\x05".repeat(3);
     let memory = [&[0xEE; 16], &crate::recover::region()[..]].concat();
@@ -127,7 +127,7 @@ fn of_what_is_nothing_that_is_known_no_more_is_said_than_that() {
     let device = [&crate::receive::line(1).concat()[..], &[0; 999]].concat();
     let error = refusal("recover", &device, &[]);
     assert!(error.ends_with("no trace buffer found\n"), "{error}");
-    // That there is a buffer elsewhere is not what is wrong.
+    // A buffer elsewhere is not what is wrong.
     let memory = crate::recover::region();
     let error = refusal("recover", &memory, &["--address", "512"]);
     assert!(error.ends_with("no trace buffer found\n"), "{error}");

@@ -9,7 +9,7 @@ use tracebuf_std::session::Session;
 use crate::trace::{Trace, scratch};
 use crate::{COUNTER, quick};
 
-/// How many times to kill; 300 by `TRACEBUF_KILLS=300`.
+/// How many times to kill; 300 with `TRACEBUF_KILLS=300`.
 fn kills() -> u64 {
     std::env::var("TRACEBUF_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(10)
 }
@@ -77,7 +77,7 @@ fn after_a_kill_the_file_holds_all_that_was_written_in_order_and_nothing_twice()
         }
     }
     assert!(events > 0, "some recorded something");
-    // What is whole of the longest one, for other decoders to look at.
+    // The whole part of the longest one, for other decoders to look at.
     std::fs::write(scratch("killed-whole.pftrace"), longest).expect("a file");
     std::fs::remove_file(&path).expect("it is there");
 }

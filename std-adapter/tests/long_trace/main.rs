@@ -111,7 +111,7 @@ fn fill(session: &Session) {
     }
 }
 
-/// What a session that has filled its file has left there, in so many bytes.
+/// What a session that has filled its file has left there, within these sizes.
 fn stop_full(session: &Session, path: &Path, sizes: RangeInclusive<usize>) -> Trace {
     let stopped = session.stop().expect("a stop");
     assert!(stopped.long_trace.is_some_and(|status| status.full && status.bytes_given_up == 0));
@@ -177,7 +177,7 @@ fn however_small_a_file_is_it_begins_with_the_clocks_by_which_its_buffer_knows_i
         let trace = stop_full(&session, &path, 0..=size as usize);
         let clock_snapshot = |packet| message(packet, 6);
         assert!(trace.packets().next().is_none_or(|first| clock_snapshot(first).is_some()), "{size}");
-        // They take some 100.
+        // The clocks take some 100.
         assert!(size == 100 || trace.bytes.is_empty() == (size == 0), "{size}");
         if in_file {
             Survivor::open(&region).expect("a buffer").after(&path).expect("it is the buffer's trace");
@@ -216,7 +216,7 @@ fn a_file_that_somebody_else_cuts_is_told_to_the_end_and_goes_on_without_a_hole(
     let path = scratch("cut.pftrace");
     let session = Session::builder().long_trace(quick(&path)).start().expect("a session");
     wait_for(&session, |status| status.bytes > 1000);
-    // As `> cut.pftrace` does, and what copies a log and then empties it.
+    // As `> cut.pftrace` does, or a tool that copies a log and then empties it.
     std::fs::File::create(&path).expect("the file is there");
     let status = wait_for(&session, |status| status.error.is_some());
     assert!(status.error.as_deref().is_some_and(|error| error.contains("somebody else changed the file")));
@@ -249,7 +249,7 @@ fn a_long_trace_is_one_session_s_until_that_has_stopped() {
     for event in ["second", "third"] {
         let next = into().start().expect("it is free");
         next.recorder().instant(event);
-        // Dropped, it has stopped too.
+        // Dropping it has stopped it too.
         drop(next);
         let trace = Trace::read(&long);
         assert!(trace.contains(event) && !trace.contains("first"));
@@ -262,7 +262,7 @@ fn a_file_that_a_session_made_which_did_not_start_is_gone_and_one_that_was_there
     let (new, old) = (folder.join("new.pftrace"), folder.join("old.trace"));
     std::fs::write(&old, "an earlier trace").expect("a file");
     for path in [&new, &old] {
-        // A table has four places at least.
+        // A table has at least four places.
         let session = Session::builder().buffer(BufferConfig::ring(1 << 20).sequences(3));
         assert!(session.long_trace(quick(path)).start().is_err());
     }

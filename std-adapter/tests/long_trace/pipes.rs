@@ -29,7 +29,7 @@ fn while_a_reader_does_not_read_losses_are_counted_and_shown() {
             }
         }
     }
-    // The session waits for the reader at its end, and no longer before.
+    // The session waits for the reader at its end, but not earlier.
     let received = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let mut part = [0; 65_536];
@@ -49,7 +49,7 @@ fn while_a_reader_does_not_read_losses_are_counted_and_shown() {
     trace.assert_ends_with_stats();
 }
 
-/// It leaves in the pipe what it has not read, and the file's thread in the midst of a packet.
+/// The reader leaves in the pipe what it has not read, and leaves the file's thread in the middle of a packet.
 #[test]
 fn a_pipe_s_next_reader_goes_on_where_the_one_before_has_gone_away() {
     let path = scratch("readers.fifo");

@@ -1,4 +1,5 @@
-//! Producers beside what is written: that never end, that never answer, that record in the midst of a flush.
+//! Producers alongside what is written: ones that never end, that never answer, or that record in the middle of a
+//! flush.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ fn a_producer_that_brings_as_much_as_is_read_keeps_nobody_waiting() {
     session.attach(other.clone()).expect("an answer");
     let status = wait_for(&session, |status| status.bytes > 8 << 20);
     let summary = session.summary();
-    // Else a session that reads without end would do so for ever.
+    // Otherwise a session that reads without end would do so for ever.
     other.more.store(false, Ordering::Relaxed);
     let summary = summary.expect("an answer");
     assert!(summary.buffers[0].bytes_read > status.bytes / 2 && summary.invalid_packets == 0);
@@ -84,7 +85,7 @@ fn packets_that_are_left_out_are_not_read_all_at_once_either() {
     // Long enough for all of them, so that it is not the period's end that ends the reading.
     let trace = LongTrace::to(nowhere("refused")).period(Duration::from_secs(2));
     let session = Session::builder().ring(8 << 20).long_trace(trace).start().expect("a session");
-    // Forged packets of two bytes, once; and how many chunks are read from one look for more to the next.
+    // Forged packets of two bytes, once; and how many chunks are read between one look for more and the next.
     let (mut forged, mut read) = (0..1200, 0);
     let most = Arc::new(AtomicU64::new(0));
     let most_read = most.clone();
@@ -147,7 +148,7 @@ fn a_producer_that_does_not_answer_keeps_nobody_waiting() {
     let asked = Instant::now();
     session.summary().expect("an answer");
     assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
-    // It has 5 seconds, and not a period, which may be an hour.
+    // It has 5 seconds, not a period, which may be an hour.
     wait_for(&session, |status| status.bytes > 0);
     assert!(asked.elapsed() < Duration::from_millis(6500), "{:?}", asked.elapsed());
     assert!(session.summary().expect("an answer").flushes.failed == 1);
@@ -181,7 +182,7 @@ fn a_flush_that_waits_for_a_producer_does_not_keep_the_file_waiting() {
 fn chunks_that_are_completed_in_the_midst_of_a_flush_are_written_once_and_none_counts_as_late() {
     let path = scratch("midst.pftrace");
     let session = Session::builder().long_trace(quick(&path)).start().expect("a session");
-    // On the drain thread, behind the process's own chunks: what is recorded here is complete and not sent when the
+    // On the drain thread, after the process's own chunks: what is recorded here is complete but not sent when the
     // flush goes on with a scrape.
     let (recorder, mut times) = (session.recorder(), 0..100);
     let done = Arc::new(AtomicBool::new(false));

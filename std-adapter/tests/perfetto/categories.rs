@@ -6,7 +6,7 @@ use crate::following::{CATEGORIES, Call, Listening, STARTED, STOPPED, memory};
 use crate::program::{Message, REGISTER_WRITER, Service, waits_for};
 use crate::trace::number;
 
-/// Of a DataSourceConfig.
+/// A field of DataSourceConfig.
 const TRACK_EVENT_CONFIG: u32 = 113;
 
 /// Enables these categories, and disables those.
@@ -46,7 +46,7 @@ fn each_session_has_the_relays_connected_whose_categories_it_wants() {
         assert_eq!(relays.each_ref().map(|(_, relay)| relay.is_connected()), expected);
         recorders.iter().for_each(|recorder| recorder.instant("event"));
         if expected != [false; 2] {
-            // One of the thread, by whichever relays it records.
+            // One writer for the thread, whichever relays it records with.
             service.hears(REGISTER_WRITER);
         }
         service.of_instance(2, 7);

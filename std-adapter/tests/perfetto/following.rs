@@ -17,7 +17,7 @@ use crate::trace::{Field, fields, message, number};
 
 pub(crate) const STARTED: &str = "NotifyDataSourceStarted";
 pub(crate) const STOPPED: &str = "NotifyDataSourceStopped";
-/// Beside methods of which a program needs to know nothing.
+/// Including methods that a program need not know.
 const METHODS: [&str; 11] = [
     "Unknown",
     SYNC,
@@ -36,10 +36,10 @@ const NUMBER: u64 = 12;
 
 /// What the program says it has.
 pub(crate) const CATEGORIES: [&str; 2] = ["net", "render"];
-/// And besides.
+/// And something else.
 const OTHER: &str = "other";
 
-/// Where programs come.
+/// Where programs connect.
 pub(crate) struct Listening {
     listener: UnixListener,
     path: PathBuf,
@@ -51,7 +51,7 @@ impl Listening {
         Self { listener: UnixListener::bind(&path).expect("a socket"), path }
     }
 
-    /// A program of this process, which looks for it.
+    /// A program in this process, which looks for the service.
     fn followed(&self, relay: &Relay) -> thread::JoinHandle<Follower> {
         let relay = relay.clone();
         self.followed_with(move |service| relay.connect(&service.recorder()))
@@ -124,7 +124,7 @@ impl Service {
         call
     }
 
-    /// Says this without end, and takes nothing, until the program has ended the connection.
+    /// Says this without end, and reads nothing, until the program has ended the connection.
     fn says_without_end(mut self, command: &Message) {
         let many = Self::frame(self.commands, command, 1).framed().repeat(1000);
         while self.end.stream.write_all(&many).is_ok() {}
@@ -147,7 +147,7 @@ impl Service {
         self.command(&Message::default().message(command, &Message::default().number(1, instance)));
     }
 
-    /// Answers who it is with this.
+    /// Answers the program's introduction with this.
     fn welcome(&mut self, text: &Message) {
         self.bind((0..).step_by(10).zip(METHODS));
         let hello = self.hears(INITIALIZE);
@@ -159,7 +159,7 @@ impl Service {
         self.commands = self.hears(LISTEN).reply.expect("it wants commands");
     }
 
-    /// All until it waits for a session.
+    /// Everything until it waits for a session.
     pub(crate) fn ready(&mut self) {
         self.welcome(&Message::default().number(2, 1).number(4, 1));
         let source = self.hears(REGISTER);
@@ -186,7 +186,7 @@ impl Service {
         self.start_with(instance, buffer, Message::default());
     }
 
-    /// With these fields of a configuration besides.
+    /// Also with these fields of a configuration.
     pub(crate) fn start_with(&mut self, instance: u64, buffer: u64, mut fields: Message) {
         let mut config = Message::default().bytes(1, b"of its own").number(2, buffer);
         config.0.append(&mut fields.0);
@@ -195,7 +195,7 @@ impl Service {
         self.command(&Message::default().message(1, &start));
     }
 
-    /// Takes calls until one of this method is such; how many chunks were to be moved to this buffer until then.
+    /// Takes calls until `is_it` holds for one; returns how many chunks were to be moved to this buffer until then.
     pub(crate) fn moved_until(&mut self, buffer: u64, is_it: impl Fn(&Call) -> bool) -> usize {
         let mut moved = 0;
         loop {
@@ -236,7 +236,7 @@ fn a_session_has_a_connection_and_the_next_one_another() {
     let follower = following.join().expect("it is there");
     assert!(follower.error().is_some_and(|error| error.contains("does not want")));
     for instance in [7, 8] {
-        // Before anything is recorded, too.
+        // Even before anything is recorded.
         service.command(&Message::default().message(5, &Message::default().number(2, 1)));
         assert_eq!(number(&service.hears(COMMIT).arguments, 3), Some(1));
         service.memory(&memory(true), 4);
@@ -330,7 +330,7 @@ fn services_that_cannot_be_used_are_given_up_and_it_is_told_why() {
     assert!(error.contains("without shared memory"), "{error}");
     let error = error_of("too-long", |service| {
         service.ready();
-        // No more than how long it is: the program does not wait for the rest.
+        // Only how long it is: the program does not wait for the rest.
         service.end.stream.write_all(&200_000_u32.to_le_bytes()).expect("it is there");
     });
     assert!(error.contains("too-long"), "{error}");

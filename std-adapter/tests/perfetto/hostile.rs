@@ -13,7 +13,7 @@ fn service(test: &str) -> Service {
     Service::start(test, Session::builder().ring(1 << 20), PerfettoSocket::builder().shared_memory(64 << 10))
 }
 
-/// Whether the service takes programs still.
+/// Checks that the service still takes programs.
 fn assert_well(service: &Service) {
     let (mut program, _) = Program::running(service, "track_event");
     program.sync();
@@ -23,7 +23,7 @@ fn assert_well(service: &Service) {
 fn what_is_no_frame_ends_the_connection() {
     let service = service("no-frame");
     let long = ((128 << 10) + 1_u32).to_le_bytes();
-    // One that is too long, one that is no message, a bind and a call that are none, and a call with what is none.
+    // One that is too long, one that is no message, a malformed bind and call, and a call with malformed arguments.
     let malformed: [&[u8]; 7] = [
         &long,
         &u32::MAX.to_le_bytes(),
@@ -56,7 +56,7 @@ fn frames_come_in_whatever_pieces() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(program.frame(PATIENCE).is_some());
-    // Many at once, and of one more only a part, behind which the program goes.
+    // Many at once, and only a part of one more, after which the program goes.
     let mut many = bind.repeat(1000);
     many.extend(&bind[..7]);
     program.stream.write_all(&many).expect("it is there");
@@ -124,7 +124,7 @@ fn chunks_and_patches_that_there_are_not_are_counted_and_harm_nobody() {
     let endpoint = &summary.producers.last().expect("it is there").endpoint;
     let buffer = &summary.buffers[0];
     assert_eq!((buffer.chunks_written, endpoint.chunks_missing), (0, 49));
-    // Those with a writer and a place that can be, and of four bytes.
+    // Those with a possible writer and place, and of four bytes.
     assert_eq!(buffer.patches_failed + endpoint.patches_discarded, 4 * 7);
     assert_well(&service);
 }
@@ -144,7 +144,7 @@ fn whatever_comes_others_are_served() {
     let mut sent_away = 0;
     for () in rounds.take(3000) {
         let mut program = Program::connected(&service);
-        // Messages that are nearly right: some bits of good ones are others.
+        // Messages that are nearly right: good ones with some bits changed.
         let mut frames = Vec::new();
         for _ in 0..20 {
             let arguments = Message((0..random() % 30).map(|_| random() as u8).collect());

@@ -13,9 +13,9 @@ use tracebuf_std::session::{PerfettoSocket, PerfettoSocketBuilder, Session, Sess
 
 use crate::trace::{Field, Trace, fields, message, number, scratch};
 
-/// For what takes some milliseconds, or for ever.
+/// The time allowed for what takes some milliseconds, or for ever.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// For what is not to come.
+/// The time to wait for what should not come.
 const A_WHILE: Duration = Duration::from_millis(100);
 
 pub(crate) const INITIALIZE: &str = "InitializeConnection";
@@ -71,7 +71,7 @@ impl Message {
         self.bytes(field, &message.0)
     }
 
-    /// As a frame, behind its length.
+    /// As a frame, after its length.
     pub(crate) fn framed(&self) -> Vec<u8> {
         let len = (self.0.len() as u32).to_le_bytes();
         [&len, self.0.as_slice()].concat()
@@ -87,7 +87,7 @@ impl Message {
 }
 
 pub(crate) fn descriptor(name: &str) -> Message {
-    // It tells when it stops, starts, and says its state again when it is asked to.
+    // It says when it stops and starts, and says its state again when asked.
     Message::default().bytes(1, name.as_bytes()).number(2, 1).number(3, 1).number(4, 1)
 }
 
@@ -127,7 +127,7 @@ impl Program {
         program
     }
 
-    /// Bound, and as far as one is that may have data sources.
+    /// Bound, and ready to have data sources.
     pub(crate) fn ready(service: &Service) -> Self {
         let mut program = Self::bound(service);
         program.call(INITIALIZE, &Message::default().bytes(3, b"test").number(9, 3));
@@ -136,7 +136,7 @@ impl Program {
         program
     }
 
-    /// With this data source running; its instance's number.
+    /// With this data source running; also returns its instance's number.
     pub(crate) fn running(service: &Service, name: &str) -> (Self, u64) {
         let mut program = Self::ready(service);
         program.call(REGISTER, &Message::default().message(1, &descriptor(name)));
@@ -193,7 +193,7 @@ impl Program {
         }
     }
 
-    /// With the file that may come with it.
+    /// Reads, with the file that may come along.
     fn receive(&mut self) -> rustix::io::Result<usize> {
         let (mut bytes, mut room) = ([0; 4096], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
         let mut control = RecvAncillaryBuffer::new(&mut room);
@@ -218,10 +218,10 @@ impl Program {
         }
     }
 
-    /// A command, which the next thing is to be.
+    /// A command, which must come next.
     pub(crate) fn command(&mut self) -> Vec<u8> {
         let heard = self.hear();
-        // The third request of those that are ready.
+        // The third request of a program that is ready.
         assert_eq!((heard.request, heard.is_success), (3, true));
         heard.reply
     }
@@ -230,7 +230,7 @@ impl Program {
         self.frame(A_WHILE).is_none()
     }
 
-    /// Whether the service has ended the connection, which it is given time for.
+    /// Whether the service has ended the connection, for which it is given time.
     pub(crate) fn is_sent_away(&mut self) -> bool {
         self.stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         loop {
@@ -242,7 +242,7 @@ impl Program {
         }
     }
 
-    /// What the service has carried out all before with.
+    /// Returns once the service has carried out everything before it.
     pub(crate) fn sync(&mut self) {
         let request = self.call(SYNC, &Message::default());
         let heard = self.hear();

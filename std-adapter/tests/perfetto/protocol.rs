@@ -41,7 +41,7 @@ fn only_the_producers_service_is_there_and_it_tells_its_methods() {
 fn a_data_source_that_is_wanted_runs_as_soon_as_it_can_and_no_other() {
     let service = service("runs");
     let mut program = Program::bound(&service);
-    // Before it has told who it is, and where it hears commands.
+    // Before it has said who it is, and where it listens for commands.
     let register = program.call(REGISTER, &Message::default().message(1, &descriptor("track_event")));
     assert_eq!(program.hear().request, register);
     assert!(program.hears_nothing());
@@ -50,7 +50,7 @@ fn a_data_source_that_is_wanted_runs_as_soon_as_it_can_and_no_other() {
     let initialize = program.call(INITIALIZE, &Message::default().bytes(3, b"test").number(9, 3));
     let heard = program.hear();
     assert_eq!((heard.request, heard.is_success), (initialize, true));
-    // Of two kinds of shared memory, that of pages; none that it brings; nothing is changed in it.
+    // Of two kinds of shared memory, the one with pages; none that the program brings; nothing is changed in it.
     assert_eq!(heard.reply, Message::default().number(4, 1).0);
 
     let commands = [(); 3].map(|()| {
@@ -160,7 +160,7 @@ fn calls_are_answered_if_that_is_wanted_also_those_that_there_are_not() {
         let heard = program.hear();
         assert_eq!((heard.request, heard.is_success), (request, false));
     }
-    // All that Perfetto has but those that are answered by something else; of what is without meaning here too.
+    // All of Perfetto's methods except those that are answered by something else; also those without meaning here.
     for method in (2..=12).filter(|method| *method != 5) {
         program.invoke(method, &Message::default(), false);
         let request = program.invoke(method, &Message::default(), true);
@@ -184,7 +184,7 @@ fn a_flush_asks_those_that_run_and_waits_for_them() {
     flush.join().expect("no panic").expect("it has answered");
     program.hear();
 
-    // One that has nothing to flush, or is there no more, is not asked.
+    // One that has nothing to flush, or is gone, is not asked.
     program.call(UNREGISTER, &Message::default().bytes(1, b"track_event"));
     program.hear();
     service.session.flush(PATIENCE).expect("nobody to ask");
@@ -199,7 +199,7 @@ fn a_flush_of_who_does_not_answer_takes_as_long_as_it_may() {
     let service = service("mute");
     let (mut program, _) = Program::running(&service, "track_event");
     assert!(service.session.flush(Duration::from_millis(50)).is_err());
-    // Nor is the answer to that one an answer to a later one, as soon as that was asked.
+    // Nor does the answer to that one count for a later one, as soon as the later one was asked.
     assert!(service.session.flush(Duration::from_millis(50)).is_err());
     program.call(COMMIT, &Message::default().number(3, 1));
     assert!(service.session.flush(Duration::from_millis(50)).is_err());
@@ -226,7 +226,7 @@ fn who_answers_an_earlier_flush_late_has_answered_the_later_one_all_the_same() {
     let session = service.session.clone();
     let flush = std::thread::spawn(move || session.flush(Duration::from_secs(10)));
     let second = asked(&mut one);
-    // As one does that had waited for something, and meanwhile was asked again.
+    // As a program does that was waiting for something, and was asked again meanwhile.
     answer(&mut one, second);
     answer(&mut one, first);
     let second = asked(&mut other);

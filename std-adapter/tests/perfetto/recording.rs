@@ -39,12 +39,12 @@ impl Memory {
     }
 
     fn words(&self) -> &[AtomicU32] {
-        // SAFETY: so many bytes are mapped, at the start of a page, and all access is by atomics.
+        // SAFETY: this many bytes are mapped, at the start of a page, and all access is atomic.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() / 4) }
     }
 }
 
-/// Has a producer of the program's write, with what is to be sent.
+/// Lets a producer of the program's write, and gets what is to be sent.
 fn writing(program: &mut Program, write: impl FnOnce(&Producer<'_>, &Asked, &mut Program)) {
     let memory = Memory::of(program.memory.as_ref().expect("it has come"));
     let (storage, asked) = (ProducerStorage::<256, 8>::new(), Asked::default());
@@ -53,7 +53,7 @@ fn writing(program: &mut Program, write: impl FnOnce(&Producer<'_>, &Asked, &mut
     write(&producer, &asked, program);
 }
 
-/// Says all that was asked for, the buffer's number as the protocol has it.
+/// Sends all that was asked for, with the buffer's number as the protocol has it.
 fn send(program: &mut Program, asked: &Asked) {
     let requests = std::mem::take(&mut *asked.0.lock().expect("no panic"));
     for request in requests {
@@ -72,7 +72,7 @@ fn send(program: &mut Program, asked: &Asked) {
                 let chunk = chunk.number(3, patch.chunk_id.into()).message(4, &within);
                 (COMMIT, Message::default().message(2, &chunk.number(5, has_more.into())))
             }
-            // Who waits for that writer's flush hears of it some other way.
+            // Anyone waiting for that writer's flush hears of it some other way.
             Request::Flush(_) => continue,
             Request::Unregister { .. } => panic!("no writer ends here"),
         };
@@ -85,7 +85,7 @@ fn service(test: &str, socket: PerfettoSocketBuilder) -> Service {
     Service::start(test, Session::builder().ring(8 << 20), socket)
 }
 
-/// A packet of so many bytes.
+/// A packet of this many bytes.
 fn packet(writer: &mut TraceWriter<'_>, time: u64, len: usize) {
     let mut packet = writer.packet();
     packet.varint(8, time);
@@ -131,8 +131,8 @@ fn end_well(service: Service, mut program: Program, test: &'static str) -> Trace
     stopping.join().expect("no panic")
 }
 
-/// One that has said whether it may be scraped, and then is killed with two packets in a chunk that is not complete: the
-/// chunks that the session has of it after a flush, and the packets at its end.
+/// A program that has said whether it may be scraped, and then is killed with two packets in an incomplete chunk.
+/// Returns the chunks that the session has of it after a flush, and the packets at its end.
 fn after_a_kill(test: &str, scraping: u64) -> (usize, usize) {
     let service = service(test, PerfettoSocket::builder());
     let mut program = Program::bound(&service);
@@ -151,7 +151,7 @@ fn after_a_kill(test: &str, scraping: u64) -> (usize, usize) {
         program.sync();
         service.session.flush(PATIENCE).expect("nothing to ask");
         flushed = service.session.summary().expect("a summary").buffers[0].chunks_written as usize;
-        // As a kill has it: nothing is sent any more, and memory stays as it is.
+        // As after a kill: nothing more is sent, and memory stays as it is.
         std::mem::forget(writer);
     });
     drop(program);

@@ -29,7 +29,7 @@ fn what_a_program_has_recorded_until_it_is_killed_is_there() {
         let pid = producer.pid();
         drop(producer);
         let recorded = recorded.expect("a number");
-        // Its end may come to the service later than to this process.
+        // The service may learn of its end later than this process.
         let sequences = || service.session.summary().expect("a summary").sequences;
         waits_for("its chunks come", || !sequences().is_empty());
         let trace = write(service.stop(), name);
@@ -64,7 +64,7 @@ fn a_long_packet_outlives_its_program_that_is_killed_a_second_later() {
     let mut producer = service.run("ends::one_that_writes_a_long_packet_and_is_quiet");
     assert_eq!(producer.says("recorded"), 99);
     assert!(len_of(99) > 4096);
-    // Its size goes by the thread that sends, which may wait for a processor first.
+    // Its size is sent by the sending thread, which may have to wait for a processor first.
     std::thread::sleep(Duration::from_secs(1));
     producer.signal(libc::SIGKILL);
     drop(producer);
@@ -183,7 +183,7 @@ fn a_producer_that_stands_still_is_not_waited_for_and_answers_when_it_goes_on() 
 fn in_a_child_a_connection_that_is_dropped_harms_no_thread() {
     let service = Service::start("forks-threads", Session::builder(), ProducerSocket::builder());
     let connection = Connection::builder().open(&service.path).expect("a service");
-    // All threads have begun: one that is about to may have a lock of the standard library that the child's want.
+    // All threads have begun: one that is about to may hold a standard library lock that the child's threads need.
     connection.flush(PATIENCE).expect("it is there");
     let mut held = Some(connection);
     let child = fork(|| {
@@ -208,7 +208,7 @@ fn in_a_child_after_a_fork_a_connection_is_off_and_its_end_is_seen() {
         let bound = ProducerSocket::builder().bind(&service.session, "x");
         drop((connection, socket));
         if is_off && is_forked && matches!(bound, Err(SessionError::Forked)) && service.path.exists() {
-            // It outlives the connection, whose end is not to be kept from the service.
+            // It outlives the connection, whose end must not be hidden from the service.
             std::thread::sleep(PATIENCE);
         }
         false

@@ -12,7 +12,7 @@ use tracebuf_std::session::{
 use crate::fork::{fork, status_of};
 use crate::harness::{PATIENCE, Service, harms_no_thread_of_the_child, socket_path, waits_for, write};
 
-/// This process itself, which looks for a service all the time, and the service's own path.
+/// This process itself, which looks all the time for a service at the service's own path.
 fn following(test: &str, relay: &Relay) -> Follower {
     let relay = relay.clone();
     let builder = Connection::builder().process_name("follows");
@@ -23,8 +23,8 @@ fn service(test: &str) -> Service {
     Service::start(test, Session::builder().ring(1 << 20), ProducerSocket::builder())
 }
 
-/// One that follows the services of a name is in the trace of each that is started, and recorded nowhere between them.
-/// What starts one gives what stops it.
+/// A follower of the services of a name is in the trace of each one that is started, and is recorded nowhere between
+/// them. `start` returns what stops the service.
 pub(crate) fn assert_in_each_trace<S: FnOnce() -> Stopped>(
     name: &str,
     relay: &Relay,
@@ -92,7 +92,7 @@ fn a_connection_that_is_refused_by_the_program_itself_ends_and_is_tried_again() 
     let connected = {
         let relay = relay.clone();
         move |service: &Connection| {
-            // As where the service is of a version that does not have the data source.
+            // As if the service's version did not have the data source.
             let name = if counted.fetch_add(1, Ordering::Relaxed) < 2 { "unknown" } else { "known" };
             relay.connect(&service.recorder_of(name).ok_or(SessionError::Stopped)?)
         }
@@ -111,7 +111,7 @@ fn in_a_child_a_follower_does_nothing() {
     let (name, relay) = ("forked-follower", Relay::new());
     let service = service(name);
     let follower = following(name, &relay);
-    // All threads have begun: one that is about to may have a lock of the standard library that the child's want.
+    // All threads have begun: one that is about to may hold a standard library lock that the child's threads need.
     follower.flush(PATIENCE).expect("it is there");
     let mut held = Some(follower);
     let child = fork(|| {

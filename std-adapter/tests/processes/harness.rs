@@ -15,7 +15,7 @@ use tracebuf_std::session::{
 
 use crate::trace::{Trace, message, number, scratch};
 
-/// For what takes some milliseconds, or for ever.
+/// The time allowed for what takes some milliseconds, or for ever.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A socket's path: short enough for the system, wherever this project lies.
@@ -23,8 +23,8 @@ pub(crate) fn socket_path(test: &str) -> PathBuf {
     std::env::temp_dir().join(format!("tracebuf-{}-{test}", std::process::id()))
 }
 
-/// Does something in a child after a fork while that has threads of its own, some of which the system may have put where
-/// the parent's, which are not here, have been.
+/// Does something in a child after a fork while the child has threads of its own. The system may have put some of them
+/// where the parent's threads were, which are not here.
 pub(crate) fn harms_no_thread_of_the_child(work: impl FnOnce()) {
     let own = || std::thread::spawn(|| std::thread::sleep(Duration::from_millis(100)));
     let threads: Vec<_> = (0..12).map(|_| own()).collect();
@@ -83,7 +83,7 @@ impl Producer {
         self.child.id().into()
     }
 
-    /// The number behind the last word of this kind, which it waits for.
+    /// The number after this word, for which it waits.
     pub(crate) fn says(&mut self, word: &str) -> u64 {
         let lines = self.said.by_ref().map(|line| line.expect("text"));
         let mut numbers = lines.filter_map(|line| line.rsplit_once(word)?.1.trim().parse().ok());
@@ -95,7 +95,7 @@ impl Producer {
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
 
-    /// Has it stand still, until it is told to go on.
+    /// Makes it stand still until it is told to go on.
     pub(crate) fn stand_still(&self) {
         self.signal(libc::SIGSTOP);
         // SAFETY: a child that was not waited for, and is not, as it has not ended.
@@ -145,14 +145,14 @@ pub(crate) fn write_number(writer: &mut PacketWriter, number: u64) {
     });
 }
 
-/// Of each thread; fewer where all is slow.
+/// For each thread; fewer where everything is slow.
 pub(crate) fn packets() -> u64 {
     std::env::var("TRACEBUF_STRESS_PACKETS").map_or(20_000, |count| count.parse().expect("a number"))
 }
 
-/// All of them by each of two threads, which wait for room.
+/// Each of two threads writes all of them, waiting for room.
 pub(crate) fn write_by_two_threads(recorder: &Recorder) {
-    // Two at a time: else the second could have the sequence of the first.
+    // Two at a time: otherwise the second could have the first one's sequence.
     let both = Barrier::new(2);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -166,7 +166,7 @@ pub(crate) fn write_by_two_threads(recorder: &Recorder) {
     });
 }
 
-/// Of processes with two such threads each, all is there.
+/// Checks that everything is there from processes with two such threads each.
 pub(crate) fn assert_all_of_two_threads(all: &BTreeMap<(u64, u64), Vec<u64>>, pids: &[u64]) {
     assert!(all.values().all(|numbers| *numbers == Vec::from_iter(0..packets())));
     for pid in pids {
@@ -175,7 +175,7 @@ pub(crate) fn assert_all_of_two_threads(all: &BTreeMap<(u64, u64), Vec<u64>>, pi
     assert_eq!(all.len(), 2 * pids.len());
 }
 
-/// Says how far it has come, until this process is killed.
+/// Reports how far it has come, until this process is killed.
 pub(crate) fn write_until_killed(recorder: &Recorder) {
     let mut writer = recorder.packet_writer().expect("a writer");
     for number in 0.. {
@@ -184,8 +184,8 @@ pub(crate) fn write_until_killed(recorder: &Recorder) {
     }
 }
 
-/// Whether some are missing of those that such a one had written: packets over three chunks and more, of which sizes were
-/// not sent, and no others.
+/// Whether some of the packets that such a writer had written are missing: only those over three chunks or more, whose
+/// sizes were not sent, may be.
 pub(crate) fn long_ones_are_missing(written: &[u64]) -> bool {
     assert!(written.is_sorted());
     let all = 0..*written.last().expect("a packet");

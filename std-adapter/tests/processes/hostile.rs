@@ -53,7 +53,7 @@ fn listening(path: &Path, backlog: i32) -> OwnedFd {
     listening
 }
 
-/// So many packets for the first buffer were given up.
+/// A message that this many packets for the first buffer were given up.
 fn dropped(packets: u64) -> [u8; 16] {
     let mut record = [0; 16];
     record[0] = 0x11;
@@ -65,7 +65,7 @@ fn say(socket: &OwnedFd, message: &[u8]) {
     assert_eq!(send(socket, message, SendFlags::NOSIGNAL).expect("it is heard"), message.len());
 }
 
-/// Packets that the session's first buffer counts as given up, once they are so many, or after a while.
+/// Packets that the session's first buffer counts as given up, once there are this many, or after a while.
 fn lost(session: &Session, expected: u64) -> u64 {
     let begin = Instant::now();
     loop {
@@ -98,7 +98,7 @@ fn what_a_producer_has_sent_counts_though_it_ended_before_it_heard_all() {
     let service = service("unheard");
     for round in 1..=10 {
         let (producer, _) = raw_producer(&service.path);
-        // The answer stays where it is.
+        // The answer is left unread.
         say(&producer, &[5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
         thread::sleep(Duration::from_millis(50));
         let message = dropped(1).repeat(256);
@@ -120,7 +120,7 @@ fn threads_share_a_connection() {
 
 extern "C" fn nothing(_: i32) {}
 
-/// Whether [`Connection::open`] gives up about when it says so, though the thread is interrupted all the while.
+/// Whether [`Connection::open`] gives up at about the time it says, although the thread is interrupted all the while.
 fn gives_up(path: &Path) -> bool {
     // SAFETY: the handler does nothing.
     unsafe {
@@ -161,7 +161,7 @@ fn a_service_that_takes_nobody_is_given_up() {
 fn with_many_chunks(path: &Path) -> OwnedFd {
     let (socket, file) = raw_producer(path);
     let memory = MmapRaw::map_raw(&file).expect("address space");
-    // SAFETY: so many bytes, mapped until the function's end; the service changes them by atomics too.
+    // SAFETY: this many bytes are mapped until the function's end; the service too changes them atomically.
     let words: &[AtomicU32] = unsafe { slice::from_raw_parts(memory.as_ptr().cast(), memory.len() / 4) };
     // Registers writer 1 for the first buffer.
     say(&socket, &[1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -188,7 +188,7 @@ fn with_many_chunks(path: &Path) -> OwnedFd {
 #[test]
 fn who_sends_what_takes_long_leaves_time_for_others() {
     let service = service("patches");
-    // For a chunk far behind the newest, of which no more than so many are looked at.
+    // For a chunk far behind the newest, of which only a limited number are looked at.
     let mut patch = [0; 16];
     (patch[0], patch[1], patch[2], patch[8]) = (4, 1, 1, 1);
     let message = patch.repeat(256);

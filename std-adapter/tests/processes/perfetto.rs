@@ -25,7 +25,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// With so much shared memory for each program.
+    /// With this much shared memory for each program.
     pub(crate) fn start(test: &str, memory: usize) -> Self {
         Self::with(test, PerfettoSocket::builder().shared_memory(memory))
     }
@@ -133,7 +133,7 @@ fn what_a_program_has_recorded_until_it_is_killed_is_there() {
         let all = numbers(&write(service.stop(), &format!("pf-{name}")));
         let written = all.into_values().next().expect("its packets");
         let last = *written.last().expect("a packet");
-        // The last may be one of which it cannot be known that it is whole.
+        // The last may be one that cannot be known to be whole.
         assert!(last + 1 >= recorded, "{last} of {recorded}");
         long_ones_are_missing(&written);
     }
@@ -186,7 +186,7 @@ fn in_a_child_a_follower_does_nothing() {
     let (waiting, idle) = following(&socket_path("pf-nowhere"), Connection::builder());
     let recorder = relay.recorder();
     recorder.instant("before");
-    // All threads have begun: one that is about to may have a lock of the standard library that the child's want.
+    // All threads have begun: one that is about to may hold a standard library lock that the child's threads need.
     follower.flush(PATIENCE).expect("it is there");
     let mut held = Some((follower, idle));
     let child = fork(|| {

@@ -73,7 +73,7 @@ fn events_for_which_there_is_no_room_are_counted_in_the_service() {
     let service = Service::start("drops", Session::builder(), ProducerSocket::builder().shared_memory(4096));
     let connection = Connection::builder().open(&service.path).expect("a service");
     let recorder = connection.recorder();
-    // Two chunks, which others have.
+    // Two chunks, both held by others.
     let held: Vec<_> = (0..2).map(|_| recorder.packet_writer().expect("a writer")).collect();
     let mut held = held.into_iter().map(|mut writer| {
         writer.packet(|packet| packet.varint(8, 1));
@@ -105,8 +105,8 @@ fn threads_that_flush_at_once_are_all_answered() {
     assert_eq!((trace.events(3), trace.losses()), (2000, 0));
 }
 
-/// How much of each sequence of a trace no reader can make sense of, as the state that it needs was overwritten: packets,
-/// and those of them.
+/// For each sequence of a trace, its packets, and how many of those no reader can make sense of because the state they
+/// need was overwritten.
 fn unreadable(trace: &Trace) -> Vec<(u64, u64)> {
     let sequences = TraceReport::of(&trace.bytes).sequences.into_values();
     sequences.filter(|sequence| sequence.packets > 0).map(|one| (one.packets, one.unreadable)).collect()
@@ -116,7 +116,7 @@ fn unreadable(trace: &Trace) -> Vec<(u64, u64)> {
 fn of_a_ring_that_many_programs_share_most_can_be_read() {
     const PROGRAMS: usize = 8;
     let name = "shared-ring";
-    // What they have not sent yet comes into the ring late: little of it.
+    // What they have not sent yet gets into the ring late, so it should be little.
     let socket = ProducerSocket::builder().shared_memory(32 << 10);
     let service = Service::start(name, Session::builder().ring(1 << 20), socket);
     let connections: Vec<_> = (0..PROGRAMS).map(|_| stalling(&service.path)).collect();
@@ -125,7 +125,7 @@ fn of_a_ring_that_many_programs_share_most_can_be_read() {
         for (number, connection) in connections.iter().enumerate() {
             let (recorder, barrier) = (connection.recorder(), &barrier);
             scope.spawn(move || {
-                // In turn, and some more than others: 18 rings in all.
+                // In turn, some more than others: 18 rings in all.
                 for _ in 0..100 {
                     barrier.wait();
                     (0..240 * (number + 1)).for_each(|_| drop(recorder.enter("work")));

@@ -25,9 +25,9 @@ fn who_waits_for_a_program_that_stands_still_keeps_nobody_else_waiting() {
     let summary = || session.summary().expect("an answer");
     std::thread::scope(|scope| {
         let flush = scope.spawn(|| session.flush(PATIENCE));
-        // For it to begin.
+        // Time for it to begin.
         std::thread::sleep(Duration::from_millis(200));
-        // Who comes is taken, and in the buffer after a flush that keeps its own time.
+        // A newcomer is taken, and is in the buffer after a flush that keeps its own time.
         let newcomer = Connection::builder().open(&service.path).expect("it is taken");
         newcomer.recorder().instant("before the flush");
         let flushed = session.flush(Duration::from_millis(100));

@@ -59,7 +59,7 @@ fn a_socket_that_is_in_use_stays_and_a_file_that_is_none_too() {
     assert_eq!(std::fs::read(&copy).expect("it is there"), b"text");
     assert!(Connection::builder().open(&copy).is_err());
     std::fs::remove_file(copy).expect("it is there");
-    // Another one's, made in the place of the one that was removed, stays when the first goes.
+    // Another's socket, made in place of the one that was removed, stays when the first goes.
     std::fs::remove_file(&service.path).expect("it is there");
     let second = bind(&service.path).expect("nobody has it");
     drop(service.socket);

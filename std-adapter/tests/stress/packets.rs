@@ -17,7 +17,7 @@ fn shape(writer: u16, number: u64) -> Shape {
         0..900 => (seed >> 16) % 24,
         900..990 => (seed >> 16) % 200,
         990..999 => (seed >> 16) % 2_000,
-        // Three chunks and more at every layout but the coarsest: patches that come later.
+        // Three chunks or more in every layout except the coarsest: patches that come later.
         _ => (seed >> 16) % 12_000,
     };
     Shape { size: size as usize, depth: (seed >> 40) as u32 % 4, seed }

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A child that does this, and ends without unwinding with 0 if it was true, after 10 s in any case.
+/// A child that does this and ends without unwinding, with 0 if it was true, and after 10 s in any case.
 pub(crate) fn fork(work: impl FnOnce() -> bool) -> i32 {
     // SAFETY: the child does what the test says, and ends without unwinding.
     let child = unsafe { libc::fork() };

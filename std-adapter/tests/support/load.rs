@@ -1,5 +1,5 @@
-//! A service under load, for the test and the benchmark: eight threads, a million events a second and more, a ring
-//! of 16 MiB, a snapshot every half second.
+//! A service under load, for the test and the benchmark: eight threads, a million events a second or more, a ring of
+//! 16 MiB, a snapshot every half second.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ use tracebuf_std::session::Session;
 const THREADS: usize = 8;
 /// Events at a time.
 const BURST: u64 = 150;
-/// Events a second of each thread: in all 1.2 million, or what code that is not optimised can do beside others.
+/// Events a second of each thread: in all 1.2 million, or what unoptimised code can do alongside others.
 pub(crate) const RATE: f64 = if cfg!(debug_assertions) { 10_000.0 } else { 150_000.0 };
 const RING: u64 = if cfg!(debug_assertions) { 1 << 20 } else { 16 << 20 };
 
@@ -22,7 +22,7 @@ pub(crate) struct Load {
     pub(crate) seconds: f64,
     pub(crate) events: u64,
     pub(crate) snapshots: u64,
-    /// Nanoseconds of an event, two readings of a clock among them, by steps of 16.
+    /// Nanoseconds of an event, including two readings of a clock, in steps of 16.
     times: Vec<u64>,
     /// Resident bytes after a sixth of the time, and at the end; 0 where that is not known.
     pub(crate) memory: (u64, u64),
@@ -80,7 +80,7 @@ pub(crate) fn run(seconds: u64) -> Load {
             let (recorder, stop, measure) = (session.recorder(), stop.clone(), measure.clone());
             std::thread::spawn(move || {
                 let (mut times, mut events, mut measured) = (vec![0u64; 65_536], 0u64, 0u64);
-                // Every page of it is touched now, not when an event first takes so long.
+                // Every page of it is touched now, not when an event first takes that long.
                 times.fill(std::hint::black_box(0));
                 let start = Instant::now();
                 while !stop.load(Ordering::Relaxed) {
@@ -147,7 +147,7 @@ fn accounts<'a>(
     std::fs::remove_file(&path).expect("it is there");
     let mut accounts: BTreeMap<u64, Account> = BTreeMap::new();
     for packet in TracePackets::new(&trace) {
-        // trusted_packet_sequence_id, which the service writes behind what is the producer's.
+        // trusted_packet_sequence_id, which the service writes after what is the producer's.
         let sequence = super::trace::number(packet.expect("a packet"), 10).expect("a sequence");
         accounts.entry(sequence).or_default().in_trace += 1;
     }
@@ -161,7 +161,8 @@ fn accounts<'a>(
         account.malformed = info.chunks_malformed;
     }
     let mut accounts: Vec<Account> = accounts.into_values().collect();
-    // Which writer is whose is not known outside; the totals are, and each writer's but for their order.
+    // Outside, it is not known which writer is whose; the totals are known, and so are each writer's, except for their
+    // order.
     let mut written: Vec<_> = written.collect();
     written.sort_unstable_by_key(|stats| stats.packets);
     accounts.sort_unstable_by_key(|account| account.in_trace + account.overwritten + account.broken);

@@ -85,7 +85,7 @@ pub(crate) fn fields(bytes: &[u8]) -> Vec<Field<'_>> {
     all
 }
 
-/// The last value of a number.
+/// The last value of the field with this number.
 pub(crate) fn number(bytes: &[u8], wanted: u32) -> Option<u64> {
     let is = |field: Field<'_>| match field {
         Field::Number(number, value) if number == wanted => Some(value),
@@ -94,7 +94,7 @@ pub(crate) fn number(bytes: &[u8], wanted: u32) -> Option<u64> {
     fields(bytes).into_iter().filter_map(is).next_back()
 }
 
-/// The first message of a number.
+/// The first message in the field with this number.
 pub(crate) fn message(bytes: &[u8], wanted: u32) -> Option<&[u8]> {
     fields(bytes).into_iter().find_map(|field| match field {
         Field::Bytes(number, value) if number == wanted => Some(value),
@@ -137,8 +137,8 @@ impl Trace {
         self.packets().filter(is).count()
     }
 
-    /// Signs of the events' types and names of those that have one, in the order in which they lie there: `+` of a slice's
-    /// begin, `-` of its end, `!` of an instant, `#` of a counter.
+    /// Signs for the events' types, and the names of those that have one, in the order in which they lie there: `+` for
+    /// a slice's begin, `-` for its end, `!` for an instant, `#` for a counter.
     pub(crate) fn story(&self) -> String {
         let (mut names, mut story) = (std::collections::HashMap::new(), Vec::new());
         for packet in self.packets() {
@@ -192,7 +192,7 @@ impl Trace {
         counters
     }
 
-    /// What a clock showed, by its number, each time that the service tells of its clocks.
+    /// What the clock with this number showed, each time the service reports its clocks.
     pub(crate) fn clock(&self, id: u64) -> impl Iterator<Item = u64> {
         self.packets().filter(|packet| number(packet, 10) == Some(1)).filter_map(move |packet| {
             let clocks = message(packet, 6)?;

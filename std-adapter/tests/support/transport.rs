@@ -3,8 +3,7 @@
 use tracebuf::service::EndpointStats;
 use tracebuf_std::session::{CentralBuffer, Transport};
 
-/// Does this to the buffers on the drain thread each time that it is asked for its chunks, and goes when that gives
-/// false.
+/// Does this to the buffers on the drain thread each time it is asked for its chunks, and goes when that returns false.
 pub(crate) struct Does<F> {
     work: F,
     stays: bool,

@@ -1,4 +1,4 @@
-//! What is left, behind a trace that is cut short or damaged.
+//! What is left to follow a trace that is cut short or damaged.
 
 use std::fs;
 use std::io::Write;
@@ -19,13 +19,13 @@ use crate::trace::{Trace, folder, mkfifo};
 /// What is counted: a third for each slot, and the rest for the ring.
 pub(super) const VALUES: u64 = 30_000;
 
-/// A slot that holds something: where in the file its place in the trace is said, and its bytes.
+/// A slot that holds something: where the file says its place in the trace, and its bytes.
 pub(super) struct Slot {
     pub(super) about: usize,
     pub(super) bytes: Vec<u8>,
 }
 
-/// The file of a buffer, of which the long trace has taken nothing; its slots, the first one first.
+/// The file of a buffer, from which the long trace has taken nothing; its slots, the first one first.
 pub(super) struct Left {
     pub(super) region: PathBuf,
     pub(super) file: Vec<u8>,
@@ -70,7 +70,7 @@ impl Left {
     }
 }
 
-/// Waits until so many slots of a file are valid.
+/// Waits until this many slots of a file are valid.
 fn wait_for_slots(region: &Path, valid: u32) {
     let (file, begun) = (fs::File::open(region).expect("the file"), Instant::now());
     let mut word = [0; 8];
@@ -81,14 +81,14 @@ fn wait_for_slots(region: &Path, valid: u32) {
     }
 }
 
-/// Where the first packet begins that lies behind so many bytes.
+/// Where the first packet after this many bytes begins.
 fn boundary(trace: &[u8], least: usize) -> usize {
     let mut packets = TracePackets::new(trace);
     while packets.offset() < least && packets.next().is_some_and(|packet| packet.is_ok()) {}
     packets.offset()
 }
 
-/// Runs the command with a trace: its exit status, and what it said.
+/// Runs the command with a trace; returns its exit status, and what it said.
 pub(super) fn recover(region: &Path, how: &str, trace: &Path, out: &Path) -> (Option<i32>, String) {
     run(&["recover".as_ref(), region, how.as_ref(), trace, "-o".as_ref(), out])
 }
@@ -109,7 +109,7 @@ fn of_a_trace_that_is_damaged_where_a_slot_has_the_same_nothing_is_lost() {
     let middle = boundary(first, first.len() / 2);
     let mut damaged = first.clone();
     damaged[middle..middle + 5].fill(0);
-    // Without a packet's end, whole, and damaged in the midst.
+    // Without a packet's end, whole, and damaged in the middle.
     for bytes in [&first[..middle + 3], first, &damaged] {
         fs::write(&trace, bytes).expect("a file");
         let survivor = Survivor::open(&left.region).expect("a buffer");
@@ -150,7 +150,7 @@ fn what_a_trace_has_behind_its_first_damage_is_told_marked_and_not_replaced() {
     let hole = values.windows(2).position(|pair| pair[1] != pair[0] + 1).expect("a hole");
     assert_eq!((values[0], values[hole..].windows(2).filter(|pair| pair[1] != pair[0] + 1).count()), (0, 1));
     assert_eq!(values.last(), Some(&(VALUES - 1)));
-    // Readers would take what comes then for what follows: names, and times that count from the last.
+    // Otherwise readers would take what comes then for what follows: names, and times that count from the last.
     let is_marked = |packet: &&[u8]| crate::trace::number(packet, 42).is_some_and(|loss| loss & 1 == 1);
     let sequences = |packet: &[u8]| crate::trace::number(packet, 10).expect("a sequence");
     let marked: Vec<_> = both.packets().filter(is_marked).map(sequences).collect();
@@ -177,7 +177,7 @@ fn a_trace_that_is_shorter_than_it_was_is_told_and_marked() {
         fs::write(&trace, &bytes[..len]).expect("a file");
         let missing = (bytes.len() - len) as u64;
         let gap = Survivor::open(&left.region).expect("a buffer").behind(&trace).expect("its own").gap();
-        // An empty one has not even the clocks, but the buffer's file has.
+        // An empty one does not even have the clocks, but the buffer's file does.
         assert!(
             (gap.unreadable, gap.missing) == (0, missing) || len == 0 && gap.missing > missing / 2,
             "{gap}"
@@ -193,7 +193,7 @@ fn a_trace_that_is_shorter_than_it_was_is_told_and_marked() {
             assert_eq!(Trace::read(&out).losses() > 0, code == 3);
         }
     }
-    // It may be put in order in its place: nothing that it has is gone by that.
+    // It may be put in order in its place: that loses nothing that it has.
     let (ended, said) = recover(&left.region, "--with", &trace, &trace);
     assert!(ended == Some(3) && !values(&Trace::read(&trace)).is_empty(), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Files of buffers that are cut short, or do not say any more what of them counts.
+//! Buffers' files that are cut short, or no longer say which of their parts count.
 
 use std::fs;
 
@@ -50,7 +50,7 @@ fn a_buffer_s_file_that_is_cut_or_damaged_is_not_taken_for_a_dump_without_saying
         let (code, told) = run(&["recover".as_ref(), &region, "-o".as_ref(), &out]);
         assert!(told.starts_with(&format!("{}: the file of a buffer is {said}", region.display())), "{told}");
         assert_eq!(code, Some(if out.exists() { 3 } else { 1 }), "{told}");
-        // What the cut is behind is what counts.
+        // What lies before the cut is what counts.
         assert!(damage != Damage::Cut || !values(&Trace::read(&out)).is_empty(), "{told}");
         if damage == Damage::Cut || damage == Damage::Version(9) {
             let (_, shown) = run(&["inspect".as_ref(), &region]);
@@ -64,7 +64,7 @@ fn a_buffer_s_file_that_is_cut_or_damaged_is_not_taken_for_a_dump_without_saying
             );
         }
     }
-    // Nor is one whose buffer is damaged said to be none.
+    // Nor is a file whose buffer is damaged said to be none.
     fs::write(&region, with(active, 0)).expect("a file");
     let (code, told) = recover(&region, "--with", &trace, &out);
     assert!(
@@ -79,7 +79,7 @@ fn without_clocks_in_the_buffer_s_file_no_trace_is_taken_for_its_session_s() {
     let left = Left::in_folder(&folder);
     let [region, trace, out] = ["x.region", "x.pftrace", "out.pftrace"].map(|name| folder.join(name));
     fs::write(&trace, &left.slots[0].bytes).expect("a file");
-    // Their length: none, or less than they are; and their tag.
+    // The clocks' length: none, or less than it is; and their tag.
     for (at, value) in [(256, 0), (256, 7), (264, 0x1A)] {
         let mut file = left.file.clone();
         file[at] = value;

@@ -17,16 +17,16 @@ use crate::trace::{Trace, folder};
 
 const THREADS: u64 = 4;
 
-/// How many times to kill; 300 by `TRACEBUF_KILLS=300`.
+/// How many times to kill; 300 with `TRACEBUF_KILLS=300`.
 fn kills() -> u64 {
     std::env::var("TRACEBUF_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(8)
 }
 
-/// Counts, with other events between, and says after each what is finished: in the file's page, which stays when the
+/// Counts, with other events in between, and after each notes what is finished in the file's page, which stays when the
 /// process is gone.
 fn record(recorder: &Recorder, progress: &File, thread: u64, values: std::ops::Range<u64>, longest: usize) {
     for value in values {
-        // Of many sizes, some over several chunks.
+        // In many sizes, some over several chunks.
         let len = if value % 32 == 0 { longest } else { value as usize % 50 };
         let text = &"x".repeat(len);
         recorder.instant_with("filler", |event| event.arg("text", text.as_str()));
@@ -35,7 +35,8 @@ fn record(recorder: &Recorder, progress: &File, thread: u64, values: std::ops::R
         if value % 64 == 0 {
             sleep(Duration::from_micros(300));
         }
-        // Four times so many take some 40 MB of the ring, which must have the first of them when the kill comes late.
+        // Four times this many take some 40 MB of the ring, which must still have the first of them if the kill comes
+        // late.
         if value > 25_000 {
             sleep(Duration::from_millis(1));
         }
@@ -46,7 +47,7 @@ fn record(recorder: &Recorder, progress: &File, thread: u64, values: std::ops::R
 #[ignore = "the process that the next tests kill"]
 fn recording_until_killed() {
     let Ok(folder) = std::env::var("TRACEBUF_CHILD_FOLDER") else { return };
-    // SAFETY: by default its signal ends the process, should nobody else.
+    // SAFETY: by default its signal ends the process, should nothing else.
     unsafe { libc::alarm(100) };
     let folder = Path::new(&folder);
     let longest = std::env::var("TRACEBUF_CHILD_LONGEST").expect("bytes").parse().expect("a number");
@@ -64,7 +65,7 @@ fn recording_until_killed() {
             let (recorder, progress) = (session.recorder(), &progress);
             scope.spawn(move || record(&recorder, progress, thread, 0..u64::MAX, longest));
         }
-        // Threads that come and go, whose writers have each other's numbers.
+        // Threads that come and go, whose writers get each other's numbers.
         for begin in (0..).step_by(5) {
             let (recorder, progress) = (session.recorder(), &progress);
             scope
@@ -149,7 +150,7 @@ fn check(name: &str, longest: usize, with_trace: bool) {
                 "kill {kill}, thread {thread}: {count} of {finished}; {said}"
             );
         }
-        // What waited for the size of a longer one is given up, and that is told.
+        // What waited for a longer one's size is given up, and that is reported.
         assert!(longest > 1900 || trace.losses() == 0, "kill {kill}: {said}");
     }
     assert!(brought_in > 0);

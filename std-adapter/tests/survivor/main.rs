@@ -1,4 +1,4 @@
-//! What is left in the file of a buffer beside a long trace, and how it goes together with traces.
+//! What is left in the file of a buffer alongside a long trace, and how it fits together with traces.
 #![cfg(unix)]
 
 mod behind;
@@ -23,7 +23,7 @@ use tracebuf_std::session::{BufferConfig, LongTrace, Session};
 
 static COUNTER: Track<'static> = Track::counter("events", Unit::Count);
 
-/// A session with a buffer in a file. Threads wait when shared memory is full, so that all gets there.
+/// A session with a buffer in a file. Threads wait when shared memory is full, so that everything gets there.
 fn start(ring: u64, region: &Path, trace: LongTrace) -> Session {
     let builder = Session::builder().buffer(BufferConfig::ring(ring).in_file(region));
     builder.exhaustion(Exhaustion::Stall).long_trace(trace).start().expect("a session")
@@ -46,7 +46,7 @@ fn values(trace: &Trace) -> Vec<u64> {
     trace.counters().into_values().flatten().collect()
 }
 
-/// Where the slot lies that holds most.
+/// Where the slot that holds most lies.
 fn largest_slot(file: &[u8]) -> Range<usize> {
     let number = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().expect("eight bytes")) as usize;
     let [half, halves, slots, slot, word] = [16, 24, 32, 40, 48].map(number);
@@ -85,7 +85,7 @@ fn what_lies_behind_damage_in_a_slot_is_told_and_hides_nothing_else() {
     let slot = largest_slot(&file);
     let whole = file[slot.clone()].to_vec();
     for least in [8192, 0] {
-        // From where a packet begins: one that is damaged within is that packet's reader's to see.
+        // From where a packet begins: damage within a packet is for that packet's reader to see.
         let mut packets = TracePackets::new(&whole);
         while packets.offset() < least && packets.next().is_some_and(|packet| packet.is_ok()) {}
         let at = packets.offset();
@@ -100,7 +100,7 @@ fn what_lies_behind_damage_in_a_slot_is_told_and_hides_nothing_else() {
         assert!(unreadable > 4096 && !lost.is_empty(), "{unreadable} {}", lost.len());
         assert!(left == expected, "{} of {}, not {}", left.len(), all.len(), expected.len());
     }
-    // Also to who looks into the file.
+    // Those who look into the file are told too.
     let (code, shown) = behind::run(&["inspect".as_ref(), &region]);
     let bytes_before = |what: &str| {
         let line = shown.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{shown}"));
@@ -138,7 +138,7 @@ fn what_is_left_goes_together_with_its_own_session_s_trace_alone() {
     assert!(!out.exists());
     survivor().write_to(&out).expect("a trace");
     assert_eq!(values(&Trace::read(&out)), Vec::from_iter(0..50_000));
-    // One in which there is nothing yet may be anybody's.
+    // One with nothing in it yet may be anybody's.
     std::fs::write(folder.join("empty.pftrace"), "").expect("a file");
     survivor().after(&folder.join("empty.pftrace")).expect("a trace").write_to(&out).expect("a trace");
     assert_eq!(values(&Trace::read(&out)).len(), 50_000);
@@ -159,7 +159,7 @@ fn in_one_trace_of_both_the_clocks_do_not_go_back_where_they_meet() {
     let survivor = || Survivor::open(&region).expect("a buffer");
     survivor().write_with(&long, &out).expect("a trace");
     assert!(clocks().len() > 2 && clocks().is_sorted(), "{:?}", clocks());
-    // With one in which there is nothing yet they are there all the same.
+    // With a trace that has nothing in it yet, the clocks are there all the same.
     std::fs::write(&long, "").expect("a file");
     survivor().write_with(&long, &out).expect("a trace");
     assert_eq!(clocks().len(), 1);
@@ -187,7 +187,7 @@ fn what_has_no_room_in_the_largest_file_is_left_without_a_hole() {
     let all = values(&trace);
     let hole = all.windows(2).find(|values| values[1] != values[0] + 1);
     assert_eq!((all.first(), hole), (Some(&0), None));
-    // Nothing is recorded any more while the last thousand are.
+    // While the last thousand are counted, recording may already be off.
     assert!(
         in_file > 0 && all.len() > in_file + 1000 && all.len() as i64 > end - 1000,
         "{in_file} {} {end}",
@@ -233,7 +233,7 @@ fn recovering_takes_the_memory_of_what_is_used_and_not_of_the_file() {
     session.flush(Duration::from_secs(5)).expect("a flush");
     // As it would be if the session were killed now.
     std::fs::copy(&region, &left).expect("room");
-    // Room for the program itself and for one half, of the two that the file has beside its slots.
+    // Room for the program itself and for one of the two halves that the file has besides its slots.
     let recovered = Command::new("sh")
         .args(["-c", "ulimit -v 150000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tracebuf"), "recover"])
         .args([left.as_os_str(), "-o".as_ref(), out.as_ref()])

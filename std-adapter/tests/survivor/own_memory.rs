@@ -13,13 +13,13 @@ use super::behind::run;
 use super::{COUNTER, every_10_ms, values};
 use crate::trace::{Trace, folder};
 
-/// Nothing of it leaves shared memory for a second, unless half of that is full.
+/// Nothing leaves its shared memory for a second, unless half of that is full.
 fn builder(region: &Path) -> SessionBuilder {
     Session::builder().buffer(BufferConfig::ring(1 << 20).in_file(region)).shared_memory_in_file()
 }
 
-/// What is done within a second of a session's start, before the drain thread looks for what is not committed. On a
-/// machine that is slow just then, it begins anew.
+/// Does this within a second of a session's start, before the drain thread looks for what is not committed. On a
+/// machine that is slow at the moment, it begins anew.
 fn within_a_second<T>(mut work: impl FnMut() -> T) -> T {
     for _ in 0..50 {
         let begun = Instant::now();
@@ -123,7 +123,7 @@ fn what_was_scraped_comes_once_also_when_it_was_read() {
             std::thread::sleep(Duration::from_millis(100));
         }
     }
-    // All of it was read, and the chunk is with its thread still.
+    // All of it was read, and its thread still has the chunk.
     while values(&Trace::read_cut(&long)).len() < 200 {
         assert!(begun.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(20));
@@ -138,7 +138,7 @@ fn what_was_scraped_comes_once_also_when_it_was_read() {
         assert!(begun.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(20));
     }
-    // And nothing tells of a loss.
+    // And nothing reports a loss.
     let told = TraceReport::of(&Trace::read(&region.with_extension("pftrace")).bytes);
     assert!(!told.has_losses(), "{told}");
     drop(session);
@@ -161,7 +161,7 @@ fn only_what_is_for_the_file_s_buffer_is_brought_into_it() {
         in_file.count(&COUNTER, value);
     }
     assert_eq!(recovered(&left(&region)).1, Vec::from_iter(0..10));
-    // A thread that ends leaves its number, and its chunk; who takes that number records elsewhere.
+    // A thread that ends leaves its number and its chunk; the one that takes that number records elsewhere.
     let recorder = in_file.clone();
     std::thread::spawn(move || (10..20).for_each(|value| recorder.count(&COUNTER, value)))
         .join()
@@ -179,7 +179,7 @@ fn only_what_is_for_the_file_s_buffer_is_brought_into_it() {
 fn a_packet_that_was_not_finished_is_given_up_and_those_around_it_are_there() {
     let folder = folder("own unfinished");
     let region = folder.join("x.region");
-    // In one chunk, over two, and over more, of which the first waits for a size.
+    // In one chunk, over two, and over more, the first of which waits for a size.
     for long in [10, 3000, 9000] {
         let session = builder(&region).start().expect("a session");
         super::count(&session, 0..5);
@@ -213,7 +213,7 @@ fn it_takes_a_buffer_in_a_file() {
     let region = folder("own size").join("x.region");
     let error = builder(&region).shared_memory(100).start().expect_err("too small");
     assert!(matches!(error, SessionError::SharedMemory { bytes: 100 }) && !region.exists());
-    // What is no whole page is not used.
+    // A part of a page is not used.
     let session = builder(&region).shared_memory(9999).start().expect("two pages");
     super::count(&session, 0..3);
     assert_eq!(recovered(&left(&region)).1, [0, 1, 2]);
@@ -229,7 +229,7 @@ fn the_file_is_free_when_its_session_has_stopped_though_threads_keep_their_chunk
     let left = left(&region);
     drop(session);
     fs::rename(&left, &region).expect("a file");
-    // What was left is kept as ever, and no start that fails costs it.
+    // What was left is kept as usual, and no start that fails loses it.
     let none = folder.join("none/x");
     let other = BufferConfig::ring(1 << 20).in_file(&none);
     for failed in [builder(&region).long_trace(LongTrace::to(&none)), builder(&region).buffer(other)] {
@@ -270,7 +270,7 @@ fn a_file_that_is_cut_or_damaged_there_is_told_and_nothing_panics() {
         survivor.write_to(&out).map(|_| (chunks, values(&Trace::read(&out)).len()))
     };
     assert_eq!(read(&file).expect("a trace").1, 500);
-    // Of a version before, which had no such part; then sizes and numbers that cannot be.
+    // From an earlier version, which had no such part; then impossible sizes and numbers.
     assert_eq!(read(&with(112, 0)).expect("a trace"), (None, 0));
     for (at, value) in
         [(112, 1), (112, u64::MAX), (120, 64), (128, 7), (136, 1 << 20), (144, 1 << 16), (152, 1 << 40)]
@@ -278,7 +278,7 @@ fn a_file_that_is_cut_or_damaged_there_is_told_and_nothing_panics() {
         let error = read(&with(at, value)).expect_err("damage").to_string();
         assert!(error == Damage::FirstPage.to_string() || error == Damage::Cut.to_string(), "{at}: {error}");
     }
-    // Another buffer's, and a table without anybody.
+    // Another buffer's, and a table with nobody in it.
     assert_eq!(read(&with(136, 3)).expect("a trace"), (Some(0), 0));
     let mut nobody = file.clone();
     nobody[part..part + (32 << 10)].fill(0);
@@ -294,7 +294,7 @@ fn a_file_that_is_cut_or_damaged_there_is_told_and_nothing_panics() {
             let at = part + [0, 32 << 10][random as usize & 1] + (random >> 8) as usize % 20_000;
             file[at] = (random >> 40) as u8;
         }
-        // What packets hold is nobody's to check.
+        // What packets hold is for nobody to check.
         if let Ok(survivor) = Survivor::parse(&file) {
             survivor.write_to(&region.with_extension("pftrace")).expect("a trace");
         }
@@ -312,7 +312,7 @@ fn what_the_ring_has_and_shared_memory_has_still_comes_once_also_when_it_was_rea
             builder = builder.long_trace(every_10_ms(&long));
         }
         let session = builder.start().expect("a session");
-        // Some chunks, complete but for the last.
+        // Some chunks, complete except for the last.
         super::count(&session, 0..900);
         let before = fs::read(left(&region)).expect("a file");
         session.flush(Duration::from_secs(5)).expect("a flush");

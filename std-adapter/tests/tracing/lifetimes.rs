@@ -38,7 +38,7 @@ pub(crate) fn written(session: &Session, name: &str) -> Trace {
     Trace::read(&path)
 }
 
-/// The same, of which nothing is lost.
+/// The same, with nothing lost.
 pub(crate) fn trace_of(session: &Session, name: &str) -> Trace {
     let trace = written(session, name);
     assert_eq!(trace.losses(), 0, "{name}");
@@ -49,13 +49,13 @@ pub(crate) fn trace_of(session: &Session, name: &str) -> Trace {
 #[derive(Debug)]
 struct Event {
     kind: u64,
-    /// Which thread's it is.
+    /// Which thread it belongs to.
     sequence: Option<u64>,
     annotations: usize,
     flows: Vec<u64>,
 }
 
-/// The events on each track, by its name, those of threads' own by none.
+/// The events on each track, by its name; threads' own tracks have none.
 fn lives(trace: &Trace) -> BTreeMap<(String, u64), Vec<Event>> {
     let mut names = BTreeMap::new();
     let mut lives = BTreeMap::<_, Vec<_>>::new();
@@ -125,7 +125,7 @@ fn requests_that_overlap_are_slices_from_their_making_to_their_end_whoever_ends_
         said.sort_unstable();
         assert_eq!(said, [(1, 0), (1, 1)], "fields recorded later are at the end");
         assert_eq!(kinds(named("never entered")[0].1), [1, 2]);
-        // And those of the threads, as ever.
+        // And those of the threads, as usual.
         assert_eq!(kinds(named("")[0].1), [1, 1, 2, 2, 1, 2, 3]);
     });
 }
@@ -184,7 +184,7 @@ fn a_life_ends_in_the_session_where_it_has_begun_and_without_a_begin_there_is_no
     }
 }
 
-/// The kinds of events on the tracks of spans that end when layers have been put on a registry and changed.
+/// The kinds of events on the tracks of spans that end after layers have been put on a registry and changed.
 fn lives_of_layers(name: &str, work: impl FnOnce(&dyn Fn() -> Recorder)) -> Vec<Vec<u64>> {
     let session = Session::builder().start().expect("a session");
     work(&|| session.recorder());

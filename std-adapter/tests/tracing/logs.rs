@@ -20,7 +20,7 @@ struct Line {
     name: Option<String>,
 }
 
-/// The lines of all threads. A text has a number of its own, which nothing says twice within a state.
+/// The lines of all threads. Each text has its own number, which is given only once within a state.
 fn lines(trace: &Trace) -> Vec<Line> {
     let (mut texts, mut places, mut lines) = (HashMap::new(), HashMap::new(), Vec::new());
     for packet in trace.packets() {

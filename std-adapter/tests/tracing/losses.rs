@@ -1,4 +1,4 @@
-//! Slices stay within each other though shared memory is full, of recorders' guards and of spans.
+//! Slices of recorders' guards and of spans stay nested even when shared memory is full.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::KINDS;
 use crate::trace::{Trace, scratch};
 use crate::transport::Does;
 
-/// What lies in what: of three names, each only within the one before it, and what begins ends.
+/// Checks the nesting: of three names, each is only within the one before it, and what begins ends.
 fn assert_nested(trace: &Trace) {
     let (story, mut open) = (trace.story(), Vec::new());
     for event in story.split(' ').filter(|event| !event.starts_with('!')) {
         match event {
             "-" => drop(open.pop().expect("something to end")),
-            // The names of some are told in a packet that is lost, and told again later.
+            // The names of some are given in a packet that is lost, and given again later.
             begin => {
                 assert!(open.iter().all(|outer| *outer < begin), "{begin} in {open:?}");
                 open.push(begin);
@@ -27,7 +27,7 @@ fn assert_nested(trace: &Trace) {
     assert!(open.is_empty(), "{open:?}");
 }
 
-/// Whether a session's drain thread is to stand still, and whether it does.
+/// Whether a session's drain thread should stand still, and whether it does.
 #[derive(Default)]
 struct Still {
     wanted: AtomicBool,
@@ -40,7 +40,7 @@ impl Still {
     }
 }
 
-/// One with room for a few chunks.
+/// A session with room for a few chunks.
 fn session() -> (Session, Arc<Still>) {
     let session = Session::builder().ring(64 << 20).ring(1 << 20).data_source("other", 1);
     let session = session.shared_memory(8 << 10).start().expect("a session");
@@ -65,7 +65,7 @@ fn trace_of(session: Session, name: &str) -> Trace {
     Trace::read(&path)
 }
 
-/// Does it in such a session, and once more when that goes on.
+/// Does it in such a session, and once more when the drain thread goes on.
 fn recorded(name: &str, work: impl Fn(&Recorder)) {
     let (session, still) = session();
     let recorder = session.recorder();
@@ -138,7 +138,7 @@ fn an_end_that_is_lost_is_made_up_for_when_its_thread_ends() {
     let (session, still) = session();
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| lose(session.recorder().enter("1"), &session, &still));
-        // Also for its locals to be gone, which the scope does not wait for.
+        // This also waits for its locals to be gone, which the scope does not.
         thread.join().expect("a thread");
     });
     assert_nested(&trace_of(session, "thread"));

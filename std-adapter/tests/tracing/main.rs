@@ -55,7 +55,7 @@ fn both(name: &str, flows: bool, work: impl Fn(&Dispatch), check: impl Fn(&Trace
 const ANNOTATION: u32 = 4;
 const FLOW: u32 = 47;
 
-/// How many fields of a number each event of a type has.
+/// How many fields with this number each event of a type has.
 fn counts(trace: &Trace, kind: u64, wanted: u32) -> Vec<usize> {
     let is = |field: &Field<'_>| matches!(field, Field::Number(n, _) | Field::Bytes(n, _) if *n == wanted);
     let events = trace.packets().filter_map(|packet| message(packet, 11));
@@ -109,7 +109,7 @@ fn fields_recorded_within_a_span_are_annotations_of_its_slice_s_end() {
         let second = tracing::info_span!("second", value = Empty).entered();
         first.record("value", 1);
         second.record("value", 2);
-        // The second's slice ends with it, and begins again.
+        // The second one's slice ends with it, and begins again.
         drop(first);
         drop(second);
     };

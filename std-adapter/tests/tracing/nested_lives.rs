@@ -23,7 +23,7 @@ const KINDS: [&str; 2] = ["subscriber", "layer"];
 type State = BTreeMap<u64, (Option<u64>, String)>;
 
 /// The lives that a trace has, by their tracks: each with the names from the outermost to its own, and how many begins
-/// and ends there are. All that is above a track is told in the state that an event on it is read by.
+/// and ends there are. All tracks above a track are described in the state by which an event on it is read.
 fn lives(trace: &Trace) -> BTreeMap<u64, (String, [usize; 2])> {
     let (mut states, mut lives) = (BTreeMap::<_, State>::new(), BTreeMap::new());
     for packet in trace.packets() {
@@ -109,7 +109,7 @@ fn a_life_that_outlasts_those_above_it_ends_within_them() {
         let middle = info_span!(parent: &outer, "middle");
         let inner = info_span!(parent: &middle, "inner");
         drop((outer, middle));
-        // Whatever takes their place.
+        // Whatever takes their places.
         for _ in 0..100 {
             let _guard = inner.enter();
         }
@@ -147,7 +147,7 @@ fn of_a_recursion_those_deepest_down_lie_within_the_eighth() {
             for number in 1..1000 {
                 spans.push(info_span!(parent: &spans[number - 1], "fall"));
             }
-            // The registry closes those of which only children are there in turn, calls within each other.
+            // The registry closes in turn those of which only children are left, in nested calls.
             while spans.pop().is_some() {}
         });
         let paths = paths(&trace_of(&session, &format!("deep-{kind}")));
@@ -168,7 +168,7 @@ fn where_a_parent_is_filtered_out_the_one_above_it_is_the_parent() {
         let session = Session::builder().start().expect("a session");
         let dispatch: Dispatch = if kind == "layer" {
             let layer = TraceLayer::new(session.recorder()).lifetimes(true).with_filter(LevelFilter::INFO);
-            // Another one, so that the registry has them all.
+            // Another layer, so that the registry has them all.
             tracing_subscriber::registry().with(layer).with(LevelFilter::TRACE).into()
         } else {
             TraceSubscriber::new(session.recorder()).lifetimes(true).max_level(Level::INFO).into()
@@ -184,7 +184,7 @@ fn what_others_record_is_nobody_s_parent() {
     let sessions = [(); 2].map(|()| Session::builder().start().expect("a session"));
     let [first, second] = sessions.each_ref().map(|session| make("subscriber", session.recorder(), false));
     let foreign = dispatcher::with_default(&first, || {
-        // So that the second has no span of the last one's id.
+        // So that the second has no span with the last one's id.
         let fillers: Vec<_> = (0..100).map(|_| info_span!("filler")).collect();
         fillers[99].in_scope(|| {
             dispatcher::with_default(&second, || drop(info_span!("within another's")));
@@ -273,7 +273,7 @@ fn what_is_above_a_life_is_told_with_it_when_a_ring_has_overwritten_the_beginnin
                         let inner = info_span!("inner", round);
                         inner.in_scope(|| middle.in_scope(|| drop(info_span!("innermost"))));
                     });
-                    // So that all of it is there, though somebody else has the machine.
+                    // So that all of it is there, even if others are using the machine.
                     if round % 100 == 0 {
                         session.flush(Duration::from_secs(30)).expect("it answers");
                     }
@@ -356,7 +356,8 @@ impl fmt::Debug for Traces {
     }
 }
 
-/// Formats what is recorded with a span's extensions locked, as that of `tracing-subscriber` does that writes lines.
+/// Formats what is recorded while a span's extensions are locked, as `tracing-subscriber`'s layer that writes lines
+/// does.
 struct Formats;
 
 impl<S: tracing::Subscriber + for<'l> LookupSpan<'l>> Layer<S> for Formats {

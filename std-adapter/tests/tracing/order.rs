@@ -70,8 +70,8 @@ fn spans_exited_out_of_order_end_their_own_slices_in_each_of_two_sessions() {
     }
 }
 
-/// A session of two buffers, the second for a layer that takes errors or everything, and what is in the trace: first
-/// what the first buffer holds.
+/// A session of two buffers, the second for a layer that takes errors or everything. Returns what is in the trace:
+/// first what the first buffer holds.
 fn in_two_buffers(name: &str, filter: LevelFilter, work: impl FnOnce()) -> String {
     let session = Session::builder().buffer(BufferConfig::ring(1 << 16)).buffer(BufferConfig::ring(1 << 16));
     let session = session.data_source("other", 1).start().expect("a session");

@@ -1,4 +1,4 @@
-//! Spans and events by a relay's recorder, which sessions come and go under.
+//! Spans and events with a relay's recorder, under which sessions come and go.
 
 use tracebuf_std::session::{Relay, Session};
 use tracebuf_std::tracing_layer::TraceLayer;
@@ -24,7 +24,7 @@ fn connected(relay: &Relay) -> Session {
     session
 }
 
-/// By the subscriber and by the layer, with flows and without.
+/// With the subscriber and with the layer, with flows and without.
 fn each(work: impl Fn(&str, &Relay)) {
     for (kind, make) in KINDS {
         for flows in [false, true] {
@@ -60,7 +60,7 @@ fn spans_that_are_older_than_the_session_are_slices_each_time_that_they_are_ente
         drop(entered);
         let first = trace_of(&session, &format!("older-{kind}"));
         assert_eq!(first.story(), "+plain +with !within - -", "{kind}");
-        // What was made in a session that is over is what it was.
+        // What was made in a session that is over stays what it was.
         let made_in_first = {
             let session = connected(relay);
             let span = tracing::info_span!("made", field = "kept");
@@ -99,7 +99,7 @@ fn spans_open_when_the_session_changes_end_none_of_the_next_one_s() {
         let second = connected(relay);
         let next = tracing::info_span!("next").entered();
         let after = tracing::info_span!("after").entered();
-        // In an order that would have those above it end with it.
+        // In an order in which those above it would end with it.
         drop(outer);
         tracing::info!("between");
         drop(next);

@@ -18,7 +18,7 @@ use crate::transport::Does;
 
 type Handle = reload::Handle<Option<TraceLayer>, Registry>;
 
-/// Hands what takes the layer away, and puts it back, to `work`.
+/// Hands `work` a function that takes the layer away and puts it back.
 fn story(name: &str, work: impl Fn(&dyn Fn(bool))) -> String {
     let session = Session::builder().start().expect("a session");
     let layer = || TraceLayer::new(session.recorder());
@@ -127,7 +127,7 @@ fn what_another_layer_has_entered_since_does_not_hide_what_is_left() {
     assert_eq!(told(session, "own"), "+outer +around - - +next -");
 }
 
-/// With what a layer's place is locked, its drop waits for nobody who enters spans.
+/// While its place is locked, dropping a layer waits for nobody who enters spans.
 #[test]
 fn a_layer_that_is_taken_away_does_not_wait_for_the_drain_thread() {
     let session = Session::builder().ring(64 << 20).shared_memory(8 << 10).exhaustion(Exhaustion::Stall);
@@ -156,8 +156,8 @@ fn a_layer_that_is_taken_away_does_not_wait_for_the_drain_thread() {
     let (tell, told) = channel();
     let thread = std::thread::spawn(move || {
         tracing::dispatcher::with_default(&dispatch, || {
-            // Their ends are more than a chunk. Of no parents: a registry closes these within each other, which takes a
-            // sanitizer more stack than there is.
+            // Their ends fill more than a chunk. They have no parents: a registry closes children in nested calls, for
+            // which a sanitizer needs more stack than there is.
             let spans: Vec<_> =
                 (0..1000).map(|_| tracing::info_span!(parent: None, "span").entered()).collect();
             let _ = tell.send(());

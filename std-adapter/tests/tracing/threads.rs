@@ -58,7 +58,7 @@ fn a_span_entered_while_its_thread_s_locals_are_destroyed_leaves_nothing_open_an
     std::thread::spawn(work).join().expect("a thread");
     let path = scratch("last.pftrace");
     let mut stopped = session.stop().expect("a stop");
-    // On Windows the order is another, and may be one in which all is there.
+    // On Windows the order is different, and may be one in which everything is there.
     let lost = stopped.summary().buffers[0].trace_writer_packet_loss;
     assert!(lost == 2 || cfg!(windows) && lost == 0, "its begin and its end: {lost}");
     stopped.write_to(&path).expect("a file");
@@ -69,7 +69,7 @@ fn a_span_entered_while_its_thread_s_locals_are_destroyed_leaves_nothing_open_an
 #[test]
 fn a_thread_that_waits_for_room_for_a_span_s_fields_keeps_the_drain_thread_from_nothing() {
     for (kind, make) in KINDS {
-        // Two chunks; dropped only when all is well, for a drain thread that waits would keep the test from its end.
+        // Two chunks; dropped only when all is well, because a drain thread that waits would keep the test from ending.
         let session = Session::builder().shared_memory(4096).exhaustion(Exhaustion::Stall).start();
         let session = ManuallyDrop::new(session.expect("a session"));
         let dispatch = make(session.recorder(), true);

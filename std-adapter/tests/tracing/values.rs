@@ -15,7 +15,7 @@ impl std::fmt::Debug for Talkative {
     }
 }
 
-/// What it traces, `tracing` itself keeps away from the subscriber that is at work.
+/// `tracing` itself keeps what this traces away from the subscriber that is at work.
 #[test]
 fn a_value_that_traces_while_it_is_formatted_is_recorded_whole() {
     let work = |_: &Dispatch| {

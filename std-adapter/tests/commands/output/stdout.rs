@@ -26,7 +26,7 @@ fn into_pipe(arguments: &[&str]) -> (Output, Trace) {
     let mut command = command(arguments);
     let child =
         command.arg("/dev/stdout").stdout(writer).stderr(Stdio::piped()).spawn().expect("the command");
-    // It has the other end too.
+    // It holds the other end too.
     drop(command);
     let mut bytes = Vec::new();
     reader.read_to_end(&mut bytes).expect("what it writes");

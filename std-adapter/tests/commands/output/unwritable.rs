@@ -31,7 +31,7 @@ fn commands_say_what_cannot_be_written() {
         assert!(said.contains(what), "{arguments:?}: {said}");
         assert!(matches!(output.status.code(), Some(1..=2)), "{arguments:?}: {:?}", output.status);
     }
-    // Before anything is done, and without a part of it beside the folder.
+    // It fails before anything is done, and leaves no part of it next to the folder.
     let beside = fs::read_dir(target.parent().expect("a folder")).expect("a folder").flatten();
     let is_part = |name: &str| name.starts_with(".unwritable target");
     assert_eq!(beside.filter(|file| file.file_name().to_str().is_some_and(is_part)).count(), 0);

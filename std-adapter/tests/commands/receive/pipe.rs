@@ -28,7 +28,7 @@ fn a_named_pipe_is_received_from_its_first_writer_until_its_last_is_gone() {
         let receiver = scope.spawn(|| {
             receive(&pipe, 9600, &output, &stop, |report| waiting.store(report.bytes == 0, Relaxed))
         });
-        // Without a writer for half a second and more.
+        // Without a writer for more than half a second.
         assert!(wait_until(30, || waiting.load(Relaxed)), "it said that it waits");
         let mut device = OpenOptions::new().write(true).open(&pipe).unwrap();
         let other = device.try_clone().unwrap();
@@ -55,7 +55,7 @@ fn of_a_named_pipe_that_nobody_writes_into_nothing_is_written_and_a_request_to_s
     assert!(!output.exists());
 }
 
-/// The command, whose standard input is this.
+/// The command, with this as its standard input.
 fn receiving(input: impl Into<Stdio>, output: &Path) -> Child {
     let mut command = tracebuf(&["receive", "-", "-o"]);
     command.arg(output).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -81,7 +81,7 @@ fn standard_input_is_received_whatever_it_is() {
     writer.write_all(&bytes).unwrap();
     drop(writer);
     assert_whole(&receiving(reader, &output).wait_with_output().unwrap(), &output);
-    // What is to be written is not what is read.
+    // The file to be written must not be the one that is read.
     let out = receiving(File::open(&input).unwrap(), &input).wait_with_output().unwrap();
     assert!(text(&out.stderr).ends_with("it is the file that is read\n"), "{}", text(&out.stderr));
     assert_eq!(std::fs::read(&input).unwrap(), bytes);

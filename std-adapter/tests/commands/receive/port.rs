@@ -1,5 +1,5 @@
-//! From a serial port. A pseudo-terminal is what that is: opened by name, set to a speed, silent at times, gone at
-//! last.
+//! From a serial port. A pseudo-terminal behaves like one: opened by name, set to a speed, silent at times, gone in the
+//! end.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -33,7 +33,7 @@ fn a_port_is_received_until_the_device_is_gone_and_all_is_in_the_file_when_it_is
         // What is sent before the port is open may be thrown away.
         assert!(wait_until(30, || listening.load(Relaxed)));
         let mut frames = line(40);
-        // Behind the last packet, and with it, the beginning of one that never ends.
+        // After the last packet, and sent with it, the beginning of one that never ends.
         let number = frames.len() as u16 + 1;
         frames.last_mut().unwrap().extend(frame(FIRST, number, &[]));
         for frame in frames {

@@ -1,4 +1,4 @@
-//! A device that is reset in the midst of a frame, and what only looks like that.
+//! A device that is reset in the middle of a frame, and what only looks like that.
 
 use super::{WHOLE, content, frame, frames_of, receive};
 
@@ -14,13 +14,13 @@ fn a_device_that_is_reset_in_its_second_frame_has_not_gone_on() {
     let (a, b) = (frames_of(&a, 1), frames_of(&b, 1));
     let line = [&a[0][..], &a[1][..9], &b[0], &b[1], &frame(WHOLE, 3, &packet_of(b"ccc"))].concat();
     let (packets, report) = receive(&line, 64);
-    // Not half of the one and half of the other.
+    // Not half of one and half of the other.
     let after_loss = |text| [&content(&packet_of(text))[..], &[0xD0, 0x02, 1]].concat();
     assert_eq!(packets.iter().map(|packet| content(packet)).collect::<Vec<_>>(), [after_loss(b"ccc")]);
     let told = (report.frames_lost, report.frames_corrupt, report.packets_incomplete);
     assert_eq!(told, (0, 1, 1), "{report}");
 
-    // Packets of one frame: that of the second is lost, and the next says so.
+    // Packets of one frame each: the second one's is lost, and the next says so.
     let [first, cut] =
         [frame(WHOLE, 1, &packet_of(b"aaa")), frame(WHOLE, 2, &packet_of(b"bbb"))[..6].to_vec()];
     let after =
@@ -30,12 +30,12 @@ fn a_device_that_is_reset_in_its_second_frame_has_not_gone_on() {
     assert_eq!(packets, [content(&packet_of(b"aaa")), after_loss(b"BBB"), content(&packet_of(b"CCC"))]);
 }
 
-/// The packet that was on its way was read, and is not sent again: the next start goes on with what was behind it.
+/// The packet that was on its way had been read, and is not sent again: the next start goes on with what followed it.
 #[test]
 fn a_device_that_is_reset_in_its_first_frame_has_lost_what_is_in_it() {
     let [lost, next] = [b"aaa", b"bbb"].map(|text| frame(WHOLE, 1, &packet_of(text)));
     let after_loss = [&content(&packet_of(b"bbb"))[..], &[0xD0, 0x02, 1]].concat();
-    // The shortest frame has seven bytes, and the one of COBS.
+    // The shortest frame has seven bytes, plus the one of COBS.
     for (cut, told) in [(7, content(&packet_of(b"bbb"))), (8, after_loss)] {
         let line = [&[0], &lost[..cut], &[0], &next, &frame(WHOLE, 2, &packet_of(b"ccc"))].concat();
         let (packets, report) = receive(&line, 64);
@@ -50,7 +50,7 @@ fn the_second_frame_of_another_start_is_not_taken_for_the_firsts() {
     let [a, b] = [[b'a'; 73], [b'b'; 73]].map(|text| frames_of(&packet_of(&text), 1));
     let [c, d] = [[b'c'; 140], [b'd'; 140]].map(|text| frames_of(&packet_of(&text), 1));
     let next = |number| frame(WHOLE, number, &packet_of(b"next"));
-    // Of the second start neither the zero nor the first frame arrive, nor the second.
+    // Of the second start neither the zero nor the first frame arrives, nor the second.
     let lines = [[&a[0][..], &b[1], &next(3)], [&c[..2].concat(), &d[2], &next(4)]];
     for line in lines.map(|line| line.concat()).iter().chain([&[&c[0], &d[1], &d[2], &next(4)[..]].concat()])
     {
@@ -73,13 +73,13 @@ fn noise_that_is_too_short_for_a_frame_or_before_all_of_them_costs_no_packet() {
     let packet = packet_of(&[b'a'; 73]);
     let frames = frames_of(&packet, 1);
     let [first, last] = [&frames[0], &frames[1]];
-    // The shortest frame has seven bytes, and the one of COBS.
+    // The shortest frame has seven bytes, plus the one of COBS.
     let noise = |length| [vec![0xFF; length], vec![0]].concat();
     for (before, between, packets) in [(200, 7, 1), (200, 8, 0)] {
         let line = [noise(before), first.clone(), noise(between), last.clone()].concat();
         let (received, report) = receive(&line, 64);
         assert_eq!((received.len(), report.frames_corrupt), (packets, 2), "{report}");
-        // What was before all of them may have been one.
+        // What came before all of them may have been one.
         let told = [&content(&packet)[..], &[0xD0, 0x02, 1]].concat();
         assert!(received.iter().all(|received| content(received) == told));
     }

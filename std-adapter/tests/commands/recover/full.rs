@@ -19,7 +19,7 @@ fn a_trace_that_has_no_room_leaves_the_one_that_was_there() {
     unsafe {
         command.pre_exec(|| {
             let limit = libc::rlimit { rlim_cur: 16, rlim_max: 16 };
-            // Without the signal a write beyond it is an error, as of a disk without room.
+            // Without the signal a write beyond it is an error, as on a full disk.
             libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
             assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
             Ok(())

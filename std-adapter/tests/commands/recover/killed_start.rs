@@ -12,7 +12,7 @@ fn where_the_last_session_s_buffer_is_after_a_killed_start_is_said() {
         "it seems that a session's start in it was killed: what was there before is in {}",
         kept.display()
     );
-    // Or between its two renames, with nothing of the name.
+    // Or between its two renames, with nothing under its name.
     let contents = [None, Some(vec![]), Some(begun), Some(vec![0; 1 << 16]), Some(b"somebody's".to_vec())];
     for (is_kept, content) in
         [false, true].into_iter().flat_map(|kept| contents.iter().map(move |all| (kept, all)))

@@ -37,7 +37,7 @@ fn what_is_wrong_with_a_dump_on_standard_input_is_told_by_that_name() {
     let in_file = BufferConfig::ring(64 << 10).in_file(&file);
     Session::builder().buffer(in_file).start().expect("a session").stop().expect("its end");
     let cut = std::fs::OpenOptions::new().read(true).write(true).open(&file).expect("the buffer's file");
-    // In the midst of the ring, most of which was never used.
+    // In the middle of the ring, most of which was never used.
     cut.set_len(cut.metadata().expect("a length").len() - 20_000).expect("the test's own");
     let run = tracebuf(&["recover", "-", "-o"]).arg(&output).stdin(cut).output().expect("the command");
     let said = crate::text(&run.stderr);

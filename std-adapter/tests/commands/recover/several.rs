@@ -6,7 +6,7 @@ use super::{elf, hex, recover, region};
 use crate::text;
 use crate::trace::scratch;
 
-/// Looks at a dump: whether there was something, and all that was said.
+/// Looks at a dump; returns whether there was something, and all that was said.
 fn inspect(dump: &[u8], more: &[&str]) -> (bool, String) {
     let path = scratch("recover/several.inspected");
     std::fs::write(&path, dump).expect("a file");
@@ -16,12 +16,12 @@ fn inspect(dump: &[u8], more: &[&str]) -> (bool, String) {
 
 #[test]
 fn of_several_buffers_the_first_is_taken_the_others_are_told_and_an_address_or_a_symbol_says_which() {
-    // A snapshot, and behind it what firmware records into: a number, shared memory, the ring.
+    // A snapshot, followed by what firmware records into: a number, shared memory, the ring.
     let (snapshot, ring) = (region(), [&[0xEE; 80][..], &region()].concat());
     let memory = [&[0xEE; 16], &snapshot[..], &ring].concat();
     let recorded = 0x2000 + 16 + snapshot.len() as u64;
     let at = recorded + 80;
-    // Its symbol is that of all but the first 16 bytes.
+    // Its symbol covers all but the first 16 bytes.
     let core = elf(Endianness::Little, false, recorded - 16, &memory[snapshot.len()..], "TRACE");
     let program = scratch("recover/several.elf");
     std::fs::write(&program, core).expect("a file");
@@ -42,7 +42,7 @@ fn of_several_buffers_the_first_is_taken_the_others_are_told_and_an_address_or_a
     }
     let (ok, said) = inspect(dump.as_bytes(), &[&symbol[..], &["--svg", symbol[3]]].concat());
     assert!(!ok && said.ends_with("it is the file that is read\n"), "{said}");
-    // Behind the variable there is nothing of it.
+    // What lies after the variable is not part of it.
     let small = elf(Endianness::Little, false, 0x2000 - 16, &[0; 16 + 8], "TRACE");
     std::fs::write(&program, small).expect("a file");
     let (ok, said, _) = recover("several", dump.as_bytes(), &symbol);

@@ -1,4 +1,4 @@
-//! `tracebuf recover` of firmware's memory: a mark, shared memory, and the ring behind it.
+//! `tracebuf recover` of firmware's memory: a mark, shared memory, and then the ring.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -37,7 +37,7 @@ impl CommitSink for Requests {
     }
 }
 
-/// A start of firmware as its work goes on: two writers, and what moves so many of their chunks.
+/// A start of firmware while its work goes on: two writers, and what moves a number of their chunks.
 struct Start<'a, 'd> {
     writers: [TraceWriter<'a>; 2],
     drain: &'d mut dyn FnMut(usize),
@@ -49,7 +49,7 @@ impl Start<'_, '_> {
         numbers.for_each(|number| self.writers[writer].packet().varint(8, number));
     }
 
-    /// A packet over three chunks and more.
+    /// A packet over three chunks or more.
     fn say_long(&mut self, writer: usize, number: u64) {
         let mut packet = self.writers[writer].packet();
         packet.varint(8, number);
@@ -61,7 +61,7 @@ impl Start<'_, '_> {
     }
 }
 
-/// What lies in memory when firmware was reset after this work, whose ring has so many bytes.
+/// What is in memory after firmware whose ring has this many bytes did this work and was reset.
 fn memory(ring: u32, work: impl FnOnce(&mut Start<'_, '_>)) -> Vec<u8> {
     let mut words = vec![0; PAGE as usize / 4 * PAGES];
     let (mark, ring) = record(&mut words, ring, work);
@@ -116,13 +116,13 @@ fn said(found: &mut Found) -> Vec<Said> {
     all
 }
 
-/// What there is in all, and how many chunks of it were brought in.
+/// Everything that is there, and how many chunks of it were brought in.
 fn read_all(found: Found) -> (Vec<Said>, u64) {
     let (mut found, brought_in) = found.bring_in();
     (said(&mut found), brought_in)
 }
 
-/// The numbers that are there in all, each writer's by themselves; losses are none.
+/// All the numbers that are there, each writer's separately; there must be no losses.
 fn all(dump: &[u8]) -> [Vec<u64>; 2] {
     let (all, _) = read_all(find(dump));
     assert!(all.iter().all(|(_, _, lost)| !lost), "{all:?}");
@@ -166,7 +166,7 @@ fn a_packet_that_begins_in_the_ring_and_ends_in_shared_memory_is_whole_and_in_it
 
 #[test]
 fn nothing_in_a_ring_that_is_full_is_lost_for_what_is_in_shared_memory() {
-    // Of some lengths, so that the ring is lapped at any place in a chunk.
+    // With several lengths, so that the ring is lapped at any place in a chunk.
     for ring in (1200..1400).step_by(4) {
         let memory = memory(ring, |start| {
             for n in 0..40 {
@@ -179,7 +179,7 @@ fn nothing_in_a_ring_that_is_full_is_lost_for_what_is_in_shared_memory() {
         });
         let oldest = said(&mut find(&memory))[0].1;
         let (all, _) = read_all(find(&memory));
-        // What the ring has lapped over comes before the first one. None is missing between the others.
+        // What the ring has lapped over was before the first one. None is missing between the others.
         assert!(all.iter().map(|said| said.1).eq(oldest..1300), "{ring}: {all:?}");
         assert!(all[0].2 && all.iter().skip(1).all(|said| !said.2), "{ring}: {all:?}");
     }
@@ -280,7 +280,7 @@ fn only_what_lies_from_a_mark_to_a_ring_is_shared_memory() {
     let second = [&good[..], &good].concat();
     let second = Dump::parse(&second).expect("a dump").find(Place::Address(good.len() as u64));
     assert_eq!(second.expect("a buffer").shared.expect("a mark").address, good.len() as u64 + 8);
-    // More or less than the mark says, zeros, and a snapshot behind a recorder's memory.
+    // More or less than the mark says, zeros, and a snapshot after a recorder's memory.
     let (mark, rest) = good.split_at(8);
     let more = [mark, &[0; 8], rest].concat();
     let less = [mark, &rest[8..]].concat();
@@ -292,7 +292,7 @@ fn only_what_lies_from_a_mark_to_a_ring_is_shared_memory() {
     let snapshot = [&good[..], &region()].concat();
     let found = Dump::parse(&snapshot).expect("a dump").find(Place::Address(good.len() as u64));
     assert!(found.expect("a buffer").shared.is_none());
-    // Farther than shared memory is looked for, though a mark says so, or of very many pages.
+    // Farther than shared memory is looked for, although a mark says so, or with very many pages.
     for (size, page, is_found) in [
         (128 << 10, 4096, true),
         (768 << 10, 1 << 16, true),
@@ -367,7 +367,7 @@ fn pages_that_something_else_has_overwritten_give_no_packets() {
         assert_eq!(found.shared.as_ref().expect("a mark").chunks, 0);
         assert_eq!(read_all(found).0.len(), moved);
     }
-    // One page of all is not as it was: the others count.
+    // If one of the pages is not as it was, the others still count.
     let mut dump = good.clone();
     dump[8 + 4] = 1;
     assert_eq!(read_all(find(&dump)).0.len(), 0);
@@ -378,7 +378,7 @@ fn pages_that_something_else_has_overwritten_give_no_packets() {
 
 #[test]
 fn the_largest_shared_memory_full_of_chunks_out_of_order_is_brought_in_soon() {
-    // Complete chunks of 12 bytes, smaller than writers have them, of one writer, the newest first.
+    // Complete chunks of 12 bytes, smaller than writers use, of one writer, the newest first.
     const PAGE_WORDS: usize = 2 + 14 * 3;
     let pages = (128 << 10) / 4 / PAGE_WORDS;
     let mut words = vec![0u32; pages * PAGE_WORDS];

@@ -4,12 +4,12 @@ use object::Endianness;
 
 use super::{elf_with, recover, region};
 
-/// What the firmware's own ring is called by either mangling, and another crate's.
+/// The firmware's own ring as named by either mangling, and another crate's.
 const LEGACY: &str = "_ZN17tracebuf_firmware8firmware5TRACE17h0123456789abcdefE";
 const V0: &str = "_RNvNtCs1a2b3c_17tracebuf_firmware8firmware5TRACE";
 const OTHER: &str = "_ZN4oven5TRACE17hfedcba9876543210E";
 
-/// The command over a core whose buffer has the first of these names, and memory behind its start the others.
+/// Runs the command over a core whose buffer has the first of these names, and memory after its start the others.
 fn by(symbols: &[&str], name: &str) -> (bool, String) {
     let memory = [&[0xEE; 16], &region()[..]].concat();
     let core = elf_with(symbols, Endianness::Little, false, 0x2000_0000, &memory);
@@ -46,12 +46,12 @@ fn of_several_variables_the_one_of_just_this_name_is_meant_and_else_none() {
         "TRACE may be each of tracebuf_firmware::firmware::TRACE at 0x20000010, oven::TRACE at 0x20000018: ";
     assert!(!ok && said.contains(both), "{said}");
     assert!(by(&[LEGACY, OTHER], "firmware::TRACE").0);
-    // Of many the first are told.
+    // Of many, the first are listed.
     let names =
         ["a", "b", "c", "d", "e", "f", "g"].map(|part| format!("_ZN1{part}4RING17h0123456789abcdefE"));
     let (ok, said) = by(&names.each_ref().map(String::as_str), "RING");
     assert!(!ok && said.contains("e::RING at 0x20000030 and 2 more: "), "{said}");
-    // Of those that are near the nearest.
+    // Of several that are near, the nearest.
     let (ok, said) = by(&[OTHER, LEGACY], "firm");
     assert!(!ok && said.contains("no symbol firm, but has tracebuf_firmware::"), "{said}");
     let (ok, said) = by(&["firmware_trace_of_the_start_before", LEGACY, OTHER], "trac");

@@ -4,11 +4,11 @@
 usage: check_demo.py --threads N [--lapped | --complete] TRACE...
 
 As a reader would, sequence by sequence: `sequence_flags` and `previous_packet_dropped` say when names and
-times can be told; packets that need a state which is lost are left aside.  Of the others every interned name
+times can be known; packets that need a state which is lost are left aside.  In the others every interned name
 must resolve, times must not go backwards on a sequence, slices must nest on each track, and every track of
 an event must be described; each thread's track must have a name and a thread id of its own.
---complete: nothing was lost, so all packets can be told, and every slice and flow that begins ends.
---lapped: the ring has lapped: something was lost on every sequence, and most of what is left can be told.
+--complete: nothing was lost, so all packets can be read, and every slice and flow that begins ends.
+--lapped: the ring has lapped: something was lost on every sequence, and most of what is left can be read.
 Exit status: 0 when all is well, 1 when not, with a line that says what.
 """
 import argparse
@@ -182,8 +182,8 @@ class Trace:
         if len({thread.tid for thread in own}) != len(own) or len({t.thread_name for t in own}) != len(own):
             raise Bad("two threads share a name or an id")
         writers = {i: s for i, s in self.sequences.items() if i != SERVICE_SEQUENCE}
-        # Of a thread that ended early a ring may hold nothing, or no more than some packets behind its last state,
-        # which cannot be told; all others have a name.
+        # For a thread that ended early, a ring may hold nothing, or only some packets after its last state, which
+        # cannot be identified; all others have a name.
         told = [s for s in writers.values() if s.states]
         if not told or not len(told) <= len(own) <= len(writers) <= threads or complete and len(told) != threads:
             counts = (len(own), len(told), len(writers), threads)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Checks a trace that the firmware of embedded-example sent, by what the firmware itself says in it.
+"""Checks a trace that the firmware of embedded-example sent, against what the firmware itself says in it.
 
 usage: check_firmware.py TRACE             nothing lost: slices nest and end, times go forward, and the counters
                                            have the number and the sum of values that the last log line says
-       check_firmware.py --lapped TRACE    of what a ring held: what comes after a sequence's state is whole, names
+       check_firmware.py --lapped TRACE    for what a ring held: what comes after a sequence's state is whole, names
                                            included, and nothing is lost between
        check_firmware.py --laps N TRACE    the same, after at least N laps
-       check_firmware.py --before TRACE    the same, of what a start before the last one left, up to its last words
+       check_firmware.py --before TRACE    the same, for what a start before the last one left, up to its last words
        check_firmware.py --snapshot TRACE  the same, around an alarm: something before it, and after it
        check_firmware.py --c TRACE         nothing lost of what the C program of embedded-example/c/test does
-       check_firmware.py --c-later TRACE   of what it does after that trace: names and all, and nothing from before
+       check_firmware.py --c-later TRACE   for what it does after that trace: names and all, and nothing from before
        check_firmware.py --embassy TRACE   nothing lost: tasks, their polls and idle time, as the binary embassy has them
        check_firmware.py --log LINES TRACE     each line of the log, `seconds<tab>text`, is an instant of the main loop,
                                            within a millisecond, and there are no others
@@ -157,7 +157,7 @@ def check_before(path):
 
 
 def check_snapshot(path):
-    """The alarm is a packet of its own: as many packets before it as after it, more or less."""
+    """The alarm is a packet of its own, with about as many packets before it as after it."""
     counters, last_line, *_ = check(path, lapped=True)
     packets = load(path)
     at = [i for i, packet in enumerate(packets) if "alarm" in [e.name for e in packet.interned_data.event_names]]

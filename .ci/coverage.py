@@ -40,7 +40,7 @@ def main():
         if path in text and text[path][first - 1].lstrip().startswith("const fn "):
             constants.add((path, first, last))
 
-    # In the first region's count is that of the function.
+    # The first region's count is that of the function.
     called = {key[:2] for key, count in regions.items() if count}
     constants = {(path, line) for path, first, last in constants if (path, first) not in called
                  for line in range(first, last + 1)}

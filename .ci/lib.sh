@@ -5,7 +5,7 @@ export CARGO_TERM_COLOR=never
 # A fresh clone builds everything once: incremental data and debug information would only cost time.
 export CARGO_INCREMENTAL=0
 export CARGO_PROFILE_DEV_DEBUG=none
-# What is built is looked for in target/ below the sources, and must be what was built now.
+# Builds are looked for in target/ below the sources, and must be those of this run.
 unset CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
 
 readonly FIRMWARE_TARGETS="thumbv6m-none-eabi thumbv7em-none-eabihf"
@@ -20,8 +20,8 @@ minutes=()
 
 say() { printf '\n=== %s\n' "$*"; }
 
-# Prints how many tests passed and failed by the closing lines of test runners in a log, and how many lines there were:
-# a plain 'N passed, N failed' says all; otherwise nextest's and libtest's are added up.
+# Prints how many tests passed and failed according to the closing lines of test runners in a log, and how many lines
+# there were: a plain 'N passed, N failed' says all; otherwise nextest's and libtest's are added up.
 tests_in() {
     awk '
         /^[0-9]+ passed, [0-9]+ failed$/ { plain = 1; plain_passed = $1; plain_failed = $3 }
@@ -77,7 +77,7 @@ part() {
     fi
 }
 
-# at_once COMMAND...: runs commands of one word, each on a core; shows what they print, one behind the other, when they
+# at_once COMMAND...: runs commands of one word, each on a core; shows what they print, one after the other, when they
 # have all ended.  Fails when one of them does.
 at_once() {
     local command logs status=0 started=()
@@ -95,7 +95,7 @@ at_once() {
     return "$status"
 }
 
-# parts_at_once GROUP...: runs functions that consist of parts, each on a core; shows what they print, one behind the
+# parts_at_once GROUP...: runs functions that consist of parts, each on a core; shows what they print, one after the
 # other, when they have all ended.  Every part is timed, shown and counted as it is by itself: only the parts of one
 # group may write the same files, and none may measure time.
 parts_at_once() {
@@ -119,14 +119,14 @@ parts_at_once() {
     wait
     for group; do
         cat "$logs/$group"
-        # Not there when the group came to no end: then neither does the run.
+        # Missing when the group did not get to its end: then neither does the run.
         . "$logs/$group.counts"
     done
     rm -r "$logs"
     minutes+=("| (at once: $*) | $(awk -v s="$((SECONDS - start))" 'BEGIN { printf "%.1f", s / 60 }') |")
 }
 
-# install_packages NAME...: Debian's, as root or by sudo.
+# install_packages NAME...: Debian's, as root or with sudo.
 install_packages() {
     local sudo=
     [ "$(id -u)" -eq 0 ] || sudo=sudo
@@ -136,7 +136,7 @@ install_packages() {
 }
 
 # in_qemu PROGRAM ARGUMENTS...: runs a program of embedded-example as `cargo run` does with these, for five minutes at
-# most.  Building it, and waiting for what else is built, may take as long as it takes.
+# most.  Building it, and waiting for other builds, may take as long as it takes.
 in_qemu() {
     local program=$1
     shift

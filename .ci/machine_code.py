@@ -1,4 +1,4 @@
-"""Functions of a linked image for Arm or RISC-V: their size, their stack, whom they call."""
+"""Functions of a linked image for Arm or RISC-V: their size, their stack, and what they call."""
 import struct
 from collections import namedtuple
 
@@ -18,7 +18,7 @@ Function = namedtuple("Function", "name address size frame calls pointers")
 
 
 class Image:
-    """A linked ELF file of 32 bits."""
+    """A linked 32-bit ELF file."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -76,7 +76,7 @@ class Image:
 def decode_arm(_, name, address, size, code, data):
     """Frame and calls of a function: every push and subtraction from the stack pointer counts.
 
-    So does every jump or call to where a register points, but for a return.
+    So does every jump or call to where a register points, except a return.
     """
     frame, calls, pointers, at = 0, set(), 0, 0
     while at < size:
@@ -90,7 +90,7 @@ def decode_arm(_, name, address, size, code, data):
                 frame += 4 * bin(first & 0x1FF).count("1")
             elif first >> 7 == 0b101100001:  # sub sp, #n
                 frame += 4 * (first & 0x7F)
-            elif first & 0xFF07 == 0x4700 and first != 0x4770:  # bx or blx register, but for bx lr
+            elif first & 0xFF07 == 0x4700 and first != 0x4770:  # bx or blx register, except bx lr
                 pointers += 1
             elif first >> 11 == 0b11100:  # b
                 offset = (first & 0x7FF) << 1
@@ -134,13 +134,13 @@ ZERO, RA, SP = 0, 1, 2
 
 
 def decode_risc_v(image, name, address, size, code, data):
-    """The same of RV32IC.
+    """The same for RV32IC.
 
-    A jump to where a register points is none to a pointer if that is a return, a far call, whose address the
-    instruction before it makes, or one within the function, by a table at an address that was made just before.
+    A jump to where a register points does not count as one to a pointer if it is a return, a far call whose address
+    the instruction before it makes, or one within the function, through a table at an address made just before.
     """
     frame, calls, pointers, at = 0, set(), 0, 0
-    pages, addresses = {}, {}  # what registers hold that were last set by auipc; by lui and addi
+    pages, addresses = {}, {}  # values of registers last set by auipc; by lui and addi
     while at < size:
         here = address + at
         (short,) = struct.unpack_from("<H", code, at)

@@ -2,6 +2,7 @@
 
 mod cursor;
 mod judge;
+mod marks;
 mod rebuild;
 mod salvage;
 #[cfg(test)]
@@ -16,13 +17,20 @@ pub use salvage::Salvage;
 use super::config::Config;
 use super::error::{AttachError, RegionError};
 use super::read_only::ReadOnlyTraceBuffer;
-use super::region::{Layout, State};
+use super::region::{Layout, RingEnd, State};
 use super::trace_buffer::TraceBuffer;
+
+/// Whether something may still come to what is found: patches, and the rest of chunks that were scraped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Program {
+    GoesOn,
+    Ended,
+}
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Takes over a region with all that is in it, however the program that filled it ended.
     ///
-    /// Nothing in the memory is trusted. Of the header, sizes and policy count if their checksum does; the
+    /// Nothing in the memory is trusted. Sizes and policy in the header count if their checksum does; the
     /// chunks of the ring are looked at one by one, and what was being changed when the program ended is taken
     /// back to what was published. Lists, index, cursor and counters are made anew from the chunks. What is left
     /// is a buffer as any other: to be read, or to go on recording.
@@ -60,8 +68,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn attach(mut memory: M) -> Result<(Self, Salvage), AttachError> {
-        let layout = Layout::find(memory.as_ref(), false)?;
-        let salvage = salvage(&layout, memory.as_mut(), false)?;
+        let layout = Layout::find(memory.as_ref(), RingEnd::Required)?;
+        let salvage = salvage(&layout, memory.as_mut(), Program::GoesOn)?;
         Ok((Self::from_parts(memory, layout), salvage))
     }
 
@@ -79,12 +87,12 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// # Errors
     /// [`RegionError`] if there is no room for a new region.
     pub fn attach_or_new(mut memory: M, config: Config) -> Result<(Self, Option<Salvage>), RegionError> {
-        let found = Layout::find(memory.as_ref(), false).ok().filter(|found| {
+        let found = Layout::find(memory.as_ref(), RingEnd::Required).ok().filter(|found| {
             Layout::fit(memory.as_ref(), &config).is_ok_and(|wanted| wanted == *found)
                 && found.has_checksums(memory.as_ref()) == config.crc
         });
         if let Some(layout) = found
-            && let Ok(salvage) = salvage(&layout, memory.as_mut(), true)
+            && let Ok(salvage) = salvage(&layout, memory.as_mut(), Program::Ended)
         {
             if let Some(state) = layout.state(memory.as_mut()) {
                 state.header.set_policy(config.policy);
@@ -102,7 +110,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     /// # Errors
     /// [`AttachError`], and the memory is as it was.
     pub fn attach(memory: M) -> Result<(Self, Salvage), AttachError> {
-        Self::attach_to(memory, false)
+        Self::attach_to(memory, Program::GoesOn)
     }
 
     /// The same of a program that has ended: no patches will come, nor the rest of a chunk that was scraped. A packet
@@ -112,24 +120,24 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     /// # Errors
     /// [`AttachError`], and the memory is as it was.
     pub fn attach_ended(memory: M) -> Result<(Self, Salvage), AttachError> {
-        Self::attach_to(memory, true)
+        Self::attach_to(memory, Program::Ended)
     }
 
-    fn attach_to(mut memory: M, ended: bool) -> Result<(Self, Salvage), AttachError> {
-        let layout = Layout::find(memory.as_ref(), true)?;
-        let salvage = salvage(&layout, memory.as_mut(), ended)?;
+    fn attach_to(mut memory: M, program: Program) -> Result<(Self, Salvage), AttachError> {
+        let layout = Layout::find(memory.as_ref(), RingEnd::MayBeMissing)?;
+        let salvage = salvage(&layout, memory.as_mut(), program)?;
         Ok((Self::from_parts(memory, layout), salvage))
     }
 }
 
-fn salvage(layout: &Layout, memory: &mut [u8], ended: bool) -> Result<Salvage, AttachError> {
+fn salvage(layout: &Layout, memory: &mut [u8], program: Program) -> Result<Salvage, AttachError> {
     let mut state = layout.state(memory).ok_or(AttachError::NoRegion)?;
-    Ok(state.salvage(layout.ring_size(), ended))
+    Ok(state.salvage(layout.ring_size(), program))
 }
 
 impl State<'_> {
     /// Makes a buffer of what is found.
-    fn salvage(&mut self, ring_size: u32, ended: bool) -> Salvage {
+    fn salvage(&mut self, ring_size: u32, program: Program) -> Salvage {
         // Memory that ends between two chunks of the ring looks whole.
         let missing = self.header.used.get().min(self.header.ring_size()).saturating_sub(ring_size);
         let mut salvage = Salvage { bytes_unreadable: missing.into(), ..Salvage::default() };
@@ -140,7 +148,7 @@ impl State<'_> {
         self.rebuild_table(&mut salvage);
         self.place_cursor();
         self.rebuild_lists(&mut salvage);
-        if ended {
+        if program == Program::Ended {
             self.close_chunks(&mut salvage);
         }
         self.balance_counters();

@@ -2,7 +2,7 @@
 
 use super::chunk::ChunkFlags;
 use super::error::AttachError;
-use super::region::{Layout, MAGIC_BYTES, Mode};
+use super::region::{Layout, MAGIC_BYTES, Mode, RingEnd};
 use super::sequence_state::SequenceState;
 use super::tb_chunk::{Flags, Item, PAYLOAD, TBChunk};
 use super::trace_buffer::TraceBuffer;
@@ -178,7 +178,7 @@ impl<'b> RingView<'b> {
     /// # Errors
     /// [`AttachError`] if there is no region, or one that this version cannot read.
     pub fn find(memory: &'b [u8]) -> Result<Self, AttachError> {
-        Ok(Self::of(&Layout::find(memory, true)?, memory))
+        Ok(Self::of(&Layout::find(memory, RingEnd::MayBeMissing)?, memory))
     }
 
     fn of(layout: &Layout, memory: &'b [u8]) -> Self {

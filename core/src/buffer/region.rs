@@ -177,6 +177,13 @@ pub(super) struct Layout {
     ring_size: u32,
 }
 
+/// Whether a region may be cut off in its ring.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RingEnd {
+    Required,
+    MayBeMissing,
+}
+
 impl Layout {
     pub(super) fn fit(memory: &[u8], config: &Config) -> Result<Self, RegionError> {
         if config.sequences < 4 {
@@ -315,8 +322,7 @@ impl Layout {
 
     /// The layout of a region that is there already, by what its header says if that can be true.
     ///
-    /// `short`: the end of the ring may be missing.
-    pub(super) fn find(memory: &[u8], short: bool) -> Result<Self, AttachError> {
+    pub(super) fn find(memory: &[u8], end: RingEnd) -> Result<Self, AttachError> {
         let start = memory.as_ptr().align_offset(align_of::<Header>());
         let bytes = memory.get(start..).unwrap_or_default();
         let (header, _) = Header::ref_from_prefix(bytes).map_err(|_| AttachError::NoRegion)?;
@@ -325,7 +331,7 @@ impl Layout {
         let there = bytes.len().saturating_sub(said.ring_offset);
         let ring_size = match u32::try_from(there) {
             Ok(there) if there < said.ring_size => {
-                if !short || bytes.len() < said.ring_offset {
+                if end == RingEnd::Required || bytes.len() < said.ring_offset {
                     return Err(AttachError::TooShort { needed });
                 }
                 there & !3

@@ -1,7 +1,7 @@
 //! Table, lists and counters, made anew from the chunks that were kept.
 
+use super::marks::Marks;
 use super::salvage::{Cause, Salvage};
-use super::walk::{DOUBLE, ERASED_IS_THERE, ERASED_IS_WRONG, EVEN, LISTED, SEEN};
 use crate::buffer::chunk_list::Place;
 use crate::buffer::region::State;
 use crate::buffer::ring::{Items, fence};
@@ -18,16 +18,13 @@ impl State<'_> {
     /// Index and list of empty sequences; every sequence is empty for now.
     pub(super) fn rebuild_table(&mut self, salvage: &mut Salvage) {
         for entry in self.table.iter_mut() {
-            // The index needs that field from here on.
-            if entry.hash_next.get() < EVEN {
-                entry.stalled.set(entry.stalled.get() | ERASED_IS_WRONG);
-            }
+            entry.settle_balance();
         }
         self.find_doubles();
         let mut slots = 0;
         // In this order: the other one counts on behind the last of 65,535.
         for (entry, slot) in self.table.iter_mut().zip(0u16..) {
-            if !entry.is_someone() || entry.stalled.get() & DOUBLE != 0 {
+            if !entry.is_someone() || entry.marks().contains(Marks::DOUBLE) {
                 entry.set_status(entry.status() & Status::FORGETFUL);
                 // It is in no list, unless it gets into one below.
                 entry.set_first(0);
@@ -63,17 +60,17 @@ impl State<'_> {
         for with_chunks in [true, false] {
             for slot in 0..self.table.len() as u16 {
                 let Some(entry) = self.sequence(slot) else { return };
-                if !entry.is_someone() || (entry.stalled.get() & SEEN != 0) != with_chunks {
+                if !entry.is_someone() || entry.marks().contains(Marks::SEEN) != with_chunks {
                     continue;
                 }
                 let (producer_id, writer_id) = (entry.producer_id.get(), entry.writer_id.get());
                 match lookup_among(self.table, producer_id, writer_id, CROWD) {
-                    Err(Crowded) => self.mark(slot, DOUBLE),
+                    Err(Crowded) => self.mark(slot, Marks::DOUBLE),
                     Ok(None) => add_to_index(self.table, slot),
                     Ok(Some(other)) => {
-                        self.mark(slot, DOUBLE);
+                        self.mark(slot, Marks::DOUBLE);
                         if with_chunks {
-                            self.mark(other, DOUBLE);
+                            self.mark(other, Marks::DOUBLE);
                         }
                     }
                 }
@@ -81,9 +78,9 @@ impl State<'_> {
         }
     }
 
-    fn mark(&mut self, slot: u16, mark: u16) {
+    fn mark(&mut self, slot: u16, mark: Marks) {
         if let Some(entry) = self.sequence_mut(slot) {
-            entry.stalled.set(entry.stalled.get() | mark);
+            entry.mark(mark);
         }
     }
 
@@ -100,7 +97,7 @@ impl State<'_> {
         }
         for _ in 0..slots {
             let Some(entry) = self.sequence(hint) else { break };
-            if hint >= slots || !entry.is_empty() || entry.stalled.get() & LISTED != 0 {
+            if hint >= slots || !entry.is_empty() || entry.marks().contains(Marks::LISTED) {
                 break;
             }
             let next = slot_of_link(entry.last());
@@ -108,14 +105,14 @@ impl State<'_> {
             hint = next;
         }
         for slot in 0..slots {
-            if self.sequence(slot).is_some_and(|entry| entry.stalled.get() & LISTED == 0) {
+            if self.sequence(slot).is_some_and(|entry| !entry.marks().contains(Marks::LISTED)) {
                 self.list_empty(slot);
             }
         }
     }
 
     fn list_empty(&mut self, slot: u16) {
-        self.mark(slot, LISTED);
+        self.mark(slot, Marks::LISTED);
         self.push_empty(slot);
     }
 
@@ -134,7 +131,7 @@ impl State<'_> {
         }
         self.header.counters.chunks_committed_out_of_order = disorder;
         for entry in self.table.iter_mut() {
-            entry.stalled.set(0);
+            entry.clear_marks();
             // Said of what was dropped here, it would now mean that.
             entry.forget_erased_first();
         }
@@ -172,8 +169,8 @@ impl State<'_> {
     /// Decides what to believe of the chunk that is said to be erased last, at the first chunk of a sequence.
     fn settle_erased(&mut self, slot: u16, chunk_id: u32) {
         let Some(entry) = self.sequence_mut(slot) else { return };
-        let marks = entry.stalled.get();
-        let (there, wrong) = (marks & ERASED_IS_THERE != 0, marks & ERASED_IS_WRONG != 0);
+        let marks = entry.marks();
+        let (there, wrong) = (marks.contains(Marks::ERASED_IS_THERE), marks.contains(Marks::ERASED_IS_WRONG));
         let erased = entry.has(Status::HAS_ERASED);
         if erased && there && !wrong {
             // It was about to be erased, or had just come back. Nothing was lost with it, and that stays so should a

@@ -1,6 +1,7 @@
 //! The walk over the ring that was found: keeps chunks, makes gaps of the rest.
 
 use super::judge::Verdict;
+use super::marks::Marks;
 use super::salvage::{Cause, Salvage};
 use crate::buffer::data_loss::DataLoss;
 use crate::buffer::region::State;
@@ -15,27 +16,13 @@ const BREAKS: u32 = 256;
 /// what is named behind it is looked at twice, and in a region made for it one large place by all others.
 const JUDGED: u64 = 32;
 
-/// Marks in `stalled`, which means nothing between read sessions: a chunk of the sequence was found,
-pub(super) const SEEN: u16 = 1;
-/// it is the chunk said to be erased last,
-pub(super) const ERASED_IS_THERE: u16 = 2;
-/// the sequence has its place in a list,
-pub(super) const LISTED: u16 = 4;
-/// another one has the same identity, or too many the same hash.
-pub(super) const DOUBLE: u16 = 8;
-/// more chunks are older than the one said to be erased last than are newer.
-pub(super) const ERASED_IS_WRONG: u16 = 16;
-/// `hash_next`, which is made anew later, counts up from here for each chunk beyond the one said to be erased
-/// last and down for each before.
-pub(super) const EVEN: u16 = 0x8000;
-
 impl State<'_> {
     pub(super) fn forget_marks(&mut self) {
         self.header.generation.set(0);
         for entry in self.table.iter_mut() {
-            entry.stalled.set(0);
+            entry.clear_marks();
+            entry.clear_balance();
             entry.forget_erased_first();
-            entry.hash_next.set(EVEN);
         }
     }
 
@@ -134,14 +121,8 @@ impl State<'_> {
     /// Notes down how a sound chunk lies to the one that is said to be erased last.
     fn note(&mut self, chunk: &TBChunk) -> Option<()> {
         let entry = self.sequence_mut(chunk.slot.get())?;
-        let mut marks = entry.stalled.get() | SEEN;
-        let balance = entry.hash_next.get();
-        match entry.age(chunk.chunk_id.get()) as i32 {
-            0 => marks |= ERASED_IS_THERE,
-            1.. => entry.hash_next.set(balance.saturating_add(1)),
-            _ => entry.hash_next.set(balance.saturating_sub(1)),
-        }
-        entry.stalled.set(marks);
+        entry.mark(Marks::SEEN);
+        entry.weigh(chunk.chunk_id.get());
         Some(())
     }
 

@@ -75,6 +75,6 @@ impl PartialEq for Memory {
 
 /// Changes what lies in a region.
 pub(in crate::buffer) fn change(memory: &mut Memory, work: impl FnOnce(&mut State<'_>)) {
-    let layout = Layout::find(memory, false).expect("a region");
+    let layout = Layout::find(memory, crate::buffer::region::RingEnd::Required).expect("a region");
     work(&mut layout.state(memory).expect("a region"));
 }

@@ -1,0 +1,71 @@
+//! What is noted down of a sequence while a region is attached to.
+//!
+//! Two fields of its entry have another meaning meanwhile; nobody could have the memory for more:
+//!
+//! | field | else | while attaching |
+//! |---|---|---|
+//! | `stalled` | the read session in which it stalled, 0 for none | [`Marks`]; none once its list is made |
+//! | `hash_next` | the next one in its chain of the index | the balance, until the index is made anew |
+//!
+//! One bit of the status has two meanings at any time. `FORGOTTEN`, as long as nothing of the sequence was erased:
+//! something of it was dropped before all that is here. From then on it is `ERASED_FIRST`: nothing is known of what was
+//! before the chunk erased last. As a crash may come between the stores, the second may have been said of a chunk
+//! before that one, so attaching begins and ends with taking it back.
+
+use crate::buffer::sequence_state::SequenceState;
+use crate::buffer::words::Le16;
+
+bitflags::bitflags! {
+    /// What was found of a sequence.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub(super) struct Marks: u16 {
+        /// A chunk of it.
+        const SEEN = 1;
+        /// The chunk that is said to be erased last.
+        const ERASED_IS_THERE = 2;
+        /// It has its place in the list of empty sequences.
+        const LISTED = 4;
+        /// Another one has the same identity, or too many the same hash.
+        const DOUBLE = 8;
+        /// More chunks are older than the one that is said to be erased last than are newer.
+        const ERASED_IS_WRONG = 16;
+    }
+}
+
+/// The balance of as many newer chunks as older ones: one more for each newer, one less for each older.
+const EVEN: u16 = 0x8000;
+
+impl SequenceState {
+    pub(super) fn marks(&self) -> Marks {
+        Marks::from_bits_retain(self.stalled.get())
+    }
+
+    pub(super) fn mark(&mut self, marks: Marks) {
+        self.stalled.set((self.marks() | marks).bits());
+    }
+
+    pub(super) fn clear_marks(&mut self) {
+        self.stalled.set(0);
+    }
+
+    pub(super) fn clear_balance(&mut self) {
+        self.hash_next = Le16::new(EVEN);
+    }
+
+    /// Notes how a chunk of it lies to the one that is said to be erased last.
+    pub(super) fn weigh(&mut self, chunk_id: u32) {
+        let balance = self.hash_next.get();
+        match self.age(chunk_id) as i32 {
+            0 => self.mark(Marks::ERASED_IS_THERE),
+            1.. => self.hash_next.set(balance.saturating_add(1)),
+            _ => self.hash_next.set(balance.saturating_sub(1)),
+        }
+    }
+
+    /// Ends the weighing: the index needs that field from here on.
+    pub(super) fn settle_balance(&mut self) {
+        if self.hash_next.get() < EVEN {
+            self.mark(Marks::ERASED_IS_WRONG);
+        }
+    }
+}

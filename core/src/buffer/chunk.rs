@@ -133,6 +133,15 @@ pub enum Commit {
 }
 
 /// Why a chunk was refused.
+///
+/// ```
+/// use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, Refusal, TraceBuffer};
+///
+/// let mut buffer = TraceBuffer::new(vec![0u8; 8192], Config::new(FillPolicy::RingBuffer))?;
+/// let of_nobody = Chunk { header: ChunkHeader::default(), payload: b"" };
+/// assert_eq!(buffer.copy_chunk_untrusted(&of_nobody), Commit::Refused(Refusal::NullSequence));
+/// # Ok::<(), tracebuf::buffer::RegionError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

@@ -1,6 +1,14 @@
 //! How a region is to be laid out.
 
 /// What to do when the buffer is full.
+///
+/// ```
+/// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+///
+/// let buffer = TraceBuffer::new(vec![0u8; 8192], Config::new(FillPolicy::Discard))?;
+/// assert_eq!(buffer.policy(), FillPolicy::Discard);
+/// # Ok::<(), tracebuf::buffer::RegionError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum FillPolicy {

@@ -54,7 +54,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
         Reader::begin(self.layout.state(self.memory.as_mut()))
     }
 
-    /// All counters. A clone's are the original's when it was cloned, but for those of reading, which start at 0; an
+    /// All counters. A clone's are the original's when it was cloned, except those of reading, which start at 0; an
     /// attached region's are its own, corrected as [`BufferStats`] says.
     pub fn stats(&self) -> BufferStats {
         self.layout.stats(self.memory.as_ref())

@@ -13,7 +13,7 @@ use heapless::Vec;
 /// Writers are made here, one for each thread, interrupt priority or core, and share nothing but this. All
 /// of it is lock-free. Completed chunks are collected in a list; whoever completes one when half of the
 /// shared memory is completed and unsent sends them all, as does a flush. If another one is sending just
-/// then, it does that too: nobody waits, and who sends goes on for as long as others ask.
+/// then, it does that too: nobody waits, and whoever sends goes on for as long as others ask.
 ///
 /// ```
 /// use tracebuf::producer::*;

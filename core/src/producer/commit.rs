@@ -3,6 +3,15 @@
 use super::patch_list::Patch;
 
 /// A complete chunk that the service may take.
+///
+/// ```
+/// use tracebuf::producer::{ChunkToMove, Consumer};
+///
+/// /// Bytes of its payload, now that its place is free again. `None` if it is not there.
+/// fn take(consumer: &mut Consumer<'_>, wanted: &ChunkToMove) -> Option<usize> {
+///     Some(consumer.take(wanted.page, wanted.chunk)?.len())
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ChunkToMove {
@@ -15,6 +24,16 @@ pub struct ChunkToMove {
 }
 
 /// Size fields of one chunk that was sent before, or is sent in the same request.
+///
+/// ```
+/// use tracebuf::producer::CommitRequest;
+///
+/// /// How many size fields are to be written.
+/// fn patches(request: &CommitRequest<'_>) -> usize {
+///     request.chunks_to_patch.iter().map(|chunk| chunk.patches.len()).sum()
+/// }
+/// # assert_eq!(patches(&CommitRequest::default()), 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkToPatch<'r> {
     /// The writer of the chunk.

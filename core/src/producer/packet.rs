@@ -14,6 +14,15 @@ pub struct Packet<'w, 'a> {
 
 /// A message being written: the packet itself, or one nested in it. It ends when this is dropped.
 ///
+/// ```
+/// use tracebuf::producer::Message;
+///
+/// /// `for_testing { str: ... }` of a packet.
+/// fn write(packet: &mut Message<'_, '_>, text: &str) {
+///     packet.message(900).string(1, text);
+/// }
+/// ```
+///
 /// Fields are written in the order of the calls. A field number that is none (0, or 2²⁹ and more) gives the
 /// whole packet up. A packet with fields that only the service may write, such as its ids, is dropped by the service
 /// ([`TraceExporter`](crate::service::TraceExporter) counts it). Cost: a field of a few bytes is one or two stores of a
@@ -52,7 +61,7 @@ impl DerefMut for Packet<'_, '_> {
 }
 
 impl<'w, 'a> Message<'w, 'a> {
-    /// The message that is the `depth`th open one, for its author. Who has opened it ends it.
+    /// The message that is the `depth`th open one, for its author. What opened it ends it.
     pub(crate) fn lent(writer: &'w mut TraceWriter<'a>, depth: usize) -> ManuallyDrop<Self> {
         ManuallyDrop::new(Message { writer, depth })
     }

@@ -107,6 +107,13 @@ impl ChunkState {
 }
 
 /// One loaded value of a page's bitmap.
+///
+/// ```
+/// use tracebuf::producer::{Bitmap, ChunkState};
+///
+/// let of_a_page_that_nobody_used = Bitmap(0);
+/// assert_eq!(of_a_page_that_nobody_used.state(0), ChunkState::Free);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bitmap(
     /// The word as it is in memory, in native byte order.
@@ -155,6 +162,16 @@ impl Bitmap {
 }
 
 /// A page of a shared memory buffer: two header words, then chunks.
+///
+/// ```
+/// use tracebuf::producer::{SharedMemory, atomic_words};
+///
+/// let mut memory = vec![0u32; 1024];
+/// let memory = SharedMemory::new(atomic_words(&mut memory), 4096)?;
+/// let page = memory.page(0).expect("there is one");
+/// assert_eq!((page.size(), page.bitmap().layout()), (4096, None));
+/// # Ok::<(), tracebuf::producer::MemoryError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Page<'a> {
     words: &'a [AtomicU32],
@@ -268,7 +285,7 @@ impl ChunkPlace<'_> {
         change_state(self.bitmap, self.chunk, from, to)
     }
 
-    /// The header now; payload of the fragments it counts was written before, but for the last.
+    /// The header now; the payload of the fragments it counts was written before, except that of the last.
     pub(crate) fn header(&self) -> ChunkHeader {
         let [id, packets, ..] = self.words else { return ChunkHeader::default() };
         // The second word first, with acquire: an id older than the count would be another chunk's.

@@ -26,6 +26,14 @@ pub struct SharedMemory<'a> {
 }
 
 /// Why memory cannot be a shared memory buffer.
+///
+/// ```
+/// use tracebuf::producer::{MemoryError, SharedMemory, atomic_words};
+///
+/// let mut memory = vec![0u32; 8];
+/// let too_small = SharedMemory::new(atomic_words(&mut memory), 4096);
+/// assert_eq!(too_small.err(), Some(MemoryError::PageCount));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum MemoryError {

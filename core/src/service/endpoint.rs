@@ -40,8 +40,8 @@ pub struct ProducerIdentity {
 /// get one producer all sequences of a buffer, if that has more than `WRITERS`. As many as the producer's
 /// [`ProducerStorage`](crate::producer::ProducerStorage) has are enough, for a producer of this crate numbers its
 /// writers from 1 to those. The sequence of a writer that has ended stays in its buffer until that was read or
-/// overwritten, or [another needs its place](TraceBuffer::make_place): who is to trust no producer counts what each one
-/// [unregisters](Request::Unregister), and disconnects one that does nothing else.
+/// overwritten, or [another needs its place](TraceBuffer::make_place): if you trust no producer, count what each one
+/// [unregisters](Request::Unregister), and disconnect one that does nothing else.
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -153,7 +153,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         is_there
     }
 
-    /// A writer has ended: another one has its place.
+    /// A writer has ended: another one may have its place.
     pub fn unregister_writer(&mut self, writer_id: u16) {
         self.writers.end(writer_id);
     }

@@ -19,26 +19,29 @@ pub fn run(data: &[u8]) {
         let (whole, report) = receive(line, line.len().max(1));
         let (pieces, same) = receive(line, cut);
         assert_eq!((&whole, report), (&pieces, same));
-        // All of it came in frames, plus a mark for losses.
-        let bytes: usize = whole.iter().map(Vec::len).sum();
+        // All of it came in frames, and a mark of what was lost.
+        let bytes: usize = whole.iter().map(|(_, packet)| packet.len()).sum();
         assert!(bytes <= line.len() + 16 * whole.len(), "{bytes} of {}", line.len());
     } else {
         damaged(&mut input, cut);
     }
 }
 
-fn receive(line: &[u8], cut: usize) -> (Vec<Vec<u8>>, ReceiveReport) {
+/// The packets, each behind the number of its start.
+fn receive(line: &[u8], cut: usize) -> (Vec<(u64, Vec<u8>)>, ReceiveReport) {
     let mut receiver = Receiver::new();
     let mut packets = Vec::new();
     for piece in line.chunks(cut) {
-        let passed = receiver.push(piece, |packet| -> Result<(), ()> {
-            packets.push(packet.to_vec());
+        let passed = receiver.push(piece, |start, packet| -> Result<(), ()> {
+            packets.push((start, packet.to_vec()));
             Ok(())
         });
         assert_eq!(passed, Ok(()));
     }
     let report = receiver.finish();
     assert_eq!(report.packets, packets.len() as u64);
+    assert_eq!(report.starts, packets.iter().map(|(start, _)| *start).max().unwrap_or(0));
+    assert!(report.starts <= report.restarts + 1);
     (packets, report)
 }
 
@@ -120,9 +123,9 @@ fn damaged(input: &mut Input<'_>, cut: usize) {
     }
     let (packets, _) = receive(&line, cut);
     let mut sent = whole.iter().zip(&clean.0);
-    for packet in &packets {
-        // After the head the packet is as it was sent; losses are reported after it or in it.
-        let found = sent.any(|(n, sent)| same(packet, *n, sent));
+    for (_, packet) in &packets {
+        // Past the head the packet is as it was sent; what was lost is said behind it or in it.
+        let found = sent.any(|(n, (_, sent))| same(packet, *n, sent));
         assert!(found, "{packet:?} was never sent, or before");
     }
 }

@@ -1,5 +1,6 @@
-//! A packet of a trace: whose it is, and what it says of losses.
+//! A packet of a trace: whose it is, when it is of, and what it says of losses.
 
+use tracebuf::proto::fields::{clock, clock_snapshot};
 use tracebuf::proto::{TracePackets, WireType, fields, tag};
 
 use crate::fields::{Fields, Value, push, push_packet};
@@ -9,6 +10,9 @@ pub(crate) struct Parsed<'p> {
     /// The packet without the file's tag and length.
     content: &'p [u8],
     pub(crate) sequence_id: u64,
+    /// Whether its writer wrote none before.
+    pub(crate) is_first: bool,
+    snapshot: &'p [u8],
     dropped: u64,
 }
 
@@ -20,7 +24,7 @@ impl<'p> Parsed<'p> {
         if packets.offset() != bytes.len() {
             return None;
         }
-        let mut packet = Self { content, sequence_id: 0, dropped: 0 };
+        let mut packet = Self { content, sequence_id: 0, is_first: false, snapshot: &[], dropped: 0 };
         let mut parts = Fields::of(content);
         for field in parts.by_ref() {
             match (field.number, field.value) {
@@ -30,6 +34,10 @@ impl<'p> Parsed<'p> {
                 (fields::trace_packet::PREVIOUS_PACKET_DROPPED, Value::Number(causes)) => {
                     packet.dropped = causes
                 }
+                (fields::trace_packet::FIRST_PACKET_ON_SEQUENCE, Value::Number(is_so)) => {
+                    packet.is_first = is_so != 0
+                }
+                (fields::trace_packet::CLOCK_SNAPSHOT, Value::Bytes(snapshot)) => packet.snapshot = snapshot,
                 _ => {}
             }
         }
@@ -39,7 +47,22 @@ impl<'p> Parsed<'p> {
         Some(packet)
     }
 
-    /// The packet for the file; if something was `lost` before it, it says so besides what it said already.
+    /// What the first clock of its snapshot read, if there is one: that clock's number, and its time.
+    pub(crate) fn clock(&self) -> Option<(u64, u64)> {
+        let first = Fields::of(self.snapshot).find_map(|field| match field.value {
+            Value::Bytes(clock) if field.number == clock_snapshot::CLOCKS => Some(clock),
+            _ => None,
+        })?;
+        let number = |of| {
+            Fields::of(first).find_map(|field| match field.value {
+                Value::Number(number) if field.number == of => Some(number),
+                _ => None,
+            })
+        };
+        Some((number(clock::CLOCK_ID)?, number(clock::TIMESTAMP)?))
+    }
+
+    /// The packet for the file; if something was `lost` before it, it says so beside what it said before.
     pub(crate) fn bytes(&self, lost: bool) -> Vec<u8> {
         let mut suffix = Vec::new();
         if lost {

@@ -7,6 +7,9 @@
 //! those of two packets, if the device was reset between them. Whatever happens to the line, only packets all of whose
 //! frames arrived intact are passed on.
 //!
+//! A device that restarts begins its clock anew, so that each of its starts is a trace of its own. With every packet the
+//! receiver says which one it is of; how it finds that out, [`Receiver`] tells.
+//!
 //! ```
 //! use tracebuf_std::receive::Receiver;
 //!
@@ -14,7 +17,13 @@
 //! let mut packets = 0;
 //! // A packet with the timestamp 5 of sequence 2, and a zero too many, as a line that is turned on may give.
 //! let line = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0";
-//! receiver.push(line, |packet| { assert_eq!(packet.len(), 8); packets += 1; Ok::<_, ()>(()) }).unwrap();
+//! receiver
+//!     .push(line, |start, packet| {
+//!         assert_eq!((start, packet.len()), (1, 8));
+//!         packets += 1;
+//!         Ok::<_, ()>(())
+//!     })
+//!     .unwrap();
 //! assert_eq!(packets, 1);
 //! assert_eq!(receiver.report().to_string(), "1 packet from 18 bytes, nothing lost on the line");
 //! ```
@@ -24,14 +33,14 @@ mod line;
 mod output;
 mod report;
 mod source;
-
-use std::collections::HashMap;
+mod starts;
 
 use crate::packet::Parsed;
 pub use frame::is_line;
 use frame::{FIRST, Frame, LAST, MAX_FRAME, MIN_FRAME, decode};
 pub use line::{receive, receive_from};
 pub use report::ReceiveReport;
+use starts::Starts;
 
 /// A packet longer than this is given up.
 const MAX_PACKET: usize = 64 << 20;
@@ -64,14 +73,38 @@ struct Pieces {
 
 /// Turns the bytes of a line into packets.
 ///
-/// After a loss or a restart of the device, the next packet of every sequence says so (`previous_packet_dropped`): it
-/// is unknown whose packet was lost, and readers must not go on with names that they may have missed. A damaged frame
-/// is a loss even where no number is missing: a device that was reset may have reached the same number again.
+/// After a loss or a restart of the device the next packet of every sequence says so (`previous_packet_dropped`):
+/// nobody knows whose packet it was, and readers must not go on with names that they may have missed. A damaged frame
+/// is a loss too where no number is missing: a device that was reset may have come to the same number again. What was
+/// lost before a start is none of that start's losses.
 ///
-/// A frame of more than 64 KiB, COBS-encoded and without its zero, and a packet of more than 64 MiB are given up and
-/// counted, the frame as corrupt, the packet as incomplete. The packets and the report do not depend on the pieces in
-/// which a line is pushed. Memory is taken for the packet being received, at most three times its size, when it is
-/// finished, and some 40 bytes for each sequence.
+/// # Starts
+///
+/// A restart shows in the frames' numbers. Of what comes behind it, a new start's packets are told from what the start
+/// before had not sent yet by what they say, as a start sends that first if its memory outlived the reset:
+///
+/// - The first packet of a sequence ([`FIRST_PACKET_ON_SEQUENCE`]) that there were packets of already, or one whose
+///   clock is behind that sequence's last: the memory was lost, and all that comes from here on is of the new start.
+/// - A packet of a producer (the upper half of a [`sequence_id`]) that was not heard of: the memory was kept, and starts
+///   are counted there. What comes of this producer is of the new start, what comes of others is of theirs.
+///
+/// Until then packets are taken for those of the start that their producer was in. If a new start's first packets are
+/// lost, so are some behind them: they say that something is missing, so that readers show nothing of them up to the
+/// sequence's next state, and its clock tells the start. Only if there was less time before the restart than until that
+/// state, and if no other sequence tells it, the new start is not found. Then it is of one trace with the old one. So is
+/// what a start left over that was not received itself. Each restart has one new start at most; several producers in
+/// each start are of one trace. Of 64 restarts there is one whose numbers are as after a short loss: behind such a loss
+/// a clock that goes back tells the start, and a new producer.
+///
+/// [`FIRST_PACKET_ON_SEQUENCE`]: tracebuf::proto::fields::trace_packet::FIRST_PACKET_ON_SEQUENCE
+/// [`sequence_id`]: tracebuf::service::sequence_id
+///
+/// # Limits
+///
+/// A frame of more than 64 KiB, as COBS encodes it and without its zero, and a packet of more than 64 MiB are given up
+/// and counted, the one as corrupt, the other as incomplete. What packets come of a line, and what is reported of it,
+/// does not depend on the pieces that it is pushed in. Memory is taken for the packet that is on its way, three times
+/// its size at most, which is when it is finished, and some 100 bytes for each sequence.
 #[derive(Debug, Default)]
 pub struct Receiver {
     /// What came of it so far. For a frame that is too long, only enough to show that.
@@ -80,9 +113,9 @@ pub struct Receiver {
     expected: Option<u16>,
     /// Something that may have been a frame came since the last intact one.
     damaged: bool,
-    /// Losses so far, and how many of them each sequence has reported.
+    /// Losses so far.
     losses: u64,
-    told: HashMap<u64, u64>,
+    starts: Starts,
     report: ReceiveReport,
 }
 
@@ -104,12 +137,17 @@ impl Receiver {
         self.report
     }
 
-    /// Takes the next bytes, and passes on each packet that they complete, in the form in which it goes into a trace
-    /// file.
+    /// Takes the next bytes, and passes on each packet that they complete, as it is to be written into a trace file,
+    /// behind the number of the device's start that it is of: 1 the first, and one more each. A packet of an earlier
+    /// start may follow those of a later one, and belongs into that start's file.
     ///
     /// # Errors
-    /// Those of `pass`; the rest of the bytes is then not looked at.
-    pub fn push<E>(&mut self, bytes: &[u8], mut pass: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+    /// Those of `pass`; the rest of the bytes is not looked at then.
+    pub fn push<E>(
+        &mut self,
+        bytes: &[u8],
+        mut pass: impl FnMut(u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.report.bytes += bytes.len() as u64;
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == 0) {
@@ -117,9 +155,10 @@ impl Receiver {
             rest = tail.get(1..).unwrap_or_default();
             self.append(head);
             let frame = std::mem::take(&mut self.frame);
-            if let Some(packet) = self.take_frame(&frame) {
-                pass(&packet)?;
+            if let Some((start, packet)) = self.take_frame(&frame) {
+                pass(start, &packet)?;
                 self.report.packets += 1;
+                self.report.starts = self.report.starts.max(start);
             }
         }
         self.append(rest);
@@ -133,8 +172,8 @@ impl Receiver {
         self.frame.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
-    /// Takes a frame; returns the packet that it completes.
-    fn take_frame(&mut self, encoded: &[u8]) -> Option<Vec<u8>> {
+    /// The packet that a frame completes, behind the number of its start.
+    fn take_frame(&mut self, encoded: &[u8]) -> Option<(u64, Vec<u8>)> {
         if encoded.is_empty() {
             return None;
         }
@@ -158,12 +197,22 @@ impl Receiver {
         let damaged = std::mem::take(&mut self.damaged);
         let expected = self.expected.unwrap_or(number);
         let gap = number.wrapping_sub(expected);
-        let restarted = gap >= LONG_GAP && (is_devices_first || (2..=NUMBERS_AT_START).contains(&number));
+        let may_be_start = is_devices_first || (2..=NUMBERS_AT_START).contains(&number);
+        let restarted = gap >= LONG_GAP && may_be_start;
         self.expected = Some(number.wrapping_add(1));
         self.report.frames_lost += u64::from(number.wrapping_sub(if restarted { 1 } else { expected }));
         self.report.restarts += u64::from(restarted);
         let lost = gap > 0 || damaged;
+        let before = self.losses;
         self.losses += u64::from(lost);
+        // Of a start whose first frame is here nothing is missing.
+        let before = if is_devices_first { self.losses } else { before };
+        if restarted {
+            self.starts.restarted(before);
+        } else if may_be_start && number < expected {
+            // Or a loss where numbers begin again, as they do without a restart.
+            self.starts.suspected(before);
+        }
         if lost || flags & FIRST != 0 {
             // The device gives up packets that were overwritten on their way, and says so itself.
             self.give_up_unfinished();
@@ -183,6 +232,7 @@ impl Receiver {
             self.give_up();
             self.packet = Current::Ended;
             self.report.restarts += 1;
+            self.starts.restarted(self.losses);
         }
         match &mut self.packet {
             Current::Whole(packet) if packet.bytes.len() + piece.len() <= MAX_PACKET => {
@@ -202,7 +252,7 @@ impl Receiver {
         let Current::Whole(packet) = std::mem::take(&mut self.packet) else {
             return None;
         };
-        let finished = self.tell_of_losses(&packet.bytes);
+        let finished = self.finish_packet(&packet.bytes);
         let malformed = u64::from(finished.is_none());
         self.report.packets_malformed += malformed;
         self.losses += malformed;
@@ -220,11 +270,12 @@ impl Receiver {
         self.report.packets_incomplete += 1;
     }
 
-    fn tell_of_losses(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
+    /// Whose it is, and the packet as it tells of losses.
+    fn finish_packet(&mut self, packet: &[u8]) -> Option<(u64, Vec<u8>)> {
         let packet = Parsed::of(packet)?;
-        let told = self.told.entry(packet.sequence_id).or_default();
-        let lost = std::mem::replace(told, self.losses) != self.losses;
-        Some(packet.bytes(lost))
+        let (start, lost) = self.starts.take(&packet, self.losses);
+        self.report.restarts += self.starts.take_unnoticed();
+        Some((start, packet.bytes(lost)))
     }
 }
 
@@ -245,11 +296,11 @@ mod tests {
     #[test]
     fn after_a_packet_that_is_too_long_the_next_one_says_that_something_is_missing() {
         let mut receiver = Receiver::new();
-        assert_eq!(receiver.take_frame(&frame(FIRST | LAST, 1, PACKET)).as_deref(), Some(PACKET));
+        assert_eq!(receiver.take_frame(&frame(FIRST | LAST, 1, PACKET)), Some((1, PACKET.to_vec())));
         assert_eq!(receiver.take_frame(&frame(FIRST, 2, &[])), None);
         receiver.packet = Current::Whole(Pieces { bytes: vec![0; MAX_PACKET], checks: 0 });
         assert_eq!(receiver.take_frame(&frame(LAST, 3, &[9, 0, 0, 0, 0])), None);
-        let next = receiver.take_frame(&frame(FIRST | LAST, 4, PACKET)).unwrap();
+        let (_, next) = receiver.take_frame(&frame(FIRST | LAST, 4, PACKET)).unwrap();
         assert_eq!(next, [0x0A, 5, 0x50, 2, 0xD0, 0x02, 1]);
         assert_eq!(receiver.report.packets_incomplete, 1);
     }

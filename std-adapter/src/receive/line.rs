@@ -102,7 +102,7 @@ fn receive_line(
                 Ok(0) => break,
                 Ok(count) => {
                     let bytes = bytes.get(..count).unwrap_or_default();
-                    receiver.push(bytes, |packet| file.packet(packet)).map_err(writing)?;
+                    receiver.push(bytes, |_, packet| file.packet(packet)).map_err(writing)?;
                 }
                 Err(error) if is_silence(&error) => {
                     // While the device is silent, the file has everything that came.

@@ -33,6 +33,8 @@ pub struct ReceiveReport {
     /// How often the device began to count again, judging by numbers that make no sense otherwise. How many frames were
     /// lost before that is unknown.
     pub restarts: u64,
+    /// The device's starts that packets came of, as far as they could be told apart.
+    pub starts: u64,
 }
 
 impl ReceiveReport {

@@ -7,6 +7,7 @@ mod pipe;
 #[cfg(unix)]
 mod port;
 mod reset;
+mod starts;
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 use tracebuf::proto::TracePackets;
@@ -83,7 +84,7 @@ fn receive(line: &[u8], step: usize) -> (Vec<Vec<u8>>, ReceiveReport) {
     let mut receiver = Receiver::new();
     let mut packets = Vec::new();
     for bytes in line.chunks(step) {
-        let keep = |packet: &[u8]| {
+        let keep = |_, packet: &[u8]| {
             packets.push(packet.to_vec());
             Ok::<_, ()>(())
         };

@@ -1,0 +1,178 @@
+//! A device that restarts: each of its starts is a trace of its own.
+
+use tracebuf_std::receive::{ReceiveReport, Receiver};
+
+use super::{content, frames_of};
+
+/// The first writers of a device's first and second producer.
+const MAIN: u32 = 0x1_0001;
+const SENSOR: u32 = 0x1_0002;
+const NEXT: u32 = 0x2_0001;
+const SERVICE: u32 = 1;
+
+/// What a packet says beside its sequence: nothing, that it is its writer's first, what its clock read.
+#[derive(Clone, Copy)]
+enum Says {
+    Nothing,
+    First(u8),
+    Clock(u8),
+}
+use Says::{Clock, First, Nothing};
+
+fn varint(number: u32) -> Vec<u8> {
+    let mut room = [0; 10];
+    let size = tracebuf::proto::varint::encode(number.into(), &mut room).unwrap();
+    room[..size].to_vec()
+}
+
+fn packet(id: u32, says: Says) -> Vec<u8> {
+    let mut content = [&[0x50][..], &varint(id)].concat();
+    if let First(time) | Clock(time) = says {
+        // A state with a snapshot of one clock, BOOTTIME.
+        content.extend([0x68, 1, 0x32, 6, 0x0A, 4, 0x08, 6, 0x10, time]);
+    }
+    if let First(_) = says {
+        content.extend([0xB8, 0x05, 1]);
+    }
+    [&[0x0A, content.len() as u8][..], &content].concat()
+}
+
+/// What a start sends, in frames.
+fn start(packets: &[(u32, Says)]) -> Vec<Vec<u8>> {
+    numbered(1, packets)
+}
+
+/// The same from a frame of this number on.
+fn numbered(first: u16, packets: &[(u32, Says)]) -> Vec<Vec<u8>> {
+    let framed = packets.iter().enumerate();
+    framed.flat_map(|(at, (id, says))| frames_of(&packet(*id, *says), at as u16 + first)).collect()
+}
+
+/// Of each packet its start, its sequence, and whether it says that something is missing; whatever the pieces.
+fn received(starts: &[Vec<Vec<u8>>]) -> (Vec<(u64, u32, bool)>, ReceiveReport) {
+    // A device begins with a zero.
+    let line: Vec<u8> = starts.iter().flat_map(|frames| [&[0][..], &frames.concat()].concat()).collect();
+    let pieces = [1, 7, line.len()].map(|step| {
+        let (mut receiver, mut packets) = (Receiver::new(), Vec::new());
+        for bytes in line.chunks(step) {
+            let keep = |start, packet: &[u8]| {
+                let content = content(packet);
+                let (id, _) = tracebuf::proto::varint::decode(&content[1..]).expect("the id comes first");
+                packets.push((start, id as u32, content.ends_with(&[0xD0, 0x02, 1])));
+                Ok::<_, ()>(())
+            };
+            receiver.push(bytes, keep).unwrap();
+        }
+        (packets, receiver.finish())
+    });
+    assert!(pieces.iter().all(|other| *other == pieces[0]));
+    pieces.into_iter().next().unwrap()
+}
+
+#[test]
+fn after_a_power_cycle_all_is_of_the_new_start_also_a_sequence_whose_first_packet_was_lost() {
+    let before = start(&[(MAIN, First(1)), (SENSOR, First(2)), (MAIN, Nothing), (SERVICE, Nothing)]);
+    let after =
+        [(MAIN, First(1)), (SENSOR, First(2)), (MAIN, Nothing), (SENSOR, Nothing), (SERVICE, Nothing)];
+    let mut expected = vec![(1, MAIN, false), (1, SENSOR, false), (1, MAIN, false), (1, SERVICE, false)];
+    let whole = [MAIN, SENSOR, MAIN, SENSOR, SERVICE].map(|id| (2, id, false));
+    let (packets, report) = received(&[before.clone(), start(&after)]);
+    assert_eq!(packets, [&expected[..], &whole].concat());
+    assert_eq!((report.starts, report.restarts), (2, 1));
+
+    let mut lossy = start(&after);
+    lossy.remove(1);
+    expected.extend([(2, MAIN, false), (2, MAIN, true), (2, SENSOR, true), (2, SERVICE, true)]);
+    assert_eq!(received(&[before, lossy]).0, expected);
+}
+
+#[test]
+fn a_start_that_was_so_short_that_it_sent_one_packet_is_one_too() {
+    let short = start(&[(MAIN, First(1))]);
+    let starts = [short.clone(), short.clone(), start(&[(MAIN, First(3)), (SENSOR, First(4))])];
+    let (packets, report) = received(&starts);
+    let expected = [(1, MAIN, false), (2, MAIN, false), (3, MAIN, false), (3, SENSOR, false)];
+    assert_eq!((packets, report.starts), (expected.into(), 3));
+    // Of one that sent no whole packet there is nothing to be told from.
+    let (packets, report) = received(&[vec![short[0][..9].to_vec()], short.clone(), short]);
+    assert_eq!((packets, report.starts), (vec![(1, MAIN, true), (2, MAIN, false)], 2));
+}
+
+#[test]
+fn what_a_start_had_not_sent_comes_behind_it_in_its_own_trace_when_memory_was_kept() {
+    let before = start(&[(MAIN, First(1)), (MAIN, Nothing)]);
+    let left = [(MAIN, Nothing), (SENSOR, First(1)), (MAIN, Clock(9))];
+    let new = [(NEXT, First(0)), (MAIN, Nothing), (NEXT + 1, First(0)), (SERVICE, Nothing)];
+    let (packets, report) = received(&[before.clone(), start(&[&left[..], &new].concat())]);
+    let remnants = [(1, MAIN, true), (1, SENSOR, true), (1, MAIN, false)];
+    let rest = [(2, NEXT, false), (1, MAIN, false), (2, NEXT + 1, false), (2, SERVICE, false)];
+    let first = [(1, MAIN, false), (1, MAIN, false)];
+    assert_eq!(packets, [&first[..], &remnants, &rest].concat());
+    assert_eq!((report.starts, report.restarts), (2, 1));
+
+    // The second start is reset before it sent anything of its own.
+    let third = [(MAIN, Nothing), (NEXT, First(0)), (NEXT, Nothing), (0x3_0001, First(0))];
+    let (packets, _) = received(&[before, start(&left), start(&third)]);
+    let expected = [(1, MAIN, true), (2, NEXT, true), (2, NEXT, false), (3, 0x3_0001, true)];
+    assert_eq!(packets[5..], expected);
+}
+
+#[test]
+fn where_the_first_packets_were_lost_the_clock_tells_the_start_at_the_next_state() {
+    let before = start(&[(MAIN, First(1)), (MAIN, Nothing), (MAIN, Clock(50))]);
+    let mut after = start(&[(MAIN, First(1)), (MAIN, Nothing), (MAIN, Clock(9)), (MAIN, Nothing)]);
+    after.remove(0);
+    let (packets, report) = received(&[before.clone(), after]);
+    // A reader shows nothing of the one that says so.
+    let expected = [(1, MAIN, true), (2, MAIN, true), (2, MAIN, false)];
+    assert_eq!((&packets[3..], report.starts), (&expected[..], 2));
+
+    // It goes on: nothing says that it is another start.
+    let (packets, report) =
+        received(&[before, start(&[(MAIN, Nothing), (MAIN, Clock(50)), (MAIN, Nothing)])]);
+    assert!(packets.iter().all(|(start, ..)| *start == 1));
+    assert_eq!((report.starts, report.restarts), (1, 1));
+}
+
+#[test]
+fn several_producers_of_one_start_are_of_one_trace_and_a_restart_makes_one_new_start_at_most() {
+    let both =
+        start(&[(MAIN, First(1)), (NEXT, First(0)), (MAIN, Clock(5)), (NEXT, First(0)), (MAIN, Clock(3))]);
+    // Without a restart nothing begins anew, whatever the packets say.
+    let (packets, _) = received(std::slice::from_ref(&both));
+    assert!(packets.iter().all(|(start, ..)| *start == 1));
+    let (packets, report) = received(&[both.clone(), both]);
+    assert!(packets[..5].iter().all(|(start, ..)| *start == 1), "{packets:?}");
+    assert!(packets[5..].iter().all(|(start, ..)| *start == 2), "{packets:?}");
+    assert_eq!(report.starts, 2);
+    // Others, as memory was kept.
+    let first = start(&[(MAIN, First(1)), (NEXT, First(1))]);
+    let (packets, _) =
+        received(&[first, start(&[(0x3_0001, First(0)), (0x4_0001, First(0)), (NEXT, Nothing)])]);
+    assert_eq!(packets[2..], [(2, 0x3_0001, false), (2, 0x4_0001, false), (1, NEXT, true)]);
+}
+
+#[test]
+fn a_restart_whose_numbers_are_as_after_a_loss_shows_in_the_clock_and_in_new_producers() {
+    let packets = [(MAIN, First(5)), (SENSOR, First(6)), (MAIN, Nothing)];
+    let before = numbered(65_000, &packets);
+    for (after, found) in
+        [(vec![(MAIN, First(1))], true), (vec![(NEXT, First(0))], true), (packets.into(), false)]
+    {
+        let (received, report) = received(&[before.clone(), start(&after)]);
+        let number = if found { 2 } else { 1 };
+        // Nothing is missing in the new one.
+        let first = (number, after[0].0, !found);
+        assert_eq!((received[3], report.starts, report.restarts), (first, number, number - 1));
+    }
+    // Nor are a loss and damage soon after a start one.
+    let two = [(MAIN, First(1)), (MAIN, Nothing), (MAIN, Nothing), (NEXT, First(0)), (MAIN, Clock(0))];
+    let mut lossy = start(&two);
+    lossy[1] = [vec![0xFF; 20], vec![0]].concat();
+    assert_eq!(received(&[vec![vec![0xFF; 20]], lossy.clone()]).1.starts, 1);
+    lossy[2].clear();
+    assert_eq!(received(&[vec![vec![0xFF; 20]], lossy]).1.starts, 1);
+    // Without a loss a number is a number.
+    let (_, report) = received(&[numbered(0, &[(MAIN, First(5)), (MAIN, Clock(4)), (NEXT, First(0))])]);
+    assert_eq!((report.starts, report.restarts), (1, 0));
+}

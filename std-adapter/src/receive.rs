@@ -28,6 +28,7 @@
 //! assert_eq!(receiver.report().to_string(), "1 packet from 18 bytes, nothing lost on the line");
 //! ```
 
+mod files;
 mod frame;
 mod line;
 mod output;
@@ -127,7 +128,7 @@ impl Receiver {
 
     /// Counts of what came so far.
     pub fn report(&self) -> ReceiveReport {
-        self.report
+        self.report.clone()
     }
 
     /// The report when nothing more will come: what is not finished then is lost.

@@ -14,15 +14,23 @@ use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
 
 /// Receive the trace of a device from a serial port, or from a file or a pipe with what came over one.
 ///
-/// Only packets that arrived intact are kept, and what was lost on the way is counted; `tracebuf stats` shows what the
-/// device itself had lost. Ends with the file, when nothing has the pipe open for writing any more, or with Ctrl-C.
-/// Exit status: 0 when packets came, whatever was lost, 1 when none came, or when something could not be read or
-/// written, as when the port is gone.
+/// Only packets that arrived intact are kept, and what was lost on the way is counted; what the device had lost before,
+/// `tracebuf stats` tells of the trace.
+///
+/// A device that restarts begins its clock anew, so that each of its starts gets a trace file of its own: the first one
+/// OUTPUT, the others what is called the same with a number, as in trace.pftrace, trace-2.pftrace. A trace of that name
+/// is replaced, as OUTPUT is; where there is anything else, the next number is taken. What a start had not sent before
+/// it was reset, and sends after that, goes into that start's file. Standard output, a pipe or a device gets all of it.
+/// The report says which files there are, and where times do not go together.
+///
+/// Ends with the file, when nobody has the pipe open for writing any more, or with
+/// Ctrl-C. Exit status: 0 when packets came, whatever was lost, 1 when none came, or when something could not be read
+/// or written, as when the port is gone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A serial port, such as /dev/ttyACM0 or COM3, a file, or a pipe; - is standard input.
     port: PathBuf,
-    /// The trace file; - is standard output.
+    /// The trace file, of the first start if there are several; - is standard output.
     #[arg(short, long, value_parser = output_path())]
     output: PathBuf,
     /// Bits a second of a serial port.
@@ -38,7 +46,7 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     let (mut report, mut beside) = (None, false);
     let progress = |so_far: &ReceiveReport| {
         line.show(so_far);
-        report = Some(*so_far);
+        report = Some(so_far.clone());
     };
     let result = check_is_other(output, port)
         .map_err(|error| Failure::writing(output, error))
@@ -56,12 +64,12 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
     drop(line);
     // A device that is unplugged is an error; what came until then, and what was lost, is still worth knowing.
     let code = ExitCode::SUCCESS;
-    let printed = report.map_or(Ok(code), |report| print_beside(beside, &report, code));
+    let printed = report.as_ref().map_or(Ok(code), |report| print_beside(beside, report, code));
     let Err(failure) = result else { return printed };
     if let Err(printing) = printed {
         printing.tell();
     }
-    let is_other = port.is_file() && report.is_some_and(|report| report.frames == 0);
+    let is_other = port.is_file() && report.as_ref().is_some_and(|report| report.frames == 0);
     let guess = is_other.then(|| beginning(port).ok()).flatten().map(|file| Guess::of(&file));
     Err(failure.followed_by(guess.map_or(String::new(), |guess| guess.to_string())))
 }

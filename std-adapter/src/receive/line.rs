@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::output::Output;
+use super::files::Files;
 use super::source::{open, waiting};
 use super::{ReceiveReport, Receiver};
-use crate::file_error::{about, about_writing};
+use crate::file_error::about;
 
 /// Receives from a regular file, a named pipe (on a Unix) or a serial port into a trace file, until the file ends, the
 /// pipe's last writer closes it, or `stop` is set. Reports progress twice a second, and the totals at the end, even
@@ -18,8 +18,15 @@ use crate::file_error::{about, about_writing};
 ///
 /// # Errors
 /// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) if not one whole packet came.
-/// The trace file holds what came until then, as far as it could be written; its previous content stays until the first
-/// packet comes.
+/// The trace file holds what came until then, as far as it could be written; what was in it before is there until the
+/// first packet comes.
+///
+/// # Starts
+/// Each further start of the device, as a [`Receiver`] tells them apart, has a file of its own beside the first one,
+/// with a number in its name, as in `trace.pftrace`, `trace-2.pftrace`. It is made, in place of a trace of that name,
+/// when that start's first packet comes; where there is something else by that name, or what cannot be replaced, the
+/// next number is taken. Behind 100 files all that is new goes into the last one. What cannot be divided so, a pipe, a
+/// device, what `/dev/stdout` is, gets all of it, in the order in which it came. The report tells the files.
 pub fn receive(
     port: impl AsRef<Path>,
     baud: u32,
@@ -91,8 +98,7 @@ fn receive_line(
     mut progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
     let receiving = |error| about(name, &error);
-    let writing = |error| about_writing(output, &error);
-    let mut file = Output::to(output).map_err(writing)?;
+    let mut files = Files::to(output)?;
     let mut receiver = Receiver::new();
     let mut bytes = vec![0; 1 << 16];
     let mut next_word = Instant::now() + Duration::from_millis(500);
@@ -102,25 +108,26 @@ fn receive_line(
                 Ok(0) => break,
                 Ok(count) => {
                     let bytes = bytes.get(..count).unwrap_or_default();
-                    receiver.push(bytes, |_, packet| file.packet(packet)).map_err(writing)?;
+                    receiver.push(bytes, |start, packet| files.packet(start, packet))?;
                 }
                 Err(error) if is_silence(&error) => {
-                    // While the device is silent, the file has everything that came.
-                    file.flush().map_err(writing)?;
+                    // Whoever looks at the file while the device is silent sees all there is.
+                    files.flush()?;
                 }
                 Err(error) => return Err(receiving(error)),
             }
             if Instant::now() >= next_word {
                 next_word += Duration::from_millis(500);
-                progress(&receiver.report());
+                progress(&ReceiveReport { files: files.paths(), ..receiver.report() });
             }
         }
         Ok(())
     };
     let received = receive_all();
-    let flushed = file.flush().map_err(writing);
+    let flushed = files.flush();
     let mut report = receiver.finish();
-    (report.packets, report.packets_unwritten) = file.packets();
+    (report.packets, report.packets_unwritten) = files.packets();
+    report.files = files.paths();
     progress(&report);
     flushed.and(received)?;
     if report.packets == 0 {

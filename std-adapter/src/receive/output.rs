@@ -1,4 +1,4 @@
-//! The trace file of what is received, and its content.
+//! A trace file of what is received, and what is in it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -15,6 +15,11 @@ struct Place {
 }
 
 impl Place {
+    /// A file that was made.
+    fn made(path: PathBuf, file: File) -> Self {
+        Self { path, file: Some(file) }
+    }
+
     /// A file, a device or a pipe that can be written.
     fn new(path: &Path) -> io::Result<Self> {
         let file = match fs::metadata(path) {
@@ -65,7 +70,19 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn to(path: &Path) -> io::Result<Self> {
-        Ok(Self { file: BufWriter::new(Place::new(path)?), taken: 0, refused: 0, written: 0 })
+        Ok(Self::at(Place::new(path)?))
+    }
+
+    pub(super) fn into_made(path: PathBuf, file: File) -> Self {
+        Self::at(Place::made(path, file))
+    }
+
+    fn at(place: Place) -> Self {
+        Self { file: BufWriter::new(place), taken: 0, refused: 0, written: 0 }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.file.get_ref().path
     }
 
     pub(super) fn packet(&mut self, packet: &[u8]) -> io::Result<()> {

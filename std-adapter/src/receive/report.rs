@@ -1,11 +1,12 @@
 //! What happened to frames on a line.
 
 use std::fmt;
+use std::path::PathBuf;
 
-use crate::figures::Count;
+use crate::figures::{Count, Name};
 
 /// What came over a line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveReport {
     /// Bytes, all of them.
     pub bytes: u64,
@@ -35,6 +36,9 @@ pub struct ReceiveReport {
     pub restarts: u64,
     /// The device's starts that packets came of, as far as they could be told apart.
     pub starts: u64,
+    /// In what [`receive`](super::receive()) tells, the trace files, the first start's first, or the one that all is in.
+    /// There are fewer than starts if it could not be divided, or not any more.
+    pub files: Vec<PathBuf>,
 }
 
 impl ReceiveReport {
@@ -43,6 +47,28 @@ impl ReceiveReport {
         let frames = [self.frames_lost, self.frames_corrupt, self.frames_unfinished];
         let packets = [self.packets_incomplete, self.packets_malformed, self.packets_unwritten];
         frames == [0; 3] && packets == [0; 3] && self.restarts == 0
+    }
+
+    /// Where the starts are.
+    fn fmt_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.files.len() as u64;
+        let names: Vec<_> = self.files.iter().map(|path| Name(path.display())).collect();
+        match &names[..] {
+            [] => return Ok(()),
+            [_] => {
+                let apart = "times before and after a restart do not go together";
+                return write!(f, "; all of it is in one file, and {apart}");
+            }
+            [first, last] => write!(f, "; each start is in a file of its own: {first}, {last}")?,
+            [first, .., last] => {
+                write!(f, "; each start is in a file of its own, {count} of them: {first} to {last}")?;
+            }
+        }
+        let more = self.starts.saturating_sub(count);
+        if more == 0 {
+            return Ok(());
+        }
+        write!(f, ", but the last one has {more} more of them in it, and their times do not go together")
     }
 }
 
@@ -72,6 +98,7 @@ impl fmt::Display for ReceiveReport {
         if self.restarts > 0 {
             let times = Count(self.restarts, "time");
             write!(f, "; the device restarted {times}, and what was lost then is not known")?;
+            self.fmt_files(f)?;
         }
         f.write_str(if self.frames_unfinished > 0 { "; it ended in the midst of a frame" } else { "" })
     }

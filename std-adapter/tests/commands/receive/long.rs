@@ -24,7 +24,7 @@ fn what_is_too_long_for_a_frame_is_none_in_pieces_of_any_size() {
         let last = packets.last().expect("packets");
         assert_eq!(content(last).ends_with(&[0xD0, 0x02, 1]), !is_frame, "{text}");
         for step in [60_000, 40_000, 1] {
-            assert_eq!(receive(&line, step), (packets.clone(), whole), "{text}, {step} at a time");
+            assert_eq!(receive(&line, step), (packets.clone(), whole.clone()), "{text}, {step} at a time");
         }
     }
 }

@@ -25,7 +25,7 @@ fn a_port_is_received_until_the_device_is_gone_and_all_is_in_the_file_when_it_is
         let receiver = scope.spawn(|| {
             let mut told = ReceiveReport::default();
             let end = tracebuf_std::receive::receive(&name, 9600, &output, &stop, |report| {
-                told = *report;
+                told = report.clone();
                 listening.store(true, Relaxed);
             });
             (end, told)

@@ -1,8 +1,13 @@
 //! A device that restarts: each of its starts is a trace of its own.
 
+use std::path::Path;
+
+use tracebuf::proto::TracePackets;
 use tracebuf_std::receive::{ReceiveReport, Receiver};
 
 use super::{content, frames_of};
+use crate::trace::folder;
+use crate::tracebuf;
 
 /// The first writers of a device's first and second producer.
 const MAIN: u32 = 0x1_0001;
@@ -175,4 +180,115 @@ fn a_restart_whose_numbers_are_as_after_a_loss_shows_in_the_clock_and_in_new_pro
     // Without a loss a number is a number.
     let (_, report) = received(&[numbered(0, &[(MAIN, First(5)), (MAIN, Clock(4)), (NEXT, First(0))])]);
     assert_eq!((report.starts, report.restarts), (1, 0));
+}
+
+/// What `tracebuf receive` puts into a folder, and says.
+fn command(folder: &Path, output: &Path, starts: &[Vec<Vec<u8>>]) -> (bool, String) {
+    let line: Vec<u8> = starts.iter().flat_map(|frames| [&[0][..], &frames.concat()].concat()).collect();
+    std::fs::write(folder.join("line.bin"), line).unwrap();
+    let out = tracebuf(&["receive"]).arg(folder.join("line.bin")).arg("-o").arg(output).output().unwrap();
+    (out.status.success(), String::from_utf8([out.stdout, out.stderr].concat()).unwrap())
+}
+
+/// How many packets are in a file, all of them whole.
+fn count(file: &Path) -> usize {
+    let trace = std::fs::read(file).unwrap();
+    let packets: Result<Vec<_>, _> = TracePackets::new(&trace).collect();
+    packets.expect("a whole trace").len()
+}
+
+fn boot() -> Vec<Vec<u8>> {
+    start(&[(MAIN, First(1)), (MAIN, Nothing), (SENSOR, First(2))])
+}
+
+#[test]
+fn each_start_has_a_file_of_its_own_that_is_named_in_the_report() {
+    let folder = folder("receive/starts");
+    let output = folder.join("oven.pftrace");
+    // A trace of the time before, which is longer.
+    std::fs::write(folder.join("oven-2.pftrace"), packet(MAIN, Nothing).repeat(90)).unwrap();
+    let (done, said) = command(&folder, &output, &[boot(), boot()]);
+    let second = folder.join("oven-2.pftrace");
+    let named = format!("; each start is in a file of its own: {}, {}", output.display(), second.display());
+    assert!(done && said.starts_with("6 packets from ") && said.contains(&named), "{said}");
+    assert_eq!((count(&output), count(&second)), (3, 3));
+    assert_eq!(std::fs::read(&output).unwrap(), std::fs::read(&second).unwrap());
+    assert!(!folder.join("oven-3.pftrace").exists());
+
+    let (done, said) = command(&folder, &output, &[boot()]);
+    assert!(done && said.ends_with("nothing lost on the line\n"), "{said}");
+}
+
+#[test]
+fn what_is_no_trace_is_not_written_over() {
+    let folder = folder("receive/beside");
+    // None is called a trace, as some are none.
+    let [output, text, inner, third] =
+        ["oven.out", "oven-2.out", "oven-3.out", "oven-4.out"].map(|name| folder.join(name));
+    std::fs::write(&text, "\n\x05 what somebody wrote down").unwrap();
+    std::fs::create_dir(&inner).unwrap();
+    let (done, said) = command(&folder, &output, &[boot(), boot()]);
+    assert!(done && said.contains(&format!("own: {}, {}", output.display(), third.display())), "{said}");
+    assert_eq!((count(&output), count(&third)), (3, 3));
+    assert!(std::fs::read_to_string(&text).unwrap().starts_with("\n\x05 what"));
+}
+
+#[test]
+fn a_line_of_nothing_but_restarts_makes_a_hundred_files() {
+    let folder = folder("receive/storm");
+    let output = folder.join("storm.pftrace");
+    let (done, said) = command(&folder, &output, &vec![start(&[(MAIN, First(1))]); 1000]);
+    assert!(done && said.starts_with("1000 packets from "), "{said}");
+    let last = folder.join("storm-100.pftrace");
+    let named = format!(
+        "own, 100 of them: {} to {}, but the last one has 900 more of them in it, and their times do not go together",
+        output.display(),
+        last.display()
+    );
+    assert!(said.contains(&named), "{said}");
+    assert_eq!((count(&output), count(&last)), (1, 901));
+    // Those, and the line.
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 101);
+}
+
+#[cfg(unix)]
+#[test]
+fn standard_output_gets_all_of_it_and_the_report_says_that_times_do_not_go_together() {
+    use std::process::Stdio;
+
+    let folder = folder("receive/stdout");
+    let line = [boot().concat(), boot().concat()].concat();
+    std::fs::write(folder.join("line.bin"), line).unwrap();
+    let to_file = folder.join("both.pftrace");
+    for (is_file, output) in [(true, "-"), (true, "/dev/stdout"), (false, "-")] {
+        let mut command = tracebuf(&["receive"]);
+        command.arg(folder.join("line.bin")).args(["-o", output]).stderr(Stdio::piped());
+        if is_file {
+            command.stdout(std::fs::File::create(&to_file).unwrap());
+        } else {
+            command.stdout(Stdio::piped());
+        }
+        let out = command.spawn().unwrap().wait_with_output().unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        let apart = "; all of it is in one file, and times before and after a restart do not go together\n";
+        assert!(out.status.success() && said.ends_with(apart), "{said}");
+        let trace = if is_file { std::fs::read(&to_file).unwrap() } else { out.stdout };
+        assert_eq!(TracePackets::new(&trace).flatten().count(), 6);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_start_whose_file_cannot_be_made_ends_it_with_that_file_s_name() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let folder = folder("receive/long-name");
+    // As long as names can be.
+    let name = [&[b'n'; 247][..], b".pftrace"].concat();
+    let output = folder.join(std::ffi::OsStr::from_bytes(&name));
+    let (done, said) = command(&folder, &output, &[boot(), boot()]);
+    assert!(!done && said.contains(&format!("{}-2.pftrace: cannot be written: ", "n".repeat(247))), "{said}");
+    assert!(said.starts_with("3 packets from ") && said.contains(", 1 not written; "), "{said}");
+    assert_eq!(count(&output), 3);
 }

@@ -1,0 +1,178 @@
+//! The trace files of what is received: one for each start of the device.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use tracebuf::proto::{TraceFileFault, TracePackets};
+
+use super::output::Output;
+use crate::fields::Fields;
+use crate::file_error::about_writing;
+use crate::free_file::create_if_free;
+
+/// So many files at most: each is open until the end, and a line may have nothing but restarts on it.
+const MAX_FILES: usize = 100;
+/// So many names are tried for a file.
+const MAX_NAMES: u64 = 1000;
+/// Bytes of a file that show whether it is a trace.
+const BEGINNING: u64 = 1 << 16;
+
+/// The files so far.
+pub(super) struct Files {
+    first: Output,
+    others: Vec<Output>,
+    /// In the name of the last one.
+    number: u64,
+    can_divide: bool,
+    /// Packets for which there was no file.
+    refused: u64,
+}
+
+impl Files {
+    /// The first is that one.
+    pub(super) fn to(path: &Path) -> io::Result<Self> {
+        let first = Output::to(path).map_err(|error| about_writing(path, &error))?;
+        Ok(Self { first, others: Vec::new(), number: 1, can_divide: can_divide(path), refused: 0 })
+    }
+
+    /// Takes a packet of the start of that number.
+    pub(super) fn packet(&mut self, start: u64, packet: &[u8]) -> io::Result<()> {
+        // Which of the others.
+        let at = usize::try_from(start).unwrap_or(MAX_FILES).min(MAX_FILES).checked_sub(2);
+        let Some(at) = at.filter(|_| self.can_divide) else {
+            return on(&mut self.first, |file| file.packet(packet));
+        };
+        if at >= self.others.len() {
+            let next = self.next_file().inspect_err(|_| self.refused += 1)?;
+            self.others.push(next);
+        }
+        match self.others.get_mut(at) {
+            Some(file) => on(file, |file| file.packet(packet)),
+            None => Ok(()),
+        }
+    }
+
+    /// A file beside the first, in place of none but a trace.
+    fn next_file(&mut self) -> io::Result<Output> {
+        let first = self.first.path();
+        for number in (self.number + 1..).take(MAX_NAMES as usize) {
+            let path = numbered(first, number);
+            let is_there = fs::symlink_metadata(&path).is_ok();
+            let made = match is_there {
+                true if !is_trace(&path) => continue,
+                true => create_if_free(&path),
+                // Not in place of what somebody else makes by that name now.
+                false => File::create_new(&path),
+            };
+            match made {
+                Ok(file) => {
+                    self.number = number;
+                    return Ok(Output::into_made(path, file));
+                }
+                // It is protected, or a session's.
+                Err(_) if is_there => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(about_writing(&path, &error)),
+            }
+        }
+        let taken =
+            io::Error::new(io::ErrorKind::AlreadyExists, "what is there is no trace, nor by the next names");
+        Err(about_writing(&numbered(first, self.number + 1), &taken))
+    }
+
+    /// Writes what was gathered for any of them.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let mut result = Ok(());
+        for file in std::iter::once(&mut self.first).chain(&mut self.others) {
+            // What one has no room for, another may have.
+            result = result.and(on(file, Output::flush));
+        }
+        result
+    }
+
+    /// Packets in the files, and those that are not there as far as is known.
+    pub(super) fn packets(&self) -> (u64, u64) {
+        let add = |sum: (u64, u64), file: &Output| {
+            let (written, unwritten) = file.packets();
+            (sum.0 + written, sum.1 + unwritten)
+        };
+        self.all().fold((0, self.refused), add)
+    }
+
+    /// Where they are.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        self.all().map(|file| file.path().to_owned()).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Output> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+/// Does something with a file, whose name an error tells.
+fn on(file: &mut Output, what: impl FnOnce(&mut Output) -> io::Result<()>) -> io::Result<()> {
+    what(file).map_err(|error| about_writing(file.path(), &error))
+}
+
+/// `trace-2.pftrace` of `trace.pftrace`.
+fn numbered(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+/// Whether files can lie beside this one: it is one, or is to become one, and its name is not the system's for a file
+/// that is open, as `/dev/stdout`.
+fn can_divide(path: &Path) -> bool {
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return false;
+    }
+    let mut path = path.to_owned();
+    // As many as Linux follows.
+    for _ in 0..40 {
+        let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        let folder = fs::canonicalize(folder).unwrap_or_default();
+        if folder.starts_with("/proc") || folder.starts_with("/dev") && !folder.starts_with("/dev/shm") {
+            return false;
+        }
+        let Ok(target) = fs::read_link(&path) else { return true };
+        path.pop();
+        path.push(target);
+    }
+    false
+}
+
+/// Whether it is a trace, or nothing, that a file has in it: what else there is, nobody asked to have replaced.
+fn is_trace(path: &Path) -> bool {
+    if !fs::metadata(path).is_ok_and(|there| there.is_file()) {
+        return false;
+    }
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(BEGINNING).read_to_end(&mut bytes));
+    if read.is_err() {
+        return false;
+    }
+    let mut count = 0;
+    for packet in TracePackets::new(&bytes) {
+        match packet {
+            // Other files may begin with what could be a packet's tag.
+            Ok(packet) if is_message(packet) => count += 1,
+            // Cut short by an end, or by this.
+            Err(error) if error.fault == TraceFileFault::Truncated => {}
+            _ => return false,
+        }
+    }
+    count > 0 || bytes.is_empty()
+}
+
+/// Whether bytes are fields and nothing else.
+fn is_message(bytes: &[u8]) -> bool {
+    let mut fields = Fields::of(bytes);
+    fields.by_ref().for_each(drop);
+    fields.is_at_end()
+}

@@ -245,7 +245,8 @@ fn send_before(ring: &mut TraceBuffer<&'static mut [u8]>) {
     }
 }
 
-/// On the only line, what an earlier start recorded comes first; its sequences tell it apart.
+/// On the only line, what an earlier start recorded comes first. `tracebuf receive` puts it into that start's file if it
+/// received the rest of that start too; otherwise only its sequences tell it apart.
 #[cfg(feature = "uart")]
 fn send_before(_: &mut TraceBuffer<&'static mut [u8]>) {}
 

@@ -19,7 +19,7 @@ pub fn run(data: &[u8]) {
         let (whole, report) = receive(line, line.len().max(1));
         let (pieces, same) = receive(line, cut);
         assert_eq!((&whole, report), (&pieces, same));
-        // All of it came in frames, and a mark of what was lost.
+        // All of it came in frames, plus a mark for losses.
         let bytes: usize = whole.iter().map(|(_, packet)| packet.len()).sum();
         assert!(bytes <= line.len() + 16 * whole.len(), "{bytes} of {}", line.len());
     } else {
@@ -124,7 +124,7 @@ fn damaged(input: &mut Input<'_>, cut: usize) {
     let (packets, _) = receive(&line, cut);
     let mut sent = whole.iter().zip(&clean.0);
     for (_, packet) in &packets {
-        // Past the head the packet is as it was sent; what was lost is said behind it or in it.
+        // After the head the packet is as it was sent; losses are reported after it or in it.
         let found = sent.any(|(n, (_, sent))| same(packet, *n, sent));
         assert!(found, "{packet:?} was never sent, or before");
     }

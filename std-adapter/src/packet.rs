@@ -47,7 +47,7 @@ impl<'p> Parsed<'p> {
         Some(packet)
     }
 
-    /// What the first clock of its snapshot read, if there is one: that clock's number, and its time.
+    /// The first clock of its snapshot, if it has one: the clock's number, and its time.
     pub(crate) fn clock(&self) -> Option<(u64, u64)> {
         let first = Fields::of(self.snapshot).find_map(|field| match field.value {
             Value::Bytes(clock) if field.number == clock_snapshot::CLOCKS => Some(clock),
@@ -62,7 +62,7 @@ impl<'p> Parsed<'p> {
         Some((number(clock::CLOCK_ID)?, number(clock::TIMESTAMP)?))
     }
 
-    /// The packet for the file; if something was `lost` before it, it says so beside what it said before.
+    /// The packet for the file; if something was `lost` before it, it says so besides what it said already.
     pub(crate) fn bytes(&self, lost: bool) -> Vec<u8> {
         let mut suffix = Vec::new();
         if lost {

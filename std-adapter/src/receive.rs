@@ -7,8 +7,8 @@
 //! those of two packets, if the device was reset between them. Whatever happens to the line, only packets all of whose
 //! frames arrived intact are passed on.
 //!
-//! A device that restarts begins its clock anew, so that each of its starts is a trace of its own. With every packet the
-//! receiver says which one it is of; how it finds that out, [`Receiver`] tells.
+//! A device that restarts begins its clock anew, so each of its starts is a trace of its own. With every packet the
+//! receiver says which start it belongs to; [`Receiver`] tells how it finds out.
 //!
 //! ```
 //! use tracebuf_std::receive::Receiver;
@@ -74,38 +74,39 @@ struct Pieces {
 
 /// Turns the bytes of a line into packets.
 ///
-/// After a loss or a restart of the device the next packet of every sequence says so (`previous_packet_dropped`):
-/// nobody knows whose packet it was, and readers must not go on with names that they may have missed. A damaged frame
-/// is a loss too where no number is missing: a device that was reset may have come to the same number again. What was
-/// lost before a start is none of that start's losses.
+/// After a loss or a restart of the device, the next packet of every sequence says so (`previous_packet_dropped`): it
+/// is unknown whose packet was lost, and readers must not go on with names that they may have missed. A damaged frame
+/// is a loss even where no number is missing: a device that was reset may have reached the same number again. What was
+/// lost before a start does not count as that start's loss.
 ///
 /// # Starts
 ///
-/// A restart shows in the frames' numbers. Of what comes behind it, a new start's packets are told from what the start
-/// before had not sent yet by what they say, as a start sends that first if its memory outlived the reset:
+/// A restart shows in the frames' numbers. A start whose memory outlived the reset first sends what the start before
+/// had not sent yet. So a packet behind a restart is of the new start only from one of these on:
 ///
-/// - The first packet of a sequence ([`FIRST_PACKET_ON_SEQUENCE`]) that there were packets of already, or one whose
-///   clock is behind that sequence's last: the memory was lost, and all that comes from here on is of the new start.
-/// - A packet of a producer (the upper half of a [`sequence_id`]) that was not heard of: the memory was kept, and starts
-///   are counted there. What comes of this producer is of the new start, what comes of others is of theirs.
+/// - The first packet of a sequence ([`FIRST_PACKET_ON_SEQUENCE`]) that had packets already, or one whose clock is
+///   behind that sequence's last: the memory was lost, and everything from here on is of the new start.
+/// - A packet of a producer (the upper half of a [`sequence_id`]) that was not heard before: the memory was kept, and
+///   the device counts its starts there. This producer's packets are of the new start, those of other producers of
+///   theirs.
 ///
-/// Until then packets are taken for those of the start that their producer was in. If a new start's first packets are
-/// lost, so are some behind them: they say that something is missing, so that readers show nothing of them up to the
-/// sequence's next state, and its clock tells the start. Only if there was less time before the restart than until that
-/// state, and if no other sequence tells it, the new start is not found. Then it is of one trace with the old one. So is
-/// what a start left over that was not received itself. Each restart has one new start at most; several producers in
-/// each start are of one trace. Of 64 restarts there is one whose numbers are as after a short loss: behind such a loss
-/// a clock that goes back tells the start, and a new producer.
+/// Until then packets are taken to be of the start that their producer was in. If a new start's first packets are lost,
+/// the next ones say that something is missing, so that readers show nothing up to the sequence's next state, whose
+/// clock tells the start. The new start is missed only if the device ran for less time before the restart than until
+/// that state, and no other sequence tells it; then both are one trace. So is what remains of a start of which nothing
+/// else was received. Each restart has at most one new start; several producers of a start are in one trace. One
+/// restart in 64 has numbers as after a short loss: after such a loss, a clock that goes back or a new producer tells
+/// the start.
 ///
 /// [`FIRST_PACKET_ON_SEQUENCE`]: tracebuf::proto::fields::trace_packet::FIRST_PACKET_ON_SEQUENCE
 /// [`sequence_id`]: tracebuf::service::sequence_id
 ///
 /// # Limits
 ///
-/// A frame of more than 64 KiB, as COBS encodes it and without its zero, and a packet of more than 64 MiB are given up
-/// and counted, the one as corrupt, the other as incomplete. What packets come of a line, and what is reported of it,
-/// does not depend on the pieces that it is pushed in. Memory is taken for the packet that is on its way, three times
-/// its size at most, which is when it is finished, and some 100 bytes for each sequence.
+/// A frame of more than 64 KiB, COBS-encoded and without its zero, and a packet of more than 64 MiB are given up and
+/// counted, the frame as corrupt, the packet as incomplete. The packets and the report do not depend on the pieces in
+/// which a line is pushed. Memory is taken for the packet being received, at most three times its size, when it is
+/// finished, and some 100 bytes for each sequence.
 #[derive(Debug, Default)]
 pub struct Receiver {
     /// What came of it so far. For a frame that is too long, only enough to show that.
@@ -138,12 +139,12 @@ impl Receiver {
         self.report
     }
 
-    /// Takes the next bytes, and passes on each packet that they complete, as it is to be written into a trace file,
-    /// behind the number of the device's start that it is of: 1 the first, and one more each. A packet of an earlier
-    /// start may follow those of a later one, and belongs into that start's file.
+    /// Takes the next bytes, and passes on each packet that they complete, in the form in which it goes into a trace
+    /// file. The number before it is that of the device's start, from 1 on. A packet of an earlier start may follow
+    /// those of a later one, and belongs into the earlier start's file.
     ///
     /// # Errors
-    /// Those of `pass`; the rest of the bytes is not looked at then.
+    /// Those of `pass`; the rest of the bytes is then not looked at.
     pub fn push<E>(
         &mut self,
         bytes: &[u8],
@@ -173,7 +174,7 @@ impl Receiver {
         self.frame.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
-    /// The packet that a frame completes, behind the number of its start.
+    /// Takes a frame; returns the number of the start and the packet that it completes.
     fn take_frame(&mut self, encoded: &[u8]) -> Option<(u64, Vec<u8>)> {
         if encoded.is_empty() {
             return None;
@@ -206,12 +207,12 @@ impl Receiver {
         let lost = gap > 0 || damaged;
         let before = self.losses;
         self.losses += u64::from(lost);
-        // Of a start whose first frame is here nothing is missing.
+        // Nothing is missing of a start whose first frame is here.
         let before = if is_devices_first { self.losses } else { before };
         if restarted {
             self.starts.restarted(before);
         } else if may_be_start && number < expected {
-            // Or a loss where numbers begin again, as they do without a restart.
+            // Or a loss where the numbers wrap, as they do without a restart.
             self.starts.suspected(before);
         }
         if lost || flags & FIRST != 0 {

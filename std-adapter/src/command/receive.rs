@@ -14,18 +14,17 @@ use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
 
 /// Receive the trace of a device from a serial port, or from a file or a pipe with what came over one.
 ///
-/// Only packets that arrived intact are kept, and what was lost on the way is counted; what the device had lost before,
-/// `tracebuf stats` tells of the trace.
+/// Only packets that arrived intact are kept, and what was lost on the way is counted; `tracebuf stats` shows what the
+/// device itself had lost.
 ///
-/// A device that restarts begins its clock anew, so that each of its starts gets a trace file of its own: the first one
-/// OUTPUT, the others what is called the same with a number, as in trace.pftrace, trace-2.pftrace. A trace of that name
-/// is replaced, as OUTPUT is; where there is anything else, the next number is taken. What a start had not sent before
-/// it was reset, and sends after that, goes into that start's file. Standard output, a pipe or a device gets all of it.
-/// The report says which files there are, and where times do not go together.
+/// A device that restarts begins its clock anew, so each of its starts gets a trace file: OUTPUT the first, and the
+/// others the same name with a number, as in trace.pftrace, trace-2.pftrace. A trace of that name is replaced, as OUTPUT
+/// is; if it is anything else, the next number is taken. What a start had not sent before it was reset goes into that
+/// start's file, although it comes later. Standard output, a pipe or a device gets everything. The report says which
+/// files there are, and where times do not go together.
 ///
-/// Ends with the file, when nobody has the pipe open for writing any more, or with
-/// Ctrl-C. Exit status: 0 when packets came, whatever was lost, 1 when none came, or when something could not be read
-/// or written, as when the port is gone.
+/// Ends with the file, when nothing has the pipe open for writing any more, or with Ctrl-C. Exit status: 0 when packets
+/// came, whatever was lost, 1 when none came, or when something could not be read or written, as when the port is gone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A serial port, such as /dev/ttyACM0 or COM3, a file, or a pipe; - is standard input.

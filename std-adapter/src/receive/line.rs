@@ -18,15 +18,15 @@ use crate::file_error::about;
 ///
 /// # Errors
 /// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) if not one whole packet came.
-/// The trace file holds what came until then, as far as it could be written; what was in it before is there until the
-/// first packet comes.
+/// The trace file holds what came until then, as far as it could be written; its previous content stays until the first
+/// packet comes.
 ///
 /// # Starts
-/// Each further start of the device, as a [`Receiver`] tells them apart, has a file of its own beside the first one,
-/// with a number in its name, as in `trace.pftrace`, `trace-2.pftrace`. It is made, in place of a trace of that name,
-/// when that start's first packet comes; where there is something else by that name, or what cannot be replaced, the
-/// next number is taken. Behind 100 files all that is new goes into the last one. What cannot be divided so, a pipe, a
-/// device, what `/dev/stdout` is, gets all of it, in the order in which it came. The report tells the files.
+/// Each further start of the device, as a [`Receiver`] tells them apart, has its own file beside the first one, with a
+/// number in its name, as in `trace.pftrace`, `trace-2.pftrace`. It is made when that start's first packet comes, and
+/// replaces a trace of that name; if something else has the name, or it cannot be replaced, the next number is taken.
+/// After 100 files everything new goes into the last one. What cannot be divided, such as a pipe, a device, or what
+/// `/dev/stdout` is, gets everything, in the order in which it came. The report lists the files.
 pub fn receive(
     port: impl AsRef<Path>,
     baud: u32,
@@ -111,7 +111,7 @@ fn receive_line(
                     receiver.push(bytes, |start, packet| files.packet(start, packet))?;
                 }
                 Err(error) if is_silence(&error) => {
-                    // Whoever looks at the file while the device is silent sees all there is.
+                    // While the device is silent, the files have everything that came.
                     files.flush()?;
                 }
                 Err(error) => return Err(receiving(error)),

@@ -1,4 +1,4 @@
-//! A trace file of what is received, and what is in it.
+//! A trace file of what is received, and its content.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};

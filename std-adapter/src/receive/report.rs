@@ -36,7 +36,8 @@ pub struct ReceiveReport {
     pub restarts: u64,
     /// The device's starts that packets came of, as far as they could be told apart.
     pub starts: u64,
-    /// In what [`receive`](super::receive()) tells, the trace files, the first start's first, or the one that all is in.
+    /// The trace files, that of the first start first, or the one that everything is in, as
+    /// [`receive`](super::receive()) tells them.
     /// There are fewer than starts if it could not be divided, or not any more.
     pub files: Vec<PathBuf>,
 }

@@ -5,10 +5,10 @@ use std::time::Instant;
 use super::transport::Transport;
 use super::waits::PATIENCE;
 
-/// A producer, and the numbers of flushes: the last that it was asked for, and the last that it has answered.
+/// A producer, with the number of the last flush that it was asked for and of the last that it has answered.
 ///
-/// A [`Transport`] tells of the last question only whether it is answered. So nobody is asked anew while a flush waits
-/// for the answer: with many who flush, one that is slow might never have answered the last question.
+/// A [`Transport`] tells only whether the last question is answered. So no producer is asked anew while a flush waits
+/// for its answer: with many flushes, a slow one might never have answered the last question.
 pub(super) struct AskedProducer {
     pub(super) transport: Box<dyn Transport>,
     asked: u64,
@@ -18,13 +18,13 @@ pub(super) struct AskedProducer {
 }
 
 impl AskedProducer {
-    /// One that comes behind this flush, which does not wait for it.
+    /// One that comes after this flush, which does not wait for it.
     pub(super) fn new(transport: Box<dyn Transport>, flush: u64) -> Self {
         Self { transport, asked: flush, asked_at: Instant::now(), answered: flush, is_late: false }
     }
 
-    /// Asks for the newest flush, if it was not asked yet, and no flush from the oldest on waits for an answer of it: or
-    /// has for so long that the question may be lost, and all who flush would have no answer as long as one waits.
+    /// Asks for the newest flush, if it was not asked yet and no flush from the oldest on waits for its answer; or if
+    /// one has waited for so long that the question may be lost, and as long as it waits no flush would have an answer.
     pub(super) fn ask(&mut self, oldest: u64, newest: u64) {
         let is_waited_for = self.answered < self.asked && self.asked >= oldest;
         if self.asked < newest && !(is_waited_for && self.asked_at.elapsed() < 2 * PATIENCE) {
@@ -33,15 +33,15 @@ impl AskedProducer {
         }
     }
 
-    /// Asks for no flush, and only if there is nothing that it has yet to answer.
+    /// Asks without a flush, and only if it has answered everything.
     pub(super) fn ask_if_idle(&mut self) {
         if self.answered == self.asked && self.transport.is_flushed() {
             self.transport.ask_flush();
         }
     }
 
-    /// Sees whether it has answered. Not before it was drained behind the question: by then what it has sent is in the
-    /// buffers.
+    /// Sees whether it has answered. Call this only after draining what came after the question: then what it has sent
+    /// is in the buffers.
     pub(super) fn look(&mut self) {
         if self.transport.is_flushed() {
             (self.answered, self.is_late) = (self.asked, false);
@@ -52,12 +52,12 @@ impl AskedProducer {
         self.answered >= flush
     }
 
-    /// Nobody waits for this flush any more.
+    /// Nothing waits for this flush any more.
     pub(super) const fn end_flush(&mut self, flush: u64) {
         self.is_late |= self.answered < self.asked && self.asked <= flush;
     }
 
-    /// Whether a flush has ended without the answer that there is not yet.
+    /// Whether a flush has ended without its answer, which is still missing.
     pub(super) const fn is_late(&self) -> bool {
         self.is_late
     }
@@ -74,7 +74,7 @@ mod tests {
     use crate::session::central::Central;
     use crate::session::transport::CentralBuffer;
 
-    /// How often a producer was asked, and of those questions the last that it has answered.
+    /// How often a producer was asked, and the last of those questions that it has answered.
     #[derive(Default)]
     struct Said {
         asked: AtomicU32,
@@ -136,7 +136,7 @@ mod tests {
         slow.answer();
         central.drain();
         assert!(central.end_flush(third));
-        // Nobody waits any more for what it was asked before.
+        // Nothing waits any more for what it was asked before.
         for number in 3..5 {
             let flush = central.begin_flush();
             assert_eq!(asked(), (number, number + 2));

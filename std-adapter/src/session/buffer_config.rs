@@ -1,4 +1,4 @@
-//! What a buffer of a session is to be: [`BufferConfig`].
+//! How a buffer of a session is set up: [`BufferConfig`].
 
 use std::path::PathBuf;
 
@@ -32,10 +32,10 @@ pub struct BufferConfig {
 impl BufferConfig {
     /// Keeps the newest `bytes` bytes: from 2,060, which one chunk of a thread takes, to less than 4 GiB.
     ///
-    /// Names, clocks and tracks are told again with every quarter of it that is recorded. So once the ring has
-    /// overwritten something, up to about a quarter of what it holds, the oldest, is older than the oldest that it has
-    /// of those: readers skip it, and `tracebuf stats` counts it. Of programs in other processes it may be more, as what
-    /// they have not sent comes late: of each up to half of its shared memory. With
+    /// Names, clocks and tracks are repeated with every quarter of it that is recorded. So once the ring has
+    /// overwritten something, its oldest part, up to about a quarter of what it holds, is older than the oldest of
+    /// those it has: readers skip that part, and `tracebuf stats` counts it. With programs in other processes it may be
+    /// more, as what they have not sent comes late: up to half of the shared memory of each. With
     /// [`self_contained_chunks`](Self::self_contained_chunks) all of it can be read.
     pub const fn ring(bytes: u64) -> Self {
         Self {
@@ -58,39 +58,40 @@ impl BufferConfig {
         }
     }
 
-    /// Has it in this file, so that all but the last second survives the process, and that too with
-    /// [shared memory in the file](super::SessionBuilder::shared_memory_in_file); see
-    /// [`region_file`](crate::region_file). The file is made with all its blocks, and locked against other sessions.
-    /// One that an earlier session left is kept as `FILE.previous`, in place of the one before; if the session does
-    /// not start, it is put back. Where the path is a link, all that is done to its target. `FILE.previous.previous`
-    /// has to be a name too: of most file systems' 255 bytes, 237 are left for that of the file.
+    /// Keeps the buffer in this file, so that all but the last second survives the process, and that too with [shared
+    /// memory in the file](super::SessionBuilder::shared_memory_in_file); see [`region_file`](crate::region_file). The
+    /// file is created with all its blocks, and locked against other sessions. A file that an earlier session left is
+    /// kept as `FILE.previous`, replacing the one before; if the session does not start, it is put back. Where the path
+    /// is a link, all this is done to its target. `FILE.previous.previous` must be a valid name too: of the 255 bytes
+    /// that most file systems allow, 237 are left for the file's own.
     ///
-    /// It is memory of the process: **whoever cuts it short ends the process**, by SIGBUS. So nothing that truncates
-    /// files to rotate them or to make room may have it; removing or renaming it does no harm.
+    /// The file is memory of the process: **truncating it ends the process**, by SIGBUS. So keep it from anything that
+    /// truncates files to rotate them or to make room; removing or renaming it does no harm.
     ///
-    /// Not on Windows.
+    /// Not available on Windows.
     #[cfg(unix)]
     #[must_use]
     pub fn in_file(self, path: impl AsRef<std::path::Path>) -> Self {
         Self { file: Some(path.as_ref().to_owned()), ..self }
     }
 
-    /// Has each chunk of a thread say all that its events need: names, clock and track. So what a thread did last
-    /// before it hung can be read however long ago that was, when the others have long overwritten the rest: for a
-    /// flight recorder that is to tell why. It takes some 80 bytes of each 2 KB, and those of the names in use.
+    /// Makes each chunk of a thread state all that its events need: names, clock and track. So what a thread did last
+    /// before it hung can be read however long ago that was, even when the other threads have long overwritten the
+    /// rest: for a flight recorder that is to show why. It takes some 80 bytes of each 2 KB, plus those of the names in
+    /// use.
     #[must_use]
     pub const fn self_contained_chunks(mut self) -> Self {
         self.self_contained_chunks = true;
         self
     }
 
-    /// How many sequences its table holds, of 224 bytes each: 1,024 unless said otherwise, 4 to 65,535. A sequence is a
-    /// writer of a producer; each thread of this process that records into this buffer is one, so that 1,024 are enough
-    /// for all that can. Where [others](super::Session::attach) write too there should be as many more as these have
-    /// writers, and as have ended and were not read or overwritten yet.
+    /// How many sequences its table holds, of 224 bytes each: 1,024 unless set otherwise, 4 to 65,535. A sequence is a
+    /// writer of a producer; each thread of this process that records into this buffer is one, so 1,024 are enough for
+    /// as many as can. Where [others](super::Session::attach) write too, add as many as they have writers, and as have
+    /// ended without being read or overwritten yet.
     ///
-    /// While each one has chunks in a ring, one more gets the place of the one that has been silent for the longest, whose
-    /// chunks count as overwritten; in a buffer that discards, its chunks are refused and
+    /// If every sequence has chunks in a ring, a new one takes the place of the one that has been silent for the
+    /// longest, whose chunks count as overwritten; in a buffer that discards, the new one's chunks are refused and
     /// [counted](tracebuf::buffer::BufferStats::chunks_refused). [`start`](super::SessionBuilder::start) refuses fewer
     /// than 4.
     #[must_use]
@@ -103,28 +104,28 @@ impl BufferConfig {
         Config::new(self.policy).sequences(self.sequences).histograms(true)
     }
 
-    /// Bytes of memory; `None` for a buffer that no memory is large enough for.
+    /// Bytes of memory; `None` for a buffer too large for any memory.
     pub(super) fn region_size(&self) -> Option<usize> {
         let bytes = u32::try_from(self.bytes).ok()?;
         usize::try_from(self.config().region_size(bytes)).ok()
     }
 
-    /// What is overwritten in a ring takes the names with it, so they come again every quarter of it.
+    /// After how many bytes names are repeated: in a ring what is overwritten takes them along, so every quarter of it.
     pub(super) fn state_every(&self) -> u32 {
         let bytes = u32::try_from(self.bytes).unwrap_or(u32::MAX);
         match self.policy {
             _ if self.self_contained_chunks => 0,
             FillPolicy::RingBuffer => (bytes / 4).max(CHUNK as u32),
-            // Nothing is overwritten; a part of the trace can be read on its own from here.
+            // Nothing is overwritten; from such a point a part of the trace can be read on its own.
             FillPolicy::Discard => bytes,
         }
     }
 }
 
-/// What a full chunk takes in a buffer: 24 bytes of header in place of the 8 in shared memory. A smaller buffer would
-/// refuse each of them.
+/// What a full chunk takes in a buffer: 24 bytes of header instead of the 8 in shared memory. A smaller buffer would
+/// refuse every one.
 pub(super) const SMALLEST: u64 = CHUNK as u64 - 8 + 24;
 
-/// Sequences in a buffer's table unless said otherwise, with their histograms: 224 KiB. Each writer of this process is
-/// one, and all may write to one buffer: none is to lose its place to another.
+/// Sequences in a buffer's table unless set otherwise, with their histograms: 224 KiB. Each writer of this process is
+/// one, and all may write to one buffer: none must lose its place to another.
 const SEQUENCES: u16 = WRITERS as u16;

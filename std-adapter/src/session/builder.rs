@@ -1,4 +1,4 @@
-//! What a session is to be: [`SessionBuilder`].
+//! How a session is set up: [`SessionBuilder`].
 
 use std::collections::HashSet;
 use std::sync::mpsc::{Sender, channel};
@@ -27,7 +27,7 @@ use crate::region_file::{OwnMemory, WantedMemory};
 use crate::system::user_id;
 use crate::this_process::named;
 
-/// What a session is to be. Made by [`Session::builder`].
+/// Sets up a session. Made by [`Session::builder`].
 ///
 /// ```
 /// use tracebuf_std::session::Session;
@@ -63,23 +63,25 @@ impl SessionBuilder {
         }
     }
 
-    /// A ring of so many bytes as the next buffer: from 2,060 to less than 4 GiB, which [`start`](Self::start) checks.
+    /// Adds a ring of this many bytes as the next buffer: from 2,060 to less than 4 GiB, which [`start`](Self::start)
+    /// checks.
     /// Memory is taken as it fills.
     #[must_use]
     pub fn ring(self, bytes: u64) -> Self {
         self.buffer(BufferConfig::ring(bytes))
     }
 
-    /// The next buffer; they are numbered from 0, up to 32 of them, which [`start`](Self::start) checks. Without any
-    /// there is a ring of 4 MiB.
+    /// Adds the next buffer. Buffers are numbered from 0, up to 32 of them, which [`start`](Self::start) checks.
+    /// Without any there is one ring of 4 MiB.
     #[must_use]
     pub fn buffer(mut self, buffer: BufferConfig) -> Self {
         self.buffers.push(buffer);
         self
     }
 
-    /// What records under this name goes to the buffer of that number; a name has one. See [`Session::recorder_of`].
-    /// [`start`](Self::start) refuses a number that no buffer has, and a name that comes twice.
+    /// Maps a data source to the buffer of that number: what records under this name goes there. A name has one buffer.
+    /// See [`Session::recorder_of`]. [`start`](Self::start) refuses a number that no buffer has, and a name that comes
+    /// twice.
     #[must_use]
     pub fn data_source(mut self, name: impl Into<String>, buffer: u16) -> Self {
         self.sources.push((name.into(), buffer));
@@ -87,42 +89,42 @@ impl SessionBuilder {
     }
 
     /// Bytes of shared memory between this process's threads and the drain thread, from 4 KiB to 64 MiB, which
-    /// [`start`](Self::start) checks; 1 MiB if nothing is said. Each thread that records holds 2 KiB of it; the rest
-    /// bridges the time that the drain thread takes to come. Of an event of more than two such chunks, some 4 KB, the
-    /// sizes are sent behind it, and a thread has a list of 16 for them: while another thread is sending, one that
-    /// records many such events may give one up however much is free, unless it [waits](Self::exhaustion).
+    /// [`start`](Self::start) checks; 1 MiB unless set. Each thread that records holds 2 KiB of it; the rest bridges
+    /// the time until the drain thread comes. An event of more than two such chunks, some 4 KB, has its sizes sent
+    /// after it, and a thread has a list of 16 for them: while another thread is sending, one that records many such
+    /// events may give one up however much is free, unless it [waits](Self::exhaustion).
     ///
-    /// Where threads are to [wait](Self::exhaustion) and nothing is said it is 2 MiB and a page, which is enough for
-    /// all that can record at a time: 1,024, each of them counted for each buffer that it records into.
+    /// If threads are to [wait](Self::exhaustion) and it is not set, it is 2 MiB and a page: enough for all threads
+    /// that can record at a time, 1,024, each counted once for each buffer that it records into.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = Some(bytes);
         self
     }
 
-    /// Has the shared memory of this process's own threads lie in the file of the first buffer that is [in a
-    /// file](BufferConfig::in_file), so that a kill costs next to nothing that a thread has finished: what had not come
-    /// into that buffer yet, [recovery](crate::recover::Survivor) brings in. Only what is for that buffer: what threads
-    /// record for others is lost with the process, be these in files or not. So is what programs in other processes
-    /// have not sent, whose shared memory is their own, and [a long event](crate::region_file#with-shared-memory-in-it)
-    /// if it was finished just before.
+    /// Puts the shared memory of this process's own threads into the file of the first buffer that is [in a
+    /// file](BufferConfig::in_file), so that a kill loses next to nothing that a thread has finished:
+    /// [recovery](crate::recover::Survivor) brings in what had not reached that buffer yet. This holds for that buffer
+    /// only: what threads record for other buffers is lost with the process, whether these are in files or not. So is
+    /// what programs in other processes, which have their own shared memory, have not sent, and [a long
+    /// event](crate::region_file#with-shared-memory-in-it) if it was finished just before.
     ///
     /// [`start`](Self::start) refuses it where no buffer is in a file. The file is larger by the shared memory and 32
-    /// KiB; on 32-bit systems it may have to end within 2 GiB. A process can have 256 such sessions; one that has
-    /// stopped counts as long as there is a recorder of it, what it was [stopped](Session::stop) with, or a thread that
+    /// KiB; on 32-bit systems it may have to end within 2 GiB. A process can have 256 such sessions; a stopped one
+    /// counts as long as one of its recorders is left, or what [`stop`](Session::stop) returned, or a thread that
     /// recorded into it and not into a later one.
     ///
-    /// A child that is made past the handlers of `pthread_atfork`, by `_Fork` or the bare system call, must not record:
-    /// it would write into its parent's memory.
+    /// A child that is created without the handlers of `pthread_atfork`, by `_Fork` or the bare system call, must not
+    /// record: it would write into its parent's memory.
     ///
-    /// Cost: an event takes as long as with shared memory on the heap, but not always. Whenever the system begins to
-    /// write the file's pages back, on Linux after 30 s, the next event in each of them takes a page fault, and may
-    /// have to wait until the disk has the page, or the file system has room in its journal. Where no thread that
-    /// records may wait for a disk, the file belongs into a file system in memory, such as `/dev/shm`: what lies there
-    /// survives the process, if not the machine. A new thread's first event looks at all chunks if another thread, which
-    /// has ended, recorded into another buffer by the same number: some milliseconds with 64 MiB.
+    /// Cost: an event usually takes as long as with shared memory on the heap. But whenever the system begins to write
+    /// the file's pages back, on Linux after 30 s, the next event in each of them takes a page fault, and may have to
+    /// wait until the disk has the page, or the file system has room in its journal. If no recording thread may wait
+    /// for a disk, put the file into a file system in memory, such as `/dev/shm`: what lies there survives the process,
+    /// though not the machine. A new thread's first event looks at all chunks if a thread that has ended recorded into
+    /// another buffer under the same number: some milliseconds with 64 MiB.
     ///
-    /// Not on Windows.
+    /// Not available on Windows.
     #[cfg(unix)]
     #[must_use]
     pub fn shared_memory_in_file(mut self) -> Self {
@@ -130,27 +132,27 @@ impl SessionBuilder {
         self
     }
 
-    /// What a thread does when shared memory is full: drop, unless said otherwise. The drain thread, on which a
+    /// What a thread does when shared memory is full: drop, unless set otherwise. The drain thread, on which a
     /// [`Transport`](super::Transport) or a panic hook may record, always drops: it would wait for itself.
     ///
     /// With [`Exhaustion::Stall`] nothing is lost, as long as the drain thread runs and there are no more threads than
-    /// [`shared_memory`](Self::shared_memory) tells of, those beyond which drop. If shared memory was made smaller than
-    /// it is by default then, threads that keep their part of it and record nothing may have it all; so may those
-    /// that stay within the details of a long event. A thread that waits gives up when for one second nothing came that
-    /// could be freed, and drops, counted, until something does: so nobody waits for a thread that sleeps. That holds for
-    /// [`Exhaustion::StallThenDrop`] too, which else would wait for longer.
+    /// [`shared_memory`](Self::shared_memory) says; those beyond drop. If shared memory is set smaller than the default
+    /// for waiting threads, threads that keep their part of it and record nothing may hold all of it; so may threads
+    /// that stay within the details of a long event. A waiting thread gives up when for one second nothing came that
+    /// could be freed, and then drops, counted, until something does: so no thread waits for one that sleeps. That also
+    /// holds for [`Exhaustion::StallThenDrop`], which would otherwise wait for longer.
     #[must_use]
     pub fn exhaustion(mut self, exhaustion: Exhaustion) -> Self {
         self.exhaustion = exhaustion;
         self
     }
 
-    /// Has everything moved into a file, every period. It is not in the buffers any more then: there can be no
-    /// [`FlightRecorder`](super::FlightRecorder), and a [snapshot](Session::snapshot) holds what was recorded since.
-    /// A buffer that [discards](BufferConfig::discard) takes no more for that once it has been full: all that comes
-    /// later is missing in the file, and counted.
+    /// Moves everything into a file, every period. It is then no longer in the buffers: there can be no
+    /// [`FlightRecorder`](super::FlightRecorder), and a [snapshot](Session::snapshot) holds what was recorded since. A
+    /// buffer that [discards](BufferConfig::discard) takes nothing more once it has been full, even when it was
+    /// emptied: all that comes later is missing in the file, and counted.
     ///
-    /// Who wants snapshots of a ring beside it has two sessions and records into both, at twice the cost:
+    /// For snapshots of a ring beside it, start two sessions and record into both, at twice the cost:
     ///
     /// ```
     /// use tracebuf_std::session::{LongTrace, Session};
@@ -174,24 +176,23 @@ impl SessionBuilder {
         self
     }
 
-    /// Has memory for a snapshot ready, touched: as much as the buffers have.
+    /// Has memory for a snapshot ready, its pages touched: as much as the buffers have.
     #[must_use]
     pub fn prepare_snapshots(mut self) -> Self {
         self.prepare_snapshots = true;
         self
     }
 
-    /// Reads the processor's counter for the time of an event, some 10 ns instead of 20 to 30, where that is a
-    /// clock: on x86-64 Linux that uses it as its own. Elsewhere nothing changes, nor in the children of a process
-    /// that has done so. Times are within some microseconds of the system's clock; starting takes 5 ms the first
-    /// time.
+    /// Reads the processor's counter for the time of an event, some 10 ns instead of 20 to 30, where that counter is a
+    /// clock: on x86-64 Linux that uses it as its own. Elsewhere nothing changes, nor in the children of a process that
+    /// has done so. Times are within some microseconds of the system's clock; starting takes 5 ms the first time.
     #[must_use]
     pub fn fast_clock(mut self) -> Self {
         self.fast_clock = true;
         self
     }
 
-    /// The name of this process's track; else that of its program.
+    /// The name of this process's track; without it, the name of its program.
     #[must_use]
     pub fn process_name(mut self, name: impl Into<String>) -> Self {
         self.process_name = Some(name.into());
@@ -202,7 +203,7 @@ impl SessionBuilder {
     ///
     /// # Errors
     /// A size or a number that cannot be, a data source named twice, no memory, no thread, or one that does not begin
-    /// in 10 s, or no file for a buffer or the long trace. What was in the files is there still then.
+    /// in 10 s, or no file for a buffer or the long trace. What was in the files is then still there.
     pub fn start(mut self) -> Result<Session, SessionError> {
         if self.buffers.is_empty() {
             self.buffers.push(BufferConfig::ring(4 << 20));
@@ -211,14 +212,14 @@ impl SessionBuilder {
         let spare = self.spare()?;
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
-        // With shared memory in a file, what the producer is made over is there only when the file is; else files come
-        // last. In either case what they held is there until the session starts.
+        // With shared memory in a file, what the producer is made over exists only once the file does; otherwise files
+        // come last. In either case what they held is there until the session starts.
         let bytes = self.bytes_of_shared_memory();
         let wanted = WantedMemory { bytes: bytes as u64, buffer: 0, identity: identity() };
         let early = if self.is_in_file { Some(self.open_files(Some(wanted))?) } else { None };
         let memory = match early.as_ref().and_then(OpenFiles::own_memory) {
             Some(memory) => Memory::InFile(memory),
-            // Before the thread is waited for: of the largest, a program that is not optimized has 16 million words to
+            // Before waiting for the thread: for the largest, a program that is not optimized has 16 million words to
             // make.
             None => Memory::OnHeap(producer_cell::words(bytes)),
         };
@@ -252,7 +253,7 @@ impl SessionBuilder {
         })
     }
 
-    /// Memory for a snapshot of each buffer, where it is to be there beforehand.
+    /// Memory for a snapshot of each buffer, if it is to be ready beforehand.
     fn spare(&self) -> Result<Spare, SessionError> {
         let spare = Spare::default();
         if self.prepare_snapshots {
@@ -288,8 +289,8 @@ impl SessionBuilder {
         let thread = std::thread::Builder::new()
             .name("tracebuf-drain".into())
             .spawn(move || {
-                // Made here, for it lies on the stack first, of which the thread that starts the session may have
-                // little.
+                // Made here, because it first lies on the stack, and the thread that starts the session may have little
+                // of that.
                 let switch = in_thread.clone();
                 let producer = match memory {
                     Memory::OnHeap(words) => ProducerCell::in_memory(words, switch, its_waker, name),
@@ -343,22 +344,22 @@ impl SessionBuilder {
     }
 }
 
-/// What a session's threads write into.
+/// The memory that a session's threads write into.
 enum Memory {
     OnHeap(Words),
     InFile(Arc<OwnMemory>),
 }
 
-/// The drain thread, which has begun.
+/// The drain thread, once it has begun.
 struct Started {
     producer: Result<Arc<ProducerCell>, MemoryError>,
-    /// Gives it what it is to own, for which it waits. Without that it ends.
+    /// Gives the thread what it is to own; it waits for that, and ends without it.
     owner: Sender<Drain>,
     tasks: Sender<Task>,
     thread: JoinHandle<Option<Drain>>,
 }
 
-/// Who this process is, to a trace.
+/// How this process is identified in a trace.
 fn identity() -> ProducerIdentity {
     ProducerIdentity {
         producer_id: Session::OWN_PRODUCER_ID,

@@ -1,4 +1,4 @@
-//! The system's clocks: boot time, and what ties it to the time of day.
+//! The system's clocks: boot time, and how it relates to the time of day.
 
 use std::io;
 
@@ -10,8 +10,8 @@ use crate::export::Piece;
 use crate::system::{boot_time, steady_time, time_of_day};
 
 /// Nanoseconds since the machine started, sleep included: `CLOCK_BOOTTIME`, Perfetto's default trace clock. On Windows
-/// the performance counter, which counts from there too, in steps of mostly 100 ns; on other Unixes than Linux the
-/// steady clock. Each is the same for all processes of a machine.
+/// it is the performance counter, which counts from there too, in steps of mostly 100 ns; on Unixes other than Linux,
+/// the steady clock. Each is the same for all processes of a machine.
 ///
 /// ```
 /// use tracebuf::producer::track_event::Clock;
@@ -26,7 +26,7 @@ use crate::system::{boot_time, steady_time, time_of_day};
 pub struct BootClock;
 
 impl BootClock {
-    /// Ticks a second.
+    /// Ticks per second.
     pub const FREQUENCY: u64 = 1_000_000_000;
 }
 

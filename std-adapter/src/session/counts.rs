@@ -20,10 +20,10 @@ impl Flushes {
 pub struct ProducerSummary {
     /// Who it is; `None` where its [`Transport`] does not tell.
     pub identity: Option<ProducerIdentity>,
-    /// Whether it has sent all that the flushes that have ended have asked it for. False of one that hangs or stands
-    /// still, for which flushes wait in vain, until it answers.
+    /// Whether it has sent everything that the flushes which have ended asked it for. False for one that hangs or
+    /// stands still, for which flushes wait in vain, until it answers.
     pub has_answered: bool,
-    /// Packets that its writers gave up, in all buffers, and of which nothing in shared memory tells.
+    /// Packets that its writers gave up, in all buffers, and that nothing in shared memory tells of.
     pub packets_dropped: u64,
     /// What became of its chunks and patches before they reached a buffer.
     pub endpoint: EndpointStats,
@@ -31,7 +31,7 @@ pub struct ProducerSummary {
 
 impl ProducerSummary {
     pub(super) fn of(transport: &dyn Transport, has_answered: bool) -> Self {
-        // One that is elsewhere says what it likes.
+        // A producer elsewhere may say anything.
         let dropped = (0..BUFFERS_MAX).map(|buffer| transport.packets_dropped(buffer));
         Self {
             identity: transport.identity(),
@@ -45,13 +45,13 @@ impl ProducerSummary {
 impl Dropped {
     pub(crate) fn add(&mut self, transport: &dyn Transport) {
         for (buffer, count) in self.0.iter_mut().enumerate() {
-            // A producer elsewhere says what it likes.
+            // A producer elsewhere may say anything.
             *count = count.saturating_add(transport.packets_dropped(buffer));
         }
     }
 }
 
-/// Of two transports. Those of others say what they like.
+/// The sum of two transports' counts. Those of producers elsewhere may be anything.
 pub(crate) fn sum(a: EndpointStats, b: EndpointStats) -> EndpointStats {
     EndpointStats {
         chunks_moved: a.chunks_moved.saturating_add(b.chunks_moved),

@@ -1,7 +1,7 @@
 //! The drain thread: owns the central buffers, and does everything to them.
 //!
-//! Others send it tasks, so that no lock is held while a buffer is copied or read, and none can be left
-//! locked. Producers go on meanwhile: they write into shared memory.
+//! Others send it tasks, so no lock is held while a buffer is copied or read, and none can be left locked. Producers go
+//! on meanwhile: they write into shared memory.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -15,44 +15,44 @@ use super::switch::{OffAtEnd, Switch};
 use super::waits::{LOOK_AGAIN, PATIENCE};
 use crate::counts::Written;
 
-/// What is done on the drain thread.
+/// Work for the drain thread.
 pub(crate) type Work = Box<dyn FnOnce(&mut Drain) + Send>;
 
-/// Something for that thread to do.
+/// A task for that thread.
 pub(crate) struct Task {
     work: Work,
-    /// Of no use to a session that is about to end.
+    /// Whether it is of no use to a session that is about to end.
     is_until_stop: bool,
 }
 
 impl Task {
-    /// What is done whenever its turn comes.
+    /// A task that is done whenever its turn comes.
     pub(crate) fn new(work: Work) -> Self {
         Self { work, is_until_stop: false }
     }
 
-    /// What is not done any more once somebody stops the session, for whom it would take time.
+    /// A task that is no longer done once the session is being stopped: the stop would have to wait for it.
     pub(crate) fn until_stop(work: Work) -> Self {
         Self { is_until_stop: true, ..Self::new(work) }
     }
 
-    /// Whether it is left out.
+    /// Whether to leave it out.
     fn is_late(&self, switch: &Switch) -> bool {
         self.is_until_stop && switch.is_stopping()
     }
 }
 
-/// What is done once a flush has ended: with true if all producers have answered.
+/// What is done once a flush has ended, with true if all producers have answered.
 type Flushed = Box<dyn FnOnce(&mut Drain, bool) + Send>;
 
-/// A flush that somebody waits for.
+/// A flush that something waits for.
 struct Flush {
     number: u64,
     deadline: Instant,
     then: Flushed,
 }
 
-/// The next task. Of those that are left out whoever waits for them hears that the session has ended.
+/// The next task. For those that are left out, the caller that waits hears that the session has ended.
 fn next(tasks: &Receiver<Task>, switch: &Switch) -> Result<Task, TryRecvError> {
     loop {
         let task = tasks.try_recv()?;
@@ -68,13 +68,13 @@ pub(crate) struct Drain {
     pub(crate) long_trace: Option<Recording>,
     clock: SessionClock,
     stopped: bool,
-    /// Those that have begun, and wait for producers.
+    /// Flushes that have begun, and wait for producers.
     flushes: Vec<Flush>,
-    /// When files get what lies in shared memory.
+    /// When what lies in shared memory is next brought into files.
     next_kept: Instant,
 }
 
-/// How long the thread sleeps when nobody wakes it, and how much of what lies in shared memory a kill costs where
+/// How long the thread sleeps when nothing wakes it, and how much of what lies in shared memory is lost by a kill where
 /// buffers are in files.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -89,14 +89,15 @@ impl Drain {
         self.stopped = true;
     }
 
-    /// Does what is to be done until the session is stopped. Nobody records after that.
+    /// Does what is to be done until the session is stopped. Nothing is recorded after that.
     pub(crate) fn run(mut self, tasks: &Receiver<Task>, switch: Arc<Switch>) -> Self {
         // Dropped before what this thread owns: a transport may wait for a thread that stalls.
         let _off = OffAtEnd(switch.clone());
         while !self.stopped {
             self.central.drain();
             self.clock.steer();
-            // One at a time: while many ask, what producers send must not fill shared memory, nor the file wait.
+            // One at a time: while many ask, shared memory must not fill up with what producers send, nor the file
+            // wait.
             let was_asked = self.end_a_flush()
                 || match next(tasks, &switch) {
                     Ok(task) => {
@@ -105,18 +106,19 @@ impl Drain {
                     }
                     Err(TryRecvError::Empty) => false,
                     Err(TryRecvError::Disconnected) => {
-                        // The last that had the session was a transport: nobody is left who could ask for an end.
+                        // The last owner of the session was a transport: nothing is left that could ask for an end.
                         self.last_flush();
                         self.finish();
                         return self;
                     }
                 };
             if self.stopped {
-                // What is scraped behind the last flush would undo what that gave up.
+                // Scraping after the last flush would undo what that gave up.
                 break;
             }
             let wait = self.work();
-            // With more to do at once it does not even give up its processor, which others might keep for milliseconds.
+            // With more to do at once it does not even give up its processor, which other threads might keep for
+            // milliseconds.
             if !was_asked && !wait.is_zero() {
                 thread::park_timeout(wait);
             }
@@ -124,7 +126,7 @@ impl Drain {
         self
     }
 
-    /// Does for files what is due, and says how long to sleep at most.
+    /// Does what is due for files, and says how long to sleep at most.
     fn work(&mut self) -> Duration {
         let central = &mut self.central;
         let wait = self.long_trace.as_mut().map_or(IDLE, |recording| recording.work(central));
@@ -132,8 +134,8 @@ impl Drain {
         if self.flushes.is_empty() { wait } else { wait.min(LOOK_AGAIN) }
     }
 
-    /// Begins to get everything that was written until now into the buffers, and does what is to be done `then`: with
-    /// false if a producer did not answer in time, and was only scraped. Meanwhile nothing else waits, nor do files:
+    /// Begins to get everything that was written until now into the buffers, and does `then` once that is done: with
+    /// false if a producer did not answer in time, and was only scraped. Meanwhile nothing else waits, not even files:
     /// rings would go round.
     pub(crate) fn flush(&mut self, deadline: Instant, then: impl FnOnce(&mut Self, bool) + Send + 'static) {
         let number = self.central.begin_flush();
@@ -151,19 +153,19 @@ impl Drain {
         true
     }
 
-    /// A last flush, behind those that have begun, and nothing comes any more.
+    /// A last flush, after those that have begun; nothing comes after it.
     pub(crate) fn last_flush(&mut self) {
-        // Some may have been asked for with all the time of the world.
+        // Some may have been asked for with no limit to speak of.
         let latest = Instant::now() + PATIENCE;
         self.flushes.iter_mut().for_each(|flush| flush.deadline = flush.deadline.min(latest));
         self.end_flushes();
-        // From here on: producers may have been waited for as long already.
+        // A new deadline: producers may have been waited for as long already.
         self.flush(Instant::now() + PATIENCE, |_, _| {});
         self.end_flushes();
         self.central.end();
     }
 
-    /// Waits until all that have begun have ended.
+    /// Waits until all flushes that have begun have ended.
     fn end_flushes(&mut self) {
         while !self.flushes.is_empty() {
             self.central.drain();
@@ -176,8 +178,8 @@ impl Drain {
         }
     }
 
-    /// Gets what lies in shared memory into buffers in files, when it is time, and says how long to sleep at most: who
-    /// writes little would else lose the last minutes when the process is killed.
+    /// Gets what lies in shared memory into buffers in files, when it is time, and says how long to sleep at most: a
+    /// program that writes little would otherwise lose the last minutes when it is killed.
     fn keep_in_files(&mut self) -> Duration {
         if self.central.files.regions.is_empty() {
             return IDLE;
@@ -185,8 +187,8 @@ impl Drain {
         let now = Instant::now();
         if now >= self.next_kept {
             self.next_kept = now + IDLE;
-            // Nobody is waited for: what has not come by then is scraped. Nor is one asked that has yet to answer, for
-            // which others may be waiting.
+            // No producer is waited for: what has not come by then is scraped. Nor is one asked that has yet to answer
+            // a question for which others may be waiting.
             self.central.ask_flush_of_idle();
             self.central.scrape();
         }
@@ -306,7 +308,7 @@ mod tests {
             }
             drain.run(&tasks, switch);
             let done = if stops { &[1][..] } else { &[0, 1, 2] };
-            // Nobody waits for one that was left out.
+            // Nothing waits for one that was left out.
             assert_eq!(told.iter().collect::<Vec<_>>(), done);
             // Nor is anything else done between them.
             assert_eq!(calls.drained.load(Ordering::Relaxed), done.len() + 1);
@@ -332,7 +334,7 @@ mod tests {
                 assert_eq!((told(&mute), told(&other)), ((0, 0), (0, 0)));
             } else {
                 drain.keep_in_files();
-                // It is not time again.
+                // It is not yet time again.
                 drain.keep_in_files();
                 assert_eq!((told(&mute), told(&other)), ((0, 1), (1, 1)));
             }

@@ -7,7 +7,7 @@ use tracebuf::buffer::RegionError;
 
 use crate::figures::{Count, Name};
 
-/// Why a session could not do what it was asked for.
+/// Why a session could not do what it was asked.
 ///
 /// ```
 /// use tracebuf_std::session::{LongTrace, Session};
@@ -23,39 +23,39 @@ pub enum SessionError {
     SmallBuffer {
         /// The buffer's number, from 0.
         buffer: usize,
-        /// Bytes that it was to have.
+        /// Bytes that it was meant to have.
         bytes: u64,
-        /// Bytes that one takes.
+        /// Bytes that one chunk takes.
         needed: u64,
     },
-    /// The memory of a central buffer cannot be one.
+    /// The memory cannot be that of a central buffer.
     Buffer(RegionError),
-    /// The shared memory has a size that cannot be: it is 4 KiB to 64 MiB.
+    /// The shared memory has an impossible size: it is 4 KiB to 64 MiB.
     SharedMemory {
-        /// Bytes that it was to have.
+        /// Bytes that it was meant to have.
         bytes: usize,
     },
-    /// The shared memory is to lie in a buffer's file, and no buffer is in one.
+    /// The shared memory is to lie in a buffer's file, but no buffer is in one.
     NoFile,
-    /// A central buffer of 4 GiB or more, or of more than there are addresses for.
+    /// A central buffer of 4 GiB or more, or of more bytes than there are addresses.
     LargeBuffer {
         /// The buffer's number, from 0.
         buffer: usize,
-        /// Bytes that it was to have.
+        /// Bytes that it was meant to have.
         bytes: u64,
     },
     /// There are more than 32 central buffers.
     BufferCount {
-        /// How many there were to be.
+        /// How many there were meant to be.
         count: usize,
     },
-    /// A data source was mapped to a buffer that is not there.
+    /// A data source was mapped to a buffer that does not exist.
     NoSuchBuffer {
         /// The data source's name.
         data_source: String,
         /// The number that it was mapped to.
         buffer: u16,
-        /// The number of the last buffer that there is.
+        /// The number of the last buffer.
         last: usize,
     },
     /// Two data sources have one name.
@@ -63,11 +63,11 @@ pub enum SessionError {
         /// The name.
         data_source: String,
     },
-    /// Producers that are there, or whose packets are, have all 65,534 numbers.
+    /// All 65,534 numbers are taken, by producers that are there or whose packets are.
     NoProducerId,
     /// The system refused something.
     Io {
-        /// What was to be done, or cannot be.
+        /// What was to be done, or what cannot be used.
         what: String,
         /// What the system says.
         error: io::Error,
@@ -76,7 +76,7 @@ pub enum SessionError {
     Timeout,
     /// The session has ended, or is about to.
     Stopped,
-    /// The session is that of the process that this one was forked from.
+    /// The session belongs to the process that this one was forked from.
     Forked,
 }
 
@@ -85,7 +85,7 @@ impl SessionError {
         Self::Io { what: what.into(), error }
     }
 
-    /// Of a file that was to be written.
+    /// An error of a file that was to be written.
     pub(crate) fn writing(file: &Path, error: io::Error) -> Self {
         Self::io(format!("{}: cannot be written", file.display()), error)
     }
@@ -133,7 +133,7 @@ impl fmt::Display for SessionError {
                 "all 65,534 numbers for producers of the session are taken, by those that are there or whose packets \
                  are: start another session for more",
             ),
-            // Mostly what is called so: a file, or a socket.
+            // Mostly a name: that of a file or a socket.
             Self::Io { what, error } => write!(f, "{}: {error}", Name(what)),
             Self::Timeout => f.write_str(
                 "a producer or the session did not answer in time: allow it more, or see in the session's summary \

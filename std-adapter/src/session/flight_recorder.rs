@@ -47,23 +47,23 @@ pub use status::FlightStatus;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The rings keep their last bytes for ever; a snapshot copies them while recording goes on. A file
-/// `REASON-N.pftrace` appears in the folder when it is complete. `N` goes on behind the largest that is there, also
-/// that of an earlier run, and with each new file the oldest go, so that neither a storm of signals nor a program that
-/// is started again after each panic can fill the disk. This limit is per reason: a program that makes up reasons, from
-/// numbers or from what others send, gets files for each of them, and has to remove them itself. Processes that share a
-/// folder share that number of files, and two that write one of the same reason at the same moment may write the same.
-/// Who starts a program again and again that may be killed meanwhile removes the parts that it leaves: see
+/// The rings always hold what came last; a snapshot copies them while recording goes on. A file `REASON-N.pftrace`
+/// appears in the folder when it is complete. `N` continues after the largest that is there, earlier runs included, and
+/// with each new file the oldest go, so that neither a storm of signals nor a program that is restarted after each
+/// panic can fill the disk. This limit is per reason: a program that makes up reasons, from numbers or from what others
+/// send, gets files for each of them, and has to remove them itself. Processes that share a folder share that number of
+/// files, and two that write one of the same reason at the same moment may write the same file. If you restart a
+/// program again and again that may be killed while writing, remove the parts that it leaves: see
 /// [`Snapshot::write_to`](super::Snapshot::write_to).
 ///
 /// A session with a [long trace](super::SessionBuilder::long_trace) has no flight recorder: every period the file takes
-/// what is in the rings. Who wants both records into two sessions.
+/// what is in the rings. For both, record into two sessions.
 ///
 /// If threads may hang, let the ring have [`self_contained_chunks`](super::BufferConfig::self_contained_chunks): what
-/// such a thread did last is in the snapshot in any case, and can be read so.
+/// such a thread did last is in the snapshot anyway, and then it can be read.
 ///
-/// Snapshots nobody waits for (panics, signals, triggers) say on standard error where they are, or why they are
-/// not.
+/// For snapshots that nothing waits for (panics, signals, triggers), standard error says where they are, or why there
+/// is none.
 pub struct FlightRecorder {
     inner: Arc<Inner>,
     requests: Option<SyncSender<Request>>,
@@ -73,7 +73,7 @@ pub struct FlightRecorder {
 
 struct Inner {
     session: Weak<Session>,
-    /// Of the process that has the threads; the session may be gone when that is asked.
+    /// The fork count of the process that has the threads; the session may be gone when that is asked.
     forks: u32,
     folder: PathBuf,
     state: Mutex<State>,
@@ -84,26 +84,26 @@ struct State {
     status: FlightStatus,
     keep: u32,
     numbers: Numbers,
-    /// Reasons whose time is yet to come.
+    /// Reasons whose time has yet to come.
     waiting: Vec<String>,
 }
 
 struct Request {
     reason: String,
     due: Instant,
-    /// Boot time of the first moment that is to be in it.
+    /// Boot time of the first moment that is to be in the snapshot.
     from: Option<u64>,
 }
 
-/// Triggers that can wait for their time.
+/// Most triggers that can wait for their time.
 const WAITING: usize = 16;
 
 impl FlightRecorder {
-    /// A recorder of a session into a folder that exists, wherever the process goes to from its own one later. It does
-    /// not keep the session alive.
+    /// Makes a recorder of a session into a folder that exists; it stays that folder even if the process changes its
+    /// working directory later. The recorder does not keep the session alive.
     ///
     /// # Errors
-    /// The folder is none, the session has a long trace, or the system has no thread.
+    /// The folder is not one, the session has a long trace, or the system has no thread.
     pub fn new(session: &Arc<Session>, folder: impl AsRef<Path>) -> io::Result<Self> {
         if session.progress.is_some() {
             let why = "the session has a long trace, whose file takes what a flight recorder would find in the rings: \
@@ -129,8 +129,8 @@ impl FlightRecorder {
         Ok(Self { inner, requests: Some(requests), worker: Some(worker), signals: Signals::default() })
     }
 
-    /// How many files of each reason to keep in the folder, whoever wrote them: 8 unless said otherwise, at least 1.
-    /// The number of reasons is not limited.
+    /// How many files of each reason to keep in the folder, whichever process wrote them: 8 unless set otherwise, at
+    /// least 1. The number of reasons is not limited.
     #[must_use]
     pub fn keep(self, files: u32) -> Self {
         if self.inner.is_here() {
@@ -140,31 +140,31 @@ impl FlightRecorder {
     }
 
     /// Writes a snapshot now, and says where it is. `reason` begins the file's name; it may have folders before that,
-    /// which must be there. On Windows it has no colon. Use a few fixed reasons: [`keep`](Self::keep) removes files of
-    /// the same reason only. What is different each time belongs into an event.
+    /// which must exist. On Windows it may not have a colon. Use a few fixed reasons: [`keep`](Self::keep) removes
+    /// files of the same reason only. What is different each time belongs in an event.
     ///
-    /// Before the buffers are copied, producers have 5 s to send what they have: with one that never answers each
-    /// snapshot takes so long, and then what it has is scraped.
+    /// Before the buffers are copied, producers have 5 s to send what they have: with one that never answers, each
+    /// snapshot takes that long, and then what it has is scraped.
     ///
     /// # Errors
-    /// The session does not answer, has ended or is about to, or the file system's; or `reason` is none: it leads out
-    /// of the folder, its name is empty, or it has more than 226 bytes, so that with its number and ending it would be
-    /// longer than names can be.
+    /// The session does not answer, has ended or is about to, or the file system refuses; or `reason` is not valid: it
+    /// leads out of the folder, its name is empty, or it has more than 226 bytes, so that with its number and ending it
+    /// would be longer than names can be.
     pub fn snapshot(&self, reason: &str) -> Result<PathBuf, SessionError> {
         self.inner.snapshot(reason, None)
     }
 
-    /// Writes a snapshot once `after` has passed, so that it shows what led to this moment (as much as the ring
-    /// holds) and what follows. An instant of the trigger's name marks the moment, on this thread's track.
+    /// Writes a snapshot once `after` has passed, so that it shows what led to this moment (as much as the ring holds)
+    /// and what follows. An instant with the trigger's name marks the moment, on this thread's track.
     ///
-    /// Returns at once. A trigger that waits already serves for those of the same reason that come until then. While 16
-    /// wait, one of yet another reason is only counted: [`FlightStatus::merged`].
+    /// Returns at once. A trigger that is already waiting also serves those of the same reason that come until then.
+    /// While 16 wait, one of yet another reason is only counted: [`FlightStatus::merged`].
     pub fn trigger(&self, reason: &'static str, after: Duration) {
         self.request(reason, after, None);
     }
 
-    /// The same with a window: nothing from earlier than `before` the trigger is in the trace, so that it is as small
-    /// as it can be. What a ring no longer holds cannot be in it either.
+    /// Like [`trigger`](Self::trigger), with a window: nothing from earlier than `before` the trigger is in the trace,
+    /// which keeps it small. What the ring no longer holds cannot be in it either.
     ///
     /// Triggers that share a snapshot share the window of the first.
     pub fn trigger_window(&self, reason: &'static str, before: Duration, after: Duration) {
@@ -190,7 +190,7 @@ impl FlightRecorder {
         }
         let due = Instant::now() + after.min(FOR_EVER);
         let request = Request { reason: reason.to_owned(), due, from };
-        // The thread is gone, and then nobody takes this out of what waits either.
+        // The thread is gone, so nothing else would take this out of what waits.
         if self.requests.as_ref().is_some_and(|requests| requests.try_send(request).is_err()) {
             let mut state = self.inner.state();
             state.status.merged += 1;
@@ -198,13 +198,13 @@ impl FlightRecorder {
         }
     }
 
-    /// From now on, a panic of any thread writes a snapshot `panic`, after the hook that was there has said its
-    /// own. For the rest of the program; once this recorder is gone the hook does nothing more, nor in a child after a
-    /// fork. The thread waits for the snapshot, as [`snapshot`](Self::snapshot) says.
+    /// From now on, a panic of any thread writes a snapshot `panic`, after the previous hook has said its own. That
+    /// lasts for the rest of the program; once this recorder is gone the hook does nothing more, nor does it in a child
+    /// after a fork. The thread waits for the snapshot, as [`snapshot`](Self::snapshot) says.
     ///
-    /// No trace is written of a panic within a [`Transport`](super::Transport), nor of later ones: it ends the session,
-    /// on whose own thread it is, and what is in the buffers is gone. Of one [in a file](super::BufferConfig::in_file)
-    /// it can be recovered.
+    /// No trace is written for a panic within a [`Transport`](super::Transport), nor for later ones: that panic is on
+    /// the session's own thread and ends the session, and what is in the buffers is gone. From one [in a
+    /// file](super::BufferConfig::in_file) it can be recovered.
     pub fn on_panic(&self) {
         let inner = Arc::downgrade(&self.inner);
         let before = std::panic::take_hook();
@@ -229,11 +229,11 @@ impl fmt::Debug for FlightRecorder {
 }
 
 impl Drop for FlightRecorder {
-    /// Waits for triggers whose time has not come, without waiting for their time.
+    /// Triggers still waiting are written at once; this waits for that, but not for their time.
     fn drop(&mut self) {
         if !self.inner.is_here() {
-            // The threads are not in this process. One of them may have had the channel's lock; and their handles, as
-            // that of the session's thread, may be those of threads that are.
+            // The threads are not in this process. One of them may have had the channel's lock; and their handles, like
+            // that of the session's thread, may be those of threads of this process.
             std::mem::forget((self.requests.take(), self.worker.take()));
             self.signals.forget();
             return;
@@ -250,20 +250,20 @@ impl Inner {
         fork::forks() == self.forks
     }
 
-    /// For this process only: in a child, the lock may be that of a thread which is not there.
+    /// For this process only: in a child, the lock may be held by a thread that does not exist there.
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A snapshot that nobody waits for.
+    /// Writes a snapshot that nothing waits for.
     fn report(&self, reason: &str, from: Option<u64>) {
         if !self.is_here() {
-            // The lock of standard error, too, may be that of a thread which is not there.
+            // The lock of standard error, too, may be held by a thread that does not exist here.
             return;
         }
         let (result, reason, mut stderr) = (self.snapshot(reason, from), Name(reason), io::stderr());
-        // What standard error does not take is lost, and no more: a panic of the macro for this would abort the
-        // program in a panic's hook, and end a thread that is to watch on or to end the program.
+        // What standard error does not take is lost, and nothing worse happens: a panic of the macro would abort the
+        // program in a panic's hook, and would end a thread that is to go on watching or to end the program.
         let _ = match result {
             Ok(path) => writeln!(stderr, "tracebuf: {reason}: the trace is in {}", Name(path.display())),
             Err(error) => writeln!(stderr, "tracebuf: {reason}: no trace: {error}"),
@@ -290,17 +290,17 @@ impl Inner {
         }
     }
 
-    /// Where the file is, and how long the drain thread stood still for it.
+    /// Writes the file; says where it is, and how long the drain thread stood still for it.
     fn try_snapshot(&self, reason: &str, from: Option<u64>) -> Result<(PathBuf, Duration), SessionError> {
         files::check(reason).map_err(|error| SessionError::io(format!("{reason:?} is no reason"), error))?;
         let session = self.session.upgrade().ok_or(SessionError::Stopped)?;
         let _writes = Writes::begin(self, reason);
-        // Not under the lock, for which triggers wait: the folder may be large, or far away.
+        // Not under the lock, which triggers wait for: the folder may be large, or far away.
         let behind = files::next(&self.folder, reason);
         let number = self.state().numbers.next(reason, behind);
         let path = files::path(&self.folder, reason, number);
         let snapshot = session.snapshot()?;
-        // Writing takes long, and whoever drops the session meanwhile means to end it.
+        // Writing takes long, and dropping the session meanwhile is meant to end it.
         drop(session);
         let stall = snapshot.stall();
         let snapshot = match from {
@@ -314,7 +314,7 @@ impl Inner {
     }
 }
 
-/// Somebody who writes a snapshot of a reason, until it is there, or has failed.
+/// A writer of a reason's snapshot, until that is there or has failed.
 struct Writes<'a> {
     inner: &'a Inner,
     reason: &'a str,
@@ -350,7 +350,7 @@ fn work(inner: &Inner, requests: &Receiver<Request>) {
         let now = Instant::now();
         let come: Vec<_> = waiting.extract_if(.., |request| last || request.due <= now).collect();
         for request in come {
-            // A trigger that comes from here on is not in this snapshot, and waits for the next.
+            // A trigger that comes from here on is not in this snapshot, and waits for the next one.
             inner.state().waiting.retain(|reason| *reason != request.reason);
             inner.report(&request.reason, request.from);
         }

@@ -1,4 +1,4 @@
-//! The transport of this process's own threads: shared memory on the heap, requests in a queue.
+//! The transport of this process's own threads: shared memory on the heap or in a buffer's file, requests in a queue.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) struct InProcess {
     endpoint: EndpointCell,
     /// The queue's other vector.
     requests: Vec<Request>,
-    /// All that was ready to be sent at the last flush was in the queue when that was emptied.
+    /// Whether everything that was ready to be sent at the last flush was in the queue when that was emptied.
     is_flushed: bool,
 }
 
@@ -57,8 +57,8 @@ impl Transport for InProcess {
     }
 
     fn is_flushed(&self) -> bool {
-        // Chunks that another thread is sending just now are found by scraping, but not the patches that packets in
-        // them, and all that their thread wrote behind those, wait for.
+        // Scraping finds chunks that another thread is sending just now, but not the patches that packets in them, and
+        // everything that their thread wrote after those, wait for.
         self.is_flushed
     }
 
@@ -83,6 +83,6 @@ impl Transport for InProcess {
     }
 }
 
-// A thread that waits is seen in `/proc`.
+// Whether a thread waits is seen in `/proc`.
 #[cfg(all(test, target_os = "linux"))]
 mod tests;

@@ -15,7 +15,7 @@ pub(crate) use recording::Recording;
 pub use status::LongTraceStatus;
 pub(crate) use status::Progress;
 
-/// When what was written has to be on the disk itself, not only with the system.
+/// When what was written must be on the disk itself, not only with the system.
 ///
 /// ```
 /// use tracebuf_std::session::{LongTrace, SyncPolicy};
@@ -25,8 +25,8 @@ pub(crate) use status::Progress;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// Never. The death of the process, `kill -9` too, loses nothing that was written; a power cut loses what
-    /// the system had not written back, on Linux up to some 30 s.
+    /// Never. The death of the process, even by `kill -9`, loses nothing that was written; a power cut loses what the
+    /// system had not written back, on Linux up to some 30 s.
     Never,
     /// Once, when the session stops.
     #[default]
@@ -50,12 +50,11 @@ pub enum SyncPolicy {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What is in the file is a trace up to its last whole packet, at any moment; what was not yet written when
-/// the process dies is lost, a period and what the disk is behind, unless the buffer is
-/// [in a file](super::BufferConfig::in_file) too: [`region_file`](crate::region_file). Memory is bounded: while the
-/// file takes nothing (a full disk, a slow one), packets stay in the ring; what is overwritten there is reported in
-/// the trace as any loss is. Writing is tried again every 100 ms, and the error is in
-/// [`LongTraceStatus`] meanwhile.
+/// At any moment the file is a trace up to its last whole packet. What was not yet written when the process dies is
+/// lost, that is a period and whatever the disk is behind, unless the buffer is [in a
+/// file](super::BufferConfig::in_file) too: see [`region_file`](crate::region_file). Memory is bounded: while the file
+/// takes nothing (a full disk, a slow one), packets stay in the ring; what is overwritten there is reported in the
+/// trace like any loss. Writing is tried again every 100 ms, and meanwhile the error is in [`LongTraceStatus`].
 #[derive(Clone, Debug)]
 #[doc(alias = "write_into_file")]
 pub struct LongTrace {
@@ -66,12 +65,13 @@ pub struct LongTrace {
 }
 
 impl LongTrace {
-    /// Into this file, emptied if it is there and the session starts: every 5 s, of any size, synced at the end. Until
-    /// the session has stopped it is locked against other sessions, and no snapshot takes its place, unless it is a
-    /// pipe or a device. A named pipe must have its reader by then: without one the session does not start. As long as
-    /// that takes nothing, [`stop`](super::Session::stop) waits for it, and so does dropping the session.
+    /// Writes into this file, which is emptied if it exists and the session starts: every 5 s, of any size, synced at
+    /// the end. Until the session has stopped the file is locked against other sessions, and no snapshot takes its
+    /// place, unless it is a pipe or a device. A named pipe must already have its reader: without one the session does
+    /// not start. As long as a pipe or a device takes nothing, [`stop`](super::Session::stop) waits for it, and so does
+    /// dropping the session.
     ///
-    /// On Windows it has to be a regular file, and is locked against all others that would write into it.
+    /// On Windows it must be a regular file, and is locked against everything else that would write into it.
     pub fn to(path: impl AsRef<Path>) -> Self {
         Self {
             path: path.as_ref().to_owned(),
@@ -83,9 +83,9 @@ impl LongTrace {
 
     /// How often to write; not below 10 ms.
     ///
-    /// Each ring has to hold what is recorded into it in a period, and while that is read: nothing is written sooner
-    /// because one is full. The 4 MiB that a session has unless told otherwise are 0.8 MB/s in 5 s, which a thread or
-    /// two that are busy record; of more than that the file has the end of each period, and the losses. A larger
+    /// Each ring must hold what is recorded into it in a period, and while that is read: nothing is written sooner
+    /// because a ring is full. The 4 MiB that a session has unless set otherwise are 0.8 MB/s in 5 s, which one or two
+    /// busy threads record; if there is more, the file has the end of each period, and the losses. A larger
     /// [`ring`](super::SessionBuilder::ring) takes memory only as it fills.
     #[must_use]
     pub fn period(mut self, period: Duration) -> Self {
@@ -93,10 +93,9 @@ impl LongTrace {
         self
     }
 
-    /// The file's size in bytes, at most. When the next packet does not fit, the trace ends there, with its
-    /// statistics as far as they fit, and the session records no more; these say that the last flush failed, by which
-    /// readers know that the end is missing. Below some 60 bytes, which the clocks at its beginning take, it stays
-    /// empty.
+    /// The most bytes of the file. When the next packet does not fit, the trace ends there, with its statistics as far
+    /// as they fit, and the session records no more; the statistics say that the last flush failed, from which readers
+    /// know that the end is missing. Below some 60 bytes, which the clocks at its beginning take, the file stays empty.
     #[must_use]
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.max_file_size = bytes;

@@ -7,7 +7,8 @@ use tracebuf::buffer::{BufferStats, SequenceInfo};
 use super::Summary;
 use crate::figures::{Bytes, Count};
 
-/// What a session has lost, and how: what is not 0 here is missing in its traces. Its `Display` says it in a line.
+/// What a session has lost, and how: whatever is not 0 here is missing in its traces. Its `Display` says it in one
+/// line.
 ///
 /// ```
 /// use tracebuf_std::session::Session;
@@ -20,26 +21,26 @@ use crate::figures::{Bytes, Count};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Which packets have a loss before them, and of what kind, the packets of a trace say themselves. What the file that
-/// [`Stopped::write_to`](super::Stopped::write_to) writes leaves out is among these when it is written.
+/// The packets of a trace themselves say which of them have a loss before them, and of what kind. What the file that
+/// [`Stopped::write_to`](super::Stopped::write_to) writes leaves out is counted here once it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Losses {
-    /// Chunks that were overwritten before all in them was read. A ring that is full overwrites its oldest for what
-    /// comes, unless a [long trace](super::LongTrace) has read it.
+    /// Chunks that were overwritten before all of them was read. A full ring overwrites its oldest to make room for
+    /// what comes, unless a [long trace](super::LongTrace) has read it.
     pub chunks_overwritten: u64,
     /// Bytes of these.
     pub bytes_overwritten: u64,
     /// Packets that their writers gave up, most of them because shared memory was full.
     pub packets_given_up: u64,
-    /// Packets that began and could not be put together, of the writers in [`Summary::sequences`].
+    /// Packets that began and could not be put together, from the writers in [`Summary::sequences`].
     pub packets_broken: u64,
-    /// Chunks that no buffer took: it is full and keeps its oldest, or they are none of those that it may take.
+    /// Chunks that no buffer took: it is full and keeps its oldest, or may not take them.
     pub chunks_not_taken: u64,
-    /// Chunks that break the rules of shared memory, at least so many: those refused for it, which were not taken
-    /// either, and those of which the rest was dropped.
+    /// Chunks that break the rules of shared memory, at least this many: those refused for it, which were not taken
+    /// either, and those whose rest was dropped.
     pub chunks_malformed: u64,
-    /// Packets that no trace takes: [`Summary::invalid_packets`].
+    /// Packets that no trace accepts: [`Summary::invalid_packets`].
     pub invalid_packets: u64,
     /// Bytes of the long trace that could not be written.
     pub bytes_not_written: u64,
@@ -47,14 +48,14 @@ pub struct Losses {
     pub file_is_full: bool,
     /// What went wrong with the long trace's file: some of it may not be on the disk.
     pub file_error: Option<String>,
-    /// Programs in other processes, and other transports, that have not answered the flush before. They may have more
+    /// Programs in other processes, and other transports, that have not answered the last flush. They may have more
     /// than could be scraped.
     pub programs_silent: u64,
 }
 
 impl Losses {
     pub(super) fn of(summary: &Summary) -> Self {
-        // What a transport of others says of itself is among them, and may be whatever it likes.
+        // What the transports of others report is among them, and may be anything.
         let buffers = |count: fn(&BufferStats) -> u64| sum(summary.buffers.iter().map(count));
         let sequences = |count: fn(&SequenceInfo) -> u64| sum(summary.sequences.iter().map(count));
         let long_trace = summary.long_trace.as_ref();
@@ -68,7 +69,7 @@ impl Losses {
                 summary.chunks_discarded,
                 summary.chunks_too_late,
             ]),
-            // Some count as both, and a writer's own counters go when another takes its place.
+            // Some count as both, and a writer's own counters are gone once another takes its place.
             chunks_malformed: buffers(|buffer| buffer.abi_violations)
                 .max(sequences(|sequence| sequence.chunks_malformed)),
             invalid_packets: summary.invalid_packets,
@@ -79,7 +80,7 @@ impl Losses {
         }
     }
 
-    /// Of packets and chunks, how many are lost how; but for those overwritten.
+    /// How many packets and chunks are lost in which way, except those overwritten.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (Count, &'static str)> {
         let counts = [
             (Count(self.packets_given_up, "packet"), "given up by the writer"),
@@ -124,7 +125,7 @@ impl fmt::Display for Losses {
     }
 }
 
-/// Of what others may have said: no more than there can be.
+/// The sum of counts that others may have made up: it does not overflow.
 fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }

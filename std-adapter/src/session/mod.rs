@@ -29,41 +29,40 @@
 //! [with `Exhaustion::Stall`](SessionBuilder::exhaustion).
 //!
 //! # On demand
-//! A program that records only when somebody asks for a trace has a [`Relay`]: its recorders are there all the time, also
-//! where a library or a subscriber for `tracing` has them, and record into whichever session it is connected to.
+//! A program that records only when somebody asks for a trace has a [`Relay`]: the relay's recorders exist all the
+//! time, even in a library or a subscriber for `tracing`, and record into whichever session the relay is connected to.
 //!
 //! # Other programs
-//! On Linux, programs in other processes record into a session too: each by a [`Connection`] to the service's
-//! [`ProducerSocket`], or by a [`Follower`], which has one whenever somebody listens. Programs with Perfetto's own SDK come
-//! to a [`PerfettoSocket`]. Whoever has another way to the service, a network or a processor of its own, implements
-//! [`Transport`]. The other way round, a program of this crate is in the traces of Perfetto's own service whenever somebody
-//! records with that, by [`ConnectionBuilder::follow_perfetto`].
+//! On Linux, programs in other processes record into a session too: each through a [`Connection`] to the service's
+//! [`ProducerSocket`], or a [`Follower`], which has one whenever a service listens. Programs with Perfetto's own SDK
+//! come to a [`PerfettoSocket`]. For any other way to the service, such as over a network or from another processor,
+//! implement [`Transport`]. The other way round, [`ConnectionBuilder::follow_perfetto`] puts a program of this crate
+//! into the traces of Perfetto's own service, whenever somebody records with that.
 //!
 //! # What a trace holds
-//! Clock snapshots (boot time, steady, time of day), by which events have the right time of day; the packets,
+//! Clock snapshots (boot time, steady, time of day), from which readers know the time of day of events; the packets,
 //! with the real user and process ids; and at its end `TraceStats`: counters of each buffer, chunk sizes of each
-//! writer, flushes, refused packets. `select * from stats where severity = 'data_loss' and value != 0` lists
-//! every loss. Before the packets of programs in containers, Linux's pid namespaces, `ProcessTree` says which processes
-//! and threads they are outside of these: the tracks of each have the numbers that it sees itself.
+//! writer, flushes, refused packets. `select * from stats where severity = 'data_loss' and value != 0` lists every
+//! loss. Before the packets of programs in containers, that is in Linux's pid namespaces, `ProcessTree` says which
+//! processes and threads they are outside: their tracks have the numbers that the programs see themselves.
 //!
-//! Who wrote a packet is told by its `trusted_packet_sequence_id`: that is
-//! [`sequence_id`](tracebuf::service::sequence_id) of the producer's number and the writer's, 65,536 times the one and
-//! the other, both of which [`Summary::sequences`] lists. Threads of this process are writers of
-//! [`Session::OWN_PRODUCER_ID`], one for each buffer that they record into; a writer that ended has its number taken by
-//! the next.
+//! A packet's `trusted_packet_sequence_id` says who wrote it: it is [`sequence_id`](tracebuf::service::sequence_id) of
+//! the producer's number and the writer's, 65,536 times the first plus the second; [`Summary::sequences`] lists both.
+//! This process's threads are writers of [`Session::OWN_PRODUCER_ID`], one for each buffer that they record into; the
+//! number of a writer that has ended goes to the next one.
 //!
 //! # What loses events
-//! None of it is silent: [`Summary::losses`] says in a line whether there was any.
+//! No loss is silent: [`Summary::losses`] says in one line whether there was any.
 //!
 //! | when | what is lost | what helps |
 //! |---|---|---|
-//! | shared memory is full: threads record faster than it is emptied | events of then | [more][m], or [waiting][w] |
-//! | more threads record than shared memory has chunks of 2 KiB (512 where it is 1 MiB) | theirs | [more][m] |
-//! | more than 1,024 do | theirs | fewer threads that record |
-//! | the ring is full | its oldest | a larger [ring](SessionBuilder::ring), or a [long trace](LongTrace) |
-//! | a buffer that [keeps its oldest](BufferConfig::discard) is full, or a long trace's file | what comes | more room |
-//! | an event comes from within another one's details | that one | to record it before, or behind |
-//! | one comes from a destructor, and the thread's writer is gone | that one | a first event before that local is made |
+//! | shared memory is full: threads record faster than it is emptied | events meanwhile | [more][m], or [waiting][w] |
+//! | more threads record than shared memory has chunks of 2 KiB (512 in 1 MiB) | events of the rest | [more][m] |
+//! | more than 1,024 threads record | events of the rest | fewer threads that record |
+//! | the ring is full | its oldest events | a larger [ring](SessionBuilder::ring), or a [long trace](LongTrace) |
+//! | a buffer that [keeps its oldest](BufferConfig::discard) is full, or a long trace's file | the rest | more room |
+//! | an event comes from within another one's details | that event | to record it before or after |
+//! | a destructor records after the thread's writer is gone | its event | a first event before that local is made |
 //! | a thread records many events of more than 4 KB while another one is sending | some of them | [waiting][w] |
 //!
 //! [m]: SessionBuilder::shared_memory
@@ -74,16 +73,32 @@
 //! if [shared memory lies there too](SessionBuilder::shared_memory_in_file); see [`region_file`](crate::region_file).
 //!
 //! # Forks
-//! In a child the parent's session is off: recorders record nothing, calls return
-//! [`SessionError::Forked`], dropping the session does nothing. A handler of `pthread_atfork` sees to it. The
-//! child may start a session of its own; the files of the parent's are free when that has ended, whatever its children
-//! do. The same holds for a flight recorder; signals on which it writes a last snapshot end a child at once, unless
-//! the child has a recorder for them.
+//! In a child the parent's session is off: recorders record nothing, calls return [`SessionError::Forked`], dropping
+//! the session does nothing. A handler of `pthread_atfork` sees to it. The child may start a session of its own; the
+//! files of the parent's session are free once that has ended, whatever its children do. The same holds for a flight
+//! recorder; signals on which it writes a last snapshot end a child at once, unless the child has a recorder for them.
 //!
 //! # On Windows
-//! There are no buffers in files, and no signals on which a flight recorder would write. A long trace goes into a file,
-//! which nobody else can write into meanwhile. Memory of a buffer [is reserved](crate::PagedMemory) when the session
-//! starts.
+//! There are no buffers in files, and no signals on which a flight recorder would write. A long trace goes into a
+//! regular file, into which nobody else can write meanwhile. A buffer's memory [is reserved](crate::PagedMemory) when
+//! the session starts.
+
+// What is where:
+//
+// - Starting: `builder`, and `buffer_config` for each buffer; `open_files`, which are put back on an error, and
+//   `own_files`, by which a running session knows its own.
+// - The drain thread: `drain` is its loop, and owns `central`: the buffers and their producers. `asked` knows which
+//   flushes a producer has answered, `producer_ids` numbers new producers, `counts` adds up what they count.
+// - How chunks come: each producer by a `transport`; `in_process` is that of this process's threads, `processes` has
+//   those of other programs, and `perfetto_socket` is where Perfetto's service listens.
+// - What threads write into: `producer_cell`, shared memory with the producer over it; `queue`, which holds what they
+//   ask for; `waker`, which wakes the thread that takes that.
+// - Recording: `recorder`, and `packet_writer` for whole packets. `shared` is what all recorders of a session have in
+//   common, `switch` says whether it records; `relay` leads recorders by a `route` from session to session.
+// - What comes out: `snapshot`, which `trim` cuts to a window; `stopped`, what a session leaves, and its summary with
+//   the `losses`; `long_trace` and `flight_recorder`, which write files; `process_tree`, who is in a container.
+// - Time: `clock`, the system's; `session_clock`, that or the processor's counter (`tsc`); `waits`, how long to wait.
+// - `error`: what can go wrong.
 
 mod asked;
 mod buffer_config;

@@ -20,24 +20,24 @@ use crate::region_file::{BufferMemory, Outbox, OwnMark, OwnMemory, Wanted, Wante
 use crate::system::id_at;
 use crate::undo::Undo;
 
-/// Files of a session that has not started: what they held is there still. Dropped, it is put back.
+/// Files of a session that has not started: what they held still exists. Dropping this puts it back.
 pub(super) struct OpenFiles<'s> {
-    // Dropped before the files: what is made goes again while they are locked.
+    // Dropped before the files: what was created is removed while they are locked.
     made: Vec<Undo>,
     buffers: Vec<CentralBuffer>,
-    /// For each of them, if it lies in a file beside a long trace.
+    /// For each buffer, if it lies in a file beside a long trace.
     outboxes: Vec<Option<Outbox>>,
     /// Shared memory, if it lies in one of them.
     own: Option<(Arc<OwnMemory>, OwnMark)>,
     files: OwnFiles,
     long_trace: Option<(&'s LongTrace, Opened)>,
-    /// In all files the same: by it recovery knows which trace is whose.
+    /// The same in all files: from it, recovery knows which trace belongs to which buffer.
     clocks: ClockReading,
 }
 
 impl<'s> OpenFiles<'s> {
-    /// The buffers, in files that do not count yet, and the long trace's file as it was. `own`: shared memory in the
-    /// first of these files.
+    /// Makes the buffers, in files that do not count yet, and leaves the long trace's file as it was. `own`: shared
+    /// memory in the first of these files.
     pub(super) fn new(
         buffers: &[BufferConfig],
         long_trace: Option<&'s LongTrace>,
@@ -67,7 +67,7 @@ impl<'s> OpenFiles<'s> {
             let memory = match &buffer.file {
                 None => memory_of(size)?,
                 Some(path) => {
-                    // In the first one that there is.
+                    // In the first file.
                     let own = own.take().map(|own| WantedMemory { buffer: index as u16, ..own });
                     files.open(path, size, own).map_err(|error| in_file(path, error))?
                 }
@@ -99,7 +99,7 @@ impl<'s> OpenFiles<'s> {
         Ok(parts.memory)
     }
 
-    /// From here on they count, if there is no error.
+    /// From here on they count, unless there is an error.
     pub(super) fn begin(self, switch: &Arc<Switch>) -> Result<(Central, Option<Recording>), SessionError> {
         let Self { buffers, outboxes, own, files, made, long_trace, clocks } = self;
         let long_trace = match long_trace {
@@ -114,14 +114,14 @@ impl<'s> OpenFiles<'s> {
     }
 }
 
-/// Buffers from this size on are in large pages.
+/// Buffers of at least this size are in large pages.
 const LARGE: usize = 16 << 20;
 
 fn in_file(path: &Path, error: io::Error) -> SessionError {
     SessionError::io(format!("a buffer in {}", path.display()), error)
 }
 
-/// So many bytes of memory for a buffer that lies in no file.
+/// This many bytes of memory for a buffer that lies in no file.
 fn memory_of(size: usize) -> Result<BufferMemory, SessionError> {
     let memory = PagedMemory::new(size).map_err(|error| SessionError::io("memory for a buffer", error))?;
     Ok(if size >= LARGE { memory.in_large_pages() } else { memory }.into())

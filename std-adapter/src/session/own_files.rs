@@ -8,14 +8,14 @@ use crate::system::{FileId, id_at};
 /// The files that a session writes into as long as it runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnFiles {
-    /// Also when it is complete.
+    /// Kept when that is complete, too.
     pub(crate) long_trace: Option<FileId>,
-    /// Of buffers in files.
+    /// The files of buffers.
     pub(crate) regions: Vec<FileId>,
 }
 
 impl OwnFiles {
-    /// Refuses to replace one of them, by whatever name: what goes into it would be gone.
+    /// Refuses to replace one of them, under whatever name: what goes into it would be gone.
     pub(crate) fn check_is_none(&self, path: &Path) -> io::Result<()> {
         if !path.is_file() {
             return Ok(());

@@ -33,13 +33,13 @@ self_cell!(
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 pub struct PacketWriter {
-    /// Always there, but while it is dropped.
+    /// `None` only while it is dropped.
     cell: Option<WriterCell>,
     switch: Arc<Switch>,
 }
 
 impl PacketWriter {
-    /// Of one of the producer's writers, if there is a free one.
+    /// Takes one of the producer's writers, if one is free.
     pub(super) fn new(
         producer: Arc<ProducerCell>,
         switch: Arc<Switch>,
@@ -52,15 +52,15 @@ impl PacketWriter {
         Some(Self { cell: Some(cell.ok()?), switch })
     }
 
-    /// Writes one packet. When the session is over nothing is written, and `fill` is not called.
+    /// Writes one packet. Once the session is over nothing is written, and `fill` is not called.
     ///
-    /// With [`Exhaustion::Drop`] all of it has to fit into what is free of
-    /// [shared memory](super::SessionBuilder::shared_memory) until the drain thread comes: of the 1 MiB that there is
-    /// unless told otherwise, some 1,000 KiB if nobody else records. With [`Exhaustion::Stall`] it may be as long as
-    /// its buffer has room for, and a trace, which is less than 256 MiB. In either case a message in it has to fit into
-    /// [3,072 chunks](tracebuf::producer::TraceWriter::MAX_PATCHED), some 6 MB. A packet for which shared memory has no
-    /// room, or with a longer message, is given up as a whole: [`stats`](Self::stats) count it as `dropped`, and the
-    /// next packet says that something is missing before it.
+    /// With [`Exhaustion::Drop`] all of it must fit into what is free of [shared
+    /// memory](super::SessionBuilder::shared_memory) until the drain thread comes: some 1,000 KiB of the default 1 MiB,
+    /// if no other thread records. With [`Exhaustion::Stall`] it may be as long as fits into its buffer, and into a
+    /// trace, where it must be less than 256 MiB. In either case a message in it must fit into [3,072
+    /// chunks](tracebuf::producer::TraceWriter::MAX_PATCHED), some 6 MB. A packet for which shared memory has no room,
+    /// or with a longer message, is given up as a whole: [`stats`](Self::stats) counts it as `dropped`, and the next
+    /// packet says that something is missing before it.
     pub fn packet(&mut self, fill: impl FnOnce(&mut Packet<'_, '_>)) {
         if let Some(cell) = self.cell.as_mut().filter(|_| self.switch.is_on()) {
             cell.with_dependent_mut(|_, writer| fill(&mut writer.packet()));
@@ -82,7 +82,7 @@ impl fmt::Debug for PacketWriter {
 impl Drop for PacketWriter {
     fn drop(&mut self) {
         if !self.switch.is_here() {
-            // As of a thread's tracer: the chunk that it writes is the parent's.
+            // As with a thread's tracer: the chunk that it writes is the parent's.
             std::mem::forget(self.cell.take());
         }
     }

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where Perfetto's service waits for programs, and its SDK looks for it: what the environment variable
-/// `PERFETTO_PRODUCER_SOCK_NAME` says; without it `/run/perfetto/traced-producer.sock` if there is that folder, else
-/// `/tmp/perfetto-producer`; on Android `/dev/socket/traced_producer`.
+/// The path where Perfetto's service waits for programs, and its SDK looks for it: the value of the environment
+/// variable `PERFETTO_PRODUCER_SOCK_NAME`; without it `/run/perfetto/traced-producer.sock` if that folder exists,
+/// otherwise `/tmp/perfetto-producer`; on Android `/dev/socket/traced_producer`.
 ///
 /// ```
 /// // For `Connection::builder().follow_perfetto(...)`.

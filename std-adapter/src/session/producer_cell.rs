@@ -20,9 +20,9 @@ use crate::this_process::PidNamespace;
 /// Bytes of a chunk, its header included.
 pub(crate) const CHUNK: usize = LAYOUT.chunk_size(PAGE) as usize;
 
-/// Shared memory in which whoever waits for a chunk gets one, however many threads keep theirs and record nothing: each
-/// writer has one between its events and while it waits, and there is a page more. Not larger, for half of it may be
-/// complete before it is sent.
+/// Bytes of shared memory with which every thread that waits for a chunk gets one, however many threads keep theirs and
+/// record nothing: each writer has one between its events and while it waits, and there is a page more. Not larger,
+/// because half of it may be complete before it is sent.
 pub(crate) const ENOUGH_TO_STALL: usize = (WRITERS.div_ceil(PAGE as usize / CHUNK) + 1) * PAGE as usize;
 
 type Storage = ProducerStorage<CHUNKS, WRITERS>;
@@ -30,7 +30,7 @@ type Storage = ProducerStorage<CHUNKS, WRITERS>;
 /// Shared memory.
 pub(crate) type Words = Box<dyn AsRef<[AtomicU32]> + Send + Sync>;
 
-/// Those in a file.
+/// Shared memory in a file.
 struct InFile(Arc<OwnMemory>);
 
 impl AsRef<[AtomicU32]> for InFile {
@@ -48,20 +48,20 @@ pub(crate) struct Home {
     process_name: String,
 }
 
-/// The producer, and the track that its threads lie under.
+/// The producer, and the track above those of its threads.
 pub(crate) struct Attached<'a> {
     pub(crate) producer: Producer<'a>,
     pub(crate) process: Track<'a>,
 }
 
-/// So many bytes for shared memory. Each page is touched here, so that no thread that records has to wait until the
+/// This many bytes for shared memory. Each page is touched here, so that no recording thread has to wait until the
 /// system has one.
 pub(crate) fn words(bytes: usize) -> Words {
     let words: Box<[AtomicU32]> = (0..bytes / 4).map(|_| AtomicU32::new(0)).collect();
     Box::new(words)
 }
 
-/// Pages over it, of which nothing is expected.
+/// Pages over these words, which may have any content.
 pub(crate) fn shared_memory(words: &[AtomicU32]) -> Result<SharedMemory<'_>, MemoryError> {
     SharedMemory::new(words, PAGE)
 }
@@ -69,7 +69,7 @@ pub(crate) fn shared_memory(words: &[AtomicU32]) -> Result<SharedMemory<'_>, Mem
 /// The service's end of a producer.
 pub(crate) type Endpoint<'a> = ProducerEndpoint<'a, WRITERS>;
 
-/// That of one that may write to so many buffers.
+/// The endpoint of a producer that may write to this many buffers.
 pub(crate) fn endpoint(memory: SharedMemory<'_>, identity: ProducerIdentity, buffers: u16) -> Endpoint<'_> {
     let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
     for target in 0..buffers {
@@ -97,7 +97,7 @@ impl ProducerCell {
         Self::with_queue(words, Queue::new(waker, switch), process_name)
     }
 
-    /// The same over shared memory in the file of a buffer, which is told of each writer.
+    /// The same over shared memory in the file of a buffer, in which each writer is noted.
     pub(crate) fn in_file(
         memory: Arc<OwnMemory>,
         switch: Arc<Switch>,
@@ -123,7 +123,7 @@ impl ProducerCell {
         &self.borrow_owner().queue
     }
 
-    /// A thread that has no writer for a buffer has recorded something.
+    /// Counts a packet of a thread that has no writer for this buffer.
     #[cold]
     pub(crate) fn drop_packet(&self, target: u16) {
         self.queue().packet_dropped(0, target);

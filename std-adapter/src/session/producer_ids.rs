@@ -1,13 +1,13 @@
-//! Numbers for producers that come.
+//! Numbers for new producers.
 
 use std::collections::HashSet;
 
 use super::Session;
 
-/// Gives numbers in turn, so that each one rests as long as it can before it is given again.
+/// Gives out numbers in turn, so that each one rests as long as possible before it is given out again.
 #[derive(Default)]
 pub(crate) struct ProducerIds {
-    /// That was given last.
+    /// The number that was given out last.
     last: u16,
 }
 
@@ -45,7 +45,7 @@ mod tests {
         ids.last = u16::MAX - 2;
         let taken = HashSet::from([u16::MAX - 1, 2]);
         assert_eq!([(); 3].map(|()| ids.next(&taken)), [Some(u16::MAX), Some(3), Some(4)]);
-        // All but one, which is the last again; and all.
+        // All but one, which is the last one again; and all.
         assert_eq!(ids.next(&(0..=u16::MAX).filter(|id| *id != 4).collect()), Some(4));
         assert_eq!(ids.next(&(2..=u16::MAX).collect()), None);
         assert_eq!(ids.next(&none), Some(5));

@@ -1,4 +1,4 @@
-//! What threads that record ask for, until somebody takes it.
+//! What recording threads ask for, until it is taken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,61 +12,62 @@ use super::waker::Waker;
 use crate::limits::BUFFERS_MAX;
 use crate::region_file::OwnMemory;
 
-/// How long a thread waits for a chunk when nothing is on its way that could set one free.
+/// How long a thread waits for a chunk while nothing is on its way that could free one.
 const IN_VAIN: Duration = Duration::from_secs(1);
-/// The step of waiting before which a writer has waited so long: from the 17th on each takes 100 ms, as all before do
-/// together.
+/// The step of waiting before which a writer has already waited that long: from the 17th on each takes 100 ms, as much
+/// as all before that together.
 const WAITED: u32 = 26;
 
-/// Whether it has to do with a chunk. While nobody takes any, few such come: soon no chunk is free.
+/// Whether a request concerns a chunk. While nothing takes any, few such come: soon no chunk is free.
 fn is_of_chunk(request: &Request) -> bool {
     matches!(request, Request::Move(_) | Request::Patch { .. })
 }
 
-/// Where in the queue a request is that another one makes needless. Threads that come and go, and flushes, have to do
-/// with no chunk, and would fill the memory where a service stands still.
+/// The place in the queue of a request that another one makes needless. Threads that come and go, and flushes, concern
+/// no chunk, and would fill the memory while a service stands still.
 fn made_needless(queued: &[Request], by: Request) -> Option<usize> {
     let is_needless = |before: &Request| match (*before, by) {
-        // Whoever hears that the later one was carried out knows it of those before.
+        // When the later one was carried out, so were those before.
         (Request::Flush(_), Request::Flush(_)) => true,
-        // A writer without any chunk: its chunks come before its end, and none is behind its beginning.
+        // A writer without any chunk: its chunks come before its end, and none came after its beginning.
         (Request::Register { writer_id, .. }, Request::Unregister { writer_id: ended }) => writer_id == ended,
         _ => false,
     };
     if !matches!(by, Request::Flush(_) | Request::Unregister { .. }) {
         return None;
     }
-    // Behind the last chunk each writer ends once at most, and begins once: these are few.
+    // After the last chunk each writer ends and begins at most once: these are few.
     let found = queued.iter().rposition(|before| is_of_chunk(before) || is_needless(before))?;
     queued.get(found).is_some_and(is_needless).then_some(found)
 }
 
-/// Puts a request behind those in the queue.
+/// Puts a request after those in the queue.
 fn add(queued: &mut Vec<Request>, request: Request) {
     let needless = made_needless(queued, request).map(|at| queued.remove(at));
-    // Of a writer that is not heard of at all, the end is not either.
+    // If nothing hears of a writer at all, nothing need hear of its end.
     if !matches!(needless, Some(Request::Register { .. })) {
         queued.push(request);
     }
 }
 
-/// The way from the threads that record to the one that takes what they ask for: the drain thread, or one that passes it
-/// on to another process. Its lock is held for a push of a batch, or a swap.
+/// Carries requests from recording threads to the thread that takes them: the drain thread, or one that passes them on
+/// to another process. Its lock is held for pushing a batch, or for a swap.
 pub(crate) struct Queue {
     requests: Mutex<Vec<Request>>,
     waker: Waker,
     switch: Arc<Switch>,
-    /// Packets for each buffer that threads gave up, and of which nothing in shared memory tells.
+    /// Packets that threads gave up, by buffer, and that nothing in shared memory tells of.
     dropped: [AtomicU64; BUFFERS_MAX],
-    /// Chunks that have come, and those that were taken. Threads that begin or end bring none, and say nothing of when
-    /// one will.
+    /// Chunks that have come, and those that were taken. Threads that begin or end bring none, and say nothing about
+    /// when one will come.
     came: AtomicU64,
     done: AtomicU64,
-    /// How many had come when a thread that waits saw last that all were taken, and since when it was so.
+    /// How many chunks had come when a waiting thread last saw that number change or some not yet taken, and when that
+    /// was.
     quiet: Mutex<(u64, Instant)>,
-    /// How many had come when a thread gave waiting up: until more come, others need not try.
+    /// How many chunks had come when a thread gave up waiting: until more come, others need not try.
     gave_up_at: AtomicU64,
-    /// What is to know which writer writes to which buffer, where shared memory lies in a file.
+    /// Where to note which writer writes to which buffer, if shared memory lies in a file.
     in_file: Option<Arc<OwnMemory>>,
 }
 
@@ -85,18 +86,18 @@ impl Queue {
         }
     }
 
-    /// The same that also notes in a file where each writer's packets go.
+    /// Also notes in a file where each writer's packets go.
     pub(super) fn telling(self, memory: Arc<OwnMemory>) -> Self {
         Self { in_file: Some(memory), ..self }
     }
 
     fn push(&self, requests: impl Iterator<Item = Request> + Clone) {
-        // In a child the lock may be held by a thread that is not there. After the end nobody takes requests.
+        // In a child the lock may be held by a thread that does not exist there. After the end nothing takes requests.
         if self.switch.is_here() {
             let mut queued = self.with_room_for(requests.clone().count());
             let mut chunks = 0;
             for request in requests {
-                // It sets a chunk free when it is carried out.
+                // It frees a chunk when it is carried out.
                 chunks += u64::from(matches!(request, Request::Move(_)));
                 add(&mut queued, request);
             }
@@ -104,21 +105,21 @@ impl Queue {
         }
     }
 
-    /// Puts what has come into `requests`, which is empty, and says how many chunks have come ever.
+    /// Puts what has come into `requests`, which is empty, and returns how many chunks have come in all.
     ///
-    /// The two vectors change places, so that none is ever allocated anew.
+    /// The two vectors change places, so that neither is ever allocated anew.
     pub(super) fn take(&self, requests: &mut Vec<Request>) -> u64 {
         let mut queued = self.requests();
         std::mem::swap(requests, &mut queued);
         self.came.load(Ordering::Relaxed)
     }
 
-    /// So many of the chunks that have come ever were taken by the service.
+    /// The service has taken this many of all the chunks that have come.
     pub(super) fn taken(&self, chunks: u64) {
         self.done.store(chunks, Ordering::Relaxed);
     }
 
-    /// Packets for a buffer that threads gave up, and of which nothing in shared memory tells.
+    /// Packets for a buffer that threads gave up, and that nothing in shared memory tells of.
     pub(super) fn dropped(&self, buffer: usize) -> u64 {
         self.dropped.get(buffer).map_or(0, |dropped| dropped.load(Ordering::Relaxed))
     }
@@ -127,8 +128,8 @@ impl Queue {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The requests, with room for so many more. Without the lock while it asks for memory: an allocator that records
-    /// may come here again.
+    /// The requests, with room for this many more. The lock is not held while it asks for memory: an allocator that
+    /// records may come here again.
     fn with_room_for(&self, more: usize) -> MutexGuard<'_, Vec<Request>> {
         loop {
             let queued = self.requests();
@@ -139,7 +140,7 @@ impl Queue {
             drop(queued);
             let mut larger = Vec::with_capacity(needed.saturating_mul(2));
             let mut queued = self.requests();
-            // Others may have made it larger themselves meanwhile.
+            // Others may have enlarged it themselves meanwhile.
             if queued.capacity() < larger.capacity() {
                 larger.append(&mut queued);
                 std::mem::swap(&mut larger, &mut queued);
@@ -148,8 +149,8 @@ impl Queue {
         }
     }
 
-    /// Whether no chunk has come for a while, in which this thread has waited, and all that came were taken: then all
-    /// are held by threads that record nothing, and nobody knows when they will.
+    /// Whether no chunk has come for a while, during which this thread has waited, and all that came were taken: then
+    /// all are held by threads that record nothing, and it is not known when they will.
     #[cold]
     fn is_in_vain(&self, step: u32) -> bool {
         let came = self.came.load(Ordering::Relaxed);
@@ -159,7 +160,7 @@ impl Queue {
             *quiet = (came, Instant::now());
             return false;
         }
-        // It may be quiet since long before there was anybody to wait.
+        // It may have been quiet since long before any thread waited.
         let in_vain = step >= WAITED && quiet.1.elapsed() >= IN_VAIN;
         if in_vain {
             self.gave_up_at.store(came, Ordering::Relaxed);
@@ -177,7 +178,7 @@ impl CommitSink for Queue {
     }
 
     fn register_writer(&self, writer_id: u16, target: u16) {
-        // Before it has a chunk. Where it has ended its entry stays, for chunks of it may still lie there.
+        // Before it has a chunk. Its entry stays after it has ended, because chunks of it may still lie there.
         if let Some(memory) = self.in_file.as_ref().filter(|_| self.switch.is_here()) {
             memory.note_writer(writer_id, target);
         }
@@ -199,11 +200,11 @@ impl CommitSink for Queue {
         if !self.switch.is_on() || self.waker.is_current() || !may_wait() {
             return false;
         }
-        // Else each event would wait as long as the first that waited in vain.
+        // Otherwise each event would wait as long as the first that waited in vain.
         if self.gave_up_at.load(Ordering::Relaxed) == self.came.load(Ordering::Relaxed) {
             return false;
         }
-        // Only where it is long already: those who get their chunk soon have no lock to wait for.
+        // Only after a longer wait: threads that get their chunk soon have no lock to wait for.
         if micros >= 1000 && self.is_in_vain(step) {
             return false;
         }
@@ -245,14 +246,14 @@ mod tests {
         let moved = Request::Move(ChunkToMove { page: 0, chunk: 0, target: 0 });
         let flush = Request::Flush;
         for (asked, left) in [
-            // The last flush, behind what came before it.
+            // The last flush, after what came before it.
             (&[flush(1), begins(1, 0), flush(2)][..], &[begins(1, 0), flush(2)][..]),
             (&[flush(1), moved, flush(2)], &[flush(1), moved, flush(2)]),
             // A writer without any chunk, whatever others do meanwhile.
             (&[begins(1, 0), begins(2, 3), flush(1), ends(1)], &[begins(2, 3), flush(1)]),
-            // Of one that has begun before, and ends, another one may follow.
+            // One that began before, and ends, may be followed by another.
             (&[ends(1), begins(1, 3), ends(1), begins(1, 2)], &[ends(1), begins(1, 2)]),
-            // Whose chunk it is, is not known here.
+            // Which writer's chunk it is, is not known here.
             (&[begins(1, 0), moved, ends(1)], &[begins(1, 0), moved, ends(1)]),
             (&[begins(1, 0), moved, ends(1), begins(1, 1), ends(1)], &[begins(1, 0), moved, ends(1)]),
         ] {

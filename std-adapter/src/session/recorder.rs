@@ -30,7 +30,7 @@ pub use on_track::{TrackRecorder, TrackSliceGuard};
 /// The [`Tracer`] of one thread: up to 127 names, and 64 tracks known at a time. [`Recorder::with`] lends it.
 pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
 
-/// Records events of whatever thread calls it, each on its own track, into one buffer of a session.
+/// Records events of whichever thread calls it, each on its own track, into one buffer of a session.
 ///
 /// ```
 /// use tracebuf_std::session::Session;
@@ -48,28 +48,29 @@ pub type ThreadTracer<'a> = Tracer<'a, SessionClock, 127, 64>;
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
-/// A thread's first event makes its writer, and a track named as the thread is; its end, or a first event of a later
-/// session, gives them back. (Not those of a thread whose first event comes from a destructor of `pthread_key_create`,
-/// called after Rust's.) Events from destructors of thread locals older than its first event come behind that: they are
-/// lost, and counted. When the session is stopped, and in a child after a fork, events go nowhere, at the cost of three
-/// loads. A thread that finds all 1,024 writers taken loses its events until one is free, and looks for one with each
-/// of them, which takes some microseconds. Each holds 2 KiB of [shared memory](super::SessionBuilder::shared_memory):
-/// the 1 MiB that there is unless told otherwise is enough for 512 threads, and those beyond lose their events.
+/// A thread's first event makes its writer, and a track named after the thread; the thread's end, or its first event in
+/// a later session, gives them back. (Not for a thread whose first event comes from a destructor of
+/// `pthread_key_create`, which is called after Rust's.) Destructors of thread locals older than its first event run
+/// after that: their events are lost, and counted. When the session is stopped, and in a child after a fork, events go
+/// nowhere, at the cost of three loads. A thread that finds all 1,024 writers taken loses its events until one is free,
+/// and looks for one with each event, which takes some microseconds. Each writer holds 2 KiB of [shared
+/// memory](super::SessionBuilder::shared_memory): the default 1 MiB is enough for 512 threads, and those beyond lose
+/// their events.
 ///
-/// The program's allocator may record, if threads that find shared memory full drop. Of what a recorder itself asks it
-/// for while it writes, and while it makes a writer, the events are lost, and counted.
+/// The program's allocator may record, if threads that find shared memory full drop. Its events for what a recorder
+/// itself allocates, while it writes or makes a writer, are lost, and counted.
 ///
 /// Cost of a slice's begin or end: 11 to 35 ns, and a reading of the clock; the README has what was measured.
 #[derive(Clone)]
 pub struct Recorder {
-    // What every event looks at lies here, one step nearer than behind `by`.
+    // Every event looks at this, so it lies here, one step nearer than behind `by`.
     switch: Arc<Switch>,
-    /// Within the session. A relay's switch says of itself which buffer it is.
+    /// The buffer within the session. For a relay the switch itself says which buffer it is.
     target: u16,
     by: By,
 }
 
-/// Whose recorder it is.
+/// What the recorder belongs to.
 #[derive(Clone)]
 enum By {
     Session(Arc<Shared>),
@@ -102,14 +103,14 @@ self_cell!(
 struct Recording {
     tracer: TracerCell,
     target: u16,
-    /// How many events that came inside the writing of another one are counted as lost.
+    /// How many events that came inside another one's writing are already counted as lost.
     told: Cell<usize>,
 }
 
 impl Recording {
     #[inline(always)]
     fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> R {
-        // Done also when the event's details panic.
+        // Done even if the event's details panic.
         let afterwards = Afterwards(self);
         let (result, left) =
             self.tracer.with_dependent(|_, tracer| (f(tracer), tracer.reentered() | tracer.owed_ends()));
@@ -133,11 +134,12 @@ struct Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         if !self.switch.is_here() {
-            // The chunk that it writes is the parent's, who may have it in memory that is shared with another process: it
-            // is not for this one to complete it.
+            // The chunk that it writes is the parent's, which may have it in memory shared with another process: this
+            // process must not complete it.
             std::mem::forget(self.recording.clone());
         } else if self.switch.is_on() {
-            // At the thread's end: no slice begins or ends after that. What there is no room for stays open.
+            // At the thread's end: no slice begins or ends after that. Slices for whose ends there is no room stay
+            // open.
             self.recording.tracer.with_dependent(|_, tracer| tracer.make_up_for_ends());
         }
     }
@@ -161,13 +163,13 @@ impl Recorder {
         Self { switch: route.switch().clone(), target: 0, by: By::Relay(route) }
     }
 
-    /// One into the buffer that a data source was mapped to, if it was.
+    /// A recorder into the buffer that a data source was mapped to, if it was.
     pub(crate) fn of_source(shared: &Arc<Shared>, sources: &[(String, u16)], name: &str) -> Option<Self> {
         Some(Self::new(shared.clone(), buffer_of(sources, name)?))
     }
 
-    /// Whether events are recorded: the session was not stopped, and this is its process. Of a [`Relay`](super::Relay):
-    /// it is connected.
+    /// Whether events are recorded: the session was not stopped, and this is its process. For a
+    /// [`Relay`](super::Relay)'s recorder: the relay is connected.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.switch.is_on()
@@ -182,7 +184,7 @@ impl Recorder {
         }
     }
 
-    /// The session, and the buffer of it.
+    /// The session, and its buffer.
     pub(super) fn destination(&self) -> Option<(Arc<Shared>, u16)> {
         match &self.by {
             By::Session(shared) => Some((shared.clone(), self.target)),
@@ -202,7 +204,7 @@ impl Recorder {
         self.is_on() || matches!(self.by, By::Relay(_)) && self.is_here()
     }
 
-    /// The same of all recorders of one relay, or of one buffer of a session, and of no others.
+    /// The same for all recorders of one relay, or of one buffer of a session, and for no others.
     #[cfg(feature = "tracing")]
     pub(crate) fn identity(&self) -> u64 {
         self.switch.own() | u64::from(self.target)
@@ -218,18 +220,18 @@ impl Recorder {
         }
     }
 
-    /// Hands this thread's tracer to `f`, for what recorders have no call of their own. `None`, and `f` is not called,
-    /// when nothing is recorded. What is recorded inside an event's details, into the same buffer, is lost, and counted
-    /// as a packet that the thread has lost.
+    /// Lends this thread's tracer to `f`, for what recorders have no call for. If nothing is recorded it returns
+    /// `None`, and `f` is not called. What is recorded inside an event's details, into the same buffer, is lost, and
+    /// counted as a packet that the thread has lost.
     ///
-    /// Names live as long as the program, as literals do; others go in by
+    /// Names must live as long as the program, as literals do; for others use
     /// [`Event::name`](tracebuf::producer::track_event::Event::name).
     #[inline]
     pub fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
         self.with_in(&mut self.place(), f)
     }
 
-    /// The same, for where events were going when the caller looked; it hears where this one has gone.
+    /// The same, for where events were going when the caller looked; `place` then says where this one has gone.
     #[inline]
     pub(crate) fn with_in<R>(
         &self,
@@ -239,7 +241,7 @@ impl Recorder {
         if *place == NOWHERE {
             return None;
         }
-        // Not there any more while the thread's locals are being destroyed.
+        // The tracers are gone while the thread's locals are being destroyed.
         let recording = TRACERS.try_with(|tracers| self.find(tracers, place)).ok().flatten();
         let Some(recording) = recording else {
             self.lose();
@@ -258,7 +260,8 @@ impl Recorder {
         place
     }
 
-    /// As [`with_in`](Self::with_in), for where this thread has begun something, wherever this leads by now: nothing if that session is over.
+    /// Like [`with_in`](Self::with_in), for the place where this thread began something, wherever this leads by now:
+    /// nothing if that session is over.
     #[inline]
     pub(crate) fn with_at<R>(
         &self,
@@ -279,7 +282,7 @@ impl Recorder {
         Some(recording.with(f))
     }
 
-    /// The entry of this thread; the first one when it has but one session, as nearly always.
+    /// The entry of this thread; the first one if it has only one session, as nearly always.
     #[inline]
     fn find(&self, tracers: &RefCell<Vec<Entry>>, place: &mut Place) -> Option<Rc<Recording>> {
         if let Some(entry) = tracers.try_borrow().ok()?.iter().find(|entry| entry.place.get() == *place) {
@@ -290,7 +293,7 @@ impl Recorder {
 
     #[cold]
     fn make(&self, tracers: &RefCell<Vec<Entry>>, place: &mut Place) -> Option<Rc<Recording>> {
-        // From here on: what asks for memory may come here again, where the allocator records.
+        // Borrowed from here on: what asks for memory may come here again, if the allocator records.
         let mut tracers = tracers.try_borrow_mut().ok()?;
         let (shared, target) = self.destination()?;
         *place = shared.place(target);
@@ -314,12 +317,12 @@ impl Recorder {
             let config = TracerConfig::new(BootClock::FREQUENCY).state_every(state_every);
             Ok::<_, ()>(Tracer::with_tables(writer, *clock, track.borrow_dependent(), config))
         });
-        // All writers are taken; with the next event it looks again.
+        // If all writers are taken, the next event looks again.
         let tracer = tracer.ok()?;
         shared.announce();
         let recording = Rc::new(Recording { tracer, target, told: Cell::new(0) });
         let entry = Entry { place: Cell::new(*place), switch: switch.clone(), recording };
-        // Those of sessions that are over give their memory back.
+        // Entries of sessions that are over give their memory back.
         let gone: Vec<Entry> = tracers.extract_if(.., |entry| !entry.switch.is_on()).collect();
         tracers.push(entry);
         let recording = owed_ends::take_over(&tracers, *place);
@@ -328,8 +331,9 @@ impl Recorder {
         recording
     }
 
-    /// A writer of whole packets, for those who make them themselves; `None` when all are taken or the
-    /// session is over. Of a [`Relay`](super::Relay): into the session that it is connected to, and no other.
+    /// A writer of whole packets, for programs that make these themselves; `None` if all writers are taken or the
+    /// session is over. From a [`Relay`](super::Relay)'s recorder, it writes into the session that the relay is
+    /// connected to, and no other.
     pub fn packet_writer(&self) -> Option<PacketWriter> {
         let (shared, target) = self.destination().filter(|(shared, _)| shared.switch.is_on())?;
         let writer =
@@ -383,7 +387,7 @@ mod tests {
                     tracer.track().end();
                 });
                 tracer.track().instant("by the tracer");
-                // That of another buffer is another tracer.
+                // The other buffer has another tracer.
                 other.instant("elsewhere");
                 event
             });

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::route::Route;
 use super::{Recorder, SessionError};
 
-/// What connects recorders to one session after the other, so that tracing can begin, end and begin again while the
-/// program runs, by whoever has the recorders: also a subscriber for `tracing`, of which a program has one for ever.
+/// Connects recorders to one session after another, so that tracing can begin, end and begin again while the program
+/// runs, whatever holds the recorders: even a subscriber for `tracing`, of which a program has one for ever.
 ///
 /// ```
 /// use tracebuf_std::session::{Relay, Session};
@@ -28,8 +28,7 @@ use super::{Recorder, SessionError};
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
-/// A library that has nothing handed to it keeps one in a `static`, and lets the program connect it, which may never do
-/// so:
+/// A library that is handed nothing keeps one in a `static`, and lets the program connect it, which may never do so:
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -38,7 +37,7 @@ use super::{Recorder, SessionError};
 /// static RELAY: LazyLock<Relay> = LazyLock::new(Relay::new);
 /// static RECORDER: LazyLock<Recorder> = LazyLock::new(|| RELAY.recorder());
 ///
-/// /// Has this library record where the program does.
+/// /// Makes this library record where the program does.
 /// pub fn trace_into(recorder: &Recorder) -> Result<(), SessionError> {
 ///     RELAY.connect(recorder)
 /// }
@@ -55,29 +54,30 @@ use super::{Recorder, SessionError};
 /// # Ok::<(), SessionError>(())
 /// ```
 ///
-/// Where somebody may want some categories of events only, a program has a relay for each: see
+/// If only some categories of events may be wanted, a program has a relay for each: see
 /// [`ConnectionBuilder::follow_perfetto`](super::ConnectionBuilder::follow_perfetto).
 ///
-/// An event while nothing is connected costs three loads. Otherwise its recorders are those of the session, at the same
-/// cost, and a thread's first event in each session makes its writer there. A thread keeps that, and with it the memory of
-/// a session that is over, some 1.4 MB unless told otherwise, until its next event in another one, or its own end.
+/// An event while nothing is connected costs three loads. Otherwise its recorders are like those of the session, at the
+/// same cost, and a thread's first event in each session makes its writer there. A thread keeps that writer, and with
+/// it the memory of a session that is over, some 1.4 MB by default, until its next event in another session, or its own
+/// end.
 ///
-/// A slice that is open when the sessions change ends in the one where it has begun, if that goes on, by its
-/// [guard](super::SliceGuard) or span; [`Recorder::end`] knows nothing of that.
+/// A slice that is open when the sessions change is ended by its [guard](super::SliceGuard) or span in the session
+/// where it began, if that goes on; [`Recorder::end`] does not know where that was.
 ///
-/// Clones are the same relay, and recorders stay connected when all are gone. In a child after a fork recorders are off,
-/// and it cannot be connected again.
+/// Clones are the same relay, and recorders stay connected when all clones are gone. In a child after a fork recorders
+/// are off, and the relay cannot be connected again.
 #[derive(Clone)]
 pub struct Relay(Arc<Route>);
 
 impl Relay {
-    /// Connected to nothing.
+    /// A relay that is connected to nothing.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(Route::new()))
     }
 
-    /// A recorder of it.
+    /// A recorder of this relay.
     #[must_use]
     pub fn recorder(&self) -> Recorder {
         Recorder::of_relay(self.0.clone())
@@ -89,12 +89,13 @@ impl Relay {
         self.0.switch().is_on()
     }
 
-    /// Has its recorders record where another one does, of a session or a [connection](super::Connection): from now on,
-    /// until that ends or this is connected elsewhere. From another relay's recorder that one's session is taken.
+    /// Makes its recorders record where `recorder` does, which is that of a session or a
+    /// [connection](super::Connection): from now on, until that ends or this is connected elsewhere. If it is another
+    /// relay's, the session is the one which that relay is connected to.
     ///
     /// # Errors
-    /// [`SessionError::Stopped`] when that one does not record, and then this stays connected to what it was, unless that
-    /// one has stopped just now; [`SessionError::Forked`] in a child after a fork, and for a session of its parent's.
+    /// [`SessionError::Stopped`] if `recorder` does not record; this then stays connected to what it was, unless that
+    /// session has stopped just now. [`SessionError::Forked`] in a child after a fork, and for a session of its parent.
     pub fn connect(&self, recorder: &Recorder) -> Result<(), SessionError> {
         if !self.0.switch().is_here() || !recorder.is_here() {
             return Err(SessionError::Forked);
@@ -103,7 +104,7 @@ impl Relay {
         if self.0.lead(shared, target) { Ok(()) } else { Err(SessionError::Stopped) }
     }
 
-    /// Has its recorders record nothing, until it is connected again, but for the ends of slices that are open.
+    /// Makes its recorders record nothing, except the ends of open slices, until it is connected again.
     pub fn disconnect(&self) {
         if self.0.switch().is_here() {
             self.0.lead_nowhere();

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::shared::Shared;
 use super::switch::{Connected, NOWHERE, Place, Switch};
 
-/// What recorders of one relay share.
+/// What the recorders of one relay share.
 pub(crate) struct Route {
-    /// What every event looks at. Changed under the lock, to where that leads.
+    /// What every event looks at. Changed under the lock of `to`, to where that leads.
     switch: Arc<Switch>,
     to: Mutex<Option<(Arc<Shared>, u16)>>,
 }
 
 impl Route {
-    /// One that leads nowhere.
+    /// A route that leads nowhere.
     pub(super) fn new() -> Self {
         Self { switch: Arc::new(Switch::of_relay()), to: Mutex::new(None) }
     }
@@ -24,11 +24,11 @@ impl Route {
 
     /// Where its recorders record now: a session, and a buffer of it.
     pub(super) fn destination(&self) -> Option<(Arc<Shared>, u16)> {
-        // In a child, a thread that is not there may have the lock.
+        // In a child, a thread that does not exist there may hold the lock.
         if self.switch.is_on() { self.to().clone() } else { None }
     }
 
-    /// Leads to a buffer of a session from now on. False if that does not record.
+    /// Leads to a buffer of a session from now on. False if that session does not record.
     pub(super) fn lead(self: &Arc<Self>, shared: Arc<Shared>, target: u16) -> bool {
         let switch = shared.switch.clone();
         if !switch.is_on() {
@@ -39,7 +39,7 @@ impl Route {
         self.change(self.to(), Some((shared, target)));
         let is_on = switch.is_on();
         if !is_on {
-            // It has ended meanwhile, and perhaps told this before it led there.
+            // The session has ended meanwhile, and perhaps said so before this led there.
             self.leave(switch.own());
         }
         is_on
@@ -54,7 +54,7 @@ impl Route {
         self.switch.set(place);
         let before = std::mem::replace(&mut *from, to);
         drop(from);
-        // Not under the lock: what this frees an allocator may record.
+        // Not under the lock: this frees memory, which an allocator may record.
         drop(before);
     }
 

@@ -1,4 +1,4 @@
-//! What recorders of one session have together.
+//! What the recorders of one session have in common.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use super::producer_cell::ProducerCell;
 use super::session_clock::SessionClock;
 use super::switch::{Place, Switch};
 
-/// What recorders of one session share.
+/// What the recorders of one session share.
 pub(crate) struct Shared {
     pub(crate) switch: Arc<Switch>,
     pub(crate) producer: Arc<ProducerCell>,
     pub(crate) exhaustion: Exhaustion,
     pub(crate) clock: SessionClock,
-    /// For each buffer, after how many bytes a writer says its state again.
+    /// For each buffer, after how many bytes a writer repeats its state.
     pub(crate) state_every: Vec<u32>,
-    /// Tells a service in another process of a writer that is new.
+    /// Tells a service in another process of a new writer.
     pub(crate) announce: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Shared {
-    /// That of a buffer.
+    /// The place of a buffer.
     pub(super) fn place(&self, target: u16) -> Place {
         self.switch.own() | u64::from(target)
     }

@@ -8,7 +8,7 @@ use crate::fork;
 /// Where events go: a session's number, and in the lower 16 bits that of one of its buffers.
 pub(crate) type Place = u64;
 
-/// Where they go when nothing is recorded. Sessions' numbers begin with 1.
+/// Where events go when nothing is recorded. Sessions' numbers begin with 1.
 pub(crate) const NOWHERE: Place = 0;
 
 /// Whether two places are in the same session.
@@ -16,17 +16,18 @@ pub(crate) fn is_one_session(place: Place, other: Place) -> bool {
     place >> 16 == other >> 16
 }
 
-/// What is on only as long as a session is.
+/// Something that is on only as long as a session is.
 pub(crate) trait Connected: Send + Sync {
-    /// That session, by its first buffer's place, is off.
+    /// That session, given by its first buffer's place, is off.
     fn leave(&self, session: Place);
 }
 
 /// Whether threads may write: the session records, and this is its process.
 pub(crate) struct Switch {
-    /// The first buffer's place while it is on, a relay's switch that of the buffer which it is connected to.
+    /// The first buffer's place while the session is on; in a relay's switch, the place of the buffer that it is
+    /// connected to.
     place: AtomicU64,
-    /// What it is told apart by: the first buffer's place, or of a relay a number that no session has.
+    /// What identifies it: the first buffer's place, or for a relay a number that no session has.
     own: Place,
     stopping: AtomicBool,
     forks: u32,
@@ -34,14 +35,14 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    /// A session's, which is on.
+    /// A session's switch, which is on.
     pub(crate) fn new() -> Self {
         let switch = Self::of_relay();
         switch.place.store(switch.own, Ordering::Relaxed);
         switch
     }
 
-    /// A relay's, which is off.
+    /// A relay's switch, which is off.
     pub(crate) fn of_relay() -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         fork::watch();
@@ -76,21 +77,21 @@ impl Switch {
         fork::forks() == self.forks
     }
 
-    /// A relay's is on as long as it is connected.
+    /// Sets where a relay's switch leads: it is on as long as the relay is connected.
     pub(crate) fn set(&self, place: Place) {
         self.place.store(place, Ordering::Relaxed);
     }
 
     pub(crate) fn off(&self) {
         self.set(NOWHERE);
-        // Not under the lock: what this frees an allocator may record.
+        // Not under the lock: this frees memory, which an allocator may record.
         let connected = std::mem::take(&mut *self.connected());
         for connected in connected.iter().filter_map(Weak::upgrade) {
             connected.leave(self.own);
         }
     }
 
-    /// Off, and somebody waits for the session's end.
+    /// Turns it off; somebody waits for the session's end.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.off();
@@ -100,7 +101,7 @@ impl Switch {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Has something know when the session is off.
+    /// Has something told when the session is off.
     pub(crate) fn tell(&self, other: Weak<dyn Connected>) {
         let mut connected = self.connected();
         connected.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&other));
@@ -112,7 +113,7 @@ impl Switch {
     }
 }
 
-/// Turns recording off when the drain thread ends, also by a panic, of a transport perhaps: threads that stall would
+/// Turns recording off when the drain thread ends, even by a panic, perhaps of a transport: threads that stall would
 /// wait for it for ever.
 pub(crate) struct OffAtEnd(pub(crate) Arc<Switch>);
 

@@ -1,9 +1,9 @@
 //! Leaves out of a trace what happened before a moment.
 //!
-//! Times of a thread's events are distances, or those of a clock, as its state says; names and tracks are told by
-//! number: so what is left out must leave its distance to the next event, and its names to all. Only events are left
-//! out; a packet that holds names or defaults beside an event, or tells that something before it is lost, stays without
-//! the event: what comes after a loss is not to be read by the state from before it.
+//! Times of a thread's events are distances, or those of a clock, as its state says; names and tracks are referred to
+//! by number. So what is left out must leave its distance to the next event, and its names to all. Only events are left
+//! out; a packet that holds names or defaults beside an event, or says that something before it is lost, stays without
+//! the event: what comes after a loss must not be read with the state from before it.
 
 use std::collections::HashMap;
 
@@ -19,11 +19,11 @@ use crate::fields::{Fields, Value, push, push_packet};
 struct Sequence {
     /// Its default clock, once a state was seen.
     clock: Option<u64>,
-    /// Nanoseconds of that clock's units if its times are distances, else 0.
+    /// Nanoseconds per unit of that clock if its times are distances, otherwise 0.
     unit: u64,
     /// Boot time of its last packet, in nanoseconds.
     now: u64,
-    /// Units of packets left out since the last that was not.
+    /// Units of the packets left out since the last one kept.
     owed: u64,
 }
 
@@ -43,7 +43,7 @@ fn number(message: &[u8], wanted: u32) -> Option<u64> {
     numbers.last()
 }
 
-/// What of a packet concerns its time.
+/// The parts of a packet that concern its time.
 #[derive(Default)]
 struct Packet<'a> {
     sequence: u64,
@@ -83,12 +83,12 @@ impl<'a> Packet<'a> {
         packet
     }
 
-    /// Whether it begins a state; older writers have a field of its own for that.
+    /// Whether it begins a state; older writers have a separate field for that.
     fn begins_state(&self) -> bool {
         self.clears_state || self.flags & sequence_flags::INCREMENTAL_STATE_CLEARED != 0
     }
 
-    /// Whether it tells of more than its event.
+    /// Whether it holds more than its event.
     fn tells_more(&self) -> bool {
         self.has_names || self.is_after_loss || !self.defaults.is_empty()
     }
@@ -117,7 +117,7 @@ impl Sequence {
         }
     }
 
-    /// Another default clock, told behind the state's beginning: nobody has said here what its times count from.
+    /// Another default clock, set after the state's beginning: nothing here says what its times count from.
     fn change_defaults(&mut self, packet: &Packet<'_>) {
         let id = number(packet.defaults, trace_packet_defaults::TIMESTAMP_CLOCK_ID);
         if id.is_some() && id != self.clock {
@@ -140,7 +140,7 @@ impl Trim {
         kept
     }
 
-    /// False if nothing of it stays.
+    /// False if nothing of the packet stays.
     fn packet(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
         let packet = Packet::of(bytes);
         let sequence = self.sequences.entry(packet.sequence).or_default();
@@ -151,7 +151,7 @@ impl Trim {
         sequence.change_defaults(&packet);
         let Some(time) = packet.time else { return put(out, bytes, None, false) };
         let needs_state = packet.flags & sequence_flags::NEEDS_INCREMENTAL_STATE != 0;
-        // The default clock is that of packets that need nothing else of the state, too.
+        // The default clock is also that of packets that need nothing else of the state.
         let of_sequence = packet.clock.is_none() || packet.clock == sequence.clock;
         if sequence.unit > 0 && of_sequence {
             sequence.now = sequence.now.saturating_add(time.saturating_mul(sequence.unit));
@@ -219,7 +219,7 @@ mod tests {
         0xDA, 0x03, 3, 0xD0, 0x03, 64, // defaults: clock 64
     ];
 
-    /// An event `delta` units after the one before, with names or without.
+    /// An event `delta` units after the one before, with or without names.
     fn event(delta: u8, names: bool) -> Vec<u8> {
         let mut packet = vec![0x40, delta, 0x68, 2, 0x50, 2, 0x5A, 2, 0x48, 3];
         packet.extend_from_slice(if names { &[0x62, 2, 0x12, 0][..] } else { &[] });
@@ -265,9 +265,9 @@ mod tests {
         // At 1050 and 2050.
         let owing = event(105, false);
         assert_eq!(trimmed(1500, &[STATE, &lossy, &new]), [STATE, &told, &owing]);
-        // Of one whose state is gone.
+        // From a packet whose state is gone.
         assert_eq!(trimmed(1500, &[&lossy, STATE, &new]), [&told, STATE, &new]);
-        // Of an old event with a time of its own.
+        // From an old event with a time of its own.
         let old = [&[0x40, 100, 0x50, 3, 0x5A, 2, 0x48, 3][..], &loss].concat();
         assert_eq!(trimmed(1500, &[&old]), [[&[0x50, 3][..], &loss].concat()]);
         // A field that says that nothing is lost.
@@ -285,7 +285,7 @@ mod tests {
         for state in [plain, &of_boot_time] {
             assert_eq!(trimmed(1000, &[state, &old, &new]), [state, &names, &new]);
         }
-        // Of another clock nobody knows what is old.
+        // With another clock it is unknown what is old.
         assert_eq!(trimmed(1000, &[&of_another, &old, &new]), [&of_another, &old, &new].map(Vec::as_slice));
     }
 
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_state_is_one_too_where_the_packet_says_so_as_older_writers_do() {
-        // Instead of sequence_flags that say it, incremental_state_cleared; and of the clock, boot time.
+        // With incremental_state_cleared instead of sequence_flags, and boot time as the clock.
         let state: &[u8] = &[0x40, 0xE8, 0x07, 0xC8, 2, 1, 0x50, 2];
         let (old, new) = (event(5, false), [&[0x40, 0xD0, 0x0F][..], &event(0, false)[2..]].concat());
         assert_eq!(trimmed(1500, &[state, &old, &new]), [state, &new]);
@@ -311,7 +311,7 @@ mod tests {
             trimmed(1500, &[&distances, &event(5, false), &event(100, false)]),
             [&distances[..], &event(105, false)]
         );
-        // One that says that none begins is none.
+        // One that says that no state begins begins none.
         let no_state = [&event(100, false)[..], &[0xC8, 2, 0]].concat();
         assert_eq!(
             trimmed(1500, &[STATE, &no_state, &event(1, false)]),
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn defaults_that_come_behind_the_state_are_the_sequence_s() {
         let state = STATE.get(..7).expect("time, flags and sequence");
-        // Of clock 65, of which nobody knows anything; and then, of boot time.
+        // For clock 65, which is unknown; and then for boot time.
         let defaults = |clock| [0x50, 2, 0xDA, 0x03, 3, 0xD0, 0x03, clock];
         let (unknown, boot_time, old) = (defaults(65), defaults(6), event(5, false));
         for state in [state, STATE] {

@@ -1,16 +1,16 @@
 //! The processor's time stamp counter as boot time: what the vDSO does, without its barriers.
 //!
-//! The drain thread compares counter and clock about once a second and publishes a line through both: time =
-//! base + (counter − counter at base) × factor. Each new line begins where the old one is, so that time does
-//! not jump, and is steered to meet the clock a second later. Readings of different cores are not ordered to
-//! better than some tens of nanoseconds, which is what `rdtsc` without a barrier gives.
+//! The drain thread compares counter and clock about once a second and publishes a line through both: time = base +
+//! (counter − counter at base) × factor. Each new line begins where the old one is, so that time does not jump, and is
+//! steered to meet the clock a second later. Readings on different cores are ordered to no better than some tens of
+//! nanoseconds, which is what `rdtsc` without a barrier gives.
 //!
-//! While a machine sleeps the counter may stand still, or begin anew, and boot time goes on. Then the next line
-//! begins at the clock, ahead of the old one; never before it. A counter that began anew is noticed by whoever
-//! reads it, one that stood still when the drain thread wakes, within a second.
+//! While a machine sleeps the counter may stand still, or begin anew, but boot time goes on. Then the next line begins
+//! at the clock, ahead of the old one; never before it. A counter that began anew is noticed when it is read, one that
+//! stood still when the drain thread wakes, within a second.
 //!
-//! While no session runs nobody compares them, and a correction goes on for longer than its second. So the next session
-//! that starts makes a line that begins at the clock, wherever the old one is.
+//! While no session runs nothing compares them, and a correction goes on for longer than its second. So the next
+//! session that starts makes a line that begins at the clock, wherever the old one is.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -28,7 +28,7 @@ pub(crate) struct TscClock {
     sequence: AtomicU32,
     counter: AtomicU64,
     nanoseconds: AtomicU64,
-    /// Nanoseconds a tick, in 2⁻⁶⁰.
+    /// Nanoseconds per tick, in 2⁻⁶⁰.
     factor: AtomicU64,
     steering: Mutex<Steering>,
 }
@@ -36,9 +36,9 @@ pub(crate) struct TscClock {
 /// What the line was made from.
 struct Steering {
     last: Measured,
-    /// Nanoseconds a tick, in 2⁻⁶⁰, without the correction that the line has.
+    /// Nanoseconds per tick, in 2⁻⁶⁰, without the correction that the line has.
     rate: u64,
-    /// Line and clock were far apart at the last comparison.
+    /// Whether line and clock were far apart at the last comparison.
     was_off: bool,
 }
 
@@ -51,7 +51,8 @@ struct Line {
 }
 
 impl Line {
-    /// The time at a value of the counter. One from before the line's start is that start: time stands still.
+    /// The time at a value of the counter. For a value from before the line's start it is that start: time stands
+    /// still.
     #[inline]
     fn at(&self, counter: u64) -> u64 {
         let ticks = counter.saturating_sub(self.counter);
@@ -60,13 +61,13 @@ impl Line {
         self.nanoseconds.wrapping_add(passed as u64)
     }
 
-    /// Whether the counter began anew, as it does while a machine sleeps: cores do not differ by so much.
+    /// Whether the counter began anew, as it does while a machine sleeps: cores do not differ by that much.
     fn is_past(&self, counter: u64) -> bool {
         self.counter.saturating_sub(counter) > SKEW
     }
 }
 
-/// Both at one moment.
+/// Counter and clock at one moment.
 #[derive(Clone, Copy)]
 struct Measured {
     counter: u64,
@@ -91,7 +92,7 @@ impl Measured {
         }
     }
 
-    /// Nanoseconds a tick since an earlier moment, in 2⁻⁶⁰.
+    /// Nanoseconds per tick since an earlier moment, in 2⁻⁶⁰.
     fn factor_since(&self, before: &Self) -> u64 {
         let ticks = u128::from(self.counter.wrapping_sub(before.counter)).max(1);
         let nanoseconds = u128::from(self.nanoseconds.saturating_sub(before.nanoseconds));
@@ -99,21 +100,22 @@ impl Measured {
     }
 }
 
-/// Times between two comparisons.
+/// Nanoseconds between two comparisons.
 const PERIOD: u64 = 1_000_000_000;
-/// A line that is so far from the clock was not made wrong by its rate: the counter stood still or jumped.
+/// Nanoseconds. If a line is that far from the clock, its rate is not the cause: the counter stood still or jumped.
 const OFF: u64 = 10_000_000;
 /// Ticks that the counters of two cores may differ by; some 100 µs.
 const SKEW: u64 = 1 << 18;
-/// More than a comparison of clock and counter is wrong by, in nanoseconds.
+/// More nanoseconds than a comparison of clock and counter may be wrong by.
 const ERROR: u64 = 1_000;
 
 impl TscClock {
-    /// The process's one; `None` where the counter does not run steadily, and in a child of a process that has one: the
-    /// thread that was making or changing it when the process forked would be waited for. The first call takes 5 ms.
+    /// The process's clock; `None` if the counter does not run steadily, and in a child of a process that has one: a
+    /// call there would wait for the thread that was making or changing it when the process forked. The first call
+    /// takes 5 ms.
     pub(crate) fn get() -> Option<&'static Self> {
         static CLOCK: OnceLock<Option<TscClock>> = OnceLock::new();
-        // The forks before it was made, and one more; 0 until then.
+        // The number of forks when it was made, plus one; 0 until then.
         static MADE: AtomicU64 = AtomicU64::new(0);
         fork::watch();
         let here = u64::from(fork::forks()) + 1;
@@ -155,8 +157,8 @@ impl TscClock {
         }
     }
 
-    /// For a session that starts: begins anew at the clock, if no other session steers it. A correction, which is to
-    /// last a second, has gone on since the last one did.
+    /// For a session that starts: begins anew at the clock, if no other session steers it. A correction meant to last a
+    /// second has gone on since the last session ended.
     pub(crate) fn resume(&self) {
         let mut steering = self.steering.lock().unwrap_or_else(PoisonError::into_inner);
         self.resume_at(&mut steering, Measured::now());
@@ -177,26 +179,26 @@ impl TscClock {
         if !jumps && now.nanoseconds.saturating_sub(steering.last.nanoseconds) < PERIOD {
             return;
         }
-        // The rate over what has passed. Not over a sleep; but far off twice in turn, it is the rate that is wrong.
+        // The rate over the time that passed. Not over a sleep; but if it is far off twice in a row, the rate is wrong.
         let is_off = jumps || shown.abs_diff(now.nanoseconds) > OFF;
         if !is_off || (steering.was_off && !line.is_past(counter)) {
             steering.rate = now.factor_since(&steering.last);
         }
         (steering.last, steering.was_off) = (now, is_off);
         self.publish(&if jumps {
-            // Who found the counter restarted has read the clock itself, and is not to see an earlier time.
+            // A thread that found the counter restarted has read the clock itself, and must not see an earlier time.
             let nanoseconds = shown.max(now.nanoseconds.saturating_add(ERROR));
             Line { counter, nanoseconds, factor: steering.rate }
         } else {
-            // A correction that meets the clock in a second. Where the line is far ahead of the clock it goes on at
-            // half its pace, never back.
+            // A correction that meets the clock in a second. If the line is far ahead of the clock it goes on at half
+            // its pace, never back.
             let target = now.nanoseconds.saturating_add(PERIOD).saturating_sub(shown).max(PERIOD / 2);
             let factor = (u128::from(steering.rate) * u128::from(target) / u128::from(PERIOD)) as u64;
             Line { counter, nanoseconds: shown, factor }
         });
     }
 
-    /// For whoever holds the lock of `steering`.
+    /// The caller holds the lock of `steering`.
     fn publish(&self, line: &Line) {
         self.sequence.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -206,8 +208,8 @@ impl TscClock {
         self.sequence.fetch_add(1, Ordering::Release);
     }
 
-    /// The line, and what the counter showed while it was this one: a value from before a restart would be far ahead
-    /// on the line that was made after it.
+    /// The line, and what the counter showed while this was the line: a value from before a restart would be far ahead
+    /// on the line made after it.
     #[inline]
     fn line(&self, counter: impl Fn() -> u64) -> (Line, u64) {
         loop {
@@ -233,7 +235,7 @@ impl TscClock {
     }
 }
 
-/// The time where the counter is before the line's start: of another core, or restarted and the line not made anew.
+/// The time if the counter is before the line's start: another core's, or restarted with no new line yet.
 #[cold]
 #[inline(never)]
 fn before(line: &Line, counter: u64) -> u64 {
@@ -257,7 +259,7 @@ fn counter() -> u64 {
 fn is_steady() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     {
-        // The kernel has compared the cores' counters; where it found them wanting it uses another clock.
+        // The kernel has compared the cores' counters; if it found them wanting it uses another clock.
         let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         std::fs::read_to_string(source).is_ok_and(|source| source.trim() == "tsc")
     }

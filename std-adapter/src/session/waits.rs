@@ -1,4 +1,4 @@
-//! For how long is waited, and for whom not.
+//! How long to wait for things, and what not to wait for.
 
 use std::cell::Cell;
 use std::io;
@@ -11,38 +11,38 @@ use super::error::SessionError;
 /// How long producers are given to send what they have, and a session's thread to answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Until the next look whether producers have answered, or a file that is behind has caught up.
+/// Time until the next look whether producers have answered, or a file that is behind has caught up.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// What takes some milliseconds takes no longer than this.
+/// A limit for what takes some milliseconds.
 pub(crate) const A_MOMENT: Duration = Duration::from_millis(100);
 
-/// Whether to wait for what cannot be had or done at once.
+/// Whether to wait for something that cannot be had or done at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// No: as much of it as there is now.
+    /// No: take as much of it as there is now.
     Now,
     /// However long it takes.
     UntilDone,
 }
 
-/// For ever, to a process: clocks can count no further than some such time, so that more is as much.
+/// For ever, to a process: clocks count no further than about such a time, so more would be no different.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Waits for a thread's end, unless it is this one. Whoever lets go of a session last drops what its transports own, and
-/// that may be what this thread belongs to.
+/// Waits for a thread's end, unless it is this one: the last owner of a session drops what its transports own, and that
+/// may be what this thread belongs to.
 pub(crate) fn join(thread: JoinHandle<()>) {
     if thread.thread().id() != thread::current().id() {
         let _ = thread.join();
     }
 }
 
-/// What a thread that was started makes first, and hands over. It has so long: in a child after a fork, a thread that
-/// was not forked may have a lock that this one waits for.
+/// What a newly started thread makes first, and hands over, within this time: in a child after a fork, a thread that
+/// was not forked may hold a lock that the new one waits for.
 pub(crate) fn made_by<T>(made: &Receiver<T>, within: Duration) -> Result<T, SessionError> {
     made.recv_timeout(within).map_err(|error| match error {
         RecvTimeoutError::Timeout => SessionError::Timeout,
-        // What it says of a panic is on standard error.
+        // A panic's own message is on standard error.
         RecvTimeoutError::Disconnected => {
             let why = io::Error::other("it has ended before it was ready, as after a panic");
             SessionError::io("starting a thread", why)
@@ -51,7 +51,7 @@ pub(crate) fn made_by<T>(made: &Receiver<T>, within: Duration) -> Result<T, Sess
 }
 
 thread_local! {
-    /// Whether this thread may wait for shared memory, where it is told to.
+    /// Whether this thread may wait for shared memory, if it is told to.
     static MAY_WAIT: Cell<bool> = const { Cell::new(true) };
 }
 

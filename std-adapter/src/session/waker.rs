@@ -10,8 +10,8 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Wakes it, or keeps it from going to sleep the next time. Cost: an atomic swap, and when it sleeps a
-    /// system call.
+    /// Wakes the thread, or keeps it from going to sleep the next time. Cost: an atomic swap, plus a system call if the
+    /// thread sleeps.
     pub fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();

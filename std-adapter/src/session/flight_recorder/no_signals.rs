@@ -1,7 +1,7 @@
 //! Windows has no signals on which a flight recorder could write.
 #![allow(clippy::unused_self)] // as where there are some
 
-/// None.
+/// No signals.
 #[derive(Default)]
 pub(super) struct Signals {}
 

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-/// Reasons that are kept: more than those have who know theirs beforehand.
+/// Most reasons that are kept: more than a program has that knows them beforehand.
 const REASONS: usize = 256;
 
-/// For each reason the number of the next file, as far as the folder does not tell it: while files are being written,
-/// and of a folder that cannot be read.
+/// For each reason, the number of the next file where the folder does not show it: while files are being written, and
+/// for a folder that cannot be read.
 #[derive(Default)]
 pub(super) struct Numbers(BTreeMap<String, Next>);
 
-/// Of a reason.
+/// What is kept of a reason.
 #[derive(Default)]
 struct Next {
     number: u64,
@@ -19,18 +19,18 @@ struct Next {
 }
 
 impl Numbers {
-    /// Somebody begins to write a file of this reason, and looks into the folder only then: a file that was being
-    /// written before is there, or its reason is here.
+    /// A writer begins a file of this reason, and looks into the folder only after this: a file that was being written
+    /// before is either there, or its reason is here.
     pub(super) fn begin(&mut self, reason: &str) {
         if self.0.len() >= REASONS {
-            // They may be made up, each another one.
+            // Reasons may be made up, a new one each time.
             self.0.retain(|_, next| next.writers > 0);
         }
         self.0.entry(reason.to_owned()).or_default().writers += 1;
     }
 
-    /// The number of the file that is being written: behind those in the folder, which end before `behind`, and those
-    /// that others are writing.
+    /// The number of the file that is being written: after those in the folder, which end before `behind`, and after
+    /// those that others are writing.
     pub(super) fn next(&mut self, reason: &str, behind: u64) -> u64 {
         let Some(next) = self.0.get_mut(reason) else { return behind };
         let number = behind.max(next.number);
@@ -38,7 +38,7 @@ impl Numbers {
         number
     }
 
-    /// It is there, or will not be.
+    /// The file is there, or will not be.
     pub(super) fn end(&mut self, reason: &str) {
         if let Some(next) = self.0.get_mut(reason) {
             next.writers = next.writers.saturating_sub(1);
@@ -57,7 +57,7 @@ mod tests {
             numbers.begin(reason);
             numbers.next(reason, behind)
         };
-        // Nothing of it is in the folder yet.
+        // None of its files is in the folder yet.
         assert_eq!((begin(&mut numbers, "slow", 3), begin(&mut numbers, "slow", 3)), (3, 4));
         numbers.end("slow");
         for reason in 0..4 * REASONS {
@@ -67,7 +67,7 @@ mod tests {
             assert!(numbers.0.len() <= REASONS, "{}", numbers.0.len());
         }
         assert_eq!(begin(&mut numbers, "slow", 3), 5);
-        // Of few reasons each is kept, for folders that cannot be read.
+        // Where reasons are few, each is kept, for folders that cannot be read.
         assert_eq!(begin(&mut numbers, "another", 0), 0);
         numbers.end("another");
         assert_eq!(begin(&mut numbers, "another", 0), 1);

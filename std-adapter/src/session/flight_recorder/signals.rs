@@ -1,4 +1,4 @@
-//! Signals on which a flight recorder writes. They are noted down by a handler, and acted on by a thread.
+//! Signals on which a flight recorder writes. A handler notes them down, and a thread acts on them.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -12,14 +12,14 @@ use crate::session::SessionError;
 use crate::session::waits::join;
 
 impl FlightRecorder {
-    /// From now on, each of these signals writes a snapshot `signal-NUMBER`, and the program goes on. Signals
-    /// that come while one is written count as one.
+    /// From now on, each of these signals writes a snapshot `signal-NUMBER`, and the program goes on. Signals that come
+    /// while one is being written count as one.
     ///
-    /// In a child after a fork, where the thread for it is not, nothing happens on them; nor when this recorder is
-    /// gone, unless another one watches them.
+    /// In a child after a fork, which does not have the thread for it, nothing happens on them; nor once this recorder
+    /// is gone, unless another one watches them.
     ///
-    /// Not for those of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS), which are refused: nothing can be trusted then. Not
-    /// on Windows.
+    /// Signals of a crash (SIGSEGV, SIGILL, SIGFPE, SIGBUS) are refused: nothing can be trusted then. Not available on
+    /// Windows.
     ///
     /// # Errors
     /// A signal that cannot be caught, no thread, or a child after a fork.
@@ -28,27 +28,29 @@ impl FlightRecorder {
         self.watch(signals, |_| ())
     }
 
-    /// The same for signals that end the program: when the snapshot is written, they do what they do by default.
+    /// Like [`on_signals`](Self::on_signals), for signals that end the program: once the snapshot is written, they take
+    /// their default action.
     ///
-    /// In a child after a fork, and when this recorder is gone, they do that at once, unless another recorder of the
-    /// process watches them; also where it has handlers of the crate `signal-hook` for them. Not on Windows.
+    /// In a child after a fork, and once this recorder is gone, they take it at once, unless another recorder of the
+    /// process watches them; that is so even where the process has handlers of the crate `signal-hook` for them. Not
+    /// available on Windows.
     ///
     /// # Errors
     /// A signal that cannot be caught, no thread, or a child after a fork.
     pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
         self.check_signals(signals)?;
         let watched = self.watch(signals, |signal| {
-            // It is one that was caught, so it can be done.
+            // It is one that was caught, so this can be done.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         });
-        // After an error too: what has a handler by then would be ignored.
+        // After an error too: those that have a handler by then would be ignored.
         let ends = signals.iter().try_for_each(|signal| fork::default_unless_watched(*signal));
         watched.and(ends)
     }
 
     fn check_signals(&self, signals: &[i32]) -> io::Result<()> {
         fork::check_signals(signals)?;
-        // In a child nothing changes, and a thread of the parent's may have had the locks of handlers.
+        // In a child nothing changes, and a thread of the parent may have held the locks of handlers.
         if self.inner.is_here() { Ok(()) } else { Err(io::Error::other(SessionError::Forked)) }
     }
 
@@ -72,12 +74,12 @@ impl Signals {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(watching);
     }
 
-    /// Leaves threads alone that are not in this process.
+    /// Leaves alone threads that are not in this process.
     pub(super) fn forget(&mut self) {
         std::mem::forget(std::mem::take(&mut self.0));
     }
 
-    /// Acts on what came so far, and on nothing more.
+    /// Acts on what came so far, and on nothing else.
     pub(super) fn end(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(Watching::end);
     }
@@ -92,14 +94,14 @@ struct Watching {
 impl Watching {
     fn new(signals: &[i32], act: impl Fn(i32) + Send + 'static) -> io::Result<Self> {
         let mut signals_noted = fork::while_nobody_forks(|| iterator::Signals::new(signals))?;
-        // Not before: until then nobody notes them down, and they do what they do by default.
+        // Not before: until then nothing notes them down, and they take their default action.
         let watch = fork::Watch::of(signals);
         let noted = Noted { handle: signals_noted.handle(), watch };
         let spawned = thread::Builder::new().name("tracebuf-signals".into()).spawn(move || {
             signals_noted.forever().for_each(&act);
             // Those that came last, before the end was seen.
             signals_noted.pending().for_each(&act);
-            // The last that has the handlers, where what this did has ended it.
+            // The last owner of the handlers, if what this did has ended it.
             fork::while_nobody_forks(|| drop(signals_noted));
         });
         match spawned {
@@ -111,7 +113,7 @@ impl Watching {
         }
     }
 
-    /// Acts on what came so far, and on nothing more.
+    /// Acts on what came so far, and on nothing else.
     fn end(self) {
         self.noted.end(|| join(self.thread));
     }
@@ -126,11 +128,11 @@ struct Noted {
 impl Noted {
     fn end(self, join: impl FnOnce()) {
         let Self { watch, handle } = self;
-        // First: what comes from here on does what it does by default. The thread still sees what came before.
+        // First: what comes from here on takes its default action. The thread still sees what came before.
         drop(watch);
         handle.close();
         join();
-        // The last that has them.
+        // The last owner of the handlers.
         fork::while_nobody_forks(|| drop(handle));
     }
 }

@@ -1,4 +1,4 @@
-//! What a flight recorder tells of itself.
+//! What a flight recorder reports about itself.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ pub struct FlightStatus {
     pub written: u64,
     /// Snapshots that could not be written.
     pub failed: u64,
-    /// Triggers that came while one of the same reason, or 16 others, were waiting for their time: they share
-    /// its snapshot, or have none.
+    /// Triggers that came while one of the same reason, or 16 others, were waiting for their time: they share its
+    /// snapshot, or have none.
     pub merged: u64,
-    /// Why the last snapshot that failed did.
+    /// Why the last failed snapshot failed.
     pub error: Option<String>,
     /// How long the drain thread stood still for the last snapshot.
     pub stall: Duration,

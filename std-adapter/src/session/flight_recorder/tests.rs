@@ -1,4 +1,4 @@
-//! What only the recorder's own parts can show.
+//! Tests that need the recorder's own parts.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn a_child_does_not_wait_for_the_thread_that_had_the_recorder_s_lock() {
     let held = inner.state();
     assert!(in_child(|| {
         let recorder = recorder.take().expect("the parent's").keep(1);
-        // What the hook for panics does.
+        // What the panic hook does.
         recorder.inner.report("panic", None);
         matches!(recorder.snapshot("child"), Err(SessionError::Forked))
             && recorder.on_signals(&[libc::SIGUSR2]).is_err()
@@ -58,7 +58,7 @@ fn a_reason_that_is_no_name_of_a_file_in_the_folder_is_an_error_and_leaves_nothi
     for reason in ["a reason", "there/a reason", "..a", &longest] {
         assert!(recorder.snapshot(reason).expect("a snapshot").exists());
     }
-    // What separates folders on Windows, and what its names have for something else.
+    // What separates folders on Windows, and what its names use for something else.
     if cfg!(windows) {
         for reason in ["..\\out", "there\\..", "C:out", "C:\\out", "\\out", "there\\", "a:b"] {
             let error = recorder.snapshot(reason).expect_err(reason).to_string();

@@ -11,7 +11,7 @@ use crate::session::producer_cell::words;
 use crate::session::switch::Switch;
 use crate::session::waker::Waker;
 
-/// Waits until a thread of this process waits for something.
+/// Waits until this thread of the process waits for something.
 fn until_it_waits(thread: u32) {
     let waits = || {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("a thread");
@@ -44,9 +44,9 @@ fn a_flush_has_not_succeeded_while_another_thread_is_sending_what_packets_wait_f
                 in_thread.borrow_dependent().producer.writer(0, Exhaustion::Drop).expect("a writer");
             tell.send(crate::thread_id::thread_id()).expect("the test waits");
             gone.recv().expect("the test goes on");
-            // Over more chunks than two, so that the first waits for the message's size.
+            // Over more than two chunks, so that the first waits for the message's size.
             writer.packet().message(900).string(1, &"x".repeat(6000));
-            // So that the test sees what is there without the writer's end.
+            // So that the test sees what is there before the writer ends.
             let _ = gone.recv();
         });
         let id = told.recv().expect("a thread");

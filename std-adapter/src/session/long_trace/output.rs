@@ -19,7 +19,7 @@ use crate::whole_file::followed;
 
 pub(super) enum Message {
     Piece(Piece),
-    /// Of a buffer in a file: it stays there until it is in this one. With the number of its packets.
+    /// A piece of a buffer in a file: it stays there until it is in this file. With the number of its packets.
     Slot(Slot, u64),
     Sync,
 }
@@ -32,13 +32,13 @@ pub(super) struct Output {
     write: fn(&File, &[u8]) -> io::Result<usize>,
     cut: fn(&File, u64) -> io::Result<()>,
     sync_data: fn(&File) -> io::Result<()>,
-    /// Bytes of whole packets, the length of a regular file that is not torn.
+    /// Bytes of whole packets: the length of a regular file that is not torn.
     good: u64,
-    /// Behind these a part of a piece may lie. What came behind that nobody could read.
+    /// Whether a part of a piece may lie after these. Nothing that came after that could be read.
     is_torn: bool,
-    /// Something was given up. What came behind it would make a hole that nobody sees.
+    /// Whether something was given up. What came after it would leave a hole that nobody sees.
     gave_up: bool,
-    /// Takes back the memory of each piece. Given to the system it would be asked for again, page by page.
+    /// Takes back the memory of each piece. If it went to the system, it would be asked for again, page by page.
     written: Sender<Vec<u8>>,
 }
 
@@ -46,21 +46,21 @@ pub(super) struct Output {
 pub(crate) struct Opened {
     pub(super) file: File,
     pub(super) lock: Option<Lock>,
-    /// What it is known by, whatever its name.
+    /// What identifies it, whatever its name.
     pub(crate) id: FileId,
 }
 
-/// Opens the file of a long trace, or makes it. What is in it stays there until [`empty`] is called.
+/// Opens the file of a long trace, or creates it. What is in it stays there until [`empty`] is called.
 pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
-    // Of a link that leads to nothing, where it leads to: there the file is made, and taken back.
+    // For a link that leads to nothing, the place it leads to: the file is created, and taken back, there.
     let path = &if path.exists() { path.to_owned() } else { followed(path)? };
     let (file, undo) = match for_a_trace().create_new(true).open(path) {
         Ok(file) => (file, Some(Undo::new(path, Vec::new()))),
-        // It is there, or this says why it cannot be.
+        // It exists, or this says why it cannot.
         Err(_) => (open_at_once(path)?, None),
     };
     let id = id_of(&file)?;
-    // Two may write into one pipe or device.
+    // Two sessions may write into one pipe or device.
     if !file.metadata()?.is_file() {
         return Ok((Opened { file, lock: None, id }, undo));
     }
@@ -68,7 +68,7 @@ pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
         Ok(lock) => Ok((Opened { file, lock, id }, undo)),
         Err(error) => {
             if error.kind() == io::ErrorKind::ResourceBusy {
-                // Another session has opened what was made here, and locked it first: it stays.
+                // Another session has opened the file that was created here, and locked it first: it stays.
                 undo.into_iter().for_each(Undo::forget);
             }
             Err(error)
@@ -76,7 +76,7 @@ pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
     }
 }
 
-/// Takes out what an earlier trace left.
+/// Removes what an earlier trace left.
 pub(super) fn empty(file: &File) -> io::Result<()> {
     // A pipe or a device has nothing in it.
     if file.metadata()?.is_file() { cut(file, 0) } else { Ok(()) }
@@ -95,9 +95,9 @@ impl Output {
                 Message::Piece(mut piece) => {
                     self.write(&piece.bytes, piece.packets, progress);
                     piece.bytes.clear();
-                    // One large packet's memory would else be kept for each of all pieces to come.
+                    // Otherwise one large packet's memory would be kept for every piece to come.
                     piece.bytes.shrink_to(2 * PIECE);
-                    // Without anybody to take it, no more pieces come.
+                    // If nothing takes it, no more pieces come.
                     let _ = self.written.send(piece.bytes);
                 }
                 Message::Slot(slot, packets) => {
@@ -119,7 +119,7 @@ impl Output {
         }
     }
 
-    /// Writes all, or at the end of the session perhaps nothing: false.
+    /// Writes all of it; or, at the end of the session, perhaps nothing: false.
     fn write(&mut self, bytes: &[u8], packets: u64, progress: &Progress) -> bool {
         let mut taken = 0;
         while !self.gave_up {
@@ -134,7 +134,7 @@ impl Output {
                 }
                 Err(error) => {
                     let mut said = error.to_string();
-                    // At once, for whoever reads the file meanwhile, and because this may be the last try.
+                    // At once, for those who read the file meanwhile, and because this may be the last try.
                     if !std::mem::replace(&mut self.is_torn, true)
                         && let Err(error) = self.mend(&mut taken)
                     {
@@ -152,7 +152,7 @@ impl Output {
         false
     }
 
-    /// Writes what was not yet taken, behind what is whole.
+    /// Writes what was not yet taken, after what is whole.
     fn try_to_write(&mut self, bytes: &[u8], taken: &mut usize, progress: &Progress) -> io::Result<()> {
         if self.is_torn {
             self.mend(taken)?;
@@ -161,7 +161,7 @@ impl Output {
         self.write_from(bytes, taken)
     }
 
-    /// The same wherever the file ends.
+    /// The same, wherever the file ends.
     fn write_from(&mut self, bytes: &[u8], taken: &mut usize) -> io::Result<()> {
         while let Some(rest) = bytes.get(*taken..).filter(|rest| !rest.is_empty()) {
             match (self.write)(&self.file, rest) {
@@ -174,11 +174,11 @@ impl Output {
         Ok(())
     }
 
-    /// What is written next goes to the file's end. That may be elsewhere by now, as after `> trace`: so that the file
-    /// has no hole it goes on from there, and what became of the rest is told.
+    /// What is written next goes to the file's end. That may have moved, as after `> trace`: so that the file has no
+    /// hole, writing goes on from there, and what became of the rest is reported.
     fn see_length(&mut self, progress: &Progress) {
         if self.is_torn {
-            // What lies behind what is whole is of this session.
+            // What lies after what is whole is this session's own.
             return;
         }
         let Some(len) = self.file.metadata().ok().filter(Metadata::is_file).map(|metadata| metadata.len())
@@ -199,8 +199,8 @@ impl Output {
         }
     }
 
-    /// Takes back what was written of a piece that did not go in whole. Not of a pipe or a device: it has that part,
-    /// and its next reader goes on behind it.
+    /// Takes back what was written of a piece that did not go in whole. Not from a pipe or a device: it already has
+    /// that part, and its next reader goes on after it.
     fn mend(&mut self, taken: &mut usize) -> io::Result<()> {
         let cut = || {
             let file = self.file.metadata()?;
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// Calls that are yet to go well, and then those that are to fail.
+        /// Calls that are still to succeed, and then those that are to fail.
         static WRITES: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
         static CUTS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     }
@@ -248,7 +248,7 @@ mod tests {
         well == 0 && ill > 0
     }
 
-    /// Something that takes all.
+    /// Something that takes everything.
     fn nowhere() -> File {
         let path = if cfg!(windows) { "NUL" } else { "/dev/null" };
         std::fs::OpenOptions::new().write(true).open(path).expect("a file")
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_sync_that_failed_is_told_to_the_end_though_what_comes_after_it_succeeds() {
         let mut output = Output::new(nowhere(), channel().0);
-        // As a disk that fails once: the system tells of it once.
+        // Like a disk that fails once: the system reports it once.
         output.sync_data = |_| Err(io::Error::other("Input/output error"));
         let progress = Progress::default();
         let said = |output: &mut Output, message| {
@@ -285,7 +285,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tracebuf-torn-{}", std::process::id()));
         let file = for_a_trace().create_new(true).open(&path).expect("a file");
         let mut output = Output::new(file, channel().0);
-        // As a disk that is full, behind half of a piece, and then cannot be reached for a while.
+        // Like a disk that is full after half of a piece, and then cannot be reached for a while.
         output.write = |mut file, bytes| match fails(&WRITES) {
             true => Err(io::Error::other("no room")),
             false => file.write(&bytes[..bytes.len().div_ceil(2)]),
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).expect("text"), "firstsecondthird");
         let status = progress.status();
         assert_eq!((status.bytes, status.error), (16, None));
-        // At the end it is not waited for.
+        // At the end this is not waited for.
         progress.finishing.store(true, Ordering::Relaxed);
         WRITES.set((1, 1));
         CUTS.set((0, 1));

@@ -1,4 +1,4 @@
-//! What a long trace tells of itself.
+//! What a long trace reports about itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,22 +9,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct LongTraceStatus {
     /// Bytes of whole packets in the file.
     pub bytes: u64,
-    /// Why writing does not get on now, or did not at the end; if it does, what went wrong once: that the file could
-    /// not be synced, or that somebody else changed its length. That is told to the end: what was written before it may
-    /// not be on the disk, of which no later sync tells, or not in the file. One that was cut goes on where it ends
-    /// now.
+    /// Why writing makes no progress now, or did not at the end. If it does, what went wrong once: that the file could
+    /// not be synced, or that somebody else changed its length. That is reported until the end: what was written before
+    /// may not be on the disk, and no later sync reports that, or not in the file. A file that was cut short goes on
+    /// where it ends now.
     pub error: Option<String>,
-    /// Bytes that were given up when the session stopped and could not be written: from the first that did not go in
-    /// on all, the statistics at the end too, so that the file has no hole. Those of a buffer in a file stay there, to
-    /// be recovered.
+    /// Bytes that were given up because they could not be written when the session stopped: everything from the first
+    /// that did not go in, the statistics at the end included, so that the file has no hole. Those of a buffer in a
+    /// file stay there, to be recovered.
     pub bytes_given_up: u64,
-    /// The file has reached its largest size: it has nothing that was recorded later. Of a buffer in a file that is
-    /// there, to be recovered. If there was no room for them, it has no statistics of the writers either, or none at
-    /// all; those that the session returns are whole.
+    /// The file has reached its largest size, and has nothing that was recorded later. From a buffer in a file that can
+    /// be recovered. If there was no room for them, the file has no statistics of the writers either, or none at all;
+    /// those that the session returns are complete.
     pub full: bool,
 }
 
-/// [`LongTraceStatus`], shared by the drain thread, the file's thread and whoever asks.
+/// [`LongTraceStatus`], shared by the drain thread, the file's thread and those who ask.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(super) bytes: AtomicU64,
@@ -41,7 +41,7 @@ pub(crate) struct Progress {
 struct Errors {
     /// In the last write.
     write: Option<String>,
-    /// What went wrong first that nothing later makes good.
+    /// The first error that nothing later makes good.
     lasting: Option<String>,
 }
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The buffers that have more to read in a period, taking turns: one that is filled as fast as it is read keeps no
-/// other waiting, nor the next period, which begins with a flush.
+/// The buffers that have more to read in a period, taking turns: one that is filled as fast as it is read keeps neither
+/// the others waiting nor the next period, which begins with a flush.
 pub(super) struct Turns {
     buffers: VecDeque<usize>,
     /// How many have not had a turn.
@@ -13,7 +13,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Each of so many buffers has one turn at least, more only for so long.
+    /// Each of this many buffers has at least one turn, and more only within this time.
     pub(super) fn new(buffers: usize, time: Duration) -> Self {
         Self { buffers: (0..buffers).collect(), fresh: buffers, until: Instant::now() + time }
     }

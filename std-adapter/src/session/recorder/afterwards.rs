@@ -1,8 +1,8 @@
-//! What an event leaves to do.
+//! What is left to do after an event.
 
 use super::{Recording, ThreadTracer};
 
-/// Does when dropped what an event has left to do: seldom anything, so it is not dropped where there is nothing.
+/// When dropped, does what is left to do after an event: seldom anything, so it is not dropped if there is nothing.
 pub(super) struct Afterwards<'r>(pub(super) &'r Recording);
 
 impl Drop for Afterwards<'_> {
@@ -17,7 +17,7 @@ impl Drop for Afterwards<'_> {
 }
 
 impl Recording {
-    /// Events inside the writing of another one are counted by the tracer, and nothing else tells of them.
+    /// Counts events inside another one's writing, which only the tracer has counted so far.
     fn count_skipped(&self, reentered: usize) {
         let producer = &self.tracer.borrow_owner().borrow_owner().producer;
         for _ in 0..reentered.wrapping_sub(self.told.replace(reentered)) {

@@ -1,4 +1,4 @@
-//! The events of a thread, by its recorder.
+//! A thread's events, through its recorder.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -23,12 +23,12 @@ impl Recorder {
     /// # let recorder = session.recorder();
     /// let url = String::from("/index.html");
     /// let _request = recorder.enter_with("request", |event| event.category("net").arg("url", &*url));
-    /// let _named_so = recorder.enter_with("", |event| event.name(&url)); // no literal: written out each time
+    /// let _named_so = recorder.enter_with("", |event| event.name(&url)); // not a literal: written out each time
     /// # Ok::<(), tracebuf_std::session::SessionError>(())
     /// ```
     #[inline]
     pub fn enter_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> SliceGuard<'_> {
-        // When the details panic, the tracer's own guard ends what has begun.
+        // If the details panic, the tracer's own guard ends what has begun.
         SliceGuard::of(self, |tracer| tracer.track().enter_with(name, details).detach())
     }
 
@@ -63,7 +63,7 @@ impl Recorder {
     /// Begins a slice on this thread's track; [`Recorder::end`] ends it.
     #[inline]
     pub fn begin(&self, name: &'static str) {
-        // Ends of others that are lost are made up for first, as by one that has a guard.
+        // Lost ends of other slices are made up for first, as by a slice with a guard.
         self.with(|tracer| tracer.track().enter(name).detach());
     }
 
@@ -71,7 +71,7 @@ impl Recorder {
     #[inline]
     pub fn begin_with(&self, name: &'static str, details: impl for<'a> Details<'a>) {
         self.with(|tracer| {
-            // Without a guard it goes on when the details panic.
+            // Without a guard the slice goes on if the details panic.
             if tracer.make_up_for_ends() {
                 tracer.track().begin_with(name, details);
             }
@@ -82,13 +82,13 @@ impl Recorder {
     #[inline]
     pub fn end(&self) {
         self.with(|tracer| {
-            // As for a begin; whether its own is one of those that are lost nobody can say.
+            // As for a begin; whether its own begin was lost cannot be known.
             tracer.make_up_for_ends();
             tracer.track().end();
         });
     }
 
-    /// The same with details that were not known when it began.
+    /// The same with details that were not known when the slice began.
     #[inline]
     pub fn end_with(&self, details: impl for<'a> Details<'a>) {
         self.with(|tracer| {
@@ -109,8 +109,8 @@ impl Recorder {
         self.with(|tracer| tracer.track().instant_with(name, details));
     }
 
-    /// A line of a log: an instant on this thread's track, and a row in the list of logs of ui.perfetto.dev, to be
-    /// filtered by its priority and text.
+    /// A log line: an instant on this thread's track, and a row in ui.perfetto.dev's list of logs, which can be
+    /// filtered by priority and text.
     ///
     /// ```
     /// use tracebuf_std::session::{LogMessage, LogPriority, Session};
@@ -140,8 +140,8 @@ impl Recorder {
 
     /// A counter's value from now on.
     ///
-    /// Counters lie beside the processes in ui.perfetto.dev, and those of one name are one, whichever program counts. One
-    /// under this program's process lies within [`this_process`](crate::session::this_process).
+    /// Counters lie beside the processes in ui.perfetto.dev, and those with one name are one counter, whichever program
+    /// counts. For one under this program's process, use [`this_process`](crate::session::this_process).
     ///
     /// ```
     /// use tracebuf_std::session::{Session, Track, Unit};
@@ -165,19 +165,19 @@ impl Recorder {
     }
 }
 
-/// Ends the slice begun last on its thread's track when dropped: its own, if those begun since have ended. So guards
-/// are to be dropped in the reverse order of their making, as those of nested blocks are, and not held across an
-/// `.await`, where other tasks of the thread begin and end slices.
+/// Ends the slice begun last on its thread's track when dropped: its own, if those begun since have ended. So drop
+/// guards in the reverse order of their making, as nested blocks do, and do not hold them across an `.await`, where
+/// other tasks of the thread begin and end slices.
 ///
-/// It ends the slice in the session where that has begun, wherever a [`Relay`](super::super::Relay) leads by then: none
-/// when nothing was recorded then, or that session is over.
+/// It ends the slice in the session where that began, wherever a [`Relay`](super::super::Relay) leads by then; it ends
+/// none if nothing was recorded at the beginning, or that session is over.
 ///
-/// Slices stay within each other also when shared memory is full: one whose begin is lost has no end, and an end that is
-/// lost is made up for before the thread's next slice begins or ends, or at the thread's end if there is room by then.
+/// Slices stay nested even when shared memory is full: one whose begin is lost has no end, and a lost end is made up
+/// for before the thread's next slice begins or ends, or at the thread's end if there is room by then.
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'r> {
     recorder: &'r Recorder,
-    /// Where it has begun; nowhere when it is not recorded.
+    /// Where the slice began; nowhere if it is not recorded.
     place: Place,
     /// The slice lies on this thread's track: not `Send`.
     _thread: std::marker::PhantomData<*const ()>,
@@ -204,7 +204,7 @@ impl SliceGuard<'_> {
     /// # Ok::<(), tracebuf_std::session::SessionError>(())
     /// ```
     pub fn end_with(self, details: impl for<'a> Details<'a>) {
-        // It has ended also when the details panic.
+        // The slice ends even if the details panic.
         let mut guard = ManuallyDrop::new(self);
         let recorder = guard.recorder;
         recorder.with_at(&mut guard.place, |tracer| tracer.track().attach().end_with(details));

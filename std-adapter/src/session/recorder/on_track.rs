@@ -1,4 +1,4 @@
-//! The events of a track that is no thread's, by a recorder.
+//! Events on a track that is not a thread's, through a recorder.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -8,7 +8,7 @@ use tracebuf::producer::track_event::{Details, Track};
 use super::Recorder;
 use crate::session::switch::Place;
 
-/// Records on a track of one's own, from any thread: [`Recorder::on`] makes it.
+/// Records on a track of your own, from any thread: [`Recorder::on`] makes it.
 ///
 /// ```
 /// use tracebuf_std::session::{Session, Track};
@@ -29,10 +29,10 @@ use crate::session::switch::Place;
 /// ```
 ///
 /// What one thread begins another may end, as with a request that waits in between. An end belongs to the slice begun
-/// last on its track: what overlaps, as requests may, needs a track for each, such as one of the same name with another
-/// [number](Track::numbered). Those ui.perfetto.dev shows together. Where other programs record into the same trace, it
-/// lies within [this process](crate::session::this_process): else those with a track of the same name end each other's
-/// slices. A track lives as long as it is used:
+/// last on its track: slices that overlap, as requests may, need a track each, such as tracks of one name with
+/// different [numbers](Track::numbered), which ui.perfetto.dev shows together. If other programs record into the same
+/// trace, put the track within [this process](crate::session::this_process): otherwise programs with a track of the
+/// same name end each other's slices. A track need not live longer than it is used:
 ///
 /// ```
 /// use tracebuf_std::session::{Recorder, Session, Track, this_process};
@@ -54,7 +54,7 @@ use crate::session::switch::Place;
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
-/// Each event costs what one of the thread's own track does, and eight bytes for the track's number.
+/// Each event costs what one on the thread's own track does, plus eight bytes for the track's number.
 #[derive(Clone, Copy, Debug)]
 pub struct TrackRecorder<'r> {
     recorder: &'r Recorder,
@@ -62,7 +62,7 @@ pub struct TrackRecorder<'r> {
 }
 
 impl Recorder {
-    /// Records on that track, and not on the thread's.
+    /// Records on that track instead of the thread's.
     #[inline]
     pub fn on<'r>(&'r self, track: &'r Track<'r>) -> TrackRecorder<'r> {
         TrackRecorder { recorder: self, track }
@@ -121,7 +121,7 @@ impl<'r> TrackRecorder<'r> {
         self.recorder.with(|tracer| tracer.on(self.track).end());
     }
 
-    /// The same with details that were not known when it began.
+    /// The same with details that were not known when the slice began.
     #[inline]
     pub fn end_with(&self, details: impl for<'a> Details<'a>) {
         self.recorder.with(|tracer| tracer.on(self.track).end_with(details));
@@ -140,23 +140,22 @@ impl<'r> TrackRecorder<'r> {
     }
 }
 
-/// Ends the slice begun last on its track when dropped, in whichever thread that is: its own, if those begun since have
-/// ended.
+/// Ends the slice begun last on its track when dropped, in whichever thread: its own, if those begun since have ended.
 ///
-/// It ends the slice in the session where that has begun, wherever a [`Relay`](super::super::Relay) leads by then: none
-/// when nothing was recorded then, its begin was lost, or that session is over. In another session than the one where
-/// events go by then it is ended only by a thread that has recorded there. An end that is lost leaves the slice open.
+/// It ends the slice in the session where that began, wherever a [`Relay`](super::super::Relay) leads by then; it ends
+/// none if nothing was recorded at the beginning, the begin was lost, or that session is over. If events go to another
+/// session by then, only a thread that has recorded in the first one can end it. A lost end leaves the slice open.
 #[must_use = "the slice ends when this is dropped"]
 pub struct TrackSliceGuard<'r> {
     on: TrackRecorder<'r>,
-    /// Where it has begun; nowhere when it is not recorded.
+    /// Where the slice began; nowhere if it is not recorded.
     place: Place,
 }
 
 impl TrackSliceGuard<'_> {
     /// Ends the slice with details that were not known when it began.
     pub fn end_with(self, details: impl for<'a> Details<'a>) {
-        // It has ended also when the details panic.
+        // The slice ends even if the details panic.
         let mut guard = ManuallyDrop::new(self);
         let TrackRecorder { recorder, track } = guard.on;
         recorder.with_at(&mut guard.place, |tracer| tracer.on(track).attach().end_with(details));

@@ -25,23 +25,23 @@ fn a_child_does_not_wait_for_the_thread_that_steered_its_parent_s_clock() {
     let Some(clock) = TscClock::get() else { return };
     let parents = Session::builder().fast_clock().start().expect("a session");
     assert!(fork::tests::in_child(|| {
-        // As a fork in the midst of a change leaves them.
+        // As a fork in the middle of a change leaves them.
         let _steering = clock.steering.try_lock();
         clock.sequence.fetch_or(1, Ordering::Relaxed);
         parents.now();
-        // That of the child's own session.
+        // The clock of the child's own session.
         TscClock::get().is_none()
     }));
 }
 
-/// A clock that was compared for the last time at one second of boot time, at 2 ticks a nanosecond.
+/// A clock that was last compared at one second of boot time, at 2 ticks per nanosecond.
 fn at_one_second() -> (TscClock, Measured) {
     let first = Measured { counter: 10_000_000_000, nanoseconds: 500_000_000 };
     let last = Measured { counter: 11_000_000_000, nanoseconds: 1_000_000_000 };
     (TscClock::new(&first, last), last)
 }
 
-/// What it shows after one more comparison.
+/// What the clock shows after one more comparison.
 fn compared(clock: &TscClock, counter: u64, nanoseconds: u64) -> u64 {
     clock.follow(&mut clock.steering.lock().expect("a lock"), Measured { counter, nanoseconds });
     shown(clock, counter)
@@ -56,11 +56,11 @@ const HOUR: u64 = 3_600_000_000_000;
 #[test]
 fn after_a_sleep_in_which_the_counter_stood_still_it_shows_the_clock_at_once() {
     let (clock, last) = at_one_second();
-    // A tenth of a second was awake, an hour asleep.
+    // A tenth of a second awake, an hour asleep.
     let (counter, woken) = (last.counter + 200_000_000, last.nanoseconds + 100_000_000 + HOUR);
     let time = compared(&clock, counter, woken);
     assert!((woken..woken + 2 * ERROR).contains(&time), "{time}");
-    // And goes on at the pace that it had: 2 ticks a nanosecond.
+    // And goes on at its previous pace: 2 ticks per nanosecond.
     let later = shown(&clock, counter + 2 * PERIOD);
     assert!(later.abs_diff(time + PERIOD) < 10, "{}", later - time);
     let later = compared(&clock, counter + 2 * PERIOD, woken + PERIOD);
@@ -95,7 +95,7 @@ fn until_it_is_steered_a_restarted_counter_s_time_is_the_clock_s() {
 #[test]
 fn a_session_that_starts_when_none_has_run_for_a_while_has_the_clock_s_time() {
     let (clock, mut now) = at_one_second();
-    // The rate was measured wrong by 50 millionths, and each session compares but once.
+    // The rate was measured wrong by 50 millionths, and each session compares only once.
     let mut pass = |seconds| {
         now.counter += 2_000_100_000 * seconds;
         now.nanoseconds += PERIOD * seconds;
@@ -108,7 +108,7 @@ fn a_session_that_starts_when_none_has_run_for_a_while_has_the_clock_s_time() {
         let now = pass(1);
         assert!(compared(&clock, now.counter, now.nanoseconds).abs_diff(now.nanoseconds) < 100_000);
     }
-    // While another one runs it leaves the line to that.
+    // While another session runs, a new one leaves the line to that.
     let now = pass(1);
     let before = shown(&clock, now.counter);
     clock.resume_at(&mut clock.steering.lock().expect("a lock"), now);

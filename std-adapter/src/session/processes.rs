@@ -3,16 +3,16 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `producer_socket`, `listening` | who comes is taken, numbered and attached |
-//! | `other_process` | the transport: what a producer says is carried out |
-//! | `remote`, `incoming`, `endpoint_cell` | what all such have: what comes, in turns; what carries it out |
-//! | `connection` | a producer, made of what the service tells it |
-//! | `follower` | one connection after the other, to whoever listens |
-//! | `perfetto` | the same with Perfetto's protocol: for programs with its SDK, and for programs that follow its service |
-//! | `line`, `speech` | its two threads: one sends what the others ask for, one hears, in words of either protocol |
-//! | `contained` | who of them is in a container, and which of its processes and threads are meant |
-//! | `welcome`, `messages`, `records` | what is said, first and then, between programs with this crate |
-//! | `socket_file`, `link`, `peer`, `shared_words` | the sockets, who is at the other end, the memory |
+//! | `producer_socket`, `listening` | producers that come are accepted, numbered and attached |
+//! | `other_process` | the transport: it carries out what a producer says |
+//! | `remote`, `incoming`, `endpoint_cell` | what both kinds have: what comes, in turns, and what carries it out |
+//! | `connection` | a producer, made from what the service tells it |
+//! | `follower` | one connection after another, to whichever service listens |
+//! | `perfetto` | the same with Perfetto's protocol: for programs with its SDK, and those that follow its service |
+//! | `line`, `speech` | a producer's two threads: one sends what the others ask for, one hears, in either protocol |
+//! | `contained` | which programs are in a container, and which processes and threads they mean |
+//! | `welcome`, `messages`, `records` | what programs with this crate say to each other, first and later |
+//! | `socket_file`, `link`, `peer`, `shared_words` | the sockets, the peer at the other end, the memory |
 
 mod connection;
 mod contained;

@@ -1,4 +1,4 @@
-//! What a Unix does in its own way.
+//! What Unix systems do in their own way.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -9,15 +9,15 @@ use rustix::fs::{Access, FlockOperation, OFlags, access, fcntl_getfl, fcntl_setf
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Who this process works for.
+/// The user that this process works for.
 pub(crate) fn user_id() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The number of the namespace, as of a container, in which this process has its id; 0 in the system's own, and where
-/// there is but that.
+/// The number of the pid namespace, such as a container's, in which this process has its id; 0 in the system's own, and
+/// where that is the only one.
 pub(crate) fn pid_namespace() -> u64 {
-    /// That of the system's own on Linux: PROC_PID_INIT_INO of its `proc_ns.h`.
+    /// The number of the system's own on Linux: PROC_PID_INIT_INO in its `proc_ns.h`.
     const OF_SYSTEM: u64 = 0xEFFF_FFFC;
     match fs::metadata("/proc/self/ns/pid") {
         Ok(namespace)
@@ -34,7 +34,7 @@ pub(crate) fn pid_namespace() -> u64 {
 pub(crate) fn boot_time() -> u64 {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let clock = ClockId::Boottime;
-    // Elsewhere there is no clock of that name; what readers call boot time is then the steady clock.
+    // Other systems have no clock of that name; there, the steady clock is what readers call boot time.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     let clock = ClockId::Monotonic;
     nanoseconds(clock)
@@ -56,20 +56,20 @@ fn nanoseconds(clock: ClockId) -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// What a file is known by, whatever its name.
+/// What identifies a file, whatever its name.
 pub(crate) type FileId = (u64, u64);
 
-/// That of one of which this is known.
+/// The id of a file with this metadata.
 pub(crate) fn id_in(file: &Metadata) -> FileId {
     (file.dev(), file.ino())
 }
 
-/// That of one that is open.
+/// The id of an open file.
 pub(crate) fn id_of(file: &File) -> io::Result<FileId> {
     file.metadata().map(|file| id_in(&file))
 }
 
-/// That of one with this name.
+/// The id of the file with this name.
 pub(crate) fn id_at(path: &Path) -> io::Result<FileId> {
     fs::metadata(path).map(|file| id_in(&file))
 }
@@ -79,20 +79,20 @@ pub(crate) fn is_removed(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 0)
 }
 
-/// How the file of a long trace is opened. Appending, for somebody else may cut it: what was written where it had ended
-/// would be behind a hole.
+/// How the file of a long trace is opened. Appending, because somebody else may cut it: what is written at its former
+/// end would then come after a hole.
 pub(crate) fn for_a_trace() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.append(true);
     options
 }
 
-/// Cuts such a file.
+/// Cuts such a file to this length.
 pub(crate) fn cut(file: &File, len: u64) -> io::Result<()> {
     file.set_len(len)
 }
 
-/// Opens what is there to append to it, or makes it. A pipe's other end is not waited for: it may never come.
+/// Opens a file to append to it, or creates it. A pipe's other end is not waited for: it may never come.
 pub(crate) fn open_at_once(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits() as i32;
     let file = for_a_trace().create(true).custom_flags(flags).open(path).map_err(|error| {
@@ -102,18 +102,18 @@ pub(crate) fn open_at_once(path: &Path) -> io::Result<File> {
         }
         error
     })?;
-    // Writing does wait, for a reader that is slow.
+    // Writing does wait for a slow reader.
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }
 
-/// Whether a session has the file; of one that nobody knows this of it is not said.
+/// Whether a session has the file; false if that cannot be known.
 pub(crate) fn is_locked(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
-    // Shared: file systems that lock over a network want a file that can be written for more.
+    // Shared: for more, file systems that lock over a network want a file that is open for writing.
     match flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => {
-            // Left to the closing of the file, a child that came meanwhile would keep the lock.
+            // If this were left to closing the file, a child forked meanwhile would keep the lock.
             let _ = flock(&file, FlockOperation::Unlock);
             false
         }
@@ -121,12 +121,12 @@ pub(crate) fn is_locked(path: &Path) -> bool {
     }
 }
 
-/// Has files made that no more may read than those who may read this one.
+/// Lets new files be read by no more users than may read this one.
 pub(crate) fn as_readable_as(options: &mut OpenOptions, file: &Metadata) {
     options.mode(file.mode() & 0o777);
 }
 
-/// An error if what has this name is protected against writing.
+/// An error if the file of this name is protected against writing.
 pub(crate) fn check_unprotected(path: &Path) -> io::Result<()> {
     Ok(access(path, Access::WRITE_OK)?)
 }

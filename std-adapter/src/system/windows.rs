@@ -19,17 +19,17 @@ use windows_sys::Win32::System::Threading::GetCurrentThreadId;
 
 use crate::free_file::in_use;
 
-/// Nobody's: users have no numbers there.
+/// Nobody: users have no numbers here.
 pub(crate) fn user_id() -> u32 {
     0
 }
 
-/// Processes have their numbers in one place.
+/// All processes have their ids in one namespace.
 pub(crate) fn pid_namespace() -> u64 {
     0
 }
 
-/// The calling thread's.
+/// The calling thread's id.
 pub(crate) fn thread_id() -> u32 {
     // SAFETY: the call has no conditions.
     unsafe { GetCurrentThreadId() }
@@ -39,13 +39,13 @@ pub(crate) fn thread_id() -> u32 {
 #[inline]
 pub(crate) fn boot_time() -> u64 {
     let mut ticks = 0;
-    // SAFETY: the pointer is to a number that this has for itself.
+    // SAFETY: the pointer is to a local number that nothing else uses.
     unsafe { QueryPerformanceCounter(&mut ticks) };
-    // It does not fail since Windows XP.
+    // It has not failed since Windows XP.
     nanoseconds(u64::try_from(ticks).unwrap_or_default(), frequency())
 }
 
-/// It is the only steady one.
+/// The same clock, which is the only steady one.
 pub(crate) fn steady_time() -> u64 {
     boot_time()
 }
@@ -56,21 +56,21 @@ pub(crate) fn time_of_day() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Ticks of the performance counter a second, the same as long as the machine runs.
+/// Ticks of the performance counter per second, the same as long as the machine runs.
 #[inline]
 fn frequency() -> u64 {
     static FREQUENCY: OnceLock<u64> = OnceLock::new();
     *FREQUENCY.get_or_init(|| {
         let mut frequency = 0;
-        // SAFETY: the pointer is to a number that this has for itself.
+        // SAFETY: the pointer is to a local number that nothing else uses.
         unsafe { QueryPerformanceFrequency(&mut frequency) };
-        // It does not fail since Windows XP, and is not zero.
+        // It has not failed since Windows XP, and is not zero.
         u64::try_from(frequency).unwrap_or_default().max(1)
     })
 }
 
-/// So many ticks of so many a second: whole seconds and the rest each for themselves, for the product of all would be
-/// more than there is room for after half an hour.
+/// Converts ticks at this frequency: whole seconds and the rest separately, because the product of all ticks would
+/// overflow after half an hour.
 #[inline]
 fn nanoseconds(ticks: u64, frequency: u64) -> u64 {
     const SECOND: u64 = 1_000_000_000;
@@ -78,22 +78,23 @@ fn nanoseconds(ticks: u64, frequency: u64) -> u64 {
     (ticks / frequency).wrapping_mul(SECOND).wrapping_add(rest.wrapping_mul(SECOND) / frequency)
 }
 
-/// What a file is known by, whatever its name.
+/// What identifies a file, whatever its name.
 pub(crate) type FileId = (u32, u32, u32);
 
-/// That of one that is open.
+/// The id of an open file.
 pub(crate) fn id_of(file: &File) -> io::Result<FileId> {
     let mut about = BY_HANDLE_FILE_INFORMATION::default();
-    // SAFETY: the handle is open as long as `file` is borrowed, and the pointer is to what this has for itself.
+    // SAFETY: the handle is open as long as `file` is borrowed, and the pointer is to a local value that nothing else
+    // uses.
     match unsafe { GetFileInformationByHandle(file.as_raw_handle(), &mut about) } {
         0 => Err(io::Error::last_os_error()),
         _ => Ok((about.dwVolumeSerialNumber, about.nFileIndexHigh, about.nFileIndexLow)),
     }
 }
 
-/// That of one with this name.
+/// The id of the file with this name.
 pub(crate) fn id_at(path: &Path) -> io::Result<FileId> {
-    // To be asked about, and not to be read: so it can be open to anybody.
+    // Opened to be queried, not read: so others may have it open in any way.
     id_of(&OpenOptions::new().access_mode(0).open(path)?)
 }
 
@@ -101,35 +102,35 @@ pub(crate) fn id_at(path: &Path) -> io::Result<FileId> {
 pub(crate) fn is_removed(file: &File) -> bool {
     let mut about = FILE_STANDARD_INFO::default();
     let (handle, size) = (file.as_raw_handle(), size_of_val(&about) as u32);
-    // SAFETY: the handle is open as long as `file` is borrowed, and what this class of information is written into is
-    // one of its own type, of so many bytes, that this has for itself.
+    // SAFETY: the handle is open as long as `file` is borrowed, and this class of information is written into a local
+    // value of its own type, of this many bytes, that nothing else uses.
     let told =
         unsafe { GetFileInformationByHandleEx(handle, FileStandardInfo, (&raw mut about).cast(), size) };
     told != 0 && (about.DeletePending || about.NumberOfLinks == 0)
 }
 
-/// How the file of a long trace is opened: until it is closed nobody else writes into it, and that is its lock. Others
-/// may read, remove and rename it. Not appending, for what does that may not cut a file; so the position has to be the
-/// end, as it is where all is written in order.
+/// How the file of a long trace is opened: until it is closed nothing else can write into it, and that is its lock.
+/// Others may read, remove and rename it. Not appending, because such a handle may not cut a file; so the position must
+/// be the end, as it is if everything is written in order.
 pub(crate) fn for_a_trace() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).share_mode(FILE_SHARE_READ | FILE_SHARE_DELETE);
     options
 }
 
-/// Cuts such a file, and goes on from there.
+/// Cuts such a file to this length, and goes on from there.
 pub(crate) fn cut(mut file: &File, len: u64) -> io::Result<()> {
     file.set_len(len)?;
     file.seek(SeekFrom::Start(len)).map(drop)
 }
 
-/// Opens the file of a long trace that is there, or makes it.
+/// Opens the existing file of a long trace, or creates it.
 pub(crate) fn open_at_once(path: &Path) -> io::Result<File> {
     let file = for_a_trace().create(true).open(path);
     file.map_err(|error| if is_violation(&error) { in_use() } else { error })
 }
 
-/// Whether somebody else has the file open in a way that is not to be.
+/// Whether somebody else has the file open in a way that conflicts.
 fn is_violation(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ERROR_SHARING_VIOLATION as i32)
 }
@@ -139,10 +140,10 @@ pub(crate) fn is_locked(path: &Path) -> bool {
     OpenOptions::new().append(true).open(path).is_err_and(|error| is_violation(&error))
 }
 
-/// Who may read a file is said by its folder.
+/// The folder of a file says who may read it.
 pub(crate) fn as_readable_as(_: &mut OpenOptions, _: &Metadata) {}
 
-/// An error if what has this name is protected against writing.
+/// An error if the file of this name is protected against writing.
 pub(crate) fn check_unprotected(path: &Path) -> io::Result<()> {
     if std::fs::metadata(path)?.permissions().readonly() {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -150,7 +151,7 @@ pub(crate) fn check_unprotected(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// None has a file's name.
+/// Sockets have no file names here.
 pub(crate) fn is_socket(_: &Metadata) -> bool {
     false
 }

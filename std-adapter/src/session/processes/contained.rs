@@ -1,4 +1,4 @@
-//! Who has come from a container, a pid namespace of its own, as `/proc` tells.
+//! Producers in a container, that is a pid namespace of their own, as `/proc` tells.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,39 +7,39 @@ use std::time::{Duration, Instant};
 
 use crate::session::process_tree::{Presence, Process, ProcessTree, Thread};
 
-/// Where the system tells of processes.
+/// Where the system reports processes.
 pub(super) const PROC: &str = "/proc";
 
-/// Of a command line, at most: it is the other process's to make, of megabytes if it likes.
+/// Most bytes of a command line: the other process makes it, of megabytes if it likes.
 const COMMAND_LINE: u64 = 4096;
 
-/// Of the threads of a process, those that are looked at: the first, in the order in which they began.
+/// Most threads of a process that are looked at: the first, in the order in which they began.
 const THREADS: usize = 4096;
 
-/// How long it may take to look at one process's threads: so much at once, and a tenth of the time. A process with a
-/// few takes some 0.1 ms, and is looked at again with each writer that is new.
+/// How long it may take to look at one process's threads: this much at once, and a tenth of the time. A process with a
+/// few threads takes some 0.1 ms, and is looked at again with each new writer.
 const AT_ONCE: Duration = Duration::from_millis(50);
 
-/// A process in a container, whose threads are told of as they begin to record.
+/// A process in a container, whose threads are reported as they begin to record.
 ///
-/// What it takes to look at them is taken from the time in which its own messages are heard, and from nobody else's.
+/// Looking at them takes time from hearing its own messages, and from no other process.
 pub(super) struct Contained {
     folder: PathBuf,
     tree: ProcessTree,
     presence: Presence,
     since: Instant,
-    /// Time that it took so far.
+    /// Time that looking took so far.
     taken: Duration,
-    /// Writers have come since it was looked at.
+    /// Whether writers have come since it was looked at.
     is_due: bool,
 }
 
 impl Contained {
-    /// Tells of a process that may record from this boot time on; `None` of one of this process's own namespace, and
+    /// Reports a process that may record from this boot time on; `None` for one in this process's own namespace, and
     /// where `/proc` does not say.
     pub(super) fn of(proc: &Path, pid: i32, time: u64, tree: &ProcessTree) -> Option<Self> {
-        // By the numbers of another namespace than this process's it would tell of others: of a machine's, mounted in a
-        // container. This process has more than one number then, or none.
+        // With a `/proc` of another namespace than this process's, such as the machine's mounted in a container, the
+        // numbers would be those of other processes. This process then has more than one number, or none.
         let own = Status::read(&proc.join("self"))?;
         let (pid, folder) = (u32::try_from(pid).ok()?, proc.join(pid.to_string()));
         let status = Status::read(&folder)?;
@@ -62,13 +62,13 @@ impl Contained {
         Some(contained)
     }
 
-    /// A writer is new, which a thread that is new has, as a rule.
+    /// A new writer has come, usually with a new thread.
     pub(super) fn has_new_writer(&mut self) {
         self.is_due = true;
     }
 
-    /// Called with each message, and so with each answer to a flush, behind which a trace is written: what had to wait
-    /// is in it then.
+    /// Called with each message, and so with each answer to a flush, after which a trace is written: what had to wait
+    /// is then in that.
     pub(super) fn look_if_due(&mut self) {
         if self.is_due && self.taken <= AT_ONCE + self.since.elapsed() / 10 {
             let begin = Instant::now();
@@ -89,7 +89,7 @@ impl Contained {
         let thread = |tid: u32| {
             let Status { name, numbers, .. } = Status::read(&folder.join(tid.to_string()))?;
             let (first, inner) = numbers.split_first()?;
-            // Nothing is said of one without numbers of its own: it has ended meanwhile.
+            // Nothing is reported of one without numbers of its own: it has ended meanwhile.
             (*first == tid && !inner.is_empty()).then(|| Thread { tid, nstid: inner.to_vec(), name })
         };
         let new: Vec<_> = new.into_iter().filter_map(thread).collect();
@@ -105,14 +105,15 @@ struct Status {
     name: String,
     ppid: u32,
     uid: u32,
-    /// Its number in the namespace of `/proc`, and in each within that, the outermost first. Linux has it since 4.1.
+    /// Its number in the namespace of `/proc`, and in each one within that, the outermost first. Linux has this since
+    /// 4.1.
     numbers: Vec<u32>,
 }
 
 impl Status {
-    /// Of what has this folder.
+    /// The status in this folder of a process or thread.
     fn read(folder: &Path) -> Option<Self> {
-        // With all that a kernel may say it is some 1,500 bytes.
+        // With everything that a kernel may say it has some 1,500 bytes.
         read(&folder.join("status"), 64 << 10).ok().map(|text| Self::parse(&text))
     }
 
@@ -133,7 +134,7 @@ impl Status {
     }
 }
 
-/// So much of a file's text at most; what is no UTF-8 is replaced.
+/// A file's text, at most this many bytes; what is not UTF-8 is replaced.
 fn read(path: &Path, most: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most).read_to_end(&mut bytes)?;

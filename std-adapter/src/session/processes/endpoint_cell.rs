@@ -17,11 +17,11 @@ self_cell!(
     }
 );
 
-/// An endpoint, and shared memory.
+/// An endpoint with its shared memory.
 pub(super) struct EndpointCell(Both);
 
 impl EndpointCell {
-    /// Of a producer that may write to so many buffers.
+    /// An endpoint for a producer that may write to this many buffers.
     pub(super) fn over(words: SharedWords, identity: ProducerIdentity, buffers: u16) -> io::Result<Self> {
         let both = Both::try_new(words, |words| {
             Ok::<_, MemoryError>(endpoint(shared_memory(words.as_ref())?, identity, buffers))

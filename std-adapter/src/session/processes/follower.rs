@@ -1,4 +1,4 @@
-//! A connection to whoever listens, now or later.
+//! A connection to a service that listens now or later.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::fork;
 use crate::session::SessionError;
 use crate::session::waits::join;
 
-/// How often it looks whether a service has come or gone.
+/// How often to look whether a service has come or gone.
 const EVERY: Duration = Duration::from_millis(250);
 /// Why there is no connection to a service that is there.
 const IDLE: &str = "the tracing service is there, and does not want anything recorded";
-/// How long is waited for the first look: one at a service that answers takes some milliseconds.
+/// How long to wait for the first look: with a service that answers, one takes some milliseconds.
 const FIRST: Duration = Duration::from_secs(1);
 
 /// Connects a program to the service at a path whenever one listens there: also to one that starts later than the
-/// program, and to the next when that has ended. Made by [`ConnectionBuilder::follow`], and for Perfetto's service by
-/// [`follow_perfetto`](ConnectionBuilder::follow_perfetto).
+/// program, and to the next one after that has ended. Made by [`ConnectionBuilder::follow`], and for Perfetto's service
+/// by [`follow_perfetto`](ConnectionBuilder::follow_perfetto).
 ///
 /// ```no_run
 /// use tracebuf_std::session::{Connection, Relay};
@@ -37,12 +37,12 @@ const FIRST: Duration = Duration::from_secs(1);
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
-/// A thread of its own looks four times a second whether somebody listens, for the first time before
+/// A separate thread looks four times a second whether a service listens, for the first time before
 /// [`follow`](ConnectionBuilder::follow) returns. Nothing is recorded until then, nor from a service's end to the next
-/// one's start; a service that stands still is there. Dropping it ends the connection as dropping a [`Connection`] does,
-/// and waits for an attempt that is being made, some 5 s where a service does not answer, and for what that calls. A
-/// program that ends without dropping it, because it is a `static`, calls [`flush`](Self::flush) before. In a child after
-/// a fork it does nothing.
+/// one's start; a service that stands still counts as there. Dropping it ends the connection as dropping a
+/// [`Connection`] does, and waits for an attempt that is being made, some 5 s if a service does not answer, and for the
+/// function that this calls. A program that ends without dropping it, because it is a `static`, should call
+/// [`flush`](Self::flush) first. In a child after a fork it does nothing.
 pub struct Follower {
     state: Arc<State>,
     /// Dropped to end the thread.
@@ -51,10 +51,10 @@ pub struct Follower {
     forks: u32,
 }
 
-/// A kind of service, where one is looked for.
+/// A kind of service, and where to look for it.
 pub(super) trait Look: Send + 'static {
-    /// A connection; none where a service is there that does not want anything recorded now, which is waited for until
-    /// then.
+    /// A connection; `None` for a service that is there but does not want anything recorded now, which this waits for
+    /// until then.
     fn look(&mut self, until: Instant) -> Result<Option<Connection>, SessionError>;
 }
 
@@ -71,15 +71,15 @@ impl Look for Ours {
 }
 
 impl ConnectionBuilder {
-    /// Connects to whatever service listens at this path, now or later, and again when that has ended, until what this
-    /// gives is dropped. Each time it calls `connected`, from a thread of its own: most connect a
-    /// [`Relay`](crate::session::Relay) there. When that fails the connection ends, and another one is tried a quarter of a
-    /// second later; when it panics, none is.
+    /// Connects to whichever service listens at this path, now or later, and again when that has ended, until the
+    /// returned [`Follower`] is dropped. Each time it calls `connected`, from a thread of its own: most programs
+    /// connect a [`Relay`](crate::session::Relay) there. If that fails the connection ends, and another one is tried a
+    /// quarter of a second later; if it panics, none is.
     ///
-    /// A service that listens already has the program when this returns, if it answers within a second.
+    /// A service that already listens has the program when this returns, if it answers within a second.
     ///
     /// # Errors
-    /// No thread. That no service is there, or that it refuses, is no error: [`Follower::error`] tells it.
+    /// No thread. A service that is missing or refuses is no error: see [`Follower::error`].
     pub fn follow(
         self,
         path: impl AsRef<Path>,
@@ -107,12 +107,12 @@ impl Follower {
         Ok(Follower { state, going_on: Some(going_on), thread: Some(thread), forks: fork::forks() })
     }
 
-    /// Whether a service is there, and wants something recorded, as far as is known.
+    /// Whether a service is there and wants something recorded, as far as is known.
     pub fn is_connected(&self) -> bool {
         self.connection().is_ok()
     }
 
-    /// Why there is no connection: what came of the last attempt to make one, or that it has ended. `None` while there
+    /// Why there is no connection: the result of the last attempt to make one, or that it has ended. `None` while there
     /// is one.
     pub fn error(&self) -> Option<String> {
         self.connection().err()
@@ -121,7 +121,7 @@ impl Follower {
     /// Gets all that was recorded until now into the service's buffers: see [`Connection::flush`].
     ///
     /// # Errors
-    /// As there; [`SessionError::Stopped`] while there is no connection.
+    /// Those of [`Connection::flush`]; [`SessionError::Stopped`] while there is no connection.
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         if !self.is_here() {
             return Err(SessionError::Forked);
@@ -135,11 +135,11 @@ impl Follower {
 
     fn connection(&self) -> Result<Arc<Connection>, String> {
         if !self.is_here() {
-            // The thread, which is not there, may have the lock.
+            // The thread, which does not exist here, may hold the lock.
             return Err(SessionError::Forked.to_string());
         }
         let connection = self.state.lock().clone()?;
-        // That it has ended the thread finds out later, and tries for some seconds perhaps to make another one.
+        // The thread finds out later that it has ended, and may try for some seconds to make another one.
         if connection.is_connected() { Ok(connection) } else { Err(SessionError::Stopped.to_string()) }
     }
 }
@@ -147,13 +147,13 @@ impl Follower {
 impl Drop for Follower {
     fn drop(&mut self) {
         if !self.is_here() {
-            // As of a session's: the thread is not in this process, but another one may be in its place by now. Nor is
-            // anybody there who would let go of the channel's lock.
+            // As with a session: the thread is not in this process, and by now another one may have its place. Nor is
+            // anything there that would let go of the channel's lock.
             std::mem::forget((self.going_on.take(), self.thread.take()));
             return;
         }
         drop(self.going_on.take());
-        // Where what is called with a connection drops this, the thread would wait for itself.
+        // If the function that is called with a connection drops this, the thread would wait for itself.
         self.thread.take().into_iter().for_each(join);
     }
 }
@@ -197,7 +197,7 @@ impl State {
                     Ok(Ok(Arc::new(connection)))
                 });
                 self.set(connection.unwrap_or_else(|error| Err(error.to_string())));
-                // Nobody waits for more than the first.
+                // Nothing waits for more than the first.
                 let _ = looked.try_send(());
             }
             let left = until.saturating_duration_since(Instant::now());

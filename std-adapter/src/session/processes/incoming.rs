@@ -8,24 +8,24 @@ use std::{io, thread};
 use super::link::Link;
 use crate::session::waker::Waker;
 
-/// Messages that have come and were not carried out, at most. With as many there its producer has to wait: what one
-/// sends takes no more memory than that.
+/// Most messages that have come and were not carried out. With as many there the producer has to wait: what it sends
+/// takes no more memory than that.
 const WAITING: usize = 16;
 
 /// How long messages of one producer are carried out before it is the next one's turn; one message always is.
 const TURN: Duration = Duration::from_millis(1);
 
-/// The drain thread's end of it.
+/// The drain thread's end.
 pub(super) struct Incoming<M> {
     messages: Receiver<M>,
     waker: Waker,
-    /// More may come.
+    /// Whether more may come.
     is_open: bool,
 }
 
-/// What the drain thread takes at a time of one producer's: no more than were there, or one who sends without end would
-/// keep all others from their turn; nor for longer than a turn lasts, for one who sends what takes long, as patches of
-/// chunks that are far behind.
+/// What the drain thread takes at a time from one producer: no more messages than may wait, or one that sends without
+/// end would keep all others from their turn; and for no longer than a turn lasts, for one that sends what takes long,
+/// such as patches of chunks that are far behind.
 pub(super) struct Turn {
     begin: Instant,
     taken: usize,
@@ -42,8 +42,8 @@ impl Turn {
 }
 
 impl<M: Send + 'static> Incoming<M> {
-    /// With a thread that takes what comes, by a function that says none once the connection has ended, or something has
-    /// come that is no message: then the thread ends the connection.
+    /// Starts a thread that takes what comes, by `next`: that gives `None` once the connection has ended, or something
+    /// has come that is no message. Then the thread ends the connection.
     pub(super) fn start(
         link: &Arc<Link>,
         waker: Waker,
@@ -53,7 +53,7 @@ impl<M: Send + 'static> Incoming<M> {
         let (of_thread, its_waker) = (link.clone(), waker.clone());
         thread::Builder::new().name("tracebuf-take".into()).spawn(move || {
             hear(&of_thread, &sender, &its_waker, next);
-            // What the producer is told from here on would be told to nobody.
+            // Anything said to the producer from here on would be said to nobody.
             of_thread.shut();
             drop(sender);
             its_waker.wake();
@@ -61,10 +61,10 @@ impl<M: Send + 'static> Incoming<M> {
         Ok(Self { messages, waker, is_open: true })
     }
 
-    /// The next message, if it is there and the turn not over.
+    /// The next message, if there is one and the turn is not over.
     pub(super) fn take(&mut self, turn: &mut Turn) -> Option<M> {
         if turn.is_over() {
-            // Soon again: nobody else may wake this thread for what is left, or for the end behind it.
+            // Soon again: nothing else may wake this thread for what is left, or for the end after it.
             self.waker.wake();
             return None;
         }
@@ -80,7 +80,7 @@ impl<M: Send + 'static> Incoming<M> {
         }
     }
 
-    /// False once the connection has ended and all that had come was taken.
+    /// False once the connection has ended and everything that had come was taken.
     pub(super) const fn is_open(&self) -> bool {
         self.is_open
     }

@@ -1,4 +1,4 @@
-//! What a connection's two threads do: one sends, one hears.
+//! The work of a connection's two threads: one sends, one hears.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -19,10 +19,10 @@ use crate::session::switch::Switch;
 use crate::session::waits::Wait;
 use crate::session::waker::Waker;
 
-/// How long the sending thread sleeps when nobody wakes it.
+/// How long the sending thread sleeps when nothing wakes it.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What that thread takes to send, with much to spare, unless it waits for the service.
+/// How long that thread takes to send, with much to spare, unless it waits for the service.
 const A_MOMENT: Duration = Duration::from_millis(5);
 
 /// The way to a service in another process.
@@ -32,21 +32,21 @@ pub(super) struct Line {
     switch: Arc<Switch>,
     /// Wakes the thread that sends.
     waker: Waker,
-    /// Threads wait for chunks, and so want to know what the service has taken.
+    /// Whether threads wait for chunks, and so want to know what the service has taken.
     waits: bool,
     /// The question to be answered; 0 if there is none.
     question: AtomicU64,
     outgoing: Mutex<Outgoing>,
-    /// The service is to be told that the program records from here on.
+    /// Whether the service is still to be told that the program records from here on.
     begins: AtomicBool,
-    /// The flush behind which the service is to be asked to scrape; 0 if there is none.
+    /// The flush after which the service is to be asked to scrape; 0 if there is none.
     to_scrape: AtomicU32,
     flushes: Mutex<Flushes>,
-    /// Told when one is done, and at the end.
+    /// Notified when a flush is done, and at the end.
     heard: Condvar,
 }
 
-/// What is on its way to the service, in order, and what that was told before.
+/// What is on its way to the service, in order, and what the service was told before.
 struct Outgoing {
     speech: Box<dyn Speaking>,
     /// The queue's other vector.
@@ -57,13 +57,13 @@ struct Outgoing {
     chunks: u64,
 }
 
-/// What this process flushes by itself. Its lock is held by nobody who may ask for memory: an allocator that records may
+/// What this process flushes by itself. No code that may ask for memory holds its lock: an allocator that records may
 /// come here again.
 #[derive(Default)]
 struct Flushes {
-    /// Behind which the service has scraped last.
+    /// The last flush after which the service has scraped.
     done: u32,
-    /// The connection has ended: nothing is heard any more.
+    /// Whether the connection has ended: nothing is heard any more.
     is_over: bool,
 }
 
@@ -96,27 +96,27 @@ impl Line {
         &self.producer
     }
 
-    /// The program knows of this, and records from here on.
+    /// The program knows of the connection, and records from here on.
     pub(super) fn begin(&self) {
-        // Said by the thread that sends, which may have to wait.
+        // Said by the thread that sends, because that may have to wait.
         self.begins.store(true, Ordering::Relaxed);
         self.waker.wake();
     }
 
-    /// Has the sending thread end once it has sent what there is.
+    /// Makes the sending thread end once it has sent what there is.
     pub(super) fn ask_end(&self) {
         self.switch.off();
         self.waker.wake();
     }
 
-    /// The same, and waits for that, and for the service to have it where that can be known.
+    /// The same, and waits for that end, and for the service to have it all where that can be known.
     pub(super) fn end(&self, deadline: Instant) {
         self.ask_end();
         let _ = self.wait(self.flushes(), deadline, |flushes| flushes.is_over);
         self.link.shut();
     }
 
-    /// Waits until it is so; false if it is not by then.
+    /// Waits until the condition holds; false if it does not by the deadline.
     fn wait(
         &self,
         mut flushes: MutexGuard<'_, Flushes>,
@@ -130,7 +130,7 @@ impl Line {
         true
     }
 
-    /// Sends what threads ask for until one of both sides ends.
+    /// Sends what threads ask for until either side ends.
     pub(super) fn pass_on(&self, clock: SessionClock) {
         let _ = self.send_all(clock);
         self.switch.off();
@@ -139,7 +139,7 @@ impl Line {
 
     fn send_all(&self, clock: SessionClock) -> io::Result<()> {
         loop {
-            // Looked at first: what is in the queue when it goes off is sent.
+            // Looked at first: what is in the queue when the switch goes off is still sent.
             let is_on = self.switch.is_on();
             let mut outgoing = self.outgoing();
             self.collect(&mut outgoing);
@@ -153,9 +153,9 @@ impl Line {
         }
     }
 
-    /// Sends what there is from the thread that calls this: of a writer that is new the service is to know before it
-    /// writes. Were this process killed before the sending thread has its turn, none of what the writer has recorded
-    /// would be scraped.
+    /// Sends what there is from the calling thread: the service must know of a new writer before that writes. If this
+    /// process were killed before the sending thread had its turn, nothing that the writer has recorded would be
+    /// scraped.
     pub(super) fn announce(&self) {
         self.announce_within(A_MOMENT);
     }
@@ -166,13 +166,13 @@ impl Line {
             outgoing.speech.send(&self.link, Wait::Now).unwrap_or(false)
         });
         if !sent {
-            // That thread is sending, and looks again, or is to.
+            // The sending thread is at it, and looks again, or has to begin.
             self.waker.wake();
         }
     }
 
-    /// Waits for the sending thread no longer than this: it may wait for the service, and be the one that calls this, from
-    /// an allocator that records.
+    /// Waits for the sending thread no longer than this: that thread may be waiting for the service, and may itself be
+    /// the caller, from an allocator that records.
     fn outgoing_within(&self, most: Duration) -> Option<MutexGuard<'_, Outgoing>> {
         let begun = Instant::now();
         loop {
@@ -184,13 +184,13 @@ impl Line {
         }
     }
 
-    /// What there is to say.
+    /// Collects what there is to say.
     fn collect(&self, outgoing: &mut Outgoing) {
         if self.begins.swap(false, Ordering::Relaxed) {
             outgoing.speech.begin();
         }
-        // Flushed here, and once for all that were asked meanwhile: a service that asks without end and takes nothing would
-        // else fill the queue.
+        // Flushed here, and once for all questions that came meanwhile: a service that asks without end and takes
+        // nothing would otherwise fill the queue.
         let question = self.question.swap(0, Ordering::Relaxed);
         let flush = (question != 0).then(|| self.producer.borrow_dependent().producer.flush());
         let queue = self.producer.queue();
@@ -218,7 +218,7 @@ impl Line {
         }
     }
 
-    /// Does what the service says until it is gone.
+    /// Does what the service says until that is gone.
     pub(super) fn hear(&self, mut hearing: Box<dyn Hearing>) {
         while hearing.hear(&self.link, &mut |heard| self.act(heard)).is_some() {}
         self.switch.off();
@@ -255,14 +255,14 @@ impl Line {
         self.flushes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends what is complete, and waits until the service has it, and what there is besides.
+    /// Sends what is complete, and waits until the service has that and everything else there is.
     pub(super) fn flush(&self, deadline: Instant) -> Result<(), SessionError> {
         if !self.switch.is_on() {
-            // Nobody takes what is asked for.
+            // Nothing takes what is asked for.
             return Err(SessionError::Stopped);
         }
         let flush = self.producer.borrow_dependent().producer.flush();
-        // The last of all that are asked for: what is done for it is done for those before.
+        // The last of all that are asked for: what is done for it is done for the earlier ones too.
         let later = |other: u32| (other == 0 || !is_reached(other, flush)).then_some(flush);
         let _ = self.to_scrape.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
         self.waker.wake();
@@ -284,7 +284,7 @@ mod tests {
     use crate::session::processes::records::ToSay;
     use crate::session::producer_cell::words;
 
-    /// With a socket at which nobody listens to it.
+    /// A line with a socket that nothing else is connected to.
     fn line(test: &str) -> Line {
         let path = std::env::temp_dir().join(format!("tracebuf-line-{test}-{}", std::process::id()));
         let link = Link::listening(&path, Kind::Messages).expect("a socket");
@@ -308,7 +308,7 @@ mod tests {
             is_held.recv().expect("it is held");
             let writer = line.producer.borrow_dependent().producer.writer(0, Exhaustion::Drop);
             line.announce_within(Duration::from_secs(30));
-            // It was taken out of the queue, to be sent.
+            // The request was taken out of the queue, to be sent.
             let mut requests = Vec::new();
             line.producer.queue().take(&mut requests);
             assert_eq!((writer.is_some(), requests.len()), (true, 0));
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn neither_threads_that_come_and_go_nor_flushes_fill_the_queue_of_a_service_that_takes_nothing() {
         let line = line("stalled");
-        // Shared memory is full with the first of them.
+        // The first of them fill shared memory.
         for _ in 0..1000 {
             let writer = line.producer.borrow_dependent().producer.writer(0, Exhaustion::Drop);
             writer.expect("a place").packet().varint(8, 1);

@@ -17,10 +17,10 @@ use rustix::net::{
 use super::peer::Peer;
 use crate::closed_in_children::ClosedInChildren;
 
-/// A Unix socket. In children after a fork it is closed.
+/// A Unix socket, which is closed in children after a fork.
 pub(super) struct Link(ClosedInChildren);
 
-/// How what is sent comes.
+/// How data that is sent arrives.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     /// In messages, whole or not at all.
@@ -39,9 +39,10 @@ impl Link {
         Ok(Self(ClosedInChildren::new(socket)))
     }
 
-    /// Whether a process has a socket at this path, of whatever kind; what is left of one that has ended is none's.
+    /// Whether a process has a socket at this path, of whatever kind; what is left of one that has ended does not
+    /// count.
     pub(super) fn is_there(path: &Path) -> io::Result<bool> {
-        // Of a kind that nobody listens with, so that nobody takes this for one who comes.
+        // Of a kind that no service listens with, so that none takes this for a newcomer.
         let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         match connect(&socket, &SocketAddrUnix::new(path)?) {
             Err(Errno::CONNREFUSED) => Ok(false),
@@ -50,7 +51,7 @@ impl Link {
         }
     }
 
-    /// Waits for others at this path.
+    /// Listens for others at this path.
     pub(super) fn listening(path: &Path, kind: Kind) -> io::Result<Self> {
         let link = Self::new(kind)?;
         bind(link.0.get()?, &SocketAddrUnix::new(path)?)?;
@@ -58,15 +59,15 @@ impl Link {
         Ok(link)
     }
 
-    /// To whoever waits at this path. Until the deadline only: where too many have come and were not taken the system
-    /// waits until one is.
+    /// Connects to the socket that listens at this path. Only until the deadline: if too many have come and were not
+    /// accepted, the system waits until one is.
     pub(super) fn connected(path: &Path, kind: Kind, deadline: Instant) -> io::Result<Self> {
         let (link, address) = (Self::new(kind)?, SocketAddrUnix::new(path)?);
         link.until(Timeout::Send, deadline, |socket| connect(socket, &address))?;
         Ok(link)
     }
 
-    /// What may have to wait, which it does until the deadline, however many signals come meanwhile.
+    /// Makes a call that may have to wait, until the deadline, however many signals come meanwhile.
     fn until<T>(
         &self,
         what: Timeout,
@@ -76,7 +77,7 @@ impl Link {
         let socket = self.0.get()?;
         let result = loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            // None at all would be for ever.
+            // A timeout of zero would be for ever.
             set_socket_timeout(socket, what, Some(left.max(Duration::from_micros(1))))?;
             match call(socket) {
                 Err(Errno::INTR) if !left.is_zero() => {}
@@ -88,31 +89,31 @@ impl Link {
         Ok(result?)
     }
 
-    /// The next that comes. An error once it was [shut](Self::shut).
+    /// The next connection. An error once this was [shut](Self::shut).
     pub(super) fn accept(&self) -> io::Result<Self> {
         let socket = self.0.get()?;
         let socket = retry_on_intr(|| accept_with(socket, SocketFlags::CLOEXEC))?;
         Ok(Self(ClosedInChildren::new(socket)))
     }
 
-    /// The same until the deadline: an error then too.
+    /// The same until the deadline, and then an error too.
     pub(super) fn accept_until(&self, deadline: Instant) -> io::Result<Self> {
         let socket =
             self.until(Timeout::Recv, deadline, |socket| accept_with(socket, SocketFlags::CLOEXEC))?;
         Ok(Self(ClosedInChildren::new(socket)))
     }
 
-    /// Whether this process is the one that has it.
+    /// Whether this process is the one that owns it.
     pub(super) fn is_here(&self) -> bool {
         self.0.is_here()
     }
 
-    /// Who is at the other end, as the system says.
+    /// The peer at the other end, as the system reports it.
     pub(super) fn peer(&self) -> Peer {
         self.0.get().and_then(Peer::of).unwrap_or(Peer::UNKNOWN)
     }
 
-    /// Sends a message, and waits while the other end does not take any.
+    /// Sends a message, and waits while the other end takes none.
     pub(super) fn send(&self, message: &[u8]) -> io::Result<()> {
         let socket = self.0.get()?;
         retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL))?;
@@ -131,19 +132,19 @@ impl Link {
 
     /// The same with an open file.
     pub(super) fn try_send_with(&self, message: &[u8], file: &OwnedFd) -> io::Result<bool> {
-        // Of a message that has no room nothing is sent.
+        // If the message has no room, nothing of it is sent.
         Ok(self.try_send_some(message, Some(file))? != 0)
     }
 
-    /// Waits for a message, and says how long it is: 0 once the other end is gone.
+    /// Waits for a message, and returns its length: 0 once the other end is gone.
     ///
     /// # Errors
-    /// Also of a message that has no room.
+    /// Also for a message that is too long for the buffer.
     pub(super) fn receive(&self, message: &mut [u8]) -> io::Result<usize> {
         let socket = self.0.get()?;
         let mut receive = || retry_on_intr(|| recv(socket, &mut *message, RecvFlags::TRUNC));
         let (_, len) = match receive() {
-            // Said once, of one that has ended and had not heard all; what it had sent before is there still.
+            // Said once, when the peer ended without having heard everything; what it had sent before is still there.
             Err(Errno::CONNRESET) => receive(),
             other => other,
         }?;
@@ -166,7 +167,7 @@ impl Link {
             return Err(Errno::MSGSIZE.into());
         }
         if received.flags.contains(ReturnFlags::CTRUNC) {
-            // This process may open no more files: that one came the system says in no other way.
+            // This process may open no more files: the system has no other way to say that one came.
             return Err(Errno::MFILE.into());
         }
         let file = control.drain().find_map(|message| match message {
@@ -176,13 +177,13 @@ impl Link {
         Ok((received.bytes, file))
     }
 
-    /// Sends bytes of a stream, and waits while the other end takes none; says how many it were.
+    /// Sends bytes of a stream, and waits while the other end takes none; returns how many it took.
     pub(super) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
         let socket = self.0.get()?;
         Ok(retry_on_intr(|| send(socket, bytes, SendFlags::NOSIGNAL))?)
     }
 
-    /// Sends as much of a stream as the other end takes now, and with its first byte an open file; says how much it was.
+    /// Sends as much of a stream as the other end takes now, and an open file with its first byte; returns how much.
     pub(super) fn try_send_some(&self, bytes: &[u8], file: Option<&OwnedFd>) -> io::Result<usize> {
         let (socket, files) = (self.0.get()?, file.map(|file| [file.as_fd()]));
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -198,22 +199,22 @@ impl Link {
         }
     }
 
-    /// Waits for more of a stream, and says how much has come: 0 once the other end is gone. Open files that come with it
-    /// are closed.
+    /// Waits for more of a stream, and returns how much has come: 0 once the other end is gone. Open files that come
+    /// with it are closed.
     pub(super) fn receive_some(&self, bytes: &mut [u8]) -> io::Result<usize> {
         let socket = self.0.get()?;
         let (_, len) = retry_on_intr(|| recv(socket, &mut *bytes, RecvFlags::empty()))?;
         Ok(len)
     }
 
-    /// Sends no more, which the other end hears once it has taken what was sent. It may still say something.
+    /// Stops sending, which the other end hears once it has taken what was sent. That end may still say something.
     pub(super) fn finish(&self) {
         if let Ok(socket) = self.0.get() {
             let _ = shutdown(socket, Shutdown::Write);
         }
     }
 
-    /// Ends the connection, or the waiting for others: whoever waits here or there hears of it.
+    /// Ends the connection, or the listening: whoever waits at either end hears of it.
     pub(super) fn shut(&self) {
         if let Ok(socket) = self.0.get() {
             let _ = shutdown(socket, Shutdown::Both);
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn who_may_open_no_more_files_is_told_so() {
         let path = std::env::temp_dir().join(format!("tracebuf-link-{}", std::process::id()));
-        // In a process of its own, for its limit.
+        // In a process of its own, because of its limit.
         let is_told = crate::fork::tests::in_child(|| {
             let listening = Link::listening(&path, Kind::Messages).expect("a socket");
             let deadline = Instant::now() + Duration::from_secs(5);

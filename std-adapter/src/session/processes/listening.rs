@@ -1,4 +1,5 @@
-//! Who comes to a socket: taken one after the other, numbered and attached, no more than there are places for.
+//! Programs that come to a socket: accepted one after another, numbered and attached, no more than there are places
+//! for.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,42 +21,42 @@ use crate::session::process_tree::ProcessTree;
 use crate::session::waits::join;
 use crate::session::{BootClock, Session, SessionError, Transport, Waker};
 
-/// How those who come are spoken to.
+/// How programs that come are spoken to.
 pub(super) trait Host: Send + Sync + 'static {
     type Producer: Transport + 'static;
 
-    /// Those for whom there is no place wait for one, and are not told.
+    /// Whether programs for which there is no place wait for one, without being told.
     const WAITS: bool;
 
-    /// For how long the connection is kept of one who is not taken.
+    /// How long the connection of a refused program is kept.
     const HELD: Duration;
 
-    /// Says why this one is not taken.
+    /// Tells a program why it is not taken.
     fn refuse(&self, link: &Link, why: &str);
 
-    /// Makes a producer of one who has come, or says why the service cannot. Nothing is said to it before it is attached:
-    /// what it records as soon as it may would not be in a session that ends just then.
+    /// Makes a producer of a newcomer, or says why the service cannot. Nothing is said to it before it is attached:
+    /// otherwise what it records as soon as it may would not be in a session that ends just then.
     fn take(&self, newcomer: Newcomer) -> io::Result<Self::Producer>;
 }
 
-/// One who has come.
+/// A program that has come.
 pub(super) struct Newcomer {
     pub(super) link: Arc<Link>,
     pub(super) identity: ProducerIdentity,
-    /// Of how many buffers the session is.
+    /// How many buffers the session has.
     pub(super) buffers: u16,
     pub(super) waker: Waker,
-    /// It records no sooner than at this boot time.
+    /// It records nothing before this boot time.
     pub(super) time: u64,
-    /// Where it is told of if it is in a container.
+    /// Where it is reported if it is in a container.
     pub(super) process_tree: ProcessTree,
-    /// One of the places, for as long as it is there.
+    /// Its place, held for as long as it is there.
     pub(super) place: Arc<()>,
-    /// Where it has come in.
+    /// The door through which it has come.
     pub(super) door: Weak<Door>,
 }
 
-/// A socket of a session, at which each who comes has so many bytes of shared memory.
+/// A socket of a session, where each program that comes gets this many bytes of shared memory.
 pub(super) fn bind(
     session: &Session,
     path: &Path,
@@ -71,15 +72,15 @@ pub(super) fn bind(
     SocketFile::bind(path, kind)
 }
 
-/// Where they come in, until it is closed.
+/// Where programs come in, until it is closed.
 pub(super) struct Door {
     socket: SocketFile,
     is_closed: AtomicBool,
 }
 
 impl Door {
-    /// Nobody comes any more. Before those who have come are sent away at a session's end: they would come again at once,
-    /// and in vain.
+    /// Lets nobody in any more. Called before those inside are sent away at a session's end: they would come again at
+    /// once, and in vain.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.socket.link.shut();
@@ -90,7 +91,7 @@ impl Door {
     }
 }
 
-/// A socket with a thread that takes those who come, until it is dropped.
+/// A socket with a thread that accepts programs, until it is dropped.
 pub(super) struct Listening<H> {
     shared: Arc<Shared<H>>,
     thread: Option<JoinHandle<()>>,
@@ -103,26 +104,26 @@ struct Shared<H> {
     buffers: u16,
     /// How many may be there at a time.
     producers: usize,
-    /// Each of them has it too.
+    /// Each producer holds a clone.
     places: Arc<()>,
     seen: AtomicU64,
 }
 
-/// How long until it looks again whether there is a place, or a connection to be had.
+/// How long until the thread looks again whether there is a place, or a connection to be had.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How many that were refused are kept at a time: with each an open file.
+/// Most refused connections that are kept at a time: each takes an open file.
 const MOST_HELD: usize = 64;
 
 /// Whether others may come after this one.
 enum Next {
     Goes,
-    /// It is not taken.
+    /// This one is not taken.
     Refused(Arc<Link>),
     Ends,
 }
 
-/// Those who were refused, until their time has come: whoever comes meanwhile does not wait for that.
+/// Refused connections, until their time has come: newcomers do not wait for that.
 #[derive(Default)]
 struct Held(VecDeque<(Instant, Arc<Link>)>);
 
@@ -134,7 +135,7 @@ impl Held {
         }
     }
 
-    /// When the next is to go. Each is kept for as long as the others.
+    /// When the next one is to go. All are kept for the same time.
     fn next(&self) -> Option<Instant> {
         self.0.front().map(|(until, _)| *until)
     }
@@ -147,7 +148,7 @@ impl Held {
 
     fn let_one_go(&mut self) {
         if let Some((_, link)) = self.0.pop_front() {
-            // A thread of what could not be made of it may have it too.
+            // A thread of the producer that could not be made from it may have it too.
             link.shut();
         }
     }
@@ -185,7 +186,7 @@ impl<H: Host> Listening<H> {
 }
 
 impl<H> Listening<H> {
-    /// How many have come until now, those among them that have gone again.
+    /// How many have come until now, including those that have gone again.
     pub(super) fn seen(&self) -> u64 {
         self.shared.seen.load(Ordering::Relaxed)
     }
@@ -210,20 +211,20 @@ impl<H: Host> Shared<H> {
                         Next::Ends => break,
                     }
                 }
-                // One that was refused is to go.
+                // A refused one is due to go.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
-                // Too many open files, or one that has gone again.
+                // Too many open files, or a newcomer that has already gone.
                 Err(_) if !self.door.is_closed() => thread::sleep(LOOK_AGAIN),
                 Err(_) => {}
             }
         }
         self.door.close();
-        // Those who have come and were not taken hear that they never will be: else they would wait as long as there is
-        // the socket.
+        // Those that have come and were not accepted hear that they never will be: otherwise they would wait as long as
+        // the socket exists.
         while self.door.socket.link.accept().is_ok() {}
     }
 
-    /// Places that are taken. More are only by the thread that takes them.
+    /// Places that are taken. Only the thread that asks takes more.
     fn taken(&self) -> usize {
         Arc::strong_count(&self.places) - 1
     }
@@ -274,7 +275,7 @@ impl<H> Drop for Listening<H> {
             return;
         }
         door.close();
-        // It drops a session that nobody else has any more, and what that owns.
+        // The thread drops a session that nothing else has any more, and what that owns.
         self.thread.take().into_iter().for_each(join);
     }
 }
@@ -288,7 +289,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Has no room for anybody, tells that one has come, and keeps it for so many seconds.
+    /// Has no room for any newcomer, tells that one has come, and keeps it for this many seconds.
     struct Full<const HELD: u64>(Sender<()>);
 
     impl<const HELD: u64> Host for Full<HELD> {
@@ -328,7 +329,7 @@ mod tests {
             came.recv_timeout(LONG).expect("it is its turn");
             link
         });
-        // No more are kept than so many.
+        // No more than that are kept.
         assert!(hears_of_the_end(&all[0]));
         // Nor does the end wait.
         drop(listening);

@@ -1,4 +1,4 @@
-//! What producer and service say to each other: records of 16 bytes, many in a message.
+//! What producer and service say to each other: records of 16 bytes, many to a message.
 
 use tracebuf::producer::Request;
 
@@ -11,38 +11,40 @@ pub(super) const LONGEST: usize = 256 * RECORD;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FromProducer {
     Request(Request),
-    /// To a question of the service's: all that was complete then has come once this flush was carried out.
+    /// To a question of the service: everything that was complete then has come once this flush was carried out.
     Answer {
         question: u32,
         flush: u32,
     },
-    /// So many packets for a buffer were given up since this was said last, of which nothing in shared memory tells.
+    /// This many packets for a buffer were given up since the last such record, and nothing in shared memory tells of
+    /// them.
     Dropped {
         buffer: u32,
         packets: u64,
     },
-    /// So many chunks were sent ever; to be said back when they were taken.
+    /// This many chunks were sent in all; the service is to repeat the number once they were taken.
     Sent(u64),
-    /// Wants what is in chunks that are not complete too, once this flush was carried out; to be said back then.
+    /// Also wants what is in incomplete chunks, once this flush was carried out; the service is to say when that is
+    /// done.
     Scrape(u32),
 }
 
 /// What a service says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FromService {
-    /// Wants all that is complete, and the question answered.
+    /// Wants everything that is complete, and the question answered.
     Question(u32),
-    /// Has carried out all up to this flush.
+    /// Has carried out everything up to this flush.
     Flushed(u32),
-    /// Has taken so many chunks.
+    /// Has taken this many chunks.
     Taken(u64),
-    /// Has scraped behind this flush.
+    /// Has scraped after this flush.
     Scraped(u32),
-    /// Wants writers to say their state again.
+    /// Wants writers to repeat their state.
     ClearState,
 }
 
-// Those of requests are 1 to 5.
+// The tags of requests are 1 to 5.
 const ANSWER: u8 = 0x10;
 const DROPPED: u8 = 0x11;
 const SENT: u8 = 0x12;
@@ -53,7 +55,7 @@ const TAKEN: u8 = 0x22;
 const SCRAPED: u8 = 0x23;
 const CLEAR_STATE: u8 = 0x24;
 
-/// A record of its own: what it is, and two numbers.
+/// A record that is no request: what it is, and two numbers.
 fn join(tag: u8, short: u32, long: u64) -> [u8; RECORD] {
     let mut record = [0; RECORD];
     record[0] = tag;
@@ -78,7 +80,7 @@ impl FromProducer {
         }
     }
 
-    /// `None` of what is none.
+    /// `None` for anything else.
     pub(super) fn from_bytes(record: [u8; RECORD]) -> Option<Self> {
         let said = match split(record) {
             (ANSWER, question, flush) => Self::Answer { question, flush: flush as u32 },
@@ -115,12 +117,12 @@ impl FromService {
     }
 }
 
-/// Whether a flush is this one, or one behind it: their numbers begin anew.
+/// Whether `flushed` is this flush or a later one: their numbers wrap around.
 pub(super) fn is_reached(flushed: u32, flush: u32) -> bool {
     (flushed.wrapping_sub(flush) as i32) >= 0
 }
 
-/// The records of a message; `None` of one that is no whole number of them.
+/// The records of a message; `None` for one that is not a whole number of them.
 pub(super) fn records(message: &[u8]) -> Option<&[[u8; RECORD]]> {
     let (records, rest) = message.as_chunks();
     rest.is_empty().then_some(records)

@@ -1,4 +1,4 @@
-//! The transport of another process: shared memory that it has too, requests in messages.
+//! The transport of another process: memory shared with it, requests in messages.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,8 +19,8 @@ use crate::session::transport::{CentralBuffer, Transport};
 /// A [welcome](super::welcome), and a file of the shared memory that goes with it.
 type Welcome = (Arc<[u8]>, OwnedFd);
 
-/// What is to be said to the producer: first the welcome, then the newest of each kind: what is said later holds for what
-/// was said before.
+/// What is to be said to the producer: first the welcome, then the newest of each kind, because what is said later also
+/// covers what was said before.
 #[derive(Default)]
 struct ToSay {
     welcome: Option<Welcome>,
@@ -34,21 +34,22 @@ struct ToSay {
 /// The drain thread's end.
 pub(super) struct OtherProcess {
     remote: Remote<FromProducer>,
-    /// The number of the last question, and the last answer: to which question, and after which flush it holds.
+    /// The number of the last question, and the last answer: to which question it is, and after which flush it holds.
     question: u32,
     answer: (u32, u32),
     /// The last flush that was carried out.
     flushed: u32,
-    /// To scrape once this one was.
+    /// The flush after which to scrape, once that was carried out.
     scrape: Option<u32>,
     to_say: ToSay,
-    /// It was looked at. Only then it hears that it is welcome: one that records, and ends at once, would be gone.
+    /// Whether it was looked at, in `/proc`. Only then does it hear that it is welcome: otherwise one that records and
+    /// ends at once would be gone.
     is_seen: bool,
     dropped: [u64; BUFFERS_MAX],
 }
 
 impl OtherProcess {
-    /// With a thread that takes what comes.
+    /// Starts a thread that takes what comes.
     pub(super) fn start(newcomer: Newcomer, words: SharedWords, welcome: Welcome) -> io::Result<Self> {
         Ok(Self {
             remote: Remote::start(newcomer, words, hear(), is_of_new_writer)?,
@@ -78,14 +79,14 @@ impl OtherProcess {
                 }
             }
             FromProducer::Sent(chunks) => self.to_say.taken = Some(chunks),
-            // The later one, of threads that did not wait for each other.
+            // The later one, if threads did not wait for each other.
             FromProducer::Scrape(flush) => {
                 self.scrape = self.scrape.filter(|later| is_reached(*later, flush)).or(Some(flush));
             }
         }
     }
 
-    /// Says what there is to say, as far as the producer takes it now; the rest, when this is called again.
+    /// Says what there is to say, as far as the producer takes it now; the rest when this is called again.
     fn say(&mut self) {
         if !self.is_seen {
             return;
@@ -95,7 +96,7 @@ impl OtherProcess {
             to_say: ToSay { welcome, question, flushed, taken, scraped, clear_state },
             ..
         } = self;
-        // An end of the connection is heard of by the thread that waits for what comes.
+        // The thread that waits for what comes hears of an end of the connection.
         welcome.take_if(|(message, file)| !matches!(link.try_send_with(message, file), Ok(false)));
         if welcome.is_some() {
             return;
@@ -113,7 +114,7 @@ fn is_of_new_writer(said: &FromProducer) -> bool {
     matches!(said, FromProducer::Request(Request::Register { .. }))
 }
 
-/// Takes messages of a connection apart, until something comes that is none.
+/// Takes the messages of a connection apart, until something comes that is none.
 fn hear() -> impl FnMut(&Link) -> Option<Vec<FromProducer>> {
     let mut message = [0; LONGEST];
     move |link| {

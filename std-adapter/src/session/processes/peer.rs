@@ -1,4 +1,4 @@
-//! Who is at the other end of a socket.
+//! The process at the other end of a socket.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -8,19 +8,19 @@ use std::os::fd::{AsRawFd, OwnedFd};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) uid: u32,
-    /// −1 where this process's namespace has no number for it: of a service in a container, and a producer outside.
+    /// −1 if this process's namespace has no number for it: with a service in a container and a producer outside.
     pub(super) pid: i32,
 }
 
 impl Peer {
     pub(super) const UNKNOWN: Self = Self { uid: u32::MAX, pid: -1 };
 
-    /// Who has connected, or listens. Not by `rustix`, whose process ids cannot be 0, which the system says of those it
-    /// has none for.
+    /// The peer that has connected, or listens. Not with `rustix`, whose process ids cannot be 0, which is what the
+    /// system says where it has none.
     pub(super) fn of(socket: &OwnedFd) -> io::Result<Self> {
         let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: an open socket, and so many bytes to be written, of a type that may have any value.
+        // SAFETY: an open socket, and this many bytes to be written, of a type that may have any value.
         let error = unsafe {
             let place = (&raw mut peer).cast();
             libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut len)

@@ -1,14 +1,15 @@
-//! Perfetto's producer protocol, from both ends: a [`PerfettoSocket`] in place of its service, for programs with
-//! Perfetto's own SDK; and programs with this crate that [follow](super::ConnectionBuilder::follow_perfetto) its service.
+//! Perfetto's producer protocol, from both ends: a [`PerfettoSocket`] instead of its service, for programs with
+//! Perfetto's own SDK; and programs with this crate that [follow](super::ConnectionBuilder::follow_perfetto) its
+//! service.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `socket` | where they come, and what they are to record |
-//! | `program` | the transport: what a program says is carried out |
-//! | `data_sources` | what it has to offer, and what of it runs |
+//! | `socket` | where programs come, and what they are to record |
+//! | `program` | the transport: it carries out what a program says |
+//! | `data_sources` | which data sources a program offers, and which of them run |
 //! | `categories` | which of its events are wanted |
-//! | `frames`, `calls`, `commands` | the protocol: the outermost messages, what is asked of a service, what is told to a program |
-//! | `follower` | the other end |
+//! | `frames`, `calls`, `commands` | the protocol: outermost messages, requests to a service, commands to a program |
+//! | `follower` | the other end: a program with this crate |
 //! | `outbox`, `proto` | bytes on their way out, and messages of protobuf |
 
 mod calls;

@@ -13,14 +13,14 @@ use super::socket_file::SocketFile;
 use super::welcome::Welcome;
 use crate::session::{Session, SessionError};
 
-/// What a [`ProducerSocket`] is to be. Made by [`ProducerSocket::builder`].
+/// Sets up a [`ProducerSocket`]. Made by [`ProducerSocket::builder`].
 #[derive(Clone, Debug)]
 pub struct ProducerSocketBuilder {
     shared_memory: usize,
     producers: usize,
 }
 
-/// The socket at which other programs of this machine come to record into a session: each with a [`Connection`].
+/// The socket at which other programs on this machine come to record into a session, each with a [`Connection`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct ProducerSocketBuilder {
 /// let session = Arc::new(Session::builder().ring(16 << 20).start()?);
 /// let socket = ProducerSocket::builder().bind(&session, &path)?;
 ///
-/// // In each of the others, another process as a rule:
+/// // In each of the others, usually another process:
 /// let service = Connection::builder().open(&path)?;
 /// let recorder = service.recorder();
 /// recorder.instant("hello from elsewhere");
@@ -43,17 +43,17 @@ pub struct ProducerSocketBuilder {
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 ///
-/// Who may write to the socket's file may record; it is made as the process's umask says, in a folder that may keep
-/// others out too. Producers may write to all buffers of the session, with whatever times, names and tracks they like,
-/// but not in the name of another: whose packets are whose is told by their process and user, as the system says. Else
-/// they are not trusted: whatever they do to shared memory or say, they can neither harm the session nor keep anybody
-/// waiting but who [flushes](Session::flush), takes a snapshot or stops it, for as long as these wait for one that does
+/// Anyone who may write to the socket's file may record; it is created as the process's umask says, in a folder that
+/// may keep others out too. Producers may write to all buffers of the session, with any times, names and tracks, but
+/// not in another's name: packets are attributed by the process and user that the system reports. Beyond that they are
+/// not trusted: whatever they do to shared memory or say, they cannot harm the session, and they keep nobody waiting
+/// except those who [flush](Session::flush), take a snapshot or stop it, for as long as these wait for one that does
 /// not answer.
 ///
-/// When it is dropped, which may have to wait for the session's thread as any call does, nobody comes any more, and the
-/// socket's file goes; those that have come record on until the session stops. Like a
-/// [`FlightRecorder`](crate::session::FlightRecorder) it does not keep the session alive. Who is there, and whether it
-/// answers, [`Summary::producers`](crate::session::Summary::producers) tells.
+/// Dropping it may have to wait for the session's thread, as any call does. Then nothing can come any more, and the
+/// socket's file is removed; producers that have come go on recording until the session stops. Like a
+/// [`FlightRecorder`](crate::session::FlightRecorder) it does not keep the session alive.
+/// [`Summary::producers`](crate::session::Summary::producers) says who is there, and whether they answer.
 ///
 /// Cost: a thread, and for each producer another one, which waits for messages, 25 KB, and the shared memory. Linux
 /// only.
@@ -61,10 +61,10 @@ pub struct ProducerSocketBuilder {
 /// [`Connection`]: super::Connection
 pub struct ProducerSocket(Listening<Tracebuf>);
 
-/// Those who come are [`Connection`](super::Connection)s.
+/// The programs that come are [`Connection`](super::Connection)s.
 struct Tracebuf {
     shared_memory: usize,
-    /// What each is told.
+    /// What each producer is told.
     welcome: Arc<[u8]>,
 }
 
@@ -77,12 +77,12 @@ impl fmt::Debug for ProducerSocket {
 }
 
 impl ProducerSocket {
-    /// For up to 64 producers at a time, each with 1 MiB of shared memory, unless told otherwise.
+    /// A socket for up to 64 producers at a time, each with 1 MiB of shared memory, unless set otherwise.
     pub fn builder() -> ProducerSocketBuilder {
         ProducerSocketBuilder { shared_memory: 1 << 20, producers: 64 }
     }
 
-    /// How many producers have come until now, those among them that have gone again.
+    /// How many producers have come until now, including those that have gone again.
     pub fn producers_seen(&self) -> u64 {
         self.0.seen()
     }
@@ -92,11 +92,11 @@ impl ProducerSocketBuilder {
     /// Bytes of shared memory with each producer, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks. They cost
     /// memory when the producer comes.
     ///
-    /// Each thread that records holds 2 KiB of it for each buffer that it records into. Of 1 MiB, 512 can at a time;
-    /// others drop their events, also those of a producer whose threads are to [wait](super::ConnectionBuilder::exhaustion).
-    /// 2 MiB and a page are enough for all 1,024 that can record, which a
-    /// [session's own](crate::session::SessionBuilder::shared_memory) threads that wait have by themselves: not these, of
-    /// which the service does not know whether they wait.
+    /// Each thread that records holds 2 KiB of it for each buffer that it records into. With 1 MiB, 512 can at a time;
+    /// others drop their events, even in a producer whose threads are to [wait](super::ConnectionBuilder::exhaustion).
+    /// 2 MiB and a page are enough for all 1,024 that can record. A [session's
+    /// own](crate::session::SessionBuilder::shared_memory) threads have that by default if they wait; these do not,
+    /// because the service does not know whether they wait.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = bytes;
@@ -104,22 +104,23 @@ impl ProducerSocketBuilder {
     }
 
     /// How many producers may be there at a time; more are refused, and told so. All of them share the places for
-    /// sequences that each buffer has, see [`BufferConfig::sequences`](crate::session::BufferConfig::sequences).
+    /// sequences in each buffer: see [`BufferConfig::sequences`](crate::session::BufferConfig::sequences).
     ///
-    /// Children after a fork close the sockets of some 4,000 of them. Those of more stay open there: as long as such a
-    /// child lives, these producers do not hear that the service was killed.
+    /// Children after a fork close the sockets of some 4,000 of them. Those of any more stay open there: as long as
+    /// such a child lives, these producers do not hear that the service was killed.
     #[must_use]
     pub fn producers(mut self, count: usize) -> Self {
         self.producers = count;
         self
     }
 
-    /// Makes the socket at this path, of 108 bytes at most, and takes producers from now on. What a service that has
+    /// Creates the socket at this path, of at most 108 bytes, and accepts producers from now on. What a service that
     /// ended without removing it has left there is replaced.
     ///
     /// # Errors
-    /// A size of shared memory that cannot be; what the system says of the path, as that somebody is listening there;
-    /// no thread; names of data sources of more than some 60,000 bytes; [`SessionError::Forked`] in a child after a fork.
+    /// An impossible size of shared memory; what the system says of the path, for example that somebody is listening
+    /// there; no thread; names of data sources of more than some 60,000 bytes; [`SessionError::Forked`] in a child
+    /// after a fork.
     pub fn bind(
         self,
         session: &Arc<Session>,
@@ -129,7 +130,7 @@ impl ProducerSocketBuilder {
         self.serve(session, socket)
     }
 
-    /// Takes producers at a socket from now on.
+    /// Accepts producers at a socket from now on.
     pub(crate) fn serve(
         self,
         session: &Arc<Session>,

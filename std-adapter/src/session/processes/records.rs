@@ -12,7 +12,7 @@ use crate::session::waits::Wait;
 /// Added to a question's number.
 const ASKED: u64 = 1 << 32;
 
-/// Records that were not sent.
+/// Records that were not sent yet.
 #[derive(Default)]
 pub(super) struct ToSay(Vec<u8>);
 

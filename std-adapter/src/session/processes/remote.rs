@@ -1,4 +1,4 @@
-//! The drain thread's end of a producer in another process, whichever protocol it speaks.
+//! The drain thread's end of a producer in another process, for either protocol.
 
 use std::io;
 use std::path::Path;
@@ -11,19 +11,20 @@ use super::link::Link;
 use super::listening::{Door, Newcomer};
 use super::shared_words::SharedWords;
 
-/// What comes from it, many things in a message, and what that is carried out with. The connection ends with this.
+/// What comes from the producer, many things to a message, and what carries it out. The connection ends when this is
+/// dropped.
 pub(super) struct Remote<T> {
     pub(super) link: Arc<Link>,
     pub(super) incoming: Incoming<Vec<T>>,
     pub(super) endpoint: EndpointCell,
     door: Weak<Door>,
-    /// It has one of the service's places as long as it has this.
+    /// Its place at the service, held as long as this exists.
     _place: Arc<()>,
 }
 
 impl<T: Send + 'static> Remote<T> {
-    /// With a thread that takes what comes, as [`Incoming::start`], and tells of the process if it is in a container.
-    /// The first that is taken is empty: that it was looked at.
+    /// Starts a thread that takes what comes, as [`Incoming::start`] does, and reports the process if it is in a
+    /// container. The first message is empty: it says that the process was looked at.
     pub(super) fn start(
         newcomer: Newcomer,
         words: SharedWords,

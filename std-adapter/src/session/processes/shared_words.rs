@@ -9,14 +9,14 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use tracebuf::producer::AtomicU32;
 
-/// Words of memory that another process has too.
+/// Words of memory shared with another process.
 ///
-/// It was cut to its length before anybody else had it, and sealed against being cut again: whoever could do that could
-/// end the other process, by SIGBUS.
+/// It was cut to its length before anything else had it, and sealed against being cut again: a process that could do
+/// that could end the other one, by SIGBUS.
 pub(super) struct SharedWords(MmapRaw);
 
 impl SharedWords {
-    /// So many bytes, zero, and the file for the other process. They cost memory once they are touched.
+    /// This many bytes, zeroed, and the file for the other process. They cost memory once they are touched.
     pub(super) fn new(bytes: usize) -> io::Result<(Self, OwnedFd)> {
         let file = memfd_create("tracebuf", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, bytes as u64)?;
@@ -24,10 +24,10 @@ impl SharedWords {
         Ok((Self::map(&file, bytes, MmapOptions::new())?, file))
     }
 
-    /// Those of a file that came from another process, which is not trusted. All pages are touched here, so that no
-    /// thread that records has to wait until the system has one.
+    /// The words of a file that came from another process, which is not trusted. All pages are touched here, so that no
+    /// recording thread has to wait until the system has one.
     pub(super) fn of(file: &OwnedFd, bytes: usize) -> io::Result<Self> {
-        // A file that cannot be sealed says so by an error.
+        // A file that cannot be sealed is an error here.
         let is_sealed = fcntl_get_seals(file)?.contains(SealFlags::SHRINK);
         if !is_sealed || u64::try_from(fstat(file)?.st_size).ok() != Some(bytes as u64) {
             let what = "its shared memory is not as long as it says, or can be cut short";
@@ -46,8 +46,8 @@ impl SharedWords {
 impl AsRef<[AtomicU32]> for SharedWords {
     fn as_ref(&self) -> &[AtomicU32] {
         let (start, bytes) = (self.0.as_ptr().cast(), self.0.len());
-        // SAFETY: so many bytes are mapped from the start of a page on, for as long as `self` lives, and cannot be cut
-        // short. All that any process may do to them is allowed to be seen through atomics.
+        // SAFETY: this many bytes are mapped, starting at a page, for as long as `self` lives, and cannot be cut short.
+        // Anything that another process may do to them may be seen through atomics.
         unsafe { slice::from_raw_parts(start, bytes / size_of::<AtomicU32>()) }
     }
 }

@@ -1,4 +1,4 @@
-//! A socket that has a place among the files.
+//! A socket with a path in the file system.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -11,16 +11,16 @@ use crate::file_lock::{Held, lock};
 use crate::session::SessionError;
 use crate::system::{FileId, id_in};
 
-/// A socket at a path, where others can connect, until it is dropped; whoever takes them has to come yet.
+/// A socket at a path, where others can connect until it is dropped; nothing accepts them yet.
 pub(crate) struct SocketFile {
     pub(super) link: Link,
-    /// To be removed, unless another one is there by then.
+    /// Removed when this is dropped, unless another socket is there by then.
     path: PathBuf,
     file: FileId,
 }
 
 impl SocketFile {
-    /// Listens at a path where nobody else does.
+    /// Listens at a path where nothing else does.
     pub(crate) fn bind(path: &Path, kind: Kind) -> Result<Self, SessionError> {
         Self::at(path, kind)
             .map_err(|error| SessionError::io(format!("the socket {}", path.display()), error))
@@ -40,7 +40,8 @@ fn listen(path: &Path, kind: Kind) -> io::Result<Link> {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let folder = File::open(folder.unwrap_or(Path::new("."))).ok();
-            // What is found to be left may be another's that has replaced it by the time it is removed.
+            // A socket that is found left over may, by the time it is removed, have been replaced with another
+            // process's.
             let _one_at_a_time = folder.as_ref().and_then(lock_for_a_while);
             // An ordinary file refuses connections too.
             if !path.symlink_metadata()?.file_type().is_socket() {
@@ -56,7 +57,7 @@ fn listen(path: &Path, kind: Kind) -> io::Result<Link> {
     }
 }
 
-/// Others have it for some microseconds; who has it for longer has it for something else.
+/// Others hold it for some microseconds; whoever holds it for longer has another use for it.
 fn lock_for_a_while(folder: &File) -> Option<Held<'_>> {
     let locked = |try_number: u32| {
         if try_number != 0 {
@@ -69,7 +70,7 @@ fn lock_for_a_while(folder: &File) -> Option<Held<'_>> {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // In a child after a fork it is another process's.
+        // In a child after a fork it belongs to another process.
         if self.link.is_here() && self.path.symlink_metadata().is_ok_and(|there| id_in(&there) == self.file) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -86,7 +87,7 @@ mod tests {
     fn of_several_that_replace_what_is_left_one_has_the_path() {
         let path = std::env::temp_dir().join(format!("tracebuf-socket-file-{}", std::process::id()));
         for round in 0..300 {
-            // What a service leaves that was killed.
+            // What a killed service leaves.
             drop(std::os::unix::net::UnixListener::bind(&path).expect("nobody has it"));
             let begin = Barrier::new(4);
             let bind = || {

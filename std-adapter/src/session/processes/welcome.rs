@@ -4,13 +4,13 @@ use tracebuf::proto::{Encoder, Message, Overflow, Sink};
 
 use crate::fields::{Fields, Value};
 
-/// Of all that is said from there on: records, shared memory's pages and their layout.
+/// The version of everything said from then on: records, the pages of shared memory and their layout.
 const VERSION: u64 = 2;
 
-/// Bytes of the longest.
+/// Bytes of the longest welcome.
 pub(super) const LONGEST: usize = 64 << 10;
 
-// The numbers of its fields; fields that are unknown are skipped, as in all of protobuf.
+// The numbers of its fields; unknown fields are skipped, as everywhere in protobuf.
 const REFUSED: u32 = 1;
 const WELCOME_VERSION: u32 = 2;
 const SHARED_MEMORY: u32 = 3;
@@ -19,12 +19,12 @@ const SOURCE: u32 = 5;
 const SOURCE_NAME: u32 = 1;
 const SOURCE_BUFFER: u32 = 2;
 
-/// What a program has to know to record.
+/// What a program must know to record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Welcome {
     /// Bytes of shared memory, which comes with it.
     pub(super) shared_memory: usize,
-    /// For each buffer, after how many bytes a writer says its state again.
+    /// For each buffer, after how many bytes a writer repeats its state.
     pub(super) state_every: Vec<u32>,
     /// Data sources, with the buffers that they go to.
     pub(super) sources: Vec<(String, u16)>,
@@ -61,7 +61,7 @@ impl Welcome {
         Ok(room)
     }
 
-    /// What there is instead of it for a program that the service does not take.
+    /// What a program that the service does not take hears instead.
     pub(super) fn refusal(why: &str) -> Vec<u8> {
         let mut room = vec![0; why.len() + 16];
         let mut encoder = Encoder::new(&mut room);
@@ -70,7 +70,7 @@ impl Welcome {
         room
     }
 
-    /// What a service has said; else why it does not take this program, or is none.
+    /// What a service has said; otherwise why it does not take this program, or that it is no service.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let (mut welcome, mut version) = (Self::default(), None);
         let mut fields = Fields::of(bytes);

@@ -1,4 +1,4 @@
-//! Windows has no forks: a process has what it made, and nobody else has it.
+//! Windows has no forks: a process owns what it made, and no other has it.
 
 /// Begins to count forks, of which there are none.
 pub(crate) fn watch() {}
@@ -9,7 +9,7 @@ pub(crate) fn forks() -> u32 {
     0
 }
 
-/// Does what no fork is to come into.
+/// Does work that no fork must interrupt.
 #[cfg(feature = "tracing")]
 pub(crate) fn while_nobody_forks<T>(work: impl FnOnce() -> T) -> T {
     work()

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::export::Piece;
 
-/// What stands in for `/proc`, until it is dropped.
+/// Stands in for `/proc`, until it is dropped.
 struct FakeProc(PathBuf);
 
 impl FakeProc {
@@ -21,7 +21,7 @@ impl FakeProc {
         std::fs::write(folder.join("status"), status).expect("a file");
     }
 
-    /// A process with this number, and 1 in its container.
+    /// A process that has this number, and 1 in its container.
     fn container(&self, pid: u32) {
         self.says(&pid.to_string(), &format!("Name:\tinit\nPPid:\t7\nUid:\t5\t6\t6\t6\nNSpid:\t{pid}\t1\n"));
         self.thread(pid, pid, 1);
@@ -38,7 +38,7 @@ impl Drop for FakeProc {
     }
 }
 
-/// What a trace would tell, as text that may be looked for.
+/// What a trace would report, as text to search.
 fn told(tree: &ProcessTree) -> String {
     let mut piece = Piece::default();
     piece.processes(tree, 0).expect("memory");
@@ -53,7 +53,7 @@ fn a_status_tells_of_the_numbers_in_each_namespace() {
     let status =
         Status { name: "db: writer".to_owned(), ppid: 29643, uid: 1000, numbers: vec![29645, 13, 2] };
     assert_eq!(Status::parse(text), status);
-    // Of a kernel that is older than these.
+    // From a kernel older than these.
     assert_eq!(Status::parse("Name:\tsh\nPid:\t7\n").numbers, []);
     assert_eq!(Status::parse("NSpid:\t7\tx\nPPid:\t\n"), Status { numbers: vec![7], ..Status::default() });
 }
@@ -64,7 +64,7 @@ fn only_a_process_of_another_namespace_than_the_service_s_is_told_of() {
     let of = |pid: i32| Contained::of(&proc.0, pid, 0, &tree).is_some();
     proc.says("10", "Name:\tneighbour\nNSpid:\t10\n");
     proc.says("11", "Name:\told\n");
-    // Somebody else, whose process has that number in the namespace of `/proc`.
+    // Another process, which has that number in the namespace of `/proc`.
     proc.says("12", "Name:\tother\nNSpid:\t13\t1\n");
     assert_eq!([10, 11, 12, 14, 0, -1].map(of), [false; 6]);
     assert_eq!(told(&tree), "");
@@ -109,7 +109,7 @@ fn who_has_new_writers_all_the_time_is_looked_at_for_a_tenth_of_it() {
     contained.has_new_writer();
     contained.look_if_due();
     assert!(!told(&tree).contains("thread 2"));
-    // It is not forgotten, but later.
+    // It is done later, not forgotten.
     contained.taken = AT_ONCE;
     contained.look_if_due();
     assert!(told(&tree).contains("thread 2"));

@@ -9,10 +9,10 @@ use super::frames::{Frame, request_of};
 use super::proto::numbers;
 use crate::fields::{Fields, Value, message};
 
-/// The service of which these are the calls.
+/// The service that has these calls.
 const SERVICE: &[u8] = b"ProducerPort";
 
-/// The methods that a program is told of, numbered in this order from 1 on. It calls none that it was not told of.
+/// The methods that a program is told of, numbered in this order from 1 on. It calls no others.
 pub(super) const METHODS: [&str; 12] = [
     "InitializeConnection",
     "RegisterDataSource",
@@ -36,40 +36,40 @@ const REGISTER_TRACE_WRITER: u64 = 6;
 const UNREGISTER_TRACE_WRITER: u64 = 7;
 const LAST: u64 = METHODS.len() as u64;
 
-/// Of `InitializeConnectionRequest.SMBScrapingMode`.
+/// A value of `InitializeConnectionRequest.SMBScrapingMode`.
 const SCRAPING_DISABLED: u64 = 2;
 
-/// What a program says, one thing after the other.
+/// What a program says, one thing after another.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FromProgram {
-    /// Wants to be bound; to this service, or to another.
+    /// Wants to be bound to this service, or to another.
     Bind { request: u64, is_known: bool },
-    /// Tells who it is, first of all.
+    /// Says who it is, first of all.
     Initialize { request: u64, hello: Hello },
-    /// Wants to hear commands in reply to this.
+    /// Wants to hear commands in reply to this call.
     Listen { request: u64 },
-    /// Has something to offer.
+    /// Offers a data source.
     Register(Descriptor),
-    /// Has it no more.
+    /// No longer has that data source.
     Unregister(String),
-    /// Something for its shared memory.
+    /// A request about its shared memory.
     Request(Request),
-    /// All that was complete when this flush was asked for has come.
+    /// Everything that was complete when this flush was asked for has come.
     Flushed(u64),
-    /// Wants to hear that all before was carried out, or of a call that there is none.
+    /// Wants to hear that everything before was carried out, or that there is no such call.
     Answer { request: u64, is_known: bool },
 }
 
-/// What a program tells of itself.
+/// What a program says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
-    /// Kinds of shared memory that it can have, one bit each; 0 of those from before there was another.
+    /// Kinds of shared memory that it can have, one bit each; 0 for programs from before there was more than one kind.
     pub(super) memory: u32,
-    /// Chunks that it has not completed may be looked at while it is there.
+    /// Whether chunks that it has not completed may be looked at while it is there.
     pub(super) may_scrape: bool,
 }
 
-/// What a frame says; none of one that is malformed.
+/// What a frame says; `None` for a malformed one.
 pub(super) fn said(frame: &[u8]) -> Option<Vec<FromProgram>> {
     let (request, frame) = request_of(frame)?;
     let mut said = Vec::new();
@@ -119,7 +119,7 @@ fn call(method: u64, arguments: &[u8], request: u64, said: &mut Vec<FromProgram>
     Some(())
 }
 
-/// Moves come before patches, and patches before the end of a flush, however the message has them.
+/// Moves come before patches, and patches before the end of a flush, whatever their order in the message.
 fn commit(message: &[u8], said: &mut Vec<FromProgram>) -> Option<()> {
     let mut patches = Vec::new();
     let mut flush = 0;
@@ -144,13 +144,13 @@ fn commit(message: &[u8], said: &mut Vec<FromProgram>) -> Option<()> {
 /// Patches of one chunk.
 fn patch(chunk: &[u8], said: &mut Vec<FromProgram>) -> Option<()> {
     let [buffer, writer, chunk_id, has_more] = numbers(chunk, [1, 2, 3, 5])?;
-    // Of a writer that there cannot be, there is no chunk.
+    // A writer that cannot exist has no chunk.
     let Ok(writer_id) = u16::try_from(writer) else { return Some(()) };
     let begin = said.len();
     for field in Fields::of(chunk) {
         let (4, Value::Bytes(patch)) = (field.number, field.value) else { continue };
         let ([offset], data) = (numbers(patch, [1])?, message(patch, 2)?);
-        // Where a size field cannot be, or what is none.
+        // An offset where no size field can be, or data that is none.
         let (Ok(offset), Ok(data)) = (u16::try_from(offset), data.try_into()) else { continue };
         let patch = Patch { chunk_id: chunk_id as u32, offset, data };
         let patch = Request::Patch { writer_id, target: target(buffer), patch, has_more: true };
@@ -162,7 +162,7 @@ fn patch(chunk: &[u8], said: &mut Vec<FromProgram>) -> Option<()> {
     Some(())
 }
 
-/// The buffer of a number. Perfetto counts them from 1 on; one that there is not is refused where chunks are taken.
+/// The buffer of a number. Perfetto counts them from 1 on; one that does not exist is refused where chunks are taken.
 fn target(buffer: u64) -> u16 {
     buffer.checked_sub(1).and_then(|target| u16::try_from(target).ok()).unwrap_or(u16::MAX)
 }

@@ -1,4 +1,4 @@
-//! Categories of track events: which ones are wanted, by the configuration of a data source.
+//! Categories of track events: which ones are wanted, according to the configuration of a data source.
 //!
 //! Facts from `protos/perfetto/config/data_source_config.proto` and
 //! `protos/perfetto/config/track_event/track_event_config.proto`.
@@ -6,15 +6,15 @@
 use super::proto::Proto;
 use crate::fields::{Fields, Value};
 
-/// Of a DataSourceConfig.
+/// A field of a DataSourceConfig.
 const TRACK_EVENT_CONFIG: u32 = 113;
-// Of that.
+// Fields of that.
 const DISABLED: u32 = 1;
 const ENABLED: u32 = 2;
 const DISABLED_TAGS: u32 = 3;
 
-/// Fields of a DataSourceConfig that wants these categories and no others. What is on and off unless it is said differs
-/// between Perfetto's libraries: so all is said.
+/// Fields of a DataSourceConfig that wants these categories and no others. What is on and off by default differs
+/// between Perfetto's libraries, so everything is stated.
 pub(super) fn only<'c>(enabled: impl IntoIterator<Item = &'c str>) -> Proto {
     let config = Proto::new().bytes(DISABLED, b"*");
     let config = config.bytes(DISABLED_TAGS, b"slow").bytes(DISABLED_TAGS, b"debug");
@@ -22,16 +22,16 @@ pub(super) fn only<'c>(enabled: impl IntoIterator<Item = &'c str>) -> Proto {
     Proto::new().message(TRACK_EVENT_CONFIG, &config)
 }
 
-/// The categories that are wanted; all of them unless somebody says otherwise.
+/// The categories that are wanted; all of them unless the configuration says otherwise.
 ///
-/// A TrackEventConfig as it has come: taken apart, lists without end would be many times as long in memory.
+/// Kept as the TrackEventConfig that came: taken apart, endless lists would be many times as long in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::session::processes) struct Categories(Vec<u8>);
 
 impl Categories {
-    /// Of a DataSourceConfig. One that is malformed says nothing: better too much is recorded than nothing.
+    /// The categories of a DataSourceConfig. A malformed one says nothing: better to record too much than nothing.
     pub(super) fn of(config: &[u8]) -> Self {
-        // What comes in several parts is the sum of them.
+        // A field that comes in several parts is the sum of them.
         let lists: Vec<u8> = strings(config, TRACK_EVENT_CONFIG).flatten().copied().collect();
         let mut fields = Fields::of(&lists);
         fields.by_ref().for_each(drop);
@@ -39,7 +39,7 @@ impl Categories {
     }
 
     pub(in crate::session::processes) fn wants(&self, category: &str) -> bool {
-        /// Whether a text in a list means a category.
+        /// Whether a text in a list means this category.
         type Means = fn(&str, &str) -> bool;
         const IN_TURN: [(u32, Means); 4] =
             [(ENABLED, is), (DISABLED, is), (ENABLED, matches), (DISABLED, matches)];
@@ -51,7 +51,7 @@ impl Categories {
     }
 }
 
-/// Those of a field; what is of another kind is none.
+/// The strings in a field; a value of another kind is skipped.
 fn strings(message: &[u8], of: u32) -> impl Iterator<Item = &[u8]> {
     Fields::of(message).filter_map(move |field| match field.value {
         Value::Bytes(bytes) if field.number == of => Some(bytes),
@@ -63,12 +63,12 @@ fn is(name: &str, category: &str) -> bool {
     name == category
 }
 
-/// Whether a pattern matches, in which each `*` stands for whatever there is in its place, also for nothing.
+/// Whether a pattern matches, in which each `*` stands for whatever is in its place, or for nothing.
 fn matches(pattern: &str, category: &str) -> bool {
     let Some((begin, rest)) = pattern.split_once('*') else { return pattern == category };
     let (between, end) = rest.rsplit_once('*').unwrap_or(("", rest));
     let within = category.strip_prefix(begin).and_then(|rest| rest.strip_suffix(end));
-    // Each part where it comes first: that leaves most to the next.
+    // Each part at its first place: that leaves the most for the next.
     within.and_then(|within| between.split('*').try_fold(within, behind)).is_some()
 }
 
@@ -89,7 +89,7 @@ mod tests {
         Proto::new().each(enabled, of(ENABLED)).each(disabled, of(DISABLED))
     }
 
-    /// Those among these that are wanted.
+    /// The categories among these that are wanted.
     fn wanted<'c>(config: &Proto, of: &[&'c str]) -> Vec<&'c str> {
         let categories = Categories::of(config.as_bytes());
         of.iter().copied().filter(|category| categories.wants(category)).collect()
@@ -142,7 +142,7 @@ mod tests {
         for (pattern, category, expected) in table {
             assert_eq!(matches(pattern, category), expected, "{pattern} {category}");
         }
-        // One that a step back at each star would take for ever with.
+        // A step back at each star would take for ever with this one.
         assert!(!matches(&"*a".repeat(20_000), &"a".repeat(10_000)));
     }
 
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(wanted(&config(&fixed), &["net", "debug"]), ["net", "debug"]);
         let both = config(&fixed.bytes(DISABLED, b"net"));
         assert_eq!(wanted(&both, &["net", "debug"]), ["debug"]);
-        // A field that comes in parts, and one of its number that is none.
+        // A field that comes in parts, and one with its number that is of another kind.
         let parts = config(&lists(&["net"], &[])).message(TRACK_EVENT_CONFIG, &lists(&[], &["*"]));
         assert_eq!(wanted(&parts.number(TRACK_EVENT_CONFIG, 1_u32), &["net", "debug"]), ["net"]);
     }
@@ -165,7 +165,7 @@ mod tests {
         for len in 0..whole.as_bytes().len() {
             let cut = Proto::new().fields(&whole.as_bytes()[..len]);
             let both = wanted(&config(&cut), &["net", "render"]);
-            // Also where just the list of those that are enabled is left, for that disables nothing.
+            // Also where only the list of enabled ones is left, because that disables nothing.
             assert_eq!(both, ["net", "render"], "{len}");
         }
         for malformed in [&b"\x0B"[..], b"\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", b"\xFF"] {

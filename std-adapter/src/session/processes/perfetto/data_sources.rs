@@ -1,6 +1,7 @@
-//! What programs have to offer, and what of it a session wants.
+//! Data sources that programs offer, and those that a session wants.
 //!
-//! Facts from `protos/perfetto/common/data_source_descriptor.proto` and `protos/perfetto/config/data_source_config.proto`.
+//! Facts from `protos/perfetto/common/data_source_descriptor.proto` and
+//! `protos/perfetto/config/data_source_config.proto`.
 
 use super::proto::{Proto, numbers};
 use crate::fields::message;
@@ -13,7 +14,7 @@ const TRACING_SESSION: u32 = 4;
 /// The data source of track events, which the SDK has in every program that makes any.
 pub(super) const TRACK_EVENT: &str = "track_event";
 
-/// Of one program, at most; one that offers more is told nothing of the rest.
+/// Most data sources of one program; one that offers more is told nothing of the rest.
 const RUNNING: usize = 256;
 
 /// A data source that is to run in every program that has it.
@@ -27,17 +28,17 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// About how many bytes a program is told of it at once.
+    /// About how many bytes a program is told about it at once.
     pub(super) fn told(&self) -> usize {
-        /// Bytes of the messages around a configuration, at most.
+        /// Most bytes of the messages around a configuration.
         const AROUND: usize = 64;
         self.config().as_bytes().len() + AROUND
     }
 
-    /// What a program is told of it.
+    /// What a program is told about it.
     fn config(&self) -> Proto {
         let config = Proto::new().bytes(NAME, self.name.as_bytes());
-        // Buffers are counted from 1 on, and sessions too; of those there is one.
+        // Buffers are counted from 1 on, and so are sessions, of which there is one.
         let config = config.number(TARGET_BUFFER, u32::from(self.buffer) + 1).number(TRACING_SESSION, 1_u32);
         config.fields(&self.config)
     }
@@ -52,7 +53,7 @@ pub(super) struct Descriptor {
 }
 
 impl Descriptor {
-    /// None of a malformed one.
+    /// `None` for a malformed one.
     pub(super) fn of(descriptor: &[u8]) -> Option<Self> {
         let name = String::from_utf8_lossy(message(descriptor, 1)?).into_owned();
         let [clears_state, no_flush] = numbers(descriptor, [4, 9])?;
@@ -60,7 +61,7 @@ impl Descriptor {
     }
 }
 
-/// One that a program runs, or is to run as soon as it can hear of it.
+/// A data source that a program runs, or is to run as soon as it can hear of it.
 struct Instance {
     id: u64,
     descriptor: Descriptor,
@@ -68,7 +69,7 @@ struct Instance {
     has_started: bool,
 }
 
-/// Those of one program.
+/// The data sources of one program.
 #[derive(Default)]
 pub(super) struct Instances {
     all: Vec<Instance>,
@@ -76,7 +77,7 @@ pub(super) struct Instances {
 }
 
 impl Instances {
-    /// A program has this one; it is to run if it is wanted.
+    /// A program offers this one; it is to run if it is wanted.
     pub(super) fn offer(&mut self, descriptor: Descriptor, wanted: &[Wanted]) {
         for wanted in wanted.iter().filter(|wanted| wanted.name == descriptor.name) {
             if self.all.len() < RUNNING {
@@ -87,12 +88,12 @@ impl Instances {
         }
     }
 
-    /// A program has none of this name any more.
+    /// A program no longer has any of this name.
     pub(super) fn withdraw(&mut self, name: &str) {
         self.all.retain(|instance| instance.descriptor.name != name);
     }
 
-    /// Number and configuration of each that has not started, which it has with this.
+    /// Number and configuration of each that has not started, and which counts as started from now on.
     pub(super) fn start(&mut self) -> impl Iterator<Item = (u64, &Proto)> {
         self.all.iter_mut().filter(|instance| !instance.has_started).map(|instance| {
             instance.has_started = true;
@@ -100,12 +101,12 @@ impl Instances {
         })
     }
 
-    /// Those that have something to flush.
+    /// Data sources that have something to flush.
     pub(super) fn to_flush(&self) -> impl Iterator<Item = u64> {
         self.started().filter(|instance| instance.descriptor.is_flushed).map(|instance| instance.id)
     }
 
-    /// Those that can say again what they have said of names and clocks.
+    /// Data sources that can repeat what they have said of names and clocks.
     pub(super) fn to_clear(&self) -> impl Iterator<Item = u64> {
         self.started().filter(|instance| instance.descriptor.clears_state).map(|instance| instance.id)
     }

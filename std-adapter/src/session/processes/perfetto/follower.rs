@@ -1,10 +1,10 @@
-//! Programs with this crate that record into Perfetto's service, which sees them as any with its SDK.
+//! Programs with this crate that record into Perfetto's service, to which they look like any program with its SDK.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `waiting` | a connection until a tracing session begins |
-//! | `calls` | what is said to the service |
-//! | `answers` | what it says |
+//! | `calls` | what a program says to the service |
+//! | `answers` | what the service says |
 //! | `speech` | a connection from then on: requests become calls, replies are their answers |
 
 mod answers;
@@ -25,13 +25,13 @@ use crate::session::processes::perfetto::data_sources::TRACK_EVENT;
 use crate::session::processes::perfetto::frames::LONGEST;
 use crate::session::processes::perfetto::proto::Proto;
 
-/// Bytes of the messages around an offered data source, at most.
+/// Most bytes of the messages around an offered data source.
 const AROUND: usize = 64;
 
 impl ConnectionBuilder {
-    /// Connects to Perfetto's service (`traced`) whenever one listens at this path, and waits there until somebody records
-    /// with it: by the command `perfetto`, or by whatever else makes traces with that service. What is recorded is in that
-    /// trace then, beside what the kernel and all other programs have there.
+    /// Connects to Perfetto's service (`traced`) whenever one listens at this path, and waits there until somebody
+    /// records with it: with the command `perfetto`, or with anything else that makes traces with that service. What
+    /// this program records is then in that trace, beside what the kernel and all other programs have there.
     ///
     /// ```no_run
     /// use tracebuf_std::session::{Connection, Relay, perfetto_socket};
@@ -42,37 +42,39 @@ impl ConnectionBuilder {
     ///     .process_name("camera")
     ///     .follow_perfetto(perfetto_socket(), move |service| relay.connect(&service.recorder()))?;
     ///
-    /// // In a trace of which the configuration has the data source `track_event`.
+    /// // In a trace whose configuration has the data source `track_event`.
     /// let _slice = recorder.enter("frame");
     /// # Ok::<(), tracebuf_std::session::SessionError>(())
     /// ```
     ///
-    /// With each tracing session it calls `connected`, from a thread of its own, as [`follow`](Self::follow) does; the
-    /// connection ends with the session. The program has the data source `track_event`, unless it was
-    /// [named otherwise](Self::data_source). Its name is [this process's](Self::process_name).
+    /// For each tracing session it calls `connected`, from a thread of its own, as [`follow`](Self::follow) does; the
+    /// connection ends with the session. The program has the data source `track_event`, unless it is [named
+    /// otherwise](Self::data_source). Its name is [this process's](Self::process_name).
     ///
-    /// Of several tracing sessions at a time the program is in the one that began first; in another one from that one's end
-    /// on, after a quarter of a second at most. That is also the time without events where one begins just after another.
+    /// With several tracing sessions at a time the program is in the one that began first; once that ends, it is in
+    /// another one within a quarter of a second. That is also how long events are missing if one session begins just
+    /// after another.
     ///
-    /// Shared memory is as large as the configuration says for this program, or else 1 MiB, which is enough for 512
-    /// threads. Chunks that are complete are sent when they are half of it, when the service flushes, and at the end. Those
-    /// that threads have begun the service takes by itself then, and when this process ends or is killed. What has no room
-    /// in shared memory is lost, unless threads [wait](Self::exhaustion); the next packet of that thread tells of it. Names,
-    /// clocks and tracks are told again with every MiB that is recorded, and when the service asks for it
-    /// (`incremental_state_config`): a ring of its that is smaller should ask.
+    /// Shared memory is as large as the configuration says for this program, otherwise 1 MiB, which is enough for 512
+    /// threads. Complete chunks are sent when they fill half of it, when the service flushes, and at the end. The
+    /// service takes chunks that threads have begun by itself then, and when this process ends or is killed. What has
+    /// no room in shared memory is lost, unless threads [wait](Self::exhaustion); the next packet of that thread says
+    /// so. Names, clocks and tracks are repeated with every MiB that is recorded, and when the service asks for it
+    /// (`incremental_state_config`): with a ring smaller than that, let it ask.
     ///
-    /// It costs a thread, which wakes four times a second while nothing is recorded, and which is waited for up to a quarter
-    /// of a second when the [`Follower`] is dropped then; and while something is, what a [`Connection`] costs.
+    /// It costs a thread, which wakes four times a second while nothing is recorded; dropping the [`Follower`] then
+    /// waits for it up to a quarter of a second. While something is recorded, it also costs what a [`Connection`]
+    /// costs.
     ///
-    /// What of the protocol is not there: recording before there is a service, triggers, pages of other than 4 KiB,
-    /// memory that is sent in messages (virtual machines), addresses that are no paths. Source of what is said there:
-    /// Perfetto's `producer_port.proto` and `wire_protocol.proto`. Checked against its service, of the version in Perfetto's
-    /// crate `perfetto-sdk-sys` 1.4.
+    /// Not supported of the protocol: recording before there is a service, triggers, pages of other than 4 KiB, memory
+    /// that is sent in messages (virtual machines), addresses that are not paths. Source of the protocol: Perfetto's
+    /// `producer_port.proto` and `wire_protocol.proto`. Checked against its service, in the version of Perfetto's crate
+    /// `perfetto-sdk-sys` 1.4.
     ///
     /// # Categories
-    /// What goes by a relay is recorded, whatever category an event says it has: to look at that would cost each event.
-    /// A program of which categories can be chosen has a relay for each of them, or for several that belong together,
-    /// and connects those that a session [wants](Connection::wants):
+    /// What goes through a relay is recorded, whichever category an event has: checking that would cost every event. A
+    /// program whose categories can be chosen has a relay for each of them, or for several that belong together, and
+    /// connects those that a session [wants](Connection::wants):
     ///
     /// ```no_run
     /// use tracebuf_std::session::{Connection, Relay, perfetto_socket};
@@ -81,7 +83,7 @@ impl ConnectionBuilder {
     ///
     /// let relays = CATEGORIES.map(|category| (category, Relay::new()));
     /// let [net, render] = relays.each_ref().map(|(_, relay)| relay.recorder());
-    /// let builder = Connection::builder().categories(CATEGORIES); // told to whoever asks the service what there is
+    /// let builder = Connection::builder().categories(CATEGORIES); // told to anyone who asks the service what there is
     /// let _follower = builder.follow_perfetto(perfetto_socket(), move |service| {
     ///     for (category, relay) in &relays {
     ///         if service.wants(category) {
@@ -99,13 +101,13 @@ impl ConnectionBuilder {
     /// # Ok::<(), tracebuf_std::session::SessionError>(())
     /// ```
     ///
-    /// An event by a relay that is not connected costs three loads. Those of a thread are on one track, whichever
-    /// relays they go by.
+    /// An event through a relay that is not connected costs three loads. A thread's events are on one track, whichever
+    /// relays they go through.
     ///
     /// # Errors
     /// No thread; names of the data source and its [categories](Self::categories) of more than some 130,000 bytes in
-    /// all, which the service does not take. That no service is there, that it refuses, or that nobody records is no
-    /// error: [`Follower::error`] tells it.
+    /// all, which the service does not take. A service that is missing or refuses, or for which nobody records, is no
+    /// error: see [`Follower::error`].
     pub fn follow_perfetto(
         self,
         path: impl AsRef<Path>,
@@ -139,7 +141,7 @@ impl Look for Perfetto {
             None => {
                 let producer = &self.builder.name_of_process();
                 let offer = Offer { producer, data_source: &self.data_source };
-                // A session that is there already has begun by now; whoever follows does not wait for another.
+                // A session that is already there has begun by now; following does not wait for another.
                 (Waiting::begin(&self.path, &offer).map_err(failed)?, Instant::now())
             }
         };

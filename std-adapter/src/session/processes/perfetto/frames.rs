@@ -1,4 +1,4 @@
-//! The outermost messages of Perfetto's socket: four bytes that say how long one is, and what it holds.
+//! The outermost messages of Perfetto's socket: four bytes that say how long one is, and its content.
 //!
 //! Facts from `protos/perfetto/ipc/wire_protocol.proto`.
 
@@ -8,12 +8,12 @@ use std::ops::Range;
 use super::proto::Proto;
 use crate::fields::{Fields, Value};
 
-/// Bytes of the longest, as in Perfetto, whose receiver ends a connection with a longer one.
+/// Bytes of the longest frame, as in Perfetto, whose receiver ends a connection with a longer one.
 pub(super) const LONGEST: usize = 128 << 10;
-/// Bytes of a frame's length, in little endian.
+/// Bytes of a frame's length, which is little-endian.
 const LENGTH: usize = 4;
 
-/// The number that the one service here has for those who are bound to it.
+/// The number of the one service here, for those who are bound to it.
 const SERVICE: u64 = 1;
 
 // Fields of a frame.
@@ -22,19 +22,19 @@ pub(super) const BIND: u32 = 3;
 pub(super) const BOUND: u32 = 4;
 pub(super) const INVOKE: u32 = 5;
 pub(super) const REPLY: u32 = 6;
-// Of those that ask to be bound, and of the answer.
+// Fields of a request to be bound, and of the answer.
 pub(super) const SERVICE_NAME: u32 = 1;
 pub(super) const BOUND_SUCCESS: u32 = 1;
 pub(super) const BOUND_SERVICE: u32 = 2;
 pub(super) const BOUND_METHOD: u32 = 3;
 pub(super) const METHOD_ID: u32 = 1;
 pub(super) const METHOD_NAME: u32 = 2;
-// Of a call.
+// Fields of a call.
 pub(super) const INVOKE_SERVICE: u32 = 1;
 pub(super) const INVOKE_METHOD: u32 = 2;
 pub(super) const INVOKE_ARGUMENTS: u32 = 3;
 pub(super) const INVOKE_NO_REPLY: u32 = 4;
-// Of what it returns.
+// Fields of its reply.
 pub(super) const REPLY_SUCCESS: u32 = 1;
 pub(super) const REPLY_HAS_MORE: u32 = 2;
 pub(super) const REPLY_MESSAGE: u32 = 3;
@@ -42,7 +42,7 @@ pub(super) const REPLY_MESSAGE: u32 = 3;
 /// Frames as they come over a stream.
 pub(super) struct Frames {
     bytes: Vec<u8>,
-    /// Those of the bytes that have come and were not taken.
+    /// The range of the bytes that have come and were not taken.
     here: Range<usize>,
 }
 
@@ -51,11 +51,11 @@ impl Frames {
         Self { bytes: vec![0; 4096], here: 0..0 }
     }
 
-    /// The next frame, by a function that waits for more of the stream, as much as has room, and says how much it was.
-    /// When that fails, what has come stays, for the next time.
+    /// The next frame. `receive` waits for more of the stream, as much as there is room for, and returns how much it
+    /// was. If it fails, what has come stays for the next time.
     ///
     /// # Errors
-    /// What that function says; the stream has ended; a frame is too long, or malformed.
+    /// An error of `receive`; the stream has ended; a frame is too long, or malformed.
     pub(super) fn next<R>(
         &mut self,
         mut receive: impl FnMut(&mut [u8]) -> io::Result<usize>,
@@ -76,7 +76,7 @@ impl Frames {
                 self.bytes.copy_within(self.here.clone(), 0);
                 self.here = 0..self.here.len();
             }
-            // As much as one says that it has, and not before it says so.
+            // As much as a frame says that it has, and not before it says so.
             if self.bytes.len() < LENGTH + len {
                 self.bytes.resize(LENGTH + len, 0);
             }
@@ -99,7 +99,7 @@ pub(super) enum Frame<'f> {
     Other,
 }
 
-/// The number of a request, and the request; none of what is malformed.
+/// The number of a request, and the request; `None` for a malformed one.
 pub(super) fn request_of(frame: &[u8]) -> Option<(u64, Frame<'_>)> {
     let (mut number, mut request) = (0, Frame::Other);
     let mut fields = Fields::of(frame);
@@ -132,12 +132,12 @@ fn invoke_of(invoke: &[u8]) -> Option<Frame<'_>> {
             _ => {}
         }
     }
-    // Of another service there are no methods.
+    // Another service has no methods here.
     let method = if service == SERVICE { method } else { 0 };
     fields.is_at_end().then_some(Frame::Invoke { method, arguments, wants_reply })
 }
 
-/// Tells one who has asked that it is bound, and the numbers of methods, which are those of their order from 1 on.
+/// Tells a program that has asked that it is bound, with the numbers of methods: their order, from 1 on.
 pub(super) fn bound(request: u64, methods: &[&str]) -> Proto {
     let bound = Proto::new().number(BOUND_SUCCESS, true).number(BOUND_SERVICE, SERVICE);
     let bound = bound.each((1_u64..).zip(methods), |bound, (id, name)| {
@@ -146,7 +146,7 @@ pub(super) fn bound(request: u64, methods: &[&str]) -> Proto {
     Proto::new().number(REQUEST, request).message(BOUND, &bound)
 }
 
-/// Tells one that there is no such service.
+/// Tells a program that there is no such service.
 pub(super) fn not_bound(request: u64) -> Proto {
     Proto::new().number(REQUEST, request).message(BOUND, &Proto::new().number(BOUND_SUCCESS, false))
 }
@@ -157,14 +157,14 @@ pub(super) fn reply(request: u64, message: &Proto, has_more: bool) -> Proto {
     Proto::new().number(REQUEST, request).message(REPLY, &reply.message(REPLY_MESSAGE, message))
 }
 
-/// Of a call that is not carried out.
+/// The reply to a call that is not carried out.
 pub(super) fn failure(request: u64) -> Proto {
     Proto::new().number(REQUEST, request).message(REPLY, &Proto::new().number(REPLY_SUCCESS, false))
 }
 
 /// A frame as it goes over the stream.
 pub(super) fn push_frame(stream: &mut Vec<u8>, frame: &Proto) {
-    // No frame of a service is longer than what a program sends, and that is `LONGEST`.
+    // No frame of a service is longer than what a program sends, and that is at most `LONGEST`.
     stream.extend((frame.as_bytes().len() as u32).to_le_bytes());
     stream.extend_from_slice(frame.as_bytes());
 }

@@ -7,15 +7,15 @@ use super::frames::push_frame;
 use super::proto::Proto;
 use crate::session::processes::link::Link;
 
-/// Bytes that may wait, after which a program that asks and does not hear is given up. What one hears unasked does not
-/// come near it.
+/// Most bytes that may wait; beyond that a program that asks and does not hear is given up. What a program hears
+/// unasked does not come near it.
 const LONGEST: usize = 256 << 10;
 
-/// Frames that were not sent.
+/// Frames that were not sent yet.
 #[derive(Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
-    /// A file, and the byte that it goes with.
+    /// A file, and the position of the byte that it goes with.
     file: Option<(usize, OwnedFd)>,
 }
 
@@ -37,13 +37,13 @@ impl Outbox {
     /// Sends as much as the other end takes.
     ///
     /// # Errors
-    /// What the system says, as that the other end has gone; and of too much that was not taken.
+    /// What the system says, such as that the other end has gone; and too much that was not taken.
     pub(super) fn send(&mut self, link: &Link) -> io::Result<()> {
         let mut sent = 0;
         while let Some(left @ [_, ..]) = self.bytes.get(sent..) {
             let (bytes, file) = match &self.file {
                 Some((at, file)) if *at == sent => (left, Some(file)),
-                // What lies before it goes without.
+                // What lies before that byte goes without it.
                 Some((at, _)) => (left.get(..*at - sent).unwrap_or(left), None),
                 None => (left, None),
             };

@@ -20,7 +20,7 @@ use crate::session::processes::remote::Remote;
 use crate::session::processes::shared_words::SharedWords;
 use crate::session::transport::{CentralBuffer, Transport};
 
-/// Things said that are carried out at a time, at most: no more than one of tracebuf's own messages says.
+/// Most things said that are carried out at a time: no more than one of tracebuf's own messages says.
 const AT_A_TIME: usize = 256;
 
 /// The drain thread's end.
@@ -28,7 +28,7 @@ pub(super) struct Program {
     remote: Remote<FromProgram>,
     outbox: Outbox,
     wanted: Arc<[Wanted]>,
-    /// Of its shared memory, until it goes to the program.
+    /// The file of its shared memory, until that goes to the program.
     file: Option<OwnedFd>,
     hello: Option<Hello>,
     /// The call to which commands are replies.
@@ -37,13 +37,13 @@ pub(super) struct Program {
     /// The last flush that was asked for, and the last that was carried out.
     asked: u64,
     flushed: u64,
-    /// To be said once all before it was heard, however often it is wanted until then.
+    /// To be said once everything before was heard, however often it is wanted until then.
     to_ask: bool,
     to_clear_state: bool,
 }
 
 impl Program {
-    /// With a thread that takes what comes.
+    /// Starts a thread that takes what comes.
     pub(super) fn start(
         newcomer: Newcomer,
         words: SharedWords,
@@ -85,7 +85,7 @@ impl Program {
                 // A flush comes another way.
                 let _ = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
             }
-            // Each answers those before it too, of which one may be answered later; what was not asked has no answer.
+            // Each answers those before it too, one of which may be answered later; what was not asked has no answer.
             FromProgram::Flushed(flush) if flush <= self.asked => self.flushed = self.flushed.max(flush),
             FromProgram::Flushed(_) => {}
             FromProgram::Answer { request, is_known: true } => {
@@ -103,7 +103,7 @@ impl Program {
         self.start_instances();
     }
 
-    /// Has the program run what is wanted of it, as soon as it has said enough.
+    /// Makes the program run the data sources that are wanted of it, as soon as it has said enough.
     fn start_instances(&mut self) {
         let Self { outbox, instances, file, hello: Some(_), commands: Some(call), .. } = self else {
             return;
@@ -117,14 +117,14 @@ impl Program {
         }
     }
 
-    /// Says what there is to say, as far as the program takes it now; the rest, when this is called again.
+    /// Says what there is to say, as far as the program takes it now; the rest when this is called again.
     fn say(&mut self) {
         let mut is_sent = self.outbox.send(&self.remote.link);
         if is_sent.is_ok() && self.outbox.is_empty() {
             self.ask();
             is_sent = self.outbox.send(&self.remote.link);
         }
-        // The thread that waits for what comes hears of it.
+        // The thread that waits for what comes then hears of the end.
         if is_sent.is_err() {
             self.remote.link.shut();
         }
@@ -132,7 +132,7 @@ impl Program {
 
     fn ask(&mut self) {
         let Self { outbox, instances, .. } = self;
-        // Who has not said where it hears commands runs nothing.
+        // A program that has not said where it hears commands runs nothing.
         let mut command = |message: &Proto| {
             self.commands.iter().for_each(|call| outbox.push(&frames::reply(*call, message, true)));
         };
@@ -153,7 +153,7 @@ fn is_of_new_writer(said: &FromProgram) -> bool {
     matches!(said, FromProgram::Request(Request::Register { .. }))
 }
 
-/// Takes frames of a connection apart, until something comes that is none.
+/// Takes the frames of a connection apart, until something comes that is none.
 fn hear() -> impl FnMut(&Link) -> Option<Vec<FromProgram>> {
     let (mut frames, mut rest) = (frames::Frames::new(), Vec::new().into_iter());
     move |link| {

@@ -1,10 +1,10 @@
-//! Messages of protobuf that grow, and their numbers.
+//! Protobuf messages as they are built, and their numbers.
 
 use tracebuf::proto::{WireType, tag};
 
 use crate::fields::{Fields, Value, push};
 
-/// A message, to which fields are added.
+/// A message to which fields are added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Proto(Vec<u8>);
 
@@ -31,12 +31,12 @@ impl Proto {
         self.bytes(field, &message.0)
     }
 
-    /// The same for each of several values.
+    /// Adds fields for each of several values.
     pub(super) fn each<T>(self, values: impl IntoIterator<Item = T>, add: impl Fn(Self, T) -> Self) -> Self {
         values.into_iter().fold(self, add)
     }
 
-    /// Fields that are encoded already.
+    /// Adds fields that are already encoded.
     pub(super) fn fields(mut self, encoded: &[u8]) -> Self {
         self.0.extend_from_slice(encoded);
         self
@@ -47,7 +47,7 @@ impl Proto {
     }
 }
 
-/// Numbers of a message, 0 where it has none; none of a malformed one.
+/// Numbers of a message, 0 where it has none; `None` for a malformed one.
 pub(super) fn numbers<const N: usize>(message: &[u8], of: [u32; N]) -> Option<[u64; N]> {
     let mut numbers = [0; N];
     let mut fields = Fields::of(message);

@@ -18,7 +18,7 @@ use crate::session::processes::socket_file::SocketFile;
 use crate::session::recorder::buffer_of;
 use crate::session::{Session, SessionError};
 
-/// What a [`PerfettoSocket`] is to be. Made by [`PerfettoSocket::builder`].
+/// Sets up a [`PerfettoSocket`]. Made by [`PerfettoSocket::builder`].
 #[derive(Clone, Debug)]
 pub struct PerfettoSocketBuilder {
     shared_memory: usize,
@@ -28,8 +28,8 @@ pub struct PerfettoSocketBuilder {
 }
 
 /// The socket at which programs with Perfetto's own SDK come to record into a session, as they do into Perfetto's
-/// service: those with its C++ or C library or what is built on it, whose events go to the system backend. Nothing in
-/// them has to change.
+/// service: programs with its C++ or C library, or with something built on it, whose events go to the system backend.
+/// Nothing in them has to change.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -44,31 +44,30 @@ pub struct PerfettoSocketBuilder {
 /// ```
 ///
 /// They look for their service at `PERFETTO_PRODUCER_SOCK_NAME`, and without it at `/run/perfetto/traced-producer.sock`
-/// if there is that folder, else at `/tmp/perfetto-producer`; they wait for one, and for the next one when that has ended,
-/// some hundred times in their lives.
-/// Each data source that is [wanted](PerfettoSocketBuilder::data_source) runs in each program that has it from its coming
-/// on until the session stops.
+/// if that folder exists, otherwise at `/tmp/perfetto-producer`; they wait for one, and for the next one when that has
+/// ended, some hundred times in their lives. Each data source that is [wanted](PerfettoSocketBuilder::data_source) runs
+/// in each program that has it, from when the program comes until the session stops.
 ///
-/// Who may write to the socket's file may record; Perfetto's service lets everybody, this one those whom the umask lets.
-/// Producers are trusted as little as [those](super::super::ProducerSocket) with this crate, and are told apart, counted
-/// and asked for what they have in the same way. Chunks that they have not completed are scraped, all but their last
-/// packet, unless they forbid it (`SMB_SCRAPING_DISABLED`).
+/// Anyone who may write to the socket's file may record; Perfetto's service admits everybody, this one those whom the
+/// umask admits. Producers are trusted as little as [those](super::super::ProducerSocket) with this crate, and are told
+/// apart, counted and asked for what they have in the same way. Chunks that they have not completed are scraped, except
+/// for their last packet, unless they forbid it (`SMB_SCRAPING_DISABLED`).
 ///
-/// A thread of theirs fills chunks of a page, 4 KiB, so that 1 MiB is enough for 256 threads at a time. When it is full,
-/// the SDK drops whole packets of track events, and the thread's next one tells of it; other data sources may wait for
+/// Each of their threads fills chunks of a page, 4 KiB, so 1 MiB is enough for 256 threads at a time. When it is full,
+/// the SDK drops whole packets of track events, and the thread's next one says so; other data sources may wait for
 /// room, for some seconds.
 ///
-/// What of the protocol is not there: memory that a program brings (Chrome's startup tracing: it gets the service's, and
-/// loses what it had recorded before), triggers, memory that is sent in messages (virtual machines), addresses that are no
+/// Not supported of the protocol: memory that a program brings (Chrome's startup tracing: it gets the service's, and
+/// loses what it recorded before), triggers, memory that is sent in messages (virtual machines), addresses that are not
 /// paths. Data sources are not told to stop before the session ends: the connection ends.
 ///
 /// Cost: a thread, and for each producer another one, 25 KB, and the shared memory. Linux only.
 ///
-/// Source of what is said there: Perfetto's `producer_port.proto` and `wire_protocol.proto`. Checked against programs with
-/// its SDK, of the version in Perfetto's crate `perfetto-sdk` 1.2.
+/// Source of the protocol: Perfetto's `producer_port.proto` and `wire_protocol.proto`. Checked against programs with
+/// its SDK, in the version of Perfetto's crate `perfetto-sdk` 1.2.
 pub struct PerfettoSocket(Listening<Perfetto>);
 
-/// Those who come have Perfetto's SDK.
+/// The programs that come have Perfetto's SDK.
 struct Perfetto {
     shared_memory: usize,
     wanted: Arc<[Wanted]>,
@@ -83,50 +82,50 @@ impl fmt::Debug for PerfettoSocket {
 }
 
 impl PerfettoSocket {
-    /// For up to 64 programs at a time, each with 1 MiB of shared memory, and with all categories of the data source
-    /// `track_event` but those with the tags `slow` and `debug`, unless told otherwise.
+    /// A socket for up to 64 programs at a time, each with 1 MiB of shared memory, and with all categories of the data
+    /// source `track_event` except those with the tags `slow` and `debug`, unless set otherwise.
     pub fn builder() -> PerfettoSocketBuilder {
         PerfettoSocketBuilder { shared_memory: 1 << 20, producers: 64, data_sources: Vec::new() }
     }
 
-    /// How many programs have come until now, those among them that have gone again.
+    /// How many programs have come until now, including those that have gone again.
     pub fn producers_seen(&self) -> u64 {
         self.0.seen()
     }
 }
 
 impl PerfettoSocketBuilder {
-    /// Bytes of shared memory with each program, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks, and as many
-    /// more as it takes to fill a page. They cost memory when they are touched. What a program would like to have is not
-    /// asked.
+    /// Bytes of shared memory with each program, from 4 KiB to 64 MiB, which [`bind`](Self::bind) checks, rounded up to
+    /// whole pages. They cost memory when they are touched. What a program would like to have is not considered.
     #[must_use]
     pub fn shared_memory(mut self, bytes: usize) -> Self {
         self.shared_memory = bytes;
         self
     }
 
-    /// How many programs may be there at a time; more wait until one goes. All of them share the places for sequences that
-    /// each buffer has, see [`BufferConfig::sequences`](crate::session::BufferConfig::sequences).
+    /// How many programs may be there at a time; more wait until one goes. All of them share the places for sequences
+    /// in each buffer: see [`BufferConfig::sequences`](crate::session::BufferConfig::sequences).
     #[must_use]
     pub fn producers(mut self, count: usize) -> Self {
         self.producers = count;
         self
     }
 
-    /// Runs the data source of this name in programs that have it; those that are not named so do not run. Named twice, it
+    /// Runs the data source of this name in programs that have it; those that are not named do not run. Named twice, it
     /// runs twice. It goes to the buffer that the session has for this name
-    /// ([`SessionBuilder::data_source`](crate::session::SessionBuilder::data_source)), or else to the first.
+    /// ([`SessionBuilder::data_source`](crate::session::SessionBuilder::data_source)), otherwise to the first.
     ///
-    /// `config` are further fields of its `DataSourceConfig`, encoded, such as 113 with a `TrackEventConfig`; it may be
-    /// empty.
+    /// `config` holds further fields of its `DataSourceConfig`, encoded, such as 113 with a `TrackEventConfig`; it may
+    /// be empty.
     #[must_use]
     pub fn data_source(mut self, name: impl Into<String>, config: impl Into<Vec<u8>>) -> Self {
         self.data_sources.push((name.into(), config.into()));
         self
     }
 
-    /// Runs the data source `track_event` with these categories and no others; a `*` at the end of one stands for whatever
-    /// follows. Those with the tags `slow` and `debug` are not meant by that: they have to be named whole.
+    /// Runs the data source `track_event` with these categories and no others; a `*` at the end of one stands for
+    /// whatever follows. It does not stand for categories with the tags `slow` and `debug`: those must be named in
+    /// full.
     ///
     /// ```
     /// use tracebuf_std::session::PerfettoSocket;
@@ -139,12 +138,12 @@ impl PerfettoSocketBuilder {
         self.data_source(TRACK_EVENT, categories::only(enabled).as_bytes())
     }
 
-    /// Makes the socket at this path, of 108 bytes at most, and takes programs from now on. What a service that has
+    /// Creates the socket at this path, of at most 108 bytes, and accepts programs from now on. What a service that
     /// ended without removing it has left there is replaced.
     ///
     /// # Errors
-    /// A size of shared memory that cannot be; what the system says of the path, as that somebody is listening there;
-    /// no thread; configurations of more than some 130,000 bytes in all, which programs do not take;
+    /// An impossible size of shared memory; what the system says of the path, for example that somebody is listening
+    /// there;
     /// [`SessionError::Forked`] in a child after a fork.
     pub fn bind(
         self,
@@ -155,7 +154,7 @@ impl PerfettoSocketBuilder {
         self.serve(session, socket)
     }
 
-    /// Takes programs at a socket from now on.
+    /// Accepts programs at a socket from now on.
     pub(crate) fn serve(
         mut self,
         session: &Arc<Session>,
@@ -180,7 +179,7 @@ impl PerfettoSocketBuilder {
 
 impl Host for Perfetto {
     type Producer = Program;
-    // Who is sent away comes again at once, and after a hundred times in its life never again.
+    // A program that is sent away comes again at once, and after a hundred times in its life never again.
     const WAITS: bool = true;
     const HELD: Duration = Duration::from_secs(1);
 

@@ -11,15 +11,15 @@ use crate::session::processes::perfetto::proto::numbers;
 /// What a frame says.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer<R> {
-    /// The numbers of its methods; none if it has not what is called here.
+    /// The numbers of its methods; `None` if it does not have what is called here.
     Bound(Option<Port>),
-    /// To a call of this number, and what was made of its message. None of one that has failed.
+    /// A reply to the call with this number, and what was made of its message; `None` if the call has failed.
     Reply(u64, Option<R>),
     /// Nothing that was asked for.
     Other,
 }
 
-/// What a frame says, and its message by this function; none of one that is malformed.
+/// What a frame says, its message read by `of`; `None` for a malformed one.
 pub(super) fn answer<R>(frame: &[u8], of: impl FnOnce(u64, &[u8]) -> Option<R>) -> Option<Answer<R>> {
     let (mut request, mut bound, mut reply) = (0, None, None);
     let mut fields = Fields::of(frame);
@@ -48,22 +48,22 @@ pub(super) fn answer<R>(frame: &[u8], of: impl FnOnce(u64, &[u8]) -> Option<R>) 
 /// What a service wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    /// To use the shared memory that has come with this, of pages of so many KiB.
+    /// To use the shared memory that has come with this, with pages of this many KiB.
     UseMemory { page_kib: u64 },
     /// To record these categories, into one of its buffers.
     Start { instance: u64, buffer: u64, categories: Categories },
-    /// To end that.
+    /// To stop that.
     Stop { instance: u64 },
-    /// All that there is, and to hear this number behind it.
+    /// Everything that there is, and then this number.
     Flush { request: u64 },
-    /// To say names and clocks again.
+    /// To repeat names and clocks.
     ClearState,
     /// Something that has no meaning here.
     Other,
 }
 
 impl Command {
-    /// What a message says; none of one that is malformed.
+    /// What a message says; `None` for a malformed one.
     pub(super) fn of(command: &[u8]) -> Option<Self> {
         let mut said = Self::Other;
         let mut fields = Fields::of(command);

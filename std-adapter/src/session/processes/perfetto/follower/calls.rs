@@ -13,12 +13,12 @@ use crate::session::processes::perfetto::frames::{
 };
 use crate::session::processes::perfetto::proto::Proto;
 
-// The numbers of calls; of their lower two bits none is set.
+// The numbers of calls; their lower two bits are not set.
 pub(super) const BIND: u64 = 1 << 2;
 pub(super) const HELLO: u64 = 2 << 2;
-/// That to which commands are replies.
+/// The call to which commands are replies.
 pub(super) const COMMANDS: u64 = 3 << 2;
-/// That which is answered when all was said that a session has to say which is there already.
+/// The call that is answered once a session that is already there has said everything it has to say.
 pub(super) const ALL_SAID: u64 = 4 << 2;
 
 /// The methods that are called.
@@ -48,21 +48,21 @@ const NAMES: [&[u8]; 9] = [
     b"Sync",
 ];
 
-/// The numbers that a service has for itself, and for its methods.
+/// The numbers that a service uses for itself, and for its methods.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Port {
     service: u64,
     methods: [u64; NAMES.len()],
 }
 
-/// Asks for them.
+/// Asks for these numbers.
 pub(super) fn bind(request: u64) -> Proto {
     let bind = Proto::new().bytes(SERVICE_NAME, b"ProducerPort");
     Proto::new().number(REQUEST, request).message(BIND_FIELD, &bind)
 }
 
 impl Port {
-    /// What the service answers to that; none if it has no such port, or one that lacks a method.
+    /// What the service answers; `None` if it has no such port, or one that lacks a method.
     pub(super) fn of(bound: &[u8]) -> Option<Self> {
         let (mut is_bound, mut service, mut methods) = (false, 0, [None; NAMES.len()]);
         for field in Fields::of(bound) {
@@ -105,7 +105,7 @@ fn method_of(method: &[u8]) -> Option<(u64, &[u8])> {
     id.zip(name)
 }
 
-/// Tells who a program is, and what shared memory it would like to have.
+/// Says who a program is, and what shared memory it would like to have.
 pub(super) fn hello(name: &str, shared_memory: u32, page: u32) -> Proto {
     const PAGE: u32 = 1;
     const SHARED_MEMORY: u32 = 2;
@@ -117,8 +117,8 @@ pub(super) fn hello(name: &str, shared_memory: u32, page: u32) -> Proto {
     hello.bytes(NAME, name.as_bytes()).number(SCRAPING, 1_u32).number(VERSIONS, PAGES)
 }
 
-/// Offers a data source that says when it has started and stopped, and says its state again when it is asked to. Of
-/// its categories some can be wanted.
+/// Offers a data source that says when it has started and stopped, and repeats its state when it is asked to. Some of
+/// its categories can be wanted.
 pub(super) fn data_source(name: &str, categories: &[String]) -> Proto {
     const DESCRIPTOR: u32 = 1;
     const NAME: u32 = 1;
@@ -139,17 +139,17 @@ pub(super) fn data_source(name: &str, categories: &[String]) -> Proto {
     Proto::new().message(DESCRIPTOR, &descriptor)
 }
 
-/// Of a data source that has started, or stopped.
+/// About a data source that has started or stopped.
 pub(super) fn instance(instance: u64) -> Proto {
     Proto::new().number(1, instance)
 }
 
-/// Of a writer that is there from now on, and writes to this buffer.
+/// About a writer that is there from now on, and writes to this buffer.
 pub(super) fn writer(writer_id: u16, buffer: u32) -> Proto {
     Proto::new().number(1, writer_id).number(2, buffer)
 }
 
-/// Of one that is there no more.
+/// About a writer that has ended.
 pub(super) fn writer_that_ends(writer_id: u16) -> Proto {
     Proto::new().number(1, writer_id)
 }
@@ -159,14 +159,14 @@ pub(super) fn push_move(commit: Proto, chunk: ChunkToMove, buffer: u32) -> Proto
     commit.message(1, &Proto::new().number(1, chunk.page).number(2, chunk.chunk).number(3, buffer))
 }
 
-/// A patch for a chunk there.
+/// A patch for a chunk, in what is committed.
 pub(super) fn push_patch(commit: Proto, writer_id: u16, buffer: u32, patch: Patch, has_more: bool) -> Proto {
     let chunk = Proto::new().number(1, buffer).number(2, writer_id).number(3, patch.chunk_id);
     let chunk = chunk.message(4, &Proto::new().number(1, patch.offset).bytes(2, &patch.data));
     commit.message(2, &chunk.number(5, has_more))
 }
 
-/// All before belongs to a flush that the service has asked for.
+/// Everything before belongs to a flush that the service has asked for.
 pub(super) fn push_flush(commit: Proto, flush: u64) -> Proto {
     commit.number(3, flush)
 }

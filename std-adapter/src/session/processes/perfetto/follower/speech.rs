@@ -15,31 +15,31 @@ use crate::session::processes::perfetto::proto::Proto;
 use crate::session::processes::speech::{Heard, Hearing, Speaking};
 use crate::session::waits::Wait;
 
-/// Chunks and patches in one call, at most: the service takes no more than 1,024 patches of a chunk, and so many of
+/// Most chunks and patches in one call: the service takes no more than 1,024 patches of a chunk, and this many of
 /// either make a frame that is not too long.
 const AT_A_TIME: usize = 1000;
 
-/// Answers to starts and stops of other sessions that the service has not taken, at most: it has few sessions, and one
-/// that asks without end and takes nothing would fill the memory.
+/// Most answers to starts and stops of other sessions that the service has not taken: it has few sessions, and one that
+/// asks without end and takes nothing would fill the memory.
 const MOST_UNSAID: usize = 1000;
 
-// What is awaited with a reply lies in the number of its call: of which kind, in the lower two bits, and how much.
+// The number of a call says what its reply means: which kind in the lower two bits, and how much in the rest.
 const FLUSHED: u64 = 1;
 const TAKEN: u64 = 2;
 
-/// The data source that is recorded: a number that the service has for it, and the buffer that it goes to.
+/// The data source that is recorded: the service's number for it, and the buffer that it goes to.
 #[derive(Clone, Copy)]
 pub(super) struct Instance {
     pub(super) id: u64,
     pub(super) buffer: u32,
 }
 
-/// What the side that hears has for the one that speaks.
+/// What the hearing side has for the speaking one.
 #[derive(Default)]
 struct Between {
-    /// Of data sources that are to start and stop, and that this program knows nothing of.
+    /// Starts and stops to acknowledge, of data sources of which this program knows nothing.
     acknowledge: Mutex<Vec<(Method, u64)>>,
-    /// That which is recorded is to stop.
+    /// Whether the recorded one is to stop.
     stops: AtomicBool,
 }
 
@@ -48,14 +48,14 @@ impl Between {
         self.acknowledge.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// None if there is too much to say already.
+    /// `None` if there is too much to say already.
     fn push(&self, method: Method, instance: u64) -> Option<()> {
         let mut all = self.acknowledge();
         (all.len() < MOST_UNSAID).then(|| all.push((method, instance)))
     }
 }
 
-/// Both sides of a connection, with what has come of the stream already.
+/// Both sides of a connection, with what has already come of the stream.
 pub(super) fn speech(port: Port, instance: Instance, frames: Frames) -> (ToSay, ToHear) {
     let between = Arc::<Between>::default();
     let to_say = ToSay {
@@ -75,7 +75,7 @@ pub(super) fn speech(port: Port, instance: Instance, frames: Frames) -> (ToSay, 
 pub(super) struct ToSay {
     port: Port,
     instance: Instance,
-    /// The arguments of a call that is not complete, and how many chunks and patches they are.
+    /// The arguments of a call that is not complete, and how many chunks and patches they hold.
     commit: Proto,
     committed: usize,
     /// The last flush that is on its way.
@@ -91,14 +91,14 @@ impl ToSay {
         push_frame(&mut self.bytes, &self.port.call(method, arguments, None));
     }
 
-    /// A call in which there are chunks and patches, with the number that its reply is to have.
+    /// Makes a call of the chunks and patches there are, with the number that its reply is to have.
     fn commit(&mut self, reply: Option<u64>) {
         let arguments = std::mem::take(&mut self.commit);
         self.committed = 0;
         push_frame(&mut self.bytes, &self.port.call(Method::CommitData, &arguments, reply));
     }
 
-    /// Ends what has begun of such a call.
+    /// Ends such a call if it has begun.
     fn end_commit(&mut self) {
         if self.committed != 0 {
             self.commit(None);
@@ -113,7 +113,7 @@ impl ToSay {
         }
     }
 
-    /// Answers the service's flush, once all that belongs to it is on its way.
+    /// Answers the service's flush, once everything that belongs to it is on its way.
     fn answer_flush(&mut self) {
         let flushed = self.flushed;
         if let Some((question, _)) = self.answer.take_if(|(_, flush)| is_reached(flushed, *flush)) {
@@ -135,8 +135,8 @@ impl Speaking for ToSay {
         self.call(Method::NotifyDataSourceStarted, &calls::instance(self.instance.id));
     }
 
-    /// Within a call moves are carried out before patches, and patches before a flush's end; a writer's beginning and end
-    /// are calls of their own.
+    /// Within a call moves are carried out before patches, and patches before a flush's end; a writer's beginning and
+    /// end are calls of their own.
     fn request(&mut self, request: Request) {
         let buffer = self.instance.buffer;
         match request {
@@ -168,12 +168,12 @@ impl Speaking for ToSay {
     }
 
     fn answer(&mut self, question: u64, flush: u32) {
-        // The later one's holds for those before.
+        // The later answer holds for the earlier questions too.
         self.answer = Some((question, flush));
         self.answer_flush();
     }
 
-    /// It takes what is in such chunks by itself. What is to be known is answered with the flush.
+    /// The service takes what is in such chunks by itself. When that is done, the flush is answered.
     fn scrape(&mut self, _: u32) {}
 
     fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool> {
@@ -194,8 +194,8 @@ impl Speaking for ToSay {
         Ok(self.bytes.is_empty())
     }
 
-    /// The service ends the connection once it has taken all, and not before: replies of its that nobody takes any more
-    /// would have it end at once.
+    /// The service ends the connection once it has taken everything, and not before: if its replies were no longer
+    /// taken, it would end at once.
     fn end(&mut self, link: &Link) {
         fence(Ordering::Acquire);
         if self.between.stops.load(Ordering::Relaxed) {
@@ -221,7 +221,7 @@ impl Hearing for ToHear {
         };
         let answer = self.frames.next(|bytes| link.receive_some(bytes), |frame| answer(frame, of)).ok()?;
         let Answer::Reply(request, reply) = answer else { return Some(()) };
-        // Where a call has failed the service does not know this program any more.
+        // When a call has failed the service does not know this program any more.
         let command = reply?;
         match (request, request & 3) {
             (COMMANDS, _) => self.command(command, act)?,
@@ -244,7 +244,7 @@ impl ToHear {
             Command::ClearState => act(Heard::ClearState),
             Command::Stop { instance } if instance == self.instance => {
                 self.between.stops.store(true, Ordering::Relaxed);
-                // Whoever sees that recording is off is to see why.
+                // A thread that sees that recording is off must see why.
                 fence(Ordering::Release);
                 act(Heard::Stop);
             }
@@ -283,7 +283,7 @@ mod tests {
         both().0
     }
 
-    /// What a service hears of it.
+    /// What a service hears from this.
     fn heard(to_say: &mut ToSay) -> Vec<FromProgram> {
         to_say.end_commit();
         let (mut all, mut bytes) = (Vec::new(), to_say.bytes.as_slice());
@@ -297,7 +297,7 @@ mod tests {
         all
     }
 
-    /// As the service hears it, which counts its buffers from 1 on.
+    /// As the service hears them: it counts its buffers from 1 on.
     fn requests(target: u16) -> Vec<Request> {
         let moved = |at: u32| Request::Move(ChunkToMove { page: u32::MAX - at, chunk: at % 14, target });
         let patched = |at: u32| {
@@ -324,7 +324,7 @@ mod tests {
         let mut to_say = to_say();
         let moved = |target| Request::Move(ChunkToMove { page: 1, chunk: 1, target });
         let answer = |flush: u64| FromProgram::Answer { request: flush << 2 | FLUSHED, is_known: true };
-        // It is asked for, but another thread is sending, and does it later.
+        // The flush is asked for, but another thread is sending, and does it later.
         to_say.answer(70, 5);
         to_say.request(Request::Flush(3));
         assert_eq!(heard(&mut to_say), [answer(3)]);
@@ -332,7 +332,7 @@ mod tests {
         to_say.request(Request::Flush(5));
         let all = [FromProgram::Request(moved(3)), answer(5), FromProgram::Flushed(70)];
         assert_eq!(heard(&mut to_say), all);
-        // It was on its way before.
+        // The flush was on its way before.
         to_say.request(Request::Flush(7));
         to_say.answer(71, 7);
         assert_eq!(heard(&mut to_say), [answer(7), FromProgram::Flushed(71)]);

@@ -1,4 +1,4 @@
-//! A connection to Perfetto's service until a tracing session begins that wants what this program has.
+//! A connection to Perfetto's service until a tracing session begins that wants what this program offers.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,10 +23,10 @@ use crate::session::waits::PATIENCE;
 
 /// Bytes of shared memory that a program would like to have.
 const MEMORY: u32 = 1 << 20;
-/// Bytes after which a writer says its state again. How large the service's buffer is nobody says.
+/// Bytes after which a writer repeats its state. Nothing says how large the service's buffer is.
 const STATE_EVERY: u32 = 1 << 20;
 
-/// What a program has to offer.
+/// What a program offers.
 pub(super) struct Offer<'o> {
     pub(super) producer: &'o str,
     /// As it is [registered](calls::data_source).
@@ -42,7 +42,7 @@ pub(super) struct Waiting {
     starts: Option<(Instance, Categories)>,
 }
 
-/// The way to the service and back.
+/// The stream to the service and back.
 struct Stream {
     link: Link,
     frames: Frames,
@@ -50,7 +50,7 @@ struct Stream {
     file: Option<OwnedFd>,
 }
 
-/// What is awaited here, made of a reply.
+/// What is awaited here, as read from a reply.
 enum Said {
     Welcome { versions: u64, in_messages: bool },
     Command(Command),
@@ -107,7 +107,7 @@ impl Waiting {
         Ok(false)
     }
 
-    /// What was agreed, when a session has begun.
+    /// What was agreed, once a session has begun.
     pub(super) fn agreed(self) -> io::Result<Agreed> {
         let (Some(words), Some((instance, categories))) = (self.words, self.starts) else {
             return Err(refused("it wants something recorded without shared memory"));
@@ -124,7 +124,7 @@ impl Waiting {
         })
     }
 
-    /// Waits until then for a reply, does what it says, and says to which call it was.
+    /// Waits until then for a reply, does what it says, and returns the number of its call.
     fn hear(&mut self, until: Instant) -> io::Result<u64> {
         let Answer::Reply(request, said) = self.stream.next(until)? else { return Ok(0) };
         match said.ok_or_else(|| refused("it does not take this program"))? {
@@ -146,7 +146,7 @@ impl Waiting {
             Command::Start { instance, buffer, categories } => {
                 self.starts = Some((Instance { id: instance, buffer: buffer as u32 }, categories));
             }
-            // Of what has not started there is nothing.
+            // What has not started has nothing to flush.
             Command::Flush { request } => {
                 let nothing = calls::push_flush(Proto::new(), request);
                 self.stream.send(&[self.port.call(Method::CommitData, &nothing, None)])?;
@@ -162,8 +162,8 @@ impl Waiting {
 }
 
 impl Stream {
-    /// Does not wait: what is said here is less than two of the longest frames, for which Linux has room, 208 KiB
-    /// unless it is told otherwise, and mostly little; there is none where the service asks and takes nothing.
+    /// Does not wait: what is said here is mostly little, and less than two of the longest frames, for which Linux has
+    /// room, 208 KiB by default; there is none if the service asks and takes nothing.
     fn send(&self, frames: &[Proto]) -> io::Result<()> {
         let mut bytes = Vec::new();
         frames.iter().for_each(|frame| push_frame(&mut bytes, frame));
@@ -177,7 +177,7 @@ impl Stream {
     fn next(&mut self, until: Instant) -> io::Result<Answer<Said>> {
         let Self { link, frames, file } = self;
         let receive = |bytes: &mut [u8]| {
-            // Of a service that says something all the time there is always more.
+            // From a service that says something all the time there is always more.
             if Instant::now() >= until {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -188,7 +188,7 @@ impl Stream {
         frames.next(receive, |frame| answer(frame, Said::of))
     }
 
-    /// The memory that has come, of pages of so many KiB.
+    /// The memory that has come, with pages of this many KiB.
     fn memory(&mut self, page_kib: u64) -> io::Result<SharedWords> {
         let file = self.file.take().ok_or_else(|| refused("it has sent no shared memory"))?;
         if page_kib != u64::from(PAGE >> 10) {

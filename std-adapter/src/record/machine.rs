@@ -99,7 +99,8 @@ impl Recording {
         const RING: u64 = 4 << 20;
         let session = Session::builder().ring(RING).exhaustion(Exhaustion::Stall).start().expect("a session");
         let writer = session.recorder().packet_writer().expect("a writer");
-        (Self(session), Tracks::new(writer, RING))
+        let tracks = Tracks::new(writer, session.descriptions(), RING);
+        (Self(session), tracks)
     }
 
     /// The values of each counter. The tracks that wrote them were dropped.

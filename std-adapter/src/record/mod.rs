@@ -93,7 +93,7 @@ fn record_from(
     let programs = doors.open(options, &session)?;
     let recorder = session.recorder_of(MACHINE).ok_or(SessionError::Stopped)?;
     let writer = recorder.packet_writer().ok_or(SessionError::Stopped)?;
-    let mut sampler = Sampler::new(proc, Tracks::new(writer, options.ring));
+    let mut sampler = Sampler::new(proc, Tracks::new(writer, session.descriptions(), options.ring));
 
     let start = Instant::now();
     let look = |sampler: &mut Sampler, how: fn(&mut Sampler)| {

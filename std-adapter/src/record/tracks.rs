@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use tracebuf::producer::Message;
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf::proto::fields::{
     counter_descriptor, counter_unit, process_descriptor, trace_packet, track_descriptor, track_event,
     track_event_type,
 };
+use tracebuf::proto::{Message, Sink};
 
-use crate::session::PacketWriter;
+use crate::session::{Descriptions, PacketWriter};
 use crate::this_process::PidNamespace;
 
 /// What a counter's values are.
@@ -33,45 +33,48 @@ struct Entry {
     parent: Option<TrackId>,
     name: String,
     what: What,
-    /// The period that it was described in last.
-    described: Option<u64>,
+    /// The number of its description, once it has values.
+    description: Option<u64>,
+    /// What was written, at least, when it was asked for last.
+    last: u64,
 }
 
 /// A track of the recording, by its number in the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TrackId(u64);
 
-/// For how many periods a track without values is kept. With the one of its last values and the one in which it is
-/// forgotten they are fewer than the eight of a ring: its last description comes before any of those is overwritten.
-const KEPT: u64 = 4;
+/// Bytes of a ring that a value takes, at least: its length, a time of six bytes, a track of seven, the type, the value
+/// and the tags of these and of the event. Mostly it is some 30.
+const VALUE: u64 = 20;
 
-/// Writes counters, and describes a track before its first value of each period.
+/// Writes counters, and describes a track before its first value.
 ///
-/// A ring that overwrites its oldest takes descriptions with it; what is left must be readable.
+/// Descriptions lie beside the ring, which would overwrite them, for as long as it may have values of theirs.
 pub(super) struct Tracks {
     writer: PacketWriter,
+    descriptions: Descriptions,
     /// That of all processes it hears of.
     namespace: PidNamespace,
     /// Those with values of late: of processes that come and go there is no end.
     entries: HashMap<TrackId, Entry>,
-    period: u64,
-    /// Bytes of this period, more or less.
-    written: u64,
-    bytes_a_period: u64,
+    /// Values written, without those that were dropped.
     events: u64,
+    ring: u64,
+    /// How much is to be written when it is looked next which are over.
+    next_look: u64,
 }
 
 impl Tracks {
     /// For a ring of so many bytes.
-    pub(super) fn new(writer: PacketWriter, ring: u64) -> Self {
+    pub(super) fn new(writer: PacketWriter, descriptions: Descriptions, ring: u64) -> Self {
         Self {
             writer,
+            descriptions,
             namespace: PidNamespace::here(),
             entries: HashMap::new(),
-            period: 0,
-            written: 0,
-            bytes_a_period: ring / 8,
             events: 0,
+            ring,
+            next_look: ring / 8,
         }
     }
 
@@ -96,7 +99,7 @@ impl Tracks {
         self.find(Track::custom(name), None, name, What::Group)
     }
 
-    /// A process. Of a pid used again it is the same track under a new name.
+    /// A process.
     pub(super) fn process(&mut self, pid: u32, name: &str) -> TrackId {
         self.find(self.namespace.process(pid, name), None, name, What::Process(pid))
     }
@@ -108,15 +111,17 @@ impl Tracks {
         self.find(Track::counter(&key, Unit::Unspecified), Some(parent), name, What::Counter(kind))
     }
 
+    /// The first name stays, as readers keep it.
     fn find(&mut self, track: Track<'_>, parent: Option<TrackId>, name: &str, what: What) -> TrackId {
-        let id = TrackId(track.uuid());
-        let new = || Entry { parent, name: name.to_owned(), what, described: None };
-        let entry = self.entries.entry(id).or_insert_with(new);
-        if entry.name != name {
-            name.clone_into(&mut entry.name);
-            entry.described = None;
-        }
+        let (id, last) = (TrackId(track.uuid()), self.written());
+        let new = || Entry { parent, name: name.to_owned(), what, description: None, last };
+        self.entries.entry(id).or_insert_with(new).last = last;
         id
+    }
+
+    /// Bytes, at least.
+    fn written(&self) -> u64 {
+        self.events * VALUE
     }
 
     /// A counter's value from `time` on, in nanoseconds of boot time.
@@ -125,7 +130,7 @@ impl Tracks {
             return;
         };
         for track in parent.into_iter().chain([counter]) {
-            self.describe_once(track);
+            self.describe(track);
         }
         let before = self.recorded();
         self.writer.packet(|packet| {
@@ -143,60 +148,81 @@ impl Tracks {
                 Kind::Count | Kind::Bytes => event.varint(track_event::COUNTER_VALUE, value as i64 as u64),
             }
         });
-        self.written += 40;
         self.events += self.recorded().saturating_sub(before);
-        // Only now: a track that was just found is not forgotten before its value.
-        if self.written >= self.bytes_a_period {
-            self.next_period();
+        if self.written() >= self.next_look {
+            self.forget();
+            self.next_look = self.written() + self.ring / 8;
         }
     }
 
-    /// Describes a track unless that was done in this period.
-    fn describe_once(&mut self, track: TrackId) {
+    /// Describes a track unless that was done.
+    fn describe(&mut self, track: TrackId) {
+        let last = self.written();
         let Some(entry) = self.entries.get_mut(&track) else { return };
-        if entry.described.replace(self.period) != Some(self.period) {
-            describe(&mut self.writer, track, entry);
-            self.written += 64;
+        entry.last = last;
+        if entry.description.is_none() {
+            entry.description = Some(self.descriptions.add(&Description { track, entry }));
         }
     }
 
-    /// Tracks without values of late are described a last time, behind all their values, and forgotten.
-    fn next_period(&mut self) {
-        (self.period, self.written) = (self.period + 1, 0);
-        let is_over = |entry: &Entry| entry.described.is_some_and(|period| period + KEPT < self.period);
-        for (track, entry) in self.entries.extract_if(|_, entry| is_over(entry)) {
-            describe(&mut self.writer, track, &entry);
-            self.written += 64;
+    /// Tracks of which the ring has no value any more, as it has gone round since.
+    fn forget(&mut self) {
+        let (written, ring) = (self.written(), self.ring);
+        for (_, entry) in self.entries.extract_if(|_, entry| written - entry.last > ring) {
+            entry.description.inspect(|number| self.descriptions.remove(*number));
         }
     }
 }
 
-fn describe(writer: &mut PacketWriter, track: TrackId, entry: &Entry) {
-    writer.packet(|packet| fill(track, entry, &mut packet.message(trace_packet::TRACK_DESCRIPTOR)));
+/// The packet of a track's description.
+struct Description<'e> {
+    track: TrackId,
+    entry: &'e Entry,
 }
 
-fn fill(track: TrackId, entry: &Entry, descriptor: &mut Message<'_, '_>) {
-    descriptor.varint(track_descriptor::UUID, track.0);
-    if let Some(parent) = entry.parent {
-        descriptor.varint(track_descriptor::PARENT_UUID, parent.0);
+impl Message for Description<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.message(trace_packet::TRACK_DESCRIPTOR, &Descriptor(self))
     }
-    match entry.what {
-        What::Group => descriptor.string(track_descriptor::NAME, &entry.name),
-        What::Process(pid) => {
-            let mut process = descriptor.message(track_descriptor::PROCESS);
-            process.varint(process_descriptor::PID, u64::from(pid));
-            process.string(process_descriptor::PROCESS_NAME, &entry.name);
+}
+
+struct Descriptor<'d>(&'d Description<'d>);
+
+impl Message for Descriptor<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        let Description { track, entry } = self.0;
+        out.varint(track_descriptor::UUID, track.0)?;
+        if let Some(parent) = entry.parent {
+            out.varint(track_descriptor::PARENT_UUID, parent.0)?;
         }
-        What::Counter(kind) => {
-            descriptor.string(track_descriptor::NAME, &entry.name);
-            let mut counter = descriptor.message(track_descriptor::COUNTER);
-            match kind {
-                Kind::Count => counter.varint(counter_descriptor::UNIT, counter_unit::COUNT),
-                Kind::Bytes => counter.varint(counter_descriptor::UNIT, counter_unit::SIZE_BYTES),
-                Kind::Percent => counter.string(counter_descriptor::UNIT_NAME, "%"),
-                Kind::BytesPerSecond => counter.string(counter_descriptor::UNIT_NAME, "B/s"),
-                Kind::PerSecond => counter.string(counter_descriptor::UNIT_NAME, "1/s"),
+        match entry.what {
+            What::Group => out.string(track_descriptor::NAME, &entry.name),
+            What::Process(pid) => out.message(track_descriptor::PROCESS, &Process(pid, &entry.name)),
+            What::Counter(kind) => {
+                out.string(track_descriptor::NAME, &entry.name)?;
+                out.message(track_descriptor::COUNTER, &kind)
             }
+        }
+    }
+}
+
+struct Process<'e>(u32, &'e str);
+
+impl Message for Process<'_> {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        out.int(process_descriptor::PID, self.0.into())?;
+        out.string(process_descriptor::PROCESS_NAME, self.1)
+    }
+}
+
+impl Message for Kind {
+    fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+        match self {
+            Kind::Count => out.varint(counter_descriptor::UNIT, counter_unit::COUNT),
+            Kind::Bytes => out.varint(counter_descriptor::UNIT, counter_unit::SIZE_BYTES),
+            Kind::Percent => out.string(counter_descriptor::UNIT_NAME, "%"),
+            Kind::BytesPerSecond => out.string(counter_descriptor::UNIT_NAME, "B/s"),
+            Kind::PerSecond => out.string(counter_descriptor::UNIT_NAME, "1/s"),
         }
     }
 }
@@ -218,11 +244,12 @@ mod tests {
     fn start() -> (Session, Tracks) {
         let session = Session::builder().ring(RING).exhaustion(Exhaustion::Stall).start().expect("a session");
         let writer = session.recorder().packet_writer().expect("a writer");
-        (session, Tracks::new(writer, RING))
+        let tracks = Tracks::new(writer, session.descriptions(), RING);
+        (session, tracks)
     }
 
     #[test]
-    fn values_of_more_tracks_than_a_period_has_room_for_are_described_once_each() {
+    fn nothing_but_values_takes_room_in_the_ring() {
         let (session, mut tracks) = start();
         for time in 0..20 {
             for number in 0..400 {
@@ -231,9 +258,9 @@ mod tests {
                 tracks.value(counter, time, 1.0);
             }
         }
-        // A value, the description before it, the last one of a track, and some of the groups.
-        let (packets, values) = (tracks.writer.stats().packets, tracks.events());
-        assert!(packets * 10 < values * 32, "{packets} packets for {values} values");
+        assert_eq!((tracks.writer.stats().packets, tracks.events()), (8000, 8000));
+        // It has gone round, and holds fewer than there are.
+        assert_eq!(session.descriptions().len(), 408);
         drop((tracks, session));
     }
 
@@ -242,7 +269,8 @@ mod tests {
         const RING: u64 = 16 << 20;
         // Two chunks, which are full before anybody takes them.
         let session = Session::builder().ring(RING).shared_memory(4096).start().expect("a session");
-        let mut tracks = Tracks::new(session.recorder().packet_writer().expect("a writer"), RING);
+        let writer = session.recorder().packet_writer().expect("a writer");
+        let mut tracks = Tracks::new(writer, session.descriptions(), RING);
         let group = tracks.group("group");
         let counter = tracks.counter(group, "counter", Kind::Count);
         let mut time = 0;
@@ -263,19 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_described_again_under_a_new_name_and_its_counters_are_not() {
-        let (session, mut tracks) = start();
-        for name in ["sh", "sh", "ls"] {
-            let process = tracks.process(7, name);
-            let counter = tracks.counter(process, "memory", Kind::Bytes);
-            tracks.value(counter, 0, 1.0);
-        }
-        assert_eq!(tracks.writer.stats().packets, 3 + 2 + 1);
-        drop((tracks, session));
-    }
-
-    #[test]
-    fn tracks_that_end_are_forgotten_and_described_as_long_as_values_of_theirs_are_left() {
+    fn tracks_that_end_are_described_as_long_as_values_of_theirs_are_left_and_then_forgotten() {
         let (session, mut tracks) = start();
         let mut counters = Vec::new();
         for time in 0..200 {
@@ -287,7 +303,9 @@ mod tests {
                 counters.push(counter);
             }
         }
-        assert!(tracks.entries.len() < 200, "{} tracks", tracks.entries.len());
+        // Of some 1,700.
+        assert!(tracks.entries.len() < 1000, "{} tracks", tracks.entries.len());
+        assert_eq!(tracks.entries.len(), session.descriptions().len());
         drop(tracks);
         session.flush(Duration::from_secs(5)).expect("a flush");
         let mut trace = Vec::new();

@@ -233,8 +233,8 @@ impl SessionBuilder {
         };
         let (central, long_trace) = files.begin(&switch)?;
         let central = central.state_every(&state_every);
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let process_tree = central.process_tree.clone();
+        #[cfg(unix)]
+        let beside = central.beside.clone();
         let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
         let _ = started.owner.send(Drain::new(central, long_trace, clock));
 
@@ -248,8 +248,8 @@ impl SessionBuilder {
             thread: Mutex::new(Some(started.thread)),
             progress,
             spare,
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            process_tree,
+            #[cfg(unix)]
+            beside,
         })
     }
 

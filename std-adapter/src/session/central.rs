@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 use tracebuf::service::EndpointStats;
 
 use super::asked::AskedProducer;
+use super::beside::Beside;
 use super::counts::{ProducerSummary, sum};
 use super::own_files::OwnFiles;
-use super::process_tree::ProcessTree;
 use super::producer_ids::ProducerIds;
 use super::transport::{CentralBuffer, Transport};
 use crate::counts::{Dropped, Flushes, Totals};
@@ -19,8 +19,7 @@ pub(crate) struct Central {
     pub(crate) buffers: Vec<CentralBuffer>,
     /// That the buffers, or the long trace, lie in.
     pub(crate) files: OwnFiles,
-    /// Who has come from a container.
-    pub(crate) process_tree: ProcessTree,
+    pub(crate) beside: Beside,
     producers: Vec<AskedProducer>,
     /// Of each buffer: after how many bytes writers are to say their state again, and how many it had when they were asked
     /// to last.

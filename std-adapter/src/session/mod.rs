@@ -101,6 +101,7 @@
 // - `error`: what can go wrong.
 
 mod asked;
+mod beside;
 mod buffer_config;
 mod builder;
 mod central;
@@ -154,6 +155,8 @@ pub use tracebuf::producer::track_event::{
 pub use crate::counts::{Flushes, Written};
 pub use crate::region_file::BufferMemory;
 pub use crate::this_process::this_process;
+#[cfg(unix)]
+pub(crate) use beside::Descriptions;
 pub use buffer_config::BufferConfig;
 pub use builder::SessionBuilder;
 pub use clock::BootClock;
@@ -199,8 +202,8 @@ pub struct Session {
     thread: Mutex<Option<JoinHandle<Option<Drain>>>>,
     progress: Option<Arc<Progress>>,
     spare: Spare,
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    process_tree: process_tree::ProcessTree,
+    #[cfg(unix)]
+    beside: beside::Beside,
 }
 
 impl Session {
@@ -315,6 +318,12 @@ impl Session {
     /// What wakes the drain thread, for a [`Transport`].
     pub fn waker(&self) -> Waker {
         self.waker.clone()
+    }
+
+    /// Descriptions of tracks that come before all that the buffers hold.
+    #[cfg(unix)]
+    pub(crate) fn descriptions(&self) -> Descriptions {
+        self.beside.tracks.clone()
     }
 
     /// How the long trace is doing; `None` if there is none, and in a child after a fork.

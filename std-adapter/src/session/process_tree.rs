@@ -171,6 +171,9 @@ impl Piece {
     /// readers take packets in the order of their times, and a thread has recorded before it is told of.
     pub(crate) fn processes(&mut self, tree: &ProcessTree, since: u64) -> io::Result<u64> {
         let known = tree.known();
+        if known.number == since {
+            return Ok(since);
+        }
         for entry in &known.processes {
             let packet = Packet { entry, since };
             if packet.is_of_process() || packet.threads().next().is_some() {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader};
 
+use super::beside::Told;
 use super::central::Central;
 use super::clock::ClockReading;
 use super::own_files::OwnFiles;
@@ -78,8 +79,8 @@ pub struct Snapshot {
     buffers: Vec<ReadOnlyTraceBuffer<PagedMemory>>,
     totals: Totals,
     clocks: ClockReading,
-    /// Packets that tell of who has come from a container.
-    processes: Piece,
+    /// What is beside the buffers.
+    beside: Piece,
     stall: Duration,
     spare: Spare,
     /// Of the process that took it.
@@ -102,9 +103,9 @@ impl Snapshot {
         let stall = start.elapsed();
         let (totals, clocks, spare) = (central.totals(), ClockReading::now(), spare.clone());
         let (forks, files) = (fork::forks(), central.files.clone());
-        let mut processes = Piece::default();
-        processes.processes(&central.process_tree, 0)?;
-        Ok(Self { buffers, totals, clocks, processes, stall, spare, forks, from: None, files })
+        let mut beside = Piece::default();
+        beside.beside(&central.beside, Told::default())?;
+        Ok(Self { buffers, totals, clocks, beside, stall, spare, forks, from: None, files })
     }
 
     /// How long the drain thread took for the copy. Threads that record were stalled only if they filled
@@ -152,7 +153,7 @@ impl Snapshot {
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
         // What a thread is within when the snapshot is taken must not keep back what it has recorded before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
-        write_trace(&mut self.buffers, self.totals, &self.clocks, &self.processes, self.from, output)
+        write_trace(&mut self.buffers, self.totals, &self.clocks, &self.beside, self.from, output)
     }
 }
 
@@ -189,12 +190,12 @@ impl Readable for ReadOnlyTraceBuffer<PagedMemory> {
     }
 }
 
-/// Clocks, processes, the packets of all buffers, statistics.
+/// Clocks, what is beside the buffers, the packets of all of these, statistics.
 pub(crate) fn write_trace<B: Readable>(
     buffers: &mut [B],
     mut totals: Totals,
     clocks: &ClockReading,
-    processes: &Piece,
+    beside: &Piece,
     from: Option<u64>,
     output: &mut impl Write,
 ) -> io::Result<Written> {
@@ -202,7 +203,7 @@ pub(crate) fn write_trace<B: Readable>(
     let mut piece = Piece::default();
     let mut trim = from.map(Trim::new);
     piece.clocks(clocks)?;
-    piece.append(processes);
+    piece.append(beside);
     if trim.is_some() {
         // The service's own are not for trimming.
         written.bytes += piece.bytes.len() as u64;

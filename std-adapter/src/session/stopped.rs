@@ -7,6 +7,7 @@ use tracebuf::buffer::{BufferStats, FillPolicy, SequenceInfo};
 use tracebuf::service::ProducerIdentity;
 
 use super::Session;
+use super::beside::Told;
 use super::central::Central;
 use super::clock::ClockReading;
 use super::counts::ProducerSummary;
@@ -76,9 +77,8 @@ impl Summary {
 /// ```
 pub struct Stopped {
     central: Central,
-    /// Packets that tell of who has come from a container. By now: in a child after a fork a thread of the parent's may
-    /// have what is told of them locked.
-    processes: Piece,
+    /// What is beside the buffers. By now: in a child after a fork a thread of the parent's may have it locked.
+    beside: Piece,
     /// Some of it was read for a file that could not be completed, or all of it for one that has not its name.
     is_cut: bool,
     /// Packets and bytes of the long trace, if there was one.
@@ -96,9 +96,9 @@ impl fmt::Debug for Stopped {
 
 impl Stopped {
     pub(super) fn new(central: Central, file: Option<Written>, long_trace: Option<LongTraceStatus>) -> Self {
-        let mut processes = Piece::default();
-        let _ = processes.processes(&central.process_tree, 0);
-        Self { central, processes, is_cut: false, file, long_trace }
+        let mut beside = Piece::default();
+        let _ = beside.beside(&central.beside, Told::default());
+        Self { central, beside, is_cut: false, file, long_trace }
     }
 
     /// Writes what nobody has read yet as a whole trace, in a file that appears when it is complete. As
@@ -118,11 +118,11 @@ impl Stopped {
             ));
         }
         self.central.files.check_is_none(path)?;
-        let (totals, Self { central, processes, is_cut, .. }) = (self.central.totals(), &mut *self);
+        let (totals, Self { central, beside, is_cut, .. }) = (self.central.totals(), &mut *self);
         let written = write_atomically(path, |file| {
             *is_cut = true;
             let written =
-                write_trace(&mut central.buffers, totals, &ClockReading::now(), processes, None, file)?;
+                write_trace(&mut central.buffers, totals, &ClockReading::now(), beside, None, file)?;
             central.invalid_packets += written.invalid_packets;
             Ok(written)
         })?;

@@ -29,8 +29,19 @@ fn descriptions(trace: &Trace) -> impl Iterator<Item = &[u8]> {
     trace.packets().filter_map(|packet| message(packet, 60))
 }
 
-/// Every event lies on a track that is described somewhere in the trace, and so are those above it.
+/// Every event lies on a track that is described somewhere in the trace, and so are those above it. Counters are before
+/// their first value: readers drop values of those that were not.
 fn assert_described(trace: &Trace) {
+    let mut before = HashSet::new();
+    for packet in trace.packets() {
+        before.extend(message(packet, 60).and_then(|track| number(track, 1)));
+        let value = message(packet, 11).filter(|event| number(event, 9) == Some(4));
+        let track = value.and_then(|value| number(value, 11));
+        assert!(
+            track.is_none_or(|track| before.contains(&track)),
+            "{track:?} is described before its values"
+        );
+    }
     let described: HashSet<u64> = descriptions(trace).filter_map(|track| number(track, 1)).collect();
     let counters = trace.packets().filter_map(|packet| number(message(packet, 11)?, 11));
     let counters: HashSet<u64> = counters.collect();

@@ -15,6 +15,7 @@ use super::{LongTrace, Progress, SyncPolicy};
 use crate::counts::{Totals, Written};
 use crate::export::{BufferReport, HasRead, PIECE, Piece, whole_within};
 use crate::region_file::Outbox;
+use crate::session::beside::Told;
 use crate::session::central::Central;
 use crate::session::clock::ClockReading;
 use crate::session::snapshot::Readable;
@@ -40,8 +41,8 @@ pub(crate) struct Recording {
     /// In the midst of a period's work.
     turns: Option<Turns>,
     piece: Piece,
-    /// The newest that the file tells of, of who has come from a container.
-    told: u64,
+    /// The newest that the file tells of, of what is beside the buffers.
+    told: Told,
     handed_over: u64,
     /// Bytes of the clocks with which the file begins.
     clocks: u64,
@@ -105,7 +106,7 @@ impl Recording {
             flushing: None,
             turns: None,
             piece,
-            told: 0,
+            told: Told::default(),
             handed_over: 0,
             clocks,
             invalid_packets: 0,
@@ -160,20 +161,20 @@ impl Recording {
         self.flushing = None;
         central.end_flush(flush);
         let _ = self.piece.clocks(&ClockReading::now());
-        self.tell_of_processes(central);
         self.turns = Some(Turns::new(central.buffers.len(), self.period));
         None
     }
 
-    /// Before what they have recorded is read.
-    fn tell_of_processes(&mut self, central: &Central) {
-        self.told = self.piece.processes(&central.process_tree, self.told).unwrap_or(self.told);
+    /// Before anything is read. In one period the buffers get more between a piece and the next.
+    fn tell(&mut self, central: &Central) {
+        self.told = self.piece.beside(&central.beside, self.told).unwrap_or(self.told);
     }
 
     /// Fills the piece, or a slot, as far as what is left out meanwhile leaves room.
     fn read_on(&mut self, central: &mut Central, wait: Wait) -> Step {
         let mut refused = 0;
         while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
+            self.tell(central);
             if self.piece.bytes.len() + refused >= PIECE {
                 return Step::Piece;
             }
@@ -344,7 +345,6 @@ impl Recording {
     pub(crate) fn finish(&mut self, central: &mut Central) {
         self.progress.finishing.store(true, Ordering::Relaxed);
         if !self.ended {
-            self.tell_of_processes(central);
             self.turns = Some(Turns::new(central.buffers.len(), FOR_EVER));
             while !self.ended && self.read_on(central, Wait::UntilDone) == Step::Piece {
                 self.hand_over(central, Wait::UntilDone);

@@ -251,7 +251,7 @@ impl<H: Host> Shared<H> {
             buffers: self.buffers,
             waker: session.waker(),
             time: BootClock.now(),
-            process_tree: session.process_tree.clone(),
+            process_tree: session.beside.process_tree.clone(),
             place: self.places.clone(),
             door: Arc::downgrade(&self.door),
         };

@@ -1,0 +1,149 @@
+//! What a session keeps beside its buffers, for a ring would lose it, and writes before what they hold.
+#![cfg_attr(not(unix), allow(dead_code, reason = "nobody has such tracks there"))]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracebuf::proto::Message;
+
+use super::process_tree::ProcessTree;
+use crate::export::Piece;
+
+/// All of it. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Beside {
+    /// Who has come from a container.
+    pub(crate) process_tree: ProcessTree,
+    pub(crate) tracks: Descriptions,
+}
+
+/// The newest of it that was told of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    process_tree: u64,
+    tracks: u64,
+}
+
+/// Descriptions of tracks that need to come before all their values in a trace, as those of counters do: readers drop
+/// values of counters that were not described before. Clones are the same.
+///
+/// A writer describes its tracks again and again as its packets in a ring go round, but the description nearest before
+/// some values may be overwritten already when these are not.
+#[derive(Clone, Default)]
+pub(crate) struct Descriptions(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    /// Packets of a trace, in the order in which they have come.
+    packets: BTreeMap<u64, Box<[u8]>>,
+    /// Of the newest.
+    number: u64,
+}
+
+impl Descriptions {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a packet, behind that of the track's parent and before anything on the track is recorded. The number by
+    /// which it can be taken out.
+    pub(crate) fn add<M: Message>(&self, packet: &M) -> u64 {
+        let bytes = packet_of(packet);
+        let mut known = self.known();
+        known.number += 1;
+        let number = known.number;
+        known.packets.insert(number, bytes);
+        number
+    }
+
+    /// Nothing on the track is in a buffer any more.
+    pub(crate) fn remove(&self, number: u64) {
+        self.known().packets.remove(&number);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.known().packets.len()
+    }
+}
+
+/// As the service writes it; nothing if it is too long for a trace.
+fn packet_of<M: Message>(packet: &M) -> Box<[u8]> {
+    let mut piece = Piece::default();
+    match piece.service(packet) {
+        Ok(()) => piece.bytes.into(),
+        Err(_) => Box::default(),
+    }
+}
+
+impl Piece {
+    /// Adds what is newer than what was told of before; what is the newest now.
+    ///
+    /// Called on the drain thread just before buffers are read, it tells of all tracks on which there is anything in them:
+    /// they were described before that was recorded.
+    pub(crate) fn beside(&mut self, beside: &Beside, since: Told) -> io::Result<Told> {
+        let process_tree = self.processes(&beside.process_tree, since.process_tree)?;
+        Ok(Told { process_tree, tracks: self.descriptions(&beside.tracks, since.tracks) })
+    }
+
+    fn descriptions(&mut self, tracks: &Descriptions, since: u64) -> u64 {
+        let known = tracks.known();
+        for packet in known.packets.range(since.saturating_add(1)..).map(|(_, packet)| packet) {
+            self.bytes.extend_from_slice(packet);
+            self.packets += u64::from(!packet.is_empty());
+        }
+        known.number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracebuf::proto::fields::{trace_packet, track_descriptor};
+    use tracebuf::proto::{Sink, TracePackets};
+
+    use super::*;
+
+    struct Track(&'static str);
+
+    impl Message for Track {
+        fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+            out.string(track_descriptor::NAME, self.0)
+        }
+    }
+
+    struct Packet(Track);
+
+    impl Message for Packet {
+        fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
+            out.message(trace_packet::TRACK_DESCRIPTOR, &self.0)
+        }
+    }
+
+    /// What there is behind some of it, as one text.
+    fn told(beside: &Beside, since: Told) -> (String, Told) {
+        let mut piece = Piece::default();
+        let newest = piece.beside(beside, since).expect("memory");
+        let packets: Vec<_> = TracePackets::new(&piece.bytes).map(|packet| packet.expect("one")).collect();
+        assert_eq!(packets.len() as u64, piece.packets);
+        (packets.iter().map(|packet| String::from_utf8_lossy(packet)).collect(), newest)
+    }
+
+    #[test]
+    fn tracks_are_told_in_their_order_and_once_each() {
+        let beside = Beside::default();
+        let numbers = ["first", "second", "third"].map(|name| beside.tracks.add(&Packet(Track(name))));
+        let (text, newest) = told(&beside, Told::default());
+        let places = ["first", "second", "third"].map(|name| text.find(name).expect("it is told"));
+        assert!(places.is_sorted(), "{text}");
+        beside.tracks.remove(numbers[1]);
+        beside.tracks.add(&Packet(Track("fourth")));
+        let (text, last) = told(&beside, newest);
+        assert!(text.contains("fourth") && !text.contains("first"), "{text}");
+        assert_eq!(told(&beside, last), (String::new(), last));
+        let (text, all) = told(&beside, Told::default());
+        assert_eq!(all, last);
+        let has = ["first", "second", "third", "fourth"].map(|name| text.contains(name));
+        assert_eq!(has, [true, false, true, true], "{text}");
+    }
+}

@@ -52,6 +52,9 @@ const LONG_TRACE_PERIOD: Duration = Duration::from_secs(1);
 /// buffer unless they say otherwise.
 const MACHINE: &str = "machine";
 
+/// The name of this process in the trace.
+const NAME: &str = "tracebuf record";
+
 /// Records until the time is over or `stop` is set, and tells how it goes twice a second.
 ///
 /// # Errors
@@ -79,7 +82,7 @@ fn record_from(
     // Before the session starts: it empties the file of a long trace.
     proc.read("stat").map_err(|error| SessionError::io("/proc/stat", error))?;
     let doors = Doors::of(options)?;
-    let mut builder = Session::builder().process_name("tracebuf record");
+    let mut builder = Session::builder().process_name(NAME);
     if options.has_programs() {
         builder = builder.buffer(options.ring_of_programs());
     }
@@ -93,15 +96,20 @@ fn record_from(
     let programs = doors.open(options, &session)?;
     let recorder = session.recorder_of(MACHINE).ok_or(SessionError::Stopped)?;
     let writer = recorder.packet_writer().ok_or(SessionError::Stopped)?;
-    let mut sampler = Sampler::new(proc, Tracks::new(writer, session.descriptions(), options.ring));
+    let tracks = Tracks::new(writer, session.descriptions(), options.ring).named(std::process::id(), NAME);
+    let mut sampler = Sampler::new(proc, tracks);
 
     let start = Instant::now();
     let look = |sampler: &mut Sampler, how: fn(&mut Sampler)| {
         let _look = recorder.enter("look at /proc");
         how(sampler);
     };
-    let mut tell = |sampler: &Sampler| {
-        let told = progress_of(options, start, session.summary(), sampler.tracks(), programs.seen())?;
+    let mut tell = |sampler: &mut Sampler| {
+        let summary = session.summary();
+        if let Ok(summary) = &summary {
+            sampler.programs(pids_of_programs(summary));
+        }
+        let told = progress_of(options, start, summary, sampler.tracks(), programs.seen())?;
         told.iter().for_each(&mut progress);
         Ok::<_, SessionError>(())
     };
@@ -116,7 +124,7 @@ fn record_from(
                 pace.looked(now, Instant::now());
             }
             Step::Tell => {
-                tell(&sampler)?;
+                tell(&mut sampler)?;
                 pace.told(Instant::now());
             }
             Step::Wait(time) => std::thread::sleep(time),
@@ -125,7 +133,7 @@ fn record_from(
     // What happened since the last look.
     look(&mut sampler, Sampler::last_look);
     let elapsed = start.elapsed();
-    tell(&sampler)?;
+    tell(&mut sampler)?;
     let (cores, processes) = sampler.seen();
     let missing = sampler.missing().map(|file| format!("/proc/{file}")).collect();
     let (events, dropped) = (sampler.tracks().events(), sampler.tracks().dropped());
@@ -210,6 +218,13 @@ impl Pace {
 
 fn is_over(options: &RecordOptions, start: Instant, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed) || options.duration.is_some_and(|duration| start.elapsed() >= duration)
+}
+
+/// The processes of those that have come and are there.
+fn pids_of_programs(summary: &Summary) -> impl Iterator<Item = u32> {
+    let others = summary.producers.iter().filter_map(|producer| producer.identity);
+    let others = others.filter(|identity| identity.producer_id != Session::OWN_PRODUCER_ID);
+    others.filter_map(|identity| u32::try_from(identity.pid).ok())
 }
 
 /// `None` if the session has no time to answer: that is a word less, not the end of the recording.

@@ -76,8 +76,8 @@ impl Processes {
 
         let alive: HashSet<Identity> = processes.iter().map(Process::identity).collect();
         let is_gone = |who: &Identity| !alive.contains(who) && !unread.contains(&who.0);
-        for ((pid, _), name) in self.followed.extract_if(|who, _| is_gone(who)) {
-            write(tracks, time, pid, &name, 0.0, 0);
+        for (who, name) in self.followed.extract_if(|who, _| is_gone(who)) {
+            write(tracks, time, who, &name, 0.0, 0);
         }
         let mut top: Vec<&Use<'_>> = uses.iter().filter(|used| used.ticks > 0).collect();
         top.sort_by_key(|used| Reverse(used.ticks));
@@ -85,13 +85,13 @@ impl Processes {
             self.follow(candidate, &uses, time, tracks);
         }
         for Use { process, ticks, since } in &uses {
-            let Some(name) = self.followed.get_mut(&process.identity()) else { continue };
-            // A process takes another name when it runs another program.
-            name.clone_from(&process.name);
+            if !self.followed.contains_key(&process.identity()) {
+                continue;
+            }
             let seconds = (time.saturating_sub(*since) as f64 / 1e9).max(1e-6);
             let percent = 100.0 * *ticks as f64 / self.ticks_per_second / seconds;
             let memory = process.pages.saturating_mul(self.page_size);
-            write(tracks, time, process.pid, &process.name, percent, memory);
+            write(tracks, time, process.identity(), &process.name, percent, memory);
         }
 
         let before = std::mem::take(&mut self.known);
@@ -137,7 +137,7 @@ impl Processes {
             let Some(least) = least.filter(|least| least.ticks < candidate.ticks) else { return };
             self.followed.remove(&least.process.identity());
             // Its last values would seem to be those of all the time that follows.
-            write(tracks, time, least.process.pid, &least.process.name, 0.0, 0);
+            write(tracks, time, least.process.identity(), &least.process.name, 0.0, 0);
         }
         self.followed.insert(who, candidate.process.name.clone());
         if !self.known.get(&who).is_some_and(|known| known.was_followed) {
@@ -146,8 +146,8 @@ impl Processes {
     }
 }
 
-fn write(tracks: &mut Tracks, time: u64, pid: u32, name: &str, percent: f64, memory: u64) {
-    let process = tracks.process(pid, name);
+fn write(tracks: &mut Tracks, time: u64, (pid, started): Identity, name: &str, percent: f64, memory: u64) {
+    let process = tracks.process(pid, started, name);
     let cpu = tracks.counter(process, "CPU (100% is one core)", Kind::Percent);
     tracks.value(cpu, time, percent);
     let resident = tracks.counter(process, "memory", Kind::Bytes);

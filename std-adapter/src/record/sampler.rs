@@ -57,6 +57,11 @@ impl Sampler {
         &self.tracks
     }
 
+    /// Which programs record into the session now.
+    pub(super) fn programs(&mut self, pids: impl Iterator<Item = u32>) {
+        self.tracks.programs(pids);
+    }
+
     /// Cores that are on, and processes that were followed.
     pub(super) fn seen(&self) -> (usize, u64) {
         (self.stat.as_ref().map_or(0, |stat| stat.what.cores.len()), self.processes.followed_ever())

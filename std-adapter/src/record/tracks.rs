@@ -1,6 +1,6 @@
 //! The tracks of a recording, and how their values become packets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tracebuf::producer::track_event::{Track, Unit};
 use tracebuf::proto::fields::{
@@ -31,7 +31,8 @@ enum What {
 
 struct Entry {
     parent: Option<TrackId>,
-    name: String,
+    /// None of a program that says itself what it is called.
+    name: Option<String>,
     what: What,
     /// The number of its description, once it has values.
     description: Option<u64>,
@@ -55,6 +56,13 @@ pub(super) struct Tracks {
     descriptions: Descriptions,
     /// That of all processes it hears of.
     namespace: PidNamespace,
+    /// Which process, by the time of its start, has the track that is made of a pid alone. They are no more than there
+    /// are pids.
+    plain: HashMap<u32, u64>,
+    /// The program that records, by the name that its session has.
+    own: Option<(u32, &'static str)>,
+    /// Programs that record into the session too.
+    programs: HashSet<u32>,
     /// Those with values of late: of processes that come and go there is no end.
     entries: HashMap<TrackId, Entry>,
     /// Values written, without those that were dropped.
@@ -71,10 +79,32 @@ impl Tracks {
             writer,
             descriptions,
             namespace: PidNamespace::here(),
+            plain: HashMap::new(),
+            own: None,
+            programs: HashSet::new(),
             entries: HashMap::new(),
             events: 0,
             ring,
             next_look: ring / 8,
+        }
+    }
+
+    /// Has a process by the name that its own session gives it: readers keep the first of several.
+    pub(super) fn named(self, pid: u32, name: &'static str) -> Self {
+        Self { own: Some((pid, name)), ..self }
+    }
+
+    /// Which programs record into the session now. These say what they are called: readers keep the first of several
+    /// names. One that was described before it came, in a long trace, keeps that name.
+    pub(super) fn programs(&mut self, pids: impl Iterator<Item = u32>) {
+        let before = std::mem::replace(&mut self.programs, pids.collect());
+        for pid in self.programs.difference(&before) {
+            let track = TrackId(self.namespace.process(*pid, "").uuid());
+            let Some(entry) = self.entries.get_mut(&track) else { continue };
+            entry.name = None;
+            if let Some(number) = entry.description {
+                self.descriptions.replace(number, &Description { track, entry });
+            }
         }
     }
 
@@ -96,25 +126,39 @@ impl Tracks {
 
     /// A heading, with other tracks under it.
     pub(super) fn group(&mut self, name: &str) -> TrackId {
-        self.find(Track::custom(name), None, name, What::Group)
+        self.find(Track::custom(name), None, Some(name), What::Group)
     }
 
-    /// A process.
-    pub(super) fn process(&mut self, pid: u32, name: &str) -> TrackId {
-        self.find(self.namespace.process(pid, name), None, name, What::Process(pid))
+    /// A process, which started at a tick. Of a pid used again it is another track, and readers have another process.
+    /// One that runs another program is the same.
+    ///
+    /// The first of a pid, and a program that records into the session, have the track that all sessions know.
+    pub(super) fn process(&mut self, pid: u32, started: u64, name: &str) -> TrackId {
+        let is_program = self.programs.contains(&pid);
+        let plain = self.plain.entry(pid).or_insert(started);
+        if is_program {
+            *plain = started;
+        }
+        let mut track = self.namespace.process(pid, name);
+        if *plain != started {
+            track = track.numbered(started);
+        }
+        let own = self.own.filter(|(own, _)| *own == pid).map(|(_, name)| name);
+        let name = own.or(Some(name).filter(|_| !is_program));
+        self.find(track, None, name, What::Process(pid))
     }
 
     /// A counter under a group or a process.
     pub(super) fn counter(&mut self, parent: TrackId, name: &str, kind: Kind) -> TrackId {
         // The name under the parent's number: a track of its own for each parent.
         let key = format!("{} {name}", parent.0);
-        self.find(Track::counter(&key, Unit::Unspecified), Some(parent), name, What::Counter(kind))
+        self.find(Track::counter(&key, Unit::Unspecified), Some(parent), Some(name), What::Counter(kind))
     }
 
     /// The first name stays, as readers keep it.
-    fn find(&mut self, track: Track<'_>, parent: Option<TrackId>, name: &str, what: What) -> TrackId {
+    fn find(&mut self, track: Track<'_>, parent: Option<TrackId>, name: Option<&str>, what: What) -> TrackId {
         let (id, last) = (TrackId(track.uuid()), self.written());
-        let new = || Entry { parent, name: name.to_owned(), what, description: None, last };
+        let new = || Entry { parent, name: name.map(str::to_owned), what, description: None, last };
         self.entries.entry(id).or_insert_with(new).last = last;
         id
     }
@@ -195,23 +239,24 @@ impl Message for Descriptor<'_> {
         if let Some(parent) = entry.parent {
             out.varint(track_descriptor::PARENT_UUID, parent.0)?;
         }
+        let name = entry.name.as_deref();
+        if let What::Process(pid) = entry.what {
+            return out.message(track_descriptor::PROCESS, &Process(pid, name));
+        }
+        name.map_or(Ok(()), |name| out.string(track_descriptor::NAME, name))?;
         match entry.what {
-            What::Group => out.string(track_descriptor::NAME, &entry.name),
-            What::Process(pid) => out.message(track_descriptor::PROCESS, &Process(pid, &entry.name)),
-            What::Counter(kind) => {
-                out.string(track_descriptor::NAME, &entry.name)?;
-                out.message(track_descriptor::COUNTER, &kind)
-            }
+            What::Counter(kind) => out.message(track_descriptor::COUNTER, &kind),
+            What::Group | What::Process(_) => Ok(()),
         }
     }
 }
 
-struct Process<'e>(u32, &'e str);
+struct Process<'e>(u32, Option<&'e str>);
 
 impl Message for Process<'_> {
     fn encode<S: Sink>(&self, out: &mut S) -> Result<(), S::Error> {
         out.int(process_descriptor::PID, self.0.into())?;
-        out.string(process_descriptor::PROCESS_NAME, self.1)
+        self.1.map_or(Ok(()), |name| out.string(process_descriptor::PROCESS_NAME, name))
     }
 }
 
@@ -228,100 +273,4 @@ impl Message for Kind {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-    use std::time::Duration;
-
-    use tracebuf::producer::Exhaustion;
-    use tracebuf::proto::{TracePackets, varint};
-
-    use super::*;
-    use crate::fields::Fields;
-    use crate::session::Session;
-
-    const RING: u64 = 64 << 10;
-
-    fn start() -> (Session, Tracks) {
-        let session = Session::builder().ring(RING).exhaustion(Exhaustion::Stall).start().expect("a session");
-        let writer = session.recorder().packet_writer().expect("a writer");
-        let tracks = Tracks::new(writer, session.descriptions(), RING);
-        (session, tracks)
-    }
-
-    #[test]
-    fn nothing_but_values_takes_room_in_the_ring() {
-        let (session, mut tracks) = start();
-        for time in 0..20 {
-            for number in 0..400 {
-                let group = tracks.group(&format!("group {}", number / 50));
-                let counter = tracks.counter(group, &format!("counter {number}"), Kind::Count);
-                tracks.value(counter, time, 1.0);
-            }
-        }
-        assert_eq!((tracks.writer.stats().packets, tracks.events()), (8000, 8000));
-        // It has gone round, and holds fewer than there are.
-        assert_eq!(session.descriptions().len(), 408);
-        drop((tracks, session));
-    }
-
-    #[test]
-    fn values_that_were_dropped_are_not_counted() {
-        const RING: u64 = 16 << 20;
-        // Two chunks, which are full before anybody takes them.
-        let session = Session::builder().ring(RING).shared_memory(4096).start().expect("a session");
-        let writer = session.recorder().packet_writer().expect("a writer");
-        let mut tracks = Tracks::new(writer, session.descriptions(), RING);
-        let group = tracks.group("group");
-        let counter = tracks.counter(group, "counter", Kind::Count);
-        let mut time = 0;
-        while tracks.dropped() < 100 {
-            tracks.value(counter, time, 1.0);
-            time += 1;
-        }
-        let events = tracks.events();
-        assert!(events < time, "{events} of {time}");
-        drop(tracks);
-        session.flush(Duration::from_secs(5)).expect("a flush");
-        let mut trace = Vec::new();
-        session.snapshot().expect("a snapshot").write(&mut trace).expect("memory");
-        let is_value =
-            |packet: &&[u8]| Fields::of(packet).any(|field| field.number == trace_packet::TRACK_EVENT);
-        let packets = TracePackets::new(&trace).map(|packet| packet.expect("a packet"));
-        assert_eq!(packets.filter(is_value).count() as u64, events);
-    }
-
-    #[test]
-    fn tracks_that_end_are_described_as_long_as_values_of_theirs_are_left_and_then_forgotten() {
-        let (session, mut tracks) = start();
-        let mut counters = Vec::new();
-        for time in 0..200 {
-            // Each of them has ten values.
-            for pid in 4 * time..4 * time + 40 {
-                let process = tracks.process(pid, "process");
-                let counter = tracks.counter(process, "memory", Kind::Bytes);
-                tracks.value(counter, time.into(), 1.0);
-                counters.push(counter);
-            }
-        }
-        // Of some 1,700.
-        assert!(tracks.entries.len() < 1000, "{} tracks", tracks.entries.len());
-        assert_eq!(tracks.entries.len(), session.descriptions().len());
-        drop(tracks);
-        session.flush(Duration::from_secs(5)).expect("a flush");
-        let mut trace = Vec::new();
-        session.snapshot().expect("a snapshot").write(&mut trace).expect("memory");
-        let packets = TracePackets::new(&trace).map(|packet| packet.expect("a packet"));
-        // A tag and a number of 49 bits, which is nowhere by chance.
-        let parts: HashSet<&[u8]> = packets.flat_map(|packet| packet.windows(8)).collect();
-        let is_there = |field: u32, track: &TrackId| {
-            let mut part = [(field << 3) as u8; 8];
-            assert_eq!(varint::encode(track.0, &mut part[1..]), Some(7));
-            parts.contains(&part[..])
-        };
-        counters.sort_by_key(|track| track.0);
-        counters.dedup();
-        let left: Vec<_> = counters.iter().filter(|track| is_there(track_event::TRACK_UUID, track)).collect();
-        assert!(left.len() > 40 && left.len() < counters.len() / 2, "{} of {}", left.len(), counters.len());
-        assert!(left.iter().all(|track| is_there(track_descriptor::UUID, track)));
-    }
-}
+mod tests;

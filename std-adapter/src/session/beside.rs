@@ -47,7 +47,7 @@ impl Descriptions {
     }
 
     /// Adds a packet, behind that of the track's parent and before anything on the track is recorded. The number by
-    /// which it can be taken out.
+    /// which it can be changed.
     pub(crate) fn add<M: Message>(&self, packet: &M) -> u64 {
         let bytes = packet_of(packet);
         let mut known = self.known();
@@ -55,6 +55,13 @@ impl Descriptions {
         let number = known.number;
         known.packets.insert(number, bytes);
         number
+    }
+
+    /// Has another packet in the place of one. A file that tells of it already keeps the first.
+    pub(crate) fn replace<M: Message>(&self, number: u64, packet: &M) {
+        if let Some(bytes) = self.known().packets.get_mut(&number) {
+            *bytes = packet_of(packet);
+        }
     }
 
     /// Nothing on the track is in a buffer any more.
@@ -137,13 +144,15 @@ mod tests {
         let places = ["first", "second", "third"].map(|name| text.find(name).expect("it is told"));
         assert!(places.is_sorted(), "{text}");
         beside.tracks.remove(numbers[1]);
+        beside.tracks.replace(numbers[1], &Packet(Track("nobody")));
+        beside.tracks.replace(numbers[2], &Packet(Track("other")));
         beside.tracks.add(&Packet(Track("fourth")));
         let (text, last) = told(&beside, newest);
-        assert!(text.contains("fourth") && !text.contains("first"), "{text}");
+        assert!(text.contains("fourth") && !text.contains("first") && !text.contains("other"), "{text}");
         assert_eq!(told(&beside, last), (String::new(), last));
         let (text, all) = told(&beside, Told::default());
         assert_eq!(all, last);
-        let has = ["first", "second", "third", "fourth"].map(|name| text.contains(name));
-        assert_eq!(has, [true, false, true, true], "{text}");
+        let has = ["first", "other", "fourth", "second", "third", "nobody"].map(|name| text.contains(name));
+        assert_eq!(has, [true, true, true, false, false, false], "{text}");
     }
 }

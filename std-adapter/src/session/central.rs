@@ -13,28 +13,28 @@ use super::transport::{CentralBuffer, Transport};
 use crate::counts::{Dropped, Flushes, Totals};
 use crate::region_file::OwnMark;
 
-/// The central buffers of a session, with all that comes into them. Of one thread at a time.
+/// The central buffers of a session, with everything that comes into them. Used by one thread at a time.
 #[derive(Default)]
 pub(crate) struct Central {
     pub(crate) buffers: Vec<CentralBuffer>,
-    /// That the buffers, or the long trace, lie in.
+    /// The files that the buffers, or the long trace, lie in.
     pub(crate) files: OwnFiles,
     pub(crate) beside: Beside,
     producers: Vec<AskedProducer>,
-    /// Of each buffer: after how many bytes writers are to say their state again, and how many it had when they were asked
-    /// to last.
+    /// For each buffer: after how many bytes writers are to repeat their state, and how many it had when they were last
+    /// asked to.
     states: Vec<(u32, u64)>,
     pub(super) producer_ids: ProducerIds,
-    /// Of producers that are gone.
+    /// Counts of producers that are gone.
     past: EndpointStats,
     past_dropped: Dropped,
     seen: u64,
     flushes: Flushes,
-    /// The number of the last flush, and those of flushes that somebody waits for.
+    /// The number of the last flush, and the numbers of flushes that something waits for.
     flush: u64,
     waited_for: BTreeSet<u64>,
     pub(crate) invalid_packets: u64,
-    /// Of shared memory of this process's threads, if it lies in a file.
+    /// For the shared memory of this process's threads, if that lies in a file.
     own_memory: Option<OwnMark>,
 }
 
@@ -48,7 +48,7 @@ impl Central {
         Self { own_memory, ..self }
     }
 
-    /// For each buffer, after how many bytes writers are to say their state again.
+    /// Sets for each buffer after how many bytes writers are to repeat their state.
     pub(crate) fn state_every(self, bytes: &[u32]) -> Self {
         Self { states: bytes.iter().map(|bytes| (*bytes, 0)).collect(), ..self }
     }
@@ -58,7 +58,7 @@ impl Central {
         self.seen += 1;
     }
 
-    /// A number for a producer that is new, if there is one left.
+    /// A number for a new producer, if there is one left.
     pub(crate) fn new_producer_id(&mut self) -> Option<u16> {
         let in_buffers = self.buffers.iter().flat_map(CentralBuffer::sequences);
         let mut taken: HashSet<u16> = in_buffers.map(|sequence| sequence.producer_id).collect();
@@ -90,8 +90,8 @@ impl Central {
         self.ask();
     }
 
-    /// Each producer counts what it records itself. None knows what others do, and where there are many, or some record
-    /// more than others, a ring could go round before one of them says its state again.
+    /// Each producer counts what it records itself. None knows what others do, and if there are many, or some record
+    /// more than others, a ring could go round before one of them repeats its state.
     fn clear_states(&mut self) {
         let mut is_due = false;
         for (buffer, (every, cleared_at)) in self.buffers.iter().zip(&mut self.states) {
@@ -107,8 +107,8 @@ impl Central {
         }
     }
 
-    /// Asks producers to send what they have. The number of this flush: somebody waits for it until it is
-    /// [ended](Self::end_flush), and others may meanwhile.
+    /// Asks producers to send what they have. Returns the number of this flush: it is waited for until it is
+    /// [ended](Self::end_flush), and so may others be meanwhile.
     pub(crate) fn begin_flush(&mut self) -> u64 {
         self.flush += 1;
         self.waited_for.insert(self.flush);
@@ -117,26 +117,26 @@ impl Central {
         self.flush
     }
 
-    /// Asks those that were not asked since the last flush began, but for those that others wait for.
+    /// Asks producers that were not asked since the last flush began, except those whose answer others wait for.
     fn ask(&mut self) {
         if let (Some(oldest), Some(newest)) = (self.waited_for.first(), self.waited_for.last()) {
             self.producers.iter_mut().for_each(|producer| producer.ask(*oldest, *newest));
         }
     }
 
-    /// Asks those that have answered what they were asked last: an answer that is waited for stays the right one.
+    /// Asks producers that have answered their last question: an answer that is waited for stays the right one.
     pub(crate) fn ask_flush_of_idle(&mut self) {
         self.producers.iter_mut().for_each(AskedProducer::ask_if_idle);
         self.drain();
     }
 
-    /// Whether all of it has come.
+    /// Whether everything that belongs to a flush has come.
     pub(crate) fn is_flushed(&self, flush: u64) -> bool {
         self.producers.iter().all(|producer| producer.has_answered(flush))
     }
 
-    /// Gets what has not come; false if that is of a producer that did not answer in time. That this thread is late
-    /// itself is no producer's fault.
+    /// Gets what has not come; false if a producer did not answer in time. If this thread itself is late, that is no
+    /// producer's fault.
     pub(crate) fn end_flush(&mut self, flush: u64) -> bool {
         let all = self.is_flushed(flush);
         self.waited_for.remove(&flush);
@@ -153,12 +153,13 @@ impl Central {
         }
     }
 
-    /// After the last flush. Nothing comes any more of what packets wait for, so these are given up, or they would keep
-    /// back what their threads have recorded before them.
+    /// After the last flush. What packets still wait for will not come any more, so these are given up: otherwise they
+    /// would keep back what their threads recorded before them.
     pub(crate) fn end(&mut self) {
         if let Some(mark) = &self.own_memory {
-            // Threads that are there still keep their chunks, of which the buffers have all. Before these end their
-            // sequences: recovery ends those of a process that is killed here, and could bring nothing into ended ones.
+            // Threads that are still there keep their chunks, which the buffers have in full. Done before the buffers
+            // end their sequences: recovery ends those of a process that is killed here, and could bring nothing into
+            // ended ones.
             mark.end();
         }
         for buffer in &mut self.buffers {
@@ -176,7 +177,7 @@ impl Central {
         self.producers.iter_mut().map(|producer| &mut producer.transport)
     }
 
-    /// Those that are there.
+    /// The producers that are there.
     pub(super) fn producers(&self) -> impl Iterator<Item = ProducerSummary> {
         self.producers
             .iter()

@@ -192,8 +192,8 @@ use waits::{A_MOMENT, FOR_EVER, PATIENCE};
 
 /// A running session. See [the module](self).
 ///
-/// Calls may come from any thread, through `&Session` or an `Arc` of it. Dropping it stops it; a long trace is
-/// completed then (where a [`Transport`] drops it, soon after), and what is in the buffers is gone.
+/// Calls may come from any thread, through `&Session` or an `Arc` of it. Dropping it stops it; a long trace is then
+/// completed (soon after, where a [`Transport`] drops it), and what is in the buffers is gone.
 pub struct Session {
     shared: Arc<Shared>,
     sources: Vec<(String, u16)>,
@@ -207,10 +207,10 @@ pub struct Session {
 }
 
 impl Session {
-    /// The producer that this process's own threads are in the buffers: no [`Transport`]'s may have its number.
+    /// The number of the producer that is this process's own threads: no [`Transport`] may have it.
     pub const OWN_PRODUCER_ID: u16 = 1;
 
-    /// A session with one ring of 4 MiB, unless told otherwise.
+    /// A builder of a session, with one ring of 4 MiB unless set otherwise.
     pub fn builder() -> SessionBuilder {
         SessionBuilder::new()
     }
@@ -220,25 +220,25 @@ impl Session {
         Recorder::new(self.shared.clone(), 0)
     }
 
-    /// A recorder into the buffer that a data source was mapped to; `None` for one that was not.
+    /// A recorder into the buffer that a data source was mapped to; `None` if it was not mapped.
     pub fn recorder_of(&self, data_source: &str) -> Option<Recorder> {
         Recorder::of_source(&self.shared, &self.sources, data_source)
     }
 
     /// Gets all that was recorded until now into the buffers.
     ///
-    /// Producers are asked for what they have, and waited for until the timeout; then shared memory is
-    /// *scraped*: finished packets of chunks that are still being written are copied too. Nobody else waits meanwhile:
-    /// other calls are answered, flushes and snapshots in their own time, and programs that come are taken. A producer
-    /// that has yet to answer another flush is asked behind that answer, and has what is left of this one's timeout.
+    /// Producers are asked for what they have, and waited for until the timeout; then shared memory is *scraped*:
+    /// finished packets of chunks that are still being written are copied too. Nothing else waits meanwhile: other
+    /// calls are answered, flushes and snapshots in their own time, and programs that come are accepted. A producer
+    /// that has yet to answer another flush is asked after that answer, and has what is left of this one's timeout.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] when a producer, which this process's threads are too, did not answer in time (what it
-    /// had is scraped all the same, and [`Summary::producers`] says which it is), or the drain thread did not;
-    /// [`SessionError::Stopped`] and [`SessionError::Forked`] as of [`snapshot`](Self::snapshot).
+    /// [`SessionError::Timeout`] when a producer, this process's threads included, did not answer in time (what it had
+    /// is scraped anyway, and [`Summary::producers`] says which one it is), or the drain thread did not;
+    /// [`SessionError::Stopped`] and [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
-        // At the deadline the thread looks who has not answered; this waits a little longer to hear it.
+        // At the deadline the thread looks which producers have not answered; this waits a little longer to hear it.
         let all = self.ask_for(deadline + A_MOMENT, Task::until_stop, move |drain, answer| {
             drain.flush(deadline, move |_, all| tell(&answer, all));
         })?;
@@ -251,31 +251,31 @@ impl Session {
     /// what was recorded since its last period: perhaps nothing, perhaps events whose names, tracks and clocks are in
     /// the file, so that no reader can show them.
     ///
-    /// Cost: on the drain thread one copy of what is used of the buffers, whose time
-    /// [`Snapshot::stall`] tells. Recording threads go on into shared memory. The copies' memory is kept for
-    /// the next snapshot; [`SessionBuilder::prepare_snapshots`] has it ready for the first.
+    /// Cost: on the drain thread one copy of the used part of the buffers, which takes as long as [`Snapshot::stall`]
+    /// says. Recording threads go on into shared memory. The copies' memory is kept for the next snapshot;
+    /// [`SessionBuilder::prepare_snapshots`] has it ready for the first.
     ///
     /// # Errors
     /// No memory for the copies; [`SessionError::Timeout`] when there is no answer in 10 s, of which producers have 5
-    /// to send what they have; [`SessionError::Stopped`] when the session has ended, is about to, or this is its own
-    /// thread, [`SessionError::Forked`] in a child after a fork.
+    /// to send what they have; [`SessionError::Stopped`] when the session has ended or is about to, or this is its own
+    /// thread; [`SessionError::Forked`] in a child after a fork.
     pub fn snapshot(&self) -> Result<Snapshot, SessionError> {
         let (deadline, spare) = (Instant::now() + PATIENCE, self.spare.clone());
-        // One that was asked for before a stop is made: it may be the last moments before a panic.
+        // A snapshot that was asked for before a stop is still made: it may be the last moments before a panic.
         let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain, answer| {
-            // However late its turn comes, those who answer at once are in it.
+            // However late its turn comes, producers that answer at once are in it.
             let deadline = deadline.max(Instant::now() + A_MOMENT);
             drain.flush(deadline, move |drain, _| tell(&answer, Snapshot::take(&drain.central, &spare)));
         })?;
         taken.map_err(|error| SessionError::io("making a snapshot", error))
     }
 
-    /// A number for a producer that is to be [attached](Self::attach): from 2 to 65,535, and then from 2 again, without
-    /// those of which a buffer still has a sequence in its table and those that a [`Transport`] which is attached
-    /// [tells](Transport::identity).
+    /// A number for a producer that is to be [attached](Self::attach): from 2 to 65,535, and then from 2 again, except
+    /// those of which a buffer still has a sequence in its table, and those that an attached [`Transport`]
+    /// [names](Transport::identity).
     ///
-    /// Chunks of a number that is used again look like chunks of the producer that had it first: those that are no newer
-    /// than what was read of it are discarded, and where it was not read its packets and theirs are mixed. What was
+    /// Chunks with a number that is used again look like chunks of the producer that had it first: those that are no
+    /// newer than what was read of it are discarded, and if it was not read, its packets and theirs are mixed. What was
     /// read keeps its place in the table until that is needed for another sequence.
     ///
     /// Cost: on the drain thread, a look at each sequence of all buffers.
@@ -291,27 +291,27 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::NoProducerId`] when all are taken; [`SessionError::Timeout`] when the session does not answer in
-    /// 5 s; [`SessionError::Stopped`] and [`SessionError::Forked`] as of [`snapshot`](Self::snapshot).
+    /// 5 s; [`SessionError::Stopped`] and [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
     pub fn new_producer_id(&self) -> Result<u16, SessionError> {
         let id = self.ask(Instant::now() + PATIENCE, |drain| drain.central.new_producer_id())?;
         id.ok_or(SessionError::NoProducerId)
     }
 
-    /// Adds a producer that is elsewhere, with a number that nobody else has: one of
+    /// Adds a producer that is elsewhere, with a number that no other has: one from
     /// [`new_producer_id`](Self::new_producer_id), or, where others number producers, one of which no buffer has a
-    /// sequence any more. [`Transport`] says more of it.
+    /// sequence any more. [`Transport`] says more about that.
     ///
     /// # Errors
-    /// [`SessionError::Timeout`] when the session does not answer in 5 s, and then the producer is added as soon as it
-    /// can, so that trying again would add another one; [`SessionError::Stopped`] when it has ended, is about to, or this
-    /// is its own thread, [`SessionError::Forked`] in a child after a fork.
+    /// [`SessionError::Timeout`] when the session does not answer in 5 s: it then adds the producer as soon as it can,
+    /// so trying again would add another one; [`SessionError::Stopped`] when it has ended or is about to, or this is
+    /// its own thread; [`SessionError::Forked`] in a child after a fork.
     pub fn attach(&self, transport: impl Transport + 'static) -> Result<(), SessionError> {
         self.ask(Instant::now() + PATIENCE, move |drain| drain.central.attach(Box::new(transport)))
     }
 
     /// The time of the session's clock, in nanoseconds of boot time.
     pub fn now(&self) -> u64 {
-        // In a child nobody finishes what a thread of the parent's was changing.
+        // In a child nothing finishes what a thread of the parent was changing.
         if self.shared.switch.is_here() { self.shared.clock.now() } else { BootClock.now() }
     }
 
@@ -328,15 +328,15 @@ impl Session {
 
     /// How the long trace is doing; `None` if there is none, and in a child after a fork.
     pub fn long_trace(&self) -> Option<LongTraceStatus> {
-        // In a child, a thread of the parent's may have had the status's lock.
+        // In a child, the status's lock may be held by a thread of the parent.
         self.progress.as_ref().filter(|_| self.shared.switch.is_here()).map(|progress| progress.status())
     }
 
-    /// What happened so far.
+    /// What has happened so far.
     ///
     /// # Errors
     /// [`SessionError::Timeout`] when the session does not answer in 5 s; [`SessionError::Stopped`] and
-    /// [`SessionError::Forked`] as of [`snapshot`](Self::snapshot).
+    /// [`SessionError::Forked`] as for [`snapshot`](Self::snapshot).
     pub fn summary(&self) -> Result<Summary, SessionError> {
         let summary =
             self.ask(Instant::now() + PATIENCE, |drain| summary_of(&drain.central, drain.written()))?;
@@ -344,17 +344,18 @@ impl Session {
     }
 
     /// Ends recording, flushes, completes the long trace. The buffers are still there to be written. An event over
-    /// several chunks that a thread is still within is given up, and counts as given up by its writer, unless its buffer
-    /// is full and keeps its oldest.
+    /// several chunks that a thread is still within is given up, and counts as given up by its writer, unless its
+    /// buffer is full and keeps its oldest.
     ///
-    /// Producers have 5 s to send what they have: with one that never answers this takes so long, and then what it has
-    /// is scraped. What other threads have asked for and has not begun is left out, and they hear
-    /// [`SessionError::Stopped`], as do those who ask for something, or come, while it waits. But for snapshots that
-    /// were asked for before, and flushes that have begun: these are done first, and have no more than 5 s for it.
+    /// Producers have 5 s to send what they have: with one that never answers this takes that long, and then what it
+    /// has is scraped. What other threads have asked for and has not begun is left out, and they hear
+    /// [`SessionError::Stopped`], as do those that ask for something, or come, while this waits. The exceptions are
+    /// snapshots that were asked for before, and flushes that have begun: these are done first, and have no more than 5
+    /// s.
     ///
     /// # Errors
-    /// The session was stopped before, this is a child after a fork, or the session's own thread, which calls a
-    /// [`Transport`]. That the long trace could not be written whole is said by [`Stopped::long_trace`].
+    /// The session was stopped before, or this is a child after a fork, or the session's own thread, which calls a
+    /// [`Transport`]. [`Stopped::long_trace`] says if the long trace could not be written whole.
     pub fn stop(&self) -> Result<Stopped, SessionError> {
         if !self.shared.switch.is_here() {
             // The thread is not in this process; waiting for it would be for ever.
@@ -378,7 +379,7 @@ impl Session {
         Ok(Stopped::new(drain.central, file, self.long_trace()))
     }
 
-    /// Has the drain thread do something before the session stops, and waits for what it says.
+    /// Makes the drain thread do something before the session stops, and waits for the result.
     fn ask<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -387,7 +388,7 @@ impl Session {
         self.ask_for(deadline, Task::until_stop, |drain, answer| tell(&answer, task(drain)))
     }
 
-    /// The same with a task that may tell what it has to say later.
+    /// The same with a task that may give its result later.
     fn ask_for<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -404,7 +405,7 @@ impl Session {
         let (answer, answers) = sync_channel(1);
         let work: Work = Box::new(move |drain| task(drain, answer));
         if self.shared.switch.is_stopping() {
-            // It would hear that behind the stop only, which may wait for producers.
+            // The answer would come only after the stop, which may wait for producers.
             return Err(SessionError::Stopped);
         }
         self.tasks.send(make(work)).map_err(|_| SessionError::Stopped)?;
@@ -417,7 +418,7 @@ impl Session {
     }
 }
 
-/// Tells who has asked, and may have given up.
+/// Answers a caller that may have given up.
 fn tell<T>(answer: &SyncSender<T>, value: T) {
     let _ = answer.send(value);
 }
@@ -431,17 +432,17 @@ impl fmt::Debug for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if !self.shared.switch.is_here() {
-            // The thread is not in this process. To drop its handle would be to detach it, and the system may have
-            // given its place, by which it goes, to a thread of this process.
+            // The thread is not in this process. Dropping its handle would detach it, and the system may have given the
+            // place by which it is identified to a thread of this process.
             std::mem::forget(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
             return;
         }
         if self.waker.is_current() {
-            // A transport had the last of it. The thread finds that nobody can ask for anything more, and ends.
+            // A transport was the last owner. The thread finds that nothing can ask for anything more, and ends.
             self.shared.switch.off();
             return;
         }
-        // Who wants to hear of errors calls `stop`.
+        // Callers that want to hear of errors call `stop`.
         let _ = self.stop();
     }
 }

@@ -1,8 +1,8 @@
-//! Programs in containers, as a trace tells of them: Perfetto's `ProcessTree`.
+//! Programs in containers, as a trace reports them: Perfetto's `ProcessTree`.
 //!
-//! A program in a pid namespace of its own names its process and threads by the numbers that they have there: 1, as
-//! those in other containers do. A reader finds which is meant by the number that the service sees, `trusted_pid` in
-//! each packet, and by the numbers in all namespaces, which are told here.
+//! A program in a pid namespace of its own names its process and threads by the numbers that they have there: 1, like
+//! those in other containers. A reader finds the one that is meant by the number that the service sees, `trusted_pid`
+//! in each packet, and by the numbers in all namespaces, which are reported here.
 #![cfg_attr(
     not(any(target_os = "linux", target_os = "android")),
     allow(dead_code, reason = "nobody comes from a container there")
@@ -24,56 +24,56 @@ use crate::limits::WRITERS;
 pub(crate) struct Process {
     /// As the service sees it.
     pub(crate) pid: u32,
-    /// 0 if it has none that the service sees.
+    /// 0 if it has no parent that the service sees.
     pub(crate) ppid: u32,
     pub(crate) uid: u32,
-    /// In each namespace within the service's, the outermost first.
+    /// Its number in each namespace within the service's, the outermost first.
     pub(crate) nspid: Vec<u32>,
-    /// Words, each with a zero behind it.
+    /// Words, each followed by a zero.
     pub(crate) command_line: String,
-    /// What it is called where it has no command line.
+    /// Its name, used if it has no command line.
     pub(crate) name: String,
 }
 
-/// A thread of one.
+/// A thread of such a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Thread {
     /// As the service sees it.
     pub(crate) tid: u32,
-    /// As of a process.
+    /// Like a process's.
     pub(crate) nstid: Vec<u32>,
     pub(crate) name: String,
 }
 
-/// How many threads of a process are told of. No more of them can record at a time.
+/// Most threads of a process that are reported. No more of them can record at a time.
 const THREADS: usize = WRITERS;
 
-/// What those that have gone may take, in bytes more or less, as their packets may still be in a ring. Of programs with
-/// some threads each these are thousands.
+/// About how many bytes those that have gone may take, as their packets may still be in a ring. For programs with a few
+/// threads each that is thousands.
 const PAST: usize = 1 << 20;
 
-/// Those of a session. Clones are the same.
+/// The processes of a session. Clones are the same tree.
 #[derive(Clone, Default)]
 pub(crate) struct ProcessTree(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
-    /// In the order in which they have come.
+    /// In the order in which they came.
     processes: Vec<Entry>,
-    /// Of the newest that was told of, process or thread.
+    /// The newest number of a process or thread.
     number: u64,
 }
 
 struct Entry {
     presence: Presence,
-    /// Since when it may record.
+    /// The boot time since when it may record.
     time: u64,
     process: Process,
     number: u64,
     threads: Vec<(u64, Thread)>,
 }
 
-/// That a process is there: each of its connections has one.
+/// Held as long as a process is there, by each of its connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Presence(Arc<()>);
 
@@ -82,8 +82,8 @@ impl ProcessTree {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a process that records from this boot time on at the earliest. One that is there by another connection
-    /// already is the same: told again, a reader would forget its threads.
+    /// Adds a process that records nothing before this boot time. If it is already there through another connection it
+    /// is the same one: if it were reported again, a reader would forget its threads.
     pub(crate) fn come(&self, process: Process, time: u64) -> Presence {
         let mut known = self.known();
         let is_it = |entry: &&Entry| entry.process.pid == process.pid && !entry.is_gone();
@@ -97,7 +97,7 @@ impl ProcessTree {
         presence
     }
 
-    /// Which of the threads that a process has now, in ascending order, are to be told of.
+    /// Which of the threads that a process has now, in ascending order, are yet to be reported.
     pub(crate) fn unknown(&self, process: &Presence, threads: &[u32]) -> Vec<u32> {
         let known = self.known();
         let Some(entry) = known.processes.iter().find(|entry| entry.is_of(process)) else {
@@ -110,7 +110,7 @@ impl ProcessTree {
         new.take(THREADS.saturating_sub(told.len())).copied().collect()
     }
 
-    /// Adds such threads. They take the place of those that have ended, the oldest first, where there are too many.
+    /// Adds such threads. If there are too many, they take the place of those that have ended, the oldest first.
     pub(crate) fn add(&self, process: &Presence, threads: &[u32], new: Vec<Thread>) {
         let mut known = self.known();
         let mut number = known.number;
@@ -136,7 +136,7 @@ impl Known {
         self.number
     }
 
-    /// Of those that have gone.
+    /// Forgets the oldest of those that have gone, if they take too much.
     fn forget_oldest(&mut self) {
         let mut past: usize = self.processes.iter().filter(|entry| entry.is_gone()).map(Entry::size).sum();
         self.processes.retain(|entry| {
@@ -164,11 +164,10 @@ impl Entry {
 }
 
 impl Piece {
-    /// Adds processes and threads behind the number that was the newest before, a packet for each process; the number
-    /// that is the newest now.
+    /// Adds processes and threads numbered after `since`, a packet for each process; returns the newest number.
     ///
-    /// A packet has the time from which its process may record on, and so have those of threads that came later:
-    /// readers take packets in the order of their times, and a thread has recorded before it is told of.
+    /// A packet has the time from which its process may record on, even if it has only threads that came later: readers
+    /// take packets in the order of their times, and a thread has recorded before it is reported.
     pub(crate) fn processes(&mut self, tree: &ProcessTree, since: u64) -> io::Result<u64> {
         let known = tree.known();
         if known.number == since {
@@ -184,7 +183,7 @@ impl Piece {
     }
 }
 
-/// What is new of a process.
+/// What is new about a process.
 struct Packet<'k> {
     entry: &'k Entry,
     since: u64,
@@ -234,7 +233,7 @@ impl Message for Process {
         } else {
             words.split('\0').try_for_each(|word| out.string(process_tree_process::CMDLINE, word))?;
         }
-        // As `trusted_uid` is written: above `i32::MAX` the negative number of the same bits.
+        // As `trusted_uid` is written: above `i32::MAX` as the negative number with the same bits.
         out.int(process_tree_process::UID, (self.uid as i32).into())?;
         self.nspid.iter().try_for_each(|pid| out.int(process_tree_process::NSPID, (*pid).into()))
     }

@@ -20,21 +20,21 @@ use crate::fork;
 use crate::memory::PagedMemory;
 use crate::whole_file::write_atomically;
 
-/// Memory for a copy of each buffer that is in nobody's use, kept because touching new pages costs as much as the copy.
+/// Spare memory for a copy of each buffer, kept because touching new pages costs as much as the copy.
 pub(crate) type Spare = Arc<Mutex<Vec<Option<PagedMemory>>>>;
 
-/// Takes a buffer's spare memory if it has at least `len` bytes, or new.
+/// Takes a buffer's spare memory if it has at least `len` bytes, otherwise new memory.
 fn memory_of(spare: &Spare, buffer: usize, len: usize) -> io::Result<PagedMemory> {
     let mut spare = spare.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = spare.get_mut(buffer).and_then(Option::take);
-    // One from before the ring grew is of no use any more.
+    // Memory from before the ring grew is of no use any more.
     match kept.filter(|memory| memory.as_ref().len() >= len) {
         Some(memory) => Ok(memory),
         None => PagedMemory::new(len),
     }
 }
 
-/// Keeps memory for a buffer's next copy: of two, the larger.
+/// Keeps memory for a buffer's next copy: the larger of two.
 fn keep(spare: &mut Vec<Option<PagedMemory>>, buffer: usize, memory: PagedMemory) {
     if spare.len() <= buffer {
         spare.resize_with(buffer + 1, || None);
@@ -52,7 +52,7 @@ pub(crate) fn prepare(spare: &Spare, sizes: impl Iterator<Item = usize>) -> io::
         let mut memory = PagedMemory::new(size.saturating_add(7))?;
         for page in memory.as_mut().chunks_mut(4096) {
             if let Some(first) = page.first_mut() {
-                // A page of zeros that was only read would be no page of its own.
+                // A page of zeros that was only read would not be a page of its own.
                 *first = 1;
             }
         }
@@ -83,10 +83,10 @@ pub struct Snapshot {
     beside: Piece,
     stall: Duration,
     spare: Spare,
-    /// Of the process that took it.
+    /// The fork count of the process that took it.
     forks: u32,
     from: Option<u64>,
-    /// Of the session.
+    /// The files of the session.
     files: OwnFiles,
 }
 
@@ -108,8 +108,8 @@ impl Snapshot {
         Ok(Self { buffers, totals, clocks, beside, stall, spare, forks, from: None, files })
     }
 
-    /// How long the drain thread took for the copy. Threads that record were stalled only if they filled
-    /// shared memory meanwhile.
+    /// How long the drain thread took for the copy. Recording threads were stalled only if they filled shared memory
+    /// meanwhile.
     pub fn stall(&self) -> Duration {
         self.stall
     }
@@ -119,39 +119,40 @@ impl Snapshot {
         self.totals.dropped.told(self.buffers.iter().map(ReadOnlyTraceBuffer::stats))
     }
 
-    /// Leaves out events from before this boot time, in nanoseconds, as [`Session::now`](super::Session::now) has it.
+    /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](super::Session::now).
     ///
-    /// Names, tracks, word of losses and packets of other kinds stay, whatever their time. A slice that began earlier
-    /// has only its end then, as at the oldest end of a ring.
+    /// Names, tracks, reports of losses and packets of other kinds stay, whatever their time. A slice that began
+    /// earlier then has only its end, as at the oldest end of a ring.
     #[must_use]
     pub fn from(mut self, time: u64) -> Self {
         self.from = Some(time);
         self
     }
 
-    /// Writes a whole trace, statistics at its end, into a file that appears at `path` when it is complete.
+    /// Writes a whole trace, with statistics at its end, into a file that appears at `path` when it is complete.
     ///
-    /// It is written beside `path` under another name, synced to the disk and renamed: a file of that name is
-    /// replaced whole, but for its mode, or stays as it is. On an error nothing is left behind, unless the last step is
-    /// what failed: then the whole trace stays under the other name, `.NAME.PID-N.part` (of a long name its first 100
-    /// bytes), which the error tells. A process that is killed meanwhile leaves the part that it had written, which
-    /// nobody removes. Where `path` is a link, all that is done to its target; a device or a pipe is written into.
+    /// It is written beside `path` under another name, synced to the disk and renamed: an existing file is replaced
+    /// whole, except for its mode, or stays as it is. On an error nothing is left behind, unless the last step is what
+    /// failed: then the whole trace stays under the other name, `.NAME.PID-N.part` (the first 100 bytes of a long
+    /// name), which the error tells. A process that is killed meanwhile leaves the part that it had written, which
+    /// nothing removes. If `path` is a link, all this is done to its target; a device or a pipe is written into.
     ///
     /// # Errors
-    /// What the file system says; or `path` names no file, as one that ends with `/`, or one of the session's own: that
-    /// of its long trace or of a buffer. That of another session, of this process or another, is a last step that
-    /// fails.
+    /// What the file system says; or `path` names no file, for example because it ends with `/`, or one of the
+    /// session's own files: that of its long trace or of a buffer. With a file of another session, of this process or
+    /// another, the last step fails.
     pub fn write_to(self, path: &Path) -> io::Result<Written> {
         self.files.check_is_none(path)?;
         write_atomically(path, |file| self.write(file))
     }
 
-    /// Writes a whole trace, statistics at its end, in pieces of about a mebibyte.
+    /// Writes a whole trace, with statistics at its end, in pieces of about a mebibyte.
     ///
     /// # Errors
-    /// The output's.
+    /// Those of the output.
     pub fn write(mut self, output: &mut impl Write) -> io::Result<Written> {
-        // What a thread is within when the snapshot is taken must not keep back what it has recorded before.
+        // An event that a thread is within when the snapshot is taken must not keep back what the thread recorded
+        // before.
         self.buffers.iter_mut().for_each(ReadOnlyTraceBuffer::stop_waiting);
         write_trace(&mut self.buffers, self.totals, &self.clocks, &self.beside, self.from, output)
     }
@@ -164,7 +165,7 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// A buffer to make a trace of.
+/// A buffer to make a trace from.
 pub(crate) trait Readable {
     fn read(&mut self) -> Reader<'_>;
     fn report(&self) -> BufferReport;
@@ -205,7 +206,7 @@ pub(crate) fn write_trace<B: Readable>(
     piece.clocks(clocks)?;
     piece.append(beside);
     if trim.is_some() {
-        // The service's own are not for trimming.
+        // The service's own packets are not trimmed.
         written.bytes += piece.bytes.len() as u64;
         output.write_all(&piece.bytes)?;
         piece.bytes.clear();
@@ -242,11 +243,11 @@ pub(crate) fn write_trace<B: Readable>(
 impl Drop for Snapshot {
     fn drop(&mut self) {
         if fork::forks() != self.forks {
-            // A thread of the parent's may have had the lock; and no snapshot is taken here that could use the memory.
+            // A thread of the parent may have held the lock; and no snapshot is taken here that could use the memory.
             return;
         }
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        // As much as one snapshot takes: two at once cost new memory.
+        // Only as much as one snapshot takes: two at once cost new memory.
         for (buffer, copy) in self.buffers.drain(..).enumerate() {
             keep(&mut spare, buffer, copy.into_memory());
         }
@@ -266,7 +267,7 @@ mod tests {
         spare.iter().flatten().map(|memory| (memory.as_ref().as_ptr(), memory.as_ref().len())).collect()
     }
 
-    /// Until the first ring is full.
+    /// Records until the first ring is full.
     fn fill(session: &Session) {
         while session.summary().expect("a summary").buffers[0].write_wrap_count == 0 {
             (0..1000).for_each(|_| session.recorder().instant("fill"));

@@ -25,26 +25,26 @@ use crate::whole_file::write_atomically;
 pub struct Summary {
     /// The counters of each buffer.
     pub buffers: Vec<BufferStats>,
-    /// The writers of all buffers, with what was lost of each.
+    /// The writers of all buffers, with what each has lost.
     pub sequences: Vec<SequenceInfo>,
     /// The producers that are there, or were when the session stopped: this process's threads are the first.
     pub producers: Vec<ProducerSummary>,
     /// How flushes went.
     pub flushes: Flushes,
-    /// Chunks for a buffer that is none of the producer's, or of more writers than its endpoint has places for.
+    /// Chunks for a buffer that the producer may not write to, or from more writers than its endpoint has places for.
     pub chunks_discarded: u64,
     /// Patches for such a buffer.
     pub patches_discarded: u64,
     /// Packets left out of the long trace and of what [`Stopped::write_to`] wrote, because no producer may write them,
-    /// or because they are longer than the 256 MiB that a trace has room for. Those that a snapshot leaves out are in
-    /// the buffers still, and not among them: [`Written::invalid_packets`] and its trace's statistics tell of them.
+    /// or because they are longer than the 256 MiB that a trace has room for. Packets that a snapshot leaves out are
+    /// still in the buffers, and not counted here: [`Written::invalid_packets`] and its trace's statistics count them.
     pub invalid_packets: u64,
     /// Packets and bytes that are in the long trace's file, if there is one.
     pub file: Option<Written>,
     /// How the long trace is doing, or how it ended.
     pub long_trace: Option<LongTraceStatus>,
     /// Chunks that came to a buffer that keeps its oldest when it was full; one that is still being written comes with
-    /// each flush. (Those that a ring discards it has handed on before: they were scraped to their end, and then
+    /// each flush. (Chunks that a ring discards it has already handed on: they were scraped to their end, and then
     /// committed.)
     pub chunks_too_late: u64,
 }
@@ -55,7 +55,7 @@ impl Summary {
         Losses::of(self)
     }
 
-    /// Producers that have not answered, but for this process's threads, which are asked as one.
+    /// Producers that have not answered, except this process's threads, which are asked as one.
     pub(crate) fn silent(&self) -> impl Iterator<Item = &ProducerSummary> {
         let is_own = |identity: ProducerIdentity| identity.producer_id == Session::OWN_PRODUCER_ID;
         self.producers.iter().filter(move |one| !one.has_answered && !one.identity.is_some_and(is_own))
@@ -101,16 +101,15 @@ impl Stopped {
         Self { central, beside, is_cut: false, file, long_trace }
     }
 
-    /// Writes what nobody has read yet as a whole trace, in a file that appears when it is complete. As
+    /// Writes what was not read yet as a whole trace, into a file that appears when it is complete. Like
     /// [`Snapshot::write_to`](super::Snapshot::write_to), without a copy of the buffers; a second call finds them
-    /// empty. What was read of a buffer in a file is not there to be recovered any more. Who wants to be able to try
-    /// again elsewhere, or to lose nothing if the process is killed meanwhile, takes a snapshot before the session
-    /// stops.
+    /// empty. What was read from a buffer in a file can no longer be recovered from there. To be able to try again
+    /// elsewhere, or to lose nothing if the process is killed meanwhile, take a snapshot before the session stops.
     ///
     /// # Errors
-    /// What the file system says, or that `path` is the file of the long trace or of a buffer; from then on, unless the
-    /// file could not even be made, that what there was has been read: what is left of it is in the file that the first
-    /// error names, if it names one.
+    /// What the file system says, or that `path` is the file of the long trace or of a buffer. After such an error,
+    /// unless the file could not even be created, further calls say that what there was has been read: what is left of
+    /// it is in the file that the first error names, if it names one.
     pub fn write_to(&mut self, path: &Path) -> std::io::Result<Written> {
         if self.is_cut {
             return Err(std::io::Error::other(
@@ -136,7 +135,7 @@ impl Stopped {
     }
 }
 
-/// What happened so far, the long trace's file with it.
+/// What has happened so far, with the long trace's file.
 pub(super) fn summary_of(central: &Central, file: Option<Written>) -> Summary {
     let totals = central.totals();
     let full = central.buffers.iter().filter(|buffer| buffer.policy() == FillPolicy::Discard);

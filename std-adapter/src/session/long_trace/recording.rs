@@ -1,4 +1,4 @@
-//! A period's work: what the drain thread reads, and hands over to the file's.
+//! A period's work: what the drain thread reads, and hands over to the file's thread.
 
 use std::io;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::session::waits::{FOR_EVER, LOOK_AGAIN, PATIENCE, Wait};
 /// The drain thread's part: reads, and hands pieces over.
 pub(crate) struct Recording {
     sender: Option<Sender<Message>>,
-    /// Memory of pieces that were written, for those to come: without any left, too many are on their way.
+    /// Memory of pieces that were written, for those to come: if none is left, too many are on their way.
     spare: Receiver<Vec<u8>>,
-    /// For each buffer that lies in a file, the way from there.
+    /// For each buffer that lies in a file, the way from there to the trace's file.
     outboxes: Vec<Option<Outbox>>,
     thread: Option<JoinHandle<()>>,
     pub(crate) progress: Arc<Progress>,
@@ -36,12 +36,12 @@ pub(crate) struct Recording {
     max_file_size: u64,
     sync: SyncPolicy,
     next: Instant,
-    /// The flush with which this period begins, and until when producers have time to send what is to be in it.
+    /// The flush with which this period begins, and the deadline for producers to send what belongs in it.
     flushing: Option<(u64, Instant)>,
-    /// In the midst of a period's work.
+    /// Set while a period's work goes on.
     turns: Option<Turns>,
     piece: Piece,
-    /// The newest that the file tells of, of what is beside the buffers.
+    /// The newest item beside the buffers that the file tells of.
     told: Told,
     handed_over: u64,
     /// Bytes of the clocks with which the file begins.
@@ -53,7 +53,7 @@ pub(crate) struct Recording {
 /// How reading gets on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// A piece was read: what of it was not left out is there to hand over, or it was.
+    /// A piece was read: what was not left out of it is there to hand over, or already was.
     Piece,
     /// There is nothing more to read for now.
     Done,
@@ -61,13 +61,13 @@ enum Step {
     Busy,
 }
 
-/// Pieces on their way or being written. With the one being filled they are 9 MiB, and what their last packets have
-/// beyond that: those of many MiB have it until they are written. Where producers keep all cores busy the file's thread
+/// Pieces on their way or being written. With the one being filled they are 9 MiB, plus what their last packets have
+/// beyond that: packets of many MiB take it until they are written. If producers keep all cores busy, the file's thread
 /// may have to wait for some milliseconds.
 const PIECES: usize = 8;
 
 impl Recording {
-    /// Starts the file's thread and, when all else is there, empties the file.
+    /// Starts the file's thread and, once everything else is there, empties the file.
     pub(crate) fn start(
         trace: &LongTrace,
         opened: Opened,
@@ -114,8 +114,8 @@ impl Recording {
         })
     }
 
-    /// Does what is due, and says when to come again. Never more than a piece at once, nor by waiting: shared memory
-    /// must not fill up meanwhile, and others ask for things.
+    /// Does what is due, and says when to come again. Never does more than a piece at once, and never waits: shared
+    /// memory must not fill up meanwhile, and others ask for things.
     pub(crate) fn work(&mut self, central: &mut Central) -> Duration {
         if self.ended {
             return self.period;
@@ -142,14 +142,14 @@ impl Recording {
         self.next.saturating_duration_since(Instant::now())
     }
 
-    /// Begins a period's work, with a flush; says how long to wait if it is not yet time, or not all has come.
+    /// Begins a period's work, with a flush; says how long to wait if it is not yet time, or not everything has come.
     fn begin(&mut self, central: &mut Central) -> Option<Duration> {
         let now = Instant::now();
         let (flush, deadline) = match self.flushing {
             Some(flushing) => flushing,
             None if now < self.next => return Some(self.next - now),
             None => {
-                // Late by more than a period: that one is left out.
+                // Late by more than a period: that period is left out.
                 self.next = (self.next + self.period).max(now);
                 (central.begin_flush(), now + self.period.min(PATIENCE))
             }
@@ -165,12 +165,13 @@ impl Recording {
         None
     }
 
-    /// Before anything is read. In one period the buffers get more between a piece and the next.
+    /// Adds what is beside the buffers, before anything is read. Within a period the buffers get more between one piece
+    /// and the next.
     fn tell(&mut self, central: &Central) {
         self.told = self.piece.beside(&central.beside, self.told).unwrap_or(self.told);
     }
 
-    /// Fills the piece, or a slot, as far as what is left out meanwhile leaves room.
+    /// Fills the piece, or a slot, as far as there is room beside what is left out.
     fn read_on(&mut self, central: &mut Central, wait: Wait) -> Step {
         let mut refused = 0;
         while let Some(at) = self.turns.as_ref().and_then(Turns::next) {
@@ -180,7 +181,7 @@ impl Recording {
             }
             if let Some(Some(outbox)) = self.outboxes.get(at) {
                 if self.piece.bytes.len() > outbox.limit {
-                    // There is no room for more in a slot: that would be a turn in which nothing is read.
+                    // A slot has no room for more: that would be a turn in which nothing is read.
                     return Step::Piece;
                 }
                 return self.read_into_slot(central, at, wait);
@@ -192,7 +193,7 @@ impl Recording {
         Step::Done
     }
 
-    /// Ends a buffer's turn; the bytes that were left out.
+    /// Ends a buffer's turn; returns the bytes that were left out.
     fn count(&mut self, central: &mut Central, read: io::Result<HasRead>) -> usize {
         let read = read.unwrap_or(HasRead { exhausted: true, ..HasRead::default() });
         central.invalid_packets += read.refused;
@@ -224,7 +225,7 @@ impl Recording {
         self.count(central, read);
         let (len, room) = (self.piece.bytes.len() as u64, self.room(central));
         let is_full = len > room;
-        // Of what goes to a full file the slot has the part that has no room there, and stays.
+        // If the file is full, the slot has the part that has no room there, and stays.
         let beyond = if is_full { self.cut(room) } else { Vec::new() };
         let fits = slot.fill(if is_full { &beyond } else { &self.piece.bytes });
         if let Some(outbox) = self.outboxes.get_mut(at).and_then(Option::as_mut) {
@@ -243,7 +244,7 @@ impl Recording {
             return Step::Piece;
         }
         slot.give_back();
-        // Too large a packet, which goes as those of other buffers do.
+        // Too large a packet, which goes the way of other buffers' packets.
         Step::Piece
     }
 
@@ -285,7 +286,7 @@ impl Recording {
         true
     }
 
-    /// The file is full: of the piece only what fits is left, and nothing more is recorded. The rest of it.
+    /// The file is full: keeps only what fits of the piece, and nothing more is recorded. Returns the rest.
     fn cut(&mut self, room: u64) -> Vec<u8> {
         let beyond = self.piece.bytes.split_off(whole_within(&self.piece.bytes, room));
         self.piece.packets = self.piece.packets.saturating_sub(TracePackets::new(&beyond).count() as u64);
@@ -294,7 +295,7 @@ impl Recording {
         beyond
     }
 
-    /// The statistics, if they fit, and no more. A file that has no room for the clocks stays empty.
+    /// Adds the statistics, if they fit, and nothing more. A file that has no room for the clocks stays empty.
     fn end(&mut self, central: &mut Central) {
         self.ended = true;
         if self.handed_over == 0 && self.piece.bytes.is_empty() {
@@ -307,7 +308,7 @@ impl Recording {
             totals.flushes.last = Some(false);
         }
         if !self.stats(&totals, &reports) {
-            // More writers came than there was room left for. Losses are told without them.
+            // More writers came than there was room left for. Losses are reported without them.
             self.progress.full.store(true, Ordering::Relaxed);
             reports.iter_mut().for_each(|report| report.sequences.clear());
             self.stats(&totals, &reports);
@@ -341,7 +342,7 @@ impl Recording {
         }
     }
 
-    /// Writes all there is, and the statistics, and waits for the file.
+    /// Writes everything there is, and the statistics, and waits for the file.
     pub(crate) fn finish(&mut self, central: &mut Central) {
         self.progress.finishing.store(true, Ordering::Relaxed);
         if !self.ended {
@@ -372,7 +373,7 @@ impl Drop for Recording {
     }
 }
 
-/// Room for the statistics: some 250 bytes a buffer, up to 300 a writer.
+/// Room for the statistics: some 250 bytes per buffer, up to 300 per writer.
 fn reserve(central: &Central) -> u64 {
     let writers: usize = central.buffers.iter().map(|buffer| buffer.sequences().count()).sum();
     1024 + 300 * (central.buffers.len() + writers) as u64

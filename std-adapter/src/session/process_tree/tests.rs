@@ -18,14 +18,14 @@ fn thread(tid: u32) -> Thread {
     Thread { tid, nstid: vec![tid - 100], name: format!("t{tid}") }
 }
 
-/// Adds these, of which a process has no others.
+/// Adds these, which are all the threads that the process has.
 fn add(tree: &ProcessTree, process: &Presence, threads: std::ops::Range<u32>) {
     let threads: Vec<u32> = threads.collect();
     let new = tree.unknown(process, &threads);
     tree.add(process, &threads, new.into_iter().map(thread).collect());
 }
 
-/// What is in messages of a number, of which each has a number there.
+/// The numbers in messages of a kind, each of which has one.
 fn numbers(message: &[u8], within: u32, of: u32) -> Vec<u64> {
     let messages = Fields::of(message).filter(|field| field.number == within);
     let messages =
@@ -42,7 +42,7 @@ fn numbers(message: &[u8], within: u32, of: u32) -> Vec<u64> {
 /// The numbers of processes and of threads in a packet.
 type Told = (Vec<u64>, Vec<u64>);
 
-/// What each packet tells of behind that number, and the newest.
+/// What each packet reports after that number, and the newest number.
 fn told(tree: &ProcessTree, since: u64) -> (Vec<Told>, u64) {
     let mut piece = Piece::default();
     let newest = piece.processes(tree, since).expect("memory");
@@ -95,7 +95,7 @@ fn threads_that_have_ended_make_place_for_others_and_those_that_are_there_do_not
     let most = 101 + THREADS as u32;
     add(&tree, &process, 101..most);
     assert_eq!(tree.unknown(&process, &(101..most + 9).collect::<Vec<_>>()), []);
-    // Even if somebody asks for it: one that has just ended was there before.
+    // Even if it is asked for: one that has just ended was there before.
     tree.add(&process, &(101..most + 9).collect::<Vec<_>>(), vec![thread(most)]);
     let threads = || told(&tree, 0).0.remove(0).1;
     assert_eq!(threads().len(), THREADS);

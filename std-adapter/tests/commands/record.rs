@@ -79,6 +79,13 @@ fn counters_of(trace: &Trace, pid: u32) -> HashSet<&str> {
     of_process.filter_map(|track| message(track, 2)).map(text).collect()
 }
 
+/// The names that a process has in the trace.
+fn names_of(trace: &Trace, pid: u32) -> HashSet<&str> {
+    let processes = descriptions(trace).filter_map(|track| message(track, 3));
+    let named = processes.filter(|process| number(process, 1) == Some(pid.into()));
+    named.filter_map(|process| message(process, 6)).map(text).collect()
+}
+
 /// What the command says and writes when it records for this long while a process is busy.
 fn busy_time(duration: &str, file: &str) -> (Output, Trace) {
     let path = scratch(file);
@@ -311,6 +318,7 @@ fn programs_record_into_the_same_trace() {
         let connection = connection.expect("a connection");
         connection.recorder().instant("of a program");
         std::thread::sleep(Duration::from_millis(200));
+        let recorder = child.id();
         send(&child, libc::SIGINT);
         let output = child.wait_with_output().expect("its end");
         assert_success(&output);
@@ -321,6 +329,7 @@ fn programs_record_into_the_same_trace() {
         for name in ["core 0 busy", "a program", "of a program", "look at /proc"] {
             assert!(trace.contains(name), "{name}");
         }
+        assert_eq!(names_of(&trace, recorder), HashSet::from(["tracebuf record"]));
         assert_described(&trace);
         trace.assert_ends_with_stats();
     }

@@ -87,8 +87,8 @@ fn packet_of<M: Message>(packet: &M) -> Box<[u8]> {
 impl Piece {
     /// Adds what is newer than what was told of before; what is the newest now.
     ///
-    /// Called on the drain thread just before buffers are read, it tells of all tracks on which there is anything in them:
-    /// they were described before that was recorded.
+    /// Called on the drain thread just before buffers are read, it tells of all tracks on which they have anything: these
+    /// were described before that was recorded.
     pub(crate) fn beside(&mut self, beside: &Beside, since: Told) -> io::Result<Told> {
         let process_tree = self.processes(&beside.process_tree, since.process_tree)?;
         Ok(Told { process_tree, tracks: self.descriptions(&beside.tracks, since.tracks) })

@@ -126,9 +126,9 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// that is no buffer of the producer, or if there are too many writers: its chunks are discarded then.
     ///
     /// If its first chunk has the id 0 where the buffer knows chunks of a writer of this number, as those of Perfetto's
-    /// writers have when their number was another's, its chunks go on behind these. So they do not where these are its
-    /// own, scraped while the service took them for those of the writer before, which had none and has ended since. Not
-    /// on microcontrollers.
+    /// writers have when their number was another's, its chunks go on behind these, and so do those of the next writers
+    /// of this number, whether they count from 0 again or go on. So they do not where these are its own, scraped while
+    /// the service took them for those of the writer before, which had none and has ended since. Not on microcontrollers.
     pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
         let counting = self.writers.counting(writer_id, target);
         self.writers.remove(writer_id);
@@ -142,7 +142,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// The same of a writer that went on counting its chunks where the writer of its number before it had stopped, as
     /// those of this crate do over one [`ProducerStorage`](crate::producer::ProducerStorage): its ids are taken as they
     /// are. For what is found in shared memory after a crash, when the buffer knows some of it already and no endpoint
-    /// knows which.
+    /// knows which; the producer's number must not have been another's before, whose chunks the buffer still knows.
     pub fn register_counting_writer(&mut self, writer_id: u16, target: u16) -> bool {
         let is_there = self.register_writer(writer_id, target);
         // Nothing is added to ids on microcontrollers.

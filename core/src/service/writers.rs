@@ -9,7 +9,13 @@ use heapless::Vec;
 
 /// The writers of one producer: those that are registered, and others of which a chunk was taken. They are sorted by
 /// their ids: a look through all of them at each chunk would let a producer with many writers hold up the service.
-pub(super) struct Writers<const N: usize>(Vec<Writer, N>);
+/// One that has ended keeps its place where ids are shifted, until another needs that.
+pub(super) struct Writers<const N: usize> {
+    list: Vec<Writer, N>,
+    /// How many in the list have ended.
+    #[cfg(not(target_os = "none"))]
+    ended: u32,
+}
 
 pub(super) struct Writer {
     id: u16,
@@ -30,15 +36,21 @@ pub(super) struct Writer {
 
 /// Whether a writer has said that it is there. Else its target says nothing, and scrapes leave it out.
 #[derive(Clone, Copy, PartialEq, Eq)]
+// Where ids are not shifted, those that have ended are not kept.
+#[cfg_attr(target_os = "none", expect(dead_code))]
 enum Registration {
     None,
     /// None of its chunks was seen since.
     New,
+    /// The same, and the one of its number before wrote to another buffer.
+    Moved,
     /// Scrapes have shown chunks, and none was committed.
     Shown,
     Begun,
     /// It has ended so: what was shown is of the next one of its number, of which the service has yet to hear.
     Next,
+    /// It has ended, and its chunks were committed: ids that go on have the same added as its own.
+    Ended,
 }
 
 /// What is added to the ids of a writer's chunks. Nothing on microcontrollers, where it would take memory: their
@@ -51,12 +63,12 @@ struct Shift(#[cfg(not(target_os = "none"))] u32);
 pub(super) struct Counting(Registration, Shift);
 
 impl Shift {
-    /// So that the first id comes behind this one.
-    const fn behind(newest: u32) -> Self {
+    /// So that the one id comes right behind the other.
+    const fn behind(newest: u32, chunk_id: u32) -> Self {
         #[cfg(not(target_os = "none"))]
-        let shift = Self(newest.wrapping_add(1));
+        let shift = Self(newest.wrapping_add(1).wrapping_sub(chunk_id));
         #[cfg(target_os = "none")]
-        let (shift, _) = (Self(), newest);
+        let (shift, _, _) = (Self(), newest, chunk_id);
         shift
     }
 
@@ -114,7 +126,11 @@ impl Writer {
     }
 
     fn is_registered(&self) -> bool {
-        !matches!(self.registration, Registration::None | Registration::Next)
+        !self.has_ended() && self.registration != Registration::None
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.registration, Registration::Next | Registration::Ended)
     }
 
     /// It was registered before and has not ended, or some of its chunks were shown before the service heard of it.
@@ -130,12 +146,17 @@ impl Writer {
 
     /// By which id its buffer is to know a chunk, given the newest id that it knows of writers of this number.
     /// Perfetto's writers have the numbers of others that have ended, and count their chunks from 0 again: they go on
-    /// behind those.
+    /// behind those. So do those that go on after one that wrote to another buffer, where this one knows later ids: then
+    /// they are a producer's before that had the same number.
     pub(super) fn id_of(&mut self, chunk_id: u32, newest: impl FnOnce() -> Option<u32>) -> u32 {
-        if self.registration == Registration::New {
+        let is_moved = self.registration == Registration::Moved;
+        if is_moved || self.registration == Registration::New {
             self.registration = Registration::Shown;
-            if chunk_id == 0 && !cfg!(target_os = "none") {
-                self.shift = newest().map_or(Shift::default(), Shift::behind);
+            if !cfg!(target_os = "none")
+                && (chunk_id == 0 || is_moved)
+                && let Some(newest) = newest().filter(|it| chunk_id == 0 || !is_newer(chunk_id, *it))
+            {
+                self.shift = Shift::behind(newest, chunk_id);
             }
         }
         self.shifted(chunk_id)
@@ -238,40 +259,62 @@ pub(super) fn waits_for_patches(header: &ChunkHeader) -> bool {
 
 impl<const N: usize> Writers<N> {
     pub(super) const fn new() -> Self {
-        Self(Vec::new())
+        Self {
+            list: Vec::new(),
+            #[cfg(not(target_os = "none"))]
+            ended: 0,
+        }
     }
 
     /// Where a writer is, or belongs.
     fn place_of(&self, id: u16) -> Result<usize, usize> {
-        self.0.binary_search_by(|writer| {
+        self.list.binary_search_by(|writer| {
             step();
             writer.id.cmp(&id)
         })
     }
 
     fn find(&self, id: u16) -> Option<&Writer> {
-        self.0.get(self.place_of(id).ok()?)
+        self.list.get(self.place_of(id).ok()?)
     }
 
     /// Registers one that is not known. False if there is no room for one more.
     pub(super) fn add(&mut self, id: u16, target: u16) -> bool {
-        let (Ok(place) | Err(place)) = self.place_of(id);
-        sorted::insert(&mut self.0, place, Writer::new(id, target, Registration::New)).is_some()
+        self.insert(Writer::new(id, target, Registration::New)).is_some()
+    }
+
+    /// Inserts one that is not known, in the place of one that has ended if there is no other.
+    fn insert(&mut self, writer: Writer) -> Option<&mut Writer> {
+        #[cfg(not(target_os = "none"))]
+        if self.list.is_full() && self.ended > 0 {
+            let ended = self.list.iter().find(|writer| writer.has_ended()).map(|writer| writer.id);
+            self.remove(ended?);
+        }
+        let (Ok(place) | Err(place)) = self.place_of(writer.id);
+        sorted::insert(&mut self.list, place, writer)
     }
 
     pub(super) fn remove(&mut self, id: u16) {
-        self.0.retain(|writer| writer.id != id);
+        #[cfg(not(target_os = "none"))]
+        if self.find(id).is_some_and(Writer::has_ended) {
+            self.ended -= 1;
+        }
+        self.list.retain(|writer| writer.id != id);
     }
 
     /// A writer has ended. Its chunks have been committed before, all of them.
     pub(super) fn end(&mut self, id: u16) {
-        match self.get_mut(id) {
-            // Where ids are not shifted, nothing is to be kept.
-            Some(writer) if writer.registration == Registration::Shown && !cfg!(target_os = "none") => {
-                writer.registration = Registration::Next;
-            }
-            _ => self.remove(id),
+        // Where ids are not shifted, nothing is to be kept.
+        #[cfg(not(target_os = "none"))]
+        if let Some(writer) = self.get_mut(id) {
+            writer.registration = match writer.registration {
+                Registration::Shown => Registration::Next,
+                _ => Registration::Ended,
+            };
+            self.ended += 1;
+            return;
         }
+        self.remove(id);
     }
 
     /// How the chunks of a writer to `target` are counted that is registered now, if that is known.
@@ -279,15 +322,18 @@ impl<const N: usize> Writers<N> {
         let writer = self.find(id)?;
         match writer.registration {
             Registration::None => None,
-            Registration::Next if writer.target != target => None,
+            Registration::Next | Registration::Ended if writer.target != target => {
+                Some(Counting(Registration::Moved, Shift::default()))
+            }
             Registration::Next => Some(Counting(Registration::Shown, writer.shift)),
+            Registration::Ended => Some(Counting(Registration::New, writer.shift)),
             registration => Some(Counting(registration, writer.shift)),
         }
     }
 
     /// Whether any is registered.
     pub(super) fn has_registered(&self) -> bool {
-        self.0.iter().any(Writer::is_registered)
+        self.list.iter().any(Writer::is_registered)
     }
 
     /// A writer, if it is registered.
@@ -299,15 +345,15 @@ impl<const N: usize> Writers<N> {
     /// and there is no room for one more.
     pub(super) fn get_or_see(&mut self, id: u16) -> Option<&mut Writer> {
         match self.place_of(id) {
-            Ok(place) => self.0.get_mut(place),
-            Err(place) => sorted::insert(&mut self.0, place, Writer::new(id, 0, Registration::None)),
+            Ok(place) => self.list.get_mut(place),
+            Err(_) => self.insert(Writer::new(id, 0, Registration::None)),
         }
     }
 
     /// The same as [`get`](Self::get), to change what is known of it.
     pub(super) fn get_mut(&mut self, id: u16) -> Option<&mut Writer> {
         let place = self.place_of(id).ok()?;
-        self.0.get_mut(place).filter(|writer| writer.is_registered())
+        self.list.get_mut(place).filter(|writer| writer.is_registered())
     }
 }
 

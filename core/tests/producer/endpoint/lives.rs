@@ -153,3 +153,83 @@ fn what_was_scraped_into_the_buffer_of_the_one_before_does_not_count_in_another(
     world.buffers.swap(0, 1);
     assert_eq!(world.read(), [DataLoss::empty(); 4]);
 }
+
+/// A producer that has the number of one before, when that has written so many chunks to each buffer.
+fn one_of_the_same_number(written: usize) -> World {
+    let mut world = World::new();
+    for target in [0, 1] {
+        let chunk_ids = 0..written as u32;
+        for chunk_id in chunk_ids {
+            let header = ChunkHeader {
+                producer_id: IDENTITY.producer_id,
+                writer_id: world.writer.id(),
+                chunk_id,
+                fragments: 1,
+                complete: true,
+                ..ChunkHeader::default()
+            };
+            world.buffers[target].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
+        }
+        assert!(world.endpoint.allow(target as u16));
+    }
+    assert_eq!(world.read().len(), written);
+    world
+}
+
+/// This crate's writers count on where the one before of their number ended, also when its chunks were counted behind
+/// those of another producer.
+#[test]
+fn writers_of_a_producer_that_has_the_number_of_another_go_on_where_the_last_one_ended() {
+    for written in [0, 1, 50] {
+        let mut world = one_of_the_same_number(written);
+        let id = world.writer.id();
+        for lives in 0..4 {
+            assert!(world.endpoint.register_writer(id, 0));
+            (0..lives).for_each(|_| sent(&mut world));
+            world.endpoint.unregister_writer(id);
+        }
+        assert_eq!(world.read(), [DataLoss::empty(); 6], "{written} before");
+        assert_eq!(world.buffers[0].stats().chunks_written, written as u64 + 6);
+    }
+}
+
+#[test]
+fn their_packets_are_all_there_where_they_write_to_one_buffer_after_the_other() {
+    for written in [0, 50] {
+        let mut world = one_of_the_same_number(written);
+        let id = world.writer.id();
+        for target in [0, 1, 0, 0, 1] {
+            assert!(world.endpoint.register_writer(id, target));
+            for _ in 0..3 {
+                let chunk = world.write();
+                world.move_to(target, chunk);
+            }
+            world.endpoint.unregister_writer(id);
+        }
+        assert_eq!(world.written(), [written as u64 + 9, written as u64 + 6], "{written} before");
+        // Where its ids were another buffer's meanwhile, it may seem that some are missing.
+        assert_eq!(world.read().len(), 9);
+    }
+}
+
+#[test]
+fn writers_that_have_ended_leave_their_places_to_others() {
+    let mut world = one_of_the_same_number(50);
+    let id = world.writer.id();
+    for _ in 0..3 {
+        assert!(world.endpoint.register_writer(id, 0));
+        sent(&mut world);
+        world.endpoint.unregister_writer(id);
+        // As many as there are places for, at a time, registered or not.
+        assert!(world.endpoint.register_writer(id + 1, 0) && world.endpoint.register_writer(id + 2, 0));
+        assert!(!world.endpoint.register_writer(id + 3, 0));
+        world.endpoint.unregister_writer(id + 1);
+        world.endpoint.unregister_writer(id + 2);
+        sent(&mut world);
+        assert!(world.endpoint.register_writer(id + 1, 0));
+        assert!(!world.endpoint.register_writer(id + 2, 0));
+        assert_eq!(world.endpoint.stats().chunks_discarded, 0);
+        world.endpoint.unregister_writer(id + 1);
+        world.endpoint.unregister_writer(id);
+    }
+}

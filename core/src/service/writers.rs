@@ -138,10 +138,11 @@ impl Writer {
         Counting(self.registration, self.shift) = counting;
     }
 
-    /// Its chunks are its own from the first one on.
+    /// Its ids are taken as they are from its next chunk on: that is its own, or, if none is committed before it ends,
+    /// the next one's of its number.
     #[cfg(not(target_os = "none"))]
     pub(super) fn begin(&mut self) {
-        (self.registration, self.shift) = (Registration::Begun, Shift::default());
+        (self.registration, self.shift) = (Registration::Shown, Shift::default());
     }
 
     /// By which id its buffer is to know a chunk, given the newest id that it knows of writers of this number.

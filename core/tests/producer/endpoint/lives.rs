@@ -233,3 +233,27 @@ fn writers_that_have_ended_leave_their_places_to_others() {
         world.endpoint.unregister_writer(id);
     }
 }
+
+/// The service starts again when it has heard of a writer that has ended since without a chunk, and not of the next.
+#[test]
+fn what_a_new_endpoint_scrapes_before_it_hears_whose_it_is_does_not_come_again() {
+    for is_counting in [false, true] {
+        let mut world = alive();
+        let id = world.writer.id();
+        world.endpoint = ProducerEndpoint::new(Consumer::new(world.memory), IDENTITY);
+        assert!(world.endpoint.allow(0));
+        assert!(if is_counting {
+            world.endpoint.register_counting_writer(id, 0)
+        } else {
+            world.endpoint.register_writer(id, 0)
+        });
+        let chunk = world.write();
+        assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
+        assert_eq!(world.read(), [DataLoss::empty()]);
+        hear_of_it(&mut world);
+        assert_eq!(world.endpoint.scrape(&mut world.buffers), 1, "offered, and known");
+        world.move_to(0, chunk);
+        sent(&mut world);
+        assert_eq!(world.read(), [DataLoss::empty()], "counting: {is_counting}");
+    }
+}

@@ -191,3 +191,53 @@ fn chunks_completed_at_once_are_all_sent_by_somebody() {
         assert_eq!(world.drain(), 2);
     });
 }
+
+/// A service that is a call away: who sends finds free chunks behind it.
+struct AtOnce(Mutex<(Option<Consumer<'static>>, Vec<(u16, u32)>, Vec<u32>)>);
+
+impl CommitSink for AtOnce {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        let (consumer, moved, flushes) = &mut *self.0.lock().unwrap();
+        for chunk in request.chunks_to_move {
+            let taken = consumer.as_mut().and_then(|consumer| consumer.take(chunk.page, chunk.chunk));
+            let header = taken.expect("what is sent is complete").header();
+            moved.push((header.writer_id, header.chunk_id));
+        }
+        flushes.extend((request.flush != 0).then_some(request.flush));
+    }
+}
+
+/// The one only needs room, and may be told that another one makes some who has done their share then; what the other
+/// has flushed is sent by somebody all the same, and everything by who comes next.
+#[test]
+fn a_flush_is_sent_by_somebody_also_when_they_have_done_their_share() {
+    model(3, || {
+        let words: &'static [AtomicU32] = Vec::leak((0..18).map(|_| AtomicU32::new(0)).collect());
+        let memory = SharedMemory::new(words, 72).unwrap();
+        let sink = leak(AtOnce(Mutex::new((Some(Consumer::new(memory)), Vec::new(), Vec::new()))));
+        let storage: &'static ProducerStorage<2, 2> = leak(ProducerStorage::new());
+        let producer: &'static Producer<'static> =
+            leak(Producer::new(memory, Layout::Two, storage, sink).unwrap());
+        let mut a = producer.writer(0, Exhaustion::Drop).unwrap();
+        let mut b = producer.writer(0, Exhaustion::Drop).unwrap();
+        let other = thread::spawn(move || {
+            // Each fills a chunk, which is half of the memory.
+            for _ in 0..2 {
+                a.packet().bytes(1, &[0x2A; 15]);
+            }
+            let chunks = a.stats().chunks;
+            std::mem::forget(a);
+            chunks
+        });
+        write(&mut b, 1);
+        let flush = b.flush();
+        let chunks = b.stats().chunks;
+        std::mem::forget(b);
+        let of_a = other.join().unwrap();
+        let sent = |writer| sink.0.lock().unwrap().1.iter().filter(|(id, _)| *id == writer).count() as u64;
+        assert_eq!(sink.0.lock().unwrap().2, [flush]);
+        assert_eq!(sent(2), chunks);
+        producer.commit();
+        assert_eq!(sent(1), of_a);
+    });
+}

@@ -6,6 +6,7 @@ use super::page::{ChunkState, Division, Layout, change_state};
 use super::smb::{MemoryError, SharedMemory};
 use super::storage::{ProducerStorage, WriterSlot};
 use super::sync::{AtomicU32, Ordering, const_fn};
+use crate::SMALL;
 use heapless::Vec;
 
 /// One producer: its shared memory, its writers' ids, and the chunks that wait to be sent.
@@ -13,7 +14,12 @@ use heapless::Vec;
 /// Writers are made here, one for each thread, interrupt priority or core, and share nothing but this. All
 /// of it is lock-free. Completed chunks are collected in a list; whoever completes one when half of the
 /// shared memory is completed and unsent sends them all, as does a flush. If another one is sending just
-/// then, it does that too: nobody waits, and whoever sends goes on for as long as others ask.
+/// then, it does that too, and nobody waits.
+///
+/// So one packet may take whoever writes it as long as the sink takes for as many chunks as there are, and some. They
+/// leave what others have completed meanwhile to whoever completes the next chunk or needs one, and go on only for what
+/// is not asked for again: flushes, patches, and the ends of writers. On microcontrollers they go on for as long as
+/// others ask. Where that is too long, the sink is a queue that another thread serves.
 ///
 /// ```
 /// use tracebuf::producer::*;
@@ -54,7 +60,7 @@ pub struct Producer<'a> {
     hint: AtomicU32,
     /// The newest completed chunk that is not sent; each links to the one before it.
     newest: AtomicU32,
-    /// [`IDLE`], [`SENDING`] or [`AGAIN`].
+    /// [`IDLE`], [`SENDING`], [`FOR_ROOM`] or [`AGAIN`].
     sending: AtomicU32,
     /// The next flush's number, always odd; the same when the last flush was sent.
     pub(super) next_flush: AtomicU32,
@@ -76,8 +82,10 @@ const BATCH: usize = if size_of::<usize>() < 8 { 4 } else { 16 };
 const IDLE: u32 = 0;
 /// Somebody sends.
 const SENDING: u32 = 1;
-/// Somebody was asked to, since they have last begun.
-const AGAIN: u32 = SENDING + 1;
+/// Somebody was asked to, since they have last begun, for the sake of free chunks: whoever needs one asks again.
+const FOR_ROOM: u32 = SENDING + 1;
+/// Somebody was asked to, since they have last begun, and will not be asked again.
+const AGAIN: u32 = if SMALL { FOR_ROOM } else { FOR_ROOM + 1 };
 
 /// Leaves the sending state also when the sink panics: the other writers must not be mute for that.
 struct Sending<'s>(&'s AtomicU32);
@@ -251,16 +259,48 @@ impl<'a> Producer<'a> {
     /// sending just then, and does it; when it has, nobody tells.
     pub fn commit(&self) -> bool {
         // Release: whoever sends sees what was put on the list before.
-        if self.sending.swap(AGAIN, Ordering::AcqRel) != IDLE {
-            return false;
+        let is_mine = self.sending.swap(AGAIN, Ordering::AcqRel) == IDLE;
+        if is_mine {
+            self.send_all();
         }
+        is_mine
+    }
+
+    /// The same, for there is need of free chunks, or will be. When somebody else is sending, they do it, or whoever
+    /// needs room next: they have done their share when they have sent as much as there is shared memory.
+    pub(crate) fn send_for_room(&self) {
+        if SMALL {
+            self.commit();
+        } else if self.sending.fetch_max(FOR_ROOM, Ordering::AcqRel) == IDLE {
+            self.send_all();
+        }
+    }
+
+    /// Sends until nobody asks for it any more.
+    fn send_all(&self) {
         let guard = Sending(&self.sending);
-        // From `AGAIN` to `SENDING`, and from there to `IDLE`, unless somebody has asked meanwhile.
-        while self.sending.fetch_sub(1, Ordering::AcqRel) == AGAIN {
-            self.send_once();
+        if SMALL {
+            // From `AGAIN` to `SENDING`, and from there to `IDLE`, unless somebody has asked meanwhile.
+            while self.sending.fetch_sub(1, Ordering::AcqRel) == AGAIN {
+                self.send_once();
+            }
+        } else {
+            let begun = self.taken.load(Ordering::Relaxed);
+            loop {
+                self.sending.swap(SENDING, Ordering::AcqRel);
+                self.send_once();
+                // Who needs room sends itself when this one has done its share, which would go on for as long as others
+                // write. What will not be asked for again it does in any case.
+                let has_done_its_share =
+                    self.taken.load(Ordering::Relaxed).wrapping_sub(begun) >= self.chunks;
+                let most = if has_done_its_share { FOR_ROOM } else { SENDING };
+                let leave = |asked| (asked <= most).then_some(IDLE);
+                if self.sending.fetch_update(Ordering::AcqRel, Ordering::Relaxed, leave).is_ok() {
+                    break;
+                }
+            }
         }
         core::mem::forget(guard);
-        true
     }
 
     /// Sends what there is now: chunks, patches, and the flush last.

@@ -279,3 +279,74 @@ fn a_chunk_that_a_service_takes_before_it_is_sent_makes_no_endless_request() {
         assert!(!producer.has_completed());
     }
 }
+
+/// While it carries out a request, another writer fills a chunk: there is always something to send. Once, it asks for a
+/// flush.
+struct Always;
+
+struct Writing {
+    /// None while nobody writes meanwhile.
+    writer: Option<TraceWriter<'static>>,
+    requests: u32,
+    chunks: u32,
+    flushes: Vec<u32>,
+    flushes_at: u32,
+}
+
+static WRITING: Mutex<Writing> =
+    Mutex::new(Writing { writer: None, requests: 0, chunks: 0, flushes: Vec::new(), flushes_at: 0 });
+static ALWAYS_WORDS: [AtomicU32; 8 * 18] = [const { AtomicU32::new(0) }; 8 * 18];
+static ALWAYS_STORAGE: ProducerStorage<8, 2> = ProducerStorage::new();
+static ALWAYS: LazyLock<Producer<'static>> = LazyLock::new(|| {
+    let memory = SharedMemory::new(&ALWAYS_WORDS, 72).unwrap();
+    Producer::new(memory, Layout::One, &ALWAYS_STORAGE, &Always).unwrap()
+});
+
+impl CommitSink for Always {
+    fn commit(&self, request: &CommitRequest<'_>) {
+        let mut consumer = Consumer::new(ALWAYS.memory());
+        for chunk in request.chunks_to_move {
+            assert!(consumer.take(chunk.page, chunk.chunk).is_some());
+        }
+        let mut writing = WRITING.lock().unwrap();
+        writing.flushes.extend((request.flush != 0).then_some(request.flush));
+        writing.chunks += request.chunks_to_move.len() as u32;
+        writing.requests += 1;
+        assert!(writing.requests < 100, "whoever sends is kept at it");
+        let has_to_flush = writing.requests == writing.flushes_at;
+        if let Some(writer) = &mut writing.writer {
+            // As many as it takes to be asked for room.
+            (0..4).for_each(|_| write(writer.packet(), 1, 40));
+            if has_to_flush {
+                writer.flush();
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(tracebuf_small, ignore = "on microcontrollers whoever sends goes on")]
+fn who_sends_has_done_its_share_when_that_is_as_much_as_there_is_memory_and_no_flush_is_forgotten() {
+    // The flush is asked for before, when it has done its share, and never.
+    for flushes_at in [1, 2, 0] {
+        let other = ALWAYS.writer(0, Exhaustion::Drop);
+        let mut writing = WRITING.lock().unwrap();
+        *writing = Writing { writer: other, requests: 0, chunks: 0, flushes: Vec::new(), flushes_at };
+        drop(writing);
+        let mut first = ALWAYS.writer(0, Exhaustion::Drop).unwrap();
+        write(first.packet(), 1, 40);
+        assert!(ALWAYS.commit());
+        assert_eq!(ALWAYS.sending.load(Ordering::Relaxed), IDLE);
+        let mut writing = WRITING.lock().unwrap();
+        let other = writing.writer.take();
+        assert_eq!(writing.flushes.len(), usize::from(flushes_at > 0), "at {flushes_at}");
+        let sent = writing.chunks;
+        assert!((8..16).contains(&sent), "{sent} chunks, of eight that there are");
+        assert!(ALWAYS.has_completed(), "what was written last");
+        drop(writing);
+        // Whoever completes the next one sends.
+        write(first.packet(), 1, 40);
+        assert!(WRITING.lock().unwrap().chunks >= sent + 4);
+        drop((first, other));
+    }
+}

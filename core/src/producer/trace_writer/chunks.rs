@@ -2,6 +2,7 @@
 
 use super::short_sizes::ShortSizes;
 use super::{FULL, LOST, TraceWriter};
+use crate::SMALL;
 use crate::producer::PATCHES;
 use crate::producer::arbiter::NONE;
 use crate::producer::chunk_header::{ChunkHeader, HeaderFlags};
@@ -144,7 +145,7 @@ impl TraceWriter<'_> {
     fn complete(&mut self, chunk: u32) {
         self.counts.chunks = self.counts.chunks.wrapping_add(1);
         if self.producer.complete(chunk) {
-            self.send();
+            self.send_for_room();
         }
     }
 
@@ -152,6 +153,15 @@ impl TraceWriter<'_> {
     pub(super) fn send(&mut self) {
         self.has_ready_patches = false;
         self.producer.commit();
+    }
+
+    /// Of chunks there may be enough without it; patches are sent in any case.
+    fn send_for_room(&mut self) {
+        if SMALL || PATCHES && self.has_ready_patches {
+            self.send();
+        } else {
+            self.producer.send_for_room();
+        }
     }
 
     #[inline]
@@ -181,7 +191,7 @@ impl TraceWriter<'_> {
             }
             if PATCHES && self.has_ready_patches || self.producer.has_completed() {
                 // What is complete goes first: only then can the service free it, and patches leave their list.
-                self.send();
+                self.send_for_room();
             } else if self.patience == 0 {
                 // A second look would find what the first one found. Asking whoever sends to do it once more, for
                 // nothing, could keep them at it for as long as events are given up.

@@ -138,6 +138,10 @@ impl State<'_> {
                 entry.lose(DataLoss::CHUNK_CORRUPTED);
             }
         }
+        if cause == Cause::NoSequence && salvage.of_no_sequence == 1 {
+            // Of whom it was nobody knows: it may be of any that comes.
+            self.table.iter_mut().for_each(|entry| entry.insert(Status::FORGETFUL));
+        }
         self.ring.set_gap(chunk.offset, Item::Free(chunk.outer_size()));
     }
 

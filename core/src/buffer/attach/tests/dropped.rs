@@ -164,6 +164,19 @@ fn chunks_of_a_sequence_that_is_nobody_belong_to_none() {
         assert_eq!(salvage, Salvage { of_no_sequence: 3, sequences_kept: 1, ..kept(3) });
         assert!(packets.iter().all(|packet| packet.0 == 2) && packets.len() == 6);
     }
+    // What comes of it later says that something was before, and nothing else does.
+    for (writer, chunk_id, is_lost) in [(1, 3, true), (2, 3, false), (3, 0, false)] {
+        let mut memory = region(false);
+        change(&mut memory, forget[0]);
+        let (mut buffer, _) = TraceBuffer::attach(memory).expect("a region");
+        let mut reader = buffer.read();
+        while reader.next_packet().is_some() {}
+        let chunk = Chunk { header: header(writer, chunk_id), payload: &[1, 7, 1, 8] };
+        assert_eq!(buffer.copy_chunk_untrusted(&chunk), Commit::Written);
+        let loss = buffer.read().next_packet().expect("a packet").loss();
+        let expected = if is_lost { DataLoss::ANY | DataLoss::READ_GAP } else { DataLoss::empty() };
+        assert_eq!(loss, expected, "chunk {chunk_id} of {writer}");
+    }
     // One of the two numbers may be 0.
     for (producer, writer) in [(0, 9), (9, 0)] {
         let mut memory = region(false);

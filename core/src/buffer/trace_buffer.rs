@@ -225,11 +225,17 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         slot.and_then(|slot| table.get(usize::from(slot))).is_some_and(|entry| entry.may_come_back(header))
     }
 
-    /// The id of the newest chunk that is known of a chunk's sequence.
+    /// The id of the newest chunk that is known of a chunk's sequence, which somebody goes on with from here. They may be
+    /// another process than before: it is theirs when there is no chunk in it.
     #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
-    pub(crate) fn newest_chunk_of(&mut self, header: &ChunkHeader) -> Option<u32> {
-        let state = self.state()?;
-        state.newest_chunk(lookup(state.table, header.producer_id, header.writer_id)?)
+    pub(crate) fn go_on_from(&mut self, header: &ChunkHeader) -> Option<u32> {
+        let mut state = self.state()?;
+        let slot = lookup(state.table, header.producer_id, header.writer_id)?;
+        if let Some(entry) = state.sequence_mut(slot).filter(|entry| entry.is_empty()) {
+            entry.uid.set(header.uid);
+            entry.pid.set(header.pid as u32);
+        }
+        state.newest_chunk(slot)
     }
 
     /// Drops what is left of a producer of which nothing will come any more, and gives the places of its sequences in

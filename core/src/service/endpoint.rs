@@ -21,7 +21,9 @@ use super::writers::{Writer, Writers, waits_for_patches};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ProducerIdentity {
-    /// Numbered by the service, from 1.
+    /// Numbered by the service, from 1. A number is not to be used again while a buffer has unread chunks of who had it
+    /// before, which may be for as long as the buffer lasts: what comes is taken for that one's then, user and process
+    /// included. [`TraceBuffer::forget_producer`] comes first.
     pub producer_id: u16,
     /// Its user, `u32::MAX` if unknown.
     pub uid: u32,
@@ -258,7 +260,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 let mut header = header_of(&chunk.header(), chunk.is_complete(), identity);
                 let Some(writer) = writers.get_mut(header.writer_id) else { return };
                 let Some(buffer) = buffers.get_mut(usize::from(writer.target())) else { return };
-                header.chunk_id = writer.id_of(header.chunk_id, || buffer.newest_chunk_of(&header));
+                header.chunk_id = writer.id_of(header.chunk_id, || buffer.go_on_from(&header));
                 if is_there(writer, &header, buffer) || !is_wanted(writer, &header) {
                     return;
                 }
@@ -313,7 +315,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
             return None;
         };
-        header.chunk_id = writer.id_of(header.chunk_id, || buffer.newest_chunk_of(&header));
+        header.chunk_id = writer.id_of(header.chunk_id, || buffer.go_on_from(&header));
         let is_known = is_there(writer, &header, buffer);
         writer.pass(header.chunk_id);
         writer.offer(&header);

@@ -154,8 +154,8 @@ impl Writer {
         if is_moved || self.registration == Registration::New {
             self.registration = Registration::Shown;
             if !cfg!(target_os = "none")
-                && (chunk_id == 0 || is_moved)
-                && let Some(newest) = newest().filter(|it| chunk_id == 0 || !is_newer(chunk_id, *it))
+                && let Some(newest) = newest()
+                && (chunk_id == 0 || is_moved && !is_newer(chunk_id, newest))
             {
                 self.shift = Shift::behind(newest, chunk_id);
             }

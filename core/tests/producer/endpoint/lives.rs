@@ -194,6 +194,27 @@ fn writers_of_a_producer_that_has_the_number_of_another_go_on_where_the_last_one
 }
 
 #[test]
+fn a_sequence_without_chunks_is_that_of_the_process_that_goes_on_with_it() {
+    for is_read in [false, true] {
+        let mut world = alive();
+        sent(&mut world);
+        let pids = |world: &mut World| {
+            let mut reader = world.buffers[0].read();
+            std::iter::from_fn(|| reader.next_packet().map(|packet| (packet.uid(), packet.pid()))).collect()
+        };
+        let before: Vec<_> = if is_read { pids(&mut world) } else { Vec::new() };
+        // Another process has the number.
+        let identity = ProducerIdentity { uid: 2000, pid: 43, ..IDENTITY };
+        world.endpoint = ProducerEndpoint::new(Consumer::new(world.memory), identity);
+        assert!(world.endpoint.allow(0));
+        next_life(&mut world);
+        sent(&mut world);
+        let both = [before, pids(&mut world)].concat();
+        assert_eq!(both, [(1000, 42), if is_read { (2000, 43) } else { (1000, 42) }]);
+    }
+}
+
+#[test]
 fn their_packets_are_all_there_where_they_write_to_one_buffer_after_the_other() {
     for written in [0, 50] {
         let mut world = one_of_the_same_number(written);

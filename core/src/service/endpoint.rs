@@ -280,10 +280,16 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
 
     /// The producer is gone: takes what it left, as [`scrape`](Self::scrape) does, and
     /// [ends](TraceBuffer::end_producer) it in the buffers that it may write to, where nothing waits for it from then
-    /// on. Returns how many chunks were offered to a buffer.
+    /// on. None of its writers is registered any more, and a later scrape finds nothing. Returns how many chunks were
+    /// offered to a buffer.
+    ///
+    /// Its sequences keep their places in the buffers' tables until others need them, and a table that is full of
+    /// sequences with unread chunks has some [given up](TraceBuffer::make_place) for newcomers:
+    /// [`Config::sequences`](buffer::Config::sequences) is for all producers that are to be read together.
     pub fn disconnect<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
         // No patches will come for which a chunk would be too far.
         let scraped = self.scrape_those(buffers, |_, _| true);
+        self.writers.end_all();
         for (buffer, target) in buffers.iter_mut().zip(0..u32::BITS as u16) {
             if may_write_to(self.allowed, target) {
                 buffer.end_producer(self.identity.producer_id);

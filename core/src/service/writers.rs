@@ -318,6 +318,13 @@ impl<const N: usize> Writers<N> {
         self.remove(id);
     }
 
+    /// None is registered any more. What is known of them stays, for chunks that are committed late.
+    pub(super) fn end_all(&mut self) {
+        for writer in self.list.iter_mut().filter(|writer| writer.is_registered()) {
+            writer.registration = Registration::None;
+        }
+    }
+
     /// How the chunks of a writer to `target` are counted that is registered now, if that is known.
     pub(super) fn counting(&self, id: u16, target: u16) -> Option<Counting> {
         let writer = self.find(id)?;

@@ -278,3 +278,17 @@ fn what_a_new_endpoint_scrapes_before_it_hears_whose_it_is_does_not_come_again()
         assert_eq!(world.read(), [DataLoss::empty()], "counting: {is_counting}");
     }
 }
+
+#[test]
+fn a_producer_that_has_gone_is_not_scraped_again() {
+    let mut world = alive();
+    let chunk = world.write();
+    world.writer.packet().varint(8, 1);
+    assert_eq!(world.endpoint.disconnect(&mut world.buffers), 2);
+    // Nobody has read it before it went.
+    world.lap();
+    assert_eq!(world.endpoint.scrape(&mut world.buffers), 0);
+    assert_eq!(world.endpoint.disconnect(&mut world.buffers), 0);
+    world.move_to(0, chunk);
+    assert_eq!(world.endpoint.stats().chunks_missing, 0);
+}

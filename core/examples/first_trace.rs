@@ -101,7 +101,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let packets = exporter.drain(&mut ring.read(), sequence_id)?;
     let id = |of: &SequenceInfo| sequence_id(of.producer_id, of.writer_id);
     let writers: Vec<_> = ring.sequences().map(|of| writer_stats(&of, id(&of), 0)).collect();
-    exporter.stats(&ring.stats(), writers)?;
+    exporter.stats(&ring.stats().of_trace(FillPolicy::RingBuffer), writers)?;
     let unused = exporter.into_output().len();
     file.truncate(file.len() - unused);
     std::fs::write(&path, &file)?;

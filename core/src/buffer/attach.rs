@@ -84,6 +84,10 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// that has overwritten something is full, and takes nothing more if it is to stop. A reset just while the policy
     /// changes, between two stores, costs the region.
     ///
+    /// Sequences that are found keep their numbers, of producers that are gone. Who comes now has other numbers, greater
+    /// than those in [`sequences`](TraceBuffer::sequences), or [`forget_producer`](TraceBuffer::forget_producer) comes
+    /// first.
+    ///
     /// # Errors
     /// [`RegionError`] if there is no room for a new region.
     pub fn attach_or_new(mut memory: M, config: Config) -> Result<(Self, Option<Salvage>), RegionError> {

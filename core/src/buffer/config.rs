@@ -36,7 +36,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// A table of 64 sequences, no histograms, no checksums.
+    /// A table of 64 [sequences](Self::sequences), no histograms, no checksums. That is few where many producers or
+    /// writers are recorded: it, and not the size of the ring, says how many there are chunks of at a time.
     pub const fn new(policy: FillPolicy) -> Self {
         Self { policy, sequences: 64, histograms: false, crc: false }
     }
@@ -48,7 +49,9 @@ impl Config {
     /// On microcontrollers (`target_os = "none"`), where there is no index of it, each commit, patch and lease looks
     /// through the table up to its sequence.
     ///
-    /// Let it hold at least the writers that write at the same time. What was read of a forgotten sequence is
+    /// Let it hold at least the writers that write at the same time, and in a ring that is not read all whose chunks are
+    /// to be found in it: one for which a place is made takes the chunks of another, which count as overwritten although
+    /// the ring has room, and no counter says that it was for this. What was read of a forgotten sequence is
     /// forgotten too: a chunk that was scraped, read and overwritten, and is committed after that, comes out from its
     /// start again.
     pub const fn sequences(mut self, count: u16) -> Self {

@@ -18,7 +18,8 @@ const PREFETCH_AHEAD: usize = 2048;
 /// what was not handed out stays.
 ///
 /// Cost: 17 to 40 ns a packet of 270 bytes (`--bench budgets`) and no copy. What a session consumed the next one steps
-/// over chunk by chunk and makes one gap of, which later ones step over in one go.
+/// over chunk by chunk and makes one gap of, which later ones step over in one go. Chunks of sequences that wait each
+/// session steps over one by one.
 ///
 /// ```
 /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};

@@ -189,7 +189,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Nothing will come any more of this producer: its process has ended. What its packets wait for, patches, the rest
     /// of a scraped chunk or the next one, is given up, and so are the packets that wait, which counts as packets that
     /// their writers gave up; those behind them come out. What it had in the table is free for others as soon as its
-    /// chunks have been read or overwritten.
+    /// chunks have been read or overwritten, but not for another producer of its number: that one's chunks would be of
+    /// the same sequences, so [`forget_producer`](Self::forget_producer) comes before the number is used again.
     ///
     /// Commit what it left in shared memory before, as
     /// [`ProducerEndpoint::disconnect`](crate::service::ProducerEndpoint::disconnect) does.

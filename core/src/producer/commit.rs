@@ -42,7 +42,7 @@ pub struct ChunkToPatch<'r> {
     pub target: u16,
     /// The chunk, in the writer's sequence.
     pub chunk_id: u32,
-    /// What to write; all of this chunk.
+    /// What to write; all of this chunk. It lies in no shared memory: if the program crashes before, the packet is lost.
     pub patches: &'r [Patch],
     /// More patches of this chunk will follow: it stays incomplete until then.
     pub has_more: bool,
@@ -69,6 +69,9 @@ pub struct CommitRequest<'r> {
 ///
 /// None of them may panic and be unwound: the chunks and patches of that request and those behind it are not sent
 /// again, and the writer that sent it has lost the packet that it was in. Other writers go on.
+///
+/// Whoever sends waits for the sink, and may have more to send than is its own: see
+/// [`Producer`](super::Producer). What is behind a queue takes none of a traced thread's time.
 ///
 /// A queue passes on all that comes: whoever leaves out patches or registrations loses packets, and none of this crate's
 /// counters can know. Where the service is a call away there is no queue: its end of the producer

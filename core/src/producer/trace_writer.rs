@@ -60,8 +60,10 @@ pub struct WriterStats {
 /// the current one is *held back*, still being written, so that those fields are filled in place; only when
 /// the packet needs a third chunk is the first one given away with a promise to send patches. So a chunk
 /// never changes after it was completed, and one that a scrape has copied as complete equals the one that
-/// is sent later. Without the feature `patches` the packet is given up when it needs a third chunk while a
-/// message that began in the first is open: chunks as long as the longest packet are large enough.
+/// is sent later. Patches do not lie in shared memory: of a program that has crashed, packets over three or more chunks
+/// are lost, finished or not, whose patches were not sent. Without the feature `patches` the packet is given up when it
+/// needs a third chunk while a message that began in the first is open: chunks as long as the longest packet are large
+/// enough.
 // Small fields first: instructions for Cortex-M are shorter for what lies near the start.
 #[repr(C)]
 pub struct TraceWriter<'a> {
@@ -136,7 +138,10 @@ impl<'a> Producer<'a> {
     ///
     /// `exhaustion` says what the writer does when shared memory is full. The id returns when the writer is
     /// dropped. It goes to a writer to the same buffer then, or to another when no other id is left: chunk ids go
-    /// on, and a buffer that misses some of them takes them for lost. Cost: two looks at each id at most.
+    /// on, and a buffer that misses some of them takes them for lost. If the service scrapes before it has heard of that,
+    /// as where a queue is between, it finds the new writer's chunks under the old one's name, and they go to the old
+    /// one's buffer. Neither happens with as many ids as each buffer has writers at a time, all together. Cost: two looks
+    /// at each id at most.
     pub fn writer(&'a self, target: u16, exhaustion: Exhaustion) -> Option<TraceWriter<'a>> {
         let (id, slot, news) = self.take_id(target)?;
         let next_chunk = slot.next_chunk.load(Ordering::Relaxed);

@@ -37,8 +37,9 @@ impl Exported {
 /// Writes the packets of a buffer as a trace file: each is checked, gets the fields that its producer must
 /// not forge, and is framed. No packet is copied or joined.
 ///
-/// The output is a writer of `embedded-io`, such as a slice of bytes. One of `std::io` becomes one by `FromStd` of the
-/// crate `embedded-io-adapters`, or is written to by `tracebuf_std::pftrace::TraceFile`.
+/// The output is a writer of `embedded-io`, such as a slice of bytes or, with the feature `std`, a `Vec<u8>`. One of
+/// `std::io` becomes one by `FromStd` of the crate `embedded-io-adapters`, or is written to by
+/// `tracebuf_std::pftrace::TraceFile`.
 ///
 /// See [the module](super) for an example.
 #[derive(Debug)]
@@ -150,6 +151,8 @@ impl<W: Write> TraceExporter<W> {
     /// Writes the `TraceStats` packet of a trace of one buffer, by which readers find its losses; a trace
     /// should end with it. For several buffers, each [drained](Self::drain) in turn, or to tell what a
     /// [`ProducerEndpoint`](super::ProducerEndpoint) has discarded, write the packet to the [`file`](Self::file).
+    /// Where open chunks are scraped, the counters are those [of a trace](BufferStats::of_trace): a ring in which nothing
+    /// is lost counts some as discarded then, and readers would take them for a loss.
     ///
     /// ```
     /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};

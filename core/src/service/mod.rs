@@ -17,7 +17,7 @@
 //!     .sequences()
 //!     .map(|of| writer_stats(&of, sequence_id(of.producer_id, of.writer_id), 0))
 //!     .collect();
-//! exporter.stats(&buffer.stats(), writers).unwrap();
+//! exporter.stats(&buffer.stats().of_trace(FillPolicy::RingBuffer), writers).unwrap();
 //! # Ok::<(), tracebuf::buffer::RegionError>(())
 //! ```
 //!

@@ -113,7 +113,7 @@ fn a_line_that_is_not_ready_is_not_waited_for_and_nothing_is_lost() {
 /// Frames that arrive intact.
 fn intact(line: &[u8]) -> u64 {
     let mut receiver = Receiver::new();
-    receiver.push(line, |_| Ok::<_, Infallible>(())).unwrap();
+    receiver.push(line, |_, _| Ok::<_, Infallible>(())).unwrap();
     receiver.report().frames
 }
 
@@ -364,7 +364,7 @@ fn in_frames_a_sender_goes_on_after_an_error() {
         sender.finish_ring(&mut buffer).unwrap();
         let (mut receiver, mut whole) = (Receiver::new(), 0);
         // Those of the ring; the counters may come twice.
-        let pass = |packet: &[u8]| {
+        let pass = |_: u64, packet: &[u8]| {
             whole += usize::from(packet.windows(100).any(|bytes| bytes == [b'x'; 100]));
             Ok::<_, Infallible>(())
         };

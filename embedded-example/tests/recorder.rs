@@ -131,7 +131,7 @@ fn a_packet_overwritten_when_it_was_read_and_not_sent_is_in_the_statistics() {
     assert_eq!(sender.given_up(), 1);
     let mut receiver = Receiver::new();
     let mut file = Vec::new();
-    let pass = |packet: &[u8]| {
+    let pass = |_: u64, packet: &[u8]| {
         file.extend(packet);
         Ok::<_, Infallible>(())
     };

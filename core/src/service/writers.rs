@@ -155,7 +155,7 @@ impl Writer {
             self.registration = Registration::Shown;
             if !cfg!(target_os = "none")
                 && let Some(newest) = newest()
-                && (chunk_id == 0 || is_moved && !is_newer(chunk_id, newest))
+                && (chunk_id == 0 || is_moved && !is_after(chunk_id, newest))
             {
                 self.shift = Shift::behind(newest, chunk_id);
             }

@@ -23,10 +23,10 @@ bitflags::bitflags! {
     }
 }
 
-/// All that a commit says of a chunk but its bytes. Nothing in it is trusted.
+/// All that a commit says of a chunk, except its bytes. Nothing in it is trusted.
 ///
-/// The sequence of a chunk is its pair of producer and writer; {0, 0} is none. `uid` and `pid` are noted at
-/// the first commit of a sequence.
+/// The sequence of a chunk is its pair of producer and writer; {0, 0} is invalid. `uid` and `pid` are noted at the
+/// first commit of a sequence.
 ///
 /// ```
 /// use tracebuf::buffer::ChunkHeader;
@@ -43,12 +43,12 @@ pub struct ChunkHeader {
     pub writer_id: u16,
     /// The chunk's number on its sequence: one more than the chunk before, modulo 2³².
     pub chunk_id: u32,
-    /// Fragments started in it, with the one that continues an earlier packet. In a scraped chunk the last one is
-    /// ignored: it may still be being written.
+    /// Fragments in it, including one that continues an earlier packet. In a scraped chunk the last one is ignored: it
+    /// may still be being written.
     pub fragments: u16,
     /// How it relates to its neighbours.
     pub flags: ChunkFlags,
-    /// Whether its writer is done with it. If not it was scraped: the last fragment may still be written.
+    /// Whether its writer is done with it. If not, it was scraped: the last fragment may still be being written.
     pub complete: bool,
     /// The user, `u32::MAX` if unknown.
     pub uid: u32,
@@ -90,7 +90,7 @@ impl Default for ChunkHeader {
     }
 }
 
-/// A chunk as it comes from a producer: fragments, each behind its size as a varint.
+/// A chunk as it comes from a producer: fragments, each preceded by its size as a varint.
 ///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader};
@@ -101,13 +101,13 @@ impl Default for ChunkHeader {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk<'a> {
-    /// What is said of it.
+    /// What the producer says about it.
     pub header: ChunkHeader,
     /// Its bytes, at most [`MAX_PAYLOAD`](super::MAX_PAYLOAD); what follows the last declared fragment is ignored.
     pub payload: &'a [u8],
 }
 
-/// What became of a chunk that was offered. Each is counted in the counter of the same name.
+/// What became of a chunk that was offered. Each outcome is counted in the counter of the same name.
 ///
 /// ```
 /// use tracebuf::buffer::{Commit, Refusal};
@@ -148,24 +148,24 @@ pub enum Commit {
 pub enum Refusal {
     /// Producer and writer are both 0.
     NullSequence,
-    /// The payload is larger than 65,535 bytes (65,531 with checksums) or than the buffer: in the ring a chunk takes 24
-    /// bytes more, or 28.
+    /// The payload is larger than 65,535 bytes (65,531 with checksums) or than the buffer: in the ring, a chunk takes
+    /// 24 or, with checksums, 28 bytes more.
     TooLarge,
     /// A commit of a chunk that is there already holds less than is stored.
     Shrinks,
     /// A commit of a chunk that is there already holds more than was reserved for it.
     ExceedsReservedRoom,
-    /// A commit of a chunk that is there already takes flags back.
+    /// A commit of a chunk that is there already clears flags.
     ClearsFlags,
     /// A chunk that comes back does not hold the fragments that were read from it.
     ChangesFragments,
-    /// The chunk id is too far from those of its sequence's chunks: it belongs more than
-    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks before the newest, or is 2³⁰ or more from the first chunk of a sequence
-    /// that nothing has left yet.
+    /// The chunk id is too far from those of its sequence's chunks: its place is more than
+    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks before the newest, or it is 2³⁰ or more from the first chunk of a
+    /// sequence that nothing has left yet.
     TooFarOutOfOrder,
-    /// All sequences of the table have chunks in the buffer.
+    /// All sequences in the table have chunks in the buffer.
     TableFull,
-    /// The region's bytes were changed by somebody else.
+    /// Something else changed the region's bytes.
     RegionDamaged,
 }
 

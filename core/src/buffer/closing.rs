@@ -1,4 +1,4 @@
-//! Chunks to which nothing will come any more: their program, or their producer, has ended.
+//! Chunks that will get nothing more, because their program or their producer has ended.
 
 use super::change::Kind;
 use super::packet::Located;
@@ -10,10 +10,10 @@ use super::sequence_state::{SequenceState, Status};
 use super::tb_chunk::{Flags, PAYLOAD, Stored};
 
 impl State<'_> {
-    /// A chunk that ends here: packets wait neither for its patches nor for the rest of it. `None` if none did.
+    /// The chunk as it ends here: packets wait neither for its patches nor for the rest of it. `None` if none waited.
     pub(super) fn closed(&self, chunk: &Stored) -> Option<Mended> {
         if chunk.has(Flags::INCOMPLETE) && self.sequence(chunk.slot.get())?.last() != chunk.offset {
-            // Its writer went on, so there was more in it.
+            // Its writer went on to the next chunk, so there was more in this one.
             let mut closed = self.cut(chunk, chunk.valid.get(), Flags::TRUNCATED)?;
             closed.flags -= Flags::INCOMPLETE;
             return Some(closed);
@@ -22,18 +22,18 @@ impl State<'_> {
             return None;
         }
         if chunk.valid.get() == 0 || !chunk.has(Flags::CONTINUES_ON_NEXT) {
-            // Only a packet that goes on in the next chunk waits.
+            // Only a packet that continues in the next chunk waits.
             return Some(Mended { flags: chunk.flags() - Flags::NEEDS_PATCHING, ..Mended::as_is(chunk) });
         }
         self.without_last(chunk)
     }
 
-    /// The last chunk of a sequence, scraped: the rest of it will not come.
+    /// The last chunk of a sequence, if it was scraped: its rest will not come.
     fn closed_scraped(chunk: &Stored) -> Mended {
         let mut closed = Mended::as_is(chunk);
         closed.flags -= Flags::INCOMPLETE | Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
         if chunk.valid.get() == 0 && chunk.has(Flags::CONTINUES_FROM_PREVIOUS) {
-            // Of the packet that goes on in it there is nothing.
+            // It holds nothing of the packet that continues in it.
             closed.flags |= Flags::ABORTED;
         }
         closed
@@ -49,14 +49,14 @@ impl State<'_> {
         Some(Mended::cut(chunk, &Found::of(payload, until, 0), mark))
     }
 
-    /// Does something with each sequence of a producer.
+    /// Calls `what` for each sequence of a producer.
     #[inline]
     fn for_each_of(&mut self, producer_id: u16, mut what: impl FnMut(&mut Self, u16) -> Option<()>) {
         for slot in 0..self.header.slots.get() {
             let is_its =
                 |entry: &SequenceState| entry.has(Status::IN_USE) && entry.producer_id.get() == producer_id;
             if self.sequence(slot).is_some_and(is_its) {
-                // The others are done also if this one is damaged.
+                // The others are still done if this one is damaged.
                 let _ = what(self, slot);
             }
         }
@@ -67,8 +67,8 @@ impl State<'_> {
         self.for_each_of(producer_id, Self::end_sequence);
     }
 
-    /// Drops the chunks of such a producer, and gives its places in the table back.
-    // Inline, or programs without a call of it would have larger code for other callers of what it calls.
+    /// Drops the chunks of such a producer and frees its places in the table.
+    // Inline; otherwise programs that do not call it would have larger code for other callers of what it calls.
     #[inline]
     pub(super) fn forget_producer(&mut self, producer_id: u16) {
         self.for_each_of(producer_id, |state, slot| {
@@ -80,9 +80,9 @@ impl State<'_> {
     fn end_sequence(&mut self, slot: u16) -> Option<()> {
         let entry = self.sequence(slot).filter(|entry| !entry.is_empty())?;
         let (mut at, last, mut tail) = (entry.first(), entry.last(), None);
-        // What a full buffer has not taken no writer gave up: it counts as discarded chunks.
+        // No writer gave up what a full buffer did not take: that counts as discarded chunks.
         let sealed = self.header.mode().contains(Mode::SEALED);
-        // The packet at the end of the last chunk with anything in it was given up.
+        // Whether the packet at the end of the last nonempty chunk was given up.
         let mut given_up = false;
         // A list has an end, unless the region is damaged.
         for _ in 0..self.header.used.get() / PAYLOAD {
@@ -93,7 +93,7 @@ impl State<'_> {
                 || closed.as_ref().is_some_and(|closed| self.is_given_up_later(&chunk, closed));
             self.close(&chunk, closed, counted || sealed && at == last);
             let chunk = self.ring.chunk(at)?;
-            // Packets go on behind chunks without fragments.
+            // Packets continue after chunks without fragments.
             if !chunk.is_empty() {
                 given_up = counted || chunk.has(Flags::ABORTED);
                 tail = Some((chunk, counted));
@@ -109,19 +109,19 @@ impl State<'_> {
         self.close(&chunk, closed, counted || sealed)
     }
 
-    /// Gives up packets that wait for a patch of the chunk that they begin in. They count as no loss.
+    /// Gives up packets that wait for a patch of the chunk they begin in. They are not counted as lost.
     pub(super) fn stop_waiting(&mut self) {
         let mut items = Items::of(0..self.header.used.get());
         while let Some(chunk) = items.next_chunk(&self.ring) {
             if chunk.has(Flags::NEEDS_PATCHING) && self.begins_packet(&chunk) {
-                // The others are done also if this one is damaged.
+                // The others are still done if this one is damaged.
                 let _ = self.close(&chunk, self.without_last(&chunk), true);
             }
         }
     }
 
-    /// Whether a packet begins at the end of a chunk. In the middle of one it waits together with the chunk that this
-    /// begins in; and a patch may have broken a size, so that nothing waits.
+    /// Whether a packet begins at the end of a chunk. A packet that only passes through it waits together with the
+    /// chunk that it begins in; and a patch may have broken a size, so that nothing waits.
     fn begins_packet(&self, chunk: &Stored) -> bool {
         let valid = chunk.valid.get();
         let is_whole = |payload: &[u8]| Found::of(payload, valid, 0).is_whole();
@@ -129,15 +129,15 @@ impl State<'_> {
         continues && self.ring.payload(chunk.offset, valid).is_some_and(is_whole)
     }
 
-    /// Whether the packet that is given up with a chunk, if one is, ends in a chunk behind it, in which its writer gave
-    /// it up.
+    /// Whether the packet that is given up with a chunk, if there is one, ends in a later chunk in which its writer
+    /// gave it up.
     fn is_given_up_later(&self, chunk: &Stored, closed: &Mended) -> bool {
         let ahead = || self.gather(chunk, closed.valid, true, &mut Located::default());
         (closed.flags - chunk.flags()).contains(Flags::ABORTED) && ahead() == Some(ChainEnd::Aborted)
     }
 
-    /// Makes a chunk what it is when closed. `counted`: the packet that is given up with it, if one is, has been
-    /// counted with a chunk before or behind it.
+    /// Changes a chunk into a closed one. `counted`: the packet that is given up with it, if there is one, is counted
+    /// with a chunk before or after it.
     fn close(&mut self, chunk: &Stored, closed: Option<Mended>, counted: bool) -> Option<()> {
         let closed = closed?;
         self.make_closed(chunk, &closed)?;
@@ -153,7 +153,7 @@ impl State<'_> {
         Some(())
     }
 
-    /// Changes a chunk into a closed one, and counts nothing. A crash in between leaves it as it was, or cut.
+    /// Changes a chunk into a closed one without counting anything. A crash in between leaves it as it was, or cut.
     pub(super) fn make_closed(&mut self, chunk: &Stored, closed: &Mended) -> Option<()> {
         let kind = if closed.cut { Kind::Patch } else { Kind::Growth };
         self.begin_change(chunk, closed.valid, kind)?;

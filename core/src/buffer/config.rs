@@ -1,4 +1,4 @@
-//! How a region is to be laid out.
+//! How a region is laid out.
 
 /// What to do when the buffer is full.
 ///
@@ -14,7 +14,7 @@
 pub enum FillPolicy {
     /// Overwrite the oldest chunks, read or not: the buffer keeps the end of the recording.
     RingBuffer,
-    /// Stop: at the first chunk that does not fit the buffer seals itself and keeps the beginning.
+    /// Stop: at the first chunk that does not fit, the buffer seals itself and keeps the beginning.
     Discard,
 }
 
@@ -42,18 +42,18 @@ impl Config {
         Self { policy, sequences: 64, histograms: false, crc: false }
     }
 
-    /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. When it is full the sequence that
-    /// has been without chunks for longest is forgotten; when each has chunks, further sequences are refused, but for
-    /// those that [a place is made](super::TraceBuffer::make_place) for.
+    /// How many sequences the table holds: 4 to 65,535, at 48 bytes each. When it is full, the sequence that has been
+    /// without chunks for longest is forgotten; when all have chunks, further sequences are refused, except those that
+    /// [a place is made](super::TraceBuffer::make_place) for.
     ///
-    /// On microcontrollers (`target_os = "none"`), where there is no index of it, each commit, patch and lease looks
+    /// On microcontrollers (`target_os = "none"`), where the table has no index, each commit, patch and lease looks
     /// through the table up to its sequence.
     ///
-    /// Let it hold at least the writers that write at the same time, and in a ring that is not read all whose chunks are
-    /// to be found in it: one for which a place is made takes the chunks of another, which count as overwritten although
-    /// the ring has room, and no counter says that it was for this. What was read of a forgotten sequence is
-    /// forgotten too: a chunk that was scraped, read and overwritten, and is committed after that, comes out from its
-    /// start again.
+    /// Make it hold at least the writers that write at the same time, and, in a ring that is not read, all those whose
+    /// chunks are to be found in it. A sequence for which a place is made takes the chunks of another: they count as
+    /// overwritten although the ring has room, and no counter tells why. What was read of a forgotten sequence is
+    /// forgotten too: a chunk that was scraped, read, overwritten and only then committed comes out again from its
+    /// start.
     pub const fn sequences(mut self, count: u16) -> Self {
         self.sequences = count;
         self
@@ -66,10 +66,10 @@ impl Config {
         self
     }
 
-    /// Whether each chunk carries a CRC-32 of itself and of its sequence's identity, in 4 bytes at its end: for
-    /// memory whose bits may flip. [`attach`](super::TraceBuffer::attach) then keeps no chunk that does not
-    /// match it. The largest payload is 65,531 bytes then; a commit costs one more pass over its bytes, and a patch, or
-    /// a commit of a chunk that is there already, up to two over that chunk's.
+    /// Whether each chunk carries a CRC-32 of itself and of its sequence's identity, in 4 bytes at its end: for memory
+    /// whose bits may flip. [`attach`](super::TraceBuffer::attach) then drops chunks that do not match theirs. The
+    /// largest payload is then 65,531 bytes; a commit costs one more pass over its bytes, and a patch, or a commit of a
+    /// chunk that is there already, up to two over that chunk's.
     #[cfg(feature = "crc")]
     pub const fn crc(mut self, on: bool) -> Self {
         self.crc = on;

@@ -21,7 +21,7 @@ bitflags::bitflags! {
     pub struct DataLoss: u16 {
         /// Something was lost; set with every cause.
         const ANY = data_loss_reason::PRESENT as u16;
-        /// Chunks are missing between two that were read, or the table had forgotten the sequence; or an exporter could
+        /// Chunks are missing between two that were read, the table had forgotten the sequence, or an exporter could
         /// not write a packet.
         const READ_GAP = data_loss_reason::READ_GAP as u16;
         /// A chunk was malformed or held fewer fragments than it declared; its rest was dropped. Or an exporter refused
@@ -33,7 +33,7 @@ bitflags::bitflags! {
         const REASSEMBLY_GAP = data_loss_reason::REASSEMBLY_GAP as u16;
         /// The chunk after a fragmented packet's fragment does not continue it.
         const REASSEMBLY_BROKEN_CHAIN = data_loss_reason::REASSEMBLY_BROKEN_CHAIN as u16;
-        /// The ring lapped over packets that nobody had read, or a chunk came when its time was over.
+        /// The ring overwrote packets that nobody had read, or a chunk came too late.
         const OVERWRITE = data_loss_reason::OVERWRITE as u16;
         /// The writer gave the packet up (size field `0x0FFF_FFFF`).
         const WRITER_ABORT = data_loss_reason::WRITER_ABORT as u16;

@@ -1,4 +1,4 @@
-//! Why a piece of memory cannot be a region, or is none.
+//! Why a piece of memory cannot be a region, or holds none.
 
 use core::fmt;
 
@@ -17,7 +17,7 @@ use core::fmt;
 pub enum RegionError {
     /// No room for the header, the table and at least 64 bytes of ring.
     TooSmall {
-        /// Bytes that would do, were they aligned to 8.
+        /// Bytes that would be enough if they were aligned to 8.
         needed: usize,
     },
     /// The table must hold at least 4 sequences.
@@ -66,9 +66,9 @@ pub enum AttachError {
         /// Bytes that the region takes, from the 8-byte boundary on.
         needed: usize,
     },
-    /// Its chunks carry checksums: this build of the crate is without the feature `crc`.
+    /// Its chunks carry checksums, but this build of the crate lacks the feature `crc`.
     CrcLeftOut,
-    /// It keeps histograms: this build of the crate is without the feature `histograms`.
+    /// It keeps histograms, but this build of the crate lacks the feature `histograms`.
     HistogramsLeftOut,
 }
 

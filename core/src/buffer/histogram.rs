@@ -1,11 +1,11 @@
-//! How large the chunks of a writer were.
+//! How large a writer's chunks were.
 
 use super::words::Le64;
 use crate::proto::trace_stats::{CHUNK_HISTOGRAM_BOUNDS, CHUNK_HISTOGRAM_BUCKETS};
 use static_assertions::const_assert_eq;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Chunks of a sequence by the size of their payload: how many, and their bytes.
+/// A sequence's chunks by payload size: their number and their bytes.
 ///
 /// ```
 /// use tracebuf::buffer::Histogram;
@@ -23,7 +23,7 @@ pub struct Histogram {
 impl Histogram {
     /// Buckets: one for each bound, one for all that is larger.
     pub const BUCKETS: usize = CHUNK_HISTOGRAM_BUCKETS;
-    /// The largest payload, in bytes, that belongs into each bucket but the last.
+    /// The largest payload, in bytes, that belongs in each bucket except the last.
     pub const BOUNDS: [u32; Self::BUCKETS - 1] = CHUNK_HISTOGRAM_BOUNDS;
 }
 

@@ -1,4 +1,4 @@
-//! A look at the ring as it lies in memory: for tools that draw or list it.
+//! A view of the ring as it lies in memory, for tools that draw or list it.
 
 use super::chunk::ChunkFlags;
 use super::error::AttachError;
@@ -12,7 +12,7 @@ use core::fmt;
 use core::ops::Range;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// The ring of a buffer, item after item in the order of their addresses. Nothing is consumed or changed.
+/// A view of a buffer's ring, item by item in the order of their addresses. Nothing is consumed or changed.
 ///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, RingContent, TraceBuffer};
@@ -30,7 +30,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// ```
 #[derive(Clone, Copy)]
 pub struct RingView<'b> {
-    /// What is used of the ring.
+    /// The used part of the ring.
     ring: &'b [u8],
     table: &'b [SequenceState],
     size: u32,
@@ -45,9 +45,9 @@ pub struct RingView<'b> {
 pub struct RingItem {
     /// Where it starts, in bytes from the ring's start.
     pub offset: u32,
-    /// Bytes that it takes, header and alignment included.
+    /// Bytes it takes, header and alignment included.
     pub size: u32,
-    /// Bytes that the write cursor has moved since it was where the item starts; the larger the older.
+    /// Bytes that the write cursor has moved since it was at the item's start; the larger, the older.
     pub age: u64,
     /// What it is.
     pub content: RingContent,
@@ -58,13 +58,13 @@ pub struct RingItem {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum RingContent {
-    /// A chunk that is not wholly read.
+    /// A chunk that has not been read completely.
     Chunk(RingChunk),
     /// Left over between chunks, or at the ring's end.
     Padding,
-    /// What chunks left that were read, or erased.
+    /// What is left of chunks that were read or erased.
     Free,
-    /// Makes no sense, up to the end of what is used: somebody else wrote there. Always the last item.
+    /// Bytes that make no sense, up to the end of the used part: somebody else wrote there. Always the last item.
     Unreadable,
 }
 
@@ -81,19 +81,19 @@ pub struct RingChunk {
     pub chunk_id: u32,
     /// How it relates to its neighbours.
     pub flags: ChunkFlags,
-    /// Its writer was done with it. If not it was scraped.
+    /// Whether its writer was done with it; if not, it was scraped.
     pub complete: bool,
-    /// It ends before the fragments that it declared.
+    /// Whether it ends before its last declared fragment.
     pub truncated: bool,
-    /// It ends with a packet that its writer gave up.
+    /// Whether it ends with a packet that its writer gave up.
     pub aborted: bool,
     /// Bytes of its well-formed fragments, size fields included.
     pub valid: u16,
-    /// Bytes of those that were read.
+    /// How many of these bytes were read.
     pub read: u16,
     /// Bytes reserved for its payload.
     pub room: u16,
-    /// Whole packets in it, those that were read included; empty ones do not count.
+    /// Whole packets in it, including those that were read; empty ones do not count.
     pub packets: u16,
 }
 
@@ -119,11 +119,11 @@ impl fmt::Debug for RingChunk {
 }
 
 impl RingContent {
-    /// What a gap is and how many bytes it takes, by the word at its start. `None` if it is that of a chunk, or of a gap
-    /// of no length, which only a damaged ring has.
+    /// What a gap is and how many bytes it takes, from the word at its start. `None` if the word is that of a chunk, or
+    /// of a gap of no length, which only a damaged ring has.
     ///
-    /// For rings as they were found: what was dropped from one lies in a single gap once it is attached to, and this
-    /// tells the gaps that were there before.
+    /// For rings as they were found: once a ring is attached to, what was dropped from it lies in a single gap, and
+    /// this tells the gaps that were there before.
     ///
     /// ```
     /// use tracebuf::buffer::RingContent;
@@ -142,7 +142,7 @@ impl RingContent {
 }
 
 impl RingChunk {
-    /// Bytes that a chunk takes before its payload.
+    /// Bytes a chunk takes before its payload.
     pub const HEADER: u32 = PAYLOAD;
 }
 
@@ -150,11 +150,12 @@ impl<'b> RingView<'b> {
     /// The first bytes of every region, for a search through memory.
     pub const MAGIC: [u8; 4] = MAGIC_BYTES;
 
-    /// Where the ring lies in a region that begins with these bytes: counted from there, and the region ends with it.
-    /// The bytes may be aligned or not, and all behind the region's header, of 256, may be missing.
+    /// Where the ring lies in a region that begins with these bytes, counted from their start; the region ends where
+    /// the ring ends. The bytes need not be aligned, and everything after the region's header of 256 bytes may be
+    /// missing.
     ///
     /// # Errors
-    /// [`AttachError`] if no region begins so, or one that this version cannot read.
+    /// [`AttachError`] if no region begins like this, or one that this version cannot read.
     ///
     /// ```
     /// use tracebuf::buffer::{Config, FillPolicy, RingView, TraceBuffer};
@@ -170,10 +171,10 @@ impl<'b> RingView<'b> {
         Layout::ring_range(memory)
     }
 
-    /// A look at a region in memory as it was found, changed by nothing; the memory may end before the ring does.
+    /// A view of a region in memory as it was found, without changing it; the memory may end before the ring does.
     ///
-    /// What [`attach`](TraceBuffer::attach) would take back or drop is still there: a chunk that was being written
-    /// when the program ended is told as it is.
+    /// What [`attach`](TraceBuffer::attach) would take back or drop is still there: a chunk that was being written when
+    /// the program ended is shown as it is.
     ///
     /// # Errors
     /// [`AttachError`] if there is no region, or one that this version cannot read.
@@ -192,27 +193,27 @@ impl<'b> RingView<'b> {
         Self { ring: used, table, size: header.ring_size(), write: header.write.get(), sealed }
     }
 
-    /// Bytes of the ring.
+    /// The ring's size in bytes.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// How many of them were ever written to; the items end there.
+    /// How many bytes of the ring were ever written to; the items end there.
     pub fn used(&self) -> u32 {
         self.ring.len() as u32
     }
 
-    /// Where the next chunk goes, if it fits before the end. Reading begins here too, and goes round.
+    /// Where the next chunk goes, if it fits before the end. Reading begins here too, and wraps around.
     pub fn write_cursor(&self) -> u32 {
         self.write
     }
 
-    /// A buffer that keeps the beginning was full, and takes no more.
+    /// Whether a buffer that keeps the beginning is full and takes no more.
     pub fn is_sealed(&self) -> bool {
         self.sealed
     }
 
-    /// All items. Cost: a look at each header.
+    /// All items. Cost: a look at each item's header.
     pub fn items(&self) -> RingItems<'b> {
         RingItems { view: *self, at: 0 }
     }
@@ -277,7 +278,7 @@ impl Iterator for RingItems<'_> {
 impl core::iter::FusedIterator for RingItems<'_> {}
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
-    /// A look at the ring as it lies in memory.
+    /// A view of the ring as it lies in memory.
     pub fn inspect(&self) -> RingView<'_> {
         RingView::of(self.layout(), self.memory())
     }
@@ -312,7 +313,7 @@ mod tests {
     #[test]
     fn the_items_lie_one_behind_the_other_up_to_what_is_used() {
         let mut buffer = buffer(1024);
-        // Under Miri fewer, but still more than a lap.
+        // Fewer under Miri, but still more than a lap.
         for chunk_id in 0..if cfg!(miri) { 30 } else { 100 } {
             commit(&mut buffer, 1 + (chunk_id % 3) as u16, chunk_id / 3, 5 + chunk_id as usize % 90);
             if cfg!(miri) && chunk_id % 4 != 0 {

@@ -1,7 +1,7 @@
-//! Leases: for an exporter that is slower than the writers.
+//! Leases, for an exporter that is slower than the writers.
 //!
-//! A [`Reader`] borrows the buffer, so nothing can be committed while a packet of it is held. A UART that takes
-//! milliseconds for a packet cannot hold it that long. It takes a lease instead: the packet is consumed, and
+//! A [`Reader`] borrows the buffer, so nothing can be committed while one of its packets is held. The driver of a UART
+//! that takes milliseconds per packet cannot hold one that long. It takes a lease instead: the packet is consumed, and
 //! its bytes stay where they are until the write cursor comes round to them. Whether that has happened is one
 //! comparison.
 
@@ -15,7 +15,7 @@ use super::sequence_table::lookup;
 use super::trace_buffer::TraceBuffer;
 use core::fmt;
 
-/// A packet that was read and whose bytes are still to be fetched. It holds no borrow.
+/// A packet that was read, but whose bytes are still to be fetched. It holds no borrow.
 ///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, DataLoss, FillPolicy, LeaseExpired, TraceBuffer};
@@ -47,7 +47,7 @@ pub struct Lease {
     expires: u64,
 }
 
-/// A sequence, and who wrote it: the same numbers can be another's once the table has forgotten the first.
+/// A sequence, and who wrote it: once the table has forgotten it, another sequence can have the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     producer_id: u16,
@@ -118,7 +118,7 @@ impl State<'_> {
         for _ in 0..=located.chunks {
             let behind = if at < write { size } else { 0 };
             nearest = nearest.min((u64::from(at) + behind).saturating_sub(u64::from(write)));
-            // They have been erased already.
+            // The chunks are erased already, but keep their links.
             at = front(self.ring.words, at)?.links.next.get();
         }
         Some(nearest)
@@ -126,19 +126,19 @@ impl State<'_> {
 }
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
-    /// The packet of a lease of this buffer, as long as it is there.
+    /// The packet of a lease of this buffer, while it is still there.
     ///
     /// # Errors
-    /// [`LeaseExpired`] once one of its chunks was overwritten, or its sequence was forgotten.
+    /// [`LeaseExpired`] once one of its chunks has been overwritten, or its sequence forgotten.
     pub fn leased(&self, lease: &Lease) -> Result<Packet<'_>, LeaseExpired> {
         find(self.layout(), self.memory(), lease).ok_or(LeaseExpired)
     }
 
-    /// Ends a lease whose packet was not exported: overwritten, or of no use for another `cause`. The next packet of
-    /// its sequence carries that, and the causes that this one carried.
+    /// Ends a lease whose packet was not exported: it was overwritten, or was of no use for another `cause`. The next
+    /// packet of its sequence carries that cause and those that this one carried.
     ///
-    /// `later`: the leases still held that were taken after it, in that order. If one is of its sequence, it is that
-    /// next packet. Cost: a look at each of them.
+    /// `later` are the leases still held that were taken after it, in that order. The first of them on the same
+    /// sequence, if any, is that next packet. Cost: a look at each of them.
     pub fn give_up<'l>(
         &mut self,
         lease: Lease,

@@ -1,4 +1,4 @@
-//! The central trace buffer: chunks of many writers in one ring, whole packets out of it.
+//! The central trace buffer: chunks of many writers go into one ring, and whole packets come out.
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Commit, Config, FillPolicy, TraceBuffer};
@@ -55,16 +55,15 @@
 //!
 //! # Losses
 //!
-//! A packet carries the causes of all losses on its sequence between it and the packet before it, as
-//! [`DataLoss`]. What may yet turn out not to be lost (a scraped chunk that was overwritten and whose commit is
-//! still to come) is reported once a later chunk of the sequence has its turn.
+//! A packet carries, as [`DataLoss`], the causes of all losses on its sequence since the packet before it. What may yet
+//! turn out not to be lost (a scraped chunk that was overwritten and whose commit is still to come) is reported once a
+//! later chunk of the sequence has its turn.
 //!
 //! # What a crash leaves
 //!
-//! Every change of the ring's structure is one aligned store of 4 bytes: a chunk becomes a gap before its bytes
-//! are overwritten, and a gap becomes a chunk when all of it is written. A chunk whose payload is being changed
-//! is marked meanwhile. So the ring can be parsed at any instant, and links, table and counters can be rebuilt
-//! from it.
+//! Every change of the ring's structure is one aligned store of 4 bytes: a chunk becomes a gap before its bytes are
+//! overwritten, and a gap becomes a chunk once all of the chunk is written. A chunk is marked while its payload is
+//! being changed. So the ring can be parsed at any instant, and links, table and counters can be rebuilt from it.
 #![forbid(unsafe_code)]
 
 mod attach;

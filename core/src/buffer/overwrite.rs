@@ -12,7 +12,7 @@ use super::sequence_state::Status;
 use super::tb_chunk::{Flags, Item, Stored};
 use crate::SMALL;
 
-/// Sees the whole packets that a ring overwrites unread, in the order of each sequence, on their last chance.
+/// Sees the whole packets that a ring overwrites unread, in each sequence's order, just before they go.
 ///
 /// ```
 /// use tracebuf::buffer::{OverwriteObserver, Packet};
@@ -28,17 +28,19 @@ use crate::SMALL;
 /// # let _ = Counter(0);
 /// ```
 pub trait OverwriteObserver {
-    /// Whether anybody looks. When not, evicted chunks are not tokenised again.
+    /// Whether anybody looks; if not, evicted chunks are not tokenised again.
     #[doc(hidden)]
     const LOOKS: bool = true;
 
-    /// Called for each whole packet before it is overwritten. True: the observer kept it, as a reader would have:
-    /// it is not lost, and the causes that it carries are told. What is lost behind it is told with a later one.
+    /// Called for each whole packet before it is overwritten. Return true if the observer kept it, as a reader would
+    /// have: then it is not lost, and the causes that it carries count as reported. What is lost after it is reported
+    /// with a later one.
     fn packet(&mut self, packet: &Packet<'_>) -> bool;
 }
 
-/// Chunks behind an evicted one that its last packet may go on in and that stay, should it be committed again. Of a
-/// longer packet all but the last goes, or a writer could have its chunks looked at by any number of commits.
+/// How many chunks after an evicted one stay because its last packet goes on in them and it may be committed again. If
+/// that packet is longer, all its chunks except the last go; otherwise a writer could make any number of commits look
+/// at its chunks.
 pub(super) const LOOKED_AT_AGAIN: u32 = 16;
 
 /// Nobody looks.
@@ -57,13 +59,12 @@ pub(super) struct Cleared {
     /// Where the items that were there end: beyond the place if one straddled its end, before it if the place
     /// reaches into memory never used.
     pub(super) boundary: u32,
-    /// Whether the last of them was free: then what remains of it, if it straddles the end, is free as well
-    /// and no padding.
+    /// Whether the last of them was free: if it straddles the end, what remains of it is then free too, not padding.
     pub(super) free_tail: bool,
 }
 
 impl State<'_> {
-    /// Drops all that is left of a sequence. `None` if the region is damaged.
+    /// Drops everything left of a sequence. `None` if the region is damaged.
     #[inline]
     pub(super) fn evict_all(&mut self, slot: u16) -> Option<()> {
         let entry = self.sequence(slot)?;
@@ -77,8 +78,8 @@ impl State<'_> {
 
     /// Erases whatever lies in the next `size` bytes from `at`.
     ///
-    /// Cost: O(1) for each chunk there, paid for by its commit; observed, or where code is to be small, a look at
-    /// each of its fragments.
+    /// Cost: O(1) for each chunk there, paid for by its commit; with an observer, or where code must be small, a look
+    /// at each of its fragments.
     pub(super) fn delete_next_chunks_for<O: OverwriteObserver>(
         &mut self,
         at: u32,
@@ -129,7 +130,7 @@ impl State<'_> {
         Some(true)
     }
 
-    /// Drops all that is left of a sequence up to and including the chunk with this id.
+    /// Drops everything left of a sequence up to and including the chunk with this id.
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
     fn evict<O: OverwriteObserver>(&mut self, slot: u16, chunk_id: u32, observer: &mut O) -> Option<()> {
@@ -141,9 +142,10 @@ impl State<'_> {
         Some(())
     }
 
-    /// Drops the first chunk of a sequence. Gives how many chunks behind it the packet at its end goes on in, if that
-    /// is over: the observer kept it, or it is empty. What nobody kept may come again, and its rest must be there then;
-    /// of much, all but the last goes too, by moving the chunk id up to which chunks are dropped.
+    /// Drops the first chunk of a sequence. Returns how many chunks after it the packet at its end goes on in, if that
+    /// packet is done with: the observer kept it, or it is empty. A packet that nobody kept may come again, and its
+    /// rest must be there then; if the rest is long, all of it except the last chunk goes too, by moving `until`, the
+    /// id up to which chunks are dropped.
     #[cfg_attr(target_os = "none", inline(never))]
     fn drop_first<O: OverwriteObserver>(
         &mut self,
@@ -186,14 +188,15 @@ impl State<'_> {
         let told = self.has_shown::<O>(&chunk);
         self.erase_unread(&chunk, lost)?;
         if told {
-            // Not before: after a crash in between the chunk would be there, and its first packet would not say it.
+            // Not earlier: after a crash in between, the chunk would still be there, and its first packet would not
+            // carry the loss.
             fence();
             self.sequence_mut(chunk.slot.get())?.take_pending();
         }
         Some(passed)
     }
 
-    /// Counts what is in a chunk of which nothing was read, from what its commit noted down.
+    /// Counts what is in a chunk that is wholly unread, from what its commit noted down.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(always))]
     fn drop_unseen(&mut self, chunk: &Stored) -> Option<Dropped> {
@@ -206,14 +209,15 @@ impl State<'_> {
             dropped.lost = true;
         }
         if flags.contains(Flags::CONTINUES_ON_NEXT) && !chunk.is_middle() && chunk.valid.get() > 0 {
-            // Where it begins only matters to somebody who looks; here, whether it begins with anything.
+            // Where it begins only matters to an observer; here it only matters whether its first fragment is empty.
             dropped.begin =
                 Some(chunk.valid.get().wrapping_sub(u16::from(!flags.contains(Flags::EMPTY_LAST))));
         }
         Some(dropped)
     }
 
-    /// The same fragment by fragment, for an observer or because the notes are out of date.
+    /// Like [`drop_unseen`](Self::drop_unseen), but fragment by fragment: for an observer, or because the notes are out
+    /// of date.
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
     fn drop_frags<O: OverwriteObserver>(&mut self, chunk: &mut Stored, observer: &mut O) -> Option<Dropped> {
@@ -241,8 +245,8 @@ impl State<'_> {
         Some(dropped)
     }
 
-    /// Shows the observer a packet that ends, as far as it lies in this chunk, at `end`; `lost`: others of the
-    /// chunk were lost before it. False if nobody kept it, so that it is lost.
+    /// Shows the observer a packet whose part in this chunk ends at `end`; `lost`: other packets of the chunk were lost
+    /// before it. False if nobody kept it, so it is lost.
     fn show<O: OverwriteObserver>(
         &mut self,
         chunk: &mut Stored,
@@ -259,7 +263,7 @@ impl State<'_> {
         let kept = observer.packet(&Packet { ring: self.ring.words, sequence, located, loss });
         let entry = self.sequence_mut(slot)?;
         if kept {
-            // It was read: should the chunk come back, this and what was before it will not.
+            // It counts as read: if the chunk comes back, this packet and what was before it do not.
             entry.settle_evicted();
             let behind = FragIterator::new(self.ring.payload(chunk.offset, chunk.valid.get())?, end);
             let end = behind.end_before(chunk);
@@ -271,7 +275,7 @@ impl State<'_> {
         Some(kept)
     }
 
-    /// Whether an observer kept a packet of a chunk that is being dropped: then that said what was pending.
+    /// Whether an observer kept a packet of a chunk that is being dropped: that packet then carried what was pending.
     fn has_shown<O: OverwriteObserver>(&self, chunk: &Stored) -> bool {
         O::LOOKS && self.ring.chunk(chunk.offset).is_some_and(|stored| stored.read.get() != chunk.read.get())
     }
@@ -287,7 +291,7 @@ impl State<'_> {
     }
 }
 
-/// What was dropped of a chunk so far.
+/// What has been dropped of a chunk so far.
 #[derive(Clone, Copy)]
 struct Dropped {
     lost: bool,

@@ -14,13 +14,13 @@ use embedded_io::Write;
 pub(super) struct Located {
     /// The chunk it begins in.
     pub(super) chunk: u32,
-    /// Where in that chunk's payload,
+    /// Where it begins in that chunk's payload.
     pub(super) start: u16,
-    /// and how many of its bytes are there.
+    /// How many of its bytes are in that chunk.
     pub(super) first_size: u16,
-    /// How many chunks more to walk along the sequence.
+    /// How many more chunks to walk along the sequence.
     pub(super) chunks: u32,
-    /// Bytes in all.
+    /// Its bytes in all.
     pub(super) size: u32,
 }
 
@@ -34,8 +34,8 @@ impl Located {
 
 /// One whole packet, as its writer serialised it.
 ///
-/// It borrows the buffer, so nothing can be committed while it is held. Its fragments are found by walking the
-/// chunks: there is no limit to their number and no copy but the one the caller makes.
+/// It borrows the buffer, so nothing can be committed while it is held. Its fragments are found by walking the chunks:
+/// there is no limit to their number and no copy except the one that the caller makes.
 ///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -108,7 +108,7 @@ impl<'b> Packet<'b> {
         Slices { ring: self.ring, located: self.located }
     }
 
-    /// Copies the packet to the start of `target`; `None`, and nothing copied, if it does not fit.
+    /// Copies the packet to the start of `target`; `None`, with nothing copied, if it does not fit.
     pub fn copy_to(&self, target: &mut [u8]) -> Option<usize> {
         let mut rest = target.get_mut(..self.len())?;
         for slice in self.slices() {
@@ -178,8 +178,8 @@ impl<'b> Iterator for Slices<'b> {
 }
 
 impl Slices<'_> {
-    /// Goes on to the next chunk's first fragment. The chunk may have been erased since, which leaves all of
-    /// it but its first word as it was.
+    /// Goes on to the next chunk's first fragment. The chunk may have been erased since, which changes only its first
+    /// word.
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline)]
     fn step(&mut self) -> Option<()> {

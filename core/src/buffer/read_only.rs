@@ -1,4 +1,4 @@
-//! Buffers to be read only: clones, and regions that were found.
+//! Read-only buffers: clones, and regions that were found.
 
 use super::config::FillPolicy;
 use super::error::RegionError;
@@ -7,8 +7,8 @@ use super::region::Layout;
 use super::sequence_info::SequenceInfo;
 use super::stats::BufferStats;
 
-/// A buffer that has no way to commit: a snapshot of a [`TraceBuffer`](super::TraceBuffer) in memory of its own, or a
-/// region that was found and is [attached](Self::attach) to, such as a dump.
+/// A buffer that has no way to commit: a snapshot of a [`TraceBuffer`](super::TraceBuffer) in its own memory, or a
+/// region that was found and [attached](Self::attach) to, such as a dump.
 ///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -54,8 +54,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
         Reader::begin(self.layout.state(self.memory.as_mut()))
     }
 
-    /// All counters. A clone's are the original's when it was cloned, except those of reading, which start at 0; an
-    /// attached region's are its own, corrected as [`BufferStats`] says.
+    /// All counters. A clone has the original's as of when it was cloned, except the counters of reading, which start
+    /// at 0; an attached region has its own, corrected as [`BufferStats`] says.
     pub fn stats(&self) -> BufferStats {
         self.layout.stats(self.memory.as_ref())
     }
@@ -70,11 +70,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
         SequenceInfo::all(&self.layout, self.memory.as_ref())
     }
 
-    /// Gives up packets that wait for a patch, so that what was written before them can be read. Where a packet ends in
-    /// the chunk that such a one begins in, it would wait with it.
+    /// Gives up packets that wait for a patch, so that what was written before them can be read. A packet that ends in
+    /// the chunk where a waiting one begins would otherwise wait with it.
     ///
-    /// What is given up counts as no loss, for in the original it may yet come whole; a packet behind it, if there is
-    /// one, tells of it. Cost: a look at each chunk.
+    /// What is given up is not counted as lost, because in the original it may yet become whole; a packet after it, if
+    /// there is one, reports it. Cost: a look at each chunk.
     ///
     /// ```
     /// use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, FillPolicy, TraceBuffer};

@@ -7,19 +7,18 @@ use super::region::State;
 use super::tb_chunk::{Item, NONE};
 use crate::prefetch::prefetch_range;
 
-/// How far before the reader the cache is filled, in bytes; from 1 to 8 KiB makes no difference.
+/// How far ahead of the reader the cache is filled, in bytes; from 1 to 8 KiB makes no difference.
 const PREFETCH_AHEAD: usize = 2048;
 
 /// One read session, from the oldest byte of the buffer to its newest. Reading consumes.
 ///
-/// It borrows the buffer: no commit can come between two packets, and a packet is valid until the next call.
-/// A sequence that has to wait (for a patch, for the end of a packet, for the rest of a scraped chunk) is left
-/// out for the rest of the session; the next session tries it again. Dropping the session early is fine:
-/// what was not handed out stays.
+/// It borrows the buffer: no commit can come between two packets, and a packet is valid until the next call. A sequence
+/// that has to wait (for a patch, for the end of a packet, for the rest of a scraped chunk) is skipped for the rest of
+/// the session; the next session tries it again. Dropping the session early is fine: what was not handed out stays.
 ///
-/// Cost: 17 to 40 ns a packet of 270 bytes (`--bench budgets`) and no copy. What a session consumed the next one steps
-/// over chunk by chunk and makes one gap of, which later ones step over in one go. Chunks of sequences that wait each
-/// session steps over one by one.
+/// Cost: 17 to 40 ns a packet of 270 bytes (`--bench budgets`) and no copy. The next session steps over consumed chunks
+/// one by one and merges them into one gap, which later ones step over in one go. Chunks of sequences that wait are
+/// stepped over one by one in each session.
 ///
 /// ```
 /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
@@ -43,14 +42,14 @@ pub struct Reader<'b> {
 struct BufferWalk {
     at: u32,
     end: u32,
-    /// From the start up to the write cursor, after what is behind it.
+    /// Whether the walk is in the part from the start up to the write cursor, which comes after the part behind it.
     second_half: bool,
     /// Where the run of free items starts that ends at `at`; `at` itself if there is none.
     free: u32,
     current: Option<ChunkSeqReader>,
     /// The sequence of the packet handed out last, and the causes it carried.
     last: Option<(u16, DataLoss)>,
-    /// The chunk that was walked up to last.
+    /// The last chunk that a sequence was walked up to.
     done: u32,
 }
 
@@ -77,7 +76,7 @@ impl<'b> Reader<'b> {
         Some(Packet { ring: state.ring.words, sequence, located, loss })
     }
 
-    /// Consumes the next packet, and says where it is.
+    /// Consumes the next packet and returns where it is.
     #[inline]
     pub(super) fn advance(&mut self) -> Option<(&State<'b>, u16, Located, DataLoss)> {
         let state = self.state.as_mut()?;
@@ -87,10 +86,10 @@ impl<'b> Reader<'b> {
         Some((state, slot, located, loss))
     }
 
-    /// Says that the packet handed out last could not be used, for example because it is not well-formed: the
-    /// next packet of its sequence carries `cause` and the causes that this one carried. What is no cause of a
-    /// buffer's ([`DataLoss::SHARED_MEMORY_FULL`], [`DataLoss::ANY`]) is not kept, nor is what the packet's writer
-    /// said in it of losses before it: that there are some, the next packet says.
+    /// Reports that the packet handed out last could not be used, for example because it is malformed: the next packet
+    /// of its sequence carries `cause` and the causes that this one carried. Causes that are not a buffer's
+    /// ([`DataLoss::SHARED_MEMORY_FULL`], [`DataLoss::ANY`]) are not kept, nor is what the packet itself says of its
+    /// writer's earlier losses: the next packet says that there are some.
     pub fn reject_packet(&mut self, cause: DataLoss) {
         if let (Some(state), Some((slot, loss))) = (&mut self.state, self.walk.last.take())
             && let Some(entry) = state.sequence_mut(slot)
@@ -117,8 +116,8 @@ impl BufferWalk {
         }
     }
 
-    /// Finds the next chunk in buffer order whose sequence has not stalled. Free items on the way are made
-    /// one, so that no later session steps over them one by one.
+    /// Finds the next chunk in buffer order whose sequence has not stalled. Free items on the way are merged into one,
+    /// so that no later session steps over them one by one.
     #[cfg_attr(target_os = "none", inline(always))]
     fn next_target(&mut self, state: &mut State<'_>) -> Option<()> {
         loop {
@@ -158,11 +157,11 @@ impl BufferWalk {
 }
 
 impl State<'_> {
-    /// Numbers a read session; the marks of stalled sequences are compared with that number.
+    /// Numbers a read session; stalled sequences are marked with that number.
     fn begin_generation(&mut self) {
         let next = self.header.generation.get().wrapping_add(1);
         if next == 0 {
-            // Once in 65,535 sessions: marks as old as that must not be taken for new ones.
+            // Once in 65,535 sessions: marks this old must not be taken for new ones.
             for entry in self.table.iter_mut() {
                 entry.stalled.set(0);
             }
@@ -170,7 +169,7 @@ impl State<'_> {
         self.header.generation.set(next.max(1));
     }
 
-    /// The sequence is skipped until the next read session.
+    /// Skips the sequence until the next read session.
     pub(super) fn stall<T>(&mut self, slot: u16) -> Option<T> {
         let generation = self.header.generation;
         self.sequence_mut(slot)?.stalled = generation;

@@ -1,4 +1,4 @@
-//! What can be told of a sequence.
+//! What is known about a sequence.
 
 use super::data_loss::DataLoss;
 use super::histogram::Histogram;
@@ -7,10 +7,10 @@ use super::sequence_state::Status;
 use crate::debug::debug_fields;
 use core::fmt;
 
-/// A sequence of the table: who writes it, and what it lost.
+/// A sequence in the table: who writes it, and what it lost.
 ///
-/// The packet counters count each packet once, where it begins. All counters stick at `u32::MAX`, and start again from
-/// 0 when a full table has forgotten the sequence.
+/// The packet counters count each packet once, where it begins. All counters stick at `u32::MAX`, and restart from 0
+/// when a full table has forgotten the sequence.
 ///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -35,12 +35,12 @@ pub struct SequenceInfo {
     pub pid: i32,
     /// Whole packets that were overwritten unread.
     pub packets_evicted: u64,
-    /// Packets that began but could not be put together; among them those that were overwritten while they waited for a
+    /// Packets that began but could not be put together, including those that were overwritten while they waited for a
     /// patch. One whose patch had not come when its producer ended counts as given up:
     /// [`BufferStats::trace_writer_packet_loss`](super::BufferStats::trace_writer_packet_loss).
     pub packets_broken: u64,
-    /// Chunks whose rest was dropped, as it was malformed or they held fewer fragments than they declared. They count
-    /// when they have been read or are overwritten.
+    /// Chunks whose rest was dropped because it was malformed or because they held fewer fragments than they declared.
+    /// They count once they have been read or are overwritten.
     pub chunks_malformed: u64,
     /// What the next packet will carry, as far as it is certain.
     pub pending: DataLoss,

@@ -11,9 +11,9 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What happened in a buffer since it was made: a copy of all its counters.
         ///
-        /// All in chunks, bytes or events since the buffer was made; 64 bits, never reset while it is in use. Attaching
-        /// starts those again from 0 that cannot be true, of 2⁵⁶ and more, and corrects those that do not agree with
-        /// what the region holds. Names are those of Perfetto's `TraceStats.BufferStats`; `chunks_unchanged` and
+        /// All count chunks, bytes or events since the buffer was made, in 64 bits, and are never reset while it is in
+        /// use. Attaching resets to 0 those that cannot be true (2⁵⁶ or more), and corrects those that do not agree
+        /// with what the region holds. Names are those of Perfetto's `TraceStats.BufferStats`; `chunks_unchanged` and
         /// `chunks_refused` are ours. At any time
         ///
         /// - every chunk offered counts once: written, rewritten, relocated, unchanged, discarded or refused;
@@ -51,7 +51,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// Starts counters again from 0 that cannot be true.
+            /// Resets counters that cannot be true to 0.
             pub(super) fn reset_if(&mut self, wrong: impl Fn(u64) -> bool) {
                 for counter in [$(&mut self.$name,)*] {
                     if wrong(counter.get()) {
@@ -79,7 +79,7 @@ counters! {
     bytes_overwritten,
     /// Bytes of chunks that were erased after all of them had been read.
     bytes_read,
-    /// Bytes of padding written, at the ring's end and behind straddled chunks.
+    /// Bytes of padding written, at the ring's end and after straddled chunks.
     padding_bytes_written,
     /// Bytes of padding overwritten.
     padding_bytes_cleared,
@@ -91,7 +91,7 @@ counters! {
     chunks_relocated,
     /// Chunks overwritten with unread data in them.
     chunks_overwritten,
-    /// Chunks not stored: the buffer is sealed, or they had been consumed already.
+    /// Chunks not stored: the buffer is sealed, or they were consumed already.
     chunks_discarded,
     /// Chunks whose last byte was read.
     chunks_read,
@@ -101,29 +101,29 @@ counters! {
     write_wrap_count,
     /// Patches applied.
     patches_succeeded,
-    /// Batches of patches refused: no such chunk, or out of its payload.
+    /// Batches of patches refused: there is no such chunk, or a patch lies outside its payload.
     patches_failed,
     /// Fragmented packets put together.
     readaheads_succeeded,
-    /// Fragmented packets found not complete, for now or for good.
+    /// Fragmented packets found incomplete, for now or for good.
     readaheads_failed,
     /// Chunks that break the rules of the shared memory protocol.
     abi_violations,
     /// Packets given up by their writer, and those that still waited for a patch, or for their rest, when their
     /// [producer ended](super::TraceBuffer::end_producer). One that is overwritten while it waits is
-    /// [broken](super::SequenceInfo::packets_broken) instead. Of one at the end of its sequence in a buffer that is full
-    /// and keeps its oldest, whose rest may not have been taken, the chunks discarded tell, of one that the program's end
-    /// left waiting
-    /// [`Salvage::chunks_cut`](super::Salvage::chunks_cut) tells, and the next packet.
+    /// [broken](super::SequenceInfo::packets_broken) instead. Not counted here: one at the end of its sequence in a
+    /// buffer that is full and keeps its oldest, whose rest may have been refused (see `chunks_discarded`); and one
+    /// that the program's end left waiting (see [`Salvage::chunks_cut`](super::Salvage::chunks_cut); the next packet
+    /// reports it too).
     trace_writer_packet_loss,
     /// Chunks committed again with the bytes that are stored already.
     chunks_unchanged,
-    /// Chunks not stored, for what a [`Refusal`](super::Refusal) says.
+    /// Chunks not stored, for a reason that [`Refusal`](super::Refusal) lists.
     chunks_refused,
 }
 
 impl Counters {
-    /// The counters of reading at zero, as a clone starts.
+    /// Sets the counters of reading to zero, as a clone starts.
     pub(super) fn start_reading_afresh(&mut self) {
         let reading = [
             &mut self.bytes_read,
@@ -138,7 +138,7 @@ impl Counters {
 }
 
 impl State<'_> {
-    /// Counts how a chunk ends, if not with its last declared fragment.
+    /// Counts a chunk that does not end with its last declared fragment.
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn count_end(&mut self, flags: Flags) {
         let counters = &mut self.header.counters;
@@ -158,7 +158,7 @@ impl fmt::Debug for BufferStats {
 }
 
 impl BufferStats {
-    /// Chunks that were offered to the buffer, one way or another: each of them counts once.
+    /// Chunks offered to the buffer, whatever became of them: each counts once.
     ///
     /// ```
     /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -176,10 +176,10 @@ impl BufferStats {
         stored.iter().chain(&not).fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// As the statistics of a trace are to have them, whose readers take `chunks_discarded` for a loss: without those
-    /// that a ring has discarded. Where open chunks are scraped, it had handed these on before: they were read to their
-    /// end, and then committed with nothing more. One that comes when a newer one was read is told by the next packet,
-    /// unless that newer one is the first of its sequence.
+    /// These counters as a trace's statistics should have them: without the chunks that a ring discarded, because
+    /// readers of a trace take `chunks_discarded` for a loss. Where open chunks are scraped, a ring has handed these
+    /// out before: they were read to their end, and then committed with nothing more. A chunk that comes after a newer
+    /// one was read is reported by the next packet, unless that newer one is the first of its sequence.
     ///
     /// ```
     /// use tracebuf::buffer::{BufferStats, FillPolicy};

@@ -15,9 +15,9 @@ use super::stats::BufferStats;
 
 /// A trace buffer over a region of memory.
 ///
-/// `M` is anything that gives a slice of bytes, always the same one: `&'static mut [u8]`, `Box<[u8]>`, mapped
-/// pages. All state lies in it; the buffer itself is a handful of sizes. Were the memory to give other bytes
-/// than at first, operations would be refused, but nothing panics.
+/// `M` is anything that gives a slice of bytes, always the same one: `&'static mut [u8]`, `Box<[u8]>`, mapped pages.
+/// All state lies in it; the buffer itself is a handful of sizes. If the memory later gives other bytes, operations are
+/// refused; nothing panics.
 ///
 /// In firmware, over a static array:
 ///
@@ -59,14 +59,14 @@ pub struct TraceBuffer<M> {
 static_assertions::const_assert!(size_of::<TraceBuffer<&mut [u8]>>() <= 64);
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
-    /// Lays out a region, whatever was in it, and starts an empty buffer.
+    /// Lays out a region, whatever was in it before, and starts an empty buffer.
     ///
-    /// The region is used from its first 8-byte boundary on; its ring is what the header and the table leave, up to
-    /// 4 GiB less 4 bytes. Only these two are touched: pages of the ring are first touched by chunks.
+    /// The region is used from its first 8-byte boundary on; its ring is what the header and the table leave, up to 4
+    /// GiB less 4 bytes. Only the header and the table are touched: pages of the ring are first touched by chunks.
     ///
     /// # Errors
-    /// [`RegionError`] if there is no room for the header, the table and 64 bytes, or the table is to hold
-    /// fewer than 4 sequences.
+    /// [`RegionError`] if there is no room for the header, the table and 64 bytes, or if the table is to hold fewer
+    /// than 4 sequences.
     pub fn new(mut memory: M, config: Config) -> Result<Self, RegionError> {
         let layout = Layout::format(memory.as_mut(), &config)?;
         Ok(Self { memory, layout })
@@ -78,23 +78,24 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// Stores a chunk: the reference's `CopyChunkUntrusted`.
     ///
-    /// Nothing about a chunk is trusted; what becomes of it is returned and counted, and nothing panics. That it was
-    /// written says nothing of the packets in it: of what is malformed there the counters tell,
-    /// [`abi_violations`](super::BufferStats::abi_violations), and when it was read or overwritten
+    /// Nothing about a chunk is trusted; what becomes of it is returned and counted, and nothing panics. `Written` says
+    /// nothing about the packets in it: malformed ones are counted in
+    /// [`abi_violations`](super::BufferStats::abi_violations), and once read or overwritten in
     /// [`chunks_malformed`](super::SequenceInfo::chunks_malformed).
     ///
     /// Cost: one copy of the payload, a look at each fragment's size, and O(1) for each chunk overwritten, or a look at
     /// its fragments' sizes if some of it was read or it was patched. A chunk out of order walks back by at most
-    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc) one pass more over the payload, or two
-    /// over that of a chunk that is there already. On microcontrollers (`target_os = "none"`) a look through the table,
-    /// and at the fragments' sizes of every chunk overwritten.
+    /// [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc) it is one more pass over the payload, or
+    /// two over that of a chunk that is there already. On microcontrollers (`target_os = "none"`) add a look through
+    /// the table, and at the fragments' sizes of every chunk overwritten.
     #[doc(alias = "CopyChunkUntrusted")]
     #[inline]
     pub fn copy_chunk_untrusted(&mut self, chunk: &Chunk<'_>) -> Commit {
         self.commit(&chunk.header, Bytes(chunk.payload), &mut Unobserved)
     }
 
-    /// The same, showing `observer` every whole packet that has to be overwritten for it.
+    /// Like [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), and shows `observer` every whole packet that has to
+    /// be overwritten for the chunk.
     pub fn copy_chunk_untrusted_observed<O: OverwriteObserver>(
         &mut self,
         chunk: &Chunk<'_>,
@@ -105,13 +106,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// Stores a chunk of `size` bytes that somebody else may still be changing.
     ///
-    /// `fill(offset, target)` must copy the chunk's bytes from `offset` on into all of `target`: what it leaves alone
-    /// keeps what lay there before, perhaps another producer's bytes. `target` lies in the ring, and what is stored is
-    /// judged by that copy alone. For a chunk that comes again it may also be up to 10 bytes beside the ring: its size
-    /// fields are asked for one by one, and by them it may be refused, discarded or moved. So `fill` may be asked for a
-    /// part, or for the same bytes again; it need not give the same ones then.
+    /// `fill(offset, target)` must copy the chunk's bytes from `offset` on into all of `target`: bytes it leaves alone
+    /// keep what lay there before, perhaps another producer's data. `target` lies in the ring, and what is stored is
+    /// judged by that copy alone. For a chunk that comes again, `target` may also be up to 10 bytes outside the ring:
+    /// its size fields are read one by one, and may decide that it is refused, discarded or moved. So `fill` may be
+    /// asked for a part, or for the same bytes again; it need not give the same ones then.
     ///
-    /// Cost: as [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), but what is copied is all of the chunk, also what
+    /// Cost: as for [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), but the whole chunk is copied, including what
     /// follows its last declared fragment.
     pub fn commit_with<F: FnMut(usize, &mut [u8])>(
         &mut self,
@@ -122,7 +123,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         self.commit(header, Shared { size, fill }, &mut Unobserved)
     }
 
-    /// The same, showing `observer` every whole packet that has to be overwritten for it.
+    /// Like [`commit_with`](Self::commit_with), and shows `observer` every whole packet that has to be overwritten for
+    /// the chunk.
     pub fn commit_with_observed<F, O>(
         &mut self,
         header: &ChunkHeader,
@@ -162,16 +164,17 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         }
     }
 
-    /// Puts patches into a stored chunk: the reference's `TryPatchChunkContents`. With `more_pending` false the
-    /// chunk need not wait for patches any longer; the list may be empty.
+    /// Applies patches to a stored chunk: the reference's `TryPatchChunkContents`. If `more_pending` is false, the
+    /// chunk no longer waits for patches; the list may be empty.
     ///
-    /// True if all were applied. False, and nothing changed, if the chunk is not there, or too far from the newest to
-    /// be looked for, or one of them leaves its payload. One that begins in what was read already is counted but
-    /// changes nothing: an honest producer has none, and a [`Lease`](super::Lease) gives the packet that was read.
+    /// True if all were applied. False, with nothing changed, if the chunk is not there or is too far from the newest
+    /// to be looked for, or if a patch leaves its payload. A patch that begins in what has been read already is counted
+    /// but changes nothing: an honest producer sends none, and a [`Lease`](super::Lease) gives the packet as it was
+    /// read.
     ///
     /// Cost: O(1) for the newest chunk and for one that is gone; else a walk back from the newest chunk of the sequence
-    /// by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc) up to two passes over the
-    /// chunk's payload; on microcontrollers a look through the table.
+    /// by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc), up to two passes over the
+    /// chunk's payload; on microcontrollers, a look through the table.
     #[doc(alias = "TryPatchChunkContents")]
     pub fn try_patch_chunk_contents(
         &mut self,
@@ -186,13 +189,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         })
     }
 
-    /// Nothing will come any more of this producer: its process has ended. What its packets wait for, patches, the rest
-    /// of a scraped chunk or the next one, is given up, and so are the packets that wait, which counts as packets that
-    /// their writers gave up; those behind them come out. What it had in the table is free for others as soon as its
-    /// chunks have been read or overwritten, but not for another producer of its number: that one's chunks would be of
-    /// the same sequences, so [`forget_producer`](Self::forget_producer) comes before the number is used again.
+    /// Ends a producer from which nothing more will come, because its process has ended. Packets that wait for patches,
+    /// for the rest of a scraped chunk or for the next chunk are given up, and counted as given up by their writers;
+    /// packets after them come out. Its places in the table are free for others as soon as its chunks have been read or
+    /// overwritten, but not for another producer with its number, whose chunks would be of the same sequences: call
+    /// [`forget_producer`](Self::forget_producer) before the number is used again.
     ///
-    /// Commit what it left in shared memory before, as
+    /// First commit what it left in shared memory, as
     /// [`ProducerEndpoint::disconnect`](crate::service::ProducerEndpoint::disconnect) does.
     ///
     /// Cost: a look at the table, and one at each of the producer's chunks.
@@ -218,7 +221,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     }
 
     /// Whether a chunk was overwritten before all of it was read, and would be taken again.
-    // Nobody asks where there is no producer, for want of compare-and-swap.
+    // Unused on targets that have no producer, for want of compare-and-swap.
     #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
     pub(crate) fn has_lost(&self, header: &ChunkHeader) -> bool {
         let Some((table, _)) = self.layout.table(self.memory.as_ref()) else { return false };
@@ -226,8 +229,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         slot.and_then(|slot| table.get(usize::from(slot))).is_some_and(|entry| entry.may_come_back(header))
     }
 
-    /// The id of the newest chunk that is known of a chunk's sequence, which somebody goes on with from here. They may be
-    /// another process than before: it is theirs when there is no chunk in it.
+    /// The id of the newest known chunk of a chunk's sequence, which a writer goes on with. It may be in another process
+    /// than before: an empty sequence takes over its identity.
     #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
     pub(crate) fn go_on_from(&mut self, header: &ChunkHeader) -> Option<u32> {
         let mut state = self.state()?;
@@ -239,11 +242,11 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         state.newest_chunk(slot)
     }
 
-    /// Drops what is left of a producer of which nothing will come any more, and gives the places of its sequences in
-    /// the table back: for a device that starts again and again, so that there is room for what this start records. To
-    /// read it first, there is [`end_producer`](Self::end_producer).
+    /// Drops what is left of a producer from which nothing more will come, and frees its sequences' places in the
+    /// table: for a device that starts again and again, so that there is room for what this start records. To read it
+    /// first, use [`end_producer`](Self::end_producer).
     ///
-    /// What was not read counts as overwritten, and leases of it end. Cost: a look at the table, and one at each of the
+    /// Unread data counts as overwritten, and leases of it end. Cost: a look at the table, and one at each of the
     /// producer's chunks.
     ///
     /// ```
@@ -267,13 +270,13 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         }
     }
 
-    /// Sees to it that a ring has a place in its table of sequences for a chunk that is committed next: when all places
-    /// have chunks, the sequence whose latest chunk is the oldest gives up its own, and all its chunks. Without this
-    /// call a full table [refuses](Refusal::TableFull) the chunks of newcomers until chunks of others are read or
-    /// overwritten, which in a ring that nobody reads, and that nobody has a place to write to, is never.
+    /// Makes sure that a ring has a place in its table of sequences for a chunk about to be committed: when all places
+    /// have chunks, the sequence whose latest chunk is the oldest gives up its place and all its chunks. Without this
+    /// call a full table [refuses](Refusal::TableFull) newcomers' chunks until chunks of others are read or
+    /// overwritten, which never happens in a ring that nobody reads and where nobody has a place to write to.
     ///
     /// [`ProducerEndpoint`](crate::service::ProducerEndpoint) calls it. What is given up counts as overwritten, and a
-    /// later packet of that sequence tells. A buffer that discards keeps what it has.
+    /// later packet of that sequence reports it. A buffer with [`FillPolicy::Discard`] keeps what it has.
     ///
     /// Cost: two loads, unless the table is full; then a look at each of its places, and one at each chunk that goes.
     ///
@@ -318,8 +321,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         self.layout.policy(self.memory.as_ref())
     }
 
-    /// Bytes of memory that a clone needs now: header, table and the used part of the ring, and 7 for memory that
-    /// starts just behind an 8-byte boundary.
+    /// Bytes of memory that a clone needs now: header, table and the used part of the ring, plus 7 in case the memory
+    /// starts just after an 8-byte boundary.
     pub fn clone_size(&self) -> usize {
         let memory = self.memory.as_ref();
         let used = self.layout.header(memory).map_or(0, |header| header.used.get());
@@ -342,7 +345,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         ReadOnlyTraceBuffer::copy_of(&self.layout, self.memory.as_ref(), memory)
     }
 
-    /// The same buffer, only to be read. No cost.
+    /// The same buffer, read-only. No cost.
     pub fn into_read_only(self) -> ReadOnlyTraceBuffer<M> {
         ReadOnlyTraceBuffer::from_parts(self.memory, self.layout)
     }

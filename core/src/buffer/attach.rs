@@ -20,7 +20,7 @@ use super::read_only::ReadOnlyTraceBuffer;
 use super::region::{Layout, RingEnd, State};
 use super::trace_buffer::TraceBuffer;
 
-/// Whether something may still come to what is found: patches, and the rest of chunks that were scraped.
+/// Whether patches, and the rest of scraped chunks, may still come to what is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Program {
     GoesOn,
@@ -28,28 +28,28 @@ enum Program {
 }
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
-    /// Takes over a region with all that is in it, however the program that filled it ended.
+    /// Takes over a region with everything in it, however the program that filled it ended.
     ///
-    /// Nothing in the memory is trusted. Sizes and policy in the header count if their checksum does; the
-    /// chunks of the ring are looked at one by one, and what was being changed when the program ended is taken
-    /// back to what was published. Lists, index, cursor and counters are made anew from the chunks. What is left
-    /// is a buffer as any other: to be read, or to go on recording.
+    /// Nothing in the memory is trusted. Sizes and policy in the header count if their checksum is right; the ring's
+    /// chunks are looked at one by one, and what was being changed when the program ended is taken back to what was
+    /// published. Lists, index, cursor and counters are rebuilt from the chunks. The result is a buffer like any other:
+    /// to be read, or to go on recording.
     ///
-    /// Packets come out as they would have; losses before them are known from the region's table as far as
-    /// that makes sense. What had to be dropped is in the [`Salvage`], and the first packet behind it says that
-    /// something is missing there; the next packet of the sequence, if nobody can say where it was.
+    /// Packets come out as they would have; losses before them are taken from the region's table where that makes
+    /// sense. What had to be dropped is in the [`Salvage`], and the first packet after it says that something is
+    /// missing there; if nobody can tell where it was, the next packet of the sequence says so.
     ///
-    /// Without [`Config::crc`], bits of a payload that flipped in memory can only be noticed where they change
-    /// the size of a fragment.
+    /// Without [`Config::crc`], bits of a payload that flipped in memory are only noticed where they change a
+    /// fragment's size.
     ///
     /// Cost: a look at each fragment's size in the ring, and a pass over the payload if chunks have checksums; five to
     /// seven passes over the headers of chunks, up to nine if the ring is damaged, and a few over the table. A chunk
     /// out of order walks back by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks. Where the chain of chunks is
-    /// broken, one walk more for each break, 256 at most, over the table and the headers before it; to find where the
-    /// chain goes on, no more than 32 times the ring's bytes are looked at in all.
+    /// broken, one more walk for each break, 256 at most, over the table and the headers before it; finding where the
+    /// chain goes on looks at no more than 32 times the ring's bytes in all.
     ///
     /// # Errors
-    /// [`AttachError`], and the memory is as it was.
+    /// [`AttachError`]; the memory is then as it was.
     ///
     /// ```
     /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -73,16 +73,16 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         Ok((Self::from_parts(memory, layout), salvage))
     }
 
-    /// Attaches if the memory holds a region that `config` could have made, lays out a new one if not.
+    /// Attaches if the memory holds a region that `config` could have made, and lays out a new one if not.
     ///
-    /// What firmware does at its start, when nothing will come any more to what is there: what waits for a patch or for
-    /// the rest of a chunk is given up, as by [`ReadOnlyTraceBuffer::attach_ended`]. Of the configuration all but the
-    /// policy must be as it was: another size of the table, for example, makes a new region. The [`Salvage`] is `None`
-    /// if it is new.
+    /// For firmware at its start, when nothing more will come to what is there: what waits for a patch or for the rest
+    /// of a chunk is given up, as by [`ReadOnlyTraceBuffer::attach_ended`]. All of the configuration except the policy
+    /// must be as it was: another size of the table, for example, makes a new region. The [`Salvage`] is `None` if the
+    /// region is new.
     ///
-    /// From here on the policy is that of `config`. What has stopped goes on as a ring, in place of the oldest; a ring
-    /// that has overwritten something is full, and takes nothing more if it is to stop. A reset just while the policy
-    /// changes, between two stores, costs the region.
+    /// From here on the policy is that of `config`. A buffer that has stopped goes on as a ring, which overwrites the
+    /// oldest; a ring that has overwritten something is full, and takes nothing more if it is now to stop. A reset
+    /// while the policy changes, between two stores, costs the region.
     ///
     /// Sequences that are found keep their numbers, of producers that are gone. Who comes now has other numbers, greater
     /// than those in [`sequences`](TraceBuffer::sequences), or [`forget_producer`](TraceBuffer::forget_producer) comes
@@ -108,21 +108,21 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 }
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
-    /// The same as [`TraceBuffer::attach`], only to be read: so the memory may end before the ring does, as
-    /// that of a clone or of a dump that was cut off.
+    /// Like [`TraceBuffer::attach`], but read-only: so the memory may end before the ring does, as that of a clone or
+    /// of a dump that was cut off.
     ///
     /// # Errors
-    /// [`AttachError`], and the memory is as it was.
+    /// [`AttachError`]; the memory is then as it was.
     pub fn attach(memory: M) -> Result<(Self, Salvage), AttachError> {
         Self::attach_to(memory, Program::GoesOn)
     }
 
-    /// The same of a program that has ended: no patches will come, nor the rest of a chunk that was scraped. A packet
-    /// that waits for one is given up, so that the packets before it come out, and those behind it, the first of which
-    /// says so.
+    /// Like [`attach`](Self::attach), for a program that has ended: no patches will come, nor the rest of scraped
+    /// chunks. A packet that waits for either is given up, so that the packets before and after it come out; the first
+    /// one after it says that it is missing.
     ///
     /// # Errors
-    /// [`AttachError`], and the memory is as it was.
+    /// [`AttachError`]; the memory is then as it was.
     pub fn attach_ended(memory: M) -> Result<(Self, Salvage), AttachError> {
         Self::attach_to(memory, Program::Ended)
     }
@@ -140,7 +140,7 @@ fn salvage(layout: &Layout, memory: &mut [u8], program: Program) -> Result<Salva
 }
 
 impl State<'_> {
-    /// Makes a buffer of what is found.
+    /// Makes a buffer out of what is found.
     fn salvage(&mut self, ring_size: u32, program: Program) -> Salvage {
         // Memory that ends between two chunks of the ring looks whole.
         let missing = self.header.used.get().min(self.header.ring_size()).saturating_sub(ring_size);

@@ -1,8 +1,8 @@
 //! Changing a stored chunk so that a crash in between costs no more than what was being changed.
 //!
-//! While a chunk's payload or header changes it is marked as busy, and its links, which can be rebuilt, hold
-//! what is needed to salvage it: `prev` from where on its payload is in doubt, `next` a checksum of what is
-//! before that, if chunks carry checksums.
+//! While a chunk's payload or header changes, it is marked as busy, and its links, which can be rebuilt, hold what is
+//! needed to salvage it: `prev` says from where on its payload is in doubt, and `next` is a checksum of what is before
+//! that, if chunks carry checksums.
 
 use super::crc::Crc;
 use super::region::State;
@@ -41,8 +41,8 @@ impl Interrupted {
     }
 }
 
-/// The checksum of a chunk of which the first `valid` bytes count. All that the header says is in it but marks
-/// of the moment (busy, lap), what was read, and numbers that the payload gives.
+/// The checksum of a chunk whose first `valid` bytes count. It covers all that the header says, except momentary marks
+/// (busy, lap), what was read, and numbers that follow from the payload.
 pub(super) fn checksum(
     ring: &Ring<'_>,
     entry: &SequenceState,
@@ -66,7 +66,7 @@ impl State<'_> {
         self.ring.set_checksum(chunk, value)
     }
 
-    /// Marks a chunk whose payload will change from `from` on, or whose header will.
+    /// Marks a chunk whose payload, from `from` on, or whose header will change.
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
     pub(super) fn begin_change(&mut self, chunk: &Stored, from: u16, kind: Kind) -> Option<()> {
@@ -81,7 +81,7 @@ impl State<'_> {
         Some(())
     }
 
-    /// The change of what was this chunk is done; it has these flags now.
+    /// Ends the change of a chunk that was `before`; it has these flags now.
     #[inline(never)]
     pub(super) fn end_change(&mut self, before: &Stored, flags: Flags) {
         if self.header.checksum_size() > 0
@@ -89,7 +89,7 @@ impl State<'_> {
         {
             self.write_checksum(&chunk, flags);
         }
-        // This puts an end to the mark, and only then may the links be links again.
+        // This ends the mark; only then may the links be links again.
         self.ring.set_flags(before, flags);
         if let Some(front) = self.ring.front_mut(before.offset) {
             front.links = before.links;

@@ -1,4 +1,4 @@
-//! The ordered chunk list of a sequence, by links that lie with the chunks.
+//! The ordered list of a sequence's chunks, linked within the chunks.
 
 use super::region::{Intact, State};
 use super::ring::fence;
@@ -14,17 +14,17 @@ pub const WALK_LIMIT: u32 = 4096;
 /// Where a chunk belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// Behind all others.
+    /// After all others.
     Last,
     /// Before all others.
     First,
-    /// Behind the chunk at this offset.
+    /// After the chunk at this offset.
     After(u32),
     /// It is there already.
     Existing(u32),
     /// It was the last one to be erased.
     ErasedLast,
-    /// Its time is over.
+    /// Too late: what comes after it was consumed already.
     Consumed,
     /// Too far from the newest to be looked for.
     TooFar,
@@ -58,7 +58,7 @@ impl State<'_> {
         self.place_among(slot, age)
     }
 
-    /// The same for an age below the newest chunk's.
+    /// Like [`place`](Self::place), for an age below the newest chunk's.
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
     fn place_among(&self, slot: u16, age: u32) -> Option<Place> {
@@ -92,7 +92,7 @@ impl State<'_> {
         }
     }
 
-    /// Where the first chunk of a sequence is, if it is not beyond the one with this id: what a walk up to there
+    /// Where a sequence's first chunk is, unless it is beyond the one with this id: the chunk that a walk up to there
     /// takes next.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
@@ -106,7 +106,7 @@ impl State<'_> {
         Some((!beyond).then_some(first))
     }
 
-    /// Links a chunk of the ring into its sequence and gives back the links it must carry.
+    /// Links a chunk of the ring into its sequence and returns the links it must carry.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(always))]
     pub(super) fn link(&mut self, slot: u16, offset: u32, place: Place) -> Option<Links> {
@@ -118,7 +118,7 @@ impl State<'_> {
         } else {
             match place {
                 Place::First | Place::ErasedLast => next = first,
-                // Never the newest one: what belongs behind that has the place `Last`.
+                // Never the newest one: what belongs after that has the place `Last`.
                 Place::After(before) => (prev, next) = (before, self.ring.front(before)?.links.next.get()),
                 _ => prev = last,
             }
@@ -144,7 +144,7 @@ impl State<'_> {
     /// Takes the first chunk of a sequence out of its list and out of the ring. `open` is what a
     /// later commit may still settle.
     ///
-    /// All is noted down before the chunk goes: whoever finds the chunk in spite of the note takes it back.
+    /// All is noted down before the chunk goes: whoever still finds the chunk takes the note back.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn erase_first(&mut self, chunk: &Stored, open: Status) -> Option<()> {

@@ -34,13 +34,13 @@ pub(super) fn kind_of(chunk: &TBChunk, from: u16, frag: Frag) -> FragKind {
 /// A walk over one sequence, from its first chunk to the one that the walk in buffer order has come to.
 pub(super) struct ChunkSeqReader {
     pub(super) slot: u16,
-    /// The id of the chunk to stop behind.
+    /// The id of the chunk to stop after.
     target: u32,
     /// The chunk that the last packet came from, while nothing stands between that packet and the next.
     within: Option<Within>,
 }
 
-/// A place inside a chunk at which no loss is pending and a fragment starts that is not the first.
+/// A place inside a chunk where a fragment that is not the first starts and no loss is pending.
 struct Within {
     offset: u32,
     read: u16,
@@ -52,8 +52,8 @@ impl ChunkSeqReader {
         Self { slot, target, within: None }
     }
 
-    /// The next whole packet, as [`read_next_packet`](Self::read_next_packet), without a look at the sequence
-    /// where the packet before it has shown that none is needed. Where it is goes into `found`.
+    /// The next whole packet, like [`read_next_packet`](Self::read_next_packet), but without a look at the sequence
+    /// where the packet before has shown that none is needed. Puts where it is into `found`.
     #[inline]
     pub(super) fn next_packet(&mut self, state: &mut State<'_>, found: &mut Located) -> Option<DataLoss> {
         match self.next_within(state) {
@@ -88,8 +88,8 @@ impl ChunkSeqReader {
         self.within = None;
     }
 
-    /// The next whole packet, consumed, with the causes it carries. `None` when the target is done with or
-    /// the sequence has to wait; then it is marked as stalled.
+    /// The next whole packet, consumed, with the causes it carries. `None` when the target is done with, or when the
+    /// sequence has to wait and was marked as stalled.
     fn read_next_packet(&mut self, state: &mut State<'_>, found: &mut Located) -> Option<DataLoss> {
         self.within = None;
         loop {
@@ -101,8 +101,8 @@ impl ChunkSeqReader {
         }
     }
 
-    /// Consumes the next fragment of a sequence's first chunk, and what follows it of a packet; or that chunk, if
-    /// it has no more. Gives the causes that a packet carries, if that was one, and puts into `found` where it is.
+    /// Consumes the next fragment of a sequence's first chunk with the rest of its packet, or the chunk itself if it
+    /// has no more fragments. If that was a packet, returns the causes it carries and puts where it is into `found`.
     #[inline]
     fn read_first(
         &mut self,
@@ -115,7 +115,7 @@ impl ChunkSeqReader {
         (found.chunks, found.size) = (0, 0);
         if read < valid {
             let mut frags = FragIterator::new(state.ring.payload(chunk.offset, valid)?, read);
-            // A patch can break a size field: then the rest of the chunk says nothing any more.
+            // A patch can break a size field: then the rest of the chunk means nothing.
             cause = DataLoss::CHUNK_CORRUPTED;
             if let Some(frag) = frags.next_frag() {
                 let kind = kind_of(chunk, read, frag);
@@ -126,7 +126,7 @@ impl ChunkSeqReader {
                     }
                     (cause, broken) = (chain.cause(), chain.is_broken());
                 } else {
-                    // An empty packet does not look at what is behind it: of many, each would look at all the others.
+                    // After an empty packet, nothing is looked at: otherwise each of many would look at all the others.
                     end = if frag.size > 0 { frags.end_before(chunk) } else { frags.position() };
                     cause = DataLoss::ORPHAN_CONTINUATION;
                     if kind == FragKind::Whole {
@@ -153,13 +153,13 @@ impl ChunkSeqReader {
             return Some(None);
         }
         self.stay_within(chunk, end);
-        // Not before all of it is read: after a crash in between the next packet tells of what this one would have, and
-        // of this one.
+        // Not before all of it is read: after a crash in between, the next packet reports the losses before this one,
+        // and this one.
         fence();
         Some(Some(state.sequence_mut(self.slot)?.take_pending()))
     }
 
-    /// A packet was found in a chunk, and more is behind it: the next look begins there.
+    /// Makes the next look begin after the packet just found in a chunk, if more follows it there.
     #[inline(always)]
     fn stay_within(&mut self, chunk: &Stored, read: u16) {
         let valid = chunk.valid.get();
@@ -170,7 +170,7 @@ impl ChunkSeqReader {
 }
 
 impl State<'_> {
-    /// The first fragment of a chunk is about to be consumed: losses before it are certain now.
+    /// The first fragment of a chunk is about to be consumed: losses before it are now certain.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn arrive(&mut self, chunk: &Stored) {
@@ -200,10 +200,10 @@ impl State<'_> {
         self.erase_first(chunk, Status::of_end(chunk.flags()))
     }
 
-    /// Looks along the sequence for the rest of the packet that begins at the end of a chunk, and counts that.
+    /// Looks along the sequence for the rest of the packet that begins at the end of a chunk, and counts the attempt.
     #[inline(always)]
     fn look_ahead(&mut self, chunk: &Stored, start: u16, found: &mut Located) -> Option<ChainEnd> {
-        // Where registers are plenty, `found` stays in them as long as nobody takes its address.
+        // Where registers are plenty, `found` stays in them unless its address is taken.
         let mut packet = Located::default();
         let end = self.gather(chunk, start, false, if SMALL { found } else { &mut packet })?;
         if !SMALL {
@@ -218,7 +218,8 @@ impl State<'_> {
         Some(end)
     }
 
-    /// Consumes one fragment in each of a sequence's first chunks: what a packet that began before them has there.
+    /// Consumes one fragment in each of a sequence's first `chunks` chunks: the parts there of a packet that began
+    /// before them.
     pub(super) fn consume_chain(&mut self, slot: u16, chunks: u32) -> Option<()> {
         for _ in 0..chunks {
             let first = self.sequence(slot)?.first();
@@ -238,8 +239,8 @@ impl State<'_> {
     }
 }
 
-/// Whether a packet counted as broken, whose end was not seen, was in truth given up by its writer (and counted
-/// there), or is over with this chunk.
+/// Settles a packet that was counted as broken before its end was seen: its writer may have given it up (which is
+/// counted there), or it is over with this chunk.
 fn settle_broken(entry: &mut SequenceState, chunk: &TBChunk) {
     let continues = chunk.has(Flags::CONTINUES_FROM_PREVIOUS);
     if chunk.valid.get() == 0 && chunk.has(Flags::ABORTED) && continues {

@@ -14,15 +14,15 @@ use crate::SMALL;
 use crate::prefetch::{prefetch, prefetch_ahead, prefetch_copy, prefetch_value};
 use zerocopy::IntoBytes;
 
-/// What a chunk comes back from, when it is not new.
+/// What a chunk that is not new comes back from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     New,
-    /// The copy erased last, of which so many bytes had been read.
+    /// The copy erased last, of which `read` bytes had been read.
     Erased {
         read: u16,
     },
-    /// A copy just taken out of the ring, of which all these bytes had been read.
+    /// A copy just taken out of the ring, of which all `read` bytes had been read.
     Relocated {
         read: u16,
     },
@@ -44,7 +44,7 @@ pub(super) struct Offer<'h> {
     pub(super) size: usize,
     /// The flags as a stored chunk carries them.
     pub(super) flags: Flags,
-    /// The fragments that may be looked at: of a scraped chunk not the last.
+    /// How many fragments may be looked at: in a scraped chunk, all except the last.
     pub(super) declared: u32,
     /// What it holds, if its bytes are private.
     pub(super) tokens: Option<Tokens>,
@@ -78,7 +78,7 @@ impl State<'_> {
         let outcome =
             self.try_commit(header, &mut source, observer).unwrap_or(Commit::Refused(Refusal::RegionDamaged));
         if outcome == Commit::Refused(Refusal::TooLarge) && header.complete {
-            // What comes behind it tells of the gap that it leaves, also behind the first of a sequence.
+            // What comes after it reports the gap that it leaves, even after the first of a sequence.
             self.note_unknown(header.producer_id, header.writer_id);
         }
         let counters = &mut self.header.counters;
@@ -148,7 +148,7 @@ impl State<'_> {
         self.store(known, place, &offer, source, origin, observer)
     }
 
-    /// The chunk was the last one erased. It may come back if it has more than was read of it.
+    /// Decides on a chunk that was the last one erased: it may come back if it has more than was read of it.
     #[inline(never)]
     fn come_back<S: Source>(
         &mut self,
@@ -158,14 +158,14 @@ impl State<'_> {
     ) -> Intact<Result<Origin, Commit>> {
         let entry = self.sequence(slot)?;
         let read = entry.erased_read.get();
-        // What is behind it in the list must not have been read yet: then, what was open has been reported as a
+        // What is after it in the list must not have been read yet; otherwise, what was open has been reported as a
         // loss already. An empty list leads to no chunk.
         if self.ring.front(entry.first()).is_some_and(|front| front.header.read.get() > 0) {
             return Some(Err(Commit::Discarded));
         }
         // Looked at before anything is evicted for it.
         let look = probe(source, offer.declared, read);
-        // More can be nothing but empty packets, and nothing may be evicted for those.
+        // What is more can be nothing but empty packets, and nothing may be evicted for those.
         let reach = if offer.flags.contains(Flags::CONTINUES_ON_NEXT) { look.valid } else { look.filled };
         if reach > read {
             let sealed = self.header.mode().contains(Mode::SEALED);
@@ -181,7 +181,7 @@ impl State<'_> {
         Some(Err(Commit::Discarded))
     }
 
-    /// A scraped chunk that was erased had nothing more to come: nothing is lost, and its end is passed.
+    /// Notes that an erased scraped chunk had nothing more to come: nothing is lost, and its end is passed.
     fn complete_erased(&mut self, slot: u16, look: &Look) -> Option<()> {
         let entry = self.sequence_mut(slot)?;
         if !entry.has(Status::ERASED_INCOMPLETE) || look.valid < entry.erased_read.get() {
@@ -193,7 +193,7 @@ impl State<'_> {
         Some(())
     }
 
-    /// Stores a chunk that is not in the ring at the write cursor.
+    /// Stores, at the write cursor, a chunk that is not in the ring.
     #[cfg_attr(not(target_os = "none"), inline(always))]
     #[cfg_attr(target_os = "none", inline(never))]
     fn store<S: Source, O: OverwriteObserver>(
@@ -206,7 +206,7 @@ impl State<'_> {
         observer: &mut O,
     ) -> Option<Commit> {
         let extra = self.header.checksum_size();
-        // Room for all of a scraped chunk, which may grow; of a complete one only for what is valid.
+        // Room for all of a scraped chunk, which may grow; for a complete one, only for what is valid.
         let room = match offer.tokens {
             Some(tokens) if offer.header.complete => tokens.valid,
             _ => offer.size as u16,
@@ -270,7 +270,7 @@ impl State<'_> {
         }
         let mut marks = tokens.flags;
         if origin != Origin::New {
-            // How the copy that was erased ended has been counted.
+            // How the erased copy ended has been counted already.
             marks -= self.sequence_mut(slot)?.readmit();
         }
         if SMALL || marks.intersects(Flags::END_MARKS) {
@@ -282,7 +282,7 @@ impl State<'_> {
         Some(if matches!(origin, Origin::Relocated { .. }) { Commit::Relocated } else { Commit::Written })
     }
 
-    /// The place for a chunk now that there is room; `None` if its time is over.
+    /// The place for a chunk now that there is room; `None` if it is too late for it.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(always))]
     fn place_now(&self, slot: u16, before: Place, chunk_id: u32) -> Intact<Option<Place>> {
@@ -330,7 +330,7 @@ impl State<'_> {
         prefetch_value(self.ring.bytes(), offset as usize, PAYLOAD as usize);
     }
 
-    /// Sends the write cursor from `at` back to the start; the `left` bytes up to the end, cleared, are padding.
+    /// Sends the write cursor from `at` back to the start; the `left` cleared bytes up to the end become padding.
     #[cfg_attr(not(target_os = "none"), inline(never))]
     #[cfg_attr(target_os = "none", inline(always))]
     fn wrap(&mut self, at: u32, left: u32) {
@@ -344,7 +344,7 @@ impl State<'_> {
         self.header.counters.write_wrap_count.add(1);
     }
 
-    /// Makes one free item of a place: what a crash leaves, and a chunk that turns out not to be stored.
+    /// Makes a cleared place one free item, which a crash leaves, or a chunk that turns out not to be stored.
     #[cfg_attr(target_os = "none", inline(always))]
     fn leave_free(&mut self, cleared: &Cleared) {
         let end = cleared.boundary.min(self.header.used.get());
@@ -355,8 +355,8 @@ impl State<'_> {
 
     /// Puts a chunk, whose payload is there already, at the write cursor.
     ///
-    /// Whoever parses the ring in between finds one gap in place of all that was erased, until the last store
-    /// of `publish` makes a chunk, and perhaps a gap behind it, of that gap.
+    /// Parsing the ring in between finds one gap in place of all that was erased, until the last store of `publish`
+    /// turns that gap into a chunk, perhaps with a gap after it.
     #[inline(always)]
     fn put(&mut self, header: TBChunk, place: Place, cleared: &Cleared) -> Option<()> {
         let size = header.outer_size();

@@ -1,5 +1,5 @@
-//! CRC-32 as in Ethernet, zip and PNG (ISO-HDLC), by half bytes: its table takes 64 bytes, where one by whole
-//! bytes takes 1 KiB, which a microcontroller would notice.
+//! CRC-32 as in Ethernet, zip and PNG (ISO-HDLC), by half bytes: its table takes 64 bytes, while one for whole bytes
+//! takes 1 KiB, which a microcontroller would notice.
 
 /// Bytes of a checksum.
 pub(super) const CRC_SIZE: u16 = 4;
@@ -17,7 +17,7 @@ const fn table() -> [u32; 16] {
     table
 }
 
-/// So many bits, one by one.
+/// Shifts by `bits` bits, one by one.
 const fn shift(mut value: u32, bits: u32) -> u32 {
     let mut bit = 0;
     while bit < bits {
@@ -27,7 +27,7 @@ const fn shift(mut value: u32, bits: u32) -> u32 {
     value
 }
 
-/// A checksum over what it was given so far.
+/// A checksum over the bytes given so far.
 #[derive(Clone, Copy)]
 pub(super) struct Crc(u32);
 

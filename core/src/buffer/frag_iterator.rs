@@ -8,7 +8,7 @@ use crate::steps::step;
 /// A fragment, as places in its chunk's payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Frag {
-    /// Its first byte, behind the size field.
+    /// Its first byte, after the size field.
     pub(super) start: u16,
     /// How many bytes it has.
     pub(super) size: u16,
@@ -49,7 +49,7 @@ impl<'p> FragIterator<'p> {
         Some(Frag { start, size: self.position().wrapping_sub(start) })
     }
 
-    /// Goes behind the next fragment. Gives its first byte.
+    /// Steps over the next fragment and returns where its first byte is.
     #[inline(always)]
     fn skip(&mut self) -> Option<u16> {
         step();
@@ -59,13 +59,13 @@ impl<'p> FragIterator<'p> {
         Some(start)
     }
 
-    /// Whether the writer gave up the packet that comes next. To be asked when there is no next fragment.
+    /// Whether the writer gave up the packet that comes next. To be called when there is no next fragment.
     #[inline]
     fn is_aborted(&self) -> bool {
         size_field(self.rest).0 == ABORTED_SIZE
     }
 
-    /// Whether what is left might be nothing, or nothing but empty fragments: for one quick look.
+    /// Whether what is left might be nothing, or nothing but empty fragments: one quick look.
     #[inline]
     pub(super) fn may_be_over(&self) -> bool {
         self.rest.first().is_none_or(|byte| byte & 0x7F == 0)
@@ -96,7 +96,7 @@ impl<'p> FragIterator<'p> {
     }
 }
 
-/// More than any chunk has room for: the size where there is no size field, or one of a size above 28 bits.
+/// More than any chunk has room for: the size where there is no size field, or one whose size has more than 28 bits.
 const TOO_LARGE: u32 = ABORTED_SIZE + 1;
 
 /// The size field at the start of `bytes`: the size, at most [`TOO_LARGE`], and the bytes of the field itself.
@@ -119,20 +119,20 @@ pub(super) fn size_field(bytes: &[u8]) -> (u32, usize) {
     any_size_field(bytes)
 }
 
-/// A size of four bytes, as writers leave them at packets of 127 bytes and more, and at every fragment of a packet over
-/// several chunks.
+/// A size of four bytes, as writers leave it at packets of 127 bytes and more, and at every fragment of a packet that
+/// spans several chunks.
 #[inline]
 fn reserved_size(word: u32) -> Option<u32> {
     (word & 0x8080_8080 == 0x0080_8080).then_some(varint::of_four_bytes(word))
 }
 
-/// One of 1 to 10 bytes.
+/// A size field of 1 to 10 bytes.
 #[cfg_attr(not(target_os = "none"), cold, inline(never))]
 #[cfg_attr(target_os = "none", inline(always))]
 fn any_size_field(bytes: &[u8]) -> (u32, usize) {
     let mut size = 0;
     for (index, byte) in bytes.iter().take(varint::MAX_LEN).enumerate() {
-        // Of the tenth byte's bits the first is the 64th of all, and the others are dropped.
+        // The tenth byte's first bit is the 64th of all; its other bits are dropped.
         let bits = u32::from(byte & if index < 9 { 0x7F } else { 1 });
         if index < 4 {
             size |= bits << (7 * index);
@@ -155,27 +155,27 @@ pub(super) struct Tokens {
     pub(super) frags: u32,
     /// Non-empty whole packets among the fragments that were looked at.
     pub(super) packets: u16,
-    /// The flags of a commit with what was found: end marks, and what a chunk cut short loses.
+    /// The commit's flags, changed by what was found: with end marks, and without what a chunk cut short loses.
     pub(super) flags: Flags,
 }
 
 /// Splits a payload into the fragments it declares.
 ///
-/// Starts at `from`, behind `before` fragments that are known; `flags` are those of the commit.
+/// Starts at `from`, after `before` fragments that are known; `flags` are those of the commit.
 pub(super) fn tokenise(payload: &[u8], from: u16, before: u32, declared: u32, flags: Flags) -> Tokens {
     tokenise_inline(payload, from, before, declared, flags)
 }
 
-/// The same for the hot path, where what it finds has to stay in registers: written to memory and read back in
-/// other widths it would have to wait for the copy of the chunk before.
+/// Like [`tokenise`], for the hot path, where what it finds must stay in registers: written to memory and read back in
+/// other widths, it would have to wait for the copy of the previous chunk.
 #[inline(always)]
 pub(super) fn tokenise_inline(payload: &[u8], from: u16, before: u32, declared: u32, flags: Flags) -> Tokens {
     let mut frags = FragIterator::new(payload, from);
     let mut tokens = Tokens { valid: 0, frags: before, packets: 0, flags };
-    // The end of a packet is none by itself, nor is its beginning.
+    // The end of a packet is not a packet by itself, nor is its beginning.
     let mut whole = from > 0 || !flags.contains(Flags::CONTINUES_FROM_PREVIOUS);
     let (mut last, mut last_counts) = (1, false);
-    // This loop is most of what a commit costs beside the copy.
+    // This loop is most of what a commit costs besides the copy.
     while tokens.frags < declared {
         let Some(frag) = frags.next_frag() else {
             tokens.flags -= Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;

@@ -6,7 +6,8 @@ use super::sequence_state::NO_SLOT;
 use super::sequence_table::lookup;
 
 impl State<'_> {
-    /// Has the sequence that was silent for the longest give up its place, if a chunk's has none and there is no other.
+    /// Makes the sequence that was silent longest give up its place, if a chunk's sequence has no place and none is
+    /// free.
     #[inline]
     pub(super) fn make_place(&mut self, header: &ChunkHeader) -> Option<()> {
         let full = usize::from(self.header.slots.get()) >= self.table.len()
@@ -23,7 +24,7 @@ impl State<'_> {
     /// The sequence whose latest chunk is older than those of all others, by where they lie.
     fn stalest(&self) -> Option<u16> {
         let (write, used) = (self.header.write.get(), self.header.used.get());
-        // What lies behind the place where the next chunk goes is the oldest.
+        // What lies after the place where the next chunk goes is the oldest.
         let age = |at: u32| if at < write { at.wrapping_add(used) } else { at };
         let latest =
             |slot: u16| self.sequence(slot).filter(|entry| !entry.is_empty()).map(|entry| age(entry.last()));

@@ -295,6 +295,6 @@ impl State<'_> {
 #[derive(Clone, Copy)]
 struct Dropped {
     lost: bool,
-    /// A packet begins at its end, here in the payload.
+    /// Where in the payload a packet begins that goes on in the next chunk.
     begin: Option<u16>,
 }

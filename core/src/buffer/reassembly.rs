@@ -1,4 +1,4 @@
-//! Reassembly: the fragments of a packet over the chunks that hold them.
+//! Reassembly: the fragments of a packet across the chunks that hold them.
 
 use super::chunk_seq_iterator::ChunkSeqIterator;
 use super::data_loss::DataLoss;
@@ -14,16 +14,16 @@ pub(super) enum ChainEnd {
     Whole,
     /// Its end or a patch is still to come.
     Open,
-    /// It will never be whole: chunks are missing,
+    /// It will never be whole: chunks are missing.
     Gap,
-    /// or the next chunk does not go on with it.
+    /// It will never be whole: the next chunk does not continue it.
     BrokenChain,
     /// Its writer gave it up.
     Aborted,
 }
 
 impl ChainEnd {
-    /// What the loss of it is put down to.
+    /// The cause that its loss is put down to.
     pub(super) fn cause(self) -> DataLoss {
         match self {
             Self::Whole | Self::Open => DataLoss::empty(),
@@ -32,15 +32,15 @@ impl ChainEnd {
         }
     }
 
-    /// Whether it is lost, should nothing more come, and its writer does not know.
+    /// Whether it is lost if nothing more comes, without its writer knowing.
     pub(super) fn is_broken(self) -> bool {
         !matches!(self, Self::Whole | Self::Aborted)
     }
 }
 
 impl State<'_> {
-    /// Looks ahead along the sequence, one fragment a chunk, for the packet that begins with the fragment from
-    /// `start` on at the end of a chunk. Changes nothing. Where it is goes into `located`, as far as it is there.
+    /// Looks ahead along the sequence, one fragment per chunk, for the packet that begins with the fragment at `start`,
+    /// at the end of a chunk. Changes nothing. Puts into `located` where the packet is, as far as it is there.
     ///
     /// `forced`: nothing can be waited for, so it is followed as far as it goes.
     pub(super) fn gather(
@@ -79,7 +79,7 @@ impl State<'_> {
                 }
             };
             let ends = frag.end() != valid || !chunk.has(Flags::CONTINUES_ON_NEXT);
-            // Reading waits also for the patches of what follows in the chunk that the packet ends in.
+            // Reading also waits for the patches of what follows in the chunk where the packet ends.
             patched &= !chunk.has(Flags::NEEDS_PATCHING) || (ends && forced);
             located.chunks += 1;
             located.size = located.size.saturating_add(u32::from(frag.size));

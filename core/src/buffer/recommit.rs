@@ -13,8 +13,8 @@ impl State<'_> {
     /// Takes over what a new commit of a stored chunk has beyond the stored bytes, or takes that chunk out of the
     /// ring, to be stored anew.
     ///
-    /// The stored fragments were decided on when they came; they stay as they are, whatever the producer says
-    /// now. Only the bytes behind them are copied and looked at.
+    /// The stored fragments were decided on when they came; they stay as they are, whatever the producer says now. Only
+    /// the bytes after them are copied and looked at.
     #[inline(never)]
     pub(super) fn recommit<S: Source>(
         &mut self,
@@ -61,7 +61,7 @@ impl State<'_> {
         } else if offer.header.complete && !tokens.flags.contains(stored.flags() & Flags::COMMITTED) {
             Err(Commit::Refused(Refusal::ClearsFlags))
         } else if tokens.valid == old {
-            // No new bytes; but a scraped chunk may be complete now, and how it ends is known better.
+            // No new bytes; but a scraped chunk may be complete now, and how it ends is better known.
             if stored.has(Flags::INCOMPLETE) {
                 flags = (flags - Flags::END_MARKS) | marks;
                 flags.set(Flags::INCOMPLETE, !offer.header.complete);
@@ -87,8 +87,8 @@ impl State<'_> {
         Some(outcome)
     }
 
-    /// Whether a chunk was scraped and all that was there has been read: then it may go to the write cursor, if
-    /// the bytes that were read end where a fragment of the new copy ends, or they could not be skipped.
+    /// Whether a chunk was scraped and all that was there has been read: then it may move to the write cursor, if the
+    /// bytes that were read end where a fragment of the new copy ends; otherwise they could not be skipped.
     #[cfg_attr(target_os = "none", inline(always))]
     fn may_move(&self, stored: &Stored) -> Option<bool> {
         let first = self.sequence(stored.slot.get())?.first() == stored.offset;
@@ -98,11 +98,11 @@ impl State<'_> {
         Some(first && was_read && !self.header.mode().contains(Mode::DISCARD))
     }
 
-    /// What is lost with a chunk's end even if no whole packet is.
+    /// Flags that say that something is lost with a chunk's end even if no whole packet is.
     const SAYS_MORE: Flags = Flags::CONTINUES_ON_NEXT.union(Flags::END_MARKS);
 
-    /// Takes a scraped chunk, all of whose bytes were read, out of the ring, to be stored elsewhere. Should
-    /// that fail, what it had more is lost, unless that was nothing but empty packets.
+    /// Takes a scraped chunk, all of whose bytes were read, out of the ring, to be stored elsewhere. If that fails,
+    /// what the new commit had more is lost, unless that was nothing but empty packets.
     #[cfg_attr(target_os = "none", inline(always))]
     fn withdraw(&mut self, stored: &Stored, tokens: &Tokens) -> Option<()> {
         let is_nothing = tokens.packets == 0 && !tokens.flags.intersects(Self::SAYS_MORE);
@@ -114,7 +114,7 @@ impl State<'_> {
         Some(())
     }
 
-    /// Adds the new bytes in place. Gives the flags that the chunk has now.
+    /// Adds the new bytes in place. Returns the flags that the chunk has now.
     #[cfg_attr(target_os = "none", inline(always))]
     fn grow<S: Source>(&mut self, stored: &Stored, tokens: &Tokens, source: &mut S) -> Option<Flags> {
         let (offset, old) = (stored.offset, stored.valid.get());
@@ -124,10 +124,10 @@ impl State<'_> {
         }
         let mut kept = stored.flags() - (Flags::END_MARKS | Flags::INCOMPLETE);
         if tokens.flags.contains(Flags::INCOMPLETE) {
-            // Scraped after it was complete: its end is open again, so no packet goes on behind it.
+            // Scraped after it was complete: its end is open again, so no packet goes on after it.
             kept -= Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
         }
-        // What was the last fragment, a packet's beginning perhaps, may be none any more: all are counted anew.
+        // What was the last fragment, perhaps a packet's beginning, may no longer be the last: all are counted anew.
         let payload = self.ring.payload(offset, tokens.valid)?;
         let all = tokenise(payload, 0, 0, tokens.frags, kept | tokens.flags);
         let header = &mut self.ring.front_mut(offset)?.header;

@@ -1,4 +1,4 @@
-//! What lies where in the region, and how big it must be.
+//! What lies where in the region, and how large the region must be.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -36,23 +36,23 @@ const HEADER: usize = 256;
 const SMALLEST_RING: usize = 64;
 
 bitflags::bitflags! {
-    /// What the whole buffer is in.
+    /// The state of the whole buffer.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(super) struct Mode: u32 {
         /// Full buffers stop.
         const DISCARD = 1;
-        /// It did stop.
+        /// The buffer has stopped.
         const SEALED = 2;
         /// The lap being written, odd or even.
         const LAP = 4;
         /// Chunks carry checksums.
         const CRC = 8;
-        /// Changes only when a region is taken over with another policy.
+        /// The bits that change only when a region is taken over with another policy.
         const FIXED = Self::DISCARD.bits() | Self::CRC.bits();
     }
 }
 
-/// The first bytes of a region. Aligned as on all other targets where 64-bit integers are content with 4 bytes.
+/// The first bytes of a region. Aligned to 8 bytes even on targets where 64-bit integers need only 4.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(8))]
 pub(super) struct Header {
@@ -77,13 +77,13 @@ pub(super) struct Header {
     pub(super) latest_empty: Le16,
     /// Read sessions begun; never 0 after the first.
     pub(super) generation: Le16,
-    /// Checksum of what is as it was made, or as `attach_or_new` was asked for: all up to `chunk_header_size`, and the
-    /// fixed part of `mode`.
+    /// Checksum of what stays as it was made, or as `attach_or_new` asked for: everything up to `chunk_header_size`,
+    /// and the fixed part of `mode`.
     check: Le32,
     /// Bytes that the write cursor has moved in all.
     pub(super) position: Le64,
-    /// How far, counted like `position`, memory was written to: a chunk from shared memory may turn out to be
-    /// shorter than what was copied. Never beyond the next item, so leases begun later are not concerned.
+    /// How far, counted like `position`, memory was written to: a chunk from shared memory may turn out to be shorter
+    /// than what was copied. Never beyond the next item, so leases begun later are not affected.
     pub(super) touched: Le64,
     reserved: [Le32; 4],
     pub(super) counters: Counters,
@@ -110,8 +110,8 @@ impl Header {
         self.ring_size.get()
     }
 
-    /// Changes what a full buffer does. A ring that has lapped is full: with nothing more to be overwritten it takes
-    /// nothing more.
+    /// Changes what a full buffer does. A ring that has lapped is full: when nothing may be overwritten any more, it
+    /// takes nothing more.
     pub(super) fn set_policy(&mut self, policy: FillPolicy) {
         let discard = policy == FillPolicy::Discard;
         let mut mode = self.mode();
@@ -150,7 +150,7 @@ fn clear(bytes: &mut [u8]) {
     bytes.fill(0);
 }
 
-/// Zeroes memory, word by word, which the compiler must not take for a call of `memset`: that is 200 bytes of code.
+/// Zeroes memory word by word, so that the compiler does not make it a call of `memset`: that is 200 bytes of code.
 #[cfg(target_os = "none")]
 fn clear(bytes: &mut [u8]) {
     for word in <[Le32]>::mut_from_bytes(bytes).unwrap_or_default() {
@@ -159,14 +159,14 @@ fn clear(bytes: &mut [u8]) {
     }
 }
 
-/// Bytes that a chunk takes beside its payload and its alignment.
+/// Bytes a chunk takes besides its payload and alignment.
 const fn chunk_overhead(crc: bool) -> u16 {
     PAYLOAD as u16 + if crc { CRC_SIZE } else { 0 }
 }
 const_assert_eq!(chunk_overhead(false), 24);
 const_assert_eq!(chunk_overhead(true), 28);
 
-/// Where the parts are; kept outside the region because whatever lies in it may have been scribbled over.
+/// Where the parts are; kept outside the region, because anything in it may have been scribbled over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Bytes skipped to reach 8-byte alignment.
@@ -208,7 +208,7 @@ impl Layout {
     pub(super) fn format(memory: &mut [u8], config: &Config) -> Result<Self, RegionError> {
         let layout = Self::fit(memory, config)?;
         if let Some(header) = layout.header_mut(memory) {
-            // Half laid out it must not be taken for a region.
+            // Half laid out, it must not be taken for a region.
             header.magic.set(0);
             compiler_fence(Ordering::SeqCst);
         }
@@ -320,7 +320,7 @@ impl Layout {
         Header::mut_from_prefix(memory.get_mut(self.start..)?).ok().map(|(header, _)| header)
     }
 
-    /// The layout of a region that is there already, by what its header says if that can be true.
+    /// The layout of a region that is there already, as its header says, if that can be true.
     ///
     pub(super) fn find(memory: &[u8], end: RingEnd) -> Result<Self, AttachError> {
         let start = memory.as_ptr().align_offset(align_of::<Header>());
@@ -341,8 +341,8 @@ impl Layout {
         Ok(Self { start, ring_size, ..said })
     }
 
-    /// The bytes of the ring in a region that begins with these bytes, aligned or not; all behind the header may be
-    /// missing. The region ends with them.
+    /// The bytes of the ring in a region that begins with these bytes, aligned or not; everything after the header may
+    /// be missing. The region ends where the ring ends.
     pub(super) fn ring_range(memory: &[u8]) -> Result<Range<usize>, AttachError> {
         let (header, _) = Header::read_from_prefix(memory).map_err(|_| AttachError::NoRegion)?;
         let said = Self::said_by(&header)?;
@@ -353,7 +353,7 @@ impl Layout {
         self.ring_offset.saturating_add(self.ring_size as usize)
     }
 
-    /// The layout of a region that begins with this header, if what that says can be true.
+    /// The layout of a region that begins with this header, if what the header says can be true.
     fn said_by(header: &Header) -> Result<Self, AttachError> {
         if header.magic.get() != MAGIC {
             return Err(AttachError::NoRegion);
@@ -392,7 +392,7 @@ impl Layout {
         self.header(memory).is_some_and(|header| header.mode().contains(Mode::CRC))
     }
 
-    /// Bytes of the ring that are there.
+    /// How many bytes of the ring are there.
     pub(super) fn ring_size(&self) -> u32 {
         self.ring_size
     }
@@ -407,8 +407,8 @@ impl Layout {
     }
 }
 
-/// What an operation gives as long as the region is as this crate left it. `None`: somebody else wrote into it, and the
-/// operation stops where it noticed.
+/// The result of an operation as long as the region is as this crate left it. `None`: somebody else wrote into it, and
+/// the operation stops where it noticed.
 pub(super) type Intact<T> = Option<T>;
 
 /// The region taken apart: what every operation works on.

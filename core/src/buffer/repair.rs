@@ -1,16 +1,16 @@
-//! The fields of a chunk that was not ended by its writer, made right by what its payload holds.
+//! Correcting the fields of a chunk that its writer did not end, from what its payload holds.
 
 use super::frag_iterator::FragIterator;
 use super::tb_chunk::{Flags, Stored, TBChunk};
 
-/// The fields of a chunk, made right where it was being changed.
+/// The fields of a chunk, corrected where it was being changed.
 #[derive(Clone, Copy)]
 pub(super) struct Mended {
     pub(super) valid: u16,
     pub(super) read: u16,
     pub(super) packets: u16,
     pub(super) flags: Flags,
-    /// Bytes that had been there are given up.
+    /// Whether bytes that were there are given up.
     pub(super) cut: bool,
 }
 
@@ -21,14 +21,14 @@ impl Mended {
         Mended { valid, read, packets, flags: chunk.flags(), cut: false }
     }
 
-    /// Writes these fields into the header, all but the flags: storing those publishes the change.
+    /// Writes these fields, except the flags, into the header: storing those publishes the change.
     pub(super) fn put_into(&self, chunk: &mut TBChunk) {
         chunk.valid.set(self.valid);
         chunk.read.set(self.read);
         chunk.packets.set(self.packets);
     }
 
-    /// A chunk that ends behind the fragments found.
+    /// A chunk that ends after the fragments found.
     pub(super) fn cut(chunk: &Stored, found: &Found, mark: Flags) -> Self {
         let ends = Flags::BUSY | Flags::CONTINUES_ON_NEXT | Flags::NEEDS_PATCHING;
         let mut flags = (chunk.flags() - ends) | mark;
@@ -48,9 +48,9 @@ pub(super) struct Found {
     filled: u32,
     first_is_empty: bool,
     last_is_empty: bool,
-    /// Nothing is behind the last fragment.
+    /// Whether nothing follows the last fragment.
     whole: bool,
-    /// Some fragment starts where reading is to go on, or all was read.
+    /// Whether a fragment starts where reading goes on, or all was read.
     read_fits: bool,
 }
 
@@ -93,14 +93,14 @@ impl Found {
         self.filled.saturating_sub(others) as u16
     }
 
-    /// Whether fragments fill the payload.
+    /// Whether the fragments fill the payload.
     pub(super) fn is_whole(&self) -> bool {
         self.whole
     }
 
     pub(super) fn agrees_with(&self, fields: &Mended) -> bool {
         if fields.flags.contains(Flags::PATCHED) {
-            // A patch may put anything into a size; reading finds out, from where it was on.
+            // A patch may put anything into a size; reading finds out, from where it goes on.
             return self.read_fits || fields.read == fields.valid;
         }
         self.whole

@@ -11,8 +11,8 @@ use core::ops::Range;
 use core::sync::atomic::{Ordering, compiler_fence};
 use zerocopy::{IntoBytes, transmute_mut, transmute_ref};
 
-/// Keeps the stores before it before those after it, as far as the compiler is concerned: who finds the region
-/// after a crash of the program sees them in this order.
+/// Keeps the stores before it before those after it, as far as the compiler is concerned: after a crash of the program,
+/// they are found in this order.
 #[inline(always)]
 pub(super) fn fence() {
     compiler_fence(Ordering::SeqCst);
@@ -20,7 +20,7 @@ pub(super) fn fence() {
     super::attach::crash_here();
 }
 
-/// A walk from item to item over a part of the ring. It borrows nothing, so that what it comes by can be changed.
+/// A walk from item to item over a part of the ring. It borrows nothing, so what it passes can be changed.
 pub(super) struct Items(Range<u32>);
 
 impl Items {
@@ -29,7 +29,7 @@ impl Items {
         Self(range)
     }
 
-    /// The next item and where it starts. `None` at the end, which is where the region is damaged if it is.
+    /// The next item and where it starts. `None` at the end, or where the region is damaged.
     pub(super) fn next(&mut self, ring: &Ring<'_>) -> Option<(u32, Item)> {
         let at = Some(self.0.start).filter(|at| *at < self.0.end)?;
         let item = ring.item(at)?;
@@ -52,13 +52,13 @@ pub(super) struct Ring<'a> {
     pub(super) words: &'a mut [Le32],
 }
 
-/// Which word lies at `offset`. One that is no multiple of 4 becomes a number far beyond all words.
+/// Which word lies at `offset`. An offset that is no multiple of 4 becomes a number far beyond all words.
 #[inline]
 fn index(offset: u32) -> usize {
     offset.rotate_right(2) as usize
 }
 
-/// What lies before the payload of the chunk at `offset` of a ring, also of one that has just been erased.
+/// What lies before the payload of the chunk at `offset` of a ring, even of one that has just been erased.
 #[inline]
 pub(super) fn front(ring: &[Le32], offset: u32) -> Option<&Front> {
     step();
@@ -107,7 +107,7 @@ impl Ring<'_> {
         self.set_word(offset, gap.gap_word());
     }
 
-    /// None for a gap: links of a damaged region may lead back to what was erased, and that without end.
+    /// `None` for a gap: links of a damaged region may lead back to what was erased, endlessly.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn front(&self, offset: u32) -> Option<&Front> {
@@ -125,8 +125,8 @@ impl Ring<'_> {
         self.front(offset).map(|front| front.stored_at(offset))
     }
 
-    /// The id of a chunk, without the rest of its header: of one just written, only a load of the same width
-    /// as the store does not have to wait until that store, and the copy before it, have left the processor.
+    /// The id of a chunk, without the rest of its header: for one just written, only a load of the same width as the
+    /// store does not have to wait until that store, and the copy before it, have left the processor.
     #[inline]
     pub(super) fn chunk_id(&self, offset: u32) -> Option<u32> {
         self.front(offset).map(|front| front.header.chunk_id.get())
@@ -156,8 +156,8 @@ impl Ring<'_> {
         self.words.as_mut_bytes().get_mut(payload_range(offset, size)?)
     }
 
-    /// Where the checksum of a chunk lies, if it has one: at the end of its room, aligned. So everything else
-    /// lies where it lies without.
+    /// Where the checksum of a chunk lies, if it has one: at the end of its room, aligned. So everything else lies
+    /// where it would without one.
     fn checksum_offset(chunk: &Stored) -> Option<u32> {
         chunk.offset.checked_add(chunk.outer_size())?.checked_sub(u32::from(CRC_SIZE))
     }
@@ -176,7 +176,7 @@ impl Ring<'_> {
     #[cfg_attr(target_os = "none", inline(always))]
     pub(super) fn publish(&mut self, chunk: &Stored) {
         if let Some(front) = self.front_mut(chunk.offset) {
-            // The word that says what it is stays what it was, until all else is there.
+            // The word that says what the item is stays as it was until all else is there.
             let header = TBChunk { word: front.header.word, ..chunk.header };
             *front = Front { header, links: chunk.links };
         }

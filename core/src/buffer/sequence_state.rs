@@ -1,4 +1,4 @@
-//! `SequenceState`: all that is kept of one `{ProducerID, WriterID}`.
+//! `SequenceState`: all that is kept about one `{ProducerID, WriterID}`.
 
 use super::chunk::ChunkHeader;
 use super::data_loss::DataLoss;
@@ -16,26 +16,26 @@ bitflags::bitflags! {
         const IN_USE = 1;
         /// Causes that the next packet will carry.
         const PENDING = 0xFE;
-        /// Those that a first chunk which comes back has to tell itself: that of a forgotten sequence may come with
-        /// any.
+        /// Those that a first chunk must report itself when it comes back: the gap of a forgotten sequence may come
+        /// with any chunk.
         const PENDING_THERE = Self::PENDING.bits() & !DataLoss::READ_GAP.bits();
         /// Some chunk was erased: `erased_id` and what belongs to it are real.
         const HAS_ERASED = 0x100;
-        /// The chunk erased last took unread data along, which a commit may still bring again.
+        /// The chunk erased last held unread data, which a commit may still bring again.
         const TENTATIVE_OVERWRITE = 0x200;
-        /// The same for its malformed end,
+        /// The same for its malformed end.
         const TENTATIVE_CORRUPTION = 0x400;
-        /// or for a packet given up there.
+        /// The same for a packet given up at its end.
         const TENTATIVE_ABORT = 0x800;
         /// The chunk erased last was a scraped copy.
         const ERASED_INCOMPLETE = 0x1000;
         /// A packet was counted as broken and its end has not been seen.
         const BROKEN_OPEN = 0x2000;
-        /// As long as nothing was erased: something of this sequence was forgotten before this entry was made.
+        /// While nothing has been erased: something of this sequence was forgotten before this entry was made.
         const FORGOTTEN = 0x4000;
-        /// From then on: nothing is known of what was before the chunk erased last.
+        /// After that: nothing is known of what was before the chunk erased last.
         const ERASED_FIRST = 0x4000;
-        /// Of the *index*, not the entry: a sequence whose hash leads here was forgotten or refused.
+        /// About the *index*, not the entry: a sequence whose hash leads here was forgotten or refused.
         const FORGETFUL = 0x8000;
 
         /// All that waits for a later chunk.
@@ -44,11 +44,11 @@ bitflags::bitflags! {
 }
 
 impl Status {
-    /// What the end of a chunk that goes tells.
+    /// What the end of an erased chunk has to tell.
     pub(super) const fn of_end(flags: Flags) -> Self {
         Self::from_bits_retain((flags.bits() & Flags::END_MARKS.bits()) << Self::END)
     }
-    /// The end marks that led to it, among bits that are none.
+    /// The end marks that led to it, among bits that are not end marks.
     const fn end(self) -> Flags {
         Flags::from_bits_retain(self.bits() >> Self::END)
     }
@@ -82,7 +82,8 @@ pub(super) struct SequenceState {
     status: Le16,
     /// The next sequence with the same hash.
     pub(super) hash_next: Le16,
-    /// Where the sequences start whose hash is this place's number. Belongs to the index, not to the entry.
+    /// Where the chain of sequences with this place's number as their hash starts. Belongs to the index, not to the
+    /// entry.
     hash_head: Le16,
     /// The read session in which it stalled.
     pub(super) stalled: Le16,
@@ -111,7 +112,7 @@ const_assert_eq!((NONE >> 2) as u16, NO_SLOT);
 impl SequenceState {
     /// Half of the half of the id space that is newer than any given id.
     const BEFORE_FIRST: u32 = 1 << 30;
-    /// How much older chunks than the first may be when that has come back.
+    /// How much older than the first chunk others may be once it has come back.
     const BEFORE_RETURNED: u32 = 1 << 16;
 
     /// Starts a new sequence here; what belongs to the index stays.
@@ -170,7 +171,7 @@ impl SequenceState {
 
     // The list of chunks.
 
-    /// Whether this can be a sequence: {0, 0} is none.
+    /// Whether this can be a sequence: {0, 0} is not one.
     pub(super) fn is_someone(&self) -> bool {
         self.has(Status::IN_USE) && (self.producer_id.get() != 0 || self.writer_id.get() != 0)
     }
@@ -208,8 +209,8 @@ impl SequenceState {
     pub(super) fn age(&self, chunk_id: u32) -> u32 {
         chunk_id.wrapping_sub(self.erased_id.get())
     }
-    /// Whether a chunk may be stored behind the one erased last. All but the 2³¹ − 1 after that one are older. The last
-    /// 65,536 of these are left out: when the chunk erased last comes back, the others count from before it.
+    /// Whether a chunk may be stored after the one erased last. All ids except the 2³¹ − 1 after that one are older. Of
+    /// these, the last 65,536 are left out: when the chunk erased last comes back, the others count from before it.
     #[inline]
     pub(super) fn is_newer(&self, chunk_id: u32) -> bool {
         self.age(chunk_id).wrapping_sub(1) < i32::MAX as u32 - Self::BEFORE_RETURNED
@@ -233,7 +234,7 @@ impl SequenceState {
     pub(super) fn lose(&mut self, cause: DataLoss) {
         self.insert(Status::from_bits_retain(cause.bits()) & Status::PENDING);
     }
-    /// A chunk is about to be consumed for the first time: what its predecessors left open is certain now.
+    /// A chunk is about to be consumed for the first time: what its predecessors left open is now certain.
     #[inline]
     pub(super) fn arrive(&mut self, chunk_id: u32) {
         if self.is_gap_before(chunk_id) {
@@ -258,7 +259,7 @@ impl SequenceState {
         loss.set(DataLoss::CHUNK_CORRUPTED, status.intersects(Status::TENTATIVE_CORRUPTION));
         loss
     }
-    /// What the chunk erased last leaves to be settled by a later commit, or told with a later chunk.
+    /// Notes what the chunk erased last leaves to be settled by a later commit, or reported with a later chunk.
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn leave_open(&mut self, open: Status) {
         self.insert(open);
@@ -279,21 +280,21 @@ impl SequenceState {
         self.erased_read.set(read);
         self.set_status(self.after_erasing());
     }
-    /// The status when one more chunk has been erased, complete and with nothing open.
+    /// The status once one more chunk has been erased, complete and with nothing open.
     #[inline]
     fn after_erasing(&self) -> Status {
         let status = self.status() - (Status::ERASED_INCOMPLETE | Status::ERASED_FIRST);
         let first = if status.contains(Status::HAS_ERASED) { Status::empty() } else { Status::ERASED_FIRST };
         status | Status::HAS_ERASED | first
     }
-    /// A chunk goes all of whose whole packets were unread: [`arrive`](Self::arrive), [`erase`](Self::erase) and
+    /// Erases a chunk all of whose whole packets were unread: [`arrive`](Self::arrive), [`erase`](Self::erase) and
     /// [`count_evicted`](Self::count_evicted) together.
     #[inline]
     pub(super) fn evict_whole(&mut self, chunk_id: u32, packets: u16) {
         if self.has(Status::TENTATIVE | Status::BROKEN_OPEN) || self.is_gap_before(chunk_id) {
             self.arrive(chunk_id);
             self.remove(Status::BROKEN_OPEN);
-            // Should this chunk be found in spite of what follows, what was lost before it is lost all the same.
+            // If this chunk is found again in spite of what follows, what was lost before it is still lost.
             fence();
         }
         self.evicted.saturating_add(u32::from(packets));
@@ -310,7 +311,7 @@ impl SequenceState {
         let count = (erased & !ERASED_BROKEN).saturating_add(packets).min(!ERASED_BROKEN);
         self.erased_packets.set((erased & ERASED_BROKEN) | count);
     }
-    /// What was evicted of the chunk being erased is lost for good: it was told with a packet behind it.
+    /// Notes that what was evicted of the chunk being erased is lost for good: a packet after it reported that.
     pub(super) fn settle_evicted(&mut self) {
         self.erased_packets.set(0);
     }
@@ -319,34 +320,34 @@ impl SequenceState {
         self.broken.saturating_add(1);
         self.insert(Status::BROKEN_OPEN);
     }
-    /// The same of one that began in the chunk being erased.
+    /// The same for a packet that began in the chunk being erased.
     pub(super) fn open_broken_here(&mut self) {
         self.open_broken();
         self.erased_packets.set(self.erased_packets.get() | ERASED_BROKEN);
     }
-    /// A chunk older than all others is on offer. There may be no room for it, or making some may take others of those
-    /// along, and then it is lost. They tell of the gap before them; where nothing was erased yet there is none, and
-    /// they are to tell of that chunk.
+    /// Notes that a chunk older than all others is on offer. It is lost if there is no room for it, or if making room
+    /// evicts some of those others. They report the gap before them; but where nothing was erased yet there is no gap,
+    /// and they must report that chunk.
     pub(super) fn risk_oldest(&mut self) {
         if !self.has(Status::HAS_ERASED) {
             self.insert(Status::TENTATIVE_OVERWRITE);
         }
     }
-    /// That chunk is stored now.
+    /// Notes that this older chunk is now stored.
     pub(super) fn end_risk(&mut self) {
         if !self.has(Status::HAS_ERASED) {
             self.remove(Status::TENTATIVE_OVERWRITE);
         }
     }
-    /// Whether this was the chunk erased last, and something that was not read went with it: a commit would bring it
-    /// again. One that is as unfinished as it was would bring packets again, and not what may come behind them.
+    /// Whether this was the chunk erased last, and unread data went with it, which a commit would bring again. A commit
+    /// that is as unfinished as before would bring its packets again, but not what may come after them.
     pub(super) fn may_come_back(&self, header: &ChunkHeader) -> bool {
         self.has(Status::TENTATIVE_OVERWRITE)
             && self.has(Status::HAS_ERASED)
             && self.erased_id() == header.chunk_id
             && (header.complete || self.erased_packets.get() != 0)
     }
-    /// The chunk erased last was committed again: what was lost with it is not lost after all.
+    /// Takes back what counted as lost with the chunk erased last: it was committed again.
     pub(super) fn take_back(&mut self) {
         let erased = self.erased_packets.get();
         self.evicted.set(self.evicted.get().saturating_sub(u32::from(erased & !ERASED_BROKEN)));
@@ -360,9 +361,9 @@ impl SequenceState {
         self.erased_packets.set(0);
         self.remove(Status::TENTATIVE | Status::ERASED_INCOMPLETE);
     }
-    /// The chunk erased last is in the ring again: the one before it takes its place, and all of that was read; or if
-    /// there is none, it is again as if nothing had been erased. Not if it has a loss to tell of: an older one would
-    /// tell that. Gives how it ended, among bits that are no end marks.
+    /// Notes that the chunk erased last is in the ring again: the one before it, wholly read, takes its place; if there
+    /// is none, it is again as if nothing had been erased. Not if it has a loss to report: an older one would report
+    /// that instead. Returns how it ended, among bits that are not end marks.
     #[cfg_attr(target_os = "none", inline(always))]
     pub(super) fn readmit(&mut self) -> Flags {
         let ended = self.status().end();
@@ -376,29 +377,29 @@ impl SequenceState {
         self.erased_read.set(u16::MAX);
         ended
     }
-    /// A chunk is turned away whose time is over. What was known of to be missing has been told with the chunk behind
-    /// it; but if that one was the first of all, nothing was, and it may still come back and tell of this one: unless
-    /// some of it was read before, too early to tell.
+    /// Notes that a chunk was turned away because it came too late. If it was known to be missing, the chunk after it
+    /// has reported that. But if that chunk was the first of all, it has reported nothing, and may still come back and
+    /// report this one, unless some of it was read before, too early to report anything.
     pub(super) fn miss_older(&mut self) {
         let missing = (Status::ERASED_FIRST | Status::TENTATIVE_OVERWRITE) - self.status();
         if missing.bits() | self.erased_read.get() == 0 {
             self.insert(Status::from_bits_retain(DataLoss::OVERWRITE.bits()));
         }
     }
-    /// After a crash it may have been said of a chunk erased before this one.
+    /// Removes `ERASED_FIRST`: after a crash, it may be about a chunk erased before this one.
     pub(super) fn forget_erased_first(&mut self) {
         if self.has(Status::HAS_ERASED) {
             self.remove(Status::ERASED_FIRST);
         }
     }
-    /// Nothing is known of what was before this chunk.
+    /// Notes that nothing is known of what was before this chunk.
     pub(super) fn start_before(&mut self, chunk_id: u32) {
         self.erased_id.set(chunk_id.wrapping_sub(Self::BEFORE_FIRST));
         self.erased_read.set(0);
         self.erased_packets.set(0);
         self.remove(Status::HAS_ERASED | Status::TENTATIVE | Status::BROKEN_OPEN);
     }
-    /// The writer gave the packet up itself, and counted it.
+    /// Takes back the count of a broken packet: its writer gave it up, which is counted there.
     pub(super) fn uncount_broken(&mut self) {
         self.broken.set(self.broken.get().saturating_sub(1));
     }

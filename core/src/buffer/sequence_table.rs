@@ -18,7 +18,7 @@ fn home(producer_id: u16, writer_id: u16, places: usize) -> usize {
     ((u64::from(hash) * places as u64) >> 32) as usize
 }
 
-/// The slot of a sequence: by the index, or, where code is to be small, by a look at each place of the table.
+/// The slot of a sequence: by the index, or, where code must be small, by a look at each place of the table.
 #[cfg_attr(not(target_os = "none"), inline)]
 #[cfg_attr(target_os = "none", inline(never))]
 pub(super) fn lookup(table: &[SequenceState], producer_id: u16, writer_id: u16) -> Option<u16> {
@@ -47,10 +47,10 @@ pub(super) fn lookup_in_index(table: &[SequenceState], producer_id: u16, writer_
 /// More sequences with the same hash than a producer can make.
 pub(super) const CROWD: usize = 256;
 
-/// More sequences have one hash than are to be looked at.
+/// More sequences have the same hash than may be looked at.
 pub(super) struct Crowded;
 
-/// The same among so many with the same hash.
+/// Like [`lookup_in_index`], but looks at no more than `most` sequences with the same hash.
 #[inline]
 pub(super) fn lookup_among(
     table: &[SequenceState],
@@ -82,7 +82,7 @@ impl State<'_> {
         self.table.get_mut(usize::from(slot))
     }
 
-    /// Makes a sequence, which is empty for now. `None` when every place of the table has chunks.
+    /// Adds a sequence, which is empty for now. `None` when every place of the table has chunks.
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn open_sequence(&mut self, header: &ChunkHeader) -> Option<u16> {
         let home = home(header.producer_id, header.writer_id, self.table.len());
@@ -120,7 +120,7 @@ impl State<'_> {
         self.remove_from_index(slot, home)
     }
 
-    /// Something of a sequence will not be known when it comes next. Gives where its hash leads.
+    /// Notes that something about a sequence will be unknown when it comes next. Returns where its hash leads.
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn note_unknown(&mut self, producer_id: u16, writer_id: u16) -> Option<usize> {
         let home = home(producer_id, writer_id, self.table.len());
@@ -128,9 +128,9 @@ impl State<'_> {
         Some(home)
     }
 
-    /// Gives back the place of an empty sequence of which nothing will come any more, to be given out before those of
-    /// others are. Unlike one that is [forgotten](Self::forget), it is nothing that a sequence of the same numbers
-    /// would have to tell of.
+    /// Frees the place of an empty sequence to which nothing more will come; it is given out before those of others.
+    /// Unlike with one that is [forgotten](Self::forget), a later sequence of the same numbers has nothing to report
+    /// about it.
     #[inline]
     pub(super) fn release(&mut self, slot: u16) -> Option<()> {
         let entry = self.table.get(usize::from(slot))?;
@@ -169,7 +169,7 @@ impl State<'_> {
     }
 }
 
-/// Makes a sequence known to the index.
+/// Adds a sequence to the index.
 pub(super) fn add_to_index(table: &mut [SequenceState], slot: u16) {
     let Some(entry) = table.get(usize::from(slot)) else { return };
     let home = home(entry.producer_id.get(), entry.writer_id.get(), table.len());
@@ -197,7 +197,7 @@ impl State<'_> {
         Some(())
     }
 
-    /// Makes two sequences neighbours among the empty ones; [`NONE`] stands before the first and behind the last.
+    /// Makes two sequences neighbours among the empty ones; [`NONE`] stands before the first and after the last.
     #[cfg_attr(target_os = "none", inline(never))]
     fn join_empty(&mut self, longer: u32, shorter: u32) {
         match self.sequence_mut(slot_of_link(longer)) {

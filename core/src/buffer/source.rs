@@ -7,7 +7,7 @@ use crate::steps::step;
 
 /// Where a chunk's bytes come from.
 pub(super) trait Source {
-    /// Bytes in all, at most 65,535 of a chunk that is looked at.
+    /// Bytes in all, at most 65,535 for a chunk that is looked at.
     fn size(&self) -> usize;
     /// The bytes, if nobody can change them any more.
     fn private(&self) -> Option<&[u8]>;
@@ -53,7 +53,7 @@ impl<F: FnMut(usize, &mut [u8])> Source for Shared<F> {
     }
 }
 
-/// What can be said of a chunk before it is copied.
+/// What can be said about a chunk before it is copied.
 pub(super) struct Look {
     /// Bytes up to the end of the last well-formed fragment.
     pub(super) valid: u16,
@@ -72,8 +72,8 @@ impl Look {
     }
 }
 
-/// Splits what is on offer into fragments by copies of the size fields alone: of shared memory these are enough. What
-/// was read of an earlier copy, up to `offset`, can only be skipped if it is whole fragments of this one, too.
+/// Splits what is on offer into fragments by copying the size fields alone, which is enough for shared memory. What was
+/// read of an earlier copy, up to `offset`, can only be skipped if it is whole fragments of this one, too.
 #[inline(never)]
 pub(super) fn probe<S: Source>(source: &mut S, declared: u32, offset: u16) -> Look {
     let size = source.size();

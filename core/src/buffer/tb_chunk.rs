@@ -8,8 +8,8 @@
 //! | 0: a chunk | 0 | flags | room for the payload in bytes |
 //! | 1: a gap | 0: free, 1: padding | length in words … | … of 4 bytes |
 //!
-//! A gap needs no more than that one word, so any multiple of 4 bytes can be one, and one aligned store of
-//! 4 bytes turns a chunk into a gap or a gap into a chunk: whoever parses the ring after a crash finds either.
+//! A gap needs no more than that one word, so any multiple of 4 bytes can be one, and one aligned store of 4 bytes
+//! turns a chunk into a gap or a gap into a chunk: after a crash, the ring holds one or the other.
 
 use super::words::{Le16, Le32};
 use core::ops::Deref;
@@ -20,16 +20,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub(super) const NONE: u32 = u32::MAX;
 /// Bytes from a chunk's start to its payload: the header and the links.
 pub(super) const PAYLOAD: u32 = 24;
-/// The largest payload, in bytes: sizes in shared memory have 16 bits. With checksums it is 65,531. In the ring a chunk
-/// takes 24 bytes more than its payload, or 28, rounded up to a multiple of 4.
+/// The largest payload, in bytes: sizes in shared memory have 16 bits. With checksums it is 65,531. In the ring, a
+/// chunk takes 24 bytes more than its payload, or 28 with checksums, rounded up to a multiple of 4.
 pub const MAX_PAYLOAD: usize = 65_535;
 
-// Of a gap's only word.
+// Bits of a gap's only word.
 const GAP: u32 = 1 << 31;
 const COUNTED: u32 = 1 << 30;
 
 bitflags::bitflags! {
-    /// What is known of a chunk since it was committed, so that nobody need look at its payload to evict it.
+    /// What is known of a chunk since it was committed, so that it can be evicted without a look at its payload.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(super) struct Flags: u16 {
         /// The first fragment continues a packet of the previous chunk.
@@ -78,7 +78,7 @@ pub(super) struct TBChunk {
     pub(super) chunk_id: Le32,
     /// Bytes of its well-formed fragments, size fields included.
     pub(super) valid: Le16,
-    /// Bytes of those that were consumed.
+    /// How many of these bytes were consumed.
     pub(super) read: Le16,
     /// Its sequence's place in the table.
     pub(super) slot: Le16,
@@ -88,7 +88,7 @@ pub(super) struct TBChunk {
 const_assert_eq!(size_of::<TBChunk>(), 16);
 const_assert_eq!(align_of::<TBChunk>(), 4);
 
-/// A chunk of the ring: where it starts, and its header and links as they were when somebody looked.
+/// A chunk of the ring: where it starts, and its header and links as they were when they were copied.
 #[derive(Clone, Copy)]
 pub(super) struct Stored {
     pub(super) offset: u32,
@@ -160,29 +160,29 @@ impl TBChunk {
     pub(super) fn outer_size(&self) -> u32 {
         outer_size(u32::from(self.room()))
     }
-    /// Its only fragment continues a packet and is continued itself.
+    /// Whether its only fragment continues a packet and is continued itself.
     #[inline]
     pub(super) fn is_middle(&self) -> bool {
         self.flags()
             .contains(Flags::SINGLE.union(Flags::CONTINUES_FROM_PREVIOUS).union(Flags::CONTINUES_ON_NEXT))
     }
-    /// It was committed whole and declared no fragment at all.
+    /// Whether it was committed whole and declared no fragment at all.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.valid.get() == 0 && !self.has(Flags::END_MARKS.union(Flags::INCOMPLETE))
     }
 }
 
-/// Bytes that a chunk with room for `payload` bytes takes in the ring.
+/// Bytes a chunk with room for `payload` bytes takes in the ring.
 #[inline]
 pub(super) const fn outer_size(payload: u32) -> u32 {
     (PAYLOAD + payload + 3) & !3
 }
 
-/// One link of the ring's chain, by its first word.
+/// One link of the ring's chain, as its first word gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Item {
-    /// A chunk of so many bytes.
+    /// A chunk of this many bytes.
     Chunk(u32),
     /// Space that counts as padding.
     Padding(u32),
@@ -202,7 +202,7 @@ impl Item {
         }
     }
 
-    /// The first word of this item; of a gap only.
+    /// The first word of this item, which must be a gap.
     pub(super) fn gap_word(self) -> u32 {
         match self {
             Self::Padding(size) => GAP | COUNTED | (size >> 2),
@@ -218,7 +218,7 @@ impl Item {
     }
 
     /// Where this item, which starts at `at`, ends and the next one starts. A gap of no length, which only a damaged
-    /// region has, counts as one of a word, so that whoever goes from item to item comes to an end.
+    /// region has, counts as one of a word, so that a walk from item to item comes to an end.
     #[inline]
     pub(super) fn end_from(self, at: u32) -> Option<u32> {
         at.checked_add(self.size().max(4))

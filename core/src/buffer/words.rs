@@ -41,7 +41,7 @@ impl Le32 {
     pub(super) fn set(&mut self, value: u32) {
         self.0 = value.to_le();
     }
-    /// Adds; sticks at the largest value rather than start again from 0.
+    /// Adds; sticks at the largest value instead of starting again from 0.
     pub(super) fn saturating_add(&mut self, more: u32) {
         self.set(self.get().saturating_add(more));
     }

@@ -11,17 +11,18 @@ use crate::buffer::trace_buffer::TraceBuffer;
 use crate::buffer::words::Le32;
 
 impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
-    /// Bytes of memory for a [copy](Self::grow) with so many bytes more for chunks and their headers.
+    /// Bytes of memory for a [copy](Self::grow) with `more` additional bytes for chunks and their headers.
     pub fn grown_size(&self, more: usize) -> usize {
         self.layout.grown_size(more)
     }
 
-    /// Copies it into memory in which its ring has more room, and that takes chunks again: for those that a program
-    /// which has ended left elsewhere, before which nothing of what is here is overwritten. What was read stays so, and
-    /// the counters are the same.
+    /// Copies the buffer into memory in which its ring has more room, and which takes chunks again: for chunks that a
+    /// program which has ended left elsewhere, so that nothing here is overwritten for them. What was read stays read,
+    /// and the counters are the same.
     ///
-    /// The ring takes what [`grown_size`](Self::grown_size) bytes and more have room for, all of it in front of what it
-    /// overwrites next. A buffer that was full and [discards](FillPolicy::Discard) takes nothing more.
+    /// The ring grows as far as the memory, of [`grown_size`](Self::grown_size) bytes or more, has room; all the new
+    /// room lies before what it overwrites next. A buffer that was full and [discards](FillPolicy::Discard) takes
+    /// nothing more.
     ///
     /// Cost: a copy of the region, and a look at each chunk.
     ///
@@ -56,7 +57,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     }
 }
 
-/// What lies behind the write cursor, the oldest, goes to the end of the larger ring: the room is before it.
+/// A move of what lies after the write cursor, the oldest, to the end of the larger ring: the new room is before it.
 #[derive(Clone, Copy)]
 struct Move {
     from: u32,
@@ -65,7 +66,7 @@ struct Move {
 }
 
 impl Move {
-    /// Where what lies at an offset goes. What is no offset, or not kept up to date, may be anything.
+    /// Where what lies at an offset goes. The result means nothing for what is no offset, or not kept up to date.
     fn of(self, offset: u32) -> u32 {
         if (self.from..self.until).contains(&offset) { offset.wrapping_add(self.by) } else { offset }
     }
@@ -76,7 +77,7 @@ impl Move {
 }
 
 impl Layout {
-    /// Bytes of a region like this with so many more for the ring, 8-byte alignment included.
+    /// Bytes of a region like this with `more` additional bytes for the ring, 8-byte alignment included.
     pub(in crate::buffer) fn grown_size(&self, more: usize) -> usize {
         self.ring_offset.saturating_add(self.ring_size as usize).saturating_add(more).saturating_add(7)
     }
@@ -144,7 +145,7 @@ impl State<'_> {
 }
 
 fn copy(to: &mut [Le32], from: &[Le32]) {
-    // They are, or it would be a panic.
+    // They always are; otherwise this would panic.
     if to.len() == from.len() {
         to.copy_from_slice(from);
     }

@@ -37,7 +37,7 @@ pub(super) fn lookup(table: &[SequenceState], producer_id: u16, writer_id: u16) 
 /// The slot of a sequence that is in the index.
 ///
 /// Cost: one access and one more for each sequence with the same hash; ids chosen to collide make that [`CROWD`] at
-/// the most, in tables of some 256 sequences (65,536 writer ids over the places).
+/// most, in tables of about 256 sequences (65,536 writer ids over the places).
 #[inline]
 pub(super) fn lookup_in_index(table: &[SequenceState], producer_id: u16, writer_id: u16) -> Option<u16> {
     // No chain is longer than the table: a chain that bites its tail in a damaged region must end as well.

@@ -5,7 +5,7 @@ pub(super) mod memory;
 
 use crate::buffer::Config;
 
-/// With checksums and histograms, as far as their features are there.
+/// With checksums and histograms, where their features are there.
 #[cfg_attr(not(all(feature = "crc", feature = "histograms")), allow(unused_variables))]
 pub(super) fn with_options(config: Config, crc: bool, histograms: bool) -> Config {
     #[cfg(feature = "crc")]

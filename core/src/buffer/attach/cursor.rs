@@ -6,22 +6,22 @@ use crate::buffer::tb_chunk::{Flags, Item};
 
 /// What the chunks' laps say.
 struct Laps {
-    /// The lap of the first chunk of the ring: the one being written, if there was one more.
+    /// The lap of the ring's first chunk: the one being written, if there are two.
     first: bool,
     /// Where the first chunk starts and the last one ends.
     start: u32,
     end: u32,
     /// Where the chunks of the first lap end and those of the other start.
     turn: Option<(u32, u32)>,
-    /// They change back: that is no ring.
+    /// Whether they change back, as they never do in a ring.
     is_broken: bool,
-    /// The place that the header names is inside a chunk.
+    /// Whether the place that the header names is inside a chunk.
     covers_hint: bool,
 }
 
 impl State<'_> {
-    /// Finds the write cursor. The header's is off by a chunk if the program ended between storing one and
-    /// noting so; each chunk's lap, odd or even, says on which side of the cursor it is.
+    /// Finds the write cursor. The header's is off by a chunk if the program ended between storing one and noting it;
+    /// each chunk's lap, odd or even, says on which side of the cursor it is.
     pub(super) fn place_cursor(&mut self) {
         let (used, hint) = (self.header.used.get(), self.header.write.get());
         let laps = self.laps(used, hint);
@@ -107,7 +107,7 @@ impl State<'_> {
         }
     }
 
-    /// Chunks before the cursor are of this lap, those behind of the one before.
+    /// Marks the chunks before the cursor as of this lap, and those after it as of the lap before.
     fn mark_laps(&mut self, used: u32, write: u32, lap: bool) {
         let mut items = Items::of(0..used);
         while let Some(chunk) = items.next_chunk(&self.ring) {

@@ -1,16 +1,16 @@
-//! What is noted down of a sequence while a region is attached to.
+//! What is noted down about a sequence while attaching to a region.
 //!
-//! Two fields of its entry have another meaning meanwhile; nobody could have the memory for more:
+//! Two fields of its entry have another meaning meanwhile, as there is no memory for more:
 //!
 //! | field | else | while attaching |
 //! |---|---|---|
 //! | `stalled` | the read session in which it stalled, 0 for none | [`Marks`]; none once its list is made |
 //! | `hash_next` | the next one in its chain of the index | the balance, until the index is made anew |
 //!
-//! One bit of the status has two meanings at any time. `FORGOTTEN`, as long as nothing of the sequence was erased:
-//! something of it was dropped before all that is here. From then on it is `ERASED_FIRST`: nothing is known of what was
-//! before the chunk erased last. As a crash may come between the stores, the second may have been said of a chunk
-//! before that one, so attaching begins and ends with taking it back.
+//! One bit of the status has two meanings at any time. While nothing of the sequence has been erased, it is
+//! `FORGOTTEN`: something of the sequence was dropped before all that is here. After that it is `ERASED_FIRST`: nothing
+//! is known of what was before the chunk erased last. As a crash may come between the stores, the latter may have been
+//! set for a chunk erased before that one, so attaching begins and ends with clearing it.
 
 use crate::buffer::sequence_state::SequenceState;
 use crate::buffer::words::Le16;
@@ -19,11 +19,11 @@ bitflags::bitflags! {
     /// What was found of a sequence.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(super) struct Marks: u16 {
-        /// A chunk of it.
+        /// A chunk of it was found.
         const SEEN = 1;
         /// The chunk that is said to be erased last.
         const ERASED_IS_THERE = 2;
-        /// It has its place in the list of empty sequences.
+        /// It has a place in the list of empty sequences.
         const LISTED = 4;
         /// Another one has the same identity, or too many the same hash.
         const DOUBLE = 8;
@@ -32,7 +32,7 @@ bitflags::bitflags! {
     }
 }
 
-/// The balance of as many newer chunks as older ones: one more for each newer, one less for each older.
+/// The balance of as many newer chunks as older ones: each newer one adds one, each older one subtracts one.
 const EVEN: u16 = 0x8000;
 
 impl SequenceState {
@@ -52,7 +52,7 @@ impl SequenceState {
         self.hash_next = Le16::new(EVEN);
     }
 
-    /// Notes how a chunk of it lies to the one that is said to be erased last.
+    /// Notes whether a chunk of it is newer or older than the one that is said to be erased last, or is that one.
     pub(super) fn weigh(&mut self, chunk_id: u32) {
         let balance = self.hash_next.get();
         match self.age(chunk_id) as i32 {

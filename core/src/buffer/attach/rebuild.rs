@@ -1,4 +1,4 @@
-//! Table, lists and counters, made anew from the chunks that were kept.
+//! Rebuilding table, lists and counters from the chunks that were kept.
 
 use super::marks::Marks;
 use super::salvage::{Cause, Salvage};
@@ -9,24 +9,24 @@ use crate::buffer::sequence_state::{NO_SLOT, Status, slot_of_link};
 use crate::buffer::sequence_table::{CROWD, Crowded, add_to_index, lookup_among};
 use crate::buffer::tb_chunk::{Item, Stored};
 
-/// The largest gap in the numbers of a sequence's chunks that is taken for one.
+/// The largest gap in the numbers of a sequence's chunks that is believed.
 const PLAUSIBLE_GAP: u32 = 1 << 24;
-/// No counter of a real buffer comes near.
+/// No counter of a real buffer comes near this.
 const IMPLAUSIBLE_COUNT: u64 = 1 << 56;
 
 impl State<'_> {
-    /// Index and list of empty sequences; every sequence is empty for now.
+    /// Rebuilds the index and the list of empty sequences; every sequence is empty for now.
     pub(super) fn rebuild_table(&mut self, salvage: &mut Salvage) {
         for entry in self.table.iter_mut() {
             entry.settle_balance();
         }
         self.find_doubles();
         let mut slots = 0;
-        // In this order: the other one counts on behind the last of 65,535.
+        // In this order: the other one would count on after the last of 65,535.
         for (entry, slot) in self.table.iter_mut().zip(0u16..) {
             if !entry.is_someone() || entry.marks().contains(Marks::DOUBLE) {
                 entry.set_status(entry.status() & Status::FORGETFUL);
-                // It is in no list, unless it gets into one below.
+                // It is in no list, unless it is put into one below.
                 entry.set_first(0);
             } else {
                 slots = slot.saturating_add(1);
@@ -53,8 +53,9 @@ impl State<'_> {
         }
     }
 
-    /// Two sequences of one identity: one is the right one, if only it has chunks; if both have, nobody can say. And of
-    /// a table that was filled with identities of one hash, all looks at which would be long, a part is left out.
+    /// Finds sequences of the same identity. If only one of two has chunks, that is the right one; if both have, nobody
+    /// can say. And if a table was filled with identities of the same hash, so that every lookup would be long, some
+    /// are left out.
     fn find_doubles(&mut self) {
         self.clear_index();
         for with_chunks in [true, false] {
@@ -84,7 +85,7 @@ impl State<'_> {
         }
     }
 
-    /// Lists places nobody has, to be given out first, then sequences in the order in which they became empty
+    /// Lists the places that nobody has, to be given out first, then sequences in the order in which they became empty,
     /// as far as that is known, then the others.
     fn rebuild_empty(&mut self, slots: u16) {
         let mut hint = self.header.longest_empty.get();
@@ -132,7 +133,7 @@ impl State<'_> {
         self.header.counters.chunks_committed_out_of_order = disorder;
         for entry in self.table.iter_mut() {
             entry.clear_marks();
-            // Said of what was dropped here, it would now mean that.
+            // If the bit was set for what was dropped here, it would now mean `ERASED_FIRST`.
             entry.forget_erased_first();
         }
     }
@@ -146,7 +147,7 @@ impl State<'_> {
         }
         let mut place = self.place(slot, chunk_id).ok_or(Cause::OutOfOrder)?;
         if place == Place::Consumed && self.sequence(slot).is_some_and(|entry| entry.is_newer(chunk_id)) {
-            // Bytes read behind a chunk that was not: reading never leaves that.
+            // Bytes were read after a chunk that was not: reading never leaves that.
             let oldest = self.sequence(slot).map_or(at, |entry| entry.first());
             self.ring.set_read(oldest, 0);
             place = Place::First;
@@ -155,7 +156,7 @@ impl State<'_> {
             Place::Last if !first => self.ring.set_read(at, 0),
             Place::After(_) => self.ring.set_read(at, 0),
             Place::Last => {}
-            // In the same place, but not on offer: a chunk that was is still to be told of.
+            // In the same place, but not on offer: a chunk that was on offer is still to be reported.
             Place::First => place = Place::ErasedLast,
             _ => return Err(Cause::OutOfOrder),
         }
@@ -166,18 +167,18 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Decides what to believe of the chunk that is said to be erased last, at the first chunk of a sequence.
+    /// At the first chunk of a sequence, decides what to believe about the chunk that is said to be erased last.
     fn settle_erased(&mut self, slot: u16, chunk_id: u32) {
         let Some(entry) = self.sequence_mut(slot) else { return };
         let marks = entry.marks();
         let (there, wrong) = (marks.contains(Marks::ERASED_IS_THERE), marks.contains(Marks::ERASED_IS_WRONG));
         let erased = entry.has(Status::HAS_ERASED);
         if erased && there && !wrong {
-            // It was about to be erased, or had just come back. Nothing was lost with it, and that stays so should a
-            // reset come before it is no more the one erased last.
+            // It was about to be erased, or had just come back. Nothing was lost with it, and that stays so if a reset
+            // comes before it is no longer the one erased last.
             entry.take_back();
             fence();
-            // What says here that something was dropped would say there that nothing came before.
+            // The bit that says here that something was dropped would say there that nothing came before.
             let dropped = entry.status() & Status::FORGOTTEN;
             entry.remove(dropped);
             entry.readmit();
@@ -189,8 +190,8 @@ impl State<'_> {
         }
     }
 
-    /// What came is what is there and what went. The header's counters say what went, as far as they can; what
-    /// was dropped now counts as overwritten.
+    /// Makes the counters agree: what came is what is there and what went. The header's counters say what went, as far
+    /// as they can; what was dropped now counts as overwritten.
     pub(super) fn balance_counters(&mut self) {
         let (mut held, mut items) = (0u64, Items::of(0..self.header.used.get()));
         while let Some((_, item)) = items.next(&self.ring) {

@@ -17,10 +17,10 @@ use core::fmt;
 pub struct Salvage {
     /// Chunks that are in the buffer now.
     pub chunks_kept: u32,
-    /// Those of them whose end was given up, because a patch was being made, or will not come, as the rest of a
-    /// scraped chunk will not.
+    /// Kept chunks whose end was given up, because a patch was being made, or because a patch or the rest of a scraped
+    /// chunk will not come.
     pub chunks_cut: u32,
-    /// Those of them that were growing when the program ended: they are what they had been before.
+    /// Kept chunks that were growing when the program ended: they are as they were before.
     pub chunks_reverted: u32,
     /// Sequences that are in the table now.
     pub sequences_kept: u32,
@@ -32,10 +32,10 @@ pub struct Salvage {
     pub of_no_sequence: u32,
     /// Chunks whose number does not fit into their sequence.
     pub out_of_order: u32,
-    /// Chunks that were being changed in a way that nothing of them can be relied on.
+    /// Chunks that were being changed in such a way that nothing in them can be relied on.
     pub unfinished: u32,
-    /// Bytes of the ring that no chunk can be found in, because what is there makes no sense, or as the memory ends
-    /// before them.
+    /// Bytes of the ring in which no chunk can be found, because they make no sense or because the memory ends before
+    /// them.
     pub bytes_unreadable: u64,
 }
 

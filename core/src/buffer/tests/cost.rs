@@ -36,7 +36,7 @@ fn header(chunk_id: u32, fragments: u16, flags: ChunkFlags) -> ChunkHeader {
     }
 }
 
-/// Commits a chunk, and says for how many steps.
+/// Commits a chunk, and returns how many steps that took.
 fn commit(buffer: &mut Buffer, header: ChunkHeader, payload: &[u8]) -> (Commit, u64) {
     steps_of(|| buffer.copy_chunk_untrusted(&Chunk { header, payload }))
 }
@@ -60,7 +60,7 @@ fn chunks(buffer: &mut Buffer) -> u64 {
     buffer.check().expect("a sound buffer").chunks
 }
 
-/// Reads all there is: how many packets, and steps.
+/// Reads all there is, and returns how many packets and steps that were.
 fn read_all(buffer: &mut Buffer) -> (u64, u64) {
     steps_of(|| {
         let (mut reader, mut packets) = (buffer.read(), 0);
@@ -165,7 +165,7 @@ fn a_packet_that_does_not_end_costs_a_session_one_look_at_its_chunks() {
 fn packets_that_break_off_are_read_once() {
     for ring in SIZES {
         let mut buffer = buffer(ring);
-        // Each is a beginning that the next does not go on with; empty ones lie between.
+        // Each is a beginning that the next does not continue; empty ones lie between.
         for chunk_id in 0..ring / 40 {
             let (fragments, flags) =
                 if chunk_id % 9 == 0 { (1, CONTINUES) } else { (0, ChunkFlags::empty()) };
@@ -201,8 +201,8 @@ fn what_is_overwritten_costs_as_often_as_it_was_written() {
     }
 }
 
-/// The beginning of a packet that goes on in so many chunks, or has so many without fragments behind it, comes back as
-/// often as another writer's chunks evict it: steps of a hundred commits, and how often it came back.
+/// The beginning of a packet that goes on in `behind` chunks, or has that many without fragments after it, comes back
+/// as often as another writer's chunks evict it. Returns the steps of a hundred commits, and how often it came back.
 fn beginnings_that_come_back(ring: u32, behind: u32, is_rest: bool) -> (u64, u32) {
     let mut buffer = buffer(ring);
     let other = |chunk_id| ChunkHeader { writer_id: 2, ..header(chunk_id, 1, ChunkFlags::empty()) };
@@ -268,7 +268,7 @@ fn attaching_where_every_other_chunk_is_broken_walks_the_ring_a_bounded_number_o
         }
         let mut memory = buffer.into_memory();
         let start = memory.len() - ring as usize;
-        // Those of the second writer become gaps of no length; where the next chunk is the first one's links say.
+        // The second writer's chunks become gaps of no length; where the next chunk is, the first writer's links say.
         for at in (SIZE..ring).step_by(2 * SIZE as usize) {
             memory[start + at as usize..][..4].copy_from_slice(&0x8000_0000_u32.to_le_bytes());
         }
@@ -311,7 +311,7 @@ fn attaching_where_all_links_lead_to_one_large_chunk_that_is_none_looks_at_it_a_
 #[test]
 fn attaching_to_a_table_of_identities_with_one_hash_looks_at_each_a_bounded_number_of_times() {
     let sequences = if cfg!(miri) { 300 } else { 16_384 };
-    // What it is multiplied by to make the hash, undone.
+    // The inverse of the factor that makes the hash.
     let inverse = (0..5).fold(1_u32, |inverse, _| {
         inverse.wrapping_mul(2_u32.wrapping_sub(inverse.wrapping_mul(0x9E37_79B1)))
     });

@@ -14,7 +14,7 @@ fn take_over(memory: Memory, config: Config) -> TraceBuffer<Memory> {
     buffer
 }
 
-/// The packets of each writer by number, and whether something was lost before. Why is another matter: what was given
+/// The packets of each writer by number, and whether something was lost before. The cause is left out: what was given
 /// up may be taken for what was being patched.
 fn packets(memory: Memory, config: Config) -> Vec<(u16, u32, bool)> {
     let mut buffer = take_over(memory, config);
@@ -25,7 +25,7 @@ fn packets(memory: Memory, config: Config) -> Vec<(u16, u32, bool)> {
     all(&mut buffer).into_iter().flat_map(of_writer).collect()
 }
 
-/// Memory that is looked at when the program that worked on it has ended.
+/// Memory that is looked at after the program that worked on it has ended.
 struct Shared<'m>(&'m mut Memory);
 
 impl AsRef<[u8]> for Shared<'_> {

@@ -134,7 +134,7 @@ fn judge(memory: &[u8], before: &Packets, after: &Packets, op: &Op, seen: &mut S
     let found = all(&mut buffer);
     buffer.check().expect("a sound buffer");
     if matches!(op, Op::Read { .. }) {
-        // A packet that comes again, not having been delivered, says of losses what it would have said.
+        // A packet that comes again because it was not delivered reports the losses that it would have reported.
         for (writer, packets) in before {
             if let (Some(first), Some(now)) =
                 (packets.first(), found.get(writer).and_then(|found| found.first()))

@@ -61,7 +61,7 @@ fn with_checksums_no_flipped_bit_ever_makes_a_corrupt_packet() {
         let mut rng = Rng(seed);
         let (mut memory, _) = region(seed / 20, config(true, seed % 2 == 1), 120);
         let bits = 1 + rng.below(12);
-        // Most of them where chunks are: a header that is off is no region any more.
+        // Most of them where chunks are: with a damaged header there is no region any more.
         let from = if seed % 3 == 0 { 0 } else { 256 };
         flip(&mut memory[from..], bits, &mut rng);
         let Ok((mut buffer, salvage)) = TraceBuffer::attach(memory) else { continue };

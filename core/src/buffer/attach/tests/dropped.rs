@@ -1,4 +1,4 @@
-//! What is dropped, and that it is said why.
+//! What is dropped, and that the reason is given.
 
 use super::crash::attach;
 use crate::buffer::region::State;
@@ -69,7 +69,7 @@ pub(super) fn set_flags(chunk: &mut TBChunk, flags: Flags) {
     chunk.word = Le32::new(TBChunk::word_of(chunk.room(), flags));
 }
 
-/// What attaching has put right is right. Gives how many chunks are left.
+/// Checks that what attaching has put right is right, and returns how many chunks are left.
 fn mended_once(memory: &[u8]) -> u32 {
     let (buffer, salvage) = attach(memory);
     let (_, again) = attach(&buffer.into_memory());
@@ -129,7 +129,7 @@ fn a_chunk_that_contradicts_itself_is_malformed() {
         assert!(!salvage.is_clean() && salvage.chunks_dropped() == 1);
         assert_eq!(salvage.to_string(), "5 chunks of 2 sequences kept, 1 chunk dropped as malformed");
         let of_1: Vec<_> = packets.iter().filter(|packet| packet.0 == 1).map(|one| (one.1, one.2)).collect();
-        // Before the first packet behind it, and not before that.
+        // Before the first packet after it, and not earlier.
         assert_eq!(of_1, [(1, false), (0, false), (1, true), (2, false)], "{n}");
     }
 }
@@ -195,7 +195,7 @@ fn of_two_chunks_with_one_number_one_is_dropped() {
     change_chunk(&mut memory, 4 * (OUTER - 4), |chunk, _| chunk.chunk_id.set(0));
     let (salvage, packets) = found(memory);
     assert_eq!(salvage, Salvage { out_of_order: 1, ..kept(5) });
-    // What number it had is not known: the loss is told at once.
+    // Its number is not known: the loss is reported at once.
     assert_eq!(
         packets.iter().map(|packet| packet.2).collect::<Vec<_>>(),
         [&[true][..], &[false; 9]].concat()
@@ -229,7 +229,7 @@ fn of_two_sequences_with_one_name_neither_can_be_believed_if_both_have_chunks() 
     }
 }
 
-/// Makes a gap of the `n`-th chunk that goes beyond all there is.
+/// Makes the `n`-th chunk a gap that goes beyond all there is.
 fn break_item(state: &mut State<'_>, n: u32) {
     state.ring.words[(n * (OUTER - 4) / 4) as usize] = Le32::new(1 << 31 | 0x3FFF_FFFF);
 }
@@ -246,7 +246,7 @@ fn behind_what_is_no_item_the_next_chunk_that_somebody_knows_is_found() {
     }
 }
 
-/// Behind a broken second chunk: what was changed, and what is found then.
+/// What is found after `change_more` has changed something behind a broken second chunk.
 fn behind_a_broken_chunk(change_more: impl FnOnce(&mut State<'_>)) -> Salvage {
     let mut memory = region(false);
     change(&mut memory, |state| {
@@ -412,7 +412,7 @@ fn a_chunk_that_was_about_to_be_erased_is_the_oldest() {
     let (mut buffer, salvage) = attach(&damaged);
     assert_eq!((salvage.chunks_kept, salvage.malformed), (5, 1));
     assert_eq!(buffer.copy_chunk_untrusted(&older()), Commit::Discarded);
-    // Where none was ever erased, the number is none.
+    // Where none was ever erased, the number means nothing.
     change(&mut memory, |state| state.table[0].remove(Status::HAS_ERASED));
     let (mut buffer, salvage) = attach(&memory);
     assert_eq!((salvage, buffer.copy_chunk_untrusted(&older())), (kept(6), Commit::Written));

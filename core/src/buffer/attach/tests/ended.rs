@@ -1,4 +1,4 @@
-//! A producer that ends at any moment: of its packets those that are whole come out, and nothing stays.
+//! A producer that ends at any moment: its whole packets come out, and nothing stays.
 
 use super::crash::all;
 use super::load::{Buffer, Load, Op, Packets, numbers};

@@ -25,7 +25,7 @@ fn new_region() -> Memory {
     TraceBuffer::new(memory, config()).expect("room").into_memory()
 }
 
-/// A region in which the ring has lapped, and who goes on with it.
+/// A region in which the ring has lapped, and the load that goes on with it.
 fn lapped_region(seed: u64) -> (Memory, Load) {
     let (mut load, mut buffer) = (Load::new(seed, 5), attach(&new_region()).0);
     let laps = if cfg!(miri) { 1 } else { 3 };
@@ -35,7 +35,7 @@ fn lapped_region(seed: u64) -> (Memory, Load) {
     (buffer.into_memory(), load)
 }
 
-/// What comes next. Without reading: that would take another packet where one has gone.
+/// The operations that come next, without reading: that would take another packet where one has gone.
 fn next_ops(load: &Load, count: usize) -> Vec<Op> {
     let mut load = load.clone();
     let mut ops: Vec<Op> = (0..count).map(|_| load.next()).collect();
@@ -43,7 +43,7 @@ fn next_ops(load: &Load, count: usize) -> Vec<Op> {
     ops
 }
 
-/// What can be read in the end when these are done to a region that was found, and it is found again.
+/// What can be read in the end after `ops` on a region that was found, when it is found again.
 fn later(memory: &[u8], ops: &[Op]) -> BTreeSet<(u16, u32)> {
     let (mut buffer, _) = attach(memory);
     for op in ops {
@@ -71,7 +71,8 @@ fn after_a_crash_at_any_store_the_oldest_still_goes_first() {
             }
         }
     }
-    // A scraped chunk that comes again grows where it is or moves to the cursor, as what was read of it by then says.
+    // A scraped chunk that comes again grows where it is or moves to the cursor, depending on what was read of it by
+    // then.
     assert!(missing * 500 <= sure, "{missing} of {sure} packets missing");
 }
 
@@ -91,7 +92,7 @@ fn the_cursor_is_found_by_the_chunks_alone() {
     assert!(missing * 20 <= sure, "{missing} of {sure} packets missing");
 }
 
-/// Where the write cursor is, and the chunk behind it, which goes next.
+/// Where the write cursor is, and the chunk after it, which goes next.
 fn cursor(memory: &Memory) -> (u32, Option<u32>) {
     let mut found = (0, None);
     change(&mut memory.clone(), |state| {
@@ -127,7 +128,7 @@ fn what_has_been_attached_is_attached_again_without_a_change() {
         let ((mut memory, _), mut rng) = (lapped_region(seed), Rng(seed));
         let wrong = rng.below(u64::from(RING) + 8) as u32;
         let (before, _) = cursor(&memory);
-        // Laps that change to and fro, and a cursor that is nowhere.
+        // Laps that change back and forth, and a cursor that is nowhere.
         let (mut laps, mut count) = (Vec::new(), 0);
         change(&mut memory, |state| {
             set_laps(state, |lap| {

@@ -22,7 +22,7 @@ impl Rng {
     }
 }
 
-/// One operation on a buffer, to be run as often as one likes.
+/// One operation on a buffer, which can be run any number of times.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Commit { header: ChunkHeader, payload: Vec<u8>, shared: bool },

@@ -20,7 +20,7 @@ fn what_was_being_changed_is_what_it_had_been_or_ends_before_it() {
     for (from, is_patch, read, expected, left) in [
         (16, false, 0, Salvage { chunks_reverted: 1, ..kept(6) }, 12),
         (16, false, 8, Salvage { chunks_reverted: 1, ..kept(6) }, 12),
-        // Not where a fragment ends: the change never was one of ours, or the read position not that of a reader.
+        // Not where a fragment ends: either the change was never one of ours, or the read position was not a reader's.
         (9, false, 0, unfinished(), 10),
         (17, false, 0, unfinished(), 10),
         (16, false, 9, unfinished(), 10),

@@ -68,7 +68,7 @@ fn where_no_patches_will_come_the_packets_in_front_of_the_one_that_waits_come_ou
         complete: true,
         ..ChunkHeader::default()
     };
-    // A packet over the first two chunks, one in the second, and the beginning of another, whose size is not yet
+    // A packet across the first two chunks, one in the second, and the beginning of another, whose size is not yet
     // there; its end, and two more.
     let (begun, goes_on) = (ChunkFlags::CONTINUES_ON_NEXT, ChunkFlags::CONTINUES_FROM_PREVIOUS);
     let chunks = [

@@ -44,7 +44,7 @@ pub struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    /// Starts at the beginning of `memory`, with a room of its length.
+    /// Starts at the beginning of `memory`, with room for its length.
     pub const fn new(memory: &'a mut [u8]) -> Self {
         Self { memory, len: 0, overflow: false }
     }
@@ -61,7 +61,7 @@ impl<'a> Encoder<'a> {
 
     /// A message written in place: four bytes are kept for its length and filled in after `fields`.
     ///
-    /// Three bytes more than [`Sink::message`] for a short one, but each field is encoded once.
+    /// Takes three bytes more than [`Sink::message`] for a short one, but each field is encoded once.
     ///
     /// # Errors
     /// [`Overflow`] if it does not fit or is longer than [`MAX_LENGTH`](super::MAX_LENGTH), or if
@@ -120,7 +120,7 @@ impl Sink for Encoder<'_> {
         let room = self.memory.get_mut(self.len..).and_then(|rest| rest.get_mut(..bytes.len()));
         match room {
             Some(room) if !self.overflow => {
-                room.copy_from_slice(bytes); // of one length, as `get_mut` has just seen to
+                room.copy_from_slice(bytes); // of equal length: `get_mut` has just made sure
                 self.len += bytes.len();
                 Ok(())
             }

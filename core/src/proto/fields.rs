@@ -1,8 +1,7 @@
 //! Field numbers and enumeration values of the messages in a trace, by message.
 //!
-//! The first word of each constant's description is its kind on the wire, as a method of
-//! [`Sink`](super::Sink) is called. `.ci/check_field_numbers.py` compares numbers and kinds with the
-//! message descriptors that Perfetto publishes.
+//! The first word of each constant's description is its kind on the wire, named like a method of [`Sink`](super::Sink).
+//! `.ci/check_field_numbers.py` compares numbers and kinds with the message descriptors that Perfetto publishes.
 //!
 //! ```
 //! use tracebuf::proto::{Encoder, Sink, fields::{track_event, track_event_type}};
@@ -330,7 +329,7 @@ pub mod source_location {
     pub const LINE_NUMBER: u32 = 4;
 }
 
-/// `LogMessage`: a line of a log, which an event is too.
+/// `LogMessage`: a line of a log, which is also an event.
 pub mod log_message {
     /// Varint: interned source location.
     pub const SOURCE_LOCATION_IID: u32 = 1;
@@ -344,9 +343,9 @@ pub mod log_message {
 pub mod log_priority {
     /// Each step of what the program does.
     pub const VERBOSE: u64 = 2;
-    /// For who works on the program.
+    /// For those who work on the program.
     pub const DEBUG: u64 = 3;
-    /// For who uses the program.
+    /// For those who use the program.
     pub const INFO: u64 = 4;
     /// What may become an error.
     pub const WARN: u64 = 5;
@@ -412,7 +411,7 @@ pub mod final_flush_outcome {
     pub const UNSPECIFIED: u64 = 0;
     /// Every producer answered.
     pub const SUCCEEDED: u64 = 1;
-    /// Some did not in time.
+    /// Some did not answer in time.
     pub const FAILED: u64 = 2;
 }
 
@@ -458,7 +457,7 @@ pub mod buffer_stats {
     pub const TRACE_WRITER_PACKET_LOSS: u32 = 19;
     /// Varint.
     pub const CHUNKS_RELOCATED: u32 = 20;
-    /// Varint: packets that are longer than a reader takes. The service's.
+    /// Varint: packets that are longer than a reader accepts. The service's.
     pub const OVERSIZED_PACKETS_DROPPED: u32 = 22;
 }
 

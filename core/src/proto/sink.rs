@@ -35,11 +35,11 @@ pub const fn tag(field: u32, wire_type: WireType) -> u32 {
 
 /// Something that protobuf fields can be written to.
 ///
-/// Only [`put`](Sink::put) must be implemented; [`head`](Sink::head), through which most of the rest goes,
-/// may be where there is a faster way. Each field's tag and value, or tag and length, arrive in one call,
-/// so a sink that takes a call whole or not at all never holds half of them. Field numbers
-/// are those of [`fields`](super::fields); a payload above [`MAX_LENGTH`](super::MAX_LENGTH) bytes would
-/// not be well-formed, and it is for the caller to see that there is none.
+/// Only [`put`](Sink::put) must be implemented; [`head`](Sink::head), through which most of the rest goes, may be too,
+/// where there is a faster way. Each field's tag and value, or tag and length, arrive in one call, so a sink that takes
+/// a call whole or not at all never holds half of them. Field numbers are those of [`fields`](super::fields); a payload
+/// above [`MAX_LENGTH`](super::MAX_LENGTH) bytes would not be well-formed; the caller must make sure that there is
+/// none.
 ///
 /// ```
 /// use tracebuf::proto::{Measure, Sink, fields::track_event};
@@ -151,7 +151,7 @@ pub trait Sink {
         message.encode(self)
     }
 
-    /// A packed array of varints. `values` is gone through twice; without values nothing is written.
+    /// A packed array of varints. `values` is iterated over twice; without values, nothing is written.
     ///
     /// # Errors
     /// As [`put`](Sink::put).
@@ -230,7 +230,7 @@ impl Head {
 /// # Ok::<(), tracebuf::proto::Overflow>(())
 /// ```
 pub trait Message {
-    /// Writes the fields. Must write the same ones each time, for lengths are measured by a first run.
+    /// Writes the fields. Must write the same ones each time, because lengths are measured by a first run.
     ///
     /// # Errors
     /// The sink's own; pass them on.
@@ -246,7 +246,7 @@ pub trait Message {
     }
 }
 
-/// A [`Sink`] that keeps nothing but the length.
+/// A [`Sink`] that keeps only the length.
 ///
 /// ```
 /// use tracebuf::proto::{Measure, Sink};

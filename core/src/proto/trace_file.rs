@@ -11,8 +11,7 @@ use super::{MAX_LENGTH, Message, Sink, TrustedFields, TrustedSuffix};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum WriteError<E> {
-    /// The output's own error. One that says [`Interrupted`](embedded_io::ErrorKind::Interrupted) is none: that write
-    /// is made again.
+    /// The output's own error. Never [`Interrupted`](embedded_io::ErrorKind::Interrupted): such a write is made again.
     Output(E),
     /// The output took nothing, or claims to have taken more than it was given.
     Stuck,
@@ -37,9 +36,9 @@ impl<E: fmt::Debug + fmt::Display> core::error::Error for WriteError<E> {}
 
 /// Writes packets to an output as a trace file, as they come.
 ///
-/// Every byte goes straight to the output, in pieces as small as a tag; give it a buffered one where
-/// calls are dear. There is no header and no footer: what was written up to any packet's end is a trace,
-/// and traces may be put one after the other.
+/// Every byte goes straight to the output, in pieces as small as a tag; give it a buffered one where calls are
+/// expensive. There is no header and no footer: what was written up to any packet's end is a trace, and traces may be
+/// put one after the other.
 ///
 /// ```
 /// use tracebuf::proto::{SequenceId, TraceFileWriter, TrustedFields};
@@ -65,11 +64,11 @@ impl<W: Write> TraceFileWriter<W> {
         Self { output, packets: 0, bytes: 0, broken: false }
     }
 
-    /// Writes a packet that lies in `fragments`, with `trusted` appended; returns the bytes it took in
-    /// the file. The fragments are gone through twice, for the length comes first; none is copied.
+    /// Writes a packet that lies in `fragments`, with `trusted` appended; returns the bytes it took in the file. The
+    /// fragments are iterated over twice, because the length comes first; none is copied.
     ///
     /// # Errors
-    /// [`WriteError`]; after any but [`TooLong`](WriteError::TooLong) no more can be written.
+    /// [`WriteError`]; after any except [`TooLong`](WriteError::TooLong), no more can be written.
     pub fn packet<'a, I>(
         &mut self,
         fragments: I,
@@ -81,8 +80,8 @@ impl<W: Write> TraceFileWriter<W> {
         self.message(&Fragments(fragments.into_iter()), trusted)
     }
 
-    /// Writes a packet of the service's own, as [`packet`](Self::packet); its fields are encoded
-    /// straight to the output.
+    /// Writes one of the service's own packets, like [`packet`](Self::packet); its fields are encoded straight to the
+    /// output.
     ///
     /// # Errors
     /// As for [`packet`](Self::packet).
@@ -94,7 +93,7 @@ impl<W: Write> TraceFileWriter<W> {
         self.framed(fields, fields.encoded_len(), &trusted.suffix())
     }
 
-    /// As [`packet`](Self::packet), of which the length and the trusted fields' bytes are known.
+    /// Like [`packet`](Self::packet), when its length and the trusted fields' bytes are known.
     pub(crate) fn packet_of_len<'a, I>(
         &mut self,
         fragments: I,
@@ -158,7 +157,7 @@ impl<W> TraceFileWriter<W> {
         self.bytes
     }
 
-    /// The output back.
+    /// Gives the output back.
     pub fn into_output(self) -> W {
         self.output
     }
@@ -189,7 +188,8 @@ impl<W: Write> Sink for Output<'_, W> {
     }
 }
 
-/// As `Write::write_all`, which panics when nothing is taken, and does not write again what a signal interrupted.
+/// Like `Write::write_all`, which however panics when nothing is taken, and does not repeat a write that a signal
+/// interrupted.
 pub(crate) fn write_all<W: Write>(output: &mut W, bytes: &[u8]) -> Result<(), WriteError<W::Error>> {
     let mut rest = bytes;
     while !rest.is_empty() {

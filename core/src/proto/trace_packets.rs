@@ -10,7 +10,7 @@ use super::{MAX_LENGTH, WireType, tag};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum TraceFileFault {
-    /// It ends within a packet, as one does whose writing was cut short.
+    /// It ends within a packet, as when its writing was cut short.
     Truncated,
     /// Something that is not a packet.
     NotAPacket,

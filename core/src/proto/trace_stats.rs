@@ -1,9 +1,9 @@
-//! The `TraceStats` packet, by which a trace tells what it lost.
+//! The `TraceStats` packet, with which a trace tells what it lost.
 //!
-//! With it in a trace, `select * from stats where severity = 'data_loss' and value != 0` in Perfetto's
-//! trace processor shows every loss. The structs here are what goes into the packet and nothing more;
-//! whoever counts fills them in. Nothing is collected in between: lengths come from a first run over the
-//! same values, which are then written straight to the output.
+//! With it in a trace, `select * from stats where severity = 'data_loss' and value != 0` in Perfetto's trace processor
+//! shows every loss. The structs here are what goes into the packet and nothing more; the code that counts fills them
+//! in. Nothing is collected in between: lengths come from a first run over the same values, which are then written
+//! straight to the output.
 //!
 //! ```
 //! use tracebuf::proto::trace_stats::{BufferStats, TraceStats, TraceStatsPacket};
@@ -99,7 +99,7 @@ pub struct ChunkHistogram {
     pub sums: [u64; CHUNK_HISTOGRAM_BUCKETS],
 }
 
-/// What is known of one writer.
+/// What is known about one writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct WriterStats {
@@ -133,7 +133,7 @@ pub enum FinalFlush {
     Unspecified = final_flush_outcome::UNSPECIFIED as u8,
     /// Every producer answered.
     Succeeded = final_flush_outcome::SUCCEEDED as u8,
-    /// Some did not in time.
+    /// Some did not answer in time.
     Failed = final_flush_outcome::FAILED as u8,
 }
 
@@ -147,7 +147,7 @@ pub struct TraceStats<'a, W = Empty<WriterStats>> {
     pub buffers: &'a [BufferStats],
     /// Producers connected now.
     pub producers_connected: u32,
-    /// Producers that ever were.
+    /// Producers that were ever connected.
     pub producers_seen: u64,
     /// Chunks that no buffer wanted.
     pub chunks_discarded: u64,
@@ -207,7 +207,7 @@ impl Default for TraceStats<'_> {
 }
 
 impl<'a> TraceStats<'a> {
-    /// The same with `writers`.
+    /// The same statistics, with `writers`.
     pub fn with_writers<W>(self, writers: W) -> TraceStats<'a, W::IntoIter>
     where
         W: IntoIterator<Item = WriterStats, IntoIter: Clone>,

@@ -52,9 +52,9 @@ impl SequenceId {
 
 /// The fields that the service appends to each packet.
 ///
-/// Appended, not prepended: of a field that is there twice the last one wins, so that
-/// `previous_packet_dropped`, which producers may set too, ends up as said here. OR the producer's value
-/// ([`ValidPacket`](super::ValidPacket)) and the buffer's into it.
+/// Appended, not prepended: if a field is there twice, the last one wins, so `previous_packet_dropped`, which producers
+/// may set too, ends up as given here. OR the producer's value ([`ValidPacket`](super::ValidPacket)) and the buffer's
+/// into it.
 ///
 /// ```
 /// use tracebuf::proto::{SequenceId, TrustedFields};
@@ -107,7 +107,7 @@ impl TrustedFields {
         Self { uid, sequence_id, pid: None, previous_packet_dropped: 0, machine_id: None }
     }
 
-    /// Them as bytes, to be put after a packet's own.
+    /// The fields as bytes, to be put after a packet's own.
     pub fn suffix(&self) -> TrustedSuffix {
         let mut bytes = [0; Self::MAX_LEN];
         let mut out = Encoder::new(&mut bytes);

@@ -6,17 +6,17 @@ use super::fields::trace_packet as field;
 use super::{MAX_LENGTH, varint};
 use crate::debug::debug_fields;
 
-/// Bytes a tag or a length may take. What they may say fits in five; protobuf's own decoders give up at
-/// the sixth, and with it on the whole trace.
+/// Bytes a tag or a length may take. What they may say fits in five; at a sixth, protobuf's own decoders give up on the
+/// whole trace.
 const MAX_SHORT_LEN: u8 = 5;
 
-/// Which byte of a value's varint is the last that may be there, counted from 0.
+/// The last byte that a value's varint may have, counted from 0.
 const LAST: usize = varint::MAX_LEN - 1;
 
 /// Whether only the service may write this field of a `TracePacket`.
 ///
-/// They say who wrote a packet and about the trace as a whole, or hold packets in a form that cannot be
-/// looked into (compressed).
+/// Such fields say who wrote a packet, are about the trace as a whole, or hold packets in a form that cannot be looked
+/// into (compressed).
 ///
 /// ```
 /// use tracebuf::proto::{fields::trace_packet, is_service_only};
@@ -118,12 +118,11 @@ pub struct ValidPacket {
 
 /// Checks one packet, fragment by fragment, without joining them.
 ///
-/// Well-formed is: field after field, numbers 1 to 2²⁹ − 1, wire types 0, 1, 2 and 5, values of up to 64
-/// bits in up to ten bytes of varint, lengths up to [`MAX_LENGTH`], tags and lengths in up to five bytes, and its end
-/// at the end of a field.
-/// Beyond that, no field may be one that [`is_service_only`]. Where fragments are cut makes no difference,
-/// not even to the error. The contents of length-delimited fields are stepped over: cost is by the number
-/// of the packet's own fields and fragments, not by its bytes.
+/// Well-formed means: field after field, numbers 1 to 2²⁹ − 1, wire types 0, 1, 2 and 5, values of up to 64 bits in up
+/// to ten bytes of varint, lengths up to [`MAX_LENGTH`], tags and lengths in up to five bytes, and the packet's end at
+/// the end of a field. Beyond that, no field may be one that [`is_service_only`]. Where fragments are cut makes no
+/// difference, not even to the error. The contents of length-delimited fields are stepped over: the cost depends on the
+/// number of the packet's own fields and fragments, not on its bytes.
 ///
 /// An empty packet is well-formed, as in protobuf.
 ///
@@ -160,7 +159,7 @@ enum State {
     Tag,
     Value,
     Length,
-    /// So many more bytes of contents; never 0.
+    /// This many more bytes of contents; never 0.
     Contents(u32),
 }
 
@@ -218,7 +217,7 @@ impl PacketValidator {
         validator.finish()
     }
 
-    /// Goes on with the packet's next bytes.
+    /// Checks the packet's next bytes.
     ///
     /// # Errors
     /// The first fault; the same again for whatever comes after it.
@@ -324,7 +323,7 @@ impl PacketValidator {
         Ok(after)
     }
 
-    /// Leaves out `size` bytes of `bytes`, or all of them and the rest from what comes next.
+    /// Skips `size` bytes of `bytes`, or all of them and then the rest in what comes next.
     #[inline]
     fn step_over<'a>(&mut self, size: u32, bytes: &'a [u8]) -> &'a [u8] {
         match bytes.get(size as usize..) {
@@ -372,7 +371,7 @@ fn check_tag(tag: u64, len: u8) -> Result<(u32, State), Fault> {
     Ok((number, expected))
 }
 
-/// That byte has the value's 64th bit, and says that there is no more.
+/// Checks that the tenth byte holds only the value's 64th bit, and says that no more follow.
 #[inline]
 fn check_last(byte: u8) -> Result<(), Fault> {
     if byte > 1 { Err(Fault::VarintTooLong) } else { Ok(()) }

@@ -1,9 +1,9 @@
 //! Variable-length integers: seven bits a byte, the least significant first, the top bit set on all
 //! bytes but the last.
 //!
-//! A value has many encodings, for a byte of zeros may always be added. Perfetto's writers use that:
-//! they reserve four bytes for a size before they know it. So [`decode`] takes redundant forms up to
-//! [`MAX_LEN`] bytes, [`encode`] writes the shortest, [`encode_redundant`] exactly four bytes.
+//! A value has many encodings, because a byte of zeros may always be added. Perfetto's writers use that: they reserve
+//! four bytes for a size before they know it. So [`decode`] takes redundant forms up to [`MAX_LEN`] bytes, [`encode`]
+//! writes the shortest, [`encode_redundant`] exactly four bytes.
 //!
 //! ```
 //! use tracebuf::proto::varint;
@@ -69,10 +69,10 @@ pub const fn len(value: u64) -> usize {
 
 /// Reads the varint at the start of `bytes`: its value, and how many bytes it takes (1 to [`MAX_LEN`]).
 ///
-/// `None` if `bytes` ends first or the varint is longer than [`MAX_LEN`] bytes; [`read`] says which.
-/// Bits above the 64th, which only a varint of ten bytes has room for, are dropped, as Perfetto's own
-/// decoder does; others refuse them, and so does [`PacketValidator`](super::PacketValidator). The one- and
-/// two-byte forms, nearly all there are, are decided inline.
+/// `None` if `bytes` ends first or the varint is longer than [`MAX_LEN`] bytes; [`read`] says which. Bits above the
+/// 64th, which only a varint of ten bytes has room for, are dropped, as Perfetto's own decoder does; others refuse
+/// them, and so does [`PacketValidator`](super::PacketValidator). The one- and two-byte forms, nearly all that occur,
+/// are decided inline.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     match *bytes {
@@ -117,7 +117,7 @@ const fn decode_word(word: u64) -> Option<(u64, usize)> {
     Some((word, ends.trailing_zeros() as usize / 8 + 1))
 }
 
-/// As [`decode`], with the reason when there is no varint.
+/// Like [`decode`], with the reason when there is no varint.
 ///
 /// # Errors
 /// [`VarintError::TooLong`] if ten bytes are there and none ends the varint,
@@ -135,8 +135,8 @@ pub fn read(bytes: &[u8]) -> Result<(u64, usize), VarintError> {
 
 /// Writes the shortest encoding of `value` to the start of `out` and returns its length.
 ///
-/// `None`, and `out` unchanged, if it does not fit; [`MAX_LEN`] bytes always do. As in [`decode`], the
-/// one- and two-byte forms are decided inline: all tags of a packet are among them.
+/// `None`, with `out` unchanged, if it does not fit; [`MAX_LEN`] bytes always do. As in [`decode`], the one- and
+/// two-byte forms are decided inline: all tags of a packet are among them.
 #[inline]
 pub fn encode(value: u64, out: &mut [u8]) -> Option<usize> {
     match out {
@@ -179,7 +179,7 @@ pub const fn encode_redundant(value: u32) -> Option<[u8; REDUNDANT_LEN]> {
     Some([value as u8 | 0x80, (value >> 7) as u8 | 0x80, (value >> 14) as u8 | 0x80, (value >> 21) as u8])
 }
 
-/// What a varint of four bytes says: those bytes in little-endian order, of which the last may say that there are more.
+/// The value of a varint of four bytes, given in little-endian order; the last may say that there are more.
 #[inline]
 pub(crate) const fn of_four_bytes(word: u32) -> u32 {
     word & 0x7F | word >> 1 & 0x3F80 | word >> 2 & 0x1F_C000 | word >> 3 & 0xFE0_0000

@@ -90,7 +90,7 @@ fn a_packet_with_every_kind_of_field_is_valid_and_tells_what_was_dropped() {
 fn every_field_of_the_service_is_refused_whatever_its_wire_type() {
     let ours = [3, 10, 33, 35, 36, 50, 69, 79, 98, 124, 125, 133];
     for number in 1..if cfg!(miri) { 140 } else { 1000_u32 } {
-        // Of the others, some.
+        // Some of the others.
         if cfg!(miri) && !ours.contains(&number) && number % 8 != 0 {
             continue;
         }

@@ -11,7 +11,7 @@ macro_rules! debug_fields {
 }
 pub(crate) use debug_fields;
 
-/// The name alone, for programs that have such a value in what they derive `Debug` for.
+/// The name alone, for programs that derive `Debug` for something that contains such a value.
 macro_rules! opaque_debug {
     ($($name:literal: [$($generics:tt)*] $type:ty),* $(,)?) => {
         $(impl<$($generics)*> core::fmt::Debug for $type {

@@ -1,10 +1,9 @@
 //! Perfetto's trace buffer, everywhere.
 //!
-//! tracebuf holds trace data from many writers in a fixed region of memory: 2 KiB of static RAM in firmware,
-//! gigabytes of mapped pages in a service. It copes with what real producers do (packets spread over chunks,
-//! chunks out of order, chunks scraped half-written and committed again, sizes patched in later, rings that
-//! lap), gives back only whole packets, in order, and says of every loss that it happened and why. What comes
-//! out opens in ui.perfetto.dev as it is.
+//! tracebuf holds trace data from many writers in a fixed region of memory: 2 KiB of static RAM in firmware, gigabytes
+//! of mapped pages in a service. It copes with what real producers do (packets spread over chunks, chunks out of order,
+//! chunks scraped half-written and committed again, sizes patched in later, rings that lap), gives back only whole
+//! packets, in order, and reports every loss and its cause. What comes out opens in ui.perfetto.dev as it is.
 //!
 //! `no_std`, no allocator, no panics whatever the input. The layout of shared memory, the semantics and the
 //! names are those of [Perfetto](https://perfetto.dev).
@@ -27,8 +26,8 @@
 //! # Ok::<(), tracebuf::buffer::RegionError>(())
 //! ```
 //!
-//! A whole program, threads that trace themselves into a file, with this crate and `std` alone, is
-//! `examples/first_trace.rs`: `cargo run -p tracebuf --example first_trace`.
+//! `examples/first_trace.rs` is a whole program, with this crate and `std` alone: threads that trace themselves into a
+//! file. Run it with `cargo run -p tracebuf --example first_trace`.
 //!
 //! # Parts
 //!
@@ -41,17 +40,17 @@
 //!
 //! # Targets
 //!
-//! All whose pointers have 32 or 64 bits, in either byte order: Cortex-M, RISC-V, WebAssembly, servers. Regions and
-//! traces are the same on each.
+//! All with pointers of 32 or 64 bits, in either byte order: Cortex-M, RISC-V, WebAssembly, servers. Regions and traces
+//! are the same on each.
 //!
 //! # Features
 //!
-//! On by default: `crc` and `histograms`, what [`buffer::Config`] can ask for, and `patches`, writers' packets over
-//! three chunks and more ([`producer::TraceWriter`]). `std`: an output's error may be `std::io::Error`, by
+//! On by default: `crc` and `histograms`, which [`buffer::Config`] can ask for, and `patches`, for writers' packets
+//! over three chunks and more ([`producer::TraceWriter`]). `std`: an output's error may be `std::io::Error`, through
 //! `embedded-io`'s feature of that name. `defmt`: `defmt::Format` for errors and statistics. `portable-atomic`: for
-//! targets without compare-and-swap, as Cortex-M0. There [`producer`], [`service::ProducerEndpoint`] and
-//! [`service::StartMark`] exist only with this feature, and when the application has picked how it is done among that
-//! crate's own features, such as `unsafe-assume-single-core`.
+//! targets without compare-and-swap, such as Cortex-M0. There, [`producer`], [`service::ProducerEndpoint`] and
+//! [`service::StartMark`] exist only with this feature, and only if the application has chosen what stands in for it
+//! among that crate's own features, such as `unsafe-assume-single-core`.
 #![no_std]
 #![deny(missing_docs)]
 #![deny(missing_debug_implementations)]
@@ -65,9 +64,9 @@ compile_error!(
 #[cfg(any(test, fuzzing, feature = "std"))]
 extern crate std;
 
-/// On microcontrollers flash is dearer than time: there the short cuts of the hot paths are left out, and what is
-/// called from several places is not copied into them (`cfg_attr(target_os = "none", inline(never))`). With
-/// `RUSTFLAGS="--cfg tracebuf_small"` tests go that way on the host.
+/// On microcontrollers flash is dearer than time: there the short cuts of the hot paths are left out, and functions
+/// that are called from several places are not inlined (`cfg_attr(target_os = "none", inline(never))`). With
+/// `RUSTFLAGS="--cfg tracebuf_small"`, tests do the same on the host.
 pub(crate) const SMALL: bool = cfg!(any(target_os = "none", tracebuf_small));
 
 mod debug;
@@ -77,8 +76,8 @@ pub mod steps;
 mod wrapping;
 
 pub mod buffer;
-// Writers need compare-and-swap. Where the target has none they are there once the feature `portable-atomic` is
-// on and the program has chosen, among that crate's own features, what stands in for it.
+// Writers need compare-and-swap. Where the target has none, they are there once the feature `portable-atomic` is on and
+// the program has chosen, among that crate's own features, what stands in for it.
 #[cfg(any(target_has_atomic = "32", loom))]
 pub mod producer;
 #[cfg(all(feature = "portable-atomic", not(any(target_has_atomic = "32", loom))))]

@@ -1,11 +1,11 @@
 //! Asking the cache for memory that will be needed soon.
 //!
-//! Walking packets is a chain of loads, each address hidden in the size before it, so that a ring larger than
-//! the cache costs a whole memory access a packet, 70 ns and more; with the lines asked for 2 KiB ahead that time
-//! passes while the packets before are read. And a chunk is copied to where nothing has been for a whole lap: with
-//! the lines asked for before its fragments are looked at, a commit of 2.7 KB takes 300 ns in place of 440. Where the
-//! ring is small and that memory is near, it is the size fields that a commit waits for: with the chunk's own lines
-//! asked for, it takes 150 ns in place of 190. Stable Rust has no safe way to say so.
+//! Walking packets is a chain of loads, each address hidden in the size before it, so a ring larger than the cache
+//! costs a whole memory access per packet, 70 ns and more; with the lines asked for 2 KiB ahead, that time passes while
+//! the packets before are read. And a chunk is copied to where nothing has been for a whole lap: with the lines asked
+//! for before its fragments are looked at, a commit of 2.7 KB takes 300 ns instead of 440. Where the ring is small and
+//! that memory is near, it is the size fields that a commit waits for: with the chunk's own lines asked for, it takes
+//! 150 ns instead of 190. Stable Rust has no safe way to ask.
 #![allow(unsafe_code)]
 
 const LINE: usize = 64;
@@ -14,8 +14,8 @@ const CAN_ASK: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"))
 /// Lines of a whole chunk of the default page: beyond it the processor has long begun to write.
 const MOST_TO_COPY: usize = 64 * LINE;
 
-/// What comes in while a chunk of 2.7 KB is copied, at 5 ns a line: it takes 5 % off commits into a ring of 64 MiB.
-/// Should no other chunk come soon, it is not much that came in vain.
+/// What comes in while a chunk of 2.7 KB is copied, at 5 ns a line: it takes 5 % off commits into a ring of 64 MiB. If
+/// no other chunk comes soon, not much came in vain.
 const AHEAD: usize = 16 * LINE;
 
 /// Asks for the line at `memory[at]`, if there is one. Changes nothing but the time that later accesses take.
@@ -26,7 +26,7 @@ pub(crate) fn prefetch(memory: &[u8], at: usize) {
     }
 }
 
-/// The same for `size` bytes, one at least, that may lie across two lines, and not across three.
+/// Like [`prefetch`], for `size` bytes, at least one, that may lie across two lines but not across three.
 #[inline(always)]
 pub(crate) fn prefetch_value(memory: &[u8], at: usize, size: usize) {
     prefetch(memory, at);
@@ -44,7 +44,7 @@ pub(crate) fn prefetch_range(memory: &[u8], at: usize, size: usize) {
 pub(crate) fn prefetch_copy(source: Option<&[u8]>, memory: &[u8], at: usize, size: usize) {
     let target = range(memory, at, size.min(MOST_TO_COPY));
     match source.and_then(|source| source.get(..target.len())) {
-        // In turn, or the source's lines, which are near, would have to wait for all of the others.
+        // In turn; otherwise the source's lines, which are near, would have to wait for all of the others.
         Some(source) => source.chunks_exact(LINE).zip(target.chunks_exact(LINE)).for_each(|(from, to)| {
             from.first().map(ask::<false>);
             to.first().map(ask::<true>);
@@ -59,14 +59,14 @@ pub(crate) fn prefetch_ahead(memory: &[u8], at: usize, size: usize) {
     each_line(range(memory, at, size.min(AHEAD)), ask::<true>);
 }
 
-/// What there is of `size` bytes of `memory` from `at` on; nothing on processors that cannot be asked.
+/// Those of `size` bytes of `memory` from `at` on that are there; none on processors that cannot be asked.
 #[inline(always)]
 fn range(memory: &[u8], at: usize, size: usize) -> &[u8] {
     let rest = if CAN_ASK { memory.get(at..).unwrap_or_default() } else { &[] };
     rest.get(..size).unwrap_or(rest)
 }
 
-/// One byte of each whole line's worth, and the last.
+/// Calls `ask` for one byte of each whole line's worth, and for the last.
 #[inline(always)]
 fn each_line(range: &[u8], ask: impl Fn(&u8)) {
     range.chunks_exact(LINE).filter_map(<[u8]>::first).for_each(&ask);

@@ -1,4 +1,4 @@
-//! The order of numbers that wrap round: ids of chunks, numbers of flushes.
+//! The order of numbers that wrap around: ids of chunks, numbers of flushes.
 
 /// Whether a number comes after another one, which is less than 2³¹ away: as RFC 1982 compares serial numbers.
 #[inline(always)]

@@ -3,8 +3,8 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// Flags of a chunk, bits 10–15 of the header's `packets` half-word. The others of the six that a header has are
-    /// kept too, for who looks at one; nobody heeds them.
+    /// Flags of a chunk, bits 10–15 of the header's `packets` half-word. The others of a header's six are kept too, for
+    /// those who look at it, and are ignored otherwise.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct HeaderFlags: u8 {
         /// The first fragment continues a packet of the previous chunk.
@@ -16,7 +16,7 @@ bitflags! {
     }
 }
 
-/// What a chunk's header says, as its producer wrote it: to be trusted by nobody.
+/// What a chunk's header says, as its producer wrote it: not to be trusted.
 ///
 /// In memory two words: the chunk's id, then `writer_id | (fragments | flags << 10) << 16`. The ABI has the
 /// second as two half-words; both are stored as one word here, because racing accesses of mixed sizes are
@@ -37,7 +37,7 @@ pub struct ChunkHeader {
     pub writer_id: u16,
     /// Fragments started, 0 to [`ChunkHeader::MAX_FRAGMENTS`].
     pub fragments: u16,
-    /// Continuation and patching, and of the field's six bits also those that the ABI does not define.
+    /// Continuation and patching, and also those of the field's six bits that the ABI does not define.
     pub flags: HeaderFlags,
 }
 

@@ -1,4 +1,4 @@
-//! What a producer says to its service, and the way it takes.
+//! What a producer says to its service, and how it gets there.
 
 use super::patch_list::Patch;
 
@@ -42,9 +42,10 @@ pub struct ChunkToPatch<'r> {
     pub target: u16,
     /// The chunk, in the writer's sequence.
     pub chunk_id: u32,
-    /// What to write; all of this chunk. It lies in no shared memory: if the program crashes before, the packet is lost.
+    /// What to write, all in this chunk. Until it is sent it lies outside shared memory: if the program crashes before
+    /// that, the packet is lost.
     pub patches: &'r [Patch],
-    /// More patches of this chunk will follow: it stays incomplete until then.
+    /// Whether more patches of this chunk will follow: it stays incomplete until then.
     pub has_more: bool,
 }
 
@@ -57,7 +58,7 @@ pub struct CommitRequest<'r> {
     pub chunks_to_move: &'r [ChunkToMove],
     /// Chunks to patch; a producer sends one at a time, of any of its writers.
     pub chunks_to_patch: &'r [ChunkToPatch<'r>],
-    /// Not 0: when all this is done, call [`Producer::flushed`](super::Producer::flushed) with this number.
+    /// If not 0: call [`Producer::flushed`](super::Producer::flushed) with this number when all this is done.
     pub flush: u32,
 }
 
@@ -65,17 +66,17 @@ pub struct CommitRequest<'r> {
 ///
 /// Called through a shared reference, from any thread or interrupt that has a writer. [`commit`](Self::commit) and
 /// [`unregister_writer`](Self::unregister_writer) are called by one at a time, and never within each other; the others
-/// at any time, also while another thread is in one of those, or by an interrupt that interrupts it.
+/// at any time, even while another thread is in one of those, or by an interrupt that interrupts it.
 ///
-/// None of them may panic and be unwound: the chunks and patches of that request and those behind it are not sent
+/// None of them may panic and be unwound: the chunks and patches of that request and of those after it are not sent
 /// again, and the writer that sent it has lost the packet that it was in. Other writers go on.
 ///
-/// Whoever sends waits for the sink, and may have more to send than is its own: see
-/// [`Producer`](super::Producer). What is behind a queue takes none of a traced thread's time.
+/// Whoever sends waits for the sink, and may have more to send than its own: see [`Producer`](super::Producer). Behind a
+/// queue, sending takes next to nothing of a traced thread's time.
 ///
-/// A queue passes on all that comes: whoever leaves out patches or registrations loses packets, and none of this crate's
-/// counters can know. Where the service is a call away there is no queue: its end of the producer
-/// [carries requests out](crate::service::ProducerEndpoint::carry_out) as they come.
+/// A queue passes on all that comes: if you leave out patches or registrations, packets are lost, and none of this
+/// crate's counters can know. Where the service is a call away, there is no queue: its end of the producer [carries
+/// requests out](crate::service::ProducerEndpoint::carry_out) as they come.
 ///
 /// ```
 /// use std::sync::mpsc::Sender;
@@ -109,16 +110,16 @@ pub trait CommitSink {
     /// Passes a request on. It must not be lost; what it says is not said again.
     fn commit(&self, request: &CommitRequest<'_>);
 
-    /// A writer starts: the service scrapes its chunks from now on, to that buffer, also when the producer goes away. Of
-    /// a writer that the service was not told of it takes only what is [committed](Self::commit), and that only while it
-    /// [has a place](crate::service::ProducerEndpoint) for one more.
+    /// A writer starts: from now on, the service scrapes its chunks to that buffer, even when the producer goes away.
+    /// From a writer that it was not told of, the service takes only what is [committed](Self::commit), and that only
+    /// while it [has a place](crate::service::ProducerEndpoint) for one more.
     fn register_writer(&self, _writer_id: u16, _target: u16) {}
 
-    /// A writer ended; its chunks have all been sent. Called by whoever has sent the last of them. Its id may start again.
+    /// A writer ended; its chunks have all been sent. Called by whoever sent the last of them. Its id may start again.
     fn unregister_writer(&self, _writer_id: u16) {}
 
-    /// A packet was given up when the writer had no chunk, so that nothing in shared memory tells of it. The writer's
-    /// next packet will; if there is none, this was the only word of it.
+    /// A packet was given up when the writer had no chunk, so nothing in shared memory reports it. The writer's next
+    /// packet will; if there is none, this call is the only report.
     fn packet_dropped(&self, _writer_id: u16, _target: u16) {}
 
     /// Shared memory is full and a writer stalls: let the service run for about `micros` microseconds.

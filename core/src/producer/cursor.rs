@@ -5,8 +5,8 @@ use super::sync::{AtomicU32, Ordering};
 
 /// Where a writer stands in its chunk. Nothing is written past the chunk's end.
 ///
-/// A word that is not full yet is loaded again when more comes: cores forward it from their store buffer,
-/// and no code is needed to keep a copy and to part with it in time.
+/// A word that is not full yet is loaded again when more comes: cores forward it from their store buffer, and no code
+/// is needed to keep a copy and to store it in time.
 pub(crate) struct Cursor<'a> {
     /// The chunk, its header included.
     words: &'a [AtomicU32],
@@ -14,7 +14,7 @@ pub(crate) struct Cursor<'a> {
     pos: usize,
 }
 
-/// As many words are stored one after the other, more in a loop: on a small target that is half the code.
+/// Up to this many words are stored one after the other, more in a loop: on a small target that is half the code.
 const UNROLLED: usize = if cfg!(target_pointer_width = "64") { 8 } else { 5 };
 
 #[inline]
@@ -29,12 +29,12 @@ fn store(words: &[AtomicU32], index: usize, value: u32) {
     }
 }
 
-/// The bits of a word below a byte's position, how far a value moves to get there, and what of a moved value
-/// comes into the next word.
+/// The bits of a word below a byte's position, how far a value moves to get there, and what part of the moved value
+/// goes into the next word.
 #[inline]
 fn split(value: u32, pos: usize) -> (u32, u32, u32) {
     let shift = (pos % 4 * 8) as u32;
-    // Two steps: a shift by 32 is none.
+    // In two steps: there is no shift by 32.
     ((1 << shift) - 1, value << shift, value >> 1 >> (31 - shift))
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn word_of(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
 
-/// Stores words at the byte `pos`, which is in the first of `place`, as far as there is place.
+/// Stores words at the byte `pos`, which is in the first of `place`, as far as there is room.
 #[inline(always)]
 fn shift_into(place: &[AtomicU32], words: &[u32], pos: usize) {
     let mut carry = load(place, 0) & split(0, pos).0;
@@ -121,7 +121,7 @@ impl<'a> Cursor<'a> {
 
     /// Appends the `len` low bytes (at most 4) of `value`, whose other bytes are zero. There is room.
     ///
-    /// Bytes in the same word before and, in a second one, behind stay as they are.
+    /// The bytes before them in the same word and, in a second one, after them stay as they are.
     #[cfg_attr(target_pointer_width = "64", inline(always))]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     pub(crate) fn put(&mut self, value: u32, len: usize) {
@@ -144,7 +144,7 @@ impl<'a> Cursor<'a> {
         self.pos += len;
     }
 
-    /// The same for any number of words, up to the chunk's end, and slower.
+    /// Like [`put_words`](Self::put_words), for any number of words, up to the chunk's end, but slower.
     #[inline(never)]
     pub(crate) fn put_slice(&mut self, words: &[u32], len: usize) {
         let place = self.words.get(self.pos / 4..).unwrap_or_default();
@@ -211,7 +211,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves what was written from the byte `from` on, which is not among the first ones, by `by` bytes, at most 8: to
-    /// where there is room. What lies between is to be written, and up to three bytes behind are lost.
+    /// where there is room. What lies between must then be written, and up to three bytes after it are lost.
     #[cfg(target_pointer_width = "64")]
     pub(crate) fn make_place(&mut self, from: usize, by: usize) {
         let end = self.pos + by;
@@ -235,7 +235,7 @@ impl<'a> Cursor<'a> {
         store(self.words, field / 4, word | size << (field % 4 * 8));
     }
 
-    /// Leaves so many words at the chunk's end out, and says which all are.
+    /// Leaves out the last `words` words of the chunk, and returns all of its words.
     #[cfg(target_pointer_width = "64")]
     #[inline]
     pub(crate) fn leave_out(&mut self, words: usize) -> &'a [AtomicU32] {
@@ -251,7 +251,7 @@ impl<'a> Cursor<'a> {
         self.words = words;
     }
 
-    /// One more fragment in the header, all before it being there. False when it counts `most` already.
+    /// Counts one more fragment in the header; all before it are there. False if it counts `most` already.
     #[inline]
     pub(crate) fn count_fragment(&self, most: u16) -> bool {
         let count = load(self.words, 1);

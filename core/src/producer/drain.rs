@@ -8,10 +8,10 @@ use core::sync::atomic::compiler_fence;
 
 /// The service's side of a shared memory buffer: takes complete chunks, frees them, and scrapes.
 ///
-/// There is one for a buffer: taking and scraping never happen at once, which the exclusive borrows see to,
-/// and that is what keeps a chunk from being freed while a scrape copies it. Nothing that the producer does
-/// to the memory, at any moment, can do harm here: a header is read once, sizes come from the page's layout
-/// as it was when the chunk was taken, and payload is copied word by word before anybody looks at it.
+/// There is one for a buffer: the exclusive borrows make sure that taking and scraping never happen at once, which
+/// keeps a chunk from being freed while a scrape copies it. Nothing that the producer does to the memory, at any
+/// moment, can do harm here: a header is read once, sizes come from the page's layout as it was when the chunk was
+/// taken, and payload is copied word by word before anybody looks at it.
 ///
 /// ```
 /// # use tracebuf::producer::*;
@@ -50,8 +50,8 @@ impl<'a> Consumer<'a> {
     }
 
     /// Takes a complete chunk to read it; `None` when there is no such chunk or it is not complete. It must be one that
-    /// a request has named: of a chunk taken before that the request comes all the same, and others, completed before
-    /// it, may never be named, so that only a scrape finds them.
+    /// a request has named: for a chunk taken before that, the request still comes, and others, completed before it,
+    /// may never be named, so that only a scrape finds them.
     pub fn take(&mut self, page: u32, chunk: u32) -> Option<ReadChunk<'_>> {
         let page = self.memory.page(page)?;
         let place = page.place(page.bitmap().layout()?, chunk)?;
@@ -61,9 +61,9 @@ impl<'a> Consumer<'a> {
         Some(ReadChunk { place, header: place.header() })
     }
 
-    /// Makes the chunks complete again that a consumer before this one had taken and not freed, as after a crash:
-    /// nobody can say whether they have been moved. Committed again, those that have been change nothing. Gives
-    /// their number. Not to be called beside a living consumer.
+    /// Makes chunks complete again that an earlier consumer had taken and not freed, as after a crash: nobody can say
+    /// whether they have been moved. Committed again, those that have been moved change nothing. Returns their number.
+    /// Not to be called beside a living consumer.
     ///
     /// ```
     /// # use tracebuf::producer::*;
@@ -113,8 +113,8 @@ impl ReadChunk<'_> {
 
 impl Drop for ReadChunk<'_> {
     fn drop(&mut self) {
-        // Who comes after a crash takes a chunk of nobody for one that was moved: what that did comes first, also where
-        // it stores in memory that no other thread looks at.
+        // After a crash, a chunk of nobody is taken for one that was moved: what moving did comes first, even where it
+        // stores in memory that no other thread looks at.
         compiler_fence(Ordering::SeqCst);
         // A scrape must not take the next chunk here for this one.
         self.place.clear_header();
@@ -122,7 +122,7 @@ impl Drop for ReadChunk<'_> {
     }
 }
 
-/// A chunk's payload, of whichever kind the chunk is: what takes it is compiled once.
+/// A chunk's payload, whichever kind the chunk is: what takes it is compiled once.
 #[derive(Clone, Copy)]
 pub(crate) struct Payload<'c>(pub(super) &'c [AtomicU32]);
 
@@ -137,7 +137,7 @@ impl<'c> Payload<'c> {
         copy_out(self.0, offset, to);
     }
 
-    /// What does so. Its type is the same for every caller, as that of a closure is not.
+    /// A function that does so. Its type is the same for every caller, unlike that of their own closures.
     pub(crate) fn filling(self) -> impl Fn(usize, &mut [u8]) + 'c {
         move |offset, to| self.fill(offset, to)
     }

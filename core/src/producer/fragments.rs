@@ -1,4 +1,4 @@
-//! Chunks and their fragments, for looking at.
+//! Chunks and their fragments, for inspection.
 
 use super::chunk_header::ChunkHeader;
 use super::drain::copy_out;
@@ -6,7 +6,7 @@ use super::page::{ChunkState, Layout, Page};
 use super::sync::AtomicU32;
 use crate::proto::varint::{self, ABORTED_SIZE};
 
-/// A chunk wherever it is in its life, for looking at: nothing is taken and nothing changes.
+/// A chunk in any state, for inspection: nothing is taken and nothing changes.
 ///
 /// ```
 /// # use tracebuf::producer::*;
@@ -29,7 +29,7 @@ pub struct ChunkView<'a> {
     offset: u32,
 }
 
-/// What a chunk's bytes say of one fragment.
+/// What a chunk's bytes say about one fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
     /// Where its size field begins, in bytes from the payload's start.
@@ -38,7 +38,7 @@ pub struct Fragment {
     pub header: usize,
     /// Bytes of content.
     pub size: usize,
-    /// Whether it is a whole one.
+    /// Whether it is whole.
     pub kind: FragmentKind,
 }
 
@@ -109,7 +109,7 @@ impl<'a> ChunkView<'a> {
 
     /// The fragments that the header counts, one after the other.
     ///
-    /// Of a chunk being written the last may be anything. Cost: a few loads each.
+    /// In a chunk being written, the last may be anything. Cost: a few loads each.
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments { words: self.words, pos: 0, left: self.header.fragments }
     }
@@ -167,7 +167,7 @@ mod tests {
         let payload = [2, 7, 7, 0x83, 0x80, 0x80, 0, 7, 7, 7, 0, 1];
         let sound = [(0, 1, 2, Valid), (3, 4, 3, Valid), (10, 1, 0, Valid)];
         assert_eq!(all(payload, 3), sound);
-        // The next one's content would begin behind the payload, and behind that there is nothing.
+        // The next one's content would begin after the payload, and after that there is nothing.
         assert_eq!(all(payload, 9)[3..], [(11, 1, 0, Malformed)]);
         assert_eq!(all([1, 7, 2, 7], 2), [(0, 1, 1, Valid), (2, 1, 0, Malformed)]);
         assert_eq!(all([1, 7, 1, 7], 9)[2..], [(4, 0, 0, Malformed)]);

@@ -15,7 +15,7 @@
 //! | `CommitDataRequest` | [`CommitRequest`], [`Request`], and [`CommitSink`], the way they take | `commit`, `request` |
 //! | the service taking chunks, `ScrapeSharedMemoryBuffers` | [`Consumer`] | `drain`, `scrape` |
 //!
-//! Beside these: [`ChunkView`] for looking at chunks (`fragments`), atomics and plain memory seen as such (`sync`,
+//! Besides these: [`ChunkView`] for looking at chunks (`fragments`), atomics and plain memory seen as such (`sync`,
 //! `words`), lists of writers (`sorted`), and the events that the SDK's macros write (`track_event`).
 
 mod arbiter;

@@ -23,8 +23,8 @@ pub struct Packet<'w, 'a> {
 /// }
 /// ```
 ///
-/// Fields are written in the order of the calls. A field number that is none (0, or 2²⁹ and more) gives the
-/// whole packet up. A packet with fields that only the service may write, such as its ids, is dropped by the service
+/// Fields are written in the order of the calls. An invalid field number (0, or 2²⁹ and more) gives the whole packet
+/// up. A packet with fields that only the service may write, such as its ids, is dropped by the service
 /// ([`TraceExporter`](crate::service::TraceExporter) counts it). Cost: a field of a few bytes is one or two stores of a
 /// word.
 pub struct Message<'w, 'a> {
@@ -39,8 +39,8 @@ const FIXED32: u32 = 5;
 impl<'a> TraceWriter<'a> {
     /// Begins a packet; it ends when the handle is dropped.
     ///
-    /// When there is no free chunk and the policy does not wait, what is written into the packet is
-    /// discarded and the packet counted as dropped, also if nothing is written.
+    /// When there is no free chunk and the policy does not wait, what is written into the packet is discarded and the
+    /// packet counted as dropped, even if nothing is written.
     pub fn packet(&mut self) -> Packet<'_, 'a> {
         self.begin();
         Packet { message: Message { writer: self, depth: 0 } }
@@ -61,7 +61,7 @@ impl DerefMut for Packet<'_, '_> {
 }
 
 impl<'w, 'a> Message<'w, 'a> {
-    /// The message that is the `depth`th open one, for its author. What opened it ends it.
+    /// The `depth`th open message, for its author. What opened it ends it.
     pub(crate) fn lent(writer: &'w mut TraceWriter<'a>, depth: usize) -> ManuallyDrop<Self> {
         ManuallyDrop::new(Message { writer, depth })
     }
@@ -108,8 +108,8 @@ impl<'w, 'a> Message<'w, 'a> {
 
     /// A string made by formatting, without a buffer of its own.
     ///
-    /// While it is formatted it takes one of the [`TraceWriter::MAX_NESTING`] levels, as a message does: with none left
-    /// the packet is given up.
+    /// While it is formatted it takes one of the [`TraceWriter::MAX_NESTING`] levels, as a message does: with none
+    /// left, the packet is given up.
     ///
     /// ```
     /// # fn example(message: &mut tracebuf::producer::Message<'_, '_>) {
@@ -124,8 +124,8 @@ impl<'w, 'a> Message<'w, 'a> {
 
     /// A nested message.
     ///
-    /// Until it ends it takes one of [`TraceWriter::MAX_NESTING`] levels. With none left the whole packet is given up,
-    /// and counted in [`WriterStats::over_limit`](super::WriterStats::over_limit).
+    /// Until it ends, it takes one of [`TraceWriter::MAX_NESTING`] levels. With none left, the whole packet is given
+    /// up, and counted in [`WriterStats::over_limit`](super::WriterStats::over_limit).
     pub fn message(&mut self, field: u32) -> Message<'_, 'a> {
         let depth = self.depth + 1;
         self.here().open(field);
@@ -133,7 +133,7 @@ impl<'w, 'a> Message<'w, 'a> {
         Message { writer: self.writer, depth }
     }
 
-    /// The writer, with all that was forgotten in this message ended.
+    /// The writer, after all that was forgotten in this message has been ended.
     pub(crate) fn here(&mut self) -> &mut TraceWriter<'a> {
         self.writer.close_levels(self.depth);
         self.writer

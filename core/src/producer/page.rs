@@ -1,4 +1,4 @@
-//! Pages, how they are divided into chunks, and the states of these.
+//! Pages, how they are divided into chunks, and the chunks' states.
 
 use super::chunk_header::{ChunkHeader, HeaderFlags};
 use super::sync::{AtomicU32, Ordering};
@@ -194,7 +194,7 @@ impl<'a> Page<'a> {
         Page { words }
     }
 
-    /// The bitmap now. What is read of a chunk that it calls complete was written before.
+    /// The bitmap now. What is read afterwards of a chunk that it calls complete was written before.
     #[inline]
     pub fn bitmap(&self) -> Bitmap {
         Bitmap(self.words.first().map_or(0, |w| u32::from_le(w.load(Ordering::Acquire))))
@@ -228,7 +228,7 @@ impl Division {
         loop {
             let bitmap = u32::from_le(seen);
             let partitioned = if bitmap == 0 { self.layout_bits } else { bitmap };
-            // The two bits of a free chunk are 0; of those the lower one is set.
+            // The two bits of a free chunk are 0; `free` has the lower one set for each.
             let free = !(partitioned | partitioned >> 1) & 0x5555_5555;
             let chunk = free.trailing_zeros() / 2;
             if partitioned >> 28 != self.layout_bits >> 28 || chunk >= self.chunks {
@@ -254,7 +254,7 @@ pub(crate) fn change_state(word: &AtomicU32, chunk: u32, from: ChunkState, to: C
         }
         let mut next = bitmap.with_state(chunk, to);
         if to as u32 == ChunkState::Free as u32 && next.0 & Bitmap::STATES == 0 {
-            // The last chunk of the page is free: the next writer may divide it otherwise.
+            // The last chunk of the page is free: the next writer may divide it differently.
             next = Bitmap(0);
         }
         match word.compare_exchange_weak(seen, next.0.to_le(), Ordering::AcqRel, Ordering::Relaxed) {
@@ -271,7 +271,7 @@ pub(crate) fn add_flags(words: &[AtomicU32], flags: HeaderFlags) {
     packets.store(packets.load(Ordering::Relaxed) | flags.to_le(), Ordering::Release);
 }
 
-/// Stores a chunk's header, the second word last: a fragment starts, those before it are all there.
+/// Stores a chunk's header, the second word last: when a fragment starts, those before it are all there.
 pub(crate) fn set_header(words: &[AtomicU32], header: ChunkHeader) {
     let [id, packets, ..] = words else { return };
     let [first, second] = header.to_words();
@@ -293,7 +293,7 @@ impl ChunkPlace<'_> {
         ChunkHeader::from_words([u32::from_le(id.load(Ordering::Relaxed)), packets])
     }
 
-    /// Zeroes the header, the writer's id first: what is left of it, should that be cut short, belongs to nobody.
+    /// Zeroes the header, the writer's id first: if that is cut short, what is left of the header belongs to nobody.
     pub(crate) fn clear_header(&self) {
         let [id, packets, ..] = self.words else { return };
         packets.store(0, Ordering::Relaxed);
@@ -362,7 +362,7 @@ mod tests {
         );
         assert!(!bitmap.reserved_bit() && Bitmap(0x8000_0000).reserved_bit());
         assert!(!bitmap.has_stray_states() && Bitmap(0x3000_0100).has_stray_states());
-        // Without a layout there are no chunks, and the two fields above the states are none.
+        // Without a layout there are no chunks, and the two fields above the states do not count as states.
         assert!(Bitmap(1).has_stray_states() && !Bitmap(0xF000_0000).has_stray_states());
         assert!(!Bitmap(0x5FFF_FFFF).has_stray_states());
     }

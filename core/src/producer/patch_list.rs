@@ -2,9 +2,9 @@
 
 use super::sync::{AtomicU32, Ordering, const_fn};
 
-/// Whether writers fill size fields in chunks that they gave away, as the feature `patches` lets them. Without, no
-/// request of theirs has [`chunks_to_patch`](super::CommitRequest::chunks_to_patch), and a service needs no room for
-/// any.
+/// Whether writers fill size fields in chunks that they gave away, for which there is the feature `patches`. Without
+/// it, none of their requests has [`chunks_to_patch`](super::CommitRequest::chunks_to_patch), and a service needs no
+/// room for any.
 pub const PATCHES: bool = cfg!(feature = "patches");
 
 /// Four bytes that a size field gets after its chunk was given away.
@@ -21,14 +21,14 @@ pub struct Patch {
 
 /// The size fields of one writer that wait for their messages' ends, or for somebody to send them.
 ///
-/// The writer adds fields and makes them ready; whoever sends, one at a time, takes the ready ones. So there
-/// is room for a field exactly when it was promised, and none is ever left behind.
+/// The writer adds fields and makes them ready; senders, one at a time, take the ready ones. So there is room for a
+/// field exactly when it was promised, and none is ever left behind.
 pub(crate) struct PatchList {
     fields: [Field; PatchList::CAPACITY],
 }
 
-/// `place` has the state in its low bits and the offset in its high half. The writer changes it from [`FREE`]
-/// to [`WAITING`] to [`READY`], who sends back to [`FREE`].
+/// `place` has the state in its low bits and the offset in its high half. The writer changes it from [`FREE`] to
+/// [`WAITING`] to [`READY`], the sender back to [`FREE`].
 struct Field {
     place: AtomicU32,
     chunk_id: AtomicU32,
@@ -66,7 +66,7 @@ impl PatchList {
         true
     }
 
-    /// A field's message has ended. False when nobody waits for it.
+    /// Makes a field ready whose message has ended. False if no such field waits.
     pub(crate) fn set(&self, chunk_id: u32, offset: u16, data: [u8; 4]) -> bool {
         let place = u32::from(offset) << 16 | WAITING;
         let is_it = |f: &&Field| f.place.load(Ordering::Relaxed) == place && f.is_in(chunk_id);
@@ -76,15 +76,15 @@ impl PatchList {
         true
     }
 
-    /// The packet was given up: its fields will not get better, and no reader may wait for them.
+    /// Makes all fields ready, as their packet was given up: they will not get better, and no reader may wait for them.
     pub(crate) fn set_all(&self) {
         self.fields.iter().filter(|f| f.state() == WAITING).for_each(Field::make_ready);
     }
 
     /// Hands a ready patch to `send`, and whether its chunk needs more than this one. False when none is ready.
     ///
-    /// Its place is free only when it was sent: until then the writer does not go on
-    /// [further](Self::has_ready_of_before) than a patch finds its way back.
+    /// Its place becomes free only once it is sent: until then, the writer does not go on
+    /// [further](Self::has_ready_of_before) than a patch can reach back.
     pub(crate) fn send_ready(&self, send: impl FnOnce(Patch, bool)) -> bool {
         let Some(field) = self.fields.iter().find(|f| f.state() == READY) else { return false };
         let patch = field.patch();
@@ -96,7 +96,7 @@ impl PatchList {
         true
     }
 
-    /// Whether a patch that is not sent yet is for a chunk so many before this one, or for an older one.
+    /// Whether a ready patch that is not sent yet is for a chunk at least `chunks` before this one.
     pub(crate) fn has_ready_of_before(&self, chunk_id: u32, chunks: u32) -> bool {
         let age = |f: &Field| chunk_id.wrapping_sub(f.chunk_id.load(Ordering::Relaxed));
         self.fields.iter().any(|f| f.state() == READY && age(f) >= chunks)

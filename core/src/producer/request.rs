@@ -5,7 +5,7 @@ use super::patch_list::Patch;
 
 /// One thing that a producer asks of its service, with nothing borrowed: what queues between them hold.
 ///
-/// All that a [`CommitSink`](super::CommitSink) is told can be said so; the service's end of the producer
+/// All that a [`CommitSink`](super::CommitSink) is told can be said like this; the service's end of the producer
 /// [carries it out](crate::service::ProducerEndpoint::carry_out_one).
 ///
 /// ```
@@ -17,8 +17,8 @@ use super::patch_list::Patch;
 /// ```
 ///
 /// To another process or processor it goes as [bytes](Self::to_bytes).
-// With a shorter tag a copy begins within a word. On a Cortex-M0 taking one out of a queue, with interrupts masked, takes
-// 171 instructions then, more than four times as many.
+// With a shorter tag, a copy would begin within a word. On a Cortex-M0, taking one out of a queue, with interrupts
+// masked, would then take 171 instructions, more than four times as many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u32)]
@@ -45,7 +45,7 @@ pub enum Request {
         target: u16,
         /// Chunk, place and bytes.
         patch: Patch,
-        /// More patches of this chunk will follow: it stays incomplete until then.
+        /// Whether more patches of this chunk will follow: it stays incomplete until then.
         has_more: bool,
     },
     /// To call [`Producer::flushed`](super::Producer::flushed) with this number, now that all before it is done.
@@ -53,8 +53,9 @@ pub enum Request {
 }
 
 impl<'r> CommitRequest<'r> {
-    /// What it asks for, one thing after the other, in the order in which it is to be done. Of a chunk's patches all but
-    /// the last say that there are more. A chunk without any, as no producer of this crate sends it, is left out.
+    /// What it asks for, one thing after the other, in the order in which it is to be done. All of a chunk's patches
+    /// except the last say that there are more. A chunk without any, which no producer of this crate sends, is left
+    /// out.
     pub fn each(self) -> impl Iterator<Item = Request> + Clone + 'r {
         let moves = self.chunks_to_move.iter().map(|chunk| Request::Move(*chunk));
         let patches = self.chunks_to_patch.iter().flat_map(|chunk| {
@@ -75,8 +76,8 @@ impl Request {
     /// Bytes of one on its way to another process or processor.
     pub const BYTES: usize = 16;
 
-    /// As so many bytes, the first of which is 1 to 5. A transport whose messages begin otherwise tells its own from
-    /// these.
+    /// The request as bytes, the first of which is 1 to 5. A transport whose own messages begin with other bytes can
+    /// tell them from these.
     ///
     /// ```
     /// use tracebuf::producer::Request;
@@ -100,7 +101,8 @@ impl Request {
         [tag, has_more as u8, a, b, c, d, e, f, g, h, i, j, k, l, m, n]
     }
 
-    /// What [`to_bytes`](Self::to_bytes) makes; `None` of all else, as of a byte that is not 0 where nothing is said.
+    /// The request that [`to_bytes`](Self::to_bytes) makes these bytes of; `None` for all others, such as those with a
+    /// byte that is not 0 where nothing is said.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Option<Self> {
         let [tag, has_more, a, b, c, d, e, f, g, h, i, j, k, l, m, n] = bytes;
         let [first, target, offset] = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);

@@ -1,4 +1,4 @@
-//! Scraping: copies of what writers have finished in chunks that they still write.
+//! Scraping: copies of what writers have finished in chunks that they are still writing.
 
 mod spans;
 
@@ -30,20 +30,21 @@ impl Consumer<'_> {
             .flat_map(|(i, page)| visible(i, page))
     }
 
-    /// Shows each chunk to copy, in address order, but none before those of its writer that are older.
+    /// Shows each chunk to copy, in address order, but none before older ones of its writer.
     ///
-    /// So of every writer there is no hole, and a ring that is too small for a scrape overwrites the oldest. Of writers
-    /// beyond `WRITERS` nothing is shown. Cost: three walks over the headers, for each chunk a look at some of the
-    /// writers, which are sorted; one walk more where chunks were taken from the memory's start again, as after its
-    /// end. In any other order up to 256 walks more put chunks in place, two of them 16 or more of a writer, or all that
-    /// it has left: where one writer's chunks lie in reverse order, 2,177 of them. In a memory of more than 1,170 pages
+    /// So no writer's sequence has a hole, and a ring that is too small for a scrape overwrites the oldest. Nothing is
+    /// shown of writers beyond `WRITERS`. Cost: three walks over the headers, and for each chunk a look at some of the
+    /// writers, which are sorted; one more walk where chunks were taken from the memory's start again, as after its
+    /// end. In any other order, up to 256 more walks put chunks in place, every two of them 16 or more of a writer, or
+    /// all that it has left: 2,177 where one writer's chunks lie in reverse order. In a memory of more than 1,170 pages
     /// there are fewer walks, 299,593 divided by its pages, however these are divided. The chunks left come in address
     /// order, and readers find theirs as far as a buffer lets chunks come late.
     pub fn scrape<const WRITERS: usize>(&mut self, mut copy: impl FnMut(&ScrapedChunk<'_>)) {
         self.scrape_those::<WRITERS, _>(&mut (), |_, _| true, |_, chunk| copy(chunk));
     }
 
-    /// The same of some writers only: the others take no room from these. Both closures get `state`.
+    /// Like [`scrape`](Self::scrape), for some writers only: the others take no room from these. Both closures get
+    /// `state`.
     pub(crate) fn scrape_those<const WRITERS: usize, S>(
         &mut self,
         state: &mut S,
@@ -56,21 +57,21 @@ impl Consumer<'_> {
         self.show(&mut spans, self.most_walks(), &mut |chunk| copy(state, chunk));
     }
 
-    /// So many walks are enough for any order that writers leave, and no order of very many chunks holds up the
-    /// service.
+    /// The most walks: enough for any order that writers leave, and so few that no order of very many chunks holds up
+    /// the service.
     fn most_walks(&self) -> u32 {
         (MOST_LOOKS / 14).checked_div(self.memory().pages()).unwrap_or(0).min(MOST_WALKS)
     }
 
-    /// Shows all that the spans have, each writer's chunks in order, as far as so many walks beside the first reach.
+    /// Shows all that the spans have, each writer's chunks in order, as far as `walks` walks besides the first reach.
     fn show(&self, spans: &mut [Span], mut walks: u32, copy: &mut impl FnMut(&ScrapedChunk<'_>)) {
         // Whatever the producer does meanwhile, there is an end to it.
         let most = self.memory().pages().saturating_mul(14);
         let mut shown = 0_u32;
         loop {
             let before = shown;
-            // All of a writer's chunks that lie in order, and of those that lie in two runs one: a writer begins at
-            // the memory's start again when it has come to the end.
+            // All of a writer's chunks that lie in order, and one run of those that lie in two: a writer begins at the
+            // memory's start again when it has come to the end.
             for chunk in self.visible() {
                 let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;
                 if let Some(span) = of_writer(spans, writer_id)
@@ -94,7 +95,7 @@ impl Consumer<'_> {
             if shown - before >= AT_ONCE as u32 {
                 continue;
             }
-            // In no such order.
+            // They lie in no such order.
             walks = walks.saturating_sub(1);
             let older = self.oldest(span);
             if older.is_empty() {
@@ -129,7 +130,7 @@ impl Consumer<'_> {
                     core::mem::swap(known, &mut chunk);
                 }
             }
-            // Where there is no room it is the newest that is left out.
+            // If there is no room, the newest is left out.
             let _ = oldest.push(chunk);
         }
         oldest
@@ -143,7 +144,7 @@ const AT_ONCE: usize = 16;
 /// each walk is over all of them.
 const MOST_WALKS: u32 = 256;
 
-/// Chunks that these walks come by, 14 to a page, for the same reason.
+/// Chunks that these walks pass, 14 to a page, for the same reason.
 const MOST_LOOKS: u32 = MOST_WALKS * 16_384;
 
 fn visible<'c>(index: u32, page: Page<'c>) -> impl Iterator<Item = ScrapedChunk<'c>> {
@@ -169,7 +170,8 @@ impl ScrapedChunk<'_> {
         self.header
     }
 
-    /// False: the last fragment that the header counts may be of any content and must not be looked at.
+    /// Whether it is complete. If not, the last fragment that the header counts may have any content and must not be
+    /// looked at.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
@@ -242,7 +244,7 @@ mod tests {
         }
     }
 
-    /// The ids of what is shown of these chunks with so many walks beside the first.
+    /// The ids of what is shown of these chunks with `walks` walks besides the first.
     fn shown_with(walks: u32, ids: &[u32]) -> std::vec::Vec<u32> {
         let mut memory = std::vec![0u32; 16 * ids.len()];
         let (memory, _) = pages(&mut memory, ids);

@@ -6,9 +6,9 @@ use core::fmt;
 
 /// A shared memory buffer: pages of equal size in memory that the caller provides.
 ///
-/// The layout is Perfetto's ABI: what one side writes the other's code reads. There pages are a multiple of
-/// 4 KiB, up to 64 KiB; here also smaller ones, for microcontrollers. The value is two words and a slice:
-/// copy it to whoever writes or reads. A buffer starts out as zeros.
+/// The layout is Perfetto's ABI: what one side writes the other's code reads. There, pages are a multiple of 4 KiB, up
+/// to 64 KiB; here they may also be smaller, for microcontrollers. The value is two words and a slice: give a copy to
+/// each side. A buffer starts out as zeros.
 ///
 /// ```
 /// use tracebuf::producer::{SharedMemory, atomic_words};
@@ -66,7 +66,7 @@ impl<'a> SharedMemory<'a> {
     pub const MIN_PAGE: u32 = 64;
     /// The largest page, in bytes, of the ABI.
     pub const MAX_PAGE: u32 = 65_536;
-    /// The most pages; what has more is refused.
+    /// The most pages; memory that has more is refused.
     pub const MAX_PAGES: usize = 65_536;
     /// The smallest chunk that a writer may be given, in bytes with its header.
     pub const MIN_CHUNK: u32 = 32;
@@ -88,7 +88,7 @@ impl<'a> SharedMemory<'a> {
         }
     }
 
-    /// Pages.
+    /// How many pages there are.
     pub const fn pages(&self) -> u32 {
         self.pages
     }

@@ -1,9 +1,9 @@
-//! Lists that are kept sorted, to be searched by halves.
+//! Lists that are kept sorted, for binary search.
 
 use heapless::Vec;
 
-/// Inserts an item at its place, which is not beyond the list's end. `None` if there is no room. Not by `Vec::insert`,
-/// which can panic.
+/// Inserts an item at its place, which is not beyond the list's end. `None` if there is no room. Does not use
+/// `Vec::insert`, which can panic.
 pub(crate) fn insert<T, const N: usize>(list: &mut Vec<T, N>, place: usize, item: T) -> Option<&mut T> {
     list.push(item).ok()?;
     let behind = list.get_mut(place..)?;

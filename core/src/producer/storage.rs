@@ -3,8 +3,8 @@
 use super::patch_list::PatchList;
 use super::sync::{AtomicU32, Ordering, const_fn};
 
-/// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk, 204 a writer, 12 without
-/// the feature `patches`. Of one producer at a time: two at once would lose each other's chunks.
+/// What a [`Producer`](super::Producer) remembers of its chunks and writers: 4 bytes a chunk and 204 a writer, 12
+/// without the feature `patches`. For one producer at a time: two at once would lose each other's chunks.
 ///
 /// `CHUNKS` is at least [`SharedMemory::chunks`](super::SharedMemory::chunks) of the layout in use; `WRITERS`,
 /// at most 65,534, is how many writers there can be at a time.
@@ -27,8 +27,8 @@ pub(crate) struct WriterSlot {
     /// [`FREE`](Self::FREE), [`TAKEN`](Self::TAKEN) or [`ENDED`](Self::ENDED).
     pub(crate) state: AtomicU32,
     pub(crate) next_chunk: AtomicU32,
-    /// The central buffer that the writer writes to, and above its 16 bits what the writer before, of the same buffer,
-    /// had still to say.
+    /// The central buffer that the writer writes to, and above its 16 bits what the writer before, to the same buffer,
+    /// still had to say.
     pub(crate) target: AtomicU32,
     /// Size fields in chunks that were given away.
     pub(crate) patches: PatchList,
@@ -37,7 +37,7 @@ pub(crate) struct WriterSlot {
 impl WriterSlot {
     pub(crate) const FREE: u32 = 0;
     pub(crate) const TAKEN: u32 = 1;
-    /// Its writer is gone; whoever sends next sends what it has left, and says so.
+    /// Its writer is gone; the next sender sends what it has left, and says so.
     pub(crate) const ENDED: u32 = 2;
 
     const_fn! {
@@ -58,23 +58,23 @@ impl WriterSlot {
         self.state.compare_exchange(Self::FREE, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether that buffer has the latest chunks of this id and is to hear what its writer before has left to be said,
-    /// if there is either: what comes then follows them.
+    /// Whether buffer `target` has the latest chunks of this id and is to hear what its previous writer left to be
+    /// said, if there is either: what comes then follows them.
     pub(crate) fn suits(&self, target: u16) -> bool {
         let before = self.target.load(Ordering::Relaxed);
         before as u16 == target || before >> 16 == 0 && self.next_chunk.load(Ordering::Relaxed) == 0
     }
 
-    /// Its writer ends, all its chunks completed, and leaves to the next what no packet of its own has said: that the
-    /// last ones were given up, and whether that was for want of shared memory. The id returns when the chunks are
-    /// sent.
+    /// Ends its writer, all of whose chunks are completed, and leaves to the next what no packet of its own has said:
+    /// that the last ones were given up, and whether that was for want of shared memory. The id becomes free when the
+    /// chunks are sent.
     pub(crate) fn end(&self, next_chunk: u32, news: u8) {
         self.target.store(u32::from(news) << 16 | u32::from(self.target()), Ordering::Relaxed);
         self.next_chunk.store(next_chunk, Ordering::Relaxed);
         self.state.store(Self::ENDED, Ordering::Release);
     }
 
-    /// What the writer before has left to be said by one that writes to the same buffer.
+    /// What the previous writer has left to be said by one that writes to the same buffer.
     pub(crate) fn news(&self, target: u16) -> u8 {
         let before = self.target.load(Ordering::Relaxed);
         if before as u16 == target { (before >> 16) as u8 } else { 0 }

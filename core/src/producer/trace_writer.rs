@@ -20,15 +20,15 @@ pub enum Exhaustion {
     /// Gives the packet up, counts it, and tries again at the next one.
     #[default]
     Drop,
-    /// Waits for the service, in growing steps, until [`CommitSink::stall`](super::CommitSink::stall) says to
-    /// give up. Nothing is lost, but it waits for ever when no service runs. Not for interrupts.
+    /// Waits for the service, in growing steps, until [`CommitSink::stall`](super::CommitSink::stall) says to give up.
+    /// Nothing is lost, but it waits for ever if no service runs. Not for interrupts.
     ///
-    /// Needs more chunks than there are writers, or it may wait in vain for what they keep; and two for each where
-    /// others' packets stay open meanwhile, for a message that is open keeps the chunk that it began in until the
-    /// packet needs a third. With a single chunk a longer packet is dropped.
+    /// Needs more chunks than there are writers, or it may wait in vain for those that they keep; and two for each
+    /// writer where others' packets stay open meanwhile, because an open message keeps the chunk that it began in until
+    /// the packet needs a third. With a single chunk, a longer packet is dropped.
     Stall,
-    /// Waits [300 steps](TraceWriter::STALL_STEPS), then drops until there is a free chunk. These are about 28 s if
-    /// [`CommitSink::stall`](super::CommitSink::stall) waits as long as it is asked to, which its default does not.
+    /// Waits [300 steps](TraceWriter::STALL_STEPS), then drops until there is a free chunk. The steps take about 28 s
+    /// if [`CommitSink::stall`](super::CommitSink::stall) waits as long as it is asked to, which its default does not.
     /// Not for interrupts.
     StallThenDrop,
 }
@@ -37,13 +37,13 @@ pub enum Exhaustion {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct WriterStats {
-    /// Packets begun, the dropped ones among them. Empty ones do not count, as no reader sees them, unless there was no
-    /// chunk to begin them in, or they carry a flag: the first of a writer, and one behind a loss.
+    /// Packets begun, including dropped ones. Empty ones do not count, as no reader sees them, unless there was no
+    /// chunk to begin them in, or they carry a flag, as a writer's first packet and one after a loss do.
     pub packets: u64,
     /// Packets given up.
     pub dropped: u64,
-    /// Of these, packets given up for too deep a nesting, too many patches (16 at a time), too large a size, a message
-    /// over more than [`TraceWriter::MAX_PATCHED`] chunks, a field number that is none or, without the feature
+    /// Of these, packets given up because of too deep a nesting, too many patches (16 at a time), too large a size, a
+    /// message over more than [`TraceWriter::MAX_PATCHED`] chunks, an invalid field number or, without the feature
     /// `patches`, a third chunk while a message of the first is open.
     pub over_limit: u64,
     /// Chunks completed.
@@ -55,30 +55,29 @@ pub struct WriterStats {
 /// Dropping it flushes what there is and returns its id. Forgetting it loses the id and leaves its last
 /// chunk to a scrape. See [`Producer`] for an example.
 ///
-/// A packet that does not fit the chunk goes on in the next: the packet's fragments are joined by the
-/// reader. Size fields of messages that are still open then lie in an earlier chunk. The chunk just before
-/// the current one is *held back*, still being written, so that those fields are filled in place; only when
-/// the packet needs a third chunk is the first one given away with a promise to send patches. So a chunk
-/// never changes after it was completed, and one that a scrape has copied as complete equals the one that
-/// is sent later. Patches do not lie in shared memory: of a program that has crashed, packets over three or more chunks
-/// are lost, finished or not, whose patches were not sent. Without the feature `patches` the packet is given up when it
-/// needs a third chunk while a message that began in the first is open: chunks as long as the longest packet are large
-/// enough.
-// Small fields first: instructions for Cortex-M are shorter for what lies near the start.
+/// A packet that does not fit the chunk goes on in the next: the packet's fragments are joined by the reader. Size
+/// fields of messages that are still open then lie in an earlier chunk. The chunk just before the current one is *held
+/// back*, still being written, so that those fields are filled in place; only when the packet needs a third chunk is
+/// the first one given away, with a promise to send patches. So a chunk never changes after it was completed, and one
+/// that a scrape has copied as complete equals the one that is sent later. Patches do not lie in shared memory: after a
+/// crash, packets over three or more chunks whose patches were not sent are lost, even if they were finished. Without
+/// the feature `patches`, the packet is given up if it needs a third chunk while a message that began in the first is
+/// open: chunks as long as the longest packet are large enough.
+// Small fields first: instructions for Cortex-M are shorter for fields near the start.
 #[repr(C)]
 pub struct TraceWriter<'a> {
     is_open: bool,
     dropping: bool,
-    /// What the next packet has to say that does not concern its own content: [`FIRST`], [`LOST`], [`FULL`].
+    /// What the next packet has to say besides its own content: [`FIRST`], [`LOST`], [`FULL`].
     news: u8,
     gave_up_waiting: bool,
-    /// Patches have become ready and are not sent.
+    /// Whether patches have become ready and are not sent.
     has_ready_patches: bool,
     id: u16,
     cursor: Cursor<'a>,
     /// Where the current fragment's size field is, in bytes of the chunk.
     fragment: usize,
-    /// Bytes of the open packet before this chunk, less what its fragment does not begin at: the packet's
+    /// Bytes of the open packet before this chunk, less the position where its fragment's content begins: the packet's
     /// size so far is this plus the position, modulo 2³².
     base: u32,
     producer: &'a Producer<'a>,
@@ -126,22 +125,22 @@ impl Level {
     }
 }
 
-/// The sequence begins with it.
+/// It is the first of the sequence.
 const FIRST: u8 = 1;
 /// The packet before it was given up.
 const LOST: u8 = 2;
-/// One of those given up was so for want of shared memory.
+/// One of those given up was given up for want of shared memory.
 const FULL: u8 = 4;
 
 impl<'a> Producer<'a> {
     /// A writer to the central buffer `target`; `None` when all ids are taken.
     ///
-    /// `exhaustion` says what the writer does when shared memory is full. The id returns when the writer is
-    /// dropped. It goes to a writer to the same buffer then, or to another when no other id is left: chunk ids go
-    /// on, and a buffer that misses some of them takes them for lost. If the service scrapes before it has heard of that,
-    /// as where a queue is between, it finds the new writer's chunks under the old one's name, and they go to the old
-    /// one's buffer. Neither happens with as many ids as each buffer has writers at a time, all together. Cost: two looks
-    /// at each id at most.
+    /// `exhaustion` says what the writer does when shared memory is full. The id becomes free when the writer is
+    /// dropped. It then goes to a writer to the same buffer, or to another buffer when no other id is left: chunk ids
+    /// go on, and a buffer that misses some of them takes them for lost. If the service scrapes before it has heard of
+    /// the change, as it may behind a queue, it takes the new writer's chunks for the old one's, and they go to the old
+    /// one's buffer. Neither happens if there are as many ids as all buffers together have writers at a time. Cost: at
+    /// most two looks at each id.
     pub fn writer(&'a self, target: u16, exhaustion: Exhaustion) -> Option<TraceWriter<'a>> {
         let (id, slot, news) = self.take_id(target)?;
         let next_chunk = slot.next_chunk.load(Ordering::Relaxed);
@@ -152,18 +151,18 @@ impl<'a> Producer<'a> {
 impl<'a> TraceWriter<'a> {
     /// Messages that can be open within each other; a deeper one gives the packet up.
     pub const MAX_NESTING: usize = 12;
-    /// Chunks that a message can go on over, with the feature `patches`; a longer one gives the packet up. A
+    /// Chunks that a message can span, with the feature `patches`; a longer one gives the packet up. A
     /// [`TraceBuffer`](crate::buffer::TraceBuffer) finds a chunk to be patched among the newest
     /// [`WALK_LIMIT`](crate::buffer::WALK_LIMIT) of its sequence: this many, 3,072, leave room for chunks that are
-    /// scraped before the patch comes. While a patch cannot be sent, as another writer is sending, its writer goes no
-    /// further either: shared memory is full for it. So it is when 16 size fields of it wait for their messages' ends,
-    /// or to be sent.
+    /// scraped before the patch comes. While a patch cannot be sent because another writer is sending, its writer goes
+    /// no further either: for it, shared memory is full. The same holds while 16 of its size fields wait for their
+    /// messages' ends, or to be sent.
     pub const MAX_PATCHED: u32 = 3_072;
     /// Steps that [`Exhaustion::StallThenDrop`] waits, as many as the reference takes before it aborts.
     pub const STALL_STEPS: u32 = 300;
     /// A packet is not begun with less room than this in the chunk.
     const MIN_ROOM: usize = 12;
-    /// Nor beyond so many fragments.
+    /// Nor beyond this many fragments.
     const MAX_FRAGMENTS: u16 = ChunkHeader::MAX_FRAGMENTS - 1;
 
     fn new(
@@ -220,8 +219,8 @@ impl<'a> TraceWriter<'a> {
 
     /// Completes the chunk even if it is only partly filled, and sends all there is to send.
     ///
-    /// The number is acknowledged by the service: [`Producer::is_flushed`]. Never waits: when another writer is
-    /// sending just then, it sends this too.
+    /// Returns a number that the service acknowledges: [`Producer::is_flushed`]. Never waits: if another writer is
+    /// sending just then, that one sends this too.
     pub fn flush(&mut self) -> u32 {
         self.end_chunk();
         let flush = self.producer.ask_flush();
@@ -266,8 +265,8 @@ impl<'a> TraceWriter<'a> {
         true
     }
 
-    /// Writes a packet of `len` bytes (at most 127), its size the first of them, for a writer that has nothing else to
-    /// say: the first bytes of `packet`, which has three more. No packet is open. False: it does not fit the chunk.
+    /// Writes a packet of `len` bytes (at most 127), the first of which is its size, for a writer that has nothing else
+    /// to say: the first bytes of `packet`, which has three more. No packet is open. False: it does not fit the chunk.
     #[inline(always)]
     pub(crate) fn put_small<const N: usize>(&mut self, packet: [u32; N], len: usize) -> bool {
         let fits = self.cursor.room() >= len;
@@ -295,7 +294,7 @@ impl<'a> TraceWriter<'a> {
         self.counts.packets
     }
 
-    /// Whether the last packet is not there, or this is the first: the next one has to say so.
+    /// Whether the last packet is missing, or the next is the first: the next one has to say so.
     #[inline]
     pub(crate) fn is_interrupted(&self) -> bool {
         self.news != 0
@@ -311,7 +310,7 @@ impl<'a> TraceWriter<'a> {
         self.next_chunk.wrapping_sub(1)
     }
 
-    /// Whether a packet of up to so many bytes that is written next goes into this chunk, all of it.
+    /// Whether a packet of up to `bytes` bytes, if written next, goes into this chunk as a whole.
     pub(crate) fn goes_into(&self, chunk_id: u32, bytes: usize) -> bool {
         self.chunk != NONE && self.age(chunk_id) == 0 && self.cursor.room() >= bytes
     }
@@ -344,7 +343,7 @@ impl<'a> TraceWriter<'a> {
         self.end_packet();
     }
 
-    /// The packet is in memory, its size too.
+    /// Ends a packet that is in memory, with its size.
     fn end_packet(&mut self) {
         self.news = 0;
         if self.held != NONE {
@@ -354,7 +353,7 @@ impl<'a> TraceWriter<'a> {
         self.send_ready_patches();
     }
 
-    /// Lets a packet be seen, in the last chunk of those it lies in.
+    /// Lets a packet be seen, in the last of the chunks it lies in.
     #[cfg_attr(target_pointer_width = "64", inline)]
     fn count_packet(&mut self) {
         if self.cursor.room() < Self::MIN_ROOM || !self.cursor.count_fragment(Self::MAX_FRAGMENTS) {
@@ -362,7 +361,7 @@ impl<'a> TraceWriter<'a> {
         }
     }
 
-    /// Reserves a fragment's size, with so much of the packet in the chunks before.
+    /// Reserves a fragment's size field, with `size_so_far` bytes of the packet in the chunks before.
     fn begin_fragment(&mut self, size_so_far: u32) {
         self.fragment = self.cursor.pos();
         self.cursor.put(0, 4);

@@ -30,13 +30,13 @@ pub fn atomic_words_in(bytes: &mut [u8]) -> &[AtomicU32] {
 
 /// Memory that another process or core also maps, as atomic words.
 ///
-/// Of a file that others hold too, such as a memfd: **whoever cuts it short ends the process**, by SIGBUS. Whoever
-/// does not trust them seals it against that (`F_SEAL_SHRINK`) before they get it, and takes none of theirs that is not
-/// sealed so.
+/// If the memory is a file that others hold too, such as a memfd, **anyone who truncates it ends this process**, by
+/// SIGBUS. If you do not trust them, seal it against that (`F_SEAL_SHRINK`) before they get it, and accept none of
+/// theirs that is not sealed like that.
 ///
 /// # Safety
-/// `data` must be aligned to 4 and point to `len` words, initialised, mapped for reading and writing, that
-/// stay valid for `'a`; nobody in this program may touch them but through 32-bit atomics during `'a`.
+/// `data` must be aligned to 4 and point to `len` words, initialised, mapped for reading and writing, that stay valid
+/// for `'a`; nobody in this program may touch them except through 32-bit atomics during `'a`.
 pub unsafe fn atomic_words_at<'a>(data: *const u32, len: usize) -> &'a [AtomicU32] {
     // SAFETY: the caller promises what `from_raw_parts` asks for; `AtomicU32` has the layout of `u32` and
     // allows shared mutation, also by others as long as they use atomic accesses of the same size.

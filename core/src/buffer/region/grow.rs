@@ -27,8 +27,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     /// Cost: a copy of the region, and a look at each chunk.
     ///
     /// # Errors
-    /// [`RegionError::TooSmall`] if the memory has no room for what is in the ring, [`RegionError::Damaged`] if somebody
-    /// else wrote into this buffer's own memory.
+    /// [`RegionError::TooSmall`] if the memory has no room for what is in the ring, [`RegionError::Damaged`] if
+    /// something else wrote into this buffer's own memory.
     ///
     /// ```
     /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, TraceBuffer};

@@ -125,7 +125,7 @@ fn packets_of_any_length_pass_the_last_chunk_id_and_none_is_missed() {
             assert_eq!(world.read(), packets, "{before} ids before the last");
             let chunks = writer.stats().chunks as u32;
             drop(writer);
-            // The next writer goes on behind.
+            // The next writer goes on after that.
             let next = world.storage.writers[0].next_chunk.load(Ordering::Relaxed);
             assert_eq!(next, (u32::MAX - before).wrapping_add(chunks));
             let mut writer = world.writer();

@@ -1,4 +1,4 @@
-//! What a scrape has still to show of each writer.
+//! What a scrape still has to show of each writer.
 
 use super::ScrapedChunk;
 use crate::producer::chunk_header::ChunkHeader;
@@ -7,7 +7,7 @@ use crate::steps::step;
 use crate::wrapping::is_after;
 use heapless::Vec;
 
-/// Chunks of one writer that a scrape has still to show: ids from `next` to `newest`.
+/// Chunks of one writer that a scrape still has to show: ids from `next` to `newest`.
 pub(super) struct Span {
     pub(super) writer_id: u16,
     pub(super) next: u32,
@@ -51,8 +51,8 @@ pub(super) fn seen<'c, const WRITERS: usize>(
 
 /// Lets the spans begin with the oldest chunks that a second walk sees.
 ///
-/// What is older than a chunk seen is there to be seen now, also where it was not when the first walk came by:
-/// only after that is it certain which is the oldest.
+/// What is older than a chunk that was seen can be seen now, even if it could not when the first walk came by: only
+/// after that is it certain which is the oldest.
 pub(super) fn begin_with_oldest<'c>(spans: &mut [Span], visible: impl Iterator<Item = ScrapedChunk<'c>>) {
     for chunk in visible {
         let ChunkHeader { writer_id, chunk_id, .. } = chunk.header;

@@ -1,4 +1,4 @@
-//! How a writer comes by its chunks, and parts with them.
+//! How a writer gets its chunks, and parts with them.
 
 use super::short_sizes::ShortSizes;
 use super::{FULL, LOST, TraceWriter};
@@ -11,7 +11,7 @@ use crate::producer::page::{add_flags, set_header};
 use crate::proto::varint::ABORTED_SIZE;
 
 impl TraceWriter<'_> {
-    /// Gives the packet up for what its author did.
+    /// Gives the packet up because of what its author did.
     #[cold]
     #[inline(never)]
     pub(crate) fn refuse(&mut self) {
@@ -31,7 +31,7 @@ impl TraceWriter<'_> {
         if self.dropping || !self.is_open {
             return false;
         }
-        // Not with the packet's end, which may be more chunks away than a patch finds its way back over.
+        // Not only at the packet's end, which may be more chunks away than a patch can reach back.
         self.send_ready_patches();
         let (size_so_far, full) = (self.size_so_far(), self.chunk);
         self.cursor.fill_size(self.fragment, self.fragment_size());
@@ -41,7 +41,7 @@ impl TraceWriter<'_> {
             // A chunk still held back has found no room for its patches.
             let over = usize::from(!fits || self.held != NONE);
             self.counts.over_limit = self.counts.over_limit.wrapping_add(over);
-            // A full list of patches is told as shared memory that is full: both are for want of somebody who sends.
+            // A full list of patches is reported as full shared memory: in both cases nobody sends.
             if fits && (PATCHES || over == 0) {
                 self.news |= FULL;
             }
@@ -63,23 +63,23 @@ impl TraceWriter<'_> {
         self.chunk_id().wrapping_sub(chunk_id)
     }
 
-    /// Whether so much has been written behind the beginning of the outermost open message that its size might not find
-    /// its way back.
+    /// Whether so much has been written since the outermost open message began that its size might not reach back
+    /// there.
     fn is_patched_too_late(&self) -> bool {
         self.levels.first().is_some_and(|level| self.age(level.chunk_id) > TraceWriter::MAX_PATCHED)
     }
 
-    /// Whether a patch that nobody has sent yet would not find its way back over one more chunk.
+    /// Whether a patch that nobody has sent yet would not reach back over one more chunk.
     fn is_ahead_of_its_patches(&self) -> bool {
         self.slot.patches.has_ready_of_before(self.next_chunk, TraceWriter::MAX_PATCHED)
     }
 
-    /// Whether the last of so many open messages has its size field in the chunk held back.
+    /// Whether the last of the first `levels` open messages has its size field in the chunk held back.
     fn is_in_held(&self, levels: usize) -> bool {
         self.levels.get(levels.wrapping_sub(1)).is_some_and(|level| self.age(level.chunk_id) == 1)
     }
 
-    /// Completes the held chunk with promises of patches. False, and to be tried again, when their list is full.
+    /// Completes the held chunk with promises of patches. False, to be tried again, when their list is full.
     fn give_held_away(&mut self) -> bool {
         while self.is_in_held(self.promised + 1)
             && let Some(level) = self.levels.get(self.promised)
@@ -176,15 +176,15 @@ impl TraceWriter<'_> {
     pub(super) fn take_chunk(&mut self, flags: HeaderFlags) -> bool {
         let mut step = 0;
         let chunk = loop {
-            // If there is to be a third chunk, the first goes, so that a writer that waits has but one.
+            // Before a third chunk, the first one goes, so that a waiting writer has only one.
             if self.give_held_away()
                 && !(PATCHES && self.is_ahead_of_its_patches())
                 && let Some(chunk) = self.producer.acquire()
             {
                 break chunk;
             }
-            // With a single chunk, the one that the packet already fills, waiting is in vain; so it is for a place in
-            // a list that has none.
+            // Waiting is in vain for a second chunk where there is only the one that the packet fills, and for a place
+            // in a list that has none.
             let vain = self.producer.chunks() < 2 && !flags.is_empty() || !PATCHES && self.held != NONE;
             if step > 0 && (vain || !self.waits(step - 1)) {
                 return false;
@@ -193,8 +193,8 @@ impl TraceWriter<'_> {
                 // What is complete goes first: only then can the service free it, and patches leave their list.
                 self.send_for_room();
             } else if self.patience == 0 {
-                // A second look would find what the first one found. Asking whoever sends to do it once more, for
-                // nothing, could keep them at it for as long as events are given up.
+                // A second look would find what the first one found. Asking a sender to send once more, for nothing,
+                // could keep it at that for as long as events are given up.
                 return false;
             }
             step = step.wrapping_add(1);
@@ -217,7 +217,7 @@ impl TraceWriter<'_> {
         if step < self.patience && !self.gave_up_waiting && self.producer.sink().stall(step, micros) {
             return true;
         }
-        // Who waits for ever tries again.
+        // A writer that waits for ever tries again.
         self.gave_up_waiting = self.patience != u32::MAX;
         false
     }

@@ -39,7 +39,7 @@ impl TraceWriter<'_> {
         }
     }
 
-    /// The same in little code.
+    /// The same in less code.
     #[cfg(not(target_pointer_width = "64"))]
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
         for four in bytes.chunks(4) {
@@ -70,7 +70,7 @@ impl TraceWriter<'_> {
         self.put(value as u32, 1);
     }
 
-    /// A tag; a field number that is none gives the packet up.
+    /// A tag; an invalid field number gives the packet up.
     #[inline(never)]
     pub(crate) fn tag(&mut self, field: u32, kind: u32) {
         if field.wrapping_sub(1) >= (1 << 29) - 1 {
@@ -92,7 +92,7 @@ impl TraceWriter<'_> {
         self.put_bytes(value);
     }
 
-    /// Both at once if they are short, as nearly all are.
+    /// A tag and a varint, both at once if they are short, as nearly all are.
     #[cfg(target_pointer_width = "64")]
     #[inline(always)]
     fn tag_and_varint(&mut self, field: u32, kind: u32, value: u64) {
@@ -105,7 +105,7 @@ impl TraceWriter<'_> {
         self.varint(value);
     }
 
-    /// The same in little code.
+    /// The same in less code.
     #[cfg(not(target_pointer_width = "64"))]
     #[inline(always)]
     fn tag_and_varint(&mut self, field: u32, kind: u32, value: u64) {

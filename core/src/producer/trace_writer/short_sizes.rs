@@ -1,19 +1,19 @@
 //! Events with details: written as if they were short, which nearly all are.
 //!
-//! A size field has four bytes until the size is known, and most sizes need but one: what is behind is moved then. On
+//! A size field has four bytes until the size is known, and most sizes need only one: what follows is moved then. On
 //! 64-bit targets, where code is cheap, an event that is begun at once has sizes of one byte each, its packet's and its
 //! own, and room is kept for more. If it needs that, because it gets longer or goes on in the next chunk, it is moved
-//! once, and is from there on as any other: what is in the chunk in the end is the same.
+//! once, and from then on is like any other: what is in the chunk in the end is the same.
 
 use super::TraceWriter;
 
-/// All the words of the chunk, of which the cursor has fewer, while the open packet has two sizes of one byte: its own,
-/// and that of the outermost open message. None while it has not.
+/// All the words of the chunk, while the open packet has two sizes of one byte, its own and that of the outermost open
+/// message; the cursor has fewer words then. None at any other time.
 pub(super) struct ShortSizes<'a>(Words<'a>);
 
 #[cfg(target_pointer_width = "64")]
 type Words<'a> = &'a [crate::producer::sync::AtomicU32];
-/// Never any.
+/// There are never any.
 #[cfg(not(target_pointer_width = "64"))]
 type Words<'a> = core::marker::PhantomData<&'a ()>;
 
@@ -24,21 +24,21 @@ impl ShortSizes<'_> {
     pub(super) const NONE: Self = ShortSizes(core::marker::PhantomData);
 }
 
-/// With a detail of so many bytes an event as good as always needs more.
+/// With a detail of this many bytes, an event as good as always needs more.
 #[cfg(target_pointer_width = "64")]
 pub(super) const LONG: usize = 100;
-/// Bytes that two sizes of four bytes have more than two of one.
+/// How many more bytes two sizes of four bytes have than two of one.
 #[cfg(target_pointer_width = "64")]
 const MORE: usize = 6;
-/// Words that are kept for these: there is room for any few bytes when the sizes have them.
+/// Words that are kept for these: once the sizes have them, there is still room for any few bytes.
 #[cfg(target_pointer_width = "64")]
 const KEPT: usize = 3;
 
 #[cfg(target_pointer_width = "64")]
 impl TraceWriter<'_> {
-    /// Begins a packet and a message in it: the first `len` bytes of `words`, which has three more. The first of them
-    /// is to be the packet's size, and that at `size_at` the message's; both are 0. For a writer that has nothing else
-    /// to say. No packet is open. False: they do not fit the chunk.
+    /// Begins a packet and a message in it: the first `len` bytes of `words`, which has three more. The first byte will
+    /// be the packet's size, and the one at `size_at` the message's; both are 0. For a writer that has nothing else to
+    /// say. No packet is open. False: they do not fit the chunk.
     #[inline(always)]
     pub(crate) fn begin_at_once<const N: usize>(
         &mut self,
@@ -63,18 +63,18 @@ impl TraceWriter<'_> {
         fits
     }
 
-    /// Whether the open packet was begun so, and has not been moved.
+    /// Whether the open packet was begun like this and has not been moved.
     #[inline]
     pub(super) fn has_short_sizes(&self) -> bool {
         !self.short.0.is_empty()
     }
 
-    /// Ends a packet that was begun so and is short. False, and nothing has happened, when it is another.
+    /// Ends a packet that was begun like this and is short. False, with nothing done, if it is another.
     #[inline]
     pub(crate) fn end_at_once(&mut self) -> bool {
         let ([event], true) = (self.levels.as_slice(), self.has_short_sizes()) else { return false };
         let size = self.size_so_far();
-        // As `finish` has it.
+        // As in `finish`.
         if size >= 127 {
             return false;
         }
@@ -88,7 +88,7 @@ impl TraceWriter<'_> {
         true
     }
 
-    /// Gives the sizes of one byte four. False: there are none.
+    /// Makes the sizes of one byte four bytes long. False: there are none.
     #[cold]
     #[inline(never)]
     pub(super) fn lengthen_sizes(&mut self) -> bool {

@@ -88,7 +88,7 @@ impl TraceWriter<'_> {
         true
     }
 
-    /// Makes the sizes of one byte four bytes long. False: there are none.
+    /// Lengthens the sizes of one byte to four. False: there are none.
     #[cold]
     #[inline(never)]
     pub(super) fn lengthen_sizes(&mut self) -> bool {

@@ -3,10 +3,10 @@
 use crate::producer::sync::{AtomicU32, Ordering, const_fn};
 
 /// A clock: ticks since any fixed moment, never backwards. Their frequency is the
-/// [`TracerConfig`](super::TracerConfig)'s. A tracer's first reading that is above 2⁶⁴ − 2³² is taken for one before tick
-/// 0, and is 0.
+/// [`TracerConfig`](super::TracerConfig)'s. If a tracer's first reading is above 2⁶⁴ − 2³², it is taken for one before
+/// tick 0, and becomes 0.
 ///
-/// Tracers whose times are to be compared read the same clock. Any closure that returns ticks is one.
+/// Tracers whose times are to be compared must read the same clock. Any closure that returns ticks is a clock.
 ///
 /// ```
 /// use tracebuf::producer::track_event::Clock;
@@ -41,8 +41,8 @@ impl<F: Fn() -> u64> Clock for F {
 /// assert_eq!(Clock::now(&clock), 0x8000_0001);
 /// ```
 ///
-/// A timer of fewer bits is shifted up to the highest, and the time back. SysTick's has 24, and counts down, from all
-/// of them: its reload is `0xFF_FFFF`, so that it is not the tick of anything else.
+/// A timer of fewer bits is shifted up to the highest bits, and the time back down. SysTick has 24 bits, and counts
+/// down, here from all ones: its reload is `0xFF_FFFF`, so it is not the tick of anything else.
 ///
 /// ```
 /// use tracebuf::producer::track_event::{Clock, Extended32};
@@ -102,7 +102,7 @@ impl Default for Extended32 {
 
 /// Turns ticks into units of the trace's clock. Every tracer gets the same for the same tick.
 pub(super) struct Scale {
-    /// Units a tick, in 2⁻³².
+    /// Units per tick, in 2⁻³².
     factor: u64,
     /// The tick of the last event, and what its time in units is beyond the last whole one, in 2⁻³².
     last: u64,
@@ -114,9 +114,9 @@ impl Scale {
         Scale { factor, last: 0, fraction: 0 }
     }
 
-    /// The time of a tick, but not a little before the last one's; the distances to come begin here.
+    /// The time of a tick, but never a little before the last one's; the distances to come begin here.
     pub(super) fn start(&mut self, ticks: u64) -> u64 {
-        // Back by more than 2³² ticks: that one was read wrong, and all others would wait for it.
+        // If it were back by more than 2³² ticks, the last one was read wrong, and all others would wait for it.
         let is_back = (ticks.wrapping_sub(self.last) >> 32) as u32 == u32::MAX;
         let ticks = if is_back { self.last } else { ticks };
         let units = u128::from(ticks) * u128::from(self.factor);
@@ -131,8 +131,8 @@ impl Scale {
     }
 
     /// Units since the last call, without the fraction of a unit, which is kept for the next; a clock that went
-    /// backwards stands still. `None`, and no change, when there are 2³² or more, or as many ticks, or more than so
-    /// many backwards: start anew.
+    /// backwards stands still. `None`, with no change, if there are 2³² or more, or as many ticks, or if the clock went
+    /// back by more ticks than that: start anew.
     #[inline]
     pub(super) fn delta(&mut self, ticks: u64) -> Option<u32> {
         let elapsed = ticks.wrapping_sub(self.last);

@@ -20,12 +20,12 @@ mod short_annotation;
 pub struct Event<'e, 'w, 'a> {
     pub(super) message: &'e mut Message<'w, 'a>,
     pub(super) names: &'e mut dyn Intern<'a>,
-    /// Whether it ends a slice. With a name or a category, trace_processor would take it for the end of a slice that has
-    /// the same and leave any other open. So it has neither, as with Perfetto's SDK.
+    /// Whether it ends a slice. With a name or a category, trace_processor would take it for the end of a slice that
+    /// has the same and leave any other open. So it has neither, as with Perfetto's SDK.
     pub(super) is_end: bool,
 }
 
-/// What says more of an event: a closure that gives its [`Event`] back, as the event's own functions do.
+/// Details of an event: a closure that returns its [`Event`], as the event's own functions do.
 ///
 /// ```
 /// # use tracebuf::producer::track_event::*;
@@ -78,14 +78,14 @@ pub enum Value<'v> {
 impl<'a> Event<'_, '_, 'a> {
     /// A debug annotation. The key is interned.
     ///
-    /// trace_processor's numbers are signed: it shows a `u64` of 2^63 or more as a negative one. In keys it replaces `.`,
-    /// `[` and `]` by `_`.
+    /// trace_processor's numbers are signed: it shows a `u64` of 2^63 or more as a negative one. In keys, it replaces
+    /// `.`, `[` and `]` by `_`.
     pub fn arg<'v>(&mut self, key: &'a str, value: impl Into<Value<'v>>) -> &mut Self {
         self.annotate(key, value.into());
         self
     }
 
-    /// A category. It is interned; an event can have several. The end of a slice has none: those of its begin count.
+    /// A category. It is interned; an event can have several. The end of a slice has none: its begin's count.
     pub fn category(&mut self, name: &'a str) -> &mut Self {
         if self.is_end {
             return self;
@@ -120,13 +120,13 @@ impl<'a> Event<'_, '_, 'a> {
         self
     }
 
-    /// The event is part of a flow, as all with the same id are.
+    /// Makes the event part of a flow, as all with the same id are.
     pub fn flow(&mut self, id: u64) -> &mut Self {
         self.message.fixed64(track_event::FLOW_IDS, id);
         self
     }
 
-    /// The flow ends here: the id may be used again.
+    /// Ends the flow here: the id may be used again.
     pub fn end_flow(&mut self, id: u64) -> &mut Self {
         self.message.fixed64(track_event::TERMINATING_FLOW_IDS, id);
         self
@@ -142,7 +142,7 @@ impl<'a> Event<'_, '_, 'a> {
     /// # }
     /// ```
     ///
-    /// If formatting fails, what there is of the text stays. If it traces on the same tracer, those events are skipped
+    /// If formatting fails, the text up to there stays. If it traces on the same tracer, those events are skipped
     /// ([`TracerStats`](super::TracerStats)).
     pub fn arg_fmt(&mut self, key: &'a str, text: fmt::Arguments<'_>) -> &mut Self {
         let iid = self.names.intern(Kind::ANNOTATION, key);
@@ -150,8 +150,8 @@ impl<'a> Event<'_, '_, 'a> {
         self
     }
 
-    /// A name that does not live as long as the tracer, written as it is, for an event begun without one: with "". The
-    /// end of a slice has none: that of its begin counts.
+    /// A name that does not live as long as the tracer, written as it is, for an event begun without one, that is, with
+    /// "". The end of a slice has none: its begin's counts.
     ///
     /// ```
     /// # use tracebuf::producer::track_event::*;

@@ -9,9 +9,9 @@ use core::fmt;
 pub enum LogPriority {
     /// Each step of what the program does.
     Verbose = log_priority::VERBOSE as u8,
-    /// For who works on the program.
+    /// For those who work on the program.
     Debug = log_priority::DEBUG as u8,
-    /// For who uses the program.
+    /// For those who use the program.
     Info = log_priority::INFO as u8,
     /// What may become an error.
     Warn = log_priority::WARN as u8,
@@ -44,16 +44,16 @@ pub struct LogMessage<'a, D> {
 }
 
 impl<'a, D: fmt::Display> LogMessage<'a, D> {
-    /// A text, which is formatted into the trace as it is written. If formatting fails, what there is of it stays.
+    /// A text, which is formatted into the trace as it is written. If formatting fails, the text up to there stays.
     pub const fn new(priority: LogPriority, text: D) -> Self {
         LogMessage { priority, text, source: None }
     }
 
-    /// Where in the source the line comes from: a file's path, and a line from 1. ui.perfetto.dev shows it as the line's
-    /// tag.
+    /// Where in the source the line comes from: a file's path, and a line from 1. ui.perfetto.dev shows it as the
+    /// line's tag.
     ///
-    /// It is interned, as one of the tracer's names; on targets that are not of 64 bits, and where the names have no
-    /// room, it is left out.
+    /// It is interned, as one of the tracer's names; on targets without 64 bits, and where there is no room for more
+    /// names, it is left out.
     pub fn source_location(self, file: &'a str, line: u32) -> Self {
         LogMessage { source: Some((file, line)), ..self }
     }

@@ -1,10 +1,10 @@
 //! Track events: slices, instants and counters on the timelines of a trace.
 //!
 //! A [`Tracer`] turns what one thread (or interrupt priority) does into packets of its
-//! [`TraceWriter`](super::TraceWriter). A slice on the tracer's own track that begins with a name seen before takes 11
-//! to 13 bytes of shared memory, one that ends 9 to 11, where the event before it was less than 2²¹ units of time ago
-//! (2 ms, if they are nanoseconds); one more up to 2²⁸ units (0.27 s), and two up to 2³². A category takes two more,
-//! another track eight.
+//! [`TraceWriter`](super::TraceWriter). On the tracer's own track, the begin of a slice with a name seen before takes
+//! 11 to 13 bytes of shared memory, and the end of a slice 9 to 11, if the event before it was less than 2²¹ units of
+//! time ago (2 ms, if they are nanoseconds); one more up to 2²⁸ units (0.27 s), and two up to 2³². A category takes two
+//! more, another track eight.
 //!
 //! ```
 //! use tracebuf::producer::*;
@@ -42,14 +42,14 @@
 //! ```
 //!
 //! # Names
-//! Names, categories and annotation keys that live as long as the tracer are written once and then told by
+//! Names, categories and annotation keys that live as long as the tracer are written once and then referred to by
 //! number. They are known by where they lie: the same text elsewhere is another name. The numbers are part of the
-//! *incremental state*, with the clock and the tracks' descriptions: it starts anew, names and all, after a packet that
-//! the writer dropped, when [`Producer::clear_incremental_state`](super::Producer::clear_incremental_state) was
+//! *incremental state*, with the clock and the tracks' descriptions. That starts anew, names and all, after a packet
+//! that the writer dropped, when [`Producer::clear_incremental_state`](super::Producer::clear_incremental_state) was
 //! called, when nothing happened for 2³² units of time or ticks of the clock (4 s of nanoseconds), when the clock has
 //! gone back by more ticks than that, and when the producer has written [`TracerConfig::state_every`] bytes since: a
-//! ring that overwrites its oldest must still hold the state of what it holds. What a thread that hangs wrote last
-//! comes into the ring late: for that, let each chunk have its state. A state takes some 80 bytes, and what it
+//! ring that overwrites its oldest must still hold the state for what it holds. What a hanging thread wrote last comes
+//! into the ring late: for that, let each chunk have its own state. A state takes about 80 bytes, and what it
 //! describes.
 
 mod clock;

@@ -1,4 +1,4 @@
-//! Names that are written once and then told by number.
+//! Names that are written once and then referred to by number.
 
 use crate::producer::TraceWriter;
 use crate::proto::fields::{interned_data, interned_string, source_location, trace_packet};
@@ -11,7 +11,7 @@ mod line;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
     field: Field,
-    /// Of a source's file.
+    /// The line, for a source file.
     line: Line,
 }
 
@@ -30,7 +30,7 @@ impl Kind {
     pub(super) const EVENT: Kind = Kind { field: Field::Event, line: Line::NONE };
     pub(super) const ANNOTATION: Kind = Kind { field: Field::Annotation, line: Line::NONE };
 
-    /// Of a file, and this line of it; `None` where these are not interned.
+    /// For a source file and this line of it; `None` where these are not interned.
     pub(super) fn source(line: u32) -> Option<Kind> {
         Some(Kind { field: Field::Source, line: Line::of(line)? })
     }

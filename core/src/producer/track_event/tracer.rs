@@ -23,11 +23,11 @@ pub use on_track::{OnTrack, SliceGuard};
 use small_event::SmallEvent;
 use state_packet::{STATE, VALUE};
 
-/// Writes the events of one thread, or one interrupt priority. Nested calls and guards are why it is used
-/// through shared references.
+/// Writes the events of one thread, or one interrupt priority. It is used through shared references because of nested
+/// calls and guards.
 ///
-/// `NAMES`, up to 127, bounds the names known at a time: more are written out each time. `TRACKS` bounds the
-/// tracks known to be described; describing more than that costs their descriptions again.
+/// `NAMES`, up to 127, bounds the names known at a time: any more are written out each time. `TRACKS` bounds the tracks
+/// known to be described; describing more than that costs their descriptions again.
 ///
 /// The [module](super) has an example. Cost: on x86-64, with a clock that costs nothing and within a chunk,
 /// a slice's begin or end is 11 ns, on a busy machine up to 31 (`--bench budgets`).
@@ -35,11 +35,12 @@ use state_packet::{STATE, VALUE};
 pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {
     reentered: Cell<usize>,
     inner: RefCell<Inner<'a, C, NAMES, TRACKS>>,
-    /// Ends of guards' slices on the tracer's own track that are lost, and not made up for. Last: only guards look at it.
+    /// Ends of guards' slices on the tracer's own track that are lost, and not made up for. Last: only guards look at
+    /// it.
     owed_ends: Cell<usize>,
 }
 
-// In this order for short instructions, as the writer's.
+// In this order for short instructions, like the writer's.
 #[repr(C)]
 struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
     /// What the state depends on, as it was when the state was written.
@@ -60,11 +61,11 @@ struct Inner<'a, C, const NAMES: usize, const TRACKS: usize> {
     clock: C,
 }
 
-/// Bytes that any event without details has at most whose name is known.
+/// The most bytes that an event without details has, if its name is known.
 const SHORT_EVENT: usize = 40;
 
-/// An old chunk is older than so many, or where there can be but few writers than two for each. One that is ended makes
-/// those of other writers older by one or two: where these are more than the age, each would end its own with nearly
+/// An old chunk is older than this, or, where there can be only few writers, than two for each. Ending a chunk makes
+/// those of other writers older by one or two: if these were more than the age, each would end its own with nearly
 /// every event.
 const LEAST_AGE: u32 = 16;
 
@@ -76,7 +77,7 @@ impl<'a, C: Clock> Tracer<'a, C> {
 }
 
 impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
-    /// The same with room for `N` names and `T` tracks, as the tracer's type says.
+    /// Like [`Tracer::new`], with room for `N` names and `T` tracks, as the tracer's type says.
     pub fn with_tables(
         writer: TraceWriter<'a>,
         clock: C,
@@ -118,7 +119,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         OnTrack { tracer: self, track: Some(track) }
     }
 
-    /// As [the writer's](TraceWriter::flush). `None`, and nothing is asked, inside an event's details.
+    /// Flushes as [the writer](TraceWriter::flush) does. `None`, with nothing asked, inside an event's details.
     pub fn flush(&self) -> Option<u32> {
         Some(self.inner.try_borrow_mut().ok()?.writer.flush())
     }
@@ -134,14 +135,14 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         )
     }
 
-    /// Of [`TracerStats::skipped`], the events that came inside the writing of another one, modulo 2³² on targets of 32
-    /// bits. Told inside an event's details too, and at the cost of a load.
+    /// How many of [`TracerStats::skipped`] came inside the writing of another event, modulo 2³² on targets of 32 bits.
+    /// Known inside an event's details too, at the cost of a load.
     #[inline]
     pub fn reentered(&self) -> usize {
         self.reentered.get()
     }
 
-    /// As [`Inner::plain`]. False: it is lost.
+    /// Like [`Inner::plain`]. False: it is lost.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn plain(&self, track: Option<&Track<'_>>, kind: u32, name: Option<&'a str>) -> bool {
@@ -157,7 +158,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// Writes an event. False: it is lost, for want of shared memory or because it came inside another one's details.
     #[inline(always)]
     fn write(&self, f: impl FnOnce(&mut Inner<'a, C, N, T>)) -> bool {
-        // Taken only while an event is written: by formatting that itself traces, and nothing else.
+        // Borrowed only while an event is written, so only formatting that itself traces finds it so.
         match self.inner.try_borrow_mut() {
             Ok(mut inner) => {
                 f(&mut inner);
@@ -186,7 +187,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         }
     }
 
-    /// Writes an event of which all else is known, or counts it as lost. False: neither.
+    /// Writes an event about which all else is known, or counts it as lost. False: neither.
     #[cfg(target_pointer_width = "64")]
     #[inline]
     fn writes_on(&mut self, event: &SmallEvent, track: &Track<'_>, iid: u32) -> bool {
@@ -202,7 +203,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         event.write_on(track, iid, &mut self.writer)
     }
 
-    /// The same with a name and a category, which are known as nearly always.
+    /// Like [`plain`](Self::plain), with a name and a category, which nearly always are known.
     #[inline]
     fn plain_in(&mut self, kind: u32, name: &'a str, category: &'a str) {
         let Some(delta) = self.time() else { return };
@@ -233,7 +234,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         open.0.writer.number(track_event::COUNTER_VALUE, value as u64);
     }
 
-    /// The time since the last event, in a state that holds. `None`: it could not be written.
+    /// The time since the last event, in a state that holds. `None`: the state could not be written.
     #[cfg_attr(target_pointer_width = "64", inline)]
     fn time(&mut self) -> Option<u32> {
         let ticks = self.clock.now();
@@ -254,12 +255,13 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         self.writer.goes_into(self.chunks, SHORT_EVENT)
     }
 
-    /// Clears the incremental state: clock, defaults, the own track's description.
+    /// Starts the incremental state anew: clock, defaults, the description of the tracer's own track.
     #[cold]
     #[inline(never)]
     fn start_state(&mut self, ticks: u64) -> bool {
-        // Each chunk's own state, begun further on in one, could end in the next. And a scrape gives a chunk its place in
-        // the ring, where it stays: a state begun in one that is old would be overwritten long before the next state.
+        // Where each chunk has its own state, one begun further on in a chunk could end in the next. And a scrape gives
+        // a chunk its place in the ring, where it stays: a state begun in an old chunk would be overwritten long before
+        // the next state.
         let (age, writers) = (self.writer.chunk_age(), self.writer.producer().max_writers() as u32);
         let is_old = age > self.lifetime + self.lifetime / 2 && (age > LEAST_AGE || age > 2 * writers);
         if self.lifetime == 0 || is_old {
@@ -298,7 +300,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     /// lost, and the event with it.
     #[inline(never)]
     fn is_told(&mut self, mut next: Option<&Track<'_>>) -> bool {
-        // Those above it come behind it, and there may be a ring of them.
+        // Those above it come after it, and there may be a ring of them.
         for _ in 0..Track::MAX_DEPTH {
             let Some(track) = next else { break };
             if self.writer.is_interrupted() || self.knows(track) {
@@ -369,7 +371,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         Some(OpenEvent(self))
     }
 
-    /// Begins it, its track described, if its name is known and it fits the chunk.
+    /// Begins an event whose track is described, if its name is known and it fits the chunk.
     #[cfg(target_pointer_width = "64")]
     #[inline]
     fn opens_at_once(
@@ -388,7 +390,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     }
 }
 
-/// An event being written. It ends also when its details panic: the names that they have interned are written.
+/// An event being written. It also ends when its details panic: the names that they have interned are written.
 struct OpenEvent<'i, 'a, C, const N: usize, const T: usize>(&'i mut Inner<'a, C, N, T>);
 
 impl<C, const N: usize, const T: usize> Drop for OpenEvent<'_, '_, C, N, T> {

@@ -9,12 +9,12 @@ use crate::proto::varint;
 
 /// A timeline: a process, a thread, a counter, or one of your own.
 ///
-/// Its id is made of what it is and of its parent's, so that two writers that describe the same track mean the same
-/// one: of a process's and a thread's numbers, of the name of another. A counter's unit is not part of it, nor is the
-/// name of a process or a thread. So two tracks of one name and without a parent are one, whichever process they are
-/// of, and slices of both end each other: what is one process's own lies [within](Self::within) its track. Of tracks
-/// with one id, the first that a writer uses after its state has started anew, or after it has forgotten the id for
-/// others, is the one described.
+/// Its id is made from what it is and from its parent's id, so that two writers that describe the same track mean the
+/// same one: from the numbers of a process or a thread, and from the name of any other track. A counter's unit is not
+/// part of the id, nor is the name of a process or a thread. So two tracks with the same name and no parent are one,
+/// whichever process they are in, and the slices of both end each other: put what is one process's own
+/// [within](Self::within) its track. Of several tracks with the same id, the one described is the first that a writer
+/// uses after its state has started anew, or after it has forgotten the id for others.
 ///
 /// ```
 /// use tracebuf::producer::track_event::{Track, Unit};
@@ -56,12 +56,12 @@ impl TrackId {
     }
 }
 
-/// Fields in their encoded form: it is made when the track is, mostly by the compiler.
+/// Fields in their encoded form, which is made when the track is, mostly by the compiler.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     bytes: [u8; Head::SIZE],
     len: u8,
-    /// Whether the id is made of the name: processes and threads are told apart by their numbers already.
+    /// Whether the id is made from the name: processes and threads are told apart by their numbers already.
     is_named: bool,
 }
 
@@ -82,7 +82,7 @@ impl Head {
         self.tag(number, LENGTH).varint(bytes.len() as u32).bytes(bytes)
     }
 
-    /// The same with the tag and the length of the name.
+    /// These fields, and then the tag and the length of the name.
     const fn of_name(self, name: &str) -> Self {
         self.tag(track_descriptor::NAME, LENGTH).varint(name.len() as u32)
     }
@@ -145,7 +145,7 @@ pub enum Unit {
     Count,
     /// Bytes.
     Bytes,
-    /// What this says, in up to [`Unit::MAX_LEN`] bytes: the rest of a longer text is left out.
+    /// A unit of this name, in up to [`Unit::MAX_LEN`] bytes: the rest of a longer text is left out.
     ///
     /// ```
     /// use tracebuf::producer::track_event::{Track, Unit};
@@ -156,11 +156,11 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Bytes of UTF-8 of a unit by its name, 14: what a counter's description has room for beside two tags and lengths,
-    /// and those of the counter's own name.
+    /// The longest name of a unit, 14 bytes of UTF-8: what a counter's description has room for besides two tags and
+    /// lengths, and those of the counter's own name.
     pub const MAX_LEN: usize = Head::SIZE - (2 + 2 + 1 + 5);
 
-    /// The field that says so.
+    /// The field that says which unit it is.
     const fn head(self) -> Head {
         let number = match self {
             Unit::Unspecified => 0,
@@ -175,7 +175,7 @@ impl Unit {
     }
 }
 
-/// As many whole characters as lie in so many bytes.
+/// As many whole characters as lie in the first `most` bytes.
 const fn beginning(text: &str, most: usize) -> &[u8] {
     let mut len = most;
     while len < text.len() && !text.is_char_boundary(len) {
@@ -200,7 +200,8 @@ const fn hash(mut hash: u64, bytes: &[u8]) -> u64 {
 const SEED: u64 = 0xCBF2_9CE4_8422_2325;
 
 impl<'a> Track<'a> {
-    /// Tracks within each other that are described with an event: threads' tracks can be within each other in a ring.
+    /// How many tracks within each other are described with an event: threads' tracks can be within each other in a
+    /// ring.
     pub(super) const MAX_DEPTH: u32 = 32;
 
     /// A process by its id.
@@ -230,9 +231,9 @@ impl<'a> Track<'a> {
         Self::new(hash(hash(SEED, b"c"), name.as_bytes()), name, head)
     }
 
-    /// One of several with the same name, such as requests that overlap: the id is another for each number. Also of
-    /// processes and threads with the same numbers, as in several containers. The number is not shown; ui.perfetto.dev
-    /// lays tracks of slices that have one name and one parent together.
+    /// One of several tracks with the same name, such as requests that overlap: the id is different for each number.
+    /// Also for processes and threads with the same numbers, as in several containers. The number is not shown;
+    /// ui.perfetto.dev lays tracks of slices that have the same name and parent together.
     ///
     /// ```
     /// # use tracebuf::producer::track_event::*;
@@ -245,16 +246,16 @@ impl<'a> Track<'a> {
         self.told_apart_by(b"n", number)
     }
 
-    /// The same under a parent, which is described with it. The id is another, but for processes and threads,
-    /// which have but one. With an event at most 32 tracks are described, its own and 31 above it; those above these
-    /// are left out. trace_processor follows ten.
+    /// The same track under a parent, which is described with it. The id is different, except for processes and
+    /// threads, which have only one. With an event, at most 32 tracks are described: its own and 31 above it; those
+    /// further up are left out. trace_processor follows ten.
     pub const fn within(self, parent: &'a Track<'a>) -> Self {
         // The parent of a process or a thread is not looked at: in a ring of statics it is not made yet.
         let track = if self.head.is_named { self.told_apart_by(b"", parent.uuid()) } else { self };
         Track { parent: Some(parent), ..track }
     }
 
-    /// With another id for each number of a kind.
+    /// The track with a different id for each number of a kind.
     const fn told_apart_by(self, kind: &[u8], number: u64) -> Self {
         Track { id: TrackId::new(hash(hash(self.uuid(), kind), &number.to_le_bytes())), ..self }
     }

@@ -11,7 +11,7 @@ const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const BYTES: u32 = 2;
 
-/// Bytes that it may have behind its size: a size of one byte.
+/// Bytes that it may have after its size, which is one byte long.
 const MOST: usize = 127;
 
 /// Writes an annotation into the open event:
@@ -20,7 +20,8 @@ const MOST: usize = 127;
 /// 22 size  08 key  tag value
 /// ```
 ///
-/// as bytes. False, and nothing is written, when what is before a text does not fit the chunk or the size takes more.
+/// as bytes. False, with nothing written, if what is before a text does not fit the chunk or the size takes more than a
+/// byte.
 pub(super) fn write(key: u32, value: Value<'_>, writer: &mut TraceWriter<'_>) -> bool {
     let varint = |field, value| {
         let (words, len) = varint_words(value);
@@ -59,7 +60,7 @@ fn write_text(key: u32, text: &str, writer: &mut TraceWriter<'_>) -> bool {
     begun
 }
 
-/// As far as the key.
+/// The annotation as far as its key.
 fn head(size: usize, key: u32) -> u32 {
     ANNOTATION | (size as u32) << 8 | KEY << 16 | key << 24
 }

@@ -1,7 +1,7 @@
 //! Lines of source files, where these are interned.
 //!
-//! On small targets they are not: each program that traces would have 46 bytes of code for it, and few use it. There a
-//! line is nothing, and takes none.
+//! On small targets they are not: each program that traces would have 46 bytes of code for it, and few use it. There, a
+//! line is nothing and takes no code.
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line(#[cfg(target_pointer_width = "64")] u32);

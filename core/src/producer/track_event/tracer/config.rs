@@ -13,7 +13,7 @@ use crate::proto::fields::builtin_clock;
 #[derive(Clone, Copy, Debug)]
 pub struct TracerConfig {
     frequency: u64,
-    /// Units a tick, in 2⁻³².
+    /// Units per tick, in 2⁻³².
     factor: u64,
     pub(super) unit_ns: u32,
     pub(super) clock_id: u32,
@@ -26,8 +26,8 @@ impl TracerConfig {
     /// For a clock of `frequency` ticks a second. Times to the nanosecond, on the trace's boot time clock;
     /// the state starts anew every 64 KiB, a quarter of a ring of 256.
     ///
-    /// **For a smaller ring say [`TracerConfig::state_every`]**: of one that has overwritten all its states nothing can
-    /// be decoded. For a larger one it saves the space of states.
+    /// **For a smaller ring, call [`TracerConfig::state_every`]**: if a ring has overwritten all its states, nothing in
+    /// it can be decoded. For a larger one, that saves the space of states.
     ///
     /// Make it a constant: the divisions are in it. With a frequency of 0 all times are 0.
     pub const fn new(frequency: u64) -> Self {
@@ -35,9 +35,9 @@ impl TracerConfig {
         TracerConfig { frequency, factor: 0, unit_ns: 1, clock_id, state_bytes: 64 << 10 }.unit_ns(1)
     }
 
-    /// Times in steps of so many nanoseconds: distances below 2¹⁴ steps take two bytes, below 2²¹ three.
+    /// Times in steps of `unit_ns` nanoseconds: distances below 2¹⁴ steps take two bytes, below 2²¹ three.
     ///
-    /// The same for all tracers of a producer, whose sequences readers take for one when an id is used again.
+    /// Use the same for all tracers of a producer: readers take their sequences for one when an id is used again.
     ///
     /// A tick's length is rounded to 2⁻³² steps, so that times are off by at most frequency × steps in seconds
     /// ÷ 2³³: by 0.02 parts in a billion at 168 MHz and 1 ns, 3 at 24 MHz and 1 µs.
@@ -51,7 +51,7 @@ impl TracerConfig {
         TracerConfig { unit_ns, factor, ..self }
     }
 
-    /// Units a tick, in 2⁻³².
+    /// Units per tick, in 2⁻³².
     pub(in crate::producer::track_event) const fn factor(&self) -> u64 {
         self.factor
     }
@@ -62,27 +62,27 @@ impl TracerConfig {
         TracerConfig { clock_id, ..self }
     }
 
-    /// The state starts anew when the producer has written so many bytes of shared memory: a quarter of the ring, or
-    /// less. In the ring each chunk has 16 bytes more. All of the producer's chunks count, whole: also those that
+    /// The state starts anew when the producer has written this many bytes of shared memory: a quarter of the ring, or
+    /// less. In the ring, each chunk has 16 bytes more. All of the producer's chunks count in full, even those that
     /// flushes send when there is little in them.
     ///
     /// What was written before the oldest state that the ring still holds cannot be decoded. When several
     /// producers share the ring, divide by their number, or have the service ask all of them for
     /// [`clear_incremental_state`](crate::producer::Producer::clear_incremental_state) with each quarter that is filled.
     ///
-    /// A thread that hangs keeps its last chunk, which a scrape finds when others may have overwritten the ring,
-    /// and the state in it, many times. With 0 each chunk begins with a state, so that these last events, the ones
-    /// that tell why, can be decoded however late: some 80 bytes a chunk, and the names that it uses. So a chunk must
-    /// have room for that, the descriptions of its tracks, and 40 bytes more. An event whose details do not fit the
-    /// rest of a chunk still lies in two, and the second holds no more than that: where details are long, chunks many
-    /// times as long as they are waste less.
+    /// A thread that hangs keeps its last chunk, which a scrape finds when others may have overwritten the ring, and
+    /// the state in it, many times. With 0, each chunk begins with a state, so that these last events, the ones that
+    /// tell why, can be decoded however late. That takes about 80 bytes a chunk, and the names that it uses; a chunk
+    /// must have room for that, the descriptions of its tracks, and 40 bytes more. An event whose details do not fit
+    /// the rest of a chunk still lies in two, and the second then holds nothing else: where details are long, chunks
+    /// many times as long as they are waste less.
     #[doc(alias = "incremental_state_clear_period")]
     #[doc(alias = "incremental_state_config")]
     pub const fn state_every(self, bytes: u32) -> Self {
         TracerConfig { state_bytes: bytes, ..self }
     }
 
-    /// How many chunks of so many bytes a state may last; 0: to the end of the writer's chunk.
+    /// How many chunks of `chunk_size` bytes a state may last; 0: to the end of the writer's chunk.
     pub(super) fn lifetime(&self, chunk_size: u32) -> u32 {
         match self.state_bytes {
             0 => 0,
@@ -93,7 +93,7 @@ impl TracerConfig {
     }
 }
 
-/// How many times the divisor, which is not 0.
+/// Divides by a divisor that is not 0.
 fn bit_by_bit(mut dividend: u32, divisor: u32) -> u32 {
     let mut quotient = 0;
     for bit in (0..32).rev() {
@@ -113,8 +113,8 @@ pub struct TracerStats {
     pub writer: crate::producer::WriterStats,
     /// Times that the incremental state was written, modulo 2³².
     pub states: u32,
-    /// Events not written because the state could not be, or inside the writing of another one; each of the two on
-    /// targets of 32 bits modulo 2³².
+    /// Events not written because the state could not be written, or because they came inside the writing of another
+    /// one; each of the two modulo 2³² on targets of 32 bits.
     pub skipped: u64,
 }
 

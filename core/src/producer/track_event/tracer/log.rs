@@ -1,4 +1,4 @@
-//! Lines of a log: instants that ui.perfetto.dev lists too.
+//! Lines of a log: instants that ui.perfetto.dev also lists.
 
 use super::{Inner, Tracer};
 use crate::producer::Message;
@@ -10,8 +10,8 @@ use crate::proto::fields::{
 use core::fmt;
 
 impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
-    /// A line of a log: an instant on the tracer's own track, which is to be a thread's, and a row in the list of logs of
-    /// ui.perfetto.dev, to be filtered by its priority and text.
+    /// Writes a line of a log: an instant on the tracer's own track, which must be a thread's, and a row in
+    /// ui.perfetto.dev's list of logs, which can be filtered by priority and text.
     ///
     /// ```
     /// use tracebuf::producer::track_event::*;
@@ -22,16 +22,16 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// # }
     /// ```
     ///
-    /// Cost: the text goes before the event, in a packet of its own, which takes some 12 bytes and the text; the event
-    /// takes some 8 more than other instants. When shared memory has room for neither or only for the text, the line is
-    /// lost, and told as any loss. If the text itself traces on the same tracer, those events are skipped
+    /// Cost: the text goes before the event, in a packet of its own, which takes about 12 bytes and the text; the event
+    /// takes about 8 more than other instants. If shared memory has room for neither or only for the text, the line is
+    /// lost, which is reported like any loss. If the text itself traces on the same tracer, those events are skipped
     /// ([`TracerStats`](super::TracerStats)).
     pub fn log(&self, name: &'a str, message: LogMessage<'a, impl fmt::Display>) {
         self.log_with(name, message, |event| event);
     }
 
-    /// The same with details. An empty name is left out, for [`Event::name`] to give one that does not live as long as
-    /// the tracer.
+    /// Like [`log`](Self::log), with details. An empty name is left out, so that [`Event::name`] can give one that does
+    /// not live as long as the tracer.
     pub fn log_with(
         &self,
         name: &'a str,
@@ -55,10 +55,9 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
 }
 
 impl<C, const N: usize, const T: usize> Inner<'_, C, N, T> {
-    /// Writes the text of a line, and says by which number; `None` if it is lost, and the line with it.
+    /// Writes the text of a line, and returns its number; `None` if it is lost, and the line with it.
     ///
-    /// Names of an event are written behind it; but the text may live no longer than this call, and be as long as it
-    /// likes.
+    /// Names of an event are written after it; but the text may live no longer than this call, and be of any length.
     fn log_body(&mut self, text: fmt::Arguments<'_>) -> Option<u64> {
         let mut packet = self.writer.packet();
         packet.varint(trace_packet::SEQUENCE_FLAGS, sequence_flags::NEEDS_INCREMENTAL_STATE);

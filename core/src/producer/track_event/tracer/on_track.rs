@@ -8,10 +8,10 @@ use crate::proto::fields::{track_event, track_event_type};
 
 /// A tracer's events on one track.
 ///
-/// A slice is a call of [`slice`](Self::slice), a guard by [`enter`](Self::enter), or a pair of
-/// [`begin`](Self::begin) and [`end`](Self::end). Each of the three, and an [`instant`](Self::instant), may have a
-/// category (`_in`, as quick as without on the tracer's own track), or any details (`_with`). With details an empty
-/// name is left out, for [`Event::name`] to give one that does not live as long as the tracer.
+/// A slice is a call of [`slice`](Self::slice), a guard by [`enter`](Self::enter), or a pair of [`begin`](Self::begin)
+/// and [`end`](Self::end). Each of the three, and an [`instant`](Self::instant), may have a category (`_in`, on the
+/// tracer's own track as quick as without), or any details (`_with`). With details, an empty name is left out, so that
+/// [`Event::name`] can give one that does not live as long as the tracer.
 ///
 /// ```
 /// # use tracebuf::producer::track_event::*;
@@ -37,13 +37,13 @@ impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
 
 /// Ends a slice when dropped: the one begun last on its track, as [`OnTrack::end`] does.
 ///
-/// So drop guards in the reverse order of their making, and hold none where another task may go on on the same track,
+/// So drop guards in the reverse order of their making, and hold none where another task may go on with the same track,
 /// as across an `.await`.
 ///
-/// Slices stay within each other also when some of it is lost, for want of shared memory or inside another event's
-/// details: one whose begin is lost has no end either, and on the tracer's own track an end that is lost is made up for
-/// before the next guard begins or ends one, at that time. (After an [`end`](OnTrack::end) that is lost, or that of a
-/// begin that is, slices end with those around them.)
+/// Slices stay within each other even when some events are lost, for want of shared memory or inside another event's
+/// details: a slice whose begin is lost has no end either, and on the tracer's own track a lost end is made up for
+/// before the next guard begins or ends a slice, with that time. (After an [`end`](OnTrack::end) that is lost, or one
+/// whose begin is lost, slices end with those around them.)
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'t, 'a, C: Clock, const NAMES: usize = 64, const TRACKS: usize = 8> {
     on: OnTrack<'t, 'a, C, NAMES, TRACKS>,
@@ -65,7 +65,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> SliceGuard<'_, 'a, C, N, T> {
         let on = self.on;
         if self.detach() {
             on.end_by(|on| {
-                // When the details panic it has ended all the same, unless the end is lost.
+                // If the details panic, the slice has ended all the same, unless the end is lost.
                 let at_panic = AtPanic(on, |on, is_written| {
                     if !is_written {
                         on.owe_end();
@@ -87,11 +87,11 @@ impl<'a, C: Clock, const N: usize, const T: usize> SliceGuard<'_, 'a, C, N, T> {
         }
     }
 
-    /// Lets the slice go on without the guard, and says whether there is one: not if its begin is lost. Another guard
-    /// that is [attached](OnTrack::attach) ends it, where this one cannot be kept.
+    /// Lets the slice go on without the guard, and returns whether there is a slice: there is none if its begin is
+    /// lost. Where this guard cannot be kept, another one that is [attached](OnTrack::attach) ends the slice.
     #[inline(always)]
     pub fn detach(self) -> bool {
-        // Nothing is in it but references.
+        // There is nothing in it except references.
         core::mem::ManuallyDrop::new(self).has_begun
     }
 }
@@ -105,7 +105,7 @@ impl<C: Clock, const N: usize, const T: usize> Drop for SliceGuard<'_, '_, C, N,
     }
 }
 
-/// Does what is left to do when an event's details panic, which may have been lost all the same.
+/// Does what is left to do when an event's details panic; the event may have been lost all the same.
 struct AtPanic<'o, 't, 'a, C: Clock, const N: usize, const T: usize>(
     &'o OnTrack<'t, 'a, C, N, T>,
     fn(&OnTrack<'t, 'a, C, N, T>, bool),
@@ -119,7 +119,7 @@ impl<C: Clock, const N: usize, const T: usize> Drop for AtPanic<'_, '_, '_, C, N
 }
 
 impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> {
-    /// A slice as long as `body` runs, also when it panics.
+    /// A slice as long as `body` runs, even if that panics.
     #[inline]
     pub fn slice<R>(&self, name: &'a str, body: impl FnOnce() -> R) -> R {
         let _slice = self.enter(name);
@@ -166,7 +166,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         })
     }
 
-    /// A guard of the slice begun last on this track, which another one was [detached](SliceGuard::detach) from.
+    /// A guard for the slice begun last on this track, from which another one was [detached](SliceGuard::detach).
     ///
     /// ```
     /// # use tracebuf::producer::track_event::*;
@@ -195,7 +195,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
         self.plain_in(track_event_type::SLICE_BEGIN, name, category);
     }
 
-    /// Begins a slice with details. When they panic it has begun all the same.
+    /// Begins a slice with details. If they panic, it has begun all the same.
     pub fn begin_with(&self, name: &'a str, details: impl Details<'a>) {
         self.event(track_event_type::SLICE_BEGIN, name, details);
     }

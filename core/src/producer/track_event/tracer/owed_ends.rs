@@ -1,4 +1,4 @@
-//! Ends of slices that are lost: made up for, so that those around them do not end in their place.
+//! Ends of slices that are lost, and are made up for so that the slices around them do not end in their place.
 
 use super::Tracer;
 use crate::producer::track_event::Clock;
@@ -7,26 +7,26 @@ impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
     /// How many ends of guards' slices on the tracer's own track are lost and not made up for.
     ///
     /// Where several tracers write to one track, such a slice is open for all of them. Ends have no names: what one
-    /// owes may be moved to the one that is next to begin or end a slice.
+    /// tracer owes may be moved to the one that is next to begin or end a slice.
     #[inline]
     pub fn owed_ends(&self) -> usize {
         self.owed_ends.get()
     }
 
-    /// Has the tracer owe so many, and says how many it has owed.
+    /// Makes the tracer owe this many, and returns how many it has owed.
     pub fn replace_owed_ends(&self, ends: usize) -> usize {
         self.owed_ends.replace(ends)
     }
 
-    /// The end of a slice on the tracer's own track is lost.
+    /// Notes that the end of a slice on the tracer's own track is lost.
     #[cold]
     #[inline(never)]
     pub(super) fn owe_end(&self) {
         self.owed_ends.set(self.owed_ends.get().saturating_add(1));
     }
 
-    /// Writes those that are lost. False: there is no room for them yet, and what comes next is lost as the one that
-    /// was tried is, which counts for it.
+    /// Writes the lost ends. False: there is no room for them yet, and what comes next is lost like the end that was
+    /// tried, which counts for it.
     ///
     /// Guards do so themselves; others may, before they begin or end a slice on the tracer's own track.
     #[inline]
@@ -41,7 +41,7 @@ impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
             if !self.track().write_end() {
                 return false;
             }
-            // Not what there were before: while it was written, the clock or the sink may have come to another's end.
+            // Not the number from before: while it was written, the clock or the sink may have come to another's end.
             self.owed_ends.set(self.owed_ends.get().wrapping_sub(1));
         }
         true

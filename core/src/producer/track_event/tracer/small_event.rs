@@ -11,8 +11,8 @@ use crate::proto::fields::{sequence_flags, trace_packet, track_event};
 /// size  68 02  5A size { 48 kind … }  40 delta
 /// ```
 ///
-/// as bytes: `sequence_flags` that need the state, `track_event` with its type and more, and at last `timestamp`, for
-/// what has a length of its own comes behind what has a fixed place.
+/// as bytes: `sequence_flags` that need the state, `track_event` with its type and more, and last `timestamp`, because
+/// what varies in length comes after what has a fixed place.
 pub(super) struct SmallEvent {
     kind: u32,
     /// The timestamp's field, and how many bytes it has: 2 to 4.
@@ -20,7 +20,7 @@ pub(super) struct SmallEvent {
     time_len: usize,
 }
 
-// Tags, and how they lie in memory. All are of one byte, but for that of a counter's value.
+// Tags, and how they lie in memory. All take one byte, except that of a counter's value.
 const TIMESTAMP: u32 = trace_packet::TIMESTAMP << 3;
 const TYPE: u32 = track_event::TYPE << 3;
 const NAME: u32 = track_event::NAME_IID << 3;
@@ -28,7 +28,7 @@ const CATEGORY: u32 = track_event::CATEGORY_IIDS << 3;
 const TRACK: u32 = track_event::TRACK_UUID << 3;
 const COUNTER: u32 = track_event::COUNTER_VALUE << 3;
 const COUNTER_BYTES: [u32; 2] = [COUNTER & 0x7F | 0x80, COUNTER >> 7];
-/// Of any of these packets, behind the size.
+/// What each of these packets has after its size.
 const HEAD: u32 = trace_packet::SEQUENCE_FLAGS << 11
     | (sequence_flags::NEEDS_INCREMENTAL_STATE as u32) << 16
     | (trace_packet::TRACK_EVENT << 3 | 2) << 24;
@@ -44,7 +44,7 @@ impl SmallEvent {
         Some(SmallEvent { kind, time: TIMESTAMP | time << 8, time_len: 1 + time_len })
     }
 
-    /// The event as far as its type, of `len` bytes and with the next one.
+    /// The event, of `len` bytes, as far as its type, and the byte `next` after that.
     #[inline]
     fn event(&self, len: usize, next: u32) -> u32 {
         len as u32 | TYPE << 8 | self.kind << 16 | next << 24
@@ -111,7 +111,7 @@ impl SmallEvent {
         writer.begin_at_once(words, size_at + 1 + 2 + name_len, size_at)
     }
 
-    /// The same on another track, whose id comes before the name.
+    /// Like [`open`](Self::open), on another track, whose id comes before the name.
     #[cfg(target_pointer_width = "64")]
     #[inline]
     pub(super) fn open_on(&self, track: &Track<'_>, iid: u32, writer: &mut TraceWriter<'_>) -> bool {

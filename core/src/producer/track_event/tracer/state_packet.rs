@@ -10,7 +10,7 @@ const INCREMENTAL: u64 = builtin_clock::MAX_ID + 1;
 /// Fields of the packet that starts a state: a number and its value, or which of the values in `start_state`,
 /// or a message.
 const fn number(field: u32, value: u64) -> (u8, u8) {
-    // From there on it would be taken for an index, or for a message.
+    // From there on, it would be taken for an index or for a message.
     assert!(value < VALUE as u64);
     (byte(field), value as u8)
 }

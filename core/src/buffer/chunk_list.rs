@@ -24,7 +24,7 @@ pub(super) enum Place {
     Existing(u32),
     /// It was the last one to be erased.
     ErasedLast,
-    /// Too late: what comes after it was consumed already.
+    /// Too late: a later chunk was consumed or erased already.
     Consumed,
     /// Too far from the newest to be looked for.
     TooFar,
@@ -144,7 +144,7 @@ impl State<'_> {
     /// Takes the first chunk of a sequence out of its list and out of the ring. `open` is what a
     /// later commit may still settle.
     ///
-    /// All is noted down before the chunk goes: whoever still finds the chunk takes the note back.
+    /// All is noted down before the chunk goes: if the chunk is still found, attaching takes the note back.
     #[cfg_attr(not(target_os = "none"), inline)]
     #[cfg_attr(target_os = "none", inline(never))]
     pub(super) fn erase_first(&mut self, chunk: &Stored, open: Status) -> Option<()> {

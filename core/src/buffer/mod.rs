@@ -34,7 +34,7 @@
 //! | `BeginRead`, `ReadNextTracePacket`, the walk in buffer order | `reader` |
 //! | `CloneReadOnly` | `read_only` |
 //!
-//! Beside the paper:
+//! Beyond the paper:
 //!
 //! | what | here |
 //! |---|---|

@@ -73,7 +73,7 @@ impl State<'_> {
         self.begin_change(&chunk, from as u16, kind)?;
         let payload = self.ring.payload_mut(offset, valid)?;
         for patch in patches {
-            // What was read has nothing left to patch, and whoever leases it needs it as it was.
+            // What was read has nothing left to patch, and a lease of it needs it as it was.
             if patch.offset >= u32::from(chunk.read.get()) {
                 let target = payload.get_mut(patch.offset as usize..)?.first_chunk_mut::<4>()?;
                 *target = patch.data;

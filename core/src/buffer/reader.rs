@@ -42,7 +42,7 @@ pub struct Reader<'b> {
 struct BufferWalk {
     at: u32,
     end: u32,
-    /// Whether the walk is in the part from the start up to the write cursor, which comes after the part behind it.
+    /// Whether the walk is between the start and the write cursor; what lies after the cursor comes first.
     second_half: bool,
     /// Where the run of free items starts that ends at `at`; `at` itself if there is none.
     free: u32,

@@ -11,10 +11,10 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What happened in a buffer since it was made: a copy of all its counters.
         ///
-        /// All count chunks, bytes or events since the buffer was made, in 64 bits, and are never reset while it is in
-        /// use. Attaching resets to 0 those that cannot be true (2⁵⁶ or more), and corrects those that do not agree
-        /// with what the region holds. Names are those of Perfetto's `TraceStats.BufferStats`; `chunks_unchanged` and
-        /// `chunks_refused` are ours. At any time
+        /// The counters count chunks, bytes or events since the buffer was made, in 64 bits, and are never reset while
+        /// it is in use. Attaching resets to 0 those that cannot be true (2⁵⁶ or more), and corrects those that do not
+        /// agree with what the region holds. Names are those of Perfetto's `TraceStats.BufferStats`; `chunks_unchanged`
+        /// and `chunks_refused` are ours. At any time
         ///
         /// - every chunk offered counts once: written, rewritten, relocated, unchanged, discarded or refused;
         /// - `bytes_written + padding_bytes_written` = bytes held in chunks and padding + `bytes_read` +
@@ -112,7 +112,7 @@ counters! {
     /// Packets given up by their writer, and those that still waited for a patch, or for their rest, when their
     /// [producer ended](super::TraceBuffer::end_producer). One that is overwritten while it waits is
     /// [broken](super::SequenceInfo::packets_broken) instead. Not counted here: one at the end of its sequence in a
-    /// buffer that is full and keeps its oldest, whose rest may have been refused (see `chunks_discarded`); and one
+    /// buffer that is full and keeps its oldest, whose rest may not have been taken (see `chunks_discarded`); and one
     /// that the program's end left waiting (see [`Salvage::chunks_cut`](super::Salvage::chunks_cut); the next packet
     /// reports it too).
     trace_writer_packet_loss,

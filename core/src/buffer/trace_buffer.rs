@@ -62,7 +62,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Lays out a region, whatever was in it before, and starts an empty buffer.
     ///
     /// The region is used from its first 8-byte boundary on; its ring is what the header and the table leave, up to 4
-    /// GiB less 4 bytes. Only the header and the table are touched: pages of the ring are first touched by chunks.
+    /// GiB less 4 bytes. Only the header and the table are touched: pages of the ring are first touched when chunks
+    /// come.
     ///
     /// # Errors
     /// [`RegionError`] if there is no room for the header, the table and 64 bytes, or if the table is to hold fewer
@@ -78,8 +79,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
 
     /// Stores a chunk: the reference's `CopyChunkUntrusted`.
     ///
-    /// Nothing about a chunk is trusted; what becomes of it is returned and counted, and nothing panics. `Written` says
-    /// nothing about the packets in it: malformed ones are counted in
+    /// Nothing about a chunk is trusted; what becomes of it is returned and counted, and nothing panics.
+    /// [`Commit::Written`] says nothing about the packets in it: what is malformed there is counted in
     /// [`abi_violations`](super::BufferStats::abi_violations), and once read or overwritten in
     /// [`chunks_malformed`](super::SequenceInfo::chunks_malformed).
     ///

@@ -177,7 +177,7 @@ pub struct Page<'a> {
     words: &'a [AtomicU32],
 }
 
-/// A chunk's place in shared memory, for whoever has it now: the page's bitmap, and the words of header and
+/// A chunk's place in shared memory, for the side that has it now: the page's bitmap, and the words of header and
 /// payload.
 #[derive(Clone, Copy)]
 pub(crate) struct ChunkPlace<'a> {

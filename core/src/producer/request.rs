@@ -168,7 +168,7 @@ mod tests {
             bytes[0] = tag;
             assert_eq!(Request::from_bytes(bytes), None, "{tag}");
         }
-        // Any bit more either says something, or there is none.
+        // Any other bit either says something, or makes it no request.
         for request in each() {
             let bytes = request.to_bytes();
             for bit in 0..128 {

@@ -42,7 +42,7 @@ pub struct WriterStats {
     pub packets: u64,
     /// Packets given up.
     pub dropped: u64,
-    /// Of these, packets given up because of too deep a nesting, too many patches (16 at a time), too large a size, a
+    /// Of these, packets given up because of too deep nesting, too many patches (16 at a time), too large a size, a
     /// message over more than [`TraceWriter::MAX_PATCHED`] chunks, an invalid field number or, without the feature
     /// `patches`, a third chunk while a message of the first is open.
     pub over_limit: u64,
@@ -136,7 +136,7 @@ impl<'a> Producer<'a> {
     /// A writer to the central buffer `target`; `None` when all ids are taken.
     ///
     /// `exhaustion` says what the writer does when shared memory is full. The id becomes free when the writer is
-    /// dropped. It then goes to a writer to the same buffer, or to another buffer when no other id is left: chunk ids
+    /// dropped. It then goes to a writer to the same buffer, or to one to another when no other id is left: chunk ids
     /// go on, and a buffer that misses some of them takes them for lost. If the service scrapes before it has heard of
     /// the change, as it may behind a queue, it takes the new writer's chunks for the old one's, and they go to the old
     /// one's buffer. Neither happens if there are as many ids as all buffers together have writers at a time. Cost: at

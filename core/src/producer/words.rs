@@ -13,9 +13,9 @@ static_assertions::const_assert_eq!(align_of::<AtomicU32>(), align_of::<u32>());
 /// Words lent for good as atomic words. No cost.
 pub fn atomic_words(words: &mut [u32]) -> &[AtomicU32] {
     let (data, len) = (words.as_mut_ptr().cast::<AtomicU32>(), words.len());
-    // SAFETY: `AtomicU32` documents "the same size, alignment, and bit validity as the underlying integer
-    // type", so the same memory is a valid `[AtomicU32]` of the same length. The exclusive borrow lasts as
-    // long as the result, so no plain access can happen beside the atomic ones.
+    // SAFETY: `AtomicU32` documents "the same size, alignment, and bit validity as the underlying integer type", so the
+    // same memory is a valid `[AtomicU32]` of the same length. The exclusive borrow lasts as long as the result, so no
+    // plain access can happen alongside the atomic ones.
     unsafe { core::slice::from_raw_parts(data, len) }
 }
 

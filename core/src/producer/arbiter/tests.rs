@@ -1,5 +1,5 @@
-//! Numbers that start again at 0 after 2³²: chunk ids, flushes, and the counts of what is sent. And who is kept at
-//! sending.
+//! Numbers that start again at 0 after 2³²: chunk ids, flushes, and the counts of what is sent. And how long a sender
+//! is kept at sending.
 
 use super::*;
 use crate::buffer::{Config, FillPolicy, TraceBuffer};
@@ -89,7 +89,7 @@ impl<'a, 'm> World<'a, 'm> {
     }
 }
 
-/// A message whose size is written before it ends, with so many bytes of one value in it.
+/// A message whose size is written before it ends, with `len` bytes of one value in it.
 fn write(mut packet: Packet<'_, '_>, value: u8, len: usize) {
     packet.message(900).bytes(1, &vec![value; len]);
 }
@@ -192,7 +192,7 @@ fn half_of_the_memory_is_sent_over_the_last_of_the_counts() {
             world.producer.taken.store(u32::MAX - before, Ordering::Relaxed);
             let mut writer = world.writer();
             for chunks in 1..7 {
-                // Fills a chunk but for a few bytes.
+                // Fills a chunk except for a few bytes.
                 write(writer.packet(), 1, 40);
                 assert_eq!(writer.stats().chunks, chunks);
                 assert_eq!(world.service().moved as u64, chunks / 2 * 2, "{before} before the last");
@@ -241,7 +241,7 @@ fn a_packet_given_up_for_want_of_a_chunk_keeps_nobody_at_sending() {
     assert_eq!(PRODUCER.sending.load(Ordering::Relaxed), IDLE);
 }
 
-/// How often each chunk was named; it is asked for no more than so often.
+/// How often each chunk was named; a chunk is asked for at most that often.
 struct Named(Mutex<Vec<u32>>);
 
 impl CommitSink for Named {

@@ -87,7 +87,7 @@ mod tests {
         let division = Division::new(Layout::One, 64);
         for page in 0..pages {
             division.acquire(memory.bitmap(page).unwrap());
-            // One of each writer, and of the last as many more, each before the one that it follows.
+            // One of each writer, and as many more of the last, each before the one that it follows.
             let writer_id = WRITERS.min(page as u16 + 1);
             let header =
                 ChunkHeader { writer_id, chunk_id: pages - page, fragments: 2, flags: HeaderFlags::empty() };

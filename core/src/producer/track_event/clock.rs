@@ -116,7 +116,7 @@ impl Scale {
 
     /// The time of a tick, but never a little before the last one's; the distances to come begin here.
     pub(super) fn start(&mut self, ticks: u64) -> u64 {
-        // If it were back by more than 2³² ticks, the last one was read wrong, and all others would wait for it.
+        // Not if it is back by more than 2³² ticks: then the last one was read wrong, and all others would wait for it.
         let is_back = (ticks.wrapping_sub(self.last) >> 32) as u32 == u32::MAX;
         let ticks = if is_back { self.last } else { ticks };
         let units = u128::from(ticks) * u128::from(self.factor);

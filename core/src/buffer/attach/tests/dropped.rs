@@ -246,7 +246,7 @@ fn behind_what_is_no_item_the_next_chunk_that_somebody_knows_is_found() {
     }
 }
 
-/// What is found after `change_more` has changed something behind a broken second chunk.
+/// What is found after `change_more` has changed something after a broken second chunk.
 fn behind_a_broken_chunk(change_more: impl FnOnce(&mut State<'_>)) -> Salvage {
     let mut memory = region(false);
     change(&mut memory, |state| {

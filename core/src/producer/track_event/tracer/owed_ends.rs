@@ -26,7 +26,7 @@ impl<C: Clock, const N: usize, const T: usize> Tracer<'_, C, N, T> {
     }
 
     /// Writes the lost ends. False: there is no room for them yet, and what comes next is lost like the end that was
-    /// tried, which counts for it.
+    /// tried, which is counted in its place.
     ///
     /// Guards do so themselves; others may, before they begin or end a slice on the tracer's own track.
     #[inline]

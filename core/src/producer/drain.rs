@@ -137,7 +137,7 @@ impl<'c> Payload<'c> {
         copy_out(self.0, offset, to);
     }
 
-    /// A function that does so. Its type is the same for every caller, unlike that of their own closures.
+    /// A function that does so. Its type is the same for every caller, unlike the type of a caller's own closure.
     pub(crate) fn filling(self) -> impl Fn(usize, &mut [u8]) + 'c {
         move |offset, to| self.fill(offset, to)
     }

@@ -84,9 +84,9 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// oldest; a ring that has overwritten something is full, and takes nothing more if it is now to stop. A reset
     /// while the policy changes, between two stores, costs the region.
     ///
-    /// Sequences that are found keep their numbers, of producers that are gone. Who comes now has other numbers, greater
-    /// than those in [`sequences`](TraceBuffer::sequences), or [`forget_producer`](TraceBuffer::forget_producer) comes
-    /// first.
+    /// Sequences that are found keep the numbers of producers that are gone. New producers must have other numbers,
+    /// greater than those in [`sequences`](TraceBuffer::sequences), or
+    /// [`forget_producer`](TraceBuffer::forget_producer) must come first.
     ///
     /// # Errors
     /// [`RegionError`] if there is no room for a new region.

@@ -37,7 +37,7 @@ pub struct Config {
 
 impl Config {
     /// A table of 64 [sequences](Self::sequences), no histograms, no checksums. That is few where many producers or
-    /// writers are recorded: it, and not the size of the ring, says how many there are chunks of at a time.
+    /// writers are recorded: the table, not the size of the ring, limits how many of them have chunks in it at a time.
     pub const fn new(policy: FillPolicy) -> Self {
         Self { policy, sequences: 64, histograms: false, crc: false }
     }

@@ -44,7 +44,7 @@ pub enum MemoryError {
     PageCount,
     /// The layout would make chunks smaller than [`SharedMemory::MIN_CHUNK`].
     ChunkSize,
-    /// The storage has fewer entries than the buffer has chunks, which [`SharedMemory::chunks`] tells.
+    /// The storage has fewer entries than the buffer has chunks; [`SharedMemory::chunks`] tells how many.
     Storage,
 }
 

@@ -63,7 +63,7 @@ pub mod trace_packet {
     pub const SERVICE_EVENT: u32 = 69;
     /// Int: the producer's process id. The service's.
     pub const TRUSTED_PID: u32 = 79;
-    /// Bool: its writer wrote none before.
+    /// Bool: it is its writer's first packet.
     pub const FIRST_PACKET_ON_SEQUENCE: u32 = 87;
     /// Varint: the machine the producer runs on, if not the service's. The service's.
     pub const MACHINE_ID: u32 = 98;

@@ -344,7 +344,7 @@ fn who_sends_has_done_its_share_when_that_is_as_much_as_there_is_memory_and_no_f
         assert!((8..16).contains(&sent), "{sent} chunks, of eight that there are");
         assert!(ALWAYS.has_completed(), "what was written last");
         drop(writing);
-        // Whoever completes the next one sends.
+        // The writer that completes the next one sends.
         write(first.packet(), 1, 40);
         assert!(WRITING.lock().unwrap().chunks >= sent + 4);
         drop((first, other));

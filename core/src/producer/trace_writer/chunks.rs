@@ -155,7 +155,7 @@ impl TraceWriter<'_> {
         self.producer.commit();
     }
 
-    /// Of chunks there may be enough without it; patches are sent in any case.
+    /// Sends, unless there are enough chunks without it; patches are sent in any case.
     fn send_for_room(&mut self) {
         if SMALL || PATCHES && self.has_ready_patches {
             self.send();

@@ -164,7 +164,7 @@ fn chunks_of_a_sequence_that_is_nobody_belong_to_none() {
         assert_eq!(salvage, Salvage { of_no_sequence: 3, sequences_kept: 1, ..kept(3) });
         assert!(packets.iter().all(|packet| packet.0 == 2) && packets.len() == 6);
     }
-    // What comes of it later says that something was before, and nothing else does.
+    // Its later packets say that something was before them, and no others do.
     for (writer, chunk_id, is_lost) in [(1, 3, true), (2, 3, false), (3, 0, false)] {
         let mut memory = region(false);
         change(&mut memory, forget[0]);

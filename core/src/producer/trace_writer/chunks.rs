@@ -155,7 +155,7 @@ impl TraceWriter<'_> {
         self.producer.commit();
     }
 
-    /// Sends, unless there are enough chunks without it; patches are sent in any case.
+    /// Sends for the sake of free chunks, unless another writer does it already; ready patches are sent in any case.
     fn send_for_room(&mut self) {
         if SMALL || PATCHES && self.has_ready_patches {
             self.send();

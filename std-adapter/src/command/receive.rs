@@ -23,8 +23,10 @@ use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
 /// start's file, although it comes later. Standard output, a pipe or a device gets everything. The report says which
 /// files there are, and where times do not go together.
 ///
-/// Ends with the file, when nothing has the pipe open for writing any more, or with Ctrl-C. Exit status: 0 when packets
-/// came, whatever was lost, 1 when none came, or when something could not be read or written, as when the port is gone.
+/// Ends with the file, when nothing has the pipe open for writing any more, or with Ctrl-C.
+///
+/// Exit status: 0 when packets came, whatever was lost, 1 when none came, or when something could not be read or
+/// written, as when the port is gone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A serial port, such as /dev/ttyACM0 or COM3, a file, or a pipe; - is standard input.

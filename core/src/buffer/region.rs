@@ -321,7 +321,6 @@ impl Layout {
     }
 
     /// The layout of a region that is there already, as its header says, if that can be true.
-    ///
     pub(super) fn find(memory: &[u8], end: RingEnd) -> Result<Self, AttachError> {
         let start = memory.as_ptr().align_offset(align_of::<Header>());
         let bytes = memory.get(start..).unwrap_or_default();

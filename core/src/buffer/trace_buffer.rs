@@ -230,8 +230,8 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         slot.and_then(|slot| table.get(usize::from(slot))).is_some_and(|entry| entry.may_come_back(header))
     }
 
-    /// The id of the newest known chunk of a chunk's sequence, which a writer goes on with. It may be in another
-    /// process than before: an empty sequence takes over its identity.
+    /// The id of the newest known chunk of a chunk's sequence, which a writer goes on with. That writer may be of another
+    /// process than the one before: a sequence without chunks takes over the user and process in `header`.
     #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
     pub(crate) fn go_on_from(&mut self, header: &ChunkHeader) -> Option<u32> {
         let mut state = self.state()?;

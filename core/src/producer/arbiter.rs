@@ -16,10 +16,10 @@ use heapless::Vec;
 /// shared memory is completed and unsent sends them all, as does a flush. If another one is sending just
 /// then, it does that too, and nobody waits.
 ///
-/// So one packet may take whoever writes it as long as the sink takes for as many chunks as there are, and some. They
-/// leave what others have completed meanwhile to whoever completes the next chunk or needs one, and go on only for what
-/// is not asked for again: flushes, patches, and the ends of writers. On microcontrollers they go on for as long as
-/// others ask. Where that is too long, the sink is a queue that another thread serves.
+/// So a packet may take its writer as long as the sink takes for all chunks of shared memory, and a few more. What others
+/// complete after that is left to whoever next completes a chunk when half is unsent, or needs one. Only for flushes,
+/// patches and the ends of writers, which are not asked for again, does the sender go on for as long as others ask; on
+/// microcontrollers, for everything. If that is too long, make the sink a queue that another thread serves.
 ///
 /// ```
 /// use tracebuf::producer::*;
@@ -269,38 +269,41 @@ impl<'a> Producer<'a> {
     /// The same, for there is need of free chunks, or will be. When somebody else is sending, they do it, or whoever
     /// needs room next: they have done their share when they have sent as much as there is shared memory.
     pub(crate) fn send_for_room(&self) {
-        if SMALL {
-            self.commit();
-        } else if self.sending.fetch_max(FOR_ROOM, Ordering::AcqRel) == IDLE {
+        if self.sending.fetch_max(FOR_ROOM, Ordering::AcqRel) == IDLE {
             self.send_all();
         }
     }
 
-    /// Sends until nobody asks for it any more.
     fn send_all(&self) {
         let guard = Sending(&self.sending);
-        if SMALL {
-            // From `AGAIN` to `SENDING`, and from there to `IDLE`, unless somebody has asked meanwhile.
-            while self.sending.fetch_sub(1, Ordering::AcqRel) == AGAIN {
-                self.send_once();
-            }
-        } else {
-            let begun = self.taken.load(Ordering::Relaxed);
-            loop {
-                self.sending.swap(SENDING, Ordering::AcqRel);
-                self.send_once();
-                // Who needs room sends itself when this one has done its share, which would go on for as long as others
-                // write. What will not be asked for again it does in any case.
-                let has_done_its_share =
-                    self.taken.load(Ordering::Relaxed).wrapping_sub(begun) >= self.chunks;
-                let most = if has_done_its_share { FOR_ROOM } else { SENDING };
-                let leave = |asked| (asked <= most).then_some(IDLE);
-                if self.sending.fetch_update(Ordering::AcqRel, Ordering::Relaxed, leave).is_ok() {
-                    break;
-                }
+        self.send_while_asked();
+        core::mem::forget(guard);
+    }
+
+    /// Sends until nobody asks for it any more.
+    #[cfg(any(target_os = "none", tracebuf_small))]
+    fn send_while_asked(&self) {
+        // From `AGAIN` to `SENDING`, and from there to `IDLE`, unless somebody has asked meanwhile.
+        while self.sending.fetch_sub(1, Ordering::AcqRel) == AGAIN {
+            self.send_once();
+        }
+    }
+
+    /// Sends until nobody asks for it any more, or only for room when this one has done its share: it would go on for as
+    /// long as others write, and whoever needs room sends itself. What will not be asked for again is done in any case.
+    #[cfg(not(any(target_os = "none", tracebuf_small)))]
+    fn send_while_asked(&self) {
+        let begun = self.taken.load(Ordering::Relaxed);
+        loop {
+            self.sending.swap(SENDING, Ordering::AcqRel);
+            self.send_once();
+            let has_done_its_share = self.taken.load(Ordering::Relaxed).wrapping_sub(begun) >= self.chunks;
+            let most = if has_done_its_share { FOR_ROOM } else { SENDING };
+            let leave = |asked| (asked <= most).then_some(IDLE);
+            if self.sending.fetch_update(Ordering::AcqRel, Ordering::Relaxed, leave).is_ok() {
+                break;
             }
         }
-        core::mem::forget(guard);
     }
 
     /// Sends what there is now: chunks, patches, and the flush last.

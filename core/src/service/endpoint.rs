@@ -129,8 +129,9 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     ///
     /// If its first chunk has the id 0 where the buffer knows chunks of a writer of this number, as those of Perfetto's
     /// writers have when their number was another's, its chunks go on behind these, and so do those of the next writers
-    /// of this number, whether they count from 0 again or go on. So they do not where these are its own, scraped while
-    /// the service took them for those of the writer before, which had none and has ended since. Not on microcontrollers.
+    /// of this number, whether they count from 0 again or go on. They do not if the chunks that the buffer knows are the
+    /// writer's own, scraped while the service took them for those of the writer before, which had none and has ended
+    /// since. On microcontrollers nothing is added to ids.
     pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
         let counting = self.writers.counting(writer_id, target);
         self.writers.remove(writer_id);
@@ -339,7 +340,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         patched: &ChunkToPatch<'_>,
         buffers: &mut [TraceBuffer<M>],
     ) {
-        let mut writer = self.writers.get_mut(patched.writer_id);
+        // Also one that has ended since: its patches are for ids that have the same added as its chunks'.
+        let mut writer = self.writers.known_mut(patched.writer_id);
         let is_its = writer.as_deref().is_none_or(|writer| writer.may_write_to(patched.target));
         let allowed = may_write_to(self.allowed, patched.target) && is_its;
         let Some(buffer) = buffers.get_mut(usize::from(patched.target)).filter(|_| allowed) else {

@@ -34,6 +34,10 @@ pub(super) struct Writer {
     unfinished: Unfinished,
 }
 
+/// Targets are the numbers of 32 buffers at most.
+#[cfg(not(target_os = "none"))]
+const NO_BUFFER: u16 = u16::MAX;
+
 /// Whether a writer has said that it is there. Else its target says nothing, and scrapes leave it out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 // Where ids are not shifted, those that have ended are not kept.
@@ -145,7 +149,8 @@ impl Writer {
         (self.registration, self.shift) = (Registration::Shown, Shift::default());
     }
 
-    /// By which id its buffer is to know a chunk, given the newest id that it knows of writers of this number.
+    /// By which id its buffer is to know a chunk, given the newest id that it knows of writers of this number, for which
+    /// it is asked at a writer's first chunk alone.
     /// Perfetto's writers have the numbers of others that have ended, and count their chunks from 0 again: they go on
     /// behind those. So do those that go on after one that wrote to another buffer, where this one knows later ids: then
     /// they are a producer's before that had the same number.
@@ -153,11 +158,15 @@ impl Writer {
         let is_moved = self.registration == Registration::Moved;
         if is_moved || self.registration == Registration::New {
             self.registration = Registration::Shown;
-            if !cfg!(target_os = "none")
-                && let Some(newest) = newest()
-                && (chunk_id == 0 || is_moved && !is_after(chunk_id, newest))
-            {
-                self.shift = Shift::behind(newest, chunk_id);
+            if !cfg!(target_os = "none") {
+                match newest() {
+                    Some(newest) if chunk_id == 0 || is_moved && !is_after(chunk_id, newest) => {
+                        self.shift = Shift::behind(newest, chunk_id);
+                    }
+                    // The buffer has forgotten those before: a first id other than 0 would tell of a loss.
+                    None if chunk_id == 0 => self.shift = Shift::default(),
+                    _ => {}
+                }
             }
         }
         self.shifted(chunk_id)
@@ -310,6 +319,11 @@ impl<const N: usize> Writers<N> {
         if let Some(writer) = self.get_mut(id) {
             writer.registration = match writer.registration {
                 Registration::Shown => Registration::Next,
+                Registration::Moved => {
+                    // The next one has moved as well, whichever buffer it writes to.
+                    writer.target = NO_BUFFER;
+                    Registration::Ended
+                }
                 _ => Registration::Ended,
             };
             self.ended += 1;
@@ -358,10 +372,15 @@ impl<const N: usize> Writers<N> {
         }
     }
 
+    /// A writer, registered or not, if it is known.
+    pub(super) fn known_mut(&mut self, id: u16) -> Option<&mut Writer> {
+        let place = self.place_of(id).ok()?;
+        self.list.get_mut(place)
+    }
+
     /// The same as [`get`](Self::get), to change what is known of it.
     pub(super) fn get_mut(&mut self, id: u16) -> Option<&mut Writer> {
-        let place = self.place_of(id).ok()?;
-        self.list.get_mut(place).filter(|writer| writer.is_registered())
+        self.known_mut(id).filter(|writer| writer.is_registered())
     }
 }
 

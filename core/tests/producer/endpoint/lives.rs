@@ -219,9 +219,10 @@ fn their_packets_are_all_there_where_they_write_to_one_buffer_after_the_other() 
     for written in [0, 50] {
         let mut world = one_of_the_same_number(written);
         let id = world.writer.id();
-        for target in [0, 1, 0, 0, 1] {
+        // Some write nothing.
+        for (target, chunks) in [(0, 3), (1, 0), (1, 3), (0, 3), (0, 0), (0, 3), (1, 0), (0, 0), (1, 3)] {
             assert!(world.endpoint.register_writer(id, target));
-            for _ in 0..3 {
+            for _ in 0..chunks {
                 let chunk = world.write();
                 world.move_to(target, chunk);
             }
@@ -276,6 +277,50 @@ fn what_a_new_endpoint_scrapes_before_it_hears_whose_it_is_does_not_come_again()
         world.move_to(0, chunk);
         sent(&mut world);
         assert_eq!(world.read(), [DataLoss::empty()], "counting: {is_counting}");
+    }
+}
+
+#[test]
+fn where_the_buffer_has_forgotten_those_before_nothing_seems_to_be_missing() {
+    let mut world = alive();
+    for chunks in [3, 1] {
+        (0..chunks).for_each(|_| sent(&mut world));
+        next_life(&mut world);
+    }
+    assert_eq!(world.read(), [DataLoss::empty(); 4]);
+    // The table is full of others.
+    for writer_id in 1..=64 {
+        let header =
+            ChunkHeader { producer_id: 9, writer_id, fragments: 1, complete: true, ..ChunkHeader::default() };
+        world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
+    }
+    assert_eq!(world.read(), []);
+    (0..2).for_each(|_| sent(&mut world));
+    assert_eq!(world.read(), [DataLoss::empty(); 2]);
+}
+
+#[test]
+fn patches_that_come_late_are_for_the_chunks_of_their_own_writer() {
+    for is_gone in [false, true] {
+        let mut world = alive();
+        sent(&mut world);
+        next_life(&mut world);
+        sent(&mut world);
+        if is_gone {
+            world.endpoint.disconnect(&mut world.buffers);
+        } else {
+            world.endpoint.unregister_writer(world.writer.id());
+        }
+        // Its first chunk is the buffer's second, and another has not come.
+        for (chunk_id, told) in [(1, [0, 1]), (0, [1, 1])] {
+            let patches = [Patch { chunk_id, offset: 0, data: [0; 4] }];
+            let writer_id = world.writer.id();
+            let patch = ChunkToPatch { writer_id, target: 0, chunk_id, patches: &patches, has_more: true };
+            let request = CommitRequest { chunks_to_patch: &[patch], ..CommitRequest::default() };
+            world.endpoint.carry_out(&request, &mut world.buffers);
+            let stats = world.buffers[0].stats();
+            assert_eq!([stats.patches_succeeded, stats.patches_failed], told, "gone: {is_gone}");
+        }
     }
 }
 

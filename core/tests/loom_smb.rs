@@ -192,7 +192,7 @@ fn chunks_completed_at_once_are_all_sent_by_somebody() {
     });
 }
 
-/// A service that is a call away: who sends finds free chunks behind it.
+/// A service that is a call away: whoever sends finds free chunks afterwards.
 struct AtOnce(Mutex<(Option<Consumer<'static>>, Vec<(u16, u32)>, Vec<u32>)>);
 
 impl CommitSink for AtOnce {
@@ -207,8 +207,9 @@ impl CommitSink for AtOnce {
     }
 }
 
-/// One writer only needs room, and may be left without it by another that has done its share. What that other flushed is
-/// sent by somebody all the same, and everything else by whoever comes next. With one preemption more it takes two minutes.
+/// One writer only needs room, and may be left without it by another that has done its share. What that other one has
+/// flushed is sent by somebody all the same, and everything else by whoever comes next. With one more preemption it
+/// takes two minutes.
 #[test]
 fn a_flush_is_sent_by_somebody_also_when_they_have_done_their_share() {
     model(2, || {

@@ -1,4 +1,4 @@
-//! `Producer`: who has which chunk, and when what is complete is sent.
+//! `Producer`: who has which chunk, and when complete chunks are sent.
 
 use super::commit::{ChunkToMove, ChunkToPatch, CommitRequest, CommitSink};
 use super::cursor;
@@ -11,10 +11,10 @@ use heapless::Vec;
 
 /// One producer: its shared memory, its writers' ids, and the chunks that wait to be sent.
 ///
-/// Writers are made here, one for each thread, interrupt priority or core, and share nothing but this. All
-/// of it is lock-free. Completed chunks are collected in a list; whoever completes one when half of the
-/// shared memory is completed and unsent sends them all, as does a flush. If another one is sending just
-/// then, it does that too, and nobody waits.
+/// Writers are made here, one for each thread, interrupt priority or core, and share nothing but the producer. All of
+/// it is lock-free. Completed chunks are collected in a list; the writer that completes one when half of the shared
+/// memory is completed and unsent sends them all, as does a flush. If another one is sending just then, that one sends
+/// these too, and nobody waits.
 ///
 /// So a packet may take its writer as long as the sink takes for all chunks of shared memory, and a few more. What others
 /// complete after that is left to whoever next completes a chunk when half is unsent, or needs one. Only for flushes,
@@ -62,7 +62,7 @@ pub struct Producer<'a> {
     newest: AtomicU32,
     /// [`IDLE`], [`SENDING`], [`FOR_ROOM`] or [`AGAIN`].
     sending: AtomicU32,
-    /// The next flush's number, always odd; the same when the last flush was sent.
+    /// The next flush's number, always odd; `flush_sent` is what it was when the last flush was sent.
     pub(super) next_flush: AtomicU32,
     flush_sent: AtomicU32,
     pub(super) flush_done: AtomicU32,
@@ -73,7 +73,7 @@ pub struct Producer<'a> {
     generation: AtomicU32,
 }
 
-/// A chunk is told by its page, times 16, and its place in the page. This is none.
+/// No chunk: a chunk is identified by its page, times 16, plus its place in the page.
 pub(crate) const NONE: u32 = u32::MAX;
 /// Chunks in one request; larger batches are sent in parts. They lie on the stack.
 const BATCH: usize = if size_of::<usize>() < 8 { 4 } else { 16 };
@@ -82,12 +82,12 @@ const BATCH: usize = if size_of::<usize>() < 8 { 4 } else { 16 };
 const IDLE: u32 = 0;
 /// Somebody sends.
 const SENDING: u32 = 1;
-/// Somebody was asked to, since they have last begun, for the sake of free chunks: whoever needs one asks again.
+/// Whoever sends was asked again since they last began, for the sake of free chunks: whoever needs one asks again.
 const FOR_ROOM: u32 = SENDING + 1;
-/// Somebody was asked to, since they have last begun, and will not be asked again.
+/// Whoever sends was asked again since they last began, and will not be asked another time.
 const AGAIN: u32 = if SMALL { FOR_ROOM } else { FOR_ROOM + 1 };
 
-/// Leaves the sending state also when the sink panics: the other writers must not be mute for that.
+/// Leaves the sending state even if the sink panics: that must not silence the other writers.
 struct Sending<'s>(&'s AtomicU32);
 
 impl Drop for Sending<'_> {
@@ -98,15 +98,15 @@ impl Drop for Sending<'_> {
 
 impl<'a> Producer<'a> {
     const_fn! {
-        /// A producer that divides the pages of `memory` as `layout` says. It can be a `static`. Memory and storage are
-        /// its own for as long as it lives: no other producer writes there.
+        /// Makes a producer that divides the pages of `memory` as `layout` says. It can be a `static`. Memory and
+        /// storage are its own for as long as it lives: no other producer writes there.
         ///
-        /// Any sink that many threads may call does; on a single core `Sync` can be promised for one that
+        /// Any sink that several threads may call will do; on a single core, `Sync` can be promised for one that
         /// tolerates interrupts.
         ///
         /// # Errors
-        /// [`MemoryError::ChunkSize`]: pages divided so have chunks smaller than [`SharedMemory::MIN_CHUNK`].
-        /// [`MemoryError::Storage`]: `CHUNKS` is less than [`SharedMemory::chunks`] of this layout.
+        /// [`MemoryError::ChunkSize`]: pages divided like this have chunks smaller than [`SharedMemory::MIN_CHUNK`].
+        /// [`MemoryError::Storage`]: `CHUNKS` is less than [`SharedMemory::chunks`] for this layout.
         pub const fn new<const CHUNKS: usize, const WRITERS: usize>(
             memory: SharedMemory<'a>,
             layout: Layout,
@@ -141,7 +141,8 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// The id of a new writer to the central buffer `target`, its place, and what its first packet has to say.
+    /// Takes an id for a new writer to the central buffer `target`; returns it, the writer's place, and what its first
+    /// packet has to say.
     pub(super) fn take_id(&'a self, target: u16) -> Option<(u16, &'a WriterSlot, u8)> {
         let slots = || self.writers.iter().zip(1u16..);
         let take = |any: bool| slots().find(|(slot, _)| (any || slot.suits(target)) && slot.take());
@@ -163,7 +164,7 @@ impl<'a> Producer<'a> {
         self.layout
     }
 
-    /// Asks all writers that intern names to start anew, because the service has none of them any more.
+    /// Asks all writers that intern names to start anew, because the service no longer has any of the names.
     pub fn clear_incremental_state(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
@@ -224,7 +225,7 @@ impl<'a> Producer<'a> {
         self.memory.chunk(chunk >> 4, chunk & 15, &self.division)
     }
 
-    /// Completes a chunk, and puts it on the list. Says whether it is time to send.
+    /// Completes a chunk, and puts it on the list. Returns whether it is time to send.
     pub(crate) fn complete(&self, chunk: u32) -> bool {
         let (Some(word), Some(link)) = (self.memory.bitmap(chunk >> 4), self.link(chunk)) else {
             return false;
@@ -233,7 +234,7 @@ impl<'a> Producer<'a> {
             // The other side took it away: not ours any more.
             return false;
         }
-        // Counted before it can be taken, or fewer than none would be left.
+        // Counted before it can be taken; otherwise fewer than none could be left.
         let completed = self.completed.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
@@ -256,7 +257,7 @@ impl<'a> Producer<'a> {
     /// Sends the completed chunks and the ready patches now, for instance on a timer.
     ///
     /// Chunks that are still being written, and patches that are not ready, are not sent. False: another writer is
-    /// sending just then, and does it; when it has, nobody tells.
+    /// sending just then, and does this too; nobody is told when it has.
     pub fn commit(&self) -> bool {
         // Release: whoever sends sees what was put on the list before.
         let is_mine = self.sending.swap(AGAIN, Ordering::AcqRel) == IDLE;
@@ -266,8 +267,9 @@ impl<'a> Producer<'a> {
         is_mine
     }
 
-    /// The same, for there is need of free chunks, or will be. When somebody else is sending, they do it, or whoever
-    /// needs room next: they have done their share when they have sent as much as there is shared memory.
+    /// Like [`commit`](Self::commit), when free chunks are needed, or soon will be. If somebody else is sending, they
+    /// do it, or else whoever needs room next: a sender has done its share when it has sent as much as there is shared
+    /// memory.
     pub(crate) fn send_for_room(&self) {
         if self.sending.fetch_max(FOR_ROOM, Ordering::AcqRel) == IDLE {
             self.send_all();
@@ -324,7 +326,7 @@ impl<'a> Producer<'a> {
                 self.request(&[], &[chunk], 0);
             }) {}
             if state == WriterSlot::ENDED {
-                // Only after all its chunks: nobody would know any more where they go.
+                // Only after all its chunks: from then on, nobody knows where they go.
                 self.send_chunks();
                 self.sink.unregister_writer(writer_id);
                 slot.state.store(WriterSlot::FREE, Ordering::Release);
@@ -358,12 +360,12 @@ impl<'a> Producer<'a> {
         }
     }
 
-    /// Takes the list of completed chunks: the oldest one, each linked to the next, and how many they are. The list has
-    /// no end when a service took a chunk that nobody had sent, and the chunk was completed again.
+    /// Takes the list of completed chunks: returns the oldest one, each being linked to the next, and how many there
+    /// are. The list is endless if a service took a chunk that nobody had sent, and the chunk was completed again.
     fn take_completed(&self) -> (u32, u32) {
         let (mut oldest, mut count) = (NONE, 0_u32);
         let mut newer = self.newest.swap(NONE, Ordering::Acquire);
-        // Newest first, as a stack has it; turn the links round.
+        // Newest first, as in a stack; turn the links round.
         while let Some(link) = self.link(newer) {
             let older = link.load(Ordering::Relaxed);
             link.store(oldest, Ordering::Relaxed);
@@ -371,14 +373,14 @@ impl<'a> Producer<'a> {
             newer = older;
             count = count.wrapping_add(1);
         }
-        // One at a time sends.
+        // Only one sends at a time.
         self.taken.store(self.taken.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
         (oldest, count)
     }
 
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
     fn link(&self, chunk: u32) -> Option<&AtomicU32> {
-        // Of no chunk there is none, far beyond the end.
+        // `NONE` has no link: its place is far beyond the end.
         self.links.get(((chunk >> 4) * self.division.chunks + (chunk & 15)) as usize)
     }
 

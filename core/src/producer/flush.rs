@@ -5,12 +5,12 @@ use super::sync::Ordering;
 use crate::wrapping::is_after;
 
 impl Producer<'_> {
-    /// Sends all there is to send, as [`commit`](Self::commit) does, with a flush behind it: when the service has asked
-    /// for what there is, or before the program goes on without a word to it.
+    /// Sends all there is to send, as [`commit`](Self::commit) does, followed by a flush: for when the service has
+    /// asked for what there is, or before the program goes on without a word to it.
     ///
-    /// The number is acknowledged by the service: [`is_flushed`](Self::is_flushed). Never waits: when a writer is
-    /// sending just then, it sends this too, and what it had taken to send comes before it. Chunks that are still being
-    /// written are not completed, for they are their writers': a service takes what is whole in them by
+    /// The service acknowledges the number: [`is_flushed`](Self::is_flushed). Never waits: if a writer is sending just
+    /// then, that one sends this too, after what it had already taken to send. Chunks that are still being written are
+    /// not completed, because they belong to their writers: a service takes what is whole in them by
     /// [scraping](crate::service::ProducerEndpoint::scrape), and a writer sends its own by
     /// [`TraceWriter::flush`](super::TraceWriter::flush).
     ///
@@ -40,7 +40,7 @@ impl Producer<'_> {
         flush
     }
 
-    /// The service has done all that was asked up to this flush.
+    /// Notes that the service has done all that was asked up to this flush.
     pub fn flushed(&self, flush: u32) {
         let mut seen = self.flush_done.load(Ordering::Relaxed);
         while is_after(flush, seen) {
@@ -57,7 +57,7 @@ impl Producer<'_> {
         (self.flush_done.load(Ordering::Acquire).wrapping_sub(flush) as i32) >= 0
     }
 
-    /// Asks that a flush go out with the next request, and says its number, never 0.
+    /// Asks that a flush go out with the next request, and returns its number, never 0.
     pub(crate) fn ask_flush(&self) -> u32 {
         self.next_flush.fetch_add(2, Ordering::Release)
     }

@@ -1,8 +1,8 @@
 //! What is noted down about a sequence while attaching to a region.
 //!
-//! Two fields of its entry have another meaning meanwhile, as there is no memory for more:
+//! Two fields of its entry have another meaning in that time, as there is no memory for more:
 //!
-//! | field | else | while attaching |
+//! | field | otherwise | while attaching |
 //! |---|---|---|
 //! | `stalled` | the read session in which it stalled, 0 for none | [`Marks`]; none once its list is made |
 //! | `hash_next` | the next one in its chain of the index | the balance, until the index is made anew |
@@ -16,14 +16,14 @@ use crate::buffer::sequence_state::SequenceState;
 use crate::buffer::words::Le16;
 
 bitflags::bitflags! {
-    /// What was found of a sequence.
+    /// What was found out about a sequence.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub(super) struct Marks: u16 {
         /// A chunk of it was found.
         const SEEN = 1;
-        /// The chunk that is said to be erased last.
+        /// The chunk that is said to be erased last was found.
         const ERASED_IS_THERE = 2;
-        /// It has a place in the list of empty sequences.
+        /// It is in the list of empty sequences.
         const LISTED = 4;
         /// Another one has the same identity, or too many the same hash.
         const DOUBLE = 8;

@@ -1,4 +1,4 @@
-//! The walk over the ring that was found: keeps chunks, makes gaps of the rest.
+//! The walk over the ring that was found: it keeps chunks, and turns the rest into gaps.
 
 use super::judge::Verdict;
 use super::marks::Marks;
@@ -10,10 +10,11 @@ use crate::buffer::ring::Items;
 use crate::buffer::sequence_state::Status;
 use crate::buffer::tb_chunk::{Flags, Item, Stored, TBChunk};
 
-/// How often the chain of items may be found broken. Each time costs a walk over all before.
+/// How often the chain of items may be found broken. Each time costs a walk over everything before.
 const BREAKS: u32 = 256;
-/// Bytes that may be judged for each byte of the ring to find where it goes on behind all breaks: at each break some of
-/// what is named behind it is looked at twice, and in a region made for it one large place by all others.
+/// Bytes that may be judged, per byte of the ring, to find where it goes on after all breaks: at each break, some of
+/// what is named behind it is judged twice and, in a region crafted for that, one large place once for each that names
+/// it.
 const JUDGED: u64 = 32;
 
 impl State<'_> {
@@ -53,7 +54,7 @@ impl State<'_> {
 
     /// Looks at every item. Afterwards they reach to `used`, and every chunk among them is sound by itself.
     pub(super) fn salvage_ring(&mut self, used: u32, salvage: &mut Salvage) {
-        // `certain` is the end of the last sound chunk: what is behind may be there because a size is wrong.
+        // `certain` is the end of the last sound chunk: what is behind may be found only because a size is wrong.
         let (mut at, mut certain, mut breaks) = (0, 0, 0);
         let mut left = JUDGED.saturating_mul(used.into());
         while at < used {
@@ -95,7 +96,7 @@ impl State<'_> {
         Some((next, true))
     }
 
-    /// Closes the chunks to which, the program having ended, nothing will come any more.
+    /// Closes the chunks that get nothing more, because the program has ended.
     pub(super) fn close_chunks(&mut self, salvage: &mut Salvage) {
         let mut items = Items::of(0..self.header.used.get());
         while let Some(chunk) = items.next_chunk(&self.ring) {
@@ -107,7 +108,7 @@ impl State<'_> {
         }
     }
 
-    /// Makes a chunk what it is found to be, its mark last, so that this may be cut short as well.
+    /// Makes a chunk what it was found to be, its mark last, so that even this may be cut short.
     fn apply(&mut self, chunk: &Stored, mended: &Mended) -> Option<()> {
         mended.put_into(&mut self.ring.front_mut(chunk.offset)?.header);
         if self.header.checksum_size() > 0 {
@@ -118,7 +119,7 @@ impl State<'_> {
         Some(())
     }
 
-    /// Notes down how a sound chunk lies to the one that is said to be erased last.
+    /// Notes down whether a sound chunk is newer or older than the one that is said to be erased last.
     fn note(&mut self, chunk: &TBChunk) -> Option<()> {
         let entry = self.sequence_mut(chunk.slot.get())?;
         entry.mark(Marks::SEEN);
@@ -126,30 +127,31 @@ impl State<'_> {
         Some(())
     }
 
-    /// Makes a gap of a chunk. In the numbers of its sequence it is one, too, which is told with the first packet
-    /// behind it; in front of all others it is one if something is known to have been there.
+    /// Turns a chunk into a gap. The numbers of its sequence then have a gap too, which the first packet behind it
+    /// reports; in front of all others, that is so only if something is known to have been there.
     pub(super) fn drop_found(&mut self, chunk: &Stored, cause: Cause, salvage: &mut Salvage) {
         salvage.count(cause);
-        // Noted down first: after a reset in between it is found and dropped again, and without it nobody would know.
+        // Noted down first: after a reset in between, the chunk is found and dropped again; the other way round, nobody
+        // would know of it.
         if let Some(entry) = self.sequence_mut(chunk.slot.get()).filter(|entry| entry.has(Status::IN_USE)) {
             entry.insert(Status::FORGOTTEN);
             if cause == Cause::OutOfOrder {
-                // Where it belongs is not known: then the next packet tells.
+                // Where it belongs is not known, so the next packet reports it.
                 entry.lose(DataLoss::CHUNK_CORRUPTED);
             }
         }
         if cause == Cause::NoSequence && salvage.of_no_sequence == 1 {
-            // Of whom it was nobody knows: it may be of any that comes.
+            // Nobody knows whose it was: it may have been of any that comes.
             self.table.iter_mut().for_each(|entry| entry.insert(Status::FORGETFUL));
         }
         self.ring.set_gap(chunk.offset, Item::Free(chunk.outer_size()));
     }
 
-    /// The first place behind `from` where a sound chunk starts and that something else points to: the table,
-    /// the links of a sound chunk, or the write cursor. `used` if there is none.
+    /// The first place behind `from` where a sound chunk starts and which something else points to: the table, the
+    /// links of a sound chunk, or the write cursor. `used` if there is none.
     ///
-    /// That it looks like a chunk is not enough: a payload may hold what looks like one. No more than `left` bytes are
-    /// judged, in all.
+    /// Looking like a chunk is not enough, as a payload may hold what does. No more than `left` bytes are judged in
+    /// all.
     fn next_anchor(&self, from: u32, used: u32, left: &mut u64) -> u32 {
         let mut nearest = used;
         let mut consider = |place: u32| {
@@ -190,7 +192,7 @@ impl State<'_> {
 }
 
 impl TBChunk {
-    /// Its first word has no bits that mean nothing.
+    /// Whether its first word has no bits that mean nothing.
     fn is_shapely(&self) -> bool {
         Flags::all().contains(self.flags())
     }

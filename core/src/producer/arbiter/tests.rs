@@ -1,5 +1,5 @@
 //! Numbers that start again at 0 after 2³²: chunk ids, flushes, and the counts of what is sent. And how long a sender
-//! is kept at sending.
+//! has to go on sending.
 
 use super::*;
 use crate::buffer::{Config, FillPolicy, TraceBuffer};
@@ -54,7 +54,7 @@ fn with_world(pages: usize, first_chunk: u32, test: impl FnOnce(&World<'_, '_>))
     let buffer = TraceBuffer::new(vec![0; 8192], Config::new(FillPolicy::RingBuffer)).unwrap();
     let service = Service { endpoint, buffers: [buffer], is_away: false, moved: 0, flushes: Vec::new() };
     let sink = Sink(Mutex::new(service));
-    // As the writer before has left it, which has written that many.
+    // As the previous writer left it, which had written that many chunks.
     storage.writers[0].next_chunk.store(first_chunk, Ordering::Relaxed);
     let producer = Producer::new(memory, Layout::One, &storage, &sink).unwrap();
     test(&World { producer: &producer, storage: &storage, sink: &sink });
@@ -74,7 +74,7 @@ impl<'a, 'm> World<'a, 'm> {
         service.endpoint.scrape(&mut service.buffers)
     }
 
-    /// Reads what there is, of packets that lack nothing, in order.
+    /// Reads the packets that there are, in order; nothing is lost before any.
     fn read(&self) -> Vec<(u8, usize)> {
         let service = &mut *self.service();
         let mut reader = service.buffers[0].read();
@@ -96,7 +96,7 @@ fn write(mut packet: Packet<'_, '_>, value: u8, len: usize) {
 
 /// The value and the length of what [`write`] wrote.
 fn parse(bytes: &[u8]) -> (u8, usize) {
-    // That it is the first is said before.
+    // A first packet says in front that it is one.
     let bytes = bytes.strip_prefix(&[0xB8, 0x05, 1]).unwrap_or(bytes);
     let bytes = bytes.strip_prefix(&[0xA2, 0x38]).expect("the message's tag");
     let (size, field) = varint::decode(bytes).unwrap();
@@ -176,7 +176,7 @@ fn flushes_are_done_in_order_over_the_last_number() {
         assert!(flushes.iter().all(|flush| !producer.is_flushed(*flush)));
         for (done, flush) in flushes.into_iter().enumerate() {
             producer.flushed(flush);
-            // The word of an earlier one comes late, and changes nothing.
+            // An earlier one's acknowledgement comes late, and changes nothing.
             producer.flushed(flushes[0]);
             let said = flushes.map(|flush| producer.is_flushed(flush));
             assert_eq!(said, core::array::from_fn(|index| index <= done));
@@ -220,7 +220,7 @@ impl CommitSink for Meanwhile {
         write(writer.packet(), 1, 100);
         assert_eq!((writer.stats().packets, writer.stats().dropped), (1, 1));
         assert_eq!(state(), SENDING, "nothing is there to be sent once more");
-        // Its end is, and a flush.
+        // Its end is something to send, and so is a flush.
         drop(writer);
         assert_eq!(state(), AGAIN);
         assert!(!PRODUCER.commit(), "who sends does it once more");
@@ -285,7 +285,7 @@ fn a_chunk_that_a_service_takes_before_it_is_sent_makes_no_endless_request() {
 struct Always;
 
 struct Writing {
-    /// None while nobody writes meanwhile.
+    /// `None` while nobody writes meanwhile.
     writer: Option<TraceWriter<'static>>,
     requests: u32,
     chunks: u32,
@@ -327,7 +327,7 @@ impl CommitSink for Always {
 #[test]
 #[cfg_attr(tracebuf_small, ignore = "on microcontrollers whoever sends goes on")]
 fn who_sends_has_done_its_share_when_that_is_as_much_as_there_is_memory_and_no_flush_is_forgotten() {
-    // The flush is asked for before, when it has done its share, and never.
+    // The flush is asked for before the sender has done its share, when it has, and never.
     for flushes_at in [1, 2, 0] {
         let other = ALWAYS.writer(0, Exhaustion::Drop);
         let mut writing = WRITING.lock().unwrap();

@@ -1,4 +1,5 @@
-//! The service's end of one producer: what it commits goes into the central buffers, what it left goes too.
+//! The service's end of one producer: what the producer commits goes into the central buffers, and so does what it
+//! left.
 
 use crate::buffer::{self, ChunkFlags, Commit, TraceBuffer};
 use crate::producer::{
@@ -10,7 +11,7 @@ use heapless::Vec;
 use super::endpoint_stats::EndpointStats;
 use super::writers::{Writer, Writers, waits_for_patches};
 
-/// Who a producer is, as the service knows and not as it says.
+/// Who a producer is, as the service knows it, not as the producer says.
 ///
 /// ```
 /// use tracebuf::service::ProducerIdentity;
@@ -21,9 +22,9 @@ use super::writers::{Writer, Writers, waits_for_patches};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ProducerIdentity {
-    /// Numbered by the service, from 1. A number is not to be used again while a buffer has unread chunks of who had it
-    /// before, which may be for as long as the buffer lasts: what comes is taken for that one's then, user and process
-    /// included. [`TraceBuffer::forget_producer`] comes first.
+    /// Its number, which the service gives, from 1. Do not use one again while a buffer has unread chunks of the
+    /// producer that had it before, which may be for as long as the buffer lasts: what comes would be taken for that
+    /// one's, user and process included. Call [`TraceBuffer::forget_producer`] first.
     pub producer_id: u16,
     /// Its user, `u32::MAX` if unknown.
     pub uid: u32,
@@ -37,11 +38,11 @@ pub struct ProducerIdentity {
 /// write to. Central buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the
 /// producer does, says, or changes while it is read can do harm: it is refused and counted.
 ///
-/// A writer has a place here from its registration on, or without one from its first chunk that is taken, until it is
-/// unregistered. Of more than `WRITERS` at a time, chunks of the others are discarded: writers that it makes up do not
-/// get one producer all sequences of a buffer, if that has more than `WRITERS`. As many as the producer's
-/// [`ProducerStorage`](crate::producer::ProducerStorage) has are enough, for a producer of this crate numbers its
-/// writers from 1 to those. The sequence of a writer that has ended stays in its buffer until that was read or
+/// A writer has a place here from its registration on or, without one, from the first of its chunks that is taken,
+/// until it is unregistered. If there are more than `WRITERS` at a time, the others' chunks are discarded: with made-up
+/// writers, one producer does not get all sequences of a buffer that has more than `WRITERS`. As many as the producer's
+/// [`ProducerStorage`](crate::producer::ProducerStorage) has are enough, because a producer of this crate numbers its
+/// writers from 1 up to that. The sequence of a writer that has ended stays in its buffer until it is read or
 /// overwritten, or [another needs its place](TraceBuffer::make_place): if you trust no producer, count what each one
 /// [unregisters](Request::Unregister), and disconnect one that does nothing else.
 ///
@@ -104,7 +105,7 @@ crate::debug::opaque_debug! {
 }
 
 impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
-    /// The end of a producer that may not write to any buffer yet.
+    /// Makes the service's end of a producer that may not write to any buffer yet.
     pub const fn new(consumer: Consumer<'m>, identity: ProducerIdentity) -> Self {
         Self { consumer, identity, allowed: 0, writers: Writers::new(), stats: EndpointStats::ZERO }
     }
@@ -124,14 +125,14 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         }
     }
 
-    /// A writer starts, and will write to `target`. False, and an earlier registration of the same writer is gone, if
-    /// that is no buffer of the producer, or if there are too many writers: its chunks are discarded then.
+    /// Registers a writer that will write to `target`. False, and an earlier registration of the same writer is gone,
+    /// if that is no buffer of the producer, or if there are too many writers: its chunks are then discarded.
     ///
-    /// If its first chunk has the id 0 where the buffer knows chunks of a writer of this number, as those of Perfetto's
-    /// writers have when their number was another's, its chunks go on behind these, and so do those of the next writers
-    /// of this number, whether they count from 0 again or go on. They do not if the chunks that the buffer knows are the
-    /// writer's own, scraped while the service took them for those of the writer before, which had none and has ended
-    /// since. On microcontrollers nothing is added to ids.
+    /// If its first chunk has the id 0 and the buffer already knows chunks of a writer of this number, its chunks go on
+    /// behind those: Perfetto's writers begin with 0 even when their number was another's. So do the chunks of the next
+    /// writers of this number, whether they count from 0 again or go on. They do not if those that the buffer knows are
+    /// the writer's own, scraped while the service took them for those of the previous writer, which had none and has
+    /// ended since. On microcontrollers nothing is added to ids.
     pub fn register_writer(&mut self, writer_id: u16, target: u16) -> bool {
         let counting = self.writers.counting(writer_id, target);
         self.writers.remove(writer_id);
@@ -142,10 +143,11 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         is_there
     }
 
-    /// The same of a writer that went on counting its chunks where the writer of its number before it had stopped, as
-    /// those of this crate do over one [`ProducerStorage`](crate::producer::ProducerStorage): its ids are taken as they
-    /// are. For what is found in shared memory after a crash, when the buffer knows some of it already and no endpoint
-    /// knows which; the producer's number must not have been another's before, whose chunks the buffer still knows.
+    /// Like [`register_writer`](Self::register_writer), for a writer that went on counting its chunks where the
+    /// previous one of its number had stopped, as this crate's do with the same
+    /// [`ProducerStorage`](crate::producer::ProducerStorage): its ids are taken as they are. This is for what is found
+    /// in shared memory after a crash, when the buffer knows some of it already and no endpoint knows which. The
+    /// producer's number must not have been that of another whose chunks the buffer still knows.
     pub fn register_counting_writer(&mut self, writer_id: u16, target: u16) -> bool {
         let is_there = self.register_writer(writer_id, target);
         // Nothing is added to ids on microcontrollers.
@@ -156,13 +158,13 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         is_there
     }
 
-    /// A writer has ended: another one may have its place.
+    /// Notes that a writer has ended: another one may have its place.
     pub fn unregister_writer(&mut self, writer_id: u16) {
         self.writers.end(writer_id);
     }
 
-    /// Does what a request asks for: moves chunks and applies patches. The flush, if it asks for one, is to be
-    /// acknowledged by the caller.
+    /// Does what a request asks for: moves chunks and applies patches. The caller must acknowledge the flush, if it
+    /// asks for one.
     ///
     /// Cost: for each chunk a look at some of the writers and one copy, straight into the buffer's ring.
     pub fn carry_out<M: AsRef<[u8]> + AsMut<[u8]>>(
@@ -178,8 +180,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         }
     }
 
-    /// Does one thing that a producer asked for, as a queue holds it. A flush is to be acknowledged by the caller, with
-    /// the number that is returned.
+    /// Does one thing that a producer asked for, as a queue holds it. The caller must acknowledge a flush, with the
+    /// number that is returned.
     ///
     /// ```
     /// use std::sync::mpsc::Receiver;
@@ -223,16 +225,16 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         None
     }
 
-    /// Copies what lies in shared memory and was not committed, of the writers that are registered: finished
-    /// packets of chunks still being written, and chunks complete but not sent. They stay where they are, and
-    /// their commit will come. A chunk that was copied is offered again only when there is more in it, or when the
-    /// buffer overwrote it unread and has read nothing of its writer since. Returns how many were offered.
+    /// Copies what registered writers have in shared memory and have not committed: finished packets of chunks still
+    /// being written, and chunks complete but not sent. These stay where they are, and their commits will come. A chunk
+    /// that was copied is offered again only if there is more in it, or if the buffer overwrote it unread and has read
+    /// nothing of its writer since. Returns how many chunks were offered.
     ///
-    /// For flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). Chunks come in the order of
-    /// their addresses, but none before those of its writer that are older, and none behind one that its writer completed
-    /// while this looked elsewhere: what is offered of a writer has no gap. While patches of a writer are to come, which
-    /// find their chunks among the newest [`WALK_LIMIT`](buffer::WALK_LIMIT), only some thousand chunks of it are
-    /// offered that are newer than those it has committed.
+    /// This is for flushes; for a producer that is gone there is [`disconnect`](Self::disconnect). Chunks come in the
+    /// order of their addresses, but none before its writer's older ones, and none behind one that its writer completed
+    /// while this looked elsewhere: what is offered of a writer has no gap. While patches of a writer are to come,
+    /// which must find their chunks among the newest [`WALK_LIMIT`](buffer::WALK_LIMIT), only about a thousand of its
+    /// chunks are offered that are newer than the committed ones.
     ///
     /// Cost: that of [`Consumer::scrape`], which touches each page; none while no writer is registered.
     pub fn scrape<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
@@ -241,7 +243,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         })
     }
 
-    /// Offers each chunk to its writer's buffer that is wanted, and that it does not have.
+    /// Offers each chunk that is wanted to its writer's buffer, unless that has it.
     #[cfg_attr(target_os = "none", inline(never))]
     fn scrape_those<M: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
@@ -249,7 +251,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         is_wanted: fn(&Writer, &buffer::ChunkHeader) -> bool,
     ) -> u64 {
         if !self.writers.has_registered() {
-            // Not even headers are looked at: in memory that nobody has touched each is a page fault.
+            // Not even headers are looked at: in memory that nobody has touched, each is a page fault.
             return 0;
         }
         let identity = self.identity;
@@ -269,7 +271,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 scraped += 1;
                 writer.offer(&header);
                 let is_stored = !matches!(commit, Commit::Discarded | Commit::Refused(_));
-                // What its patches are for may still be changed where it lies.
+                // A chunk that waits for patches may still be changed where it lies.
                 if is_stored && !waits_for_patches(&header) {
                     writer.show(&header);
                 }
@@ -279,16 +281,16 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         scraped
     }
 
-    /// The producer is gone: takes what it left, as [`scrape`](Self::scrape) does, and
+    /// Takes what a producer that is gone has left, as [`scrape`](Self::scrape) does, and
     /// [ends](TraceBuffer::end_producer) it in the buffers that it may write to, where nothing waits for it from then
     /// on. None of its writers is registered any more, and a later scrape finds nothing. Returns how many chunks were
     /// offered to a buffer.
     ///
-    /// Its sequences keep their places in the buffers' tables until others need them, and a table that is full of
-    /// sequences with unread chunks has some [given up](TraceBuffer::make_place) for newcomers:
-    /// [`Config::sequences`](buffer::Config::sequences) is for all producers that are to be read together.
+    /// Its sequences keep their places in the buffers' tables until others need them, and in a table that is full of
+    /// sequences with unread chunks, some are [given up](TraceBuffer::make_place) for newcomers:
+    /// [`Config::sequences`](buffer::Config::sequences) must be enough for all producers that are to be read together.
     pub fn disconnect<M: AsRef<[u8]> + AsMut<[u8]>>(&mut self, buffers: &mut [TraceBuffer<M>]) -> u64 {
-        // No patches will come for which a chunk would be too far.
+        // No more patches will come, for which a chunk could be too far.
         let scraped = self.scrape_those(buffers, |_, _| true);
         self.writers.end_all();
         for (buffer, target) in buffers.iter_mut().zip(0..u32::BITS as u16) {
@@ -299,7 +301,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         scraped
     }
 
-    /// What happened before the buffers.
+    /// What became of chunks and patches before they reached a buffer.
     pub const fn stats(&self) -> EndpointStats {
         self.stats
     }
@@ -316,7 +318,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         let mut header = header_of(&chunk.header(), true, self.identity);
         let allowed = may_write_to(self.allowed, wanted.target);
         let buffer = buffers.get_mut(usize::from(wanted.target)).filter(|_| allowed);
-        // Only one whose chunk has a buffer takes a place.
+        // Only a writer whose chunk has a buffer takes a place.
         let found = buffer.and_then(|buffer| Some((buffer, self.writers.get_or_see(header.writer_id)?)));
         let Some((buffer, writer)) = found.filter(|(_, writer)| writer.may_write_to(wanted.target)) else {
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
@@ -354,8 +356,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         }
         let (producer_id, writer_id) = (self.identity.producer_id, patched.writer_id);
         let chunk_id = writer.as_deref().map_or(patched.chunk_id, |writer| writer.shifted(patched.chunk_id));
-        // Of more than go at once the farthest goes first: a chunk that holds it holds them all, and so all are
-        // written or none.
+        // If there are more than go at once, the farthest goes first: a chunk that holds it holds them all, so that all
+        // are written or none.
         let farthest = patched.patches.iter().rev().max_by_key(|patch| patch.offset);
         let farthest = farthest.filter(|_| patched.patches.len() > PATCHES);
         let is_other = |patch: &&Patch| farthest.is_none_or(|farthest| !core::ptr::eq(*patch, farthest));
@@ -373,8 +375,8 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     }
 }
 
-/// One for chunks that are moved and chunks that are scraped: all of the buffer's commit is compiled for each type of
-/// what fills a chunk, which is some KB of flash.
+/// Used both for moved and for scraped chunks: all of the buffer's commit is compiled anew for each type that fills a
+/// chunk, which takes some KB of flash.
 fn commit<M: AsRef<[u8]> + AsMut<[u8]>>(
     buffer: &mut TraceBuffer<M>,
     header: &buffer::ChunkHeader,
@@ -385,7 +387,7 @@ fn commit<M: AsRef<[u8]> + AsMut<[u8]>>(
 }
 
 /// Whether a buffer has, or has given out, all that is in a chunk: a scrape has shown it, and it was not overwritten
-/// since, as it is while nobody reads.
+/// since, as happens while nobody reads.
 fn is_there<M: AsRef<[u8]> + AsMut<[u8]>>(
     writer: &Writer,
     header: &buffer::ChunkHeader,
@@ -394,7 +396,7 @@ fn is_there<M: AsRef<[u8]> + AsMut<[u8]>>(
     writer.has_shown(header) && !buffer.has_lost(header)
 }
 
-/// Whether a producer with these buffers may write to one of them.
+/// Whether a producer that is allowed these buffers may write to `target`.
 const fn may_write_to(allowed: u32, target: u16) -> bool {
     target < u32::BITS as u16 && allowed & (1 << target) != 0
 }

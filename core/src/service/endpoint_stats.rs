@@ -23,12 +23,13 @@ pub struct EndpointStats {
     pub chunks_scraped: u64,
     /// Chunks whose commit came after scraping had copied the whole of them: they were freed, and not offered again.
     pub chunks_scraped_before: u64,
-    /// Chunks for a buffer that the producer may not write to, or that its writer does not write to; and those of more
-    /// writers than a [`ProducerEndpoint`](super::ProducerEndpoint) has places for.
+    /// Chunks for a buffer that the producer may not write to, or that their writer does not write to; and those of
+    /// writers for which a [`ProducerEndpoint`](super::ProducerEndpoint) has no place.
     pub chunks_discarded: u64,
-    /// Chunks that a request names and that are not there, or not complete.
+    /// Chunks that a request names but that are not there, or not complete.
     pub chunks_missing: u64,
-    /// Patches for such a buffer; one for a request without any, that says that no more will come.
+    /// Patches for a buffer that the producer may not write to, or that their writer does not write to. A request
+    /// without any, which says that no more will come, counts as one.
     pub patches_discarded: u64,
 }
 

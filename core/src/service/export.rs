@@ -7,15 +7,15 @@ use crate::proto::{
 };
 use embedded_io::Write;
 
-/// What became of a packet that was to leave.
+/// What became of a packet that was to be exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Exported {
-    /// Written; so many bytes of file.
+    /// Written, with this many bytes in the file.
     Written(usize),
-    /// Left out and counted: not well-formed, or it holds fields that only the service may write. The next
-    /// packet of the sequence has to say so. What its writer said in it of losses before it
-    /// (`previous_packet_dropped`) goes with it, as all that is in it.
+    /// Left out and counted: not well-formed, or it holds fields that only the service may write. The next packet of
+    /// the sequence has to say so. What its writer said in it about losses before it (`previous_packet_dropped`) is
+    /// lost with all else that is in it.
     Invalid(InvalidPacket),
     /// Left out and counted: longer than [`MAX_LENGTH`](crate::proto::MAX_LENGTH), which the format has no room for.
     /// Only a buffer of more than 256 MiB can hold one.
@@ -23,7 +23,7 @@ pub enum Exported {
 }
 
 impl Exported {
-    /// What the sequence's next packet has to say of this one: nothing if it was written. It is for
+    /// What the sequence's next packet has to say about this one: nothing if it was written. It is for
     /// [`Reader::reject_packet`], or for `lost_before` of that next packet.
     pub const fn loss(self) -> DataLoss {
         match self {
@@ -37,8 +37,8 @@ impl Exported {
 /// Writes the packets of a buffer as a trace file: each is checked, gets the fields that its producer must
 /// not forge, and is framed. No packet is copied or joined.
 ///
-/// The output is a writer of `embedded-io`, such as a slice of bytes or, with the feature `std`, a `Vec<u8>`. One of
-/// `std::io` becomes one by `FromStd` of the crate `embedded-io-adapters`, or is written to by
+/// The output is a writer of `embedded-io`, such as a slice of bytes or, with the feature `std`, a `Vec<u8>`. A writer
+/// of `std::io` becomes one with `FromStd` of the crate `embedded-io-adapters`, or is written to by
 /// `tracebuf_std::pftrace::TraceFile`.
 ///
 /// See [the module](super) for an example.
@@ -49,8 +49,8 @@ pub struct TraceExporter<W> {
     last: LastSuffix,
 }
 
-/// The trusted fields of the packet before as bytes: the next one's are mostly the same. Where memory is short they
-/// are made anew each time.
+/// The previous packet's trusted fields as bytes: the next one's are mostly the same. Where memory is short, they are
+/// made anew each time.
 #[derive(Debug)]
 struct LastSuffix {
     #[cfg(target_pointer_width = "64")]
@@ -81,11 +81,11 @@ impl<W: Write> TraceExporter<W> {
         Self { file: TraceFileWriter::new(output), invalid_packets: 0, last: LastSuffix::NONE }
     }
 
-    /// Writes one packet. `lost_before` is what the caller knows to be lost on the sequence beside the packet's
-    /// own causes, such as a packet before it that was invalid.
+    /// Writes one packet. `lost_before` is what the caller knows to be lost on the sequence besides what the packet
+    /// tells itself, such as an invalid packet before it.
     ///
     /// # Errors
-    /// The output's; then the file ends in a part of a packet, and [`file`](Self::file) says where to cut it.
+    /// The output's; the file then ends in part of a packet, and [`file`](Self::file) says where to cut it.
     pub fn packet(
         &mut self,
         packet: &Packet<'_>,
@@ -116,11 +116,11 @@ impl<W: Write> TraceExporter<W> {
         }
     }
 
-    /// Writes all that a read session gives, and returns how many packets that were. `ids` numbers the
-    /// sequences; [`sequence_id`] does.
+    /// Writes all that a read session gives, and returns how many packets that was. `ids` numbers the sequences, as
+    /// [`sequence_id`] does.
     ///
-    /// A packet that cannot be written, for what is in it or since it is too long, is lost, and its sequence's next
-    /// packet says so.
+    /// A packet that cannot be written, because of its content or its length, is lost, and its sequence's next packet
+    /// says so.
     ///
     /// # Errors
     /// The output's. The packet that was being written is lost in the same way. An exporter that has failed before
@@ -148,11 +148,11 @@ impl<W: Write> TraceExporter<W> {
         Ok(written)
     }
 
-    /// Writes the `TraceStats` packet of a trace of one buffer, by which readers find its losses; a trace
-    /// should end with it. For several buffers, each [drained](Self::drain) in turn, or to tell what a
-    /// [`ProducerEndpoint`](super::ProducerEndpoint) has discarded, write the packet to the [`file`](Self::file).
-    /// Where open chunks are scraped, the counters are those [of a trace](BufferStats::of_trace): a ring in which nothing
-    /// is lost counts some as discarded then, and readers would take them for a loss.
+    /// Writes the `TraceStats` packet of a trace of one buffer, by which readers find its losses; a trace should end
+    /// with it. For several buffers, each [drained](Self::drain) in turn, or to report what a
+    /// [`ProducerEndpoint`](super::ProducerEndpoint) has discarded, write the packet to the [`file`](Self::file). Where
+    /// open chunks are scraped, use the counters [of a trace](BufferStats::of_trace): a ring in which nothing is lost
+    /// then counts some chunks as discarded, and readers would take them for a loss.
     ///
     /// ```
     /// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
@@ -190,7 +190,7 @@ impl<W: Write> TraceExporter<W> {
         self.file.message(&packet, &TrustedFields::new(0, SequenceId::SERVICE))
     }
 
-    /// Packets left out because they were invalid, or too long for a trace. Statistics tell of both by this name.
+    /// Packets left out because they were invalid, or too long for a trace. Statistics report both under this name.
     pub const fn invalid_packets(&self) -> u64 {
         self.invalid_packets
     }
@@ -200,7 +200,7 @@ impl<W: Write> TraceExporter<W> {
         &mut self.file
     }
 
-    /// The output back.
+    /// Gives the output back.
     pub fn into_output(self) -> W {
         self.file.into_output()
     }
@@ -222,7 +222,7 @@ pub fn sequence_id(producer_id: u16, writer_id: u16) -> SequenceId {
     SequenceId::new(number).unwrap_or(SequenceId::FIRST_WRITER)
 }
 
-/// What `TraceStats` says of a writer; `buffer` is the place of its buffer among those of the trace.
+/// What `TraceStats` says about a writer; `buffer` is the place of its buffer among those of the trace.
 pub fn writer_stats(sequence: &SequenceInfo, sequence_id: SequenceId, buffer: u32) -> WriterStats {
     let histogram =
         sequence.histogram.map(|histogram| ChunkHistogram { counts: histogram.counts, sums: histogram.sums });
@@ -249,7 +249,7 @@ impl From<&BufferStats> for trace_stats::BufferStats {
             padding_bytes_written: stats.padding_bytes_written,
             padding_bytes_cleared: stats.padding_bytes_cleared,
             chunks_read: stats.chunks_read,
-            // The format has no counter for those refused, which are as lost.
+            // The format has no counter for those refused, which are just as lost.
             chunks_discarded: stats.chunks_discarded.saturating_add(stats.chunks_refused),
             trace_writer_packet_loss: stats.trace_writer_packet_loss,
             chunks_relocated: stats.chunks_relocated,

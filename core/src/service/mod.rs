@@ -1,4 +1,4 @@
-//! What joins the parts: chunks from shared memory into a buffer, packets from a buffer into a trace file.
+//! Joins the parts: chunks go from shared memory into a buffer, packets from a buffer into a trace file.
 //!
 //! ```
 //! use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
@@ -12,7 +12,7 @@
 //! let mut exporter = TraceExporter::new(&mut file[..]);
 //! assert_eq!(exporter.drain(&mut buffer.read(), sequence_id).unwrap(), 1);
 //!
-//! // At its end stands what was lost, and of whom; 0 is the buffer's place among those of the trace.
+//! // At its end comes what was lost, and whose; 0 is the buffer's place among those of the trace.
 //! let writers: Vec<_> = buffer
 //!     .sequences()
 //!     .map(|of| writer_stats(&of, sequence_id(of.producer_id, of.writer_id), 0))

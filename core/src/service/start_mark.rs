@@ -4,7 +4,7 @@ use crate::producer::SharedMemory;
 
 /// The first word of memory that a recorder has for itself: which start records there, and where shared memory ends.
 ///
-/// A program that is reset, and a dump of its memory, have to find what its writers had finished and nobody had moved
+/// After a reset, or in a dump of memory, it must be possible to find what writers had finished and nobody had moved
 /// into the ring. So the memory is divided like this, from an 8-byte boundary on:
 ///
 /// | bytes | what |
@@ -14,12 +14,11 @@ use crate::producer::SharedMemory;
 /// | 0 or 4 | nothing, up to the next 8-byte boundary |
 /// | the rest | the region of a [`TraceBuffer`](crate::buffer::TraceBuffer) |
 ///
-/// In a dump `tracebuf recover` finds the ring, and shared memory before it by the mark: of less than 128 KiB, or less
-/// than 1 MiB in 780 pages at most. The start's number is the `producer_id` of all that its writers have in the ring,
-/// where they have neither user nor process.
+/// In a dump, `tracebuf recover` finds the ring and, by the mark, shared memory before it, if that is less than 128
+/// KiB, or less than 1 MiB in at most 780 pages. The start's number is the `producer_id` of all that its writers have
+/// in the ring, where they have neither user nor process.
 ///
-/// Change the mark when shared memory is zeroed, not before: what the last start has left must not be taken for this
-/// one's.
+/// Change the mark once shared memory is zeroed, not before: what the last start left must not be taken for this one's.
 ///
 /// ```
 /// use tracebuf::buffer::{Config, FillPolicy, RegionError, TraceBuffer};
@@ -36,7 +35,7 @@ use crate::producer::SharedMemory;
 ///     let (mut ring, found) = TraceBuffer::attach_or_new(ring, Config::new(FillPolicy::RingBuffer))?;
 ///     let pages = SharedMemory::new(atomic_words_in(shared), 256).expect("4 pages");
 ///     let last = StartMark::from_word(u64::from_ne_bytes(*word));
-///     // Divided as it is now: else it is another program's.
+///     // Only if it is divided as it is now: otherwise it is another program's.
 ///     let last = last.filter(|last| found.is_some() && last.is_of(&pages));
 ///     if let Some(last) = last {
 ///         Consumer::new(pages).reclaim();
@@ -55,7 +54,7 @@ use crate::producer::SharedMemory;
 ///     Ok((mark, ring))
 /// }
 ///
-/// // Which a reset leaves as it is.
+/// // A reset leaves this as it is.
 /// let mut memory = Memory([0xA5; 8 * 1024]);
 /// assert_eq!(start(&mut memory)?.0.start(), 1);
 /// assert_eq!(start(&mut memory)?.0.start(), 2);
@@ -67,14 +66,14 @@ pub struct StartMark {
     start: u16,
     /// Words of a page.
     page_words: u16,
-    /// Of the pages the last one's number: there may be 65,536.
+    /// The last page's number: there may be 65,536 pages.
     last_page: u16,
 }
 
 const _: () = assert!(SharedMemory::MAX_PAGE / 4 <= u16::MAX as u32 && SharedMemory::MAX_PAGES <= 1 << 16);
 
 impl StartMark {
-    /// Of a start, numbered from 1, with this memory. With the number 0 it is no mark to whoever reads it.
+    /// The mark of a start, numbered from 1, with this memory. With the number 0, it reads as no mark.
     pub const fn new(start: u16, memory: &SharedMemory<'_>) -> Self {
         Self {
             start,
@@ -83,10 +82,10 @@ impl StartMark {
         }
     }
 
-    /// The mark that a word of memory is, if it is one.
+    /// Reads a word of memory as a mark, if it is one.
     ///
-    /// One word of random bits in some 260,000 is taken for a mark. So see to it that what it says is so: on the device
-    /// the size of shared memory is known, in a dump a ring begins where the mark says. Zeros and ones are none.
+    /// About one word of random bits in 260,000 is taken for a mark. So check what it says: on the device, the size of
+    /// shared memory is known; in a dump, a ring begins where the mark says. All zeros, and all ones, are no mark.
     pub const fn from_word(word: u64) -> Option<Self> {
         let word = u64::from_le(word);
         let mark =
@@ -96,13 +95,13 @@ impl StartMark {
         if mark.start > 0 && is_page && mark.check() == (word >> 48) as u16 { Some(mark) } else { None }
     }
 
-    /// As it is to lie in memory: of the same bytes whatever the byte order of the machine.
+    /// The mark as it lies in memory: the same bytes whatever the machine's byte order.
     pub const fn to_word(self) -> u64 {
         let fields = self.start as u64 | (self.page_words as u64) << 16 | (self.last_page as u64) << 32;
         (fields | (self.check() as u64) << 48).to_le()
     }
 
-    /// Against chance: a flipped bit anywhere is found.
+    /// Guards against chance: a flipped bit anywhere is found.
     const fn check(self) -> u16 {
         !(self.start ^ self.page_words ^ self.last_page)
     }
@@ -122,7 +121,7 @@ impl StartMark {
         self.page_words as u32 * 4
     }
 
-    /// Its pages.
+    /// Pages of shared memory.
     pub const fn pages(self) -> u32 {
         self.last_page as u32 + 1
     }

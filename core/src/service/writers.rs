@@ -1,4 +1,4 @@
-//! What the service knows of a producer's writers.
+//! What the service knows about a producer's writers.
 
 use crate::buffer::{ChunkFlags, ChunkHeader, WALK_LIMIT};
 use crate::producer::TraceWriter;
@@ -7,9 +7,9 @@ use crate::steps::step;
 use crate::wrapping::is_after;
 use heapless::Vec;
 
-/// The writers of one producer: those that are registered, and others of which a chunk was taken. They are sorted by
-/// their ids: a look through all of them at each chunk would let a producer with many writers hold up the service.
-/// One that has ended keeps its place where ids are shifted, until another needs that.
+/// The writers of one producer: those that are registered, and others that a chunk was taken from. They are sorted by
+/// id: a look through all of them for each chunk would let a producer with many writers hold up the service. Where ids
+/// are shifted, one that has ended keeps its place until another needs it.
 pub(super) struct Writers<const N: usize> {
     list: Vec<Writer, N>,
     /// How many in the list have ended.
@@ -23,37 +23,38 @@ pub(super) struct Writer {
     registration: Registration,
     shift: Shift,
     /// The chunks that scrapes have shown whole and whose commits have not come, as far as they follow each other: the
-    /// first one's id, and how many.
+    /// first one's id, and how many there are.
     first_shown: u32,
     shown: u16,
-    /// Of the one behind these, if a scrape has shown it unfinished, how many fragments it had begun.
+    /// How many fragments the chunk behind these had begun, if a scrape has shown it unfinished.
     begun: u16,
-    /// How many chunks the buffer was offered whose patches have not all come, and the newest of them.
+    /// How many of the chunks offered to the buffer have patches yet to come, and the newest of them.
     unpatched: u8,
     newest_unpatched: u32,
     unfinished: Unfinished,
 }
 
-/// Targets are the numbers of 32 buffers at most.
+/// No buffer's number: they are 32 at most.
 #[cfg(not(target_os = "none"))]
 const NO_BUFFER: u16 = u16::MAX;
 
-/// Whether a writer has said that it is there. Else its target says nothing, and scrapes leave it out.
+/// Whether a writer has said that it is there. If not, its target means nothing, and scrapes leave it out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 // Where ids are not shifted, those that have ended are not kept.
 #[cfg_attr(target_os = "none", expect(dead_code))]
 enum Registration {
     None,
-    /// None of its chunks was seen since.
+    /// None of its chunks has been seen since.
     New,
-    /// The same, and the one of its number before wrote to another buffer.
+    /// Like `New`, and the previous writer of its number wrote to another buffer.
     Moved,
-    /// Scrapes have shown chunks, and none was committed.
+    /// Scrapes have shown chunks of it, and none was committed.
     Shown,
     Begun,
-    /// It has ended so: what was shown is of the next one of its number, of which the service has yet to hear.
+    /// It has ended as `Shown`: what was shown is from the next one of its number, which the service has yet to hear
+    /// of.
     Next,
-    /// It has ended, and its chunks were committed: ids that go on have the same added as its own.
+    /// It has ended, and its chunks were committed: ids that go on get the same shift as its own.
     Ended,
 }
 
@@ -62,12 +63,12 @@ enum Registration {
 #[derive(Clone, Copy, Default)]
 struct Shift(#[cfg(not(target_os = "none"))] u32);
 
-/// Of a writer that is registered twice.
+/// How the chunks of a writer that is registered again are counted.
 #[derive(Clone, Copy)]
 pub(super) struct Counting(Registration, Shift);
 
 impl Shift {
-    /// So that the one id comes right behind the other.
+    /// The shift by which `chunk_id` comes right behind `newest`.
     const fn behind(newest: u32, chunk_id: u32) -> Self {
         #[cfg(not(target_os = "none"))]
         let shift = Self(newest.wrapping_add(1).wrapping_sub(chunk_id));
@@ -84,8 +85,8 @@ impl Shift {
 }
 
 /// The chunk that the buffer was offered before it was complete, unless it was offered again since: the low 15 bits of
-/// its id, and a one. Chunks that are there at a time are fewer than that tells apart; two bytes, for a recorder on a
-/// small target has some of these.
+/// its id, and a one. There are always fewer chunks at a time than these bits tell apart. It has two bytes because a
+/// recorder on a small target has several of these.
 #[derive(Clone, Copy)]
 struct Unfinished(u16);
 
@@ -107,8 +108,8 @@ impl Unfinished {
     }
 }
 
-/// While patches are to come, a scrape shows so many chunks behind those that were committed. A patch comes before the
-/// commits of more than [`TraceWriter::MAX_PATCHED`] chunks behind its own, and is to find that among the newest of its
+/// How many chunks behind the committed ones a scrape shows while patches are to come. A patch comes before the commits
+/// of more than [`TraceWriter::MAX_PATCHED`] chunks behind its own, and must find its chunk among the newest of its
 /// sequence in the buffer; a few are to spare.
 const MOST_AHEAD: u32 = WALK_LIMIT - TraceWriter::MAX_PATCHED - 64;
 const _: () = assert!(MOST_AHEAD + TraceWriter::MAX_PATCHED < WALK_LIMIT);
@@ -137,23 +138,24 @@ impl Writer {
         matches!(self.registration, Registration::Next | Registration::Ended)
     }
 
-    /// It was registered before and has not ended, or some of its chunks were shown before the service heard of it.
+    /// Counts its chunks as `counting` says: it was registered before, or some of its chunks were shown before the
+    /// service heard of it.
     pub(super) fn go_on(&mut self, counting: Counting) {
         Counting(self.registration, self.shift) = counting;
     }
 
-    /// Its ids are taken as they are from its next chunk on: that is its own, or, if none is committed before it ends,
-    /// the next one's of its number.
+    /// Takes its ids as they are from its next chunk on: that is its own or, if none is committed before it ends, that
+    /// of the next writer of its number.
     #[cfg(not(target_os = "none"))]
     pub(super) fn begin(&mut self) {
         (self.registration, self.shift) = (Registration::Shown, Shift::default());
     }
 
-    /// By which id its buffer is to know a chunk, given the newest id that it knows of writers of this number, for which
-    /// it is asked at a writer's first chunk alone.
-    /// Perfetto's writers have the numbers of others that have ended, and count their chunks from 0 again: they go on
-    /// behind those. So do those that go on after one that wrote to another buffer, where this one knows later ids: then
-    /// they are a producer's before that had the same number.
+    /// The id by which its buffer is to know a chunk, given the newest id that the buffer knows from writers of this
+    /// number; it is asked for that at a writer's first chunk only. Perfetto's writers have the numbers of others that
+    /// have ended, and count their chunks from 0 again: theirs go on behind the others'. So do those of writers that go
+    /// on after one that wrote to another buffer, if this buffer knows later ids: those are then from an earlier producer
+    /// of the same number.
     pub(super) fn id_of(&mut self, chunk_id: u32, newest: impl FnOnce() -> Option<u32>) -> u32 {
         let is_moved = self.registration == Registration::Moved;
         if is_moved || self.registration == Registration::New {
@@ -172,7 +174,7 @@ impl Writer {
         self.shifted(chunk_id)
     }
 
-    /// The same of one that is there already.
+    /// Like [`id_of`](Self::id_of), for a chunk that is there already.
     pub(super) fn shifted(&self, chunk_id: u32) -> u32 {
         self.shift.of(chunk_id)
     }
@@ -182,7 +184,7 @@ impl Writer {
         self.target
     }
 
-    /// Whether a buffer that the producer may write to is this writer's: any, while it is not registered.
+    /// Whether a buffer that the producer may write to is this writer's: any is, while the writer is not registered.
     pub(super) fn may_write_to(&self, target: u16) -> bool {
         !self.is_registered() || self.target == target
     }
@@ -194,18 +196,19 @@ impl Writer {
         place < shown || place == shown && !header.complete && header.fragments == self.begun
     }
 
-    /// Whether over a chunk that was not committed, and those before it, patches to come would not find theirs.
+    /// Whether patches to come would not find their chunks beyond this uncommitted one and those before it.
     pub(super) fn is_too_far(&self, header: &ChunkHeader) -> bool {
         self.unpatched > 0 && is_after(header.chunk_id, self.first_shown.wrapping_add(MOST_AHEAD))
     }
 
-    /// Whether a chunk comes behind one that was not complete when a scrape looked at it, and must be by now: the writer
-    /// went on between the two looks, and what it had still to write there would be missing between them.
+    /// Whether a chunk comes behind one that was not complete when a scrape looked at it, and must be by now: the
+    /// writer went on between the two looks, and what it still had to write into that chunk would be missing in
+    /// between.
     pub(super) fn is_behind_unfinished(&self, header: &ChunkHeader) -> bool {
         self.unfinished.is_before(header.chunk_id)
     }
 
-    /// The buffer was offered a chunk, by a scrape or by its commit.
+    /// Notes that the buffer was offered a chunk, by a scrape or by its commit.
     pub(super) fn offer(&mut self, header: &ChunkHeader) {
         if !self.unfinished.is_behind(header.chunk_id) {
             self.unfinished =
@@ -215,7 +218,7 @@ impl Writer {
             && (self.unpatched == 0 || is_after(header.chunk_id, self.newest_unpatched))
         {
             if self.unpatched == 0 && self.shown == 0 {
-                // Not shown, but from here on it counts.
+                // Not shown, but chunks are counted from here on.
                 (self.first_shown, self.begun) = (header.chunk_id.wrapping_add(1), 0);
             }
             self.unpatched = self.unpatched.saturating_add(1);
@@ -223,12 +226,12 @@ impl Writer {
         }
     }
 
-    /// All patches of a chunk have come.
+    /// Notes that all patches of a chunk have come.
     pub(super) fn patched(&mut self) {
         self.unpatched = self.unpatched.saturating_sub(1);
     }
 
-    /// A scrape has shown a chunk, and the buffer has it.
+    /// Notes that a scrape has shown a chunk, and the buffer has it.
     pub(super) fn show(&mut self, header: &ChunkHeader) {
         let place = header.chunk_id.wrapping_sub(self.first_shown);
         if place < self.shown.into() {
@@ -236,7 +239,7 @@ impl Writer {
         }
         if place != self.shown.into() {
             if self.shown > 0 {
-                // Those before it can be read before it can, and their commits will come first.
+                // Those before it can be read first, and their commits will come first.
                 return;
             }
             self.first_shown = header.chunk_id;
@@ -245,7 +248,7 @@ impl Writer {
         self.begun = if header.complete { 0 } else { header.fragments };
     }
 
-    /// A chunk's commit has come, and so have those of all before it.
+    /// Notes that a chunk's commit has come, as have those of all before it.
     pub(super) fn pass(&mut self, chunk_id: u32) {
         if self.registration == Registration::Shown {
             self.registration = Registration::Begun;
@@ -288,12 +291,12 @@ impl<const N: usize> Writers<N> {
         self.list.get(self.place_of(id).ok()?)
     }
 
-    /// Registers one that is not known. False if there is no room for one more.
+    /// Registers a writer that is not known. False if there is no room for one more.
     pub(super) fn add(&mut self, id: u16, target: u16) -> bool {
         self.insert(Writer::new(id, target, Registration::New)).is_some()
     }
 
-    /// Inserts one that is not known, in the place of one that has ended if there is no other.
+    /// Inserts a writer that is not known, in the place of one that has ended if no other is free.
     fn insert(&mut self, writer: Writer) -> Option<&mut Writer> {
         #[cfg(not(target_os = "none"))]
         if self.list.is_full() && self.ended > 0 {
@@ -312,9 +315,9 @@ impl<const N: usize> Writers<N> {
         self.list.retain(|writer| writer.id != id);
     }
 
-    /// A writer has ended. Its chunks have been committed before, all of them.
+    /// Notes that a writer has ended. All its chunks have been committed before.
     pub(super) fn end(&mut self, id: u16) {
-        // Where ids are not shifted, nothing is to be kept.
+        // Where ids are not shifted, there is nothing to keep.
         #[cfg(not(target_os = "none"))]
         if let Some(writer) = self.get_mut(id) {
             writer.registration = match writer.registration {
@@ -332,14 +335,14 @@ impl<const N: usize> Writers<N> {
         self.remove(id);
     }
 
-    /// None is registered any more. What is known of them stays, for chunks that are committed late.
+    /// Ends all registrations. What is known of the writers stays, for chunks that are committed late.
     pub(super) fn end_all(&mut self) {
         for writer in self.list.iter_mut().filter(|writer| writer.is_registered()) {
             writer.registration = Registration::None;
         }
     }
 
-    /// How the chunks of a writer to `target` are counted that is registered now, if that is known.
+    /// How to count the chunks of a writer to `target` that is being registered, if that is known.
     pub(super) fn counting(&self, id: u16, target: u16) -> Option<Counting> {
         let writer = self.find(id)?;
         match writer.registration {
@@ -363,7 +366,7 @@ impl<const N: usize> Writers<N> {
         self.find(id).filter(|writer| writer.is_registered())
     }
 
-    /// A writer, registered or not, of which a chunk is there, to change what is known of it. `None` if it is not known
+    /// A writer that a chunk has come from, registered or not, to change what is known of it. `None` if it is not known
     /// and there is no room for one more.
     pub(super) fn get_or_see(&mut self, id: u16) -> Option<&mut Writer> {
         match self.place_of(id) {
@@ -378,7 +381,7 @@ impl<const N: usize> Writers<N> {
         self.list.get_mut(place)
     }
 
-    /// The same as [`get`](Self::get), to change what is known of it.
+    /// Like [`get`](Self::get), to change what is known of it.
     pub(super) fn get_mut(&mut self, id: u16) -> Option<&mut Writer> {
         self.known_mut(id).filter(|writer| writer.is_registered())
     }

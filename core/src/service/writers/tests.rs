@@ -29,7 +29,7 @@ fn show(writers: &mut Writers<2>, header: &ChunkHeader) {
     }
 }
 
-/// Whether the chunks from the last but one of all are known.
+/// Whether the chunks from the last id but one on are known.
 fn known(writers: &Writers<2>) -> [bool; 4] {
     [u32::MAX - 1, u32::MAX, 0, 1].map(|chunk_id| has_shown(writers, &whole(1, chunk_id)))
 }
@@ -45,7 +45,7 @@ fn chunks_shown_are_known_as_far_as_they_follow_each_other_until_their_commits_c
     assert!(!has_shown(&writers, &whole(2, u32::MAX)), "another's");
     show(&mut writers, &whole(1, u32::MAX));
     assert_eq!(known(&writers), [false, true, true, false], "shown again");
-    // Behind a hole none is known, and those before it still are.
+    // Behind a gap none is known, and those before it still are.
     show(&mut writers, &whole(1, 2));
     assert_eq!(known(&writers), [false, true, true, false]);
     assert!(!has_shown(&writers, &whole(1, 2)));
@@ -60,7 +60,7 @@ fn chunks_shown_are_known_as_far_as_they_follow_each_other_until_their_commits_c
     assert_eq!(known(&writers), [false; 4]);
     show(&mut writers, &whole(1, 3));
     assert!(!has_shown(&writers, &whole(1, 2)) && has_shown(&writers, &whole(1, 3)));
-    // Who takes the number next has shown nothing.
+    // The next writer of the number has shown nothing.
     writers.remove(1);
     assert!(writers.add(1, 0) && !has_shown(&writers, &whole(1, 3)));
 }
@@ -96,7 +96,7 @@ fn an_unfinished_chunk_is_known_until_there_is_more_in_it() {
 
 #[test]
 fn how_far_a_scrape_goes_while_patches_are_to_come_is_counted_from_their_chunk_where_none_was_shown() {
-    // As of a writer that goes on at a new endpoint: its first chunk there has any id.
+    // As for a writer that goes on at a new endpoint: its first chunk there can have any id.
     for id in [0, 1 << 20, u32::MAX - 7] {
         let mut writer = Writer::new(1, 0, Registration::Begun);
         writer.offer(&ChunkHeader { flags: ChunkFlags::NEEDS_PATCHING, ..whole(1, id) });

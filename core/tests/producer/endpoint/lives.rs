@@ -1,15 +1,14 @@
-//! Writers that have the number of an earlier one that has ended, and count their chunks from 0 again, as Perfetto's
-//! do.
+//! Writers that have the number of an earlier one that has ended and, like Perfetto's, count their chunks from 0 again.
 
 use super::*;
 
-/// The writer ends, and the next one with the same number is there; nothing but that is known of it.
+/// The writer ends, and the next one with the same number is there; nothing else is known of it.
 fn next_life(world: &mut World) {
     next_writer(world);
     hear_of_it(world);
 }
 
-/// The same, before the service has heard of it.
+/// Like [`next_life`], before the service has heard of it.
 fn next_writer(world: &mut World) {
     let id = world.writer.id();
     world.producer = producer(world.memory, Layout::Four, world.queue);
@@ -68,7 +67,8 @@ fn a_chunk_that_was_scraped_first_is_the_same_when_it_is_committed_and_takes_its
     world.move_to(0, chunk);
     assert_eq!(world.read().len(), 2);
     sent(&mut world);
-    // It has two chunks, and its patches are for these: for what was already read they are counted, but change nothing.
+    // It has two chunks, and its patches are for these: patches for what was already read are counted, but change
+    // nothing.
     for (chunk_id, told) in [(1, [1, 0]), (2, [1, 1])] {
         let patches = [Patch { chunk_id, offset: 0, data: [0; 4] }];
         let patch = ChunkToPatch { writer_id: id, target: 0, chunk_id, patches: &patches, has_more: true };
@@ -95,7 +95,7 @@ fn one_that_goes_on_where_the_last_one_ended_does() {
 fn chunks_scraped_before_the_service_hears_whose_they_are_are_the_same_when_they_are_committed() {
     for (is_complete, is_read) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut world = alive();
-        // The writer before it has written nothing.
+        // The previous writer has written nothing.
         next_writer(&mut world);
         world.writer.packet().varint(8, 1);
         let first = is_complete.then(|| world.write());
@@ -121,7 +121,7 @@ fn the_same_writer_at_a_new_endpoint_is_known_by_its_ids_if_that_is_told() {
     let mut world = alive();
     let chunk = world.write();
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 1);
-    // As after a crash of the service. What was said earlier of the writer does not matter.
+    // As after a crash of the service. What was said earlier about the writer does not matter.
     let id = world.writer.id();
     world.endpoint = ProducerEndpoint::new(Consumer::new(world.memory), IDENTITY);
     assert!(!world.endpoint.register_counting_writer(id, 0), "not allowed");
@@ -154,7 +154,7 @@ fn what_was_scraped_into_the_buffer_of_the_one_before_does_not_count_in_another(
     assert_eq!(world.read(), [DataLoss::empty(); 4]);
 }
 
-/// A producer that has the number of one before, when that has written so many chunks to each buffer.
+/// A producer with the number of an earlier one, which has written `written` chunks to each buffer.
 fn one_of_the_same_number(written: usize) -> World {
     let mut world = World::new();
     for target in [0, 1] {
@@ -176,8 +176,8 @@ fn one_of_the_same_number(written: usize) -> World {
     world
 }
 
-/// This crate's writers count on where the one before of their number ended, also when its chunks were counted behind
-/// those of another producer.
+/// This crate's writers count on from where the previous one of their number ended, even if its chunks were counted
+/// behind those of another producer.
 #[test]
 fn writers_of_a_producer_that_has_the_number_of_another_go_on_where_the_last_one_ended() {
     for written in [0, 1, 50] {
@@ -242,7 +242,7 @@ fn writers_that_have_ended_leave_their_places_to_others() {
         assert!(world.endpoint.register_writer(id, 0));
         sent(&mut world);
         world.endpoint.unregister_writer(id);
-        // As many as there are places for, at a time, registered or not.
+        // As many at a time as there are places for, registered or not.
         assert!(world.endpoint.register_writer(id + 1, 0) && world.endpoint.register_writer(id + 2, 0));
         assert!(!world.endpoint.register_writer(id + 3, 0));
         world.endpoint.unregister_writer(id + 1);
@@ -256,7 +256,7 @@ fn writers_that_have_ended_leave_their_places_to_others() {
     }
 }
 
-/// The service starts again when it has heard of a writer that has ended since without a chunk, and not of the next.
+/// The service restarts when it has heard of a writer that has since ended without a chunk, but not of the next one.
 #[test]
 fn what_a_new_endpoint_scrapes_before_it_hears_whose_it_is_does_not_come_again() {
     for is_counting in [false, true] {
@@ -330,7 +330,7 @@ fn a_producer_that_has_gone_is_not_scraped_again() {
     let chunk = world.write();
     world.writer.packet().varint(8, 1);
     assert_eq!(world.endpoint.disconnect(&mut world.buffers), 2);
-    // Nobody has read it before it went.
+    // Nobody has read its chunks before they are overwritten.
     world.lap();
     assert_eq!(world.endpoint.scrape(&mut world.buffers), 0);
     assert_eq!(world.endpoint.disconnect(&mut world.buffers), 0);

@@ -19,17 +19,17 @@ pub use inbox::{Inbox, Losses};
 
 /// Writers at a time: one for each priority that traces.
 pub const WRITERS: usize = 4;
-/// Sequences that the ring knows: the writers of this start, and those before whose chunks are still there.
+/// Sequences that the ring knows: this start's writers, and earlier ones whose chunks are still there.
 const SEQUENCES: usize = 2 * WRITERS;
 /// How the ring is laid out.
 pub const CONFIG: Config = Config::new(FillPolicy::RingBuffer).sequences(SEQUENCES as u16);
 /// Bytes of a chunk of shared memory with its header; each writer holds one, and two while a packet spans them.
 const CHUNK: usize = 120;
-/// Four chunks and their states. When all chunks are taken each event looks at all pages, so these are few.
+/// Four chunks and their states. When all chunks are taken, each event looks at all pages, so these are few.
 const PAGE: usize = 8 + 4 * CHUNK;
 /// One chunk, for regions so small that a page more or less would be a lot.
 const SMALL_PAGE: usize = 8 + CHUNK;
-/// What a full chunk takes in the ring, with the 24 bytes that this keeps of each.
+/// What a full chunk takes in the ring, with the 24 bytes that the ring keeps about each.
 const IN_RING: usize = 24 + CHUNK - 8;
 /// A ring of fewer chunks, some 3.7 KiB, holds half as many events more, or twice as many, with states at half of it.
 const SMALL_RING: usize = 28;
@@ -38,7 +38,7 @@ const LEAST_RING: u32 = 2 * IN_RING as u32;
 
 /// The drain and the ring.
 ///
-/// There are [`WRITERS`] writers at a time, four: `Producer::writer` has no more than these.
+/// There are at most [`WRITERS`] writers at a time, four: `Producer::writer` gives no more than these.
 pub struct Recorder<'a> {
     endpoint: ProducerEndpoint<'a, WRITERS>,
     inbox: &'a Inbox,
@@ -81,17 +81,17 @@ impl<'a> Recorder<'a> {
         Self::start(parts.mark, 1, parts.shared, ring, storage, inbox)
     }
 
-    /// Finds what a start before this one has recorded, hands it to `before`, and goes on recording behind it.
+    /// Finds what an earlier start has recorded, hands it to `before`, and goes on recording behind it.
     ///
-    /// What is handed over is the ring as it was salvaged, and in it also the packets that were finished but
-    /// still in shared memory. A packet that was not finished, or waited for a patch, is given up. What `before`
-    /// reads is not read again later; what it leaves there is overwritten by and by. `before` is not called where
-    /// nothing is found, as after power-on.
+    /// What is handed over is the ring as it was salvaged, including the packets that were finished but still in shared
+    /// memory. A packet that was not finished, or waited for a patch, is given up. What `before` reads is not read
+    /// again later; what it leaves there is overwritten by and by. `before` is not called if nothing is found, as after
+    /// power-on.
     ///
-    /// Writers of this start are told from those before by the producer's number, which is the start's. When
-    /// the ring's table has no room for [`WRITERS`] more, because start followed start with little recorded
-    /// between, the oldest are given up after `before`, and count as overwritten. The start just before this one never
-    /// is: what it has left can be read later, too.
+    /// This start's writers are told from earlier ones by the producer's number, which is the start's. If the ring's
+    /// table has no room for [`WRITERS`] more, because start followed start with little recorded in between, the oldest
+    /// starts are given up after `before`, and count as overwritten. The start just before this one never is: what it
+    /// has left can be read later, too.
     ///
     /// # Errors
     /// As [`Recorder::new`].
@@ -153,12 +153,12 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// What the drain has to do next, for programs that do other things between.
+    /// What the drain has to do next, for programs that do other things in between.
     pub fn next_request(&mut self) -> Option<Request> {
         self.inbox.take()
     }
 
-    /// Does it.
+    /// Does what [`next_request`](Self::next_request) returned.
     pub fn carry_out(&mut self, request: Request, producer: &Producer<'_>) {
         if let Some(flush) = self.endpoint.carry_out_one(&request, &mut self.buffers) {
             producer.flushed(flush);
@@ -198,9 +198,9 @@ impl fmt::Debug for Recorder<'_> {
     }
 }
 
-/// What [`TracerConfig::state_every`](tracebuf::producer::track_event::TracerConfig::state_every) is to be given for a
-/// region of so many bytes: a quarter of its ring, and half of one so small that its writers' states would be most of
-/// what is in it, a chunk at least.
+/// What to give [`TracerConfig::state_every`](tracebuf::producer::track_event::TracerConfig::state_every) for a region
+/// of this many bytes: a quarter of its ring, or half of one so small that its writers' states would be most of what is
+/// in it; at least a chunk.
 ///
 /// It is counted in chunks, which in the ring are somewhat larger.
 ///
@@ -235,13 +235,13 @@ fn shared_memory(part: &mut [u64]) -> Result<(SharedMemory<'_>, Layout), Recorde
     memory.map(|memory| (memory, layout)).map_err(RecorderError::SharedMemory)
 }
 
-/// The number of the start that a word says has recorded there, 1 to 65,535.
+/// The number of the start that has recorded there, according to a word; 1 to 65,535.
 fn start_of(word: u64, memory: SharedMemory<'_>) -> Option<u16> {
-    // Divided otherwise it is another program's.
+    // Divided otherwise, it is another program's.
     StartMark::from_word(word).filter(|mark| mark.is_of(&memory)).map(StartMark::start)
 }
 
-/// The service's end of this start's writers, or of those of one before.
+/// The service's end of this start's writers, or of an earlier one's.
 fn endpoint(memory: SharedMemory<'_>, start: u16) -> ProducerEndpoint<'_, WRITERS> {
     let identity = ProducerIdentity { producer_id: start, uid: 0, pid: -1 };
     let mut endpoint = ProducerEndpoint::new(Consumer::new(memory), identity);
@@ -255,9 +255,9 @@ fn endpoint(memory: SharedMemory<'_>, start: u16) -> ProducerEndpoint<'_, WRITER
 /// Makes room in the ring's table for the writers of a start of this number, without the `last` one losing anything.
 /// False if there is none, as only a damaged table can have.
 fn make_room(ring: &mut TraceBuffer<&mut [u8]>, last: u16, number: u16) -> bool {
-    // After 65,535 starts the numbers begin anew: that one has nothing to do with this.
+    // After 65,535 starts, the numbers begin anew: an earlier start with this number has nothing to do with this one.
     ring.forget_producer(number);
-    // Each time there is a start less, of at most so many.
+    // Each time there is one start less, and there are at most this many.
     for _ in 0..=SEQUENCES {
         if ring.sequences().count() + WRITERS <= SEQUENCES {
             return true;
@@ -273,7 +273,7 @@ fn make_room(ring: &mut TraceBuffer<&mut [u8]>, last: u16, number: u16) -> bool 
     false
 }
 
-/// Whether there is something of a start that was not read.
+/// Whether there is something of a start that has not been read.
 fn has_chunks(ring: &TraceBuffer<&mut [u8]>, start: u16) -> bool {
     let is_its = |content| matches!(content, RingContent::Chunk(chunk) if chunk.producer_id == start);
     ring.inspect().items().any(|item| is_its(item.content))

@@ -7,7 +7,7 @@
 //! those of two packets, if the device was reset between them. Whatever happens to the line, only packets all of whose
 //! frames arrived intact are passed on.
 //!
-//! A device that restarts begins its clock anew, so each of its starts is a trace of its own. With every packet the
+//! A device that restarts begins its clock anew, so each of its starts is a trace of its own. With every packet, the
 //! receiver says which start it belongs to; [`Receiver`] tells how it finds out.
 //!
 //! ```
@@ -48,8 +48,8 @@ const MAX_PACKET: usize = 64 << 20;
 /// A device that is reset numbers its frames from 1 again. The frame that the reset cut short is only ended by the zero
 /// that the device begins with; if that is lost, so is the first frame. One of these numbers should arrive.
 const NUMBERS_AT_START: u16 = 16;
-/// After a gap of so many frames or more, one of those numbers occurs by chance once in thousands of times, so it means
-/// a restart. Shorter gaps are more likely to be what they look like.
+/// After a gap of this many frames or more, one of those numbers occurs by chance once in thousands of times, so it
+/// means a restart. Shorter gaps are more likely to be what they look like.
 const LONG_GAP: u16 = 1024;
 
 /// The packet that the next frame belongs to, unless that frame begins one.
@@ -81,22 +81,21 @@ struct Pieces {
 ///
 /// # Starts
 ///
-/// A restart shows in the frames' numbers. A start whose memory outlived the reset first sends what the start before
-/// had not sent yet. So a packet behind a restart is of the new start only from one of these on:
+/// A restart shows in the frames' numbers. A start whose memory outlived the reset first sends what the previous start
+/// had not sent yet. So after a restart, packets belong to the new start only from one of these on:
 ///
 /// - The first packet of a sequence ([`FIRST_PACKET_ON_SEQUENCE`]) that had packets already, or one whose clock is
-///   behind that sequence's last: the memory was lost, and everything from here on is of the new start.
+///   behind that sequence's last: the memory was lost, and everything from here on belongs to the new start.
 /// - A packet of a producer (the upper half of a [`sequence_id`]) that was not heard before: the memory was kept, and
-///   the device counts its starts there. This producer's packets are of the new start, those of other producers of
-///   theirs.
+///   the device counts its starts there. This producer's packets belong to the new start, other producers' to theirs.
 ///
-/// Until then packets are taken to be of the start that their producer was in. If a new start's first packets are lost,
-/// the next ones say that something is missing, so that readers show nothing up to the sequence's next state, whose
-/// clock tells the start. The new start is missed only if the device ran for less time before the restart than until
-/// that state, and no other sequence tells it; then both are one trace. So is what remains of a start of which nothing
-/// else was received. Each restart has at most one new start; several producers of a start are in one trace. One
-/// restart in 64 has numbers as after a short loss: after such a loss, a clock that goes back or a new producer tells
-/// the start.
+/// Until then, packets are taken to belong to the start that their producer was in. If a new start's first packets are
+/// lost, the next ones say that something is missing, so that readers show nothing up to the sequence's next state,
+/// whose clock tells the start. The new start is missed only if, before the restart, the device ran for less time than
+/// it then does until that state, and no other sequence tells the start; both are then one trace. The same goes for
+/// what remains of a start of which nothing else was received. Each restart has at most one new start; several
+/// producers of a start are in one trace. One restart in 64 has numbers as after a short loss: after such a loss, a
+/// clock that goes back or a new producer tells the start.
 ///
 /// [`FIRST_PACKET_ON_SEQUENCE`]: tracebuf::proto::fields::trace_packet::FIRST_PACKET_ON_SEQUENCE
 /// [`sequence_id`]: tracebuf::service::sequence_id

@@ -11,9 +11,9 @@ use crate::fields::Fields;
 use crate::file_error::about_writing;
 use crate::free_file::create_if_free;
 
-/// So many files at most: each is open until the end, and a line may have nothing but restarts on it.
+/// The most files: each is open until the end, and a line may have nothing but restarts on it.
 const MAX_FILES: usize = 100;
-/// So many names are tried for a file.
+/// The most names that are tried for a file.
 const MAX_NAMES: u64 = 1000;
 /// Bytes of a file that show whether it is a trace.
 const BEGINNING: u64 = 1 << 16;
@@ -22,7 +22,7 @@ const BEGINNING: u64 = 1 << 16;
 pub(super) struct Files {
     first: Output,
     others: Vec<Output>,
-    /// In the name of the last one.
+    /// The number in the last one's name.
     number: u64,
     can_divide: bool,
     /// Packets for which there was no file.
@@ -30,13 +30,13 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The first is that one.
+    /// Begins with this file as the first.
     pub(super) fn to(path: &Path) -> io::Result<Self> {
         let first = Output::to(path).map_err(|error| about_writing(path, &error))?;
         Ok(Self { first, others: Vec::new(), number: 1, can_divide: can_divide(path), refused: 0 })
     }
 
-    /// Takes a packet of the start of that number.
+    /// Takes a packet of the start with this number.
     pub(super) fn packet(&mut self, start: u64, packet: &[u8]) -> io::Result<()> {
         // Which of the others.
         let at = usize::try_from(start).unwrap_or(MAX_FILES).min(MAX_FILES).checked_sub(2);
@@ -53,7 +53,7 @@ impl Files {
         }
     }
 
-    /// A file beside the first, in place of none but a trace.
+    /// Makes a file beside the first; it may replace a trace, but nothing else.
     fn next_file(&mut self) -> io::Result<Output> {
         let first = self.first.path();
         for number in (self.number + 1..).take(MAX_NAMES as usize) {
@@ -62,7 +62,7 @@ impl Files {
             let made = match is_there {
                 true if !is_trace(&path) => continue,
                 true => create_if_free(&path),
-                // Not in place of what somebody else makes by that name now.
+                // Not in place of what somebody else now makes under that name.
                 false => File::create_new(&path),
             };
             match made {
@@ -85,13 +85,13 @@ impl Files {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let mut result = Ok(());
         for file in std::iter::once(&mut self.first).chain(&mut self.others) {
-            // What one has no room for, another may have.
+            // Where one has no room, another may.
             result = result.and(on(file, Output::flush));
         }
         result
     }
 
-    /// Packets in the files, and those that are not there as far as is known.
+    /// Packets in the files, and those that are not in them, as far as is known.
     pub(super) fn packets(&self) -> (u64, u64) {
         let add = |sum: (u64, u64), file: &Output| {
             let (written, unwritten) = file.packets();
@@ -110,12 +110,12 @@ impl Files {
     }
 }
 
-/// Does something with a file, whose name an error tells.
+/// Does something with a file; an error tells its name.
 fn on(file: &mut Output, what: impl FnOnce(&mut Output) -> io::Result<()>) -> io::Result<()> {
     what(file).map_err(|error| about_writing(file.path(), &error))
 }
 
-/// `trace-2.pftrace` of `trace.pftrace`.
+/// `trace-2.pftrace` for `trace.pftrace`.
 fn numbered(path: &Path, number: u64) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!("-{number}"));
@@ -126,14 +126,14 @@ fn numbered(path: &Path, number: u64) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Whether files can lie beside this one: it is one, or is to become one, and its name is not the system's for a file
-/// that is open, as `/dev/stdout`.
+/// Whether files can lie beside this one: it is a file, or is to become one, and its name is not one that the system
+/// gives to an open file, such as `/dev/stdout`.
 fn can_divide(path: &Path) -> bool {
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return false;
     }
     let mut path = path.to_owned();
-    // As many as Linux follows.
+    // As many links as Linux follows.
     for _ in 0..40 {
         let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
         let folder = fs::canonicalize(folder).unwrap_or_default();
@@ -147,7 +147,7 @@ fn can_divide(path: &Path) -> bool {
     false
 }
 
-/// Whether it is a trace, or nothing, that a file has in it: what else there is, nobody asked to have replaced.
+/// Whether a file has a trace, or nothing, in it: nobody asked to have anything else replaced.
 fn is_trace(path: &Path) -> bool {
     if !fs::metadata(path).is_ok_and(|there| there.is_file()) {
         return false;
@@ -162,7 +162,7 @@ fn is_trace(path: &Path) -> bool {
         match packet {
             // Other files may begin with what could be a packet's tag.
             Ok(packet) if is_message(packet) => count += 1,
-            // Cut short by an end, or by this.
+            // Cut short by the file's end, or by reading no further.
             Err(error) if error.fault == TraceFileFault::Truncated => {}
             _ => return false,
         }

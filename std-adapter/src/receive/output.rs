@@ -26,7 +26,7 @@ impl Place {
             Ok(there) => {
                 let file = OpenOptions::new().write(true).open(path)?;
                 check_is_free(path)?;
-                // It is opened by its name once more when it is emptied: if it is renamed until then, it is to be kept.
+                // It is opened by its name once more when it is emptied: if it is renamed before then, it must be kept.
                 Some(file).filter(|_| !there.is_file())
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -62,8 +62,8 @@ impl Write for Place {
 pub(super) struct Output {
     file: BufWriter<Place>,
     taken: u64,
-    /// Packets that could not be taken because others had to be written first, or because they were too large to be
-    /// gathered.
+    /// Packets that could not be taken because others had to be written first, or because they were too large to
+    /// gather.
     refused: u64,
     written: u64,
 }

@@ -34,11 +34,10 @@ pub struct ReceiveReport {
     /// How often the device began to count again, judging by numbers that make no sense otherwise. How many frames were
     /// lost before that is unknown.
     pub restarts: u64,
-    /// The device's starts that packets came of, as far as they could be told apart.
+    /// The device's starts that packets came from, as far as they could be told apart.
     pub starts: u64,
-    /// The trace files, that of the first start first, or the one that everything is in, as
-    /// [`receive`](super::receive()) tells them.
-    /// There are fewer than starts if it could not be divided, or not any more.
+    /// The trace files, the first start's first, or the one that everything is in: see [`receive`](super::receive()).
+    /// There are fewer than starts if the trace could not be divided, or not any further.
     pub files: Vec<PathBuf>,
 }
 
@@ -50,7 +49,7 @@ impl ReceiveReport {
         frames == [0; 3] && packets == [0; 3] && self.restarts == 0
     }
 
-    /// Where the starts are.
+    /// Tells where the starts are.
     fn fmt_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.files.len() as u64;
         let names: Vec<_> = self.files.iter().map(|path| Name(path.display())).collect();

@@ -1,4 +1,4 @@
-//! Which start of the device a packet is of, and which losses it has to tell of. What shows it, [`Receiver`] tells.
+//! Which start of the device a packet belongs to, and which losses it has to report. [`Receiver`] tells what shows it.
 //!
 //! [`Receiver`]: super::Receiver
 
@@ -21,7 +21,7 @@ struct Start {
 #[derive(Debug)]
 struct Sequence {
     start: u64,
-    /// How many of the line's losses it has told of.
+    /// How many of the line's losses it has reported.
     told: u64,
     clock: Option<(u64, u64)>,
 }
@@ -30,15 +30,16 @@ struct Sequence {
 #[derive(Debug)]
 pub(super) struct Starts {
     newest: Start,
-    /// Restarts that no new start was seen of, and the losses before the first of them: a start that recorded and sent
-    /// nothing of it leaves that to the next one.
+    /// Restarts whose new start was not seen, and the losses before the first of them: a start that sent nothing of
+    /// what it recorded leaves that to the next one.
     restarts: u64,
     losses_before: u64,
-    /// Since the newest one began there was what may have been a restart or a loss, with so many losses before it.
+    /// Losses before what may have been a restart or only a loss, if there was such a thing since the newest start
+    /// began.
     suspected: Option<u64>,
-    /// Starts that nothing but this led to.
+    /// Starts that only such a suspicion led to.
     unnoticed: u64,
-    /// By the upper half of their sequences' ids.
+    /// The producers' starts, by the upper half of their sequences' ids.
     producers: HashMap<u64, Start>,
     sequences: HashMap<u64, Sequence>,
 }
@@ -58,10 +59,10 @@ impl Default for Starts {
 }
 
 impl Starts {
-    /// The device restarted; after so many losses, all of them from before that.
+    /// Notes that the device restarted after this many losses, all of them from before that.
     pub(super) fn restarted(&mut self, losses: u64) {
         if self.producers.is_empty() {
-            // The one before is not heard of.
+            // Nothing was heard of the one before.
             self.newest.losses = losses;
             return;
         }
@@ -71,22 +72,23 @@ impl Starts {
         self.restarts += 1;
     }
 
-    /// The device may have restarted, after so many losses, or only lost something.
+    /// Notes that the device may have restarted after this many losses, or only lost something.
     pub(super) fn suspected(&mut self, losses: u64) {
         self.suspected = self.suspected.or(Some(losses)).filter(|_| !self.producers.is_empty());
     }
 
-    /// Restarts that were only suspected and have turned out to be some since this was asked.
+    /// How many restarts that were only suspected have turned out to be real since this was last asked.
     pub(super) fn take_unnoticed(&mut self) -> u64 {
         std::mem::take(&mut self.unnoticed)
     }
 
-    /// The number of the start that the next packet is of, and whether there are losses, of all those on the line, that
-    /// its sequence did not tell of.
+    /// Takes the next packet: returns the number of its start, and whether there are losses on the line that its
+    /// sequence has not reported.
     pub(super) fn take(&mut self, packet: &Parsed<'_>, losses: u64) -> (u64, bool) {
         let id = packet.sequence_id;
         let clock = packet.clock();
-        // The sender's own sequence has the same number in all starts; nor has a packet of none anything to tell it by.
+        // The sender's own sequence has the same number in all starts, and a packet of no sequence has nothing to tell
+        // it by.
         let is_service = id <= SequenceId::SERVICE.get().into();
         let start = if is_service { self.newest } else { self.start_of(packet, clock) };
         let new = || Sequence { start: start.number, told: start.losses, clock: None };
@@ -105,9 +107,9 @@ impl Starts {
         let producer = id >> 16;
         let may_begin = self.restarts > 0 || self.suspected.is_some();
         if may_begin && let Some(heard) = self.sequences.get(&id) {
-            // In one start too a writer may come to the number of one that is gone, but no clock goes back.
+            // Even within one start, a writer may get the number of one that is gone, but no clock goes back.
             if goes_back(heard.clock, clock) || packet.is_first && self.restarts > 0 {
-                // Numbers come again where memory was lost, and what was recorded before with it.
+                // Numbers come again if memory was lost, and with it what was recorded before.
                 self.begin();
                 self.restarts = 0;
                 self.producers.clear();
@@ -135,7 +137,7 @@ impl Starts {
     }
 }
 
-/// Whether a clock was read earlier than the time before. Different clocks are not compared.
+/// Whether a clock reads earlier than it did before. Different clocks are not compared.
 fn goes_back(before: Option<(u64, u64)>, now: Option<(u64, u64)>) -> bool {
     before.zip(now).is_some_and(|(before, now)| before.0 == now.0 && now.1 < before.1)
 }

@@ -1,4 +1,4 @@
-//! A machine of files, for tests, and what a recording says of it.
+//! A machine of files, for tests, and what a recording says about it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -20,7 +20,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// A machine of nothing, for the test of this name.
+    /// An empty machine, for the test of this name.
     pub(super) fn new(test: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("tracebuf-machine-{}-{test}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -34,7 +34,7 @@ impl Machine {
         Proc::at(self.folder.join("proc"), self.folder.join("block"))
     }
 
-    /// Has a file of `/proc` say this.
+    /// Makes a file of `/proc` say this.
     pub(super) fn says(&self, file: &str, text: &str) {
         self.has_no(file);
         fs::write(self.folder.join("proc").join(file), text).expect("a file");
@@ -46,21 +46,21 @@ impl Machine {
         let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
 
-    /// Has a file of `/proc` that is there and cannot be read.
+    /// Makes a file of `/proc` that is there but cannot be read.
     pub(super) fn cannot_say(&self, file: &str) {
         self.has_no(file);
         // A folder, which root cannot read as a file either.
         fs::create_dir(self.folder.join("proc").join(file)).expect("a folder");
     }
 
-    /// A process, with so many ticks of CPU time, that started at a tick. It has a page of memory.
+    /// Adds a process with this many ticks of CPU time, which started at a tick. It has a page of memory.
     pub(super) fn process(&self, pid: u32, name: &str, ticks: u64, started: u64) {
         let _ = fs::create_dir(self.folder.join("proc").join(pid.to_string()));
         let text = format!("{pid} ({name}) S 1 2 3 0 -1 4 5 6 7 8 {ticks} 0 0 0 20 0 1 0 {started} 9 1");
         self.says(&format!("{pid}/stat"), &text);
     }
 
-    /// A file beside all these.
+    /// Makes a file beside all these.
     pub(super) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.join(name);
         fs::write(&path, text).expect("a file");
@@ -80,7 +80,7 @@ impl Drop for Machine {
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 
-/// What was recorded of each counter, by its name under that of its parent: "Memory/used", "7 sh/memory".
+/// What was recorded for each counter, by its name under that of its parent: "Memory/used", "7 sh/memory".
 pub(super) struct Values(BTreeMap<String, Vec<(u64, f64)>>);
 
 impl Values {
@@ -91,7 +91,7 @@ impl Values {
     }
 }
 
-/// A session that nothing is lost in.
+/// A session in which nothing is lost.
 pub(super) struct Recording(Session);
 
 impl Recording {

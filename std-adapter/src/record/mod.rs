@@ -12,10 +12,10 @@
 //! # Ok::<(), tracebuf_std::session::SessionError>(())
 //! ```
 //!
-//! [Programs that connect](RecordOptions::listen) are recorded with it, also
-//! [those with Perfetto's SDK](RecordOptions::perfetto).
+//! [Programs that connect](RecordOptions::listen) are recorded with it, and so are [those with Perfetto's
+//! SDK](RecordOptions::perfetto).
 //!
-//! All goes through a [`Session`], as the events of any program do. The looks at `/proc` are slices in the trace
+//! Everything goes through a [`Session`], as the events of any program do. The looks at `/proc` are slices in the trace
 //! themselves, so that what recording costs is seen beside what it shows.
 
 #[cfg(test)]
@@ -48,8 +48,8 @@ use tracks::Tracks;
 /// How often a long trace is written: the ring has to hold what is recorded meanwhile.
 const LONG_TRACE_PERIOD: Duration = Duration::from_secs(1);
 
-/// The data source that the machine is, in a session that others record into too: their recorders go to the first
-/// buffer unless they say otherwise.
+/// The machine's data source, in a session that others also record into: their recorders go to the first buffer unless
+/// they say otherwise.
 const MACHINE: &str = "machine";
 
 /// The name of this process in the trace.
@@ -58,10 +58,10 @@ const NAME: &str = "tracebuf record";
 /// Records until the time is over or `stop` is set, and tells how it goes twice a second.
 ///
 /// # Errors
-/// No `/proc`, a ring too small or too large, a file that cannot be written (said before anything is recorded, where
+/// No `/proc`, a ring too small or too large, a file that cannot be written (reported before anything is recorded, if
 /// it can be known then; a finished trace that only cannot have its name stays under another, which the error tells),
-/// or whatever ends a session. A long trace's file that takes nothing for a while does not: the progress tells of it,
-/// and [`RecordReport::is_whole`] whether it did at the end.
+/// or whatever ends a session. A long trace's file that takes nothing for a while does not end it: the progress says
+/// so, and [`RecordReport::is_whole`] whether the file took everything in the end.
 pub fn record(
     options: &RecordOptions,
     stop: &AtomicBool,
@@ -113,7 +113,7 @@ fn record_from(
         told.iter().for_each(&mut progress);
         Ok::<_, SessionError>(())
     };
-    // The first even if it is over already: the last one is compared with it.
+    // The first look even if the time is over already: the last one is compared with it.
     look(&mut sampler, Sampler::look);
     let mut pace = Pace::new(options.interval, start, Instant::now());
     while !is_over(options, start, stop) {
@@ -160,7 +160,7 @@ fn record_from(
     })
 }
 
-/// One that holds no chunk would lose everything.
+/// Checks the size of the ring: one that holds no chunk would lose everything.
 fn check_ring(bytes: u64) -> Result<(), SessionError> {
     if RecordOptions::RING.contains(&bytes) {
         return Ok(());
@@ -185,7 +185,7 @@ enum Step {
 }
 
 impl Pace {
-    /// From the end of the first look on.
+    /// Begins at the end of the first look.
     fn new(interval: Duration, begun: Instant, now: Instant) -> Self {
         let mut pace = Self { interval, next_look: begun, next_word: now };
         pace.looked(begun, now);
@@ -197,17 +197,17 @@ impl Pace {
         if now >= self.next_word {
             return Step::Tell;
         }
-        // Not longer than a stop may be noticed late.
+        // No longer than it may take to notice a stop.
         let wait = self.next_look.saturating_duration_since(now).min(Duration::from_millis(20));
         if wait.is_zero() { Step::Look } else { Step::Wait(wait) }
     }
 
-    /// A word has been told, which may have taken long too: it is time for a look before the next.
+    /// Notes that progress was told, which may have taken long too: there is time for a look before the next word.
     fn told(&mut self, now: Instant) {
         self.next_word = now + Duration::from_millis(500);
     }
 
-    /// A look has ended. The next is as far away as this one took, at least, to leave the machine to others.
+    /// Notes that a look has ended. The next is at least as far away as this one took, to leave the machine to others.
     fn looked(&mut self, begun: Instant, now: Instant) {
         let due = self.next_look;
         // One that came late by more than the interval is not followed by another to make up for it.
@@ -220,14 +220,14 @@ fn is_over(options: &RecordOptions, start: Instant, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed) || options.duration.is_some_and(|duration| start.elapsed() >= duration)
 }
 
-/// The processes of those that have come and are there.
+/// The processes of the programs that have come and are still there.
 fn pids_of_programs(summary: &Summary) -> impl Iterator<Item = u32> {
     let others = summary.producers.iter().filter_map(|producer| producer.identity);
     let others = others.filter(|identity| identity.producer_id != Session::OWN_PRODUCER_ID);
     others.filter_map(|identity| u32::try_from(identity.pid).ok())
 }
 
-/// `None` if the session has no time to answer: that is a word less, not the end of the recording.
+/// How it goes. `None` if the session has no time to answer: that is one word less, not the end of the recording.
 fn progress_of(
     options: &RecordOptions,
     start: Instant,
@@ -293,7 +293,7 @@ mod tests {
         // The session did not answer for a long time.
         pace.told(at(6000));
         assert_eq!(pace.next(at(6000)), Step::Look);
-        // Short ones come at even times.
+        // Short looks come at even times.
         pace.looked(at(6000), at(6001));
         assert_eq!([6009, 6010].map(|time| pace.next(at(time))), [wait(1), Step::Look]);
         pace.looked(at(6013), at(6014));

@@ -10,7 +10,7 @@ use crate::limits::{LAYOUT, PAGE, WRITERS};
 use crate::session::BufferConfig;
 use crate::size::ring_chunk;
 
-/// How Perfetto's SDK lays out a page of which it has few left: a chunk then has 292 bytes.
+/// How Perfetto's SDK lays out a page when it has few left: a chunk then has 292 bytes.
 const SMALLEST_CHUNKS: Layout = Layout::Fourteen;
 
 /// What to record, and where to.
@@ -38,13 +38,13 @@ pub struct RecordOptions {
 }
 
 impl RecordOptions {
-    /// Sizes that a ring can have, in bytes: chunks of 2 KiB that take the place of each other, up to what a buffer's
-    /// offsets reach.
+    /// Sizes that a ring can have, in bytes: from chunks of 2 KiB that replace each other up to what a buffer's offsets
+    /// reach.
     pub const RING: RangeInclusive<u64> = 4096..=u32::MAX as u64;
     /// The least time between two looks.
     pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-    /// Ten seconds, a look every 100 ms, a ring of 4 MiB.
+    /// Records for ten seconds, with a look every 100 ms and a ring of 4 MiB.
     pub fn new(output: impl AsRef<Path>) -> Self {
         Self {
             output: output.as_ref().to_owned(),
@@ -58,33 +58,33 @@ impl RecordOptions {
         }
     }
 
-    /// For how long.
+    /// Records for this long.
     #[must_use]
     pub fn duration(mut self, duration: Duration) -> Self {
         self.duration = Some(duration);
         self
     }
 
-    /// Until the stop flag is set.
+    /// Records until the stop flag is set.
     #[must_use]
     pub fn until_told(mut self) -> Self {
         self.duration = None;
         self
     }
 
-    /// The time between two looks; at least [`SHORTEST_INTERVAL`](Self::SHORTEST_INTERVAL), at most a year. Where a
-    /// look takes more than half of it, the pause behind it is as long as the look. Processes are looked at every
-    /// 500 ms at most, and less often where that takes long.
+    /// Sets the time between two looks; at least [`SHORTEST_INTERVAL`](Self::SHORTEST_INTERVAL), at most a year. If a
+    /// look takes more than half of it, the pause after that is as long as the look. Processes are looked at every 500
+    /// ms at most, and less often where that takes long.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
-        // An `Instant` so long from now is one that the system has.
+        // The system has an `Instant` this far from now.
         const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
         self.interval = interval.clamp(Self::SHORTEST_INTERVAL, YEAR);
         self
     }
 
-    /// Bytes of the ring, in [`RING`](Self::RING), which [`record`](super::record) checks: what does not fit takes the
-    /// place of the oldest.
+    /// Sets the bytes of the ring, in [`RING`](Self::RING), which [`record`](super::record) checks: what does not fit
+    /// takes the place of the oldest.
     #[must_use]
     pub fn ring(mut self, bytes: u64) -> Self {
         self.ring = bytes;
@@ -92,24 +92,24 @@ impl RecordOptions {
     }
 
     /// Writes into the file while recording, once a second, so that the beginning is kept however long it takes. The
-    /// [`ring`](Self::ring) has to hold what is recorded in a second; what it cannot is missing in between, and
-    /// [`RecordReport::losses`](super::RecordReport::losses) tells of it.
+    /// [`ring`](Self::ring) has to hold what is recorded in a second; what it cannot hold is missing in between, and
+    /// [`RecordReport::losses`](super::RecordReport::losses) says so.
     #[must_use]
     pub fn long(mut self) -> Self {
         self.long = true;
         self
     }
 
-    /// Lets programs record into the same trace: those that connect to a socket at this path, each by a
-    /// [`Connection`](crate::session::Connection). They have a ring of the same size for themselves, with a place
-    /// for as many writers as it has room for a full chunk of each, up to 65,535, at 224 bytes a place.
+    /// Lets programs record into the same trace: those that connect to a socket at this path, each with a
+    /// [`Connection`](crate::session::Connection). They have a ring of the same size to themselves, with places for as
+    /// many writers as it has room for a full chunk of each, up to 65,535, at 224 bytes a place.
     #[must_use]
     pub fn listen(mut self, path: impl AsRef<Path>) -> Self {
         self.socket = Some(path.as_ref().to_owned());
         self
     }
 
-    /// The same for programs with Perfetto's SDK, at a socket of their own: a
+    /// Like [`listen`](Self::listen), for programs with Perfetto's SDK, at a socket of their own: a
     /// [`PerfettoSocket`](crate::session::PerfettoSocket).
     #[must_use]
     pub fn perfetto(mut self, path: impl AsRef<Path>) -> Self {
@@ -117,9 +117,8 @@ impl RecordOptions {
         self
     }
 
-    /// Of what programs with Perfetto's SDK record, these
-    /// [categories](crate::session::PerfettoSocketBuilder::categories) only; without any, all but those with the tags
-    /// `slow` and `debug`.
+    /// Records only these [categories](crate::session::PerfettoSocketBuilder::categories) of programs with Perfetto's
+    /// SDK; without any, all except those with the tags `slow` and `debug`.
     #[must_use]
     pub fn categories(mut self, enabled: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.categories = enabled.into_iter().map(Into::into).collect();
@@ -130,12 +129,12 @@ impl RecordOptions {
         self.socket.is_some() || self.perfetto.is_some()
     }
 
-    /// The ring that they have, with a place in its table for as many writers as it has room for a full chunk of each:
-    /// of many short programs those that are gone keep their places until they are overwritten.
+    /// The programs' ring, with places in its table for as many writers as it has room for a full chunk of each: of
+    /// many short programs, those that are gone keep their places until they are overwritten.
     pub(super) fn ring_of_programs(&self) -> BufferConfig {
         let layout = if self.perfetto.is_some() { SMALLEST_CHUNKS } else { LAYOUT };
         let chunks = self.ring / ring_chunk(layout.chunk_size(PAGE));
-        // One more, which the next that comes has before it overwrites the oldest.
+        // One more, for the next that comes, before it overwrites the oldest.
         let places = u16::try_from(chunks + 1).unwrap_or(u16::MAX);
         BufferConfig::ring(self.ring).sequences(places.max(WRITERS as u16))
     }

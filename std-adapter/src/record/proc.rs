@@ -99,9 +99,9 @@ pub(super) struct Moved {
     pub(super) output: u64,
 }
 
-/// The whole disks of `/proc/diskstats`, without their partitions and without those of no hardware.
+/// The whole disks of `/proc/diskstats`, without their partitions and without disks that are no hardware.
 pub(super) fn parse_diskstats(text: &str, is_disk: impl Fn(&str) -> bool) -> BTreeMap<String, Moved> {
-    // Whatever the disk's own, the kernel counts sectors of 512 bytes.
+    // Whatever the disk's own size of sectors, the kernel counts those of 512 bytes.
     const SECTOR: u64 = 512;
     let parse = |line: &str| -> Option<(String, Moved)> {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -138,7 +138,7 @@ pub(super) struct Process {
     pub(super) name: String,
     /// Ticks of CPU time, of all its threads.
     pub(super) ticks: u64,
-    /// When it started; with the pid it tells processes apart.
+    /// When it started; together with the pid, this tells processes apart.
     pub(super) started: u64,
     /// Pages in memory.
     pub(super) pages: u64,
@@ -178,7 +178,7 @@ impl Proc {
         Self { root: root.into(), disks: disks.into() }
     }
 
-    /// A file's text; what is no UTF-8, as names of processes may be, is replaced.
+    /// A file's text; what is not UTF-8, as names of processes may be, is replaced.
     pub(super) fn read(&self, name: impl AsRef<Path>) -> io::Result<String> {
         std::fs::read(self.root.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }

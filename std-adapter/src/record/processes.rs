@@ -6,11 +6,12 @@ use std::collections::{HashMap, HashSet};
 use super::proc::{Proc, Process};
 use super::tracks::{Kind, Tracks};
 
-/// Processes that join the followed ones at each look, by their CPU time since the one before.
+/// Processes that join the followed ones at each look, by their CPU time since the previous look.
 const TOP: usize = 10;
 /// Processes followed in all; those that have ended make room, then the one that does least.
 const FOLLOWED: usize = 64;
-/// Nanoseconds between two looks of which both count, if the second is the last: a tick of 10 ms is a tenth of them.
+/// Least nanoseconds between two looks for both to count, if the second is the last: a tick of 10 ms is a tenth of
+/// them.
 const NEAR: u64 = 100_000_000;
 
 /// Who a process is: pids are used again.
@@ -59,7 +60,7 @@ impl Processes {
         }
     }
 
-    /// How many were among the busiest at a time.
+    /// How many were among the busiest at some time.
     pub(super) fn followed_ever(&self) -> u64 {
         self.followed_ever
     }
@@ -101,11 +102,11 @@ impl Processes {
                 self.followed.contains_key(&who) || before.get(&who).is_some_and(|known| known.was_followed);
             self.known.insert(who, Known { time, ticks: process.ticks, was_followed });
         }
-        // Of those that could not be read now, what was read before.
+        // For those that could not be read now, what was read before is kept.
         self.known.extend(before.into_iter().filter(|(who, _)| unread.contains(&who.0)));
     }
 
-    /// The look that ends a recording. It is left out just after one that had values: over next to no time a tick more
+    /// The look that ends a recording. It is left out just after one that had values: over next to no time, a tick more
     /// or less would be a peak.
     pub(super) fn last_look(&mut self, time: u64, proc: &Proc, tracks: &mut Tracks) {
         let is_near = self.last.is_some_and(|last| time.saturating_sub(last) < NEAR);
@@ -125,7 +126,7 @@ impl Processes {
         last.filter(|last| started > *last as f64).map(|last| (process.ticks, last))
     }
 
-    /// Follows one more, in place of the one that does least if they are too many.
+    /// Follows one more, in place of the one that does least if there are too many.
     fn follow(&mut self, candidate: &Use<'_>, uses: &[Use<'_>], time: u64, tracks: &mut Tracks) {
         let who = candidate.process.identity();
         if self.followed.contains_key(&who) {
@@ -176,7 +177,7 @@ mod tests {
             Self { machine: Machine::new(test), recording, tracks, processes, ticks_per_second }
         }
 
-        /// A process that has used so many percent of a second, and started at a second.
+        /// Adds a process that has used this many percent of a second, and started at a second.
         fn process(&self, pid: u32, percent: u64, started: u64) {
             let ticks = percent * self.ticks_per_second / 100;
             self.machine.process(pid, "sh", ticks, started * self.ticks_per_second);
@@ -194,7 +195,7 @@ mod tests {
     }
 
     impl Values {
-        /// What of a process was recorded: seconds and percent.
+        /// What was recorded of a process: seconds and percent.
         fn cpu(&self, pid: u32) -> Vec<(u64, u64)> {
             self.of(&format!("{pid} sh/CPU (100% is one core)"))
         }

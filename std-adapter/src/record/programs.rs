@@ -7,8 +7,8 @@ use super::RecordOptions;
 use crate::session::{PerfettoSocket, ProducerSocket, SocketFile, SocketKind};
 use crate::session::{Session, SessionError};
 
-/// The sockets that they are to come to, those that there are: before the session starts, which empties the file of a long
-/// trace.
+/// The sockets that programs are to come to, as far as there are any: made before the session starts, which empties the
+/// file of a long trace.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) struct Doors {
     own: Option<SocketFile>,
@@ -39,7 +39,7 @@ impl Doors {
     }
 }
 
-/// Those that come.
+/// The programs that come.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) struct Programs {
     own: Option<ProducerSocket>,

@@ -22,7 +22,7 @@ use crate::session::{Losses, Summary, Written};
 pub struct RecordProgress {
     /// Time since the start.
     pub elapsed: Duration,
-    /// Time in all; `None` until told.
+    /// Time in all; `None` if it records until it is told to end.
     pub duration: Option<Duration>,
     /// Values recorded.
     pub events: u64,
@@ -32,15 +32,15 @@ pub struct RecordProgress {
     pub ring: u64,
     /// What is in the file so far, when it is written while recording.
     pub file: Option<Written>,
-    /// Why writing does not get on just now, or why what is written will not be there. Writing is tried again, and the
-    /// ring keeps what it can meanwhile.
+    /// Why writing makes no progress just now, or why what is written will not be there. Writing is tried again, and
+    /// the ring keeps what it can meanwhile.
     pub file_error: Option<String>,
     /// Chunks that were overwritten before anybody read them.
     pub chunks_overwritten: u64,
     /// Packets that shared memory had no room for.
     pub dropped: u64,
-    /// Programs that have come to record too, to [one](RecordOptions::listen) or the [other](RecordOptions::perfetto) socket;
-    /// `None` where there is none.
+    /// Programs that have come to record too, at [one](RecordOptions::listen) or the [other](RecordOptions::perfetto)
+    /// socket; `None` where there is none.
     pub programs: Option<u64>,
 }
 
@@ -88,13 +88,13 @@ impl fmt::Display for RecordProgress {
 pub struct RecordReport {
     /// The file.
     pub output: PathBuf,
-    /// How long it took.
+    /// How long recording took.
     pub elapsed: Duration,
     /// Values recorded.
     pub events: u64,
     /// Cores that are on.
     pub cores: usize,
-    /// Processes that were among the busiest at a time.
+    /// Processes that were among the busiest at some time.
     pub processes: u64,
     /// Programs that recorded too; `None` where there was no socket for them.
     pub programs: Option<u64>,
@@ -117,7 +117,7 @@ impl RecordReport {
         losses.bytes_not_written == 0 && losses.file_error.is_none()
     }
 
-    /// A ring that may do, of four times the size or with room for so many bytes more, if there is one.
+    /// A ring that may be enough, of four times the size or with room for this many bytes more, if there is one.
     fn larger_ring(&self, more: u64) -> Option<String> {
         let enough = self.ring.saturating_add(more).checked_next_power_of_two()?;
         let larger = self.ring.checked_mul(4)?.max(enough);
@@ -141,7 +141,7 @@ impl RecordReport {
         })
     }
 
-    /// What had to go though the ring was not full, for its table was. A larger ring has places for more, up to 65,535.
+    /// What had to go because the table was full, not the ring. A larger ring has places for more, up to 65,535.
     fn without_place(&self, chunks: u64, bytes: u64) -> String {
         let lost = format!("{} ({})", Count(chunks, "chunk"), Bytes(bytes));
         let why = "for more threads wrote than the ring has places for";
@@ -160,12 +160,12 @@ impl RecordReport {
     fn overwritten(&self, chunks: u64, bytes: u64) -> String {
         let lost = format!("{} ({})", Count(chunks, "chunk"), Bytes(bytes));
         if self.summary.long_trace.is_none() {
-            // It was to hold all.
+            // The ring was to hold everything.
             let larger = self.larger_ring(bytes).map_or_else(String::new, |larger| format!("{larger} or "));
             return format!("the beginning: {lost} had to make room; record with {larger}--long");
         }
-        // It was to hold what is recorded in a period. In one more may have been lost than in another, but not twice as
-        // much.
+        // The ring was to hold what is recorded in a period. More may have been lost in one than in another, but not
+        // twice as much.
         let periods = (self.elapsed.as_nanos() / LONG_TRACE_PERIOD.as_nanos()).max(1);
         let more = (u128::from(bytes) * 2 / periods).min(bytes.into());
         let more = u64::try_from(more).unwrap_or(u64::MAX);
@@ -190,7 +190,7 @@ impl RecordReport {
                 losses.push(format!("the end: {} could not be written: {error}", Bytes(given_up)));
             }
         }
-        // Those of the values are told above; the buffer's counter has them too.
+        // The values' are reported above; the buffer's counter has them too.
         let packets_given_up = lost.packets_given_up.saturating_sub(self.dropped);
         let others = Losses { packets_given_up, ..lost };
         losses.extend(others.counts().map(|(count, what)| format!("{count} {what}")));
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn a_lost_packet_is_told_once() {
         let mut stats = BufferStats::default();
-        // Of values two, and one of the looks at /proc.
+        // Two of values, and one of the looks at /proc.
         stats.trace_writer_packet_loss = 3;
         let summary = Summary { buffers: vec![stats], ..Summary::default() };
         let losses = |dropped| RecordReport { dropped, ..report(4 << 20, summary.clone()) }.losses();
@@ -351,7 +351,8 @@ mod tests {
 
     #[test]
     fn a_long_trace_is_to_have_a_ring_with_room_for_what_was_lost_in_a_period() {
-        // Lost all together, in so many seconds, of a ring of 4 KiB; and twice the share of one of them.
+        // Bytes lost in all, in so many seconds, from a ring of 4 KiB; and a ring with room for twice one second's
+        // share.
         for (lost, seconds, ring) in [
             (908 << 10, 3.0, "1MiB"),
             (908 << 10, 3.9, "1MiB"),

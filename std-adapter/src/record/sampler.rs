@@ -1,4 +1,4 @@
-//! One look at the machine after the other: what `/proc` says becomes values of counters.
+//! One look at the machine after another: what `/proc` says becomes values of counters.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::session::BootClock;
 
 /// The least time between two looks at all processes.
 const PROCESS_PERIOD: Duration = Duration::from_millis(500);
-/// That look may take one part of so many of the time.
+/// A look at them may take one part in this many of the time.
 const PROCESS_SHARE: u32 = 20;
 
 pub(super) struct Sampler {
@@ -57,7 +57,7 @@ impl Sampler {
         &self.tracks
     }
 
-    /// Which programs record into the session now.
+    /// Sets which programs record into the session now.
     pub(super) fn programs(&mut self, pids: impl Iterator<Item = u32>) {
         self.tracks.programs(pids);
     }
@@ -67,7 +67,7 @@ impl Sampler {
         (self.stat.as_ref().map_or(0, |stat| stat.what.cores.len()), self.processes.followed_ever())
     }
 
-    /// What is not to be had on this machine.
+    /// The files that this machine does not have.
     pub(super) fn missing(&self) -> impl Iterator<Item = &'static str> {
         self.files.iter().filter(|(_, was_read)| !**was_read).map(|(file, _)| *file)
     }
@@ -89,7 +89,7 @@ impl Sampler {
         }
     }
 
-    /// What happened since the last look: the processes' part too.
+    /// Looks at what happened since the last look, including the processes' part.
     pub(super) fn last_look(&mut self) {
         self.look_at_machine(BootClock.now());
         self.processes.last_look(BootClock.now(), &self.proc, &mut self.tracks);
@@ -144,7 +144,7 @@ impl Sampler {
         for (core, before) in &before.cores {
             let busy = match now.cores.get(core).map(|now| now.since(before)) {
                 Some(times) => percent(times.total() - times.idle - times.iowait, &times),
-                // It was turned off: its last value is not that of all the time that follows.
+                // It was turned off: its last value does not hold for all the time that follows.
                 None => Some(0.0),
             };
             let Some(busy) = busy else { continue };
@@ -198,7 +198,7 @@ impl Sampler {
     }
 }
 
-/// What was moved since the look before.
+/// Writes what was moved since the look before.
 fn write_moved(
     tracks: &mut Tracks,
     group: &str,
@@ -208,7 +208,7 @@ fn write_moved(
 ) {
     let (time, seconds) = (now.time, now.seconds_since(before));
     for (name, before) in &before.what {
-        // One that is not there any more moves nothing: without that, its last values would seem to last.
+        // One that is not there any more moves nothing: otherwise its last values would seem to last.
         let now = now.what.get(name).unwrap_or(before);
         if (now, before) == (&Moved::default(), &Moved::default()) {
             // Never used: not worth a track. One that was made anew begins at 0 too.
@@ -299,7 +299,7 @@ mod tests {
         let one = |amount: u64| {
             machine.says("stat", &format!("{SPENT}cpu0 {amount} 0 0 0\n"));
             machine.says("diskstats", &format!("8 0 sda 1 0 {amount} 0 1 0 0 0\n"));
-            // One is the same by its name only.
+            // `tun0` is the same only by its name.
             machine.says("net/dev", &format!("eth0: {amount} 0 0 0 0 0 0 0 1\ntun0: 0 0 0 0 0 0 0 0 0\n"));
         };
         let (values, _) = look(

@@ -31,12 +31,12 @@ enum What {
 
 struct Entry {
     parent: Option<TrackId>,
-    /// None of a program that says itself what it is called.
+    /// `None` for a program that says itself what it is called.
     name: Option<String>,
     what: What,
     /// The number of its description, once it has values.
     description: Option<u64>,
-    /// What was written, at least, when it was asked for last.
+    /// Bytes that had been written, at least, when it was last asked for.
     last: u64,
 }
 
@@ -45,35 +45,36 @@ struct Entry {
 pub(super) struct TrackId(u64);
 
 /// Bytes of a ring that a value takes, at least: its length, a time of six bytes, a track of seven, the type, the value
-/// and the tags of these and of the event. Mostly it is some 30.
+/// and the tags of these and of the event. Mostly it takes about 30.
 const VALUE: u64 = 20;
 
 /// Writes counters, and describes a track before its first value.
 ///
-/// Descriptions lie beside the ring, which would overwrite them, for as long as it may have values of theirs.
+/// Descriptions are kept beside the ring, which would overwrite them, for as long as it may have values of their
+/// tracks.
 pub(super) struct Tracks {
     writer: PacketWriter,
     descriptions: Descriptions,
-    /// That of all processes it hears of.
+    /// The namespace of all processes that it hears of.
     namespace: PidNamespace,
-    /// Which process, by the time of its start, has the track that is made of a pid alone. They are no more than there
-    /// are pids.
+    /// By pid, the start time of the process whose track is made from the pid alone. There are no more of these than
+    /// pids.
     plain: HashMap<u32, u64>,
-    /// The program that records, by the name that its session has.
+    /// The program that records, and the name that its session has.
     own: Option<(u32, &'static str)>,
-    /// Programs that record into the session too.
+    /// Programs that also record into the session.
     programs: HashSet<u32>,
-    /// Those with values of late: of processes that come and go there is no end.
+    /// Tracks with recent values: there is no end of processes that come and go.
     entries: HashMap<TrackId, Entry>,
     /// Values written, without those that were dropped.
     events: u64,
     ring: u64,
-    /// How much is to be written when it is looked next which are over.
+    /// How much has to be written before the next look for tracks that are over.
     next_look: u64,
 }
 
 impl Tracks {
-    /// For a ring of so many bytes.
+    /// Writes for a ring of this many bytes.
     pub(super) fn new(writer: PacketWriter, descriptions: Descriptions, ring: u64) -> Self {
         Self {
             writer,
@@ -89,13 +90,13 @@ impl Tracks {
         }
     }
 
-    /// Has a process by the name that its own session gives it: readers keep the first of several.
+    /// Calls a process by the name that its own session gives it: readers keep the first of several.
     pub(super) fn named(self, pid: u32, name: &'static str) -> Self {
         Self { own: Some((pid, name)), ..self }
     }
 
-    /// Which programs record into the session now. These say what they are called: readers keep the first of several
-    /// names. One that was described before it came, in a long trace, keeps that name.
+    /// Sets which programs record into the session now. They say themselves what they are called: readers keep the
+    /// first of several names. In a long trace, one that was described before it came keeps that name.
     pub(super) fn programs(&mut self, pids: impl Iterator<Item = u32>) {
         let before = std::mem::replace(&mut self.programs, pids.collect());
         for pid in self.programs.difference(&before) {
@@ -129,10 +130,10 @@ impl Tracks {
         self.find(Track::custom(name), None, Some(name), What::Group)
     }
 
-    /// A process, which started at a tick. Of a pid used again it is another track, and readers have another process.
-    /// One that runs another program is the same.
+    /// A process that started at a tick. If a pid is used again, that is another track, and for readers another
+    /// process. A process that runs another program stays the same.
     ///
-    /// The first of a pid, and a program that records into the session, have the track that all sessions know.
+    /// The first process of a pid, and a program that records into the session, have the track that all sessions know.
     pub(super) fn process(&mut self, pid: u32, started: u64, name: &str) -> TrackId {
         let is_program = self.programs.contains(&pid);
         let plain = self.plain.entry(pid).or_insert(started);
@@ -163,12 +164,12 @@ impl Tracks {
         id
     }
 
-    /// Bytes, at least.
+    /// Bytes that were written, at least.
     fn written(&self) -> u64 {
         self.events * VALUE
     }
 
-    /// A counter's value from `time` on, in nanoseconds of boot time.
+    /// Writes a counter's value from `time` on, in nanoseconds of boot time.
     pub(super) fn value(&mut self, counter: TrackId, time: u64, value: f64) {
         let Some(&Entry { parent, what: What::Counter(kind), .. }) = self.entries.get(&counter) else {
             return;
@@ -209,7 +210,7 @@ impl Tracks {
         }
     }
 
-    /// Tracks of which the ring has no value any more, as it has gone round since.
+    /// Forgets tracks of which the ring has no value any more, as it has gone round since.
     fn forget(&mut self) {
         let (written, ring) = (self.written(), self.ring);
         for (_, entry) in self.entries.extract_if(|_, entry| written - entry.last > ring) {

@@ -1,4 +1,4 @@
-//! What a session keeps beside its buffers, for a ring would lose it, and writes before what they hold.
+//! What a session keeps beside its buffers, because a ring would lose it, and writes before what they hold.
 #![cfg_attr(not(unix), allow(dead_code, reason = "nobody has such tracks there"))]
 
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use crate::export::Piece;
 /// All of it. Clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct Beside {
-    /// Who has come from a container.
+    /// The processes that have come from containers.
     pub(crate) process_tree: ProcessTree,
     pub(crate) tracks: Descriptions,
 }
 
-/// The newest of it that was told of.
+/// The newest of it that was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     process_tree: u64,
@@ -28,16 +28,16 @@ pub(crate) struct Told {
 /// Descriptions of tracks that need to come before all their values in a trace, as those of counters do: readers drop
 /// values of counters that were not described before. Clones are the same.
 ///
-/// A writer describes its tracks again and again as its packets in a ring go round, but the description nearest before
-/// some values may be overwritten already when these are not.
+/// A writer describes its tracks again and again as its packets in a ring go round, but the last description before
+/// some values may already be overwritten when the values are not.
 #[derive(Clone, Default)]
 pub(crate) struct Descriptions(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
-    /// Packets of a trace, in the order in which they have come.
+    /// Packets of a trace, in the order in which they came.
     packets: BTreeMap<u64, Box<[u8]>>,
-    /// Of the newest.
+    /// The newest one's number.
     number: u64,
 }
 
@@ -46,8 +46,8 @@ impl Descriptions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a packet, behind that of the track's parent and before anything on the track is recorded. The number by
-    /// which it can be changed.
+    /// Adds a packet, after that of the track's parent and before anything on the track is recorded. Returns the number
+    /// by which it can be changed.
     pub(crate) fn add<M: Message>(&self, packet: &M) -> u64 {
         let bytes = packet_of(packet);
         let mut known = self.known();
@@ -57,14 +57,14 @@ impl Descriptions {
         number
     }
 
-    /// Has another packet in the place of one. A file that tells of it already keeps the first.
+    /// Replaces a packet by another. A file that already has the first keeps it.
     pub(crate) fn replace<M: Message>(&self, number: u64, packet: &M) {
         if let Some(bytes) = self.known().packets.get_mut(&number) {
             *bytes = packet_of(packet);
         }
     }
 
-    /// Nothing on the track is in a buffer any more.
+    /// Removes a packet: nothing on its track is in a buffer any more.
     pub(crate) fn remove(&self, number: u64) {
         self.known().packets.remove(&number);
     }
@@ -75,7 +75,7 @@ impl Descriptions {
     }
 }
 
-/// As the service writes it; nothing if it is too long for a trace.
+/// The packet as the service writes it; nothing if it is too long for a trace.
 fn packet_of<M: Message>(packet: &M) -> Box<[u8]> {
     let mut piece = Piece::default();
     match piece.service(packet) {
@@ -85,9 +85,9 @@ fn packet_of<M: Message>(packet: &M) -> Box<[u8]> {
 }
 
 impl Piece {
-    /// Adds what is newer than what was told of before; what is the newest now.
+    /// Adds what is newer than what was written before; returns what is now the newest.
     ///
-    /// Called on the drain thread just before buffers are read, it tells of all tracks on which they have anything: these
+    /// Called on the drain thread just before buffers are read, it covers all tracks that they have anything on: these
     /// were described before that was recorded.
     pub(crate) fn beside(&mut self, beside: &Beside, since: Told) -> io::Result<Told> {
         let process_tree = self.processes(&beside.process_tree, since.process_tree)?;
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// What there is behind some of it, as one text.
+    /// What comes after `since`, as one text.
     fn told(beside: &Beside, since: Told) -> (String, Told) {
         let mut piece = Piece::default();
         let newest = piece.beside(beside, since).expect("memory");

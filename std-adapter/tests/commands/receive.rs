@@ -195,7 +195,7 @@ fn every_packet_of_which_a_frame_is_missing_is_counted_once() {
         (&[(WHOLE, 1), (LAST, 3), (LAST, 5)], 2, 2),
         // Given up by the device.
         (&[(FIRST, 1), (WHOLE, 2), (FIRST, 3), (MIDDLE, 4), (WHOLE, 5)], 0, 2),
-        // Packets that are lost as a whole are not known of.
+        // Nothing is known of packets that are lost as a whole.
         (&[(WHOLE, 1), (WHOLE, 5)], 3, 0),
     ];
     for (frames, lost, incomplete) in lines {

@@ -29,8 +29,8 @@ fn descriptions(trace: &Trace) -> impl Iterator<Item = &[u8]> {
     trace.packets().filter_map(|packet| message(packet, 60))
 }
 
-/// Every event lies on a track that is described somewhere in the trace, and so are those above it. Counters are before
-/// their first value: readers drop values of those that were not.
+/// Every event lies on a track that is described somewhere in the trace, and so are those above it. Counters are
+/// described before their first value: readers drop values of those that were not.
 fn assert_described(trace: &Trace) {
     let mut before = HashSet::new();
     for packet in trace.packets() {
@@ -70,7 +70,7 @@ impl Drop for Busy {
     }
 }
 
-/// The names of counters of a process.
+/// The names of a process's counters.
 fn counters_of(trace: &Trace, pid: u32) -> HashSet<&str> {
     let is = |track: &&[u8]| message(track, 3).and_then(|process| number(process, 1)) == Some(pid.into());
     let process = descriptions(trace).find(is).and_then(|track| number(track, 1));
@@ -250,7 +250,7 @@ fn a_file_that_takes_nothing_for_a_while_ends_no_recording() {
     Trace::read(&path).assert_ends_with_stats();
 }
 
-/// Runs until it is told to end, and then says what it does; programs connect to a socket.
+/// Runs until it is told to end, and then says what it did; programs connect to a socket.
 fn recording(socket: &Path, more: &[&str], path: &Path) -> Child {
     let mut command = command();
     command.args(["--duration", "forever", "--listen"]).arg(socket).args(more).arg("-o").arg(path);

@@ -14,8 +14,8 @@ use crate::harness::{
 use crate::perfetto;
 use crate::trace::{Field, Trace, fields, message, number, scratch};
 
-/// Runs an ignored test of this file as the first process of a pid namespace, which has its own `/proc`. Who may not
-/// make one needs a user namespace of their own for it.
+/// Runs an ignored test of this file as the first process of a pid namespace, which has its own `/proc`. A user who may
+/// not make one needs a user namespace for it, too.
 fn run_in_container(path: &Path, test: &str) -> Producer {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--mount-proc", "--fork", "--kill-child"]);
@@ -26,7 +26,7 @@ fn run_in_container(path: &Path, test: &str) -> Producer {
     run_by(command, path, test)
 }
 
-/// The messages of a number.
+/// The messages with a field number.
 fn each(bytes: &[u8], wanted: u32) -> impl Iterator<Item = &[u8]> {
     fields(bytes).into_iter().filter_map(move |field| match field {
         Field::Bytes(number, value) if number == wanted => Some(value),
@@ -34,7 +34,7 @@ fn each(bytes: &[u8], wanted: u32) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// All numbers of a number.
+/// All numbers with a field number.
 fn numbers(bytes: &[u8], wanted: u32) -> Vec<u64> {
     let is = |field| match field {
         Field::Number(number, value) if number == wanted => Some(value),
@@ -66,7 +66,7 @@ fn text(bytes: Option<&[u8]>) -> String {
     String::from_utf8(bytes.expect("a text").to_vec()).expect("text")
 }
 
-/// What a trace tells of processes and threads, which is each of them once, and before all that its process records.
+/// What a trace tells of processes and threads: each of them once, and before all that its process records.
 fn told(trace: &Trace) -> (Vec<Process>, BTreeSet<Thread>) {
     let (mut processes, mut threads, mut recorded) =
         (Vec::<Process>::new(), BTreeSet::new(), BTreeSet::new());
@@ -107,14 +107,15 @@ fn told(trace: &Trace) -> (Vec<Process>, BTreeSet<Thread>) {
     (processes, threads)
 }
 
-/// What the packets of a process say of its own and its threads' numbers: pid and tid.
+/// What a process's packets say about its own and its threads' numbers: pid and tid.
 fn described(trace: &Trace, pid: u64) -> BTreeSet<(u64, u64)> {
     let of_process = trace.packets().filter(|packet| number(packet, 79) == Some(pid));
     let threads = of_process.filter_map(|packet| message(message(packet, 60)?, 4));
     threads.map(|thread| (number(thread, 1).expect("a pid"), number(thread, 2).expect("a tid"))).collect()
 }
 
-/// All that such a program records is of a process and of threads that the trace tells of. How many threads record.
+/// Checks that such a program records only as a process and threads that the trace tells of. Returns how many threads
+/// record.
 fn assert_known(trace: &Trace, process: &Process, threads: &BTreeSet<Thread>) -> usize {
     assert_eq!(process.nspid, [1]);
     assert_eq!(process.uid, rustix::process::geteuid().as_raw().into());
@@ -173,7 +174,7 @@ fn processes_and_threads_of_containers_are_told_however_often_the_ring_went_roun
     let snapshot = scratch("containers-snapshot.pftrace");
     let taken = service.session.snapshot().expect("a snapshot");
     taken.from(u64::MAX).write_to(&snapshot).expect("a file");
-    // Those of programs that have gone too.
+    // Also those of programs that have gone.
     drop(producers);
     let stopped = service.stop();
     assert!(stopped.summary().buffers[0].chunks_overwritten > 0);
@@ -181,7 +182,7 @@ fn processes_and_threads_of_containers_are_told_however_often_the_ring_went_roun
     for trace in [trace, Trace::read(&snapshot)] {
         let (processes, threads) = told(&trace);
         assert_eq!(processes.len(), 2, "{processes:?}");
-        // Of the one that was faster the other one may have left nothing in the ring.
+        // The slower one may have left nothing of the faster one's in the ring.
         let recorded = processes.iter().map(|process| assert_known(&trace, process, &threads));
         assert!(recorded.sum::<usize>() > 0);
         let later: Vec<_> = threads.iter().filter(|thread| thread.name == "later").collect();

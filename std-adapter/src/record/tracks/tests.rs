@@ -78,7 +78,7 @@ fn a_pid_used_again_is_another_track_and_a_process_that_runs_another_program_is_
         tracks.value(counter, 0, 1.0);
     }
     assert_eq!([tracks.process(7, 100, "cargo"), tracks.process(7, 200, "rustc")], [first, second]);
-    // One that is known by its pid alone to others too.
+    // One that others, too, know by its pid alone.
     tracks.programs([7].into_iter());
     assert_eq!(tracks.process(7, 400, "a program"), first);
     tracks.programs(std::iter::empty());
@@ -119,7 +119,7 @@ fn tracks_that_end_are_described_as_long_as_values_of_theirs_are_left_and_then_f
             counters.push(counter);
         }
     }
-    // Of some 1,700.
+    // Of about 1,700.
     assert!(tracks.entries.len() < 1000, "{} tracks", tracks.entries.len());
     assert_eq!(tracks.entries.len(), session.descriptions().len());
     drop(tracks);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Most reasons that are kept: more than a program has that knows them beforehand.
+/// Most reasons that are kept: more than a program has if it knows them beforehand.
 const REASONS: usize = 256;
 
 /// For each reason, the number of the next file where the folder does not show it: while files are being written, and
@@ -10,7 +10,7 @@ const REASONS: usize = 256;
 #[derive(Default)]
 pub(super) struct Numbers(BTreeMap<String, Next>);
 
-/// What is kept of a reason.
+/// What is kept for a reason.
 #[derive(Default)]
 struct Next {
     number: u64,
@@ -19,8 +19,8 @@ struct Next {
 }
 
 impl Numbers {
-    /// A writer begins a file of this reason, and looks into the folder only after this: a file that was being written
-    /// before is either there, or its reason is here.
+    /// Notes that a writer begins a file for this reason. It looks into the folder only after this: a file that was
+    /// being written before is either there, or its reason is here.
     pub(super) fn begin(&mut self, reason: &str) {
         if self.0.len() >= REASONS {
             // Reasons may be made up, a new one each time.
@@ -38,7 +38,7 @@ impl Numbers {
         number
     }
 
-    /// The file is there, or will not be.
+    /// Notes that the file is there, or will not be.
     pub(super) fn end(&mut self, reason: &str) {
         if let Some(next) = self.0.get_mut(reason) {
             next.writers = next.writers.saturating_sub(1);

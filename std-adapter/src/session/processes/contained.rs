@@ -1,4 +1,4 @@
-//! Producers in a container, that is a pid namespace of their own, as `/proc` tells.
+//! Producers in a container, that is, in a pid namespace of their own, as `/proc` tells.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -89,7 +89,7 @@ impl Contained {
         let thread = |tid: u32| {
             let Status { name, numbers, .. } = Status::read(&folder.join(tid.to_string()))?;
             let (first, inner) = numbers.split_first()?;
-            // Nothing is reported of one without numbers of its own: it has ended meanwhile.
+            // A thread without numbers of its own is not reported: it has ended meanwhile.
             (*first == tid && !inner.is_empty()).then(|| Thread { tid, nstid: inner.to_vec(), name })
         };
         let new: Vec<_> = new.into_iter().filter_map(thread).collect();
@@ -99,7 +99,7 @@ impl Contained {
     }
 }
 
-/// What `status` says of a process or a thread.
+/// What `status` says about a process or a thread.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Status {
     name: String,

@@ -1,4 +1,4 @@
-//! From pipes: of a network, a debug probe, another program.
+//! From pipes: a network's, a debug probe's, another program's.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -50,7 +50,7 @@ fn the_second_frame_of_another_start_is_not_taken_for_the_firsts() {
     let [a, b] = [[b'a'; 73], [b'b'; 73]].map(|text| frames_of(&packet_of(&text), 1));
     let [c, d] = [[b'c'; 140], [b'd'; 140]].map(|text| frames_of(&packet_of(&text), 1));
     let next = |number| frame(WHOLE, number, &packet_of(b"next"));
-    // Of the second start neither the zero nor the first frame arrives, nor the second.
+    // Of the second start, neither the zero nor the first frame arrives, and in one case not the second either.
     let lines = [[&a[0][..], &b[1], &next(3)], [&c[..2].concat(), &d[2], &next(4)]];
     for line in lines.map(|line| line.concat()).iter().chain([&[&c[0], &d[1], &d[2], &next(4)[..]].concat()])
     {
@@ -63,7 +63,7 @@ fn the_second_frame_of_another_start_is_not_taken_for_the_firsts() {
     // The same packet once more is the same packet.
     let (packets, report) = receive(&[&a[0][..], &a[1]].concat(), 64);
     assert_eq!((packets.len(), report.restarts), (1, 0));
-    // Nothing is said of the others where there is no room for it.
+    // Where there is no room for it, nothing is said about the other frames.
     let (packets, report) = receive(&[a[0].clone(), frame(super::LAST, 2, &[1; 3])].concat(), 64);
     assert_eq!((packets.len(), report.packets_incomplete), (0, 2));
 }

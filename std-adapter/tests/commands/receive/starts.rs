@@ -15,7 +15,7 @@ const SENSOR: u32 = 0x1_0002;
 const NEXT: u32 = 0x2_0001;
 const SERVICE: u32 = 1;
 
-/// What a packet says beside its sequence: nothing, that it is its writer's first, what its clock read.
+/// What a packet says besides its sequence: nothing, that it is its writer's first, or what its clock read.
 #[derive(Clone, Copy)]
 enum Says {
     Nothing,
@@ -47,13 +47,13 @@ fn start(packets: &[(u32, Says)]) -> Vec<Vec<u8>> {
     numbered(1, packets)
 }
 
-/// The same from a frame of this number on.
+/// Like [`start`], from a frame with this number on.
 fn numbered(first: u16, packets: &[(u32, Says)]) -> Vec<Vec<u8>> {
     let framed = packets.iter().enumerate();
     framed.flat_map(|(at, (id, says))| frames_of(&packet(*id, *says), at as u16 + first)).collect()
 }
 
-/// Of each packet its start, its sequence, and whether it says that something is missing; whatever the pieces.
+/// Each packet's start and sequence, and whether it says that something is missing; whatever the pieces.
 fn received(starts: &[Vec<Vec<u8>>]) -> (Vec<(u64, u32, bool)>, ReceiveReport) {
     // A device begins with a zero.
     let line: Vec<u8> = starts.iter().flat_map(|frames| [&[0][..], &frames.concat()].concat()).collect();
@@ -98,7 +98,7 @@ fn a_start_that_was_so_short_that_it_sent_one_packet_is_one_too() {
     let (packets, report) = received(&starts);
     let expected = [(1, MAIN, false), (2, MAIN, false), (3, MAIN, false), (3, SENSOR, false)];
     assert_eq!((packets, report.starts), (expected.into(), 3));
-    // Of one that sent no whole packet there is nothing to be told from.
+    // Nothing tells of a start that sent no whole packet.
     let (packets, report) = received(&[vec![short[0][..9].to_vec()], short.clone(), short]);
     assert_eq!((packets, report.starts), (vec![(1, MAIN, true), (2, MAIN, false)], 2));
 }
@@ -115,7 +115,7 @@ fn what_a_start_had_not_sent_comes_behind_it_in_its_own_trace_when_memory_was_ke
     assert_eq!(packets, [&first[..], &remnants, &rest].concat());
     assert_eq!((report.starts, report.restarts), (2, 1));
 
-    // The second start is reset before it sent anything of its own.
+    // The second start is reset before it has sent anything of its own.
     let third = [(MAIN, Nothing), (NEXT, First(0)), (NEXT, Nothing), (0x3_0001, First(0))];
     let (packets, _) = received(&[before, start(&left), start(&third)]);
     let expected = [(1, MAIN, true), (2, NEXT, true), (2, NEXT, false), (3, 0x3_0001, true)];
@@ -128,7 +128,7 @@ fn where_the_first_packets_were_lost_the_clock_tells_the_start_at_the_next_state
     let mut after = start(&[(MAIN, First(1)), (MAIN, Nothing), (MAIN, Clock(9)), (MAIN, Nothing)]);
     after.remove(0);
     let (packets, report) = received(&[before.clone(), after]);
-    // A reader shows nothing of the one that says so.
+    // A reader shows nothing of the packet that reports the loss.
     let expected = [(1, MAIN, true), (2, MAIN, true), (2, MAIN, false)];
     assert_eq!((&packets[3..], report.starts), (&expected[..], 2));
 
@@ -150,7 +150,7 @@ fn several_producers_of_one_start_are_of_one_trace_and_a_restart_makes_one_new_s
     assert!(packets[..5].iter().all(|(start, ..)| *start == 1), "{packets:?}");
     assert!(packets[5..].iter().all(|(start, ..)| *start == 2), "{packets:?}");
     assert_eq!(report.starts, 2);
-    // Others, as memory was kept.
+    // Other producers, as memory was kept.
     let first = start(&[(MAIN, First(1)), (NEXT, First(1))]);
     let (packets, _) =
         received(&[first, start(&[(0x3_0001, First(0)), (0x4_0001, First(0)), (NEXT, Nothing)])]);

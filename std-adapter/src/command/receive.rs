@@ -18,10 +18,10 @@ use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
 /// device itself had lost.
 ///
 /// A device that restarts begins its clock anew, so each of its starts gets a trace file: OUTPUT the first, and the
-/// others the same name with a number, as in trace.pftrace, trace-2.pftrace. A trace of that name is replaced, as OUTPUT
-/// is; if it is anything else, the next number is taken. What a start had not sent before it was reset goes into that
-/// start's file, although it comes later. Standard output, a pipe or a device gets everything. The report says which
-/// files there are, and where times do not go together.
+/// others the same name with a number, as in trace.pftrace, trace-2.pftrace. A trace or an empty file of that name is
+/// replaced, as OUTPUT is; if it is anything else, or in use, the next number is taken. What a start had not sent
+/// before it was reset goes into that start's file, although it comes later. Standard output, a pipe or a device gets
+/// everything. The report says which files there are, and where times do not go together.
 ///
 /// Ends with the file, when nothing has the pipe open for writing any more, or with Ctrl-C.
 ///

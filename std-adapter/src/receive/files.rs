@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 
 use tracebuf::proto::{TraceFileFault, TracePackets};
 
-use super::output::Output;
+use super::output::{Output, open_if_free};
 use crate::fields::Fields;
 use crate::file_error::about_writing;
-use crate::free_file::create_if_free;
 
 /// The most files: each is open until the end, and a line may have nothing but restarts on it.
 const MAX_FILES: usize = 100;
 /// The most names that are tried for a file.
 const MAX_NAMES: u64 = 1000;
+const NONE_FREE: &str =
+    "that file, and those with the next 1,000 numbers, are no traces that can be replaced";
 /// Bytes of a file that show whether it is a trace.
 const BEGINNING: u64 = 1 << 16;
 
@@ -55,29 +56,30 @@ impl Files {
 
     /// Makes a file beside the first; it may replace a trace, but nothing else.
     fn next_file(&mut self) -> io::Result<Output> {
+        // From then on it is locked, whatever other name leads to it. An error is told when there is more for it.
+        let _ = self.first.flush();
         let first = self.first.path();
         for number in (self.number + 1..).take(MAX_NAMES as usize) {
             let path = numbered(first, number);
             let is_there = fs::symlink_metadata(&path).is_ok();
-            let made = match is_there {
+            let opened = match is_there {
                 true if !is_trace(&path) => continue,
-                true => create_if_free(&path),
+                true => open_if_free(&path),
                 // Not in place of what somebody else now makes under that name.
                 false => File::create_new(&path),
             };
-            match made {
+            match opened.and_then(|file| Output::into_opened(path.clone(), file)) {
                 Ok(file) => {
                     self.number = number;
-                    return Ok(Output::into_made(path, file));
+                    return Ok(file);
                 }
-                // It is protected, or a session's.
+                // It is protected, or in use: a session's, or another line's.
                 Err(_) if is_there => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(about_writing(&path, &error)),
             }
         }
-        let taken =
-            io::Error::new(io::ErrorKind::AlreadyExists, "what is there is no trace, nor by the next names");
+        let taken = io::Error::new(io::ErrorKind::AlreadyExists, NONE_FREE);
         Err(about_writing(&numbered(first, self.number + 1), &taken))
     }
 
@@ -175,4 +177,71 @@ fn is_message(bytes: &[u8]) -> bool {
     let mut fields = Fields::of(bytes);
     fields.by_ref().for_each(drop);
     fields.is_at_end()
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+
+    /// A packet of sequence 2, as it is in a file.
+    const PACKET: &[u8] = &[0x0A, 2, 0x50, 2];
+
+    /// Empty, and gone in the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("tracebuf-{name}-{}", std::process::id()));
+            fs::create_dir(&path).expect("a folder");
+            Self(path)
+        }
+
+        fn file(&self, name: &str) -> PathBuf {
+            self.0.join(name)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_is_received_into_a_file_is_not_lost_to_another_line() {
+        let folder = Folder::new("two-lines");
+        let mut second = Files::to(&folder.file("board-2.pftrace")).expect("a file");
+        second.packet(1, PACKET).and_then(|()| second.flush()).expect("room");
+        let mut first = Files::to(&folder.file("board.pftrace")).expect("a file");
+        (1..=3).try_for_each(|start| first.packet(start, PACKET)).expect("room");
+        let paths = ["board.pftrace", "board-3.pftrace", "board-4.pftrace"].map(|name| folder.file(name));
+        assert_eq!(first.paths(), paths);
+        second.packet(1, PACKET).and_then(|()| second.flush()).expect("room");
+        assert_eq!(fs::read(folder.file("board-2.pftrace")).expect("it is there"), PACKET.repeat(2));
+        first.flush().expect("room");
+        assert!(paths.iter().all(|path| fs::read(path).expect("it is there") == PACKET));
+        // Afterwards it is a trace like others.
+        drop(second);
+        let mut again = Files::to(&folder.file("board.pftrace"));
+        assert!(again.is_err(), "it is in use");
+        drop(first);
+        again = Files::to(&folder.file("board.pftrace"));
+        let mut again = again.expect("it is free");
+        again.packet(2, PACKET).expect("room");
+        assert_eq!(again.paths()[1], folder.file("board-2.pftrace"));
+    }
+
+    #[test]
+    fn a_name_that_leads_to_the_first_file_is_passed_over() {
+        let folder = Folder::new("links");
+        fs::write(folder.file("a.pftrace"), PACKET).expect("room");
+        std::os::unix::fs::symlink("a.pftrace", folder.file("a-2.pftrace")).expect("a link");
+        fs::hard_link(folder.file("a.pftrace"), folder.file("a-3.pftrace")).expect("a link");
+        let mut files = Files::to(&folder.file("a.pftrace")).expect("a file");
+        (1..=2).try_for_each(|start| files.packet(start, PACKET)).expect("room");
+        files.flush().expect("room");
+        assert_eq!(files.paths(), ["a.pftrace", "a-4.pftrace"].map(|name| folder.file(name)));
+        assert_eq!(fs::read(folder.file("a.pftrace")).expect("it is there"), PACKET);
+    }
 }

@@ -18,13 +18,13 @@ use crate::file_error::about;
 ///
 /// # Errors
 /// What the port or the file system says, or [`InvalidData`](io::ErrorKind::InvalidData) if not one whole packet came.
-/// The trace file holds what came until then, as far as it could be written; its previous content stays until the first
-/// packet comes.
+/// The trace files hold what came until then, as far as it could be written; what the first one held before stays until
+/// the first packet comes. It is an error, too, if no name is free for another start's file.
 ///
 /// # Starts
 /// Each further start of the device, as a [`Receiver`] tells them apart, has its own file beside the first one, with a
 /// number in its name, as in `trace.pftrace`, `trace-2.pftrace`. It is made when that start's first packet comes, and
-/// replaces a trace of that name; if something else has the name, or it cannot be replaced, the next number is taken.
+/// replaces a trace or an empty file of that name; if the name is anything else's, or in use, the next number is taken.
 /// After 100 files everything new goes into the last one. What cannot be divided, such as a pipe, a device, or what
 /// `/dev/stdout` is, gets everything, in the order in which it came. The report lists the files.
 pub fn receive(

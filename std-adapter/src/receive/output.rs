@@ -4,7 +4,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::free_file::{check_is_free, create_if_free};
+#[cfg(unix)]
+use crate::file_lock::Lock;
+use crate::free_file::check_is_free;
 use crate::whole_file::check_writable;
 
 /// Where the trace is to lie. Nothing is done there before there is something to write: naming the wrong input does not
@@ -12,12 +14,38 @@ use crate::whole_file::check_writable;
 struct Place {
     path: PathBuf,
     file: Option<File>,
+    /// Another line may be received into a file of this name: it takes another one.
+    #[cfg(unix)]
+    lock: Option<Lock>,
 }
 
 impl Place {
-    /// A file that was made.
-    fn made(path: PathBuf, file: File) -> Self {
-        Self { path, file: Some(file) }
+    /// A file that was made, or is to be emptied.
+    fn opened(path: PathBuf, file: File) -> io::Result<Self> {
+        let mut place = Self::at(path, None);
+        place.take(file)?;
+        Ok(place)
+    }
+
+    fn at(path: PathBuf, file: Option<File>) -> Self {
+        Self {
+            path,
+            file,
+            #[cfg(unix)]
+            lock: None,
+        }
+    }
+
+    /// Empties a file that nothing else writes into, and keeps others out of it.
+    fn take(&mut self, file: File) -> io::Result<&mut File> {
+        if file.metadata()?.is_file() {
+            #[cfg(unix)]
+            {
+                self.lock = Lock::where_possible(&file, &self.path)?;
+            }
+            file.set_len(0)?;
+        }
+        Ok(self.file.insert(file))
     }
 
     /// A file, a device or a pipe that can be written.
@@ -35,17 +63,24 @@ impl Place {
             }
             Err(error) => return Err(error),
         };
-        Ok(Self { path: path.to_owned(), file })
+        Ok(Self::at(path.to_owned(), file))
     }
 
     /// Empties or makes the file, unless that was done.
     fn begin(&mut self) -> io::Result<&mut File> {
-        match &mut self.file {
-            Some(file) => Ok(file),
+        if self.file.is_none() {
             // The first packet may be long in coming, and a session may have begun to write there meanwhile.
-            none => Ok(none.insert(create_if_free(&self.path)?)),
+            let file = open_if_free(&self.path)?;
+            return self.take(file);
         }
+        self.file.as_mut().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+/// Opens or makes a file that no session is writing into.
+pub(super) fn open_if_free(path: &Path) -> io::Result<File> {
+    check_is_free(path)?;
+    OpenOptions::new().write(true).create(true).truncate(false).open(path)
 }
 
 impl Write for Place {
@@ -73,8 +108,9 @@ impl Output {
         Ok(Self::at(Place::new(path)?))
     }
 
-    pub(super) fn into_made(path: PathBuf, file: File) -> Self {
-        Self::at(Place::made(path, file))
+    /// Empties a file that is open.
+    pub(super) fn into_opened(path: PathBuf, file: File) -> io::Result<Self> {
+        Ok(Self::at(Place::opened(path, file)?))
     }
 
     fn at(place: Place) -> Self {

@@ -17,9 +17,9 @@ pub struct ReceiveReport {
     /// Frames that are missing between intact ones, judging by their numbers, which count to 65,536; around a restart
     /// only those after it.
     pub frames_lost: u64,
-    /// Packets passed on; in what [`receive`](super::receive()) reports at its end, those in the file.
+    /// Packets passed on; in what [`receive`](super::receive()) reports at its end, those in the files.
     pub packets: u64,
-    /// Packets that were to go into the file when writing it failed and, as far as is known, did not.
+    /// Packets that were to go into a file when writing it, or making it, failed and, as far as is known, did not.
     pub packets_unwritten: u64,
     /// Packets of which some frames arrived and others did not. There may be more: the frames on either side of a gap
     /// are taken for one packet's unless they cannot be.

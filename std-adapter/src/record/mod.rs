@@ -220,11 +220,13 @@ fn is_over(options: &RecordOptions, start: Instant, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed) || options.duration.is_some_and(|duration| start.elapsed() >= duration)
 }
 
-/// The processes of the programs that have come and are still there.
+/// The processes of the programs that are there and have recorded something: from then on the trace has their names.
 fn pids_of_programs(summary: &Summary) -> impl Iterator<Item = u32> {
     let others = summary.producers.iter().filter_map(|producer| producer.identity);
     let others = others.filter(|identity| identity.producer_id != Session::OWN_PRODUCER_ID);
-    others.filter_map(|identity| u32::try_from(identity.pid).ok())
+    let has_recorded = |id| summary.sequences.iter().any(|sequence| sequence.producer_id == id);
+    let programs = others.filter(move |identity| has_recorded(identity.producer_id));
+    programs.filter_map(|identity| u32::try_from(identity.pid).ok())
 }
 
 /// How it goes. `None` if the session has no time to answer: that is one word less, not the end of the recording.

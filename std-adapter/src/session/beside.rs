@@ -87,8 +87,8 @@ fn packet_of<M: Message>(packet: &M) -> Box<[u8]> {
 impl Piece {
     /// Adds what is newer than what was written before; returns what is now the newest.
     ///
-    /// Called on the drain thread just before buffers are read, it covers all tracks that they have anything on: these
-    /// were described before that was recorded.
+    /// Called just before buffers are read or copied, or when nothing comes into them any more, it covers all tracks
+    /// that they have anything on: these were described before that was recorded.
     pub(crate) fn beside(&mut self, beside: &Beside, since: Told) -> io::Result<Told> {
         let process_tree = self.processes(&beside.process_tree, since.process_tree)?;
         Ok(Told { process_tree, tracks: self.descriptions(&beside.tracks, since.tracks) })

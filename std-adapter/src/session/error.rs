@@ -136,8 +136,8 @@ impl fmt::Display for SessionError {
             // Mostly a name: that of a file or a socket.
             Self::Io { what, error } => write!(f, "{}: {error}", Name(what)),
             Self::Timeout => f.write_str(
-                "a producer or the session did not answer in time: allow it more, or see in the session's summary \
-                 which producer has not answered",
+                "a producer or the session did not answer in time: allow it more if the call takes a time, or see in the \
+                 service's summary which producer has not answered",
             ),
             Self::Stopped => f.write_str(
                 "the session has ended: what is recorded from here on needs another one, started or connected to",

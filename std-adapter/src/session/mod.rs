@@ -97,8 +97,8 @@
 // - Recording: `recorder`, and `packet_writer` for whole packets. `shared` is what all recorders of a session have in
 //   common, `switch` says whether it records; `relay` leads recorders by a `route` from session to session.
 // - What comes out: `snapshot`, which `trim` cuts to a window; `stopped`, what a session leaves, and its summary with
-//   the `losses`; `long_trace` and `flight_recorder`, which write files; `beside`, what comes before
-//   the buffers: tracks, and by `process_tree` who is in a container.
+//   the `losses`; `long_trace` and `flight_recorder`, which write files; `beside`, what comes before the buffers:
+//   tracks, and by `process_tree` who is in a container.
 // - Time: `clock`, the system's; `session_clock`, that or the processor's counter (`tsc`); `waits`, how long to wait.
 // - `error`: what can go wrong.
 

@@ -45,7 +45,8 @@ pub(crate) struct Thread {
     pub(crate) name: String,
 }
 
-/// Most threads of a process that are reported. No more of them can record at a time.
+/// Most threads of a process that are reported, those with the lowest numbers first: as many as can record at a time,
+/// though others may be the ones that do.
 const THREADS: usize = WRITERS;
 
 /// About how many bytes those that have gone may take, as their packets may still be in a ring. For programs with a few
@@ -83,10 +84,12 @@ impl ProcessTree {
     }
 
     /// Adds a process that records nothing before this boot time. If it is already there through another connection it
-    /// is the same one: if it were reported again, a reader would forget its threads.
+    /// is the same one: if it were reported again, a reader would forget its threads. A connection may outlive its
+    /// process, whose number then another container's may get.
     pub(crate) fn come(&self, process: Process, time: u64) -> Presence {
         let mut known = self.known();
-        let is_it = |entry: &&Entry| entry.process.pid == process.pid && !entry.is_gone();
+        let numbers = |process: &Process| (process.pid, process.nspid.clone());
+        let is_it = |entry: &&Entry| numbers(&entry.process) == numbers(&process) && !entry.is_gone();
         if let Some(entry) = known.processes.iter().find(is_it) {
             return entry.presence.clone();
         }

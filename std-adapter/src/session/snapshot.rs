@@ -96,6 +96,9 @@ impl Snapshot {
         let sizes = central.buffers.iter().map(CentralBuffer::clone_size).enumerate();
         let memory = sizes.map(|(buffer, size)| memory_of(spare, buffer, size));
         let memory = memory.collect::<io::Result<Vec<_>>>()?;
+        // Before the copies: a description may be taken back while they are made.
+        let mut beside = Piece::default();
+        beside.beside(&central.beside, Told::default())?;
         let start = Instant::now();
         let copies =
             central.buffers.iter().zip(memory).map(|(buffer, memory)| buffer.clone_read_only(memory));
@@ -103,8 +106,6 @@ impl Snapshot {
         let stall = start.elapsed();
         let (totals, clocks, spare) = (central.totals(), ClockReading::now(), spare.clone());
         let (forks, files) = (fork::forks(), central.files.clone());
-        let mut beside = Piece::default();
-        beside.beside(&central.beside, Told::default())?;
         Ok(Self { buffers, totals, clocks, beside, stall, spare, forks, from: None, files })
     }
 

@@ -32,14 +32,30 @@ impl Lock {
         Ok(Self(own))
     }
 
-    /// The same for a file that is useful even without a lock, on a file system that has none.
+    /// The same for a file that is useful even without a lock, on a file system that has none, or none that suits.
     pub(crate) fn where_possible(file: &File, path: &Path) -> io::Result<Option<Self>> {
+        if stops_other_handles(file) {
+            return Ok(None);
+        }
         let has_none = [Errno::NOLCK, Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL].map(Errno::raw_os_error);
         match Self::new(file, path) {
             Err(error) if error.raw_os_error().is_some_and(|error| has_none.contains(&error)) => Ok(None),
             other => other.map(Some),
         }
     }
+}
+
+/// Whether a lock would stop what its own process writes through another handle, as on mounts of SMB (flock(2)).
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn stops_other_handles(file: &File) -> bool {
+    // Those of the two versions of the protocol.
+    const SMB: [u32; 2] = [0xFF53_4D42, 0xFE53_4D42];
+    rustix::fs::fstatfs(file).is_ok_and(|system| SMB.contains(&(system.f_type as u32)))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn stops_other_handles(_: &File) -> bool {
+    false
 }
 
 impl Drop for Lock {

@@ -93,9 +93,10 @@ struct Pieces {
 /// lost, the next ones say that something is missing, so that readers show nothing up to the sequence's next state,
 /// whose clock tells the start. The new start is missed only if, before the restart, the device ran for less time than
 /// it then does until that state, and no other sequence tells the start; both are then one trace. The same goes for
-/// what remains of a start of which nothing else was received. Each restart has at most one new start; several
-/// producers of a start are in one trace. One restart in 64 has numbers as after a short loss: after such a loss, a
-/// clock that goes back or a new producer tells the start.
+/// what remains of a start of which nothing else was received, and if a writer that was made again just before the
+/// reset has its first packet among what was not sent, that is taken for the new start's. Each restart has at most one
+/// new start; several producers of a start are in one trace. One restart in 64 has numbers as after a short loss: after
+/// such a loss, a clock that goes back or a new producer tells the start.
 ///
 /// [`FIRST_PACKET_ON_SEQUENCE`]: tracebuf::proto::fields::trace_packet::FIRST_PACKET_ON_SEQUENCE
 /// [`sequence_id`]: tracebuf::service::sequence_id

@@ -1,7 +1,7 @@
 //! The trace files of what is received: one for each start of the device.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use tracebuf::proto::{TraceFileFault, TracePackets};
@@ -9,13 +9,13 @@ use tracebuf::proto::{TraceFileFault, TracePackets};
 use super::output::{Output, open_if_free};
 use crate::fields::Fields;
 use crate::file_error::about_writing;
+use crate::system::for_a_trace;
 
 /// The most files: each is open until the end, and a line may have nothing but restarts on it.
 const MAX_FILES: usize = 100;
 /// The most names that are tried for a file.
 const MAX_NAMES: u64 = 1000;
-const NONE_FREE: &str =
-    "that file, and those with the next 1,000 numbers, are no traces that can be replaced";
+const NONE_FREE: &str = "that file, and those with the next 999 numbers, are no traces that can be replaced";
 /// Bytes of a file that show whether it is a trace.
 const BEGINNING: u64 = 1 << 16;
 
@@ -66,7 +66,7 @@ impl Files {
                 true if !is_trace(&path) => continue,
                 true => open_if_free(&path),
                 // Not in place of what somebody else now makes under that name.
-                false => File::create_new(&path),
+                false => for_a_trace().create_new(true).open(&path),
             };
             match opened.and_then(|file| Output::into_opened(path.clone(), file)) {
                 Ok(file) => {
@@ -75,11 +75,11 @@ impl Files {
                 }
                 // It is protected, or in use: a session's, or another line's.
                 Err(_) if is_there => {}
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::ResourceBusy) => {}
                 Err(error) => return Err(about_writing(&path, &error)),
             }
         }
-        let taken = io::Error::new(io::ErrorKind::AlreadyExists, NONE_FREE);
+        let taken = io::Error::new(ErrorKind::AlreadyExists, NONE_FREE);
         Err(about_writing(&numbered(first, self.number + 1), &taken))
     }
 
@@ -193,6 +193,8 @@ mod tests {
     impl Folder {
         fn new(name: &str) -> Self {
             let path = std::env::temp_dir().join(format!("tracebuf-{name}-{}", std::process::id()));
+            // A killed process of the same number may have left it.
+            let _ = fs::remove_dir_all(&path);
             fs::create_dir(&path).expect("a folder");
             Self(path)
         }

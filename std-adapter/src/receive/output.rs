@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use crate::file_lock::Lock;
 use crate::free_file::check_is_free;
+use crate::system::for_a_trace;
 use crate::whole_file::check_writable;
 
 /// Where the trace is to lie. Nothing is done there before there is something to write: naming the wrong input does not
@@ -40,10 +41,12 @@ impl Place {
     fn take(&mut self, file: File) -> io::Result<&mut File> {
         if file.metadata()?.is_file() {
             #[cfg(unix)]
-            {
-                self.lock = Lock::where_possible(&file, &self.path)?;
-            }
+            let lock = Lock::where_possible(&file, &self.path)?;
             file.set_len(0)?;
+            #[cfg(unix)]
+            {
+                self.lock = lock;
+            }
         }
         Ok(self.file.insert(file))
     }
@@ -77,10 +80,10 @@ impl Place {
     }
 }
 
-/// Opens or makes a file that no session is writing into.
+/// Opens or makes a file that nothing else is writing into. On Windows nothing else can from then on.
 pub(super) fn open_if_free(path: &Path) -> io::Result<File> {
     check_is_free(path)?;
-    OpenOptions::new().write(true).create(true).truncate(false).open(path)
+    for_a_trace().create(true).open(path)
 }
 
 impl Write for Place {

@@ -28,6 +28,7 @@ mod report;
 mod sampler;
 mod tracks;
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,7 +108,7 @@ fn record_from(
     let mut tell = |sampler: &mut Sampler| {
         let summary = session.summary();
         if let Ok(summary) = &summary {
-            sampler.programs(pids_of_programs(summary));
+            sampler.programs(programs_of(summary).map(|(_, pid)| pid));
         }
         let told = progress_of(options, start, summary, sampler.tracks(), programs.seen())?;
         told.iter().for_each(&mut progress);
@@ -134,6 +135,13 @@ fn record_from(
     look(&mut sampler, Sampler::last_look);
     let elapsed = start.elapsed();
     tell(&mut sampler)?;
+    if options.has_programs() {
+        // What they have recorded may still lie in their shared memory. The stop waits longer for those that are late.
+        let _ = session.flush(Duration::from_secs(1));
+        if let Ok(summary) = session.summary() {
+            sampler.silent(silent_programs(&summary));
+        }
+    }
     let (cores, processes) = sampler.seen();
     let missing = sampler.missing().map(|file| format!("/proc/{file}")).collect();
     let (events, dropped) = (sampler.tracks().events(), sampler.tracks().dropped());
@@ -220,13 +228,17 @@ fn is_over(options: &RecordOptions, start: Instant, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed) || options.duration.is_some_and(|duration| start.elapsed() >= duration)
 }
 
-/// The processes of the programs that are there and have recorded something: from then on the trace has their names.
-fn pids_of_programs(summary: &Summary) -> impl Iterator<Item = u32> {
+/// The programs that are there: their numbers, and their processes.
+fn programs_of(summary: &Summary) -> impl Iterator<Item = (u16, u32)> {
     let others = summary.producers.iter().filter_map(|producer| producer.identity);
     let others = others.filter(|identity| identity.producer_id != Session::OWN_PRODUCER_ID);
-    let has_recorded = |id| summary.sequences.iter().any(|sequence| sequence.producer_id == id);
-    let programs = others.filter(move |identity| has_recorded(identity.producer_id));
-    programs.filter_map(|identity| u32::try_from(identity.pid).ok())
+    others.filter_map(|identity| Some((identity.producer_id, u32::try_from(identity.pid).ok()?)))
+}
+
+/// Those of them that have recorded nothing.
+fn silent_programs(summary: &Summary) -> impl Iterator<Item = u32> {
+    let recorded: HashSet<u16> = summary.sequences.iter().map(|sequence| sequence.producer_id).collect();
+    programs_of(summary).filter(move |(id, _)| !recorded.contains(id)).map(|(_, pid)| pid)
 }
 
 /// How it goes. `None` if the session has no time to answer: that is one word less, not the end of the recording.

@@ -57,6 +57,11 @@ impl Sampler {
         &self.tracks
     }
 
+    /// Names these programs, which have recorded nothing.
+    pub(super) fn silent(&mut self, pids: impl Iterator<Item = u32>) {
+        self.tracks.silent(pids);
+    }
+
     /// Sets which programs record into the session now.
     pub(super) fn programs(&mut self, pids: impl Iterator<Item = u32>) {
         self.tracks.programs(pids);

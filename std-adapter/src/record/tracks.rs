@@ -31,8 +31,9 @@ enum What {
 
 struct Entry {
     parent: Option<TrackId>,
-    /// `None` for a program that says itself what it is called.
-    name: Option<String>,
+    name: String,
+    /// It is a program that says itself what it is called.
+    names_itself: bool,
     what: What,
     /// The number of its description, once it has values.
     description: Option<u64>,
@@ -99,13 +100,22 @@ impl Tracks {
     /// first of several names. In a long trace, one that was described before it came keeps that name.
     pub(super) fn programs(&mut self, pids: impl Iterator<Item = u32>) {
         let before = std::mem::replace(&mut self.programs, pids.collect());
-        for pid in self.programs.difference(&before) {
-            let track = TrackId(self.namespace.process(*pid, "").uuid());
-            let Some(entry) = self.entries.get_mut(&track) else { continue };
-            entry.name = None;
-            if let Some(number) = entry.description {
-                self.descriptions.replace(number, &Description { track, entry });
-            }
+        let new: Vec<_> = self.programs.difference(&before).copied().collect();
+        new.into_iter().for_each(|pid| self.set_names_itself(pid, true));
+    }
+
+    /// Names programs that have recorded nothing until the end, and so have not said what they are called. In a long
+    /// trace they stay without a name.
+    pub(super) fn silent(&mut self, pids: impl Iterator<Item = u32>) {
+        pids.for_each(|pid| self.set_names_itself(pid, false));
+    }
+
+    fn set_names_itself(&mut self, pid: u32, names_itself: bool) {
+        let track = TrackId(self.namespace.process(pid, "").uuid());
+        let Some(entry) = self.entries.get_mut(&track) else { return };
+        entry.names_itself = names_itself;
+        if let Some(number) = entry.description {
+            self.descriptions.replace(number, &Description { track, entry });
         }
     }
 
@@ -127,7 +137,7 @@ impl Tracks {
 
     /// A heading, with other tracks under it.
     pub(super) fn group(&mut self, name: &str) -> TrackId {
-        self.find(Track::custom(name), None, Some(name), What::Group)
+        self.find(Track::custom(name), None, name, What::Group)
     }
 
     /// A process that started at a tick. If a pid is used again, that is another track, and for readers another
@@ -145,21 +155,27 @@ impl Tracks {
             track = track.numbered(started);
         }
         let own = self.own.filter(|(own, _)| *own == pid).map(|(_, name)| name);
-        let name = own.or(Some(name).filter(|_| !is_program));
-        self.find(track, None, name, What::Process(pid))
+        let track = self.find(track, None, own.unwrap_or(name), What::Process(pid));
+        if let Some(entry) = self.entries.get_mut(&track).filter(|entry| entry.description.is_none()) {
+            entry.names_itself = is_program && own.is_none();
+        }
+        track
     }
 
     /// A counter under a group or a process.
     pub(super) fn counter(&mut self, parent: TrackId, name: &str, kind: Kind) -> TrackId {
         // The name under the parent's number: a track of its own for each parent.
         let key = format!("{} {name}", parent.0);
-        self.find(Track::counter(&key, Unit::Unspecified), Some(parent), Some(name), What::Counter(kind))
+        self.find(Track::counter(&key, Unit::Unspecified), Some(parent), name, What::Counter(kind))
     }
 
     /// The first name stays, as readers keep it.
-    fn find(&mut self, track: Track<'_>, parent: Option<TrackId>, name: Option<&str>, what: What) -> TrackId {
+    fn find(&mut self, track: Track<'_>, parent: Option<TrackId>, name: &str, what: What) -> TrackId {
         let (id, last) = (TrackId(track.uuid()), self.written());
-        let new = || Entry { parent, name: name.map(str::to_owned), what, description: None, last };
+        let new = || {
+            let name = name.to_owned();
+            Entry { parent, name, names_itself: false, what, description: None, last }
+        };
         self.entries.entry(id).or_insert_with(new).last = last;
         id
     }
@@ -240,7 +256,7 @@ impl Message for Descriptor<'_> {
         if let Some(parent) = entry.parent {
             out.varint(track_descriptor::PARENT_UUID, parent.0)?;
         }
-        let name = entry.name.as_deref();
+        let name = Some(entry.name.as_str()).filter(|_| !entry.names_itself);
         if let What::Process(pid) = entry.what {
             return out.message(track_descriptor::PROCESS, &Process(pid, name));
         }

@@ -103,6 +103,10 @@ fn programs_that_record_have_the_names_that_they_give_themselves() {
     let text = described(&session);
     let has = ["session", "comm-of-other", "comm-of-own", "comm-of-early", "comm-of-late"];
     assert_eq!(has.map(|name| text.contains(name)), [true, true, false, false, false], "{text}");
+    // But for those that have said nothing in the end.
+    tracks.silent([8, 9].into_iter());
+    let text = described(&session);
+    assert_eq!(has.map(|name| text.contains(name)), [true, true, false, false, true], "{text}");
     drop((tracks, session));
 }
 

@@ -10,6 +10,14 @@ use super::sequence_state::{SequenceState, Status};
 use super::tb_chunk::{Flags, PAYLOAD, Stored};
 
 impl State<'_> {
+    /// Counts a chunk that does not end with its last declared fragment.
+    #[cfg_attr(target_os = "none", inline(never))]
+    pub(super) fn count_end(&mut self, flags: Flags) {
+        let counters = &mut self.header.counters;
+        counters.abi_violations.add(u32::from(flags.contains(Flags::TRUNCATED)));
+        counters.trace_writer_packet_loss.add(u32::from(flags.contains(Flags::ABORTED)));
+    }
+
     /// The chunk as it ends here: packets wait neither for its patches nor for the rest of it. `None` if none waited.
     pub(super) fn closed(&self, chunk: &Stored) -> Option<Mended> {
         if chunk.has(Flags::INCOMPLETE) && self.sequence(chunk.slot.get())?.last() != chunk.offset {

@@ -1,8 +1,6 @@
 //! Counters, named as in Perfetto's `TraceStats.BufferStats`.
 
 use super::config::FillPolicy;
-use super::region::State;
-use super::tb_chunk::Flags;
 use super::words::Le64;
 use core::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -134,16 +132,6 @@ impl Counters {
         for counter in reading {
             counter.set(0);
         }
-    }
-}
-
-impl State<'_> {
-    /// Counts a chunk that does not end with its last declared fragment.
-    #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn count_end(&mut self, flags: Flags) {
-        let counters = &mut self.header.counters;
-        counters.abi_violations.add(u32::from(flags.contains(Flags::TRUNCATED)));
-        counters.trace_writer_packet_loss.add(u32::from(flags.contains(Flags::ABORTED)));
     }
 }
 

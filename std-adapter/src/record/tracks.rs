@@ -25,15 +25,17 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 enum What {
     Group,
-    Process(u32),
+    /// A program that records into the session names itself.
+    Process {
+        pid: u32,
+        names_itself: bool,
+    },
     Counter(Kind),
 }
 
 struct Entry {
     parent: Option<TrackId>,
     name: String,
-    /// It is a program that says itself what it is called.
-    names_itself: bool,
     what: What,
     /// The number of its description, once it has values.
     description: Option<u64>,
@@ -113,7 +115,7 @@ impl Tracks {
     fn set_names_itself(&mut self, pid: u32, names_itself: bool) {
         let track = TrackId(self.namespace.process(pid, "").uuid());
         let Some(entry) = self.entries.get_mut(&track) else { return };
-        entry.names_itself = names_itself;
+        entry.what = What::Process { pid, names_itself };
         if let Some(number) = entry.description {
             self.descriptions.replace(number, &Description { track, entry });
         }
@@ -155,11 +157,8 @@ impl Tracks {
             track = track.numbered(started);
         }
         let own = self.own.filter(|(own, _)| *own == pid).map(|(_, name)| name);
-        let track = self.find(track, None, own.unwrap_or(name), What::Process(pid));
-        if let Some(entry) = self.entries.get_mut(&track).filter(|entry| entry.description.is_none()) {
-            entry.names_itself = is_program && own.is_none();
-        }
-        track
+        let what = What::Process { pid, names_itself: is_program && own.is_none() };
+        self.find(track, None, own.unwrap_or(name), what)
     }
 
     /// A counter under a group or a process.
@@ -172,10 +171,7 @@ impl Tracks {
     /// The first name stays, as readers keep it.
     fn find(&mut self, track: Track<'_>, parent: Option<TrackId>, name: &str, what: What) -> TrackId {
         let (id, last) = (TrackId(track.uuid()), self.written());
-        let new = || {
-            let name = name.to_owned();
-            Entry { parent, name, names_itself: false, what, description: None, last }
-        };
+        let new = || Entry { parent, name: name.to_owned(), what, description: None, last };
         self.entries.entry(id).or_insert_with(new).last = last;
         id
     }
@@ -256,14 +252,16 @@ impl Message for Descriptor<'_> {
         if let Some(parent) = entry.parent {
             out.varint(track_descriptor::PARENT_UUID, parent.0)?;
         }
-        let name = Some(entry.name.as_str()).filter(|_| !entry.names_itself);
-        if let What::Process(pid) = entry.what {
-            return out.message(track_descriptor::PROCESS, &Process(pid, name));
-        }
-        name.map_or(Ok(()), |name| out.string(track_descriptor::NAME, name))?;
         match entry.what {
-            What::Counter(kind) => out.message(track_descriptor::COUNTER, &kind),
-            What::Group | What::Process(_) => Ok(()),
+            What::Process { pid, names_itself } => {
+                let name = (!names_itself).then_some(entry.name.as_str());
+                out.message(track_descriptor::PROCESS, &Process(pid, name))
+            }
+            What::Group => out.string(track_descriptor::NAME, &entry.name),
+            What::Counter(kind) => {
+                out.string(track_descriptor::NAME, &entry.name)?;
+                out.message(track_descriptor::COUNTER, &kind)
+            }
         }
     }
 }

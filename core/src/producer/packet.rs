@@ -1,6 +1,7 @@
 //! Packets and messages as their author sees them.
 
 use super::trace_writer::TraceWriter;
+use crate::proto::WireType;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
@@ -32,9 +33,6 @@ pub struct Message<'w, 'a> {
     /// How many messages are open up to this one; those beyond were forgotten by their owners.
     depth: usize,
 }
-
-const FIXED64: u32 = 1;
-const FIXED32: u32 = 5;
 
 impl<'a> TraceWriter<'a> {
     /// Begins a packet; it ends when the handle is dropped.
@@ -79,7 +77,7 @@ impl<'w, 'a> Message<'w, 'a> {
     /// Eight bytes: `fixed64` and `sfixed64`.
     pub fn fixed64(&mut self, field: u32, value: u64) {
         let writer = self.here();
-        writer.tag(field, FIXED64);
+        writer.tag(field, WireType::Fixed64);
         writer.put(value as u32, 4);
         writer.put((value >> 32) as u32, 4);
     }
@@ -92,7 +90,7 @@ impl<'w, 'a> Message<'w, 'a> {
     /// Four bytes: `fixed32`, `sfixed32`, and `float` by its bits.
     pub fn fixed32(&mut self, field: u32, value: u32) {
         let writer = self.here();
-        writer.tag(field, FIXED32);
+        writer.tag(field, WireType::Fixed32);
         writer.put(value, 4);
     }
 

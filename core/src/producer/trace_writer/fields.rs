@@ -7,6 +7,7 @@ use crate::producer::cursor::short_varint;
 #[cfg(not(target_pointer_width = "64"))]
 use crate::producer::cursor::word_of;
 use crate::producer::cursor::{fill_size, redundant_varint};
+use crate::proto::{WireType, tag};
 
 impl TraceWriter<'_> {
     /// Appends the `len` low bytes (at most 4) of `value`; the others are zero.
@@ -72,54 +73,54 @@ impl TraceWriter<'_> {
 
     /// A tag; an invalid field number gives the packet up.
     #[inline(never)]
-    pub(crate) fn tag(&mut self, field: u32, kind: u32) {
+    pub(crate) fn tag(&mut self, field: u32, wire_type: WireType) {
         if field.wrapping_sub(1) >= (1 << 29) - 1 {
             self.refuse();
         }
-        self.varint(u64::from(field << 3 | kind));
+        self.varint(u64::from(tag(field, wire_type)));
     }
 
     /// A field of kind varint.
     #[inline(never)]
     pub(crate) fn number(&mut self, field: u32, value: u64) {
-        self.tag_and_varint(field, 0, value);
+        self.tag_and_varint(field, WireType::Varint, value);
     }
 
     /// A field of bytes.
     #[inline(never)]
     pub(crate) fn bytes(&mut self, field: u32, value: &[u8]) {
-        self.tag_and_varint(field, 2, value.len() as u64);
+        self.tag_and_varint(field, WireType::Length, value.len() as u64);
         self.put_bytes(value);
     }
 
     /// A tag and a varint, both at once if they are short, as nearly all are.
     #[cfg(target_pointer_width = "64")]
     #[inline(always)]
-    fn tag_and_varint(&mut self, field: u32, kind: u32, value: u64) {
+    fn tag_and_varint(&mut self, field: u32, wire_type: WireType, value: u64) {
         if (1..1 << 11).contains(&field) && value < 1 << 14 {
             let ((tag, tag_len), (value, len)) =
-                (short_varint(field << 3 | kind), short_varint(value as u32));
+                (short_varint(tag(field, wire_type)), short_varint(value as u32));
             return self.put(tag | value << (tag_len * 8), tag_len + len);
         }
-        self.tag(field, kind);
+        self.tag(field, wire_type);
         self.varint(value);
     }
 
     /// The same in less code.
     #[cfg(not(target_pointer_width = "64"))]
     #[inline(always)]
-    fn tag_and_varint(&mut self, field: u32, kind: u32, value: u64) {
-        if kind == 0 && (1..16).contains(&field) && value < 0x80 {
-            return self.put(field << 3 | (value as u32) << 8, 2);
+    fn tag_and_varint(&mut self, field: u32, wire_type: WireType, value: u64) {
+        if wire_type == WireType::Varint && (1..16).contains(&field) && value < 0x80 {
+            return self.put(tag(field, wire_type) | (value as u32) << 8, 2);
         }
-        self.tag(field, kind);
+        self.tag(field, wire_type);
         self.varint(value);
     }
 
     /// Begins a message, as the innermost.
     #[inline(never)]
     pub(crate) fn open(&mut self, field: u32) {
-        self.tag(field, 2);
+        self.tag(field, WireType::Length);
         self.open_level();
     }
 

@@ -2,10 +2,20 @@
 
 use super::names::{Kind, Names};
 use crate::producer::Message;
-use crate::proto::fields::{debug_annotation, source_location, track_event};
+use crate::proto::fields::{debug_annotation, source_location, track_event, track_event_type};
 use core::fmt;
 
 mod short_annotation;
+
+/// What an event is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum EventType {
+    SliceBegin = track_event_type::SLICE_BEGIN as u32,
+    SliceEnd = track_event_type::SLICE_END as u32,
+    Instant = track_event_type::INSTANT as u32,
+    Counter = track_event_type::COUNTER as u32,
+}
 
 /// Details of an event while it is being written.
 ///

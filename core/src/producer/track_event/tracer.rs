@@ -1,13 +1,11 @@
 //! `Tracer`: the events of one thread, and the state to read them by.
 
 use super::clock::{Clock, Scale};
-use super::event::Event;
+use super::event::{Event, EventType};
 use super::names::{Kind, Names};
 use super::track::{Track, TrackId};
 use crate::producer::{Message, TraceWriter};
-use crate::proto::fields::{
-    sequence_flags, trace_packet, track_event, track_event_defaults, track_event_type,
-};
+use crate::proto::fields::{sequence_flags, trace_packet, track_event, track_event_defaults};
 use core::cell::{Cell, RefCell};
 use heapless::Vec;
 
@@ -145,7 +143,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
     /// Like [`Inner::plain`]. False: it is lost.
     #[cfg_attr(target_pointer_width = "64", inline)]
     #[cfg_attr(not(target_pointer_width = "64"), inline(never))]
-    fn plain(&self, track: Option<&Track<'_>>, kind: u32, name: Option<&'a str>) -> bool {
+    fn plain(&self, track: Option<&Track<'_>>, kind: EventType, name: Option<&'a str>) -> bool {
         self.write(|inner| inner.plain(track, kind, name))
     }
 
@@ -175,7 +173,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
 impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     /// An event without details.
     #[inline]
-    fn plain(&mut self, track: Option<&Track<'_>>, kind: u32, name: Option<&'a str>) {
+    fn plain(&mut self, track: Option<&Track<'_>>, kind: EventType, name: Option<&'a str>) {
         let Some(delta) = self.time() else { return };
         let iid = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name));
         match (iid, SmallEvent::new(kind, delta)) {
@@ -205,7 +203,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
 
     /// Like [`plain`](Self::plain), with a name and a category, which nearly always are known.
     #[inline]
-    fn plain_in(&mut self, kind: u32, name: &'a str, category: &'a str) {
+    fn plain_in(&mut self, kind: EventType, name: &'a str, category: &'a str) {
         let Some(delta) = self.time() else { return };
         if let (Some(name), Some(category)) =
             (self.names.find(Kind::EVENT, name), self.names.find(Kind::CATEGORY, category))
@@ -222,7 +220,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     #[inline]
     fn count(&mut self, track: Option<&Track<'_>>, value: i64) {
         let Some(delta) = self.time() else { return };
-        let kind = track_event_type::COUNTER as u32;
+        let kind = EventType::Counter;
         if let Some(track) = track
             && self.knows(track)
             && let Some(event) = SmallEvent::new(kind, delta)
@@ -331,7 +329,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         &mut self,
         mut delta: u32,
         track: Option<&Track<'_>>,
-        kind: u32,
+        kind: EventType,
         name: Option<&'a str>,
     ) -> Option<OpenEvent<'_, 'a, C, N, T>> {
         // On small targets the call is less code than another look.
@@ -358,7 +356,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         writer.number(trace_packet::TIMESTAMP, delta.into());
         writer.number(trace_packet::SEQUENCE_FLAGS, sequence_flags::NEEDS_INCREMENTAL_STATE);
         writer.open(trace_packet::TRACK_EVENT);
-        writer.number(track_event::TYPE, kind.into());
+        writer.number(track_event::TYPE, kind as u64);
         if let Some(track) = track {
             track.write_id(track_event::TRACK_UUID, writer);
         }
@@ -378,7 +376,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
         &mut self,
         delta: u32,
         track: Option<&Track<'_>>,
-        kind: u32,
+        kind: EventType,
         name: Option<&'a str>,
     ) -> bool {
         let iid = name.map_or(Some(0), |name| self.names.find(Kind::EVENT, name));

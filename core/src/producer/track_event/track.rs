@@ -5,7 +5,7 @@ use crate::producer::cursor::redundant_varint;
 use crate::proto::fields::{
     counter_descriptor, counter_unit, process_descriptor, thread_descriptor, trace_packet, track_descriptor,
 };
-use crate::proto::varint;
+use crate::proto::{WireType, tag, varint};
 
 /// A timeline: a process, a thread, a counter, or one of your own.
 ///
@@ -72,32 +72,32 @@ impl Head {
 
     /// A message of these numbers, and within it the name.
     const fn with_name(message: u32, numbers: &[(u32, u32)], field: u32, name: &str) -> Self {
-        let inside = Head::numbers(numbers).tag(field, LENGTH).varint(name.len() as u32);
-        let head = Head::EMPTY.tag(message, LENGTH).varint(inside.len as u32 + name.len() as u32);
+        let inside = Head::numbers(numbers).tag(field, WireType::Length).varint(name.len() as u32);
+        let head = Head::EMPTY.tag(message, WireType::Length).varint(inside.len as u32 + name.len() as u32);
         Head { is_named: false, ..head.bytes(inside.used()) }
     }
 
     /// A field of these bytes.
     const fn field(self, number: u32, bytes: &[u8]) -> Self {
-        self.tag(number, LENGTH).varint(bytes.len() as u32).bytes(bytes)
+        self.tag(number, WireType::Length).varint(bytes.len() as u32).bytes(bytes)
     }
 
     /// These fields, and then the tag and the length of the name.
     const fn of_name(self, name: &str) -> Self {
-        self.tag(track_descriptor::NAME, LENGTH).varint(name.len() as u32)
+        self.tag(track_descriptor::NAME, WireType::Length).varint(name.len() as u32)
     }
 
     const fn numbers(mut numbers: &[(u32, u32)]) -> Self {
         let mut head = Head::EMPTY;
         while let [(field, value), rest @ ..] = numbers {
-            head = head.tag(*field, 0).varint(*value);
+            head = head.tag(*field, WireType::Varint).varint(*value);
             numbers = rest;
         }
         head
     }
 
-    const fn tag(self, field: u32, kind: u32) -> Self {
-        self.varint(field << 3 | kind)
+    const fn tag(self, field: u32, wire_type: WireType) -> Self {
+        self.varint(tag(field, wire_type))
     }
 
     const fn varint(mut self, mut value: u32) -> Self {
@@ -131,8 +131,6 @@ impl Head {
         }
     }
 }
-
-const LENGTH: u32 = 2;
 
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,7 +280,7 @@ impl<'a> Track<'a> {
 
     /// Writes the id as a field.
     pub(super) fn write_id(&self, field: u32, writer: &mut TraceWriter<'_>) {
-        writer.tag(field, 0);
+        writer.tag(field, WireType::Varint);
         writer.put(self.id.low, 4);
         writer.put(self.id.high, 3);
     }

@@ -4,12 +4,10 @@ use super::Value;
 use crate::producer::TraceWriter;
 use crate::producer::cursor::varint_words;
 use crate::proto::fields::{debug_annotation, track_event};
+use crate::proto::{WireType, tag};
 
-const ANNOTATION: u32 = track_event::DEBUG_ANNOTATIONS << 3 | 2;
-const KEY: u32 = debug_annotation::NAME_IID << 3;
-const VARINT: u32 = 0;
-const FIXED64: u32 = 1;
-const BYTES: u32 = 2;
+const ANNOTATION: u32 = tag(track_event::DEBUG_ANNOTATIONS, WireType::Length);
+const KEY: u32 = tag(debug_annotation::NAME_IID, WireType::Varint);
 
 /// Bytes that it may have after its size, which is one byte long.
 const MOST: usize = 127;
@@ -25,21 +23,21 @@ const MOST: usize = 127;
 pub(super) fn write(key: u32, value: Value<'_>, writer: &mut TraceWriter<'_>) -> bool {
     let varint = |field, value| {
         let (words, len) = varint_words(value);
-        (field << 3 | VARINT, words, len)
+        (tag(field, WireType::Varint), words, len)
     };
-    let (tag, [first, second, third], len) = match value {
+    let (field, [first, second, third], len) = match value {
         Value::Bool(value) => varint(debug_annotation::BOOL_VALUE, value.into()),
         Value::Uint(value) => varint(debug_annotation::UINT_VALUE, value),
         Value::Int(value) => varint(debug_annotation::INT_VALUE, value as u64),
         Value::Pointer(value) => varint(debug_annotation::POINTER_VALUE, value),
         Value::Double(value) => {
             let bits = value.to_bits();
-            (debug_annotation::DOUBLE_VALUE << 3 | FIXED64, [bits as u32, (bits >> 32) as u32, 0], 8)
+            (tag(debug_annotation::DOUBLE_VALUE, WireType::Fixed64), [bits as u32, (bits >> 32) as u32, 0], 8)
         }
         Value::Str(text) => return write_text(key, text, writer),
     };
     let size = 3 + len;
-    let (head, begin) = (head(size, key), tag | first << 8);
+    let (head, begin) = (head(size, key), field | first << 8);
     if len < 4 {
         // Most are.
         return writer.put_at_once([head, begin, 0], 2 + size);
@@ -51,8 +49,8 @@ pub(super) fn write(key: u32, value: Value<'_>, writer: &mut TraceWriter<'_>) ->
 }
 
 fn write_text(key: u32, text: &str, writer: &mut TraceWriter<'_>) -> bool {
-    let (size, tag) = (4 + text.len(), debug_annotation::STRING_VALUE << 3 | BYTES);
-    let begun = size <= MOST && writer.put_at_once([head(size, key), tag | (text.len() as u32) << 8, 0], 6);
+    let (size, field) = (4 + text.len(), tag(debug_annotation::STRING_VALUE, WireType::Length));
+    let begun = size <= MOST && writer.put_at_once([head(size, key), field | (text.len() as u32) << 8, 0], 6);
     if begun {
         // Its size is known: it may go on in the next chunk.
         writer.put_bytes(text.as_bytes());

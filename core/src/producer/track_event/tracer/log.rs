@@ -2,10 +2,11 @@
 
 use super::{Inner, Tracer};
 use crate::producer::Message;
+use crate::producer::track_event::event::EventType;
 use crate::producer::track_event::names::Kind;
 use crate::producer::track_event::{Clock, Details, Event, LogMessage, LogPriority};
 use crate::proto::fields::{
-    interned_data, log_message, log_message_body, sequence_flags, trace_packet, track_event, track_event_type,
+    interned_data, log_message, log_message_body, sequence_flags, trace_packet, track_event,
 };
 use core::fmt;
 
@@ -43,7 +44,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Tracer<'a, C, N, T> {
         self.write(|inner| {
             if let Some(delta) = inner.time()
                 && let Some(body) = inner.log_body(format_args!("{text}"))
-                && let Some(open) = inner.open(delta, None, track_event_type::INSTANT as u32, name)
+                && let Some(open) = inner.open(delta, None, EventType::Instant, name)
             {
                 let Inner { writer, names, .. } = &mut *open.0;
                 let mut event = Event { message: &mut Message::lent(writer, 1), names, is_end: false };

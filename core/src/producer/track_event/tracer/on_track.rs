@@ -1,10 +1,11 @@
 //! A tracer on one track: slices, instants and counts there.
 
 use super::Tracer;
+use crate::producer::track_event::event::EventType;
 use crate::producer::track_event::names::Names;
 use crate::producer::track_event::{Clock, Details, Event, Track};
 use crate::producer::{Message, TraceWriter};
-use crate::proto::fields::{track_event, track_event_type};
+use crate::proto::fields::track_event;
 
 /// A tracer's events on one track.
 ///
@@ -71,7 +72,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> SliceGuard<'_, 'a, C, N, T> {
                         on.owe_end();
                     }
                 });
-                let is_written = on.event(track_event_type::SLICE_END, "", details);
+                let is_written = on.event(EventType::SliceEnd, "", details);
                 core::mem::forget(at_panic);
                 is_written
             });
@@ -148,7 +149,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// A slice of a category, that ends with the guard.
     #[inline]
     pub fn enter_in(&self, name: &'a str, category: &'a str) -> SliceGuard<'t, 'a, C, N, T> {
-        self.begin_by(|on| on.plain_in(track_event_type::SLICE_BEGIN, name, category))
+        self.begin_by(|on| on.plain_in(EventType::SliceBegin, name, category))
     }
 
     /// A slice with details, that ends with the guard.
@@ -160,7 +161,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
                     on.attach().end();
                 }
             });
-            let is_written = on.event(track_event_type::SLICE_BEGIN, name, details);
+            let is_written = on.event(EventType::SliceBegin, name, details);
             core::mem::forget(at_panic);
             is_written
         })
@@ -192,12 +193,12 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// Begins a slice of a category.
     #[inline]
     pub fn begin_in(&self, name: &'a str, category: &'a str) {
-        self.plain_in(track_event_type::SLICE_BEGIN, name, category);
+        self.plain_in(EventType::SliceBegin, name, category);
     }
 
     /// Begins a slice with details. If they panic, it has begun all the same.
     pub fn begin_with(&self, name: &'a str, details: impl Details<'a>) {
-        self.event(track_event_type::SLICE_BEGIN, name, details);
+        self.event(EventType::SliceBegin, name, details);
     }
 
     /// Ends the slice begun last.
@@ -217,24 +218,24 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     /// # }
     /// ```
     pub fn end_with(&self, details: impl Details<'a>) {
-        self.event(track_event_type::SLICE_END, "", details);
+        self.event(EventType::SliceEnd, "", details);
     }
 
     /// Something that has no duration.
     #[inline]
     pub fn instant(&self, name: &'a str) {
-        self.tracer.plain(self.track, track_event_type::INSTANT as u32, Some(name));
+        self.tracer.plain(self.track, EventType::Instant, Some(name));
     }
 
     /// Something that has no duration, of a category.
     #[inline]
     pub fn instant_in(&self, name: &'a str, category: &'a str) {
-        self.plain_in(track_event_type::INSTANT, name, category);
+        self.plain_in(EventType::Instant, name, category);
     }
 
     /// Something that has no duration, with details.
     pub fn instant_with(&self, name: &'a str, details: impl Details<'a>) {
-        self.event(track_event_type::INSTANT, name, details);
+        self.event(EventType::Instant, name, details);
     }
 
     /// A counter's value from now on; the track is a counter.
@@ -244,7 +245,7 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 
     /// A counter's value from now on, as a fraction; the track is a counter.
     pub fn measure(&self, value: f64) {
-        self.full(track_event_type::COUNTER, None, |writer, _| {
+        self.full(EventType::Counter, None, |writer, _| {
             Message::lent(writer, 1).double(track_event::DOUBLE_COUNTER_VALUE, value);
         });
     }
@@ -271,12 +272,12 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 
     #[inline(always)]
     fn write_begin(&self, name: &'a str) -> bool {
-        self.tracer.plain(self.track, track_event_type::SLICE_BEGIN as u32, Some(name))
+        self.tracer.plain(self.track, EventType::SliceBegin, Some(name))
     }
 
     #[inline(always)]
     pub(super) fn write_end(&self) -> bool {
-        self.tracer.plain(self.track, track_event_type::SLICE_END as u32, None)
+        self.tracer.plain(self.track, EventType::SliceEnd, None)
     }
 
     /// Whether no slice on this track waits for its end.
@@ -286,17 +287,17 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     }
 
     #[inline]
-    fn plain_in(&self, kind: u64, name: &'a str, category: &'a str) -> bool {
+    fn plain_in(&self, kind: EventType, name: &'a str, category: &'a str) -> bool {
         match self.track {
-            None => self.tracer.write(|inner| inner.plain_in(kind as u32, name, category)),
+            None => self.tracer.write(|inner| inner.plain_in(kind, name, category)),
             Some(_) => self.event(kind, name, |event| event.category(category)),
         }
     }
 
     /// `name` is left out when empty: the details may have another.
-    fn event(&self, kind: u64, name: &'a str, details: impl Details<'a>) -> bool {
+    fn event(&self, kind: EventType, name: &'a str, details: impl Details<'a>) -> bool {
         let name = Some(name).filter(|name| !name.is_empty());
-        let is_end = kind == track_event_type::SLICE_END;
+        let is_end = kind == EventType::SliceEnd;
         self.full(kind, name, |writer, names| {
             details(&mut Event { message: &mut Message::lent(writer, 1), names, is_end });
         })
@@ -304,13 +305,13 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
 
     fn full(
         &self,
-        kind: u64,
+        kind: EventType,
         name: Option<&'a str>,
         details: impl FnOnce(&mut TraceWriter<'a>, &mut Names<'a, N>),
     ) -> bool {
         self.tracer.write(|inner| {
             if let Some(delta) = inner.time()
-                && let Some(open) = inner.open(delta, self.track, kind as u32, name)
+                && let Some(open) = inner.open(delta, self.track, kind, name)
             {
                 details(&mut open.0.writer, &mut open.0.names);
             }

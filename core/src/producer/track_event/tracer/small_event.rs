@@ -3,7 +3,9 @@
 use crate::producer::TraceWriter;
 use crate::producer::cursor::short_varint;
 use crate::producer::track_event::Track;
+use crate::producer::track_event::event::EventType;
 use crate::proto::fields::{sequence_flags, trace_packet, track_event};
+use crate::proto::{WireType, tag};
 
 /// An event whose packet is
 ///
@@ -14,29 +16,29 @@ use crate::proto::fields::{sequence_flags, trace_packet, track_event};
 /// as bytes: `sequence_flags` that need the state, `track_event` with its type and more, and last `timestamp`, because
 /// what varies in length comes after what has a fixed place.
 pub(super) struct SmallEvent {
-    kind: u32,
+    kind: EventType,
     /// The timestamp's field, and how many bytes it has: 2 to 4.
     time: u32,
     time_len: usize,
 }
 
 // Tags, and how they lie in memory. All take one byte, except that of a counter's value.
-const TIMESTAMP: u32 = trace_packet::TIMESTAMP << 3;
-const TYPE: u32 = track_event::TYPE << 3;
-const NAME: u32 = track_event::NAME_IID << 3;
-const CATEGORY: u32 = track_event::CATEGORY_IIDS << 3;
-const TRACK: u32 = track_event::TRACK_UUID << 3;
-const COUNTER: u32 = track_event::COUNTER_VALUE << 3;
+const TIMESTAMP: u32 = tag(trace_packet::TIMESTAMP, WireType::Varint);
+const TYPE: u32 = tag(track_event::TYPE, WireType::Varint);
+const NAME: u32 = tag(track_event::NAME_IID, WireType::Varint);
+const CATEGORY: u32 = tag(track_event::CATEGORY_IIDS, WireType::Varint);
+const TRACK: u32 = tag(track_event::TRACK_UUID, WireType::Varint);
+const COUNTER: u32 = tag(track_event::COUNTER_VALUE, WireType::Varint);
 const COUNTER_BYTES: [u32; 2] = [COUNTER & 0x7F | 0x80, COUNTER >> 7];
 /// What each of these packets has after its size.
-const HEAD: u32 = trace_packet::SEQUENCE_FLAGS << 11
+const HEAD: u32 = tag(trace_packet::SEQUENCE_FLAGS, WireType::Varint) << 8
     | (sequence_flags::NEEDS_INCREMENTAL_STATE as u32) << 16
-    | (trace_packet::TRACK_EVENT << 3 | 2) << 24;
+    | tag(trace_packet::TRACK_EVENT, WireType::Length) << 24;
 
 impl SmallEvent {
     /// `None` when the time is too long.
     #[cfg_attr(target_pointer_width = "64", inline)]
-    pub(super) fn new(kind: u32, delta: u32) -> Option<Self> {
+    pub(super) fn new(kind: EventType, delta: u32) -> Option<Self> {
         if delta >= 1 << 21 {
             return None;
         }
@@ -47,7 +49,7 @@ impl SmallEvent {
     /// The event, of `len` bytes, as far as its type, and the byte `next` after that.
     #[inline]
     fn event(&self, len: usize, next: u32) -> u32 {
-        len as u32 | TYPE << 8 | self.kind << 16 | next << 24
+        len as u32 | TYPE << 8 | (self.kind as u32) << 16 | next << 24
     }
 
     /// Writes it with a name, or none if `iid` is 0. False when the packet does not fit.
@@ -102,7 +104,7 @@ impl SmallEvent {
     #[inline]
     pub(super) fn open(&self, iid: u32, writer: &mut TraceWriter<'_>) -> bool {
         let (name, name_len) = if iid == 0 { (0, 0) } else { (NAME | iid << 8, 2) };
-        let event = u64::from(HEAD >> 8) | u64::from(TYPE | self.kind << 8 | name << 16) << 32;
+        let event = u64::from(HEAD >> 8) | u64::from(TYPE | (self.kind as u32) << 8 | name << 16) << 32;
         // The first 8 bytes: no size yet, the time, and what of the event there is room for.
         let bits = 8 + self.time_len * 8;
         let (first, second) = (u64::from(self.time) << 8 | event << bits, event >> (64 - bits));
@@ -117,7 +119,7 @@ impl SmallEvent {
     pub(super) fn open_on(&self, track: &Track<'_>, iid: u32, writer: &mut TraceWriter<'_>) -> bool {
         let (name, name_len) = if iid == 0 { (0, 0) } else { (NAME | iid << 8, 2) };
         let [track_low, track_high] = track.id_varint().map(u128::from);
-        let event = u128::from(HEAD >> 8) | u128::from(TYPE | self.kind << 8 | TRACK << 16) << 32;
+        let event = u128::from(HEAD >> 8) | u128::from(TYPE | (self.kind as u32) << 8 | TRACK << 16) << 32;
         let event = event | track_low << 56 | track_high << 88 | u128::from(name) << 112;
         // The first 16 bytes, as above.
         let bits = 8 + self.time_len * 8;

@@ -76,17 +76,28 @@ pub(crate) fn take(bytes: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// Appends a varint.
-pub(crate) fn push(bytes: &mut Vec<u8>, value: u64) {
+fn push(bytes: &mut Vec<u8>, value: u64) {
     let mut room = [0; varint::MAX_LEN];
     let size = varint::encode(value, &mut room).unwrap_or(0);
     bytes.extend_from_slice(room.get(..size).unwrap_or_default());
 }
 
+/// Appends a field of a number.
+pub(crate) fn push_number(bytes: &mut Vec<u8>, field: u32, value: u64) {
+    push(bytes, tag(field, WireType::Varint).into());
+    push(bytes, value);
+}
+
+/// Appends a field of bytes, given in parts.
+pub(crate) fn push_bytes(bytes: &mut Vec<u8>, field: u32, parts: &[&[u8]]) {
+    push(bytes, tag(field, WireType::Length).into());
+    push(bytes, parts.iter().map(|part| part.len() as u64).sum());
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+}
+
 /// Appends a packet, given in parts, to a trace.
 pub(crate) fn push_packet(trace: &mut Vec<u8>, parts: &[&[u8]]) {
-    push(trace, tag(fields::trace::PACKET, WireType::Length).into());
-    push(trace, parts.iter().map(|part| part.len() as u64).sum());
-    parts.iter().for_each(|part| trace.extend_from_slice(part));
+    push_bytes(trace, fields::trace::PACKET, parts);
 }
 
 #[cfg(test)]

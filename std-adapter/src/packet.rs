@@ -1,9 +1,9 @@
 //! A packet of a trace: whose it is, when it is of, and what it says of losses.
 
 use tracebuf::proto::fields::{clock, clock_snapshot};
-use tracebuf::proto::{TracePackets, WireType, fields, tag};
+use tracebuf::proto::{TracePackets, fields};
 
-use crate::fields::{Fields, Value, push, push_packet};
+use crate::fields::{Fields, Value, push_number, push_packet};
 
 /// A parsed packet of a trace file.
 pub(crate) struct Parsed<'p> {
@@ -67,9 +67,8 @@ impl<'p> Parsed<'p> {
     pub(crate) fn bytes(&self, lost: bool) -> Vec<u8> {
         let mut suffix = Vec::new();
         if lost {
-            let field = tag(fields::trace_packet::PREVIOUS_PACKET_DROPPED, WireType::Varint);
-            push(&mut suffix, field.into());
-            push(&mut suffix, self.dropped | u64::from(fields::data_loss_reason::PRESENT));
+            let dropped = self.dropped | u64::from(fields::data_loss_reason::PRESENT);
+            push_number(&mut suffix, fields::trace_packet::PREVIOUS_PACKET_DROPPED, dropped);
         }
         let mut bytes = Vec::with_capacity(self.content.len() + suffix.len() + 8);
         push_packet(&mut bytes, &[self.content, &suffix]);

@@ -12,7 +12,7 @@ use tracebuf::proto::fields::{
     builtin_clock, clock, clock_snapshot, sequence_flags, trace_packet, trace_packet_defaults,
 };
 
-use crate::fields::{Fields, Value, push, push_packet};
+use crate::fields::{Fields, Value, push_number, push_packet};
 
 /// A writer's time.
 #[derive(Clone, Copy, Default)]
@@ -185,8 +185,7 @@ fn put(out: &mut Vec<u8>, bytes: &[u8], time: Option<u64>, without_event: bool) 
         for field in Fields::of(bytes) {
             match (field.number, time) {
                 (trace_packet::TIMESTAMP, Some(time)) => {
-                    push(&mut changed, u64::from(trace_packet::TIMESTAMP) << 3);
-                    push(&mut changed, time);
+                    push_number(&mut changed, trace_packet::TIMESTAMP, time);
                 }
                 (
                     trace_packet::TIMESTAMP | trace_packet::TIMESTAMP_CLOCK_ID | trace_packet::TRACK_EVENT,

@@ -1,8 +1,6 @@
 //! Protobuf messages as they are built, and their numbers.
 
-use tracebuf::proto::{WireType, tag};
-
-use crate::fields::{Fields, Value, push};
+use crate::fields::{Fields, Value, push_bytes, push_number};
 
 /// A message to which fields are added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,15 +13,12 @@ impl Proto {
 
     /// A number, or a boolean.
     pub(super) fn number(mut self, field: u32, value: impl Into<u64>) -> Self {
-        push(&mut self.0, tag(field, WireType::Varint).into());
-        push(&mut self.0, value.into());
+        push_number(&mut self.0, field, value.into());
         self
     }
 
     pub(super) fn bytes(mut self, field: u32, value: &[u8]) -> Self {
-        push(&mut self.0, tag(field, WireType::Length).into());
-        push(&mut self.0, value.len() as u64);
-        self.0.extend_from_slice(value);
+        push_bytes(&mut self.0, field, &[value]);
         self
     }
 

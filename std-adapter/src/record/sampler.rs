@@ -18,22 +18,22 @@ const PROCESS_SHARE: u32 = 20;
 pub(super) struct Sampler {
     proc: Proc,
     tracks: Tracks,
-    stat: Option<Said<Stat>>,
-    disks: Option<Said<BTreeMap<String, Moved>>>,
-    interfaces: Option<Said<BTreeMap<String, Moved>>>,
+    stat: Option<Reading<Stat>>,
+    disks: Option<Reading<BTreeMap<String, Moved>>>,
+    interfaces: Option<Reading<BTreeMap<String, Moved>>>,
     processes: Processes,
     next_processes: Instant,
     /// The files that were asked for, and whether they could ever be read.
     files: BTreeMap<&'static str, bool>,
 }
 
-/// What a file said when it could last be read: what rates are counted from.
-struct Said<T> {
+/// A file as it was when it could last be read: what rates are counted from.
+struct Reading<T> {
     time: u64,
-    what: T,
+    value: T,
 }
 
-impl<T> Said<T> {
+impl<T> Reading<T> {
     fn seconds_since(&self, before: &Self) -> f64 {
         (self.time.saturating_sub(before.time) as f64 / 1e9).max(1e-6)
     }
@@ -69,7 +69,7 @@ impl Sampler {
 
     /// Cores that are on, and processes that were followed.
     pub(super) fn seen(&self) -> (usize, u64) {
-        (self.stat.as_ref().map_or(0, |stat| stat.what.cores.len()), self.processes.followed_ever())
+        (self.stat.as_ref().map_or(0, |stat| stat.value.cores.len()), self.processes.followed_ever())
     }
 
     /// The files that this machine does not have.
@@ -102,16 +102,16 @@ impl Sampler {
 
     /// A file that cannot be read has no values for now. What it said before stays, for the next look that can read it.
     fn look_at_machine(&mut self, time: u64) {
-        let stat = self.read("stat").map(|text| Said { time, what: Stat::parse(&text) });
+        let stat = self.read("stat").map(|text| Reading { time, value: Stat::parse(&text) });
         let disks = self.read("diskstats");
         let disks = disks.map(|text| parse_diskstats(&text, |name| self.proc.is_disk(name)));
         let interfaces = self.read("net/dev").map(|text| parse_net(&text));
         let [memory, load] = ["meminfo", "loadavg"].map(|file| self.read(file).unwrap_or_default());
         self.memory(time, &parse_meminfo(&memory));
-        self.load(time, stat.as_ref().map(|stat| &stat.what), parse_loadavg(&load));
+        self.load(time, stat.as_ref().map(|stat| &stat.value), parse_loadavg(&load));
         if let Some(now) = stat {
             if let Some(before) = self.stat.take() {
-                self.cpus(time, &now.what, &before.what);
+                self.cpus(time, &now.value, &before.value);
                 self.rates(&now, &before);
             }
             self.stat = Some(now);
@@ -121,7 +121,7 @@ impl Sampler {
             ("Network", ["received", "sent"], &mut self.interfaces, interfaces),
         ];
         for (group, names, last, what) in moved {
-            let Some(now) = what.map(|what| Said { time, what }) else { continue };
+            let Some(now) = what.map(|what| Reading { time, value: what }) else { continue };
             if let Some(before) = last {
                 write_moved(&mut self.tracks, group, names, &now, before);
             }
@@ -187,10 +187,10 @@ impl Sampler {
         }
     }
 
-    fn rates(&mut self, now: &Said<Stat>, before: &Said<Stat>) {
+    fn rates(&mut self, now: &Reading<Stat>, before: &Reading<Stat>) {
         let group = self.tracks.group("Scheduling");
         let seconds = now.seconds_since(before);
-        let (time, now, before) = (now.time, &now.what, &before.what);
+        let (time, now, before) = (now.time, &now.value, &before.value);
         let rates = [
             ("context switches", now.context_switches, before.context_switches),
             ("interrupts", now.interrupts, before.interrupts),
@@ -208,13 +208,13 @@ fn write_moved(
     tracks: &mut Tracks,
     group: &str,
     [input, output]: [&str; 2],
-    now: &Said<BTreeMap<String, Moved>>,
-    before: &Said<BTreeMap<String, Moved>>,
+    now: &Reading<BTreeMap<String, Moved>>,
+    before: &Reading<BTreeMap<String, Moved>>,
 ) {
     let (time, seconds) = (now.time, now.seconds_since(before));
-    for (name, before) in &before.what {
+    for (name, before) in &before.value {
         // One that is not there any more moves nothing: otherwise its last values would seem to last.
-        let now = now.what.get(name).unwrap_or(before);
+        let now = now.value.get(name).unwrap_or(before);
         if (now, before) == (&Moved::default(), &Moved::default()) {
             // Never used: not worth a track. One that was made anew begins at 0 too.
             continue;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tracebuf::buffer::AttachError;
 
-use super::symbols::Told;
+use super::symbols::FirstOf;
 use crate::figures::{Count, Name};
 
 /// Why there is no trace.
@@ -48,14 +48,14 @@ impl fmt::Display for RecoverError {
                 write!(f, "the dump has no symbol {}", Name(name))
             }
             Self::NoSuchSymbol { name, near } => {
-                write!(f, "the dump has no symbol {}, but has {}", Name(name), Name(Told(near)))
+                write!(f, "the dump has no symbol {}, but has {}", Name(name), Name(FirstOf(near)))
             }
             Self::AmbiguousSymbol { name, all } => {
                 write!(
                     f,
                     "{} may be each of {}: more of the path, or the address, says which is meant",
                     Name(name),
-                    Name(Told(all))
+                    Name(FirstOf(all))
                 )
             }
             Self::NotInDump(address) => write!(f, "the dump has nothing at address {address:#x}"),

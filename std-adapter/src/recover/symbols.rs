@@ -8,7 +8,7 @@ use super::RecoverError;
 /// A longer path is no variable's. A short mangled name may stand for a very long path.
 const MAX_PATH: usize = 1024;
 /// Names that an error lists.
-const TOLD: usize = 5;
+const FIRST: usize = 5;
 
 /// What a symbol stands for.
 #[derive(Clone, Copy, Debug)]
@@ -99,11 +99,11 @@ impl Write for Short {
 }
 
 /// The first of them, and a mention of the others.
-pub(super) struct Told<'a>(pub(super) &'a [String]);
+pub(super) struct FirstOf<'a>(pub(super) &'a [String]);
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for FirstOf<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, others) = self.0.split_at(self.0.len().min(TOLD));
+        let (first, others) = self.0.split_at(self.0.len().min(FIRST));
         f.write_str(&first.join(", "))?;
         if others.is_empty() { Ok(()) } else { write!(f, " and {} more", others.len()) }
     }

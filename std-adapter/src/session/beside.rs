@@ -18,9 +18,9 @@ pub(crate) struct Beside {
     pub(crate) tracks: Descriptions,
 }
 
-/// The newest of it that was written.
+/// How much of it was written: the numbers of the newest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Revision {
     process_tree: u64,
     tracks: u64,
 }
@@ -89,9 +89,9 @@ impl Piece {
     ///
     /// Called just before buffers are read or copied, or when nothing comes into them any more, it covers all tracks
     /// that they have anything on: these were described before that was recorded.
-    pub(crate) fn beside(&mut self, beside: &Beside, since: Told) -> io::Result<Told> {
+    pub(crate) fn beside(&mut self, beside: &Beside, since: Revision) -> io::Result<Revision> {
         let process_tree = self.processes(&beside.process_tree, since.process_tree)?;
-        Ok(Told { process_tree, tracks: self.descriptions(&beside.tracks, since.tracks) })
+        Ok(Revision { process_tree, tracks: self.descriptions(&beside.tracks, since.tracks) })
     }
 
     fn descriptions(&mut self, tracks: &Descriptions, since: u64) -> u64 {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     /// What comes after `since`, as one text.
-    fn told(beside: &Beside, since: Told) -> (String, Told) {
+    fn told(beside: &Beside, since: Revision) -> (String, Revision) {
         let mut piece = Piece::default();
         let newest = piece.beside(beside, since).expect("memory");
         let packets: Vec<_> = TracePackets::new(&piece.bytes).map(|packet| packet.expect("one")).collect();
@@ -140,7 +140,7 @@ mod tests {
     fn tracks_are_told_in_their_order_and_once_each() {
         let beside = Beside::default();
         let numbers = ["first", "second", "third"].map(|name| beside.tracks.add(&Packet(Track(name))));
-        let (text, newest) = told(&beside, Told::default());
+        let (text, newest) = told(&beside, Revision::default());
         let places = ["first", "second", "third"].map(|name| text.find(name).expect("it is told"));
         assert!(places.is_sorted(), "{text}");
         beside.tracks.remove(numbers[1]);
@@ -150,7 +150,7 @@ mod tests {
         let (text, last) = told(&beside, newest);
         assert!(text.contains("fourth") && !text.contains("first") && !text.contains("other"), "{text}");
         assert_eq!(told(&beside, last), (String::new(), last));
-        let (text, all) = told(&beside, Told::default());
+        let (text, all) = told(&beside, Revision::default());
         assert_eq!(all, last);
         let has = ["first", "other", "fourth", "second", "third", "nobody"].map(|name| text.contains(name));
         assert_eq!(has, [true, true, true, false, false, false], "{text}");

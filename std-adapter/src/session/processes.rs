@@ -4,14 +4,14 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `producer_socket`, `listening` | producers that come are accepted, numbered and attached |
-//! | `other_process` | the transport: it carries out what a producer says |
+//! | `other_process` | the transport: it carries out a producer's messages |
 //! | `remote`, `incoming`, `endpoint_cell` | what both kinds have: what comes, in turns, and what carries it out |
 //! | `connection` | a producer, made from what the service tells it |
 //! | `follower` | one connection after another, to whichever service listens |
 //! | `perfetto` | the same with Perfetto's protocol: for programs with its SDK, and those that follow its service |
-//! | `line`, `speech` | a producer's two threads: one sends what the others ask for, one hears, in either protocol |
+//! | `line`, `protocol` | a producer's two threads: one sends what the others ask for, one receives, in either protocol |
 //! | `contained` | which programs are in a container, and which processes and threads they mean |
-//! | `welcome`, `messages`, `records` | what programs with this crate say to each other, first and later |
+//! | `welcome`, `messages`, `records` | messages between programs with this crate, the first and the later ones |
 //! | `socket_file`, `link`, `peer`, `shared_words` | the sockets, the peer at the other end, the memory |
 
 mod connection;
@@ -27,11 +27,11 @@ mod other_process;
 mod peer;
 mod perfetto;
 mod producer_socket;
+mod protocol;
 mod records;
 mod remote;
 mod shared_words;
 mod socket_file;
-mod speech;
 mod welcome;
 
 pub use connection::{Connection, ConnectionBuilder};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tracebuf::buffer::{BufferStats, ReadOnlyTraceBuffer, Reader};
 
-use super::beside::Told;
+use super::beside::Revision;
 use super::central::Central;
 use super::clock::ClockReading;
 use super::own_files::OwnFiles;
@@ -98,7 +98,7 @@ impl Snapshot {
         let memory = memory.collect::<io::Result<Vec<_>>>()?;
         // Before the copies: a description may be taken back while they are made.
         let mut beside = Piece::default();
-        beside.beside(&central.beside, Told::default())?;
+        beside.beside(&central.beside, Revision::default())?;
         let start = Instant::now();
         let copies =
             central.buffers.iter().zip(memory).map(|(buffer, memory)| buffer.clone_read_only(memory));

@@ -7,7 +7,7 @@ use tracebuf::buffer::{BufferStats, FillPolicy, SequenceInfo};
 use tracebuf::service::ProducerIdentity;
 
 use super::Session;
-use super::beside::Told;
+use super::beside::Revision;
 use super::central::Central;
 use super::clock::ClockReading;
 use super::counts::ProducerSummary;
@@ -97,7 +97,7 @@ impl fmt::Debug for Stopped {
 impl Stopped {
     pub(super) fn new(central: Central, file: Option<Written>, long_trace: Option<LongTraceStatus>) -> Self {
         let mut beside = Piece::default();
-        let _ = beside.beside(&central.beside, Told::default());
+        let _ = beside.beside(&central.beside, Revision::default());
         Self { central, beside, is_cut: false, file, long_trace }
     }
 

@@ -15,7 +15,7 @@ use super::{LongTrace, Progress, SyncPolicy};
 use crate::counts::{Totals, Written};
 use crate::export::{BufferReport, HasRead, PIECE, Piece, whole_within};
 use crate::region_file::Outbox;
-use crate::session::beside::Told;
+use crate::session::beside::Revision;
 use crate::session::central::Central;
 use crate::session::clock::ClockReading;
 use crate::session::snapshot::Readable;
@@ -42,7 +42,7 @@ pub(crate) struct Recording {
     turns: Option<Turns>,
     piece: Piece,
     /// The newest item beside the buffers that the file tells of.
-    told: Told,
+    beside: Revision,
     handed_over: u64,
     /// Bytes of the clocks with which the file begins.
     clocks: u64,
@@ -106,7 +106,7 @@ impl Recording {
             flushing: None,
             turns: None,
             piece,
-            told: Told::default(),
+            beside: Revision::default(),
             handed_over: 0,
             clocks,
             invalid_packets: 0,
@@ -168,7 +168,7 @@ impl Recording {
     /// Adds what is beside the buffers, before anything is read. Within a period the buffers get more between one piece
     /// and the next.
     fn tell(&mut self, central: &Central) {
-        self.told = self.piece.beside(&central.beside, self.told).unwrap_or(self.told);
+        self.beside = self.piece.beside(&central.beside, self.beside).unwrap_or(self.beside);
     }
 
     /// Fills the piece, or a slot, as far as there is room beside what is left out.

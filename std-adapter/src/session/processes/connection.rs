@@ -12,9 +12,9 @@ use tracebuf::producer::{Exhaustion, MemoryError};
 use super::line::Line;
 use super::link::{Kind, Link};
 use super::perfetto::Categories;
-use super::records::{ToHear, ToSay};
+use super::protocol::{MessageReceiver, MessageSender};
+use super::records::{RecordReceiver, RecordSender};
 use super::shared_words::SharedWords;
-use super::speech::{Hearing, Speaking};
 use super::welcome::{self, Welcome};
 use crate::figures::Name;
 use crate::limits::SHARED_MEMORY;
@@ -74,12 +74,12 @@ pub struct Connection {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What a producer and its service have said to each other before anything is recorded.
+/// What a producer and its service have agreed on before anything is recorded.
 pub(super) struct Agreed {
     pub(super) link: Link,
     pub(super) words: SharedWords,
-    pub(super) speaking: Box<dyn Speaking>,
-    pub(super) hearing: Box<dyn Hearing>,
+    pub(super) sender: Box<dyn MessageSender>,
+    pub(super) receiver: Box<dyn MessageReceiver>,
     /// For each of the service's buffers, after how many bytes a writer repeats its state.
     pub(super) state_every: Vec<u32>,
     /// Data sources, with the buffers that they go to.
@@ -156,12 +156,12 @@ impl ConnectionBuilder {
         let failed = |error| SessionError::io(format!("the tracing service at {}", path.display()), error);
         let deadline = Instant::now() + PATIENCE;
         let link = Link::connected(path, Kind::Messages, deadline).map_err(failed)?;
-        let (welcome, words) = hear(&link, deadline).map_err(failed)?;
+        let (welcome, words) = receive(&link, deadline).map_err(failed)?;
         self.start(Agreed {
             link,
             words,
-            speaking: Box::new(ToSay::default()),
-            hearing: Box::new(ToHear::new()),
+            sender: Box::new(RecordSender::default()),
+            receiver: Box::new(RecordReceiver::new()),
             state_every: welcome.state_every,
             sources: welcome.sources,
             categories: Categories::default(),
@@ -175,7 +175,7 @@ impl ConnectionBuilder {
 
     /// The same, with this much time for the thread to begin.
     fn start_within(self, patience: Duration, agreed: Agreed) -> Result<Connection, SessionError> {
-        let Agreed { link, words, speaking, hearing, state_every, sources, categories } = agreed;
+        let Agreed { link, words, sender, receiver, state_every, sources, categories } = agreed;
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let clock = SessionClock::new(self.fast_clock);
         let name = self.name_of_process();
@@ -189,7 +189,7 @@ impl ConnectionBuilder {
             let producer =
                 ProducerCell::in_memory(Box::new(words), in_thread.clone(), its_waker.clone(), name);
             let line = producer.map(|producer| {
-                Arc::new(Line::new(link, Arc::new(producer), in_thread, its_waker, waits, speaking))
+                Arc::new(Line::new(link, Arc::new(producer), in_thread, its_waker, waits, sender))
             });
             let own = line.as_ref().ok().cloned();
             // A caller that has given up waiting has said so, and has no connection: the service must not keep one that
@@ -203,7 +203,7 @@ impl ConnectionBuilder {
         let line = made_by(&of_thread, patience)?.map_err(|_| SessionError::SharedMemory { bytes })?;
         let in_thread = line.clone();
         let hears =
-            thread::Builder::new().name("tracebuf-hear".into()).spawn(move || in_thread.hear(hearing));
+            thread::Builder::new().name("tracebuf-hear".into()).spawn(move || in_thread.receive(receiver));
         let hears = hears.map_err(|error| {
             // Nothing else would tell the other thread to end.
             line.ask_end();
@@ -224,7 +224,7 @@ impl ConnectionBuilder {
 }
 
 /// What the service says first, and the memory that comes with it.
-fn hear(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)> {
+fn receive(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)> {
     let refused = |why: String| io::Error::new(io::ErrorKind::ConnectionRefused, why);
     let mut message = vec![0; welcome::LONGEST];
     let (len, file) = link.receive_with(&mut message, deadline)?;
@@ -351,8 +351,8 @@ mod tests {
                 Agreed {
                     link,
                     words,
-                    speaking: Box::new(ToSay::default()),
-                    hearing: Box::new(ToHear::new()),
+                    sender: Box::new(RecordSender::default()),
+                    receiver: Box::new(RecordReceiver::new()),
                     state_every: vec![0],
                     sources: Vec::new(),
                     categories: Categories::default(),

@@ -52,8 +52,8 @@ impl<M: Send + 'static> Incoming<M> {
         let (sender, messages) = sync_channel(WAITING);
         let (of_thread, its_waker) = (link.clone(), waker.clone());
         thread::Builder::new().name("tracebuf-take".into()).spawn(move || {
-            hear(&of_thread, &sender, &its_waker, next);
-            // Anything said to the producer from here on would be said to nobody.
+            receive(&of_thread, &sender, &its_waker, next);
+            // Nothing that is sent to the producer from here on would reach it.
             of_thread.shut();
             drop(sender);
             its_waker.wake();
@@ -86,7 +86,7 @@ impl<M: Send + 'static> Incoming<M> {
     }
 }
 
-fn hear<M>(link: &Link, sender: &SyncSender<M>, waker: &Waker, mut next: impl FnMut(&Link) -> Option<M>) {
+fn receive<M>(link: &Link, sender: &SyncSender<M>, waker: &Waker, mut next: impl FnMut(&Link) -> Option<M>) {
     while let Some(message) = next(link) {
         if sender.send(message).is_err() {
             return;

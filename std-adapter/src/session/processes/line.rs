@@ -1,4 +1,4 @@
-//! The work of a connection's two threads: one sends, one hears.
+//! The work of a connection's two threads: one sends, one receives.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tracebuf::producer::Request;
 
 use super::link::Link;
 use super::messages::is_reached;
-use super::speech::{Heard, Hearing, Speaking};
+use super::protocol::{MessageReceiver, MessageSender, ServiceMessage};
 use crate::limits::BUFFERS_MAX;
 use crate::session::SessionError;
 use crate::session::producer_cell::ProducerCell;
@@ -43,12 +43,12 @@ pub(super) struct Line {
     to_scrape: AtomicU32,
     flushes: Mutex<Flushes>,
     /// Notified when a flush is done, and at the end.
-    heard: Condvar,
+    changed: Condvar,
 }
 
 /// What is on its way to the service, in order, and what the service was told before.
 struct Outgoing {
-    speech: Box<dyn Speaking>,
+    sender: Box<dyn MessageSender>,
     /// The queue's other vector.
     requests: Vec<Request>,
     /// Packets dropped, by buffer.
@@ -63,7 +63,7 @@ struct Outgoing {
 struct Flushes {
     /// The last flush after which the service has scraped.
     done: u32,
-    /// Whether the connection has ended: nothing is heard any more.
+    /// Whether the connection has ended: nothing is received any more.
     is_over: bool,
 }
 
@@ -74,9 +74,9 @@ impl Line {
         switch: Arc<Switch>,
         waker: Waker,
         waits: bool,
-        speech: Box<dyn Speaking>,
+        sender: Box<dyn MessageSender>,
     ) -> Self {
-        let outgoing = Outgoing { speech, requests: Vec::new(), dropped: [0; BUFFERS_MAX], chunks: 0 };
+        let outgoing = Outgoing { sender, requests: Vec::new(), dropped: [0; BUFFERS_MAX], chunks: 0 };
         Self {
             link,
             producer,
@@ -88,7 +88,7 @@ impl Line {
             begins: AtomicBool::new(false),
             to_scrape: AtomicU32::new(0),
             flushes: Mutex::default(),
-            heard: Condvar::new(),
+            changed: Condvar::new(),
         }
     }
 
@@ -125,7 +125,7 @@ impl Line {
     ) -> bool {
         while !is_so(&flushes) {
             let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
-            flushes = self.heard.wait_timeout(flushes, left).unwrap_or_else(PoisonError::into_inner).0;
+            flushes = self.changed.wait_timeout(flushes, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         true
     }
@@ -134,7 +134,7 @@ impl Line {
     pub(super) fn pass_on(&self, clock: SessionClock) {
         let _ = self.send_all(clock);
         self.switch.off();
-        self.outgoing().speech.end(&self.link);
+        self.outgoing().sender.end(&self.link);
     }
 
     fn send_all(&self, clock: SessionClock) -> io::Result<()> {
@@ -143,7 +143,7 @@ impl Line {
             let is_on = self.switch.is_on();
             let mut outgoing = self.outgoing();
             self.collect(&mut outgoing);
-            outgoing.speech.send(&self.link, Wait::UntilDone)?;
+            outgoing.sender.send(&self.link, Wait::UntilDone)?;
             drop(outgoing);
             if !is_on {
                 return Ok(());
@@ -163,7 +163,7 @@ impl Line {
     fn announce_within(&self, most: Duration) {
         let sent = self.outgoing_within(most).is_some_and(|mut outgoing| {
             self.collect(&mut outgoing);
-            outgoing.speech.send(&self.link, Wait::Now).unwrap_or(false)
+            outgoing.sender.send(&self.link, Wait::Now).unwrap_or(false)
         });
         if !sent {
             // The sending thread is at it, and looks again, or has to begin.
@@ -184,10 +184,10 @@ impl Line {
         }
     }
 
-    /// Collects what there is to say.
+    /// Collects what there is to send.
     fn collect(&self, outgoing: &mut Outgoing) {
         if self.begins.swap(false, Ordering::Relaxed) {
-            outgoing.speech.begin();
+            outgoing.sender.begin();
         }
         // Flushed here, and once for all questions that came meanwhile: a service that asks without end and takes
         // nothing would otherwise fill the queue.
@@ -196,54 +196,54 @@ impl Line {
         let queue = self.producer.queue();
         let mut requests = std::mem::take(&mut outgoing.requests);
         let chunks = queue.take(&mut requests);
-        requests.drain(..).for_each(|request| outgoing.speech.request(request));
+        requests.drain(..).for_each(|request| outgoing.sender.request(request));
         outgoing.requests = requests;
         for buffer in 0..BUFFERS_MAX {
             let (dropped, told) = (queue.dropped(buffer), outgoing.dropped[buffer]);
             if dropped != told {
                 outgoing.dropped[buffer] = dropped;
-                outgoing.speech.dropped(buffer as u32, dropped - told);
+                outgoing.sender.dropped(buffer as u32, dropped - told);
             }
         }
         if self.waits && chunks != outgoing.chunks {
             outgoing.chunks = chunks;
-            outgoing.speech.sent(chunks);
+            outgoing.sender.sent(chunks);
         }
         if let Some(flush) = flush {
-            outgoing.speech.answer(question, flush);
+            outgoing.sender.answer(question, flush);
         }
         let to_scrape = self.to_scrape.swap(0, Ordering::Relaxed);
         if to_scrape != 0 {
-            outgoing.speech.scrape(to_scrape);
+            outgoing.sender.scrape(to_scrape);
         }
     }
 
-    /// Does what the service says until that is gone.
-    pub(super) fn hear(&self, mut hearing: Box<dyn Hearing>) {
-        while hearing.hear(&self.link, &mut |heard| self.act(heard)).is_some() {}
+    /// Does what the service asks for, until it is gone.
+    pub(super) fn receive(&self, mut receiver: Box<dyn MessageReceiver>) {
+        while receiver.receive(&self.link, &mut |message| self.act(message)).is_some() {}
         self.switch.off();
         self.link.shut();
         self.waker.wake();
         self.flushes().is_over = true;
-        self.heard.notify_all();
+        self.changed.notify_all();
     }
 
-    fn act(&self, heard: Heard) {
+    fn act(&self, message: ServiceMessage) {
         let producer = &self.producer.borrow_dependent().producer;
-        match heard {
-            Heard::Question(question) => {
+        match message {
+            ServiceMessage::Question(question) => {
                 self.question.store(question, Ordering::Relaxed);
                 self.waker.wake();
             }
-            Heard::Flushed(flush) => producer.flushed(flush),
-            Heard::Scraped(flush) => {
+            ServiceMessage::Flushed(flush) => producer.flushed(flush),
+            ServiceMessage::Scraped(flush) => {
                 self.flushes().done = flush;
-                self.heard.notify_all();
+                self.changed.notify_all();
             }
-            Heard::Taken(chunks) => self.producer.queue().taken(chunks),
-            Heard::ClearState => producer.clear_incremental_state(),
-            Heard::Stop => self.ask_end(),
-            Heard::ToAnswer => self.waker.wake(),
+            ServiceMessage::Taken(chunks) => self.producer.queue().taken(chunks),
+            ServiceMessage::ClearState => producer.clear_incremental_state(),
+            ServiceMessage::Stop => self.ask_end(),
+            ServiceMessage::ToAnswer => self.waker.wake(),
         }
     }
 
@@ -281,7 +281,7 @@ mod tests {
 
     use super::*;
     use crate::session::processes::link::Kind;
-    use crate::session::processes::records::ToSay;
+    use crate::session::processes::records::RecordSender;
     use crate::session::producer_cell::words;
 
     /// A line with a socket that nothing else is connected to.
@@ -292,7 +292,7 @@ mod tests {
         let (switch, waker) = (Arc::new(Switch::new()), Waker::default());
         let producer = ProducerCell::in_memory(words(8192), switch.clone(), waker.clone(), String::new())
             .expect("memory");
-        Line::new(link, Arc::new(producer), switch, waker, false, Box::new(ToSay::default()))
+        Line::new(link, Arc::new(producer), switch, waker, false, Box::new(RecordSender::default()))
     }
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
     fn neither_a_service_that_asks_without_end_nor_flushes_behind_the_end_fill_the_queue() {
         let line = line("endless");
         for number in 1..1000 {
-            line.act(Heard::Question(number));
+            line.act(ServiceMessage::Question(number));
         }
         line.end(Instant::now());
         for _ in 0..1000 {

@@ -1,4 +1,4 @@
-//! What producer and service say to each other: records of 16 bytes, many to a message.
+//! What producer and service send each other: records of 16 bytes, many to a message.
 
 use tracebuf::producer::Request;
 
@@ -7,7 +7,7 @@ pub(super) const RECORD: usize = Request::BYTES;
 /// Bytes of the longest message: 256 records.
 pub(super) const LONGEST: usize = 256 * RECORD;
 
-/// What a producer says.
+/// A record from a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FromProducer {
     Request(Request),
@@ -29,7 +29,7 @@ pub(super) enum FromProducer {
     Scrape(u32),
 }
 
-/// What a service says.
+/// A record from a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FromService {
     /// Wants everything that is complete, and the question answered.
@@ -82,14 +82,14 @@ impl FromProducer {
 
     /// `None` for anything else.
     pub(super) fn from_bytes(record: [u8; RECORD]) -> Option<Self> {
-        let said = match split(record) {
+        let message = match split(record) {
             (ANSWER, question, flush) => Self::Answer { question, flush: flush as u32 },
             (DROPPED, buffer, packets) => Self::Dropped { buffer, packets },
             (SENT, _, chunks) => Self::Sent(chunks),
             (SCRAPE, flush, _) => Self::Scrape(flush),
             _ => Self::Request(Request::from_bytes(record)?),
         };
-        (said.to_bytes() == record).then_some(said)
+        (message.to_bytes() == record).then_some(message)
     }
 }
 
@@ -105,7 +105,7 @@ impl FromService {
     }
 
     pub(super) fn from_bytes(record: [u8; RECORD]) -> Option<Self> {
-        let said = match split(record) {
+        let message = match split(record) {
             (QUESTION, number, _) => Self::Question(number),
             (FLUSHED, flush, _) => Self::Flushed(flush),
             (TAKEN, _, chunks) => Self::Taken(chunks),
@@ -113,7 +113,7 @@ impl FromService {
             (CLEAR_STATE, ..) => Self::ClearState,
             _ => return None,
         };
-        (said.to_bytes() == record).then_some(said)
+        (message.to_bytes() == record).then_some(message)
     }
 }
 
@@ -141,9 +141,9 @@ mod tests {
             FromProducer::Sent(1 << 40),
             FromProducer::Scrape(9),
         ];
-        for said in from_producer {
-            let mut bytes = said.to_bytes();
-            assert_eq!(FromProducer::from_bytes(bytes), Some(said));
+        for message in from_producer {
+            let mut bytes = message.to_bytes();
+            assert_eq!(FromProducer::from_bytes(bytes), Some(message));
             assert_eq!(FromService::from_bytes(bytes), None);
             bytes[1] = 9;
             assert_eq!(FromProducer::from_bytes(bytes), None);
@@ -155,9 +155,9 @@ mod tests {
             FromService::Scraped(9),
             FromService::ClearState,
         ];
-        for said in from_service {
-            let mut bytes = said.to_bytes();
-            assert_eq!(FromService::from_bytes(bytes), Some(said));
+        for message in from_service {
+            let mut bytes = message.to_bytes();
+            assert_eq!(FromService::from_bytes(bytes), Some(message));
             assert_eq!(FromProducer::from_bytes(bytes), None);
             bytes[3] = 9;
             assert_eq!(FromService::from_bytes(bytes), None);

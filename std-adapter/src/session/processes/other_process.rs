@@ -19,10 +19,10 @@ use crate::session::transport::{CentralBuffer, Transport};
 /// A [welcome](super::welcome), and a file of the shared memory that goes with it.
 type Welcome = (Arc<[u8]>, OwnedFd);
 
-/// What is to be said to the producer: first the welcome, then the newest of each kind, because what is said later also
-/// covers what was said before.
+/// Messages to the producer that are not sent yet: first the welcome, then the newest of each kind, which also covers
+/// those before it.
 #[derive(Default)]
-struct ToSay {
+struct Unsent {
     welcome: Option<Welcome>,
     question: Option<u32>,
     flushed: Option<u32>,
@@ -41,8 +41,8 @@ pub(super) struct OtherProcess {
     flushed: u32,
     /// The flush after which to scrape, once that was carried out.
     scrape: Option<u32>,
-    to_say: ToSay,
-    /// Whether it was looked at, in `/proc`. Only then does it hear that it is welcome: otherwise one that records and
+    unsent: Unsent,
+    /// Whether it was looked at, in `/proc`. Only then is it welcomed: otherwise one that records and
     /// ends at once would be gone.
     is_seen: bool,
     dropped: [u64; BUFFERS_MAX],
@@ -52,24 +52,24 @@ impl OtherProcess {
     /// Starts a thread that takes what comes.
     pub(super) fn start(newcomer: Newcomer, words: SharedWords, welcome: Welcome) -> io::Result<Self> {
         Ok(Self {
-            remote: Remote::start(newcomer, words, hear(), is_of_new_writer)?,
+            remote: Remote::start(newcomer, words, receive(), is_of_new_writer)?,
             question: 0,
             answer: (0, 0),
             flushed: 0,
             scrape: None,
-            to_say: ToSay { welcome: Some(welcome), ..ToSay::default() },
+            unsent: Unsent { welcome: Some(welcome), ..Unsent::default() },
             is_seen: false,
             dropped: [0; BUFFERS_MAX],
         })
     }
 
-    fn carry_out(&mut self, said: FromProducer, buffers: &mut [CentralBuffer]) {
-        match said {
+    fn carry_out(&mut self, message: FromProducer, buffers: &mut [CentralBuffer]) {
+        match message {
             FromProducer::Request(request) => {
                 let flush = self.remote.endpoint.with(|endpoint| endpoint.carry_out_one(&request, buffers));
                 if let Some(flush) = flush {
                     self.flushed = flush;
-                    self.to_say.flushed = Some(flush);
+                    self.unsent.flushed = Some(flush);
                 }
             }
             FromProducer::Answer { question, flush } => self.answer = (question, flush),
@@ -78,7 +78,7 @@ impl OtherProcess {
                     *dropped = dropped.saturating_add(packets);
                 }
             }
-            FromProducer::Sent(chunks) => self.to_say.taken = Some(chunks),
+            FromProducer::Sent(chunks) => self.unsent.taken = Some(chunks),
             // The later one, if threads did not wait for each other.
             FromProducer::Scrape(flush) => {
                 self.scrape = self.scrape.filter(|later| is_reached(*later, flush)).or(Some(flush));
@@ -86,14 +86,14 @@ impl OtherProcess {
         }
     }
 
-    /// Says what there is to say, as far as the producer takes it now; the rest when this is called again.
-    fn say(&mut self) {
+    /// Sends what the producer takes now, and the rest when this is called again.
+    fn send(&mut self) {
         if !self.is_seen {
             return;
         }
         let Self {
             remote: Remote { link, .. },
-            to_say: ToSay { welcome, question, flushed, taken, scraped, clear_state },
+            unsent: Unsent { welcome, question, flushed, taken, scraped, clear_state },
             ..
         } = self;
         // The thread that waits for what comes hears of an end of the connection.
@@ -101,21 +101,21 @@ impl OtherProcess {
         if welcome.is_some() {
             return;
         }
-        let say = |said: FromService| !matches!(link.try_send(&said.to_bytes()), Ok(false));
-        question.take_if(|number| say(FromService::Question(*number)));
-        flushed.take_if(|flush| say(FromService::Flushed(*flush)));
-        taken.take_if(|chunks| say(FromService::Taken(*chunks)));
-        scraped.take_if(|flush| say(FromService::Scraped(*flush)));
-        clear_state.take_if(|()| say(FromService::ClearState));
+        let send = |message: FromService| !matches!(link.try_send(&message.to_bytes()), Ok(false));
+        question.take_if(|number| send(FromService::Question(*number)));
+        flushed.take_if(|flush| send(FromService::Flushed(*flush)));
+        taken.take_if(|chunks| send(FromService::Taken(*chunks)));
+        scraped.take_if(|flush| send(FromService::Scraped(*flush)));
+        clear_state.take_if(|()| send(FromService::ClearState));
     }
 }
 
-fn is_of_new_writer(said: &FromProducer) -> bool {
-    matches!(said, FromProducer::Request(Request::Register { .. }))
+fn is_of_new_writer(message: &FromProducer) -> bool {
+    matches!(message, FromProducer::Request(Request::Register { .. }))
 }
 
 /// Takes the messages of a connection apart, until something comes that is none.
-fn hear() -> impl FnMut(&Link) -> Option<Vec<FromProducer>> {
+fn receive() -> impl FnMut(&Link) -> Option<Vec<FromProducer>> {
     let mut message = [0; LONGEST];
     move |link| {
         let len = link.receive(&mut message).ok().filter(|len| *len != 0)?;
@@ -129,26 +129,26 @@ impl Transport for OtherProcess {
         let mut turn = Turn::begin();
         while let Some(message) = self.remote.incoming.take(&mut turn) {
             self.is_seen = true;
-            message.into_iter().for_each(|said| self.carry_out(said, buffers));
+            message.into_iter().for_each(|message| self.carry_out(message, buffers));
         }
         // Once, however often it is wanted.
         let flushed = self.flushed;
         if let Some(flush) = self.scrape.take_if(|flush| is_reached(flushed, *flush)) {
             self.scrape(buffers);
-            self.to_say.scraped = Some(flush);
+            self.unsent.scraped = Some(flush);
         }
-        self.say();
+        self.send();
     }
 
     fn ask_flush(&mut self) {
         self.question = self.question.wrapping_add(1);
-        self.to_say.question = Some(self.question);
-        self.say();
+        self.unsent.question = Some(self.question);
+        self.send();
     }
 
     fn clear_incremental_state(&mut self) {
-        self.to_say.clear_state = Some(());
-        self.say();
+        self.unsent.clear_state = Some(());
+        self.send();
     }
 
     fn is_flushed(&self) -> bool {

@@ -1,4 +1,4 @@
-//! How a program speaks with a service of this crate: in messages of [records](super::messages).
+//! The protocol with a service of this crate: messages of [records](super::messages).
 
 use std::io;
 
@@ -6,7 +6,7 @@ use tracebuf::producer::Request;
 
 use super::link::Link;
 use super::messages::{FromProducer, FromService, LONGEST, RECORD, records};
-use super::speech::{Heard, Hearing, Speaking};
+use super::protocol::{MessageReceiver, MessageSender, ServiceMessage};
 use crate::session::waits::Wait;
 
 /// Added to a question's number.
@@ -14,33 +14,33 @@ const ASKED: u64 = 1 << 32;
 
 /// Records that were not sent yet.
 #[derive(Default)]
-pub(super) struct ToSay(Vec<u8>);
+pub(super) struct RecordSender(Vec<u8>);
 
-impl ToSay {
-    fn say(&mut self, said: FromProducer) {
-        self.0.extend(said.to_bytes());
+impl RecordSender {
+    fn push(&mut self, message: FromProducer) {
+        self.0.extend(message.to_bytes());
     }
 }
 
-impl Speaking for ToSay {
+impl MessageSender for RecordSender {
     fn request(&mut self, request: Request) {
-        self.say(FromProducer::Request(request));
+        self.push(FromProducer::Request(request));
     }
 
     fn dropped(&mut self, buffer: u32, packets: u64) {
-        self.say(FromProducer::Dropped { buffer, packets });
+        self.push(FromProducer::Dropped { buffer, packets });
     }
 
     fn sent(&mut self, chunks: u64) {
-        self.say(FromProducer::Sent(chunks));
+        self.push(FromProducer::Sent(chunks));
     }
 
     fn answer(&mut self, question: u64, flush: u32) {
-        self.say(FromProducer::Answer { question: question as u32, flush });
+        self.push(FromProducer::Answer { question: question as u32, flush });
     }
 
     fn scrape(&mut self, flush: u32) {
-        self.say(FromProducer::Scrape(flush));
+        self.push(FromProducer::Scrape(flush));
     }
 
     fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool> {
@@ -66,31 +66,31 @@ impl Speaking for ToSay {
 }
 
 /// Takes records out of messages.
-pub(super) struct ToHear([u8; LONGEST]);
+pub(super) struct RecordReceiver([u8; LONGEST]);
 
-impl ToHear {
+impl RecordReceiver {
     pub(super) const fn new() -> Self {
         Self([0; LONGEST])
     }
 }
 
-impl Hearing for ToHear {
-    fn hear(&mut self, link: &Link, act: &mut dyn FnMut(Heard)) -> Option<()> {
+impl MessageReceiver for RecordReceiver {
+    fn receive(&mut self, link: &Link, act: &mut dyn FnMut(ServiceMessage)) -> Option<()> {
         let len = link.receive(&mut self.0).ok().filter(|len| *len != 0)?;
         let records: &[[u8; RECORD]] = records(self.0.get(..len)?)?;
         records.iter().try_for_each(|record| {
-            act(heard(FromService::from_bytes(*record)?));
+            act(service_message(FromService::from_bytes(*record)?));
             Some(())
         })
     }
 }
 
-fn heard(said: FromService) -> Heard {
-    match said {
-        FromService::Question(number) => Heard::Question(ASKED | u64::from(number)),
-        FromService::Flushed(flush) => Heard::Flushed(flush),
-        FromService::Scraped(flush) => Heard::Scraped(flush),
-        FromService::Taken(chunks) => Heard::Taken(chunks),
-        FromService::ClearState => Heard::ClearState,
+fn service_message(message: FromService) -> ServiceMessage {
+    match message {
+        FromService::Question(number) => ServiceMessage::Question(ASKED | u64::from(number)),
+        FromService::Flushed(flush) => ServiceMessage::Flushed(flush),
+        FromService::Scraped(flush) => ServiceMessage::Scraped(flush),
+        FromService::Taken(chunks) => ServiceMessage::Taken(chunks),
+        FromService::ClearState => ServiceMessage::ClearState,
     }
 }

@@ -70,57 +70,57 @@ pub(super) struct Hello {
 }
 
 /// What a frame says; `None` for a malformed one.
-pub(super) fn said(frame: &[u8]) -> Option<Vec<FromProgram>> {
+pub(super) fn requests_of(frame: &[u8]) -> Option<Vec<FromProgram>> {
     let (request, frame) = request_of(frame)?;
-    let mut said = Vec::new();
+    let mut requests = Vec::new();
     match frame {
-        Frame::Bind(name) => said.push(FromProgram::Bind { request, is_known: name == SERVICE }),
+        Frame::Bind(name) => requests.push(FromProgram::Bind { request, is_known: name == SERVICE }),
         Frame::Invoke { method, arguments, wants_reply } => {
-            call(method, arguments, request, &mut said)?;
+            call(method, arguments, request, &mut requests)?;
             let is_answered = matches!(method, INITIALIZE_CONNECTION | GET_ASYNC_COMMAND);
             if wants_reply && !is_answered {
-                said.push(FromProgram::Answer { request, is_known: (1..=LAST).contains(&method) });
+                requests.push(FromProgram::Answer { request, is_known: (1..=LAST).contains(&method) });
             }
         }
         Frame::Other => {}
     }
-    Some(said)
+    Some(requests)
 }
 
-fn call(method: u64, arguments: &[u8], request: u64, said: &mut Vec<FromProgram>) -> Option<()> {
+fn call(method: u64, arguments: &[u8], request: u64, requests: &mut Vec<FromProgram>) -> Option<()> {
     match method {
         INITIALIZE_CONNECTION => {
             let [scraping, memory] = numbers(arguments, [4, 9])?;
             let hello = Hello { memory: memory as u32, may_scrape: scraping != SCRAPING_DISABLED };
-            said.push(FromProgram::Initialize { request, hello });
+            requests.push(FromProgram::Initialize { request, hello });
         }
-        GET_ASYNC_COMMAND => said.push(FromProgram::Listen { request }),
+        GET_ASYNC_COMMAND => requests.push(FromProgram::Listen { request }),
         REGISTER_DATA_SOURCE => {
             let descriptor = message(arguments, 1)?;
-            said.push(FromProgram::Register(Descriptor::of(descriptor)?));
+            requests.push(FromProgram::Register(Descriptor::of(descriptor)?));
         }
         UNREGISTER_DATA_SOURCE => {
             let name = message(arguments, 1)?;
-            said.push(FromProgram::Unregister(String::from_utf8_lossy(name).into_owned()));
+            requests.push(FromProgram::Unregister(String::from_utf8_lossy(name).into_owned()));
         }
         REGISTER_TRACE_WRITER => {
             let [writer, buffer] = numbers(arguments, [1, 2])?;
             let register = |writer_id| Request::Register { writer_id, target: target(buffer) };
-            said.extend(u16::try_from(writer).ok().map(register).map(FromProgram::Request));
+            requests.extend(u16::try_from(writer).ok().map(register).map(FromProgram::Request));
         }
         UNREGISTER_TRACE_WRITER => {
             let [writer] = numbers(arguments, [1])?;
             let unregister = |writer_id| Request::Unregister { writer_id };
-            said.extend(u16::try_from(writer).ok().map(unregister).map(FromProgram::Request));
+            requests.extend(u16::try_from(writer).ok().map(unregister).map(FromProgram::Request));
         }
-        COMMIT_DATA => commit(arguments, said)?,
+        COMMIT_DATA => commit(arguments, requests)?,
         _ => {}
     }
     Some(())
 }
 
 /// Moves come before patches, and patches before the end of a flush, whatever their order in the message.
-fn commit(message: &[u8], said: &mut Vec<FromProgram>) -> Option<()> {
+fn commit(message: &[u8], requests: &mut Vec<FromProgram>) -> Option<()> {
     let mut patches = Vec::new();
     let mut flush = 0;
     let mut fields = Fields::of(message);
@@ -129,24 +129,24 @@ fn commit(message: &[u8], said: &mut Vec<FromProgram>) -> Option<()> {
             (1, Value::Bytes(chunk)) => {
                 let [page, chunk, buffer] = numbers(chunk, [1, 2, 3])?;
                 let chunk = ChunkToMove { page: page as u32, chunk: chunk as u32, target: target(buffer) };
-                said.push(FromProgram::Request(Request::Move(chunk)));
+                requests.push(FromProgram::Request(Request::Move(chunk)));
             }
             (2, Value::Bytes(chunk)) => patch(chunk, &mut patches)?,
             (3, Value::Number(number)) => flush = number,
             _ => {}
         }
     }
-    said.append(&mut patches);
-    said.extend((flush != 0).then_some(FromProgram::Flushed(flush)));
+    requests.append(&mut patches);
+    requests.extend((flush != 0).then_some(FromProgram::Flushed(flush)));
     fields.is_at_end().then_some(())
 }
 
 /// Patches of one chunk.
-fn patch(chunk: &[u8], said: &mut Vec<FromProgram>) -> Option<()> {
+fn patch(chunk: &[u8], requests: &mut Vec<FromProgram>) -> Option<()> {
     let [buffer, writer, chunk_id, has_more] = numbers(chunk, [1, 2, 3, 5])?;
     // A writer that cannot exist has no chunk.
     let Ok(writer_id) = u16::try_from(writer) else { return Some(()) };
-    let begin = said.len();
+    let begin = requests.len();
     for field in Fields::of(chunk) {
         let (4, Value::Bytes(patch)) = (field.number, field.value) else { continue };
         let ([offset], data) = (numbers(patch, [1])?, message(patch, 2)?);
@@ -154,9 +154,10 @@ fn patch(chunk: &[u8], said: &mut Vec<FromProgram>) -> Option<()> {
         let (Ok(offset), Ok(data)) = (u16::try_from(offset), data.try_into()) else { continue };
         let patch = Patch { chunk_id: chunk_id as u32, offset, data };
         let patch = Request::Patch { writer_id, target: target(buffer), patch, has_more: true };
-        said.push(FromProgram::Request(patch));
+        requests.push(FromProgram::Request(patch));
     }
-    if let Some([.., FromProgram::Request(Request::Patch { has_more: last, .. })]) = said.get_mut(begin..) {
+    if let Some([.., FromProgram::Request(Request::Patch { has_more: last, .. })]) = requests.get_mut(begin..)
+    {
         *last = has_more != 0;
     }
     Some(())

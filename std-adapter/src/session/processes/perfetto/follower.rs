@@ -5,11 +5,11 @@
 //! | `waiting` | a connection until a tracing session begins |
 //! | `calls` | what a program says to the service |
 //! | `answers` | what the service says |
-//! | `speech` | a connection from then on: requests become calls, replies are their answers |
+//! | `connected` | a connection from then on: requests become calls, replies are their answers |
 
 mod answers;
 mod calls;
-mod speech;
+mod connected;
 mod waiting;
 
 use std::io;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tracebuf::producer::Request;
 use tracebuf::service::{EndpointStats, ProducerIdentity};
 
-use super::calls::{FromProgram, Hello, METHODS, said};
+use super::calls::{FromProgram, Hello, METHODS, requests_of};
 use super::data_sources::{Instances, Wanted};
 use super::outbox::Outbox;
 use super::proto::Proto;
@@ -51,7 +51,7 @@ impl Program {
         wanted: Arc<[Wanted]>,
     ) -> io::Result<Self> {
         Ok(Self {
-            remote: Remote::start(newcomer, words, hear(), is_of_new_writer)?,
+            remote: Remote::start(newcomer, words, receive(), is_of_new_writer)?,
             outbox: Outbox::default(),
             wanted,
             file: Some(file),
@@ -65,8 +65,8 @@ impl Program {
         })
     }
 
-    fn carry_out(&mut self, said: FromProgram, buffers: &mut [CentralBuffer]) {
-        match said {
+    fn carry_out(&mut self, message: FromProgram, buffers: &mut [CentralBuffer]) {
+        match message {
             FromProgram::Bind { request, is_known: true } => {
                 self.outbox.push(&frames::bound(request, &METHODS));
             }
@@ -149,16 +149,16 @@ impl Program {
     }
 }
 
-fn is_of_new_writer(said: &FromProgram) -> bool {
-    matches!(said, FromProgram::Request(Request::Register { .. }))
+fn is_of_new_writer(message: &FromProgram) -> bool {
+    matches!(message, FromProgram::Request(Request::Register { .. }))
 }
 
 /// Takes the frames of a connection apart, until something comes that is none.
-fn hear() -> impl FnMut(&Link) -> Option<Vec<FromProgram>> {
+fn receive() -> impl FnMut(&Link) -> Option<Vec<FromProgram>> {
     let (mut frames, mut rest) = (frames::Frames::new(), Vec::new().into_iter());
     move |link| {
         if rest.len() == 0 {
-            rest = frames.next(|bytes| link.receive_some(bytes), said).ok()?.into_iter();
+            rest = frames.next(|bytes| link.receive_some(bytes), requests_of).ok()?.into_iter();
         }
         Some(rest.by_ref().take(AT_A_TIME).collect())
     }
@@ -168,7 +168,7 @@ impl Transport for Program {
     fn drain(&mut self, buffers: &mut [CentralBuffer]) {
         let mut turn = Turn::begin();
         while let Some(message) = self.remote.incoming.take(&mut turn) {
-            message.into_iter().for_each(|said| self.carry_out(said, buffers));
+            message.into_iter().for_each(|message| self.carry_out(message, buffers));
         }
         self.say();
     }

@@ -9,7 +9,7 @@ use rustix::fs::fstat;
 
 use super::answers::{Answer, Command, answer};
 use super::calls::{self, ALL_SAID, BIND, COMMANDS, HELLO, Method, Port};
-use super::speech::{Instance, speech};
+use super::connected::{Instance, sender_and_receiver};
 use crate::figures::Count;
 use crate::limits::{PAGE, SHARED_MEMORY};
 use crate::session::processes::connection::Agreed;
@@ -51,13 +51,13 @@ struct Stream {
 }
 
 /// What is awaited here, as read from a reply.
-enum Said {
+enum Reply {
     Welcome { versions: u64, in_messages: bool },
     Command(Command),
     Other,
 }
 
-impl Said {
+impl Reply {
     fn of(request: u64, message: &[u8]) -> Option<Self> {
         match request {
             HELLO => {
@@ -112,12 +112,12 @@ impl Waiting {
         let (Some(words), Some((instance, categories))) = (self.words, self.starts) else {
             return Err(refused("it wants something recorded without shared memory"));
         };
-        let (to_say, to_hear) = speech(self.port, instance, self.stream.frames);
+        let (sender, receiver) = sender_and_receiver(self.port, instance, self.stream.frames);
         Ok(Agreed {
             link: self.stream.link,
             words,
-            speaking: Box::new(to_say),
-            hearing: Box::new(to_hear),
+            sender: Box::new(sender),
+            receiver: Box::new(receiver),
             state_every: vec![STATE_EVERY],
             sources: Vec::new(),
             categories,
@@ -128,14 +128,14 @@ impl Waiting {
     fn hear(&mut self, until: Instant) -> io::Result<u64> {
         let Answer::Reply(request, said) = self.stream.next(until)? else { return Ok(0) };
         match said.ok_or_else(|| refused("it does not take this program"))? {
-            Said::Welcome { in_messages: true, .. } => {
+            Reply::Welcome { in_messages: true, .. } => {
                 return Err(refused("it wants memory sent in messages"));
             }
-            Said::Welcome { versions, .. } if versions != 0 && versions & u64::from(PAGES) == 0 => {
+            Reply::Welcome { versions, .. } if versions != 0 && versions & u64::from(PAGES) == 0 => {
                 return Err(refused("it wants shared memory without pages"));
             }
-            Said::Command(command) => self.command(command)?,
-            Said::Welcome { .. } | Said::Other => {}
+            Reply::Command(command) => self.command(command)?,
+            Reply::Welcome { .. } | Reply::Other => {}
         }
         Ok(request)
     }
@@ -174,7 +174,7 @@ impl Stream {
         }
     }
 
-    fn next(&mut self, until: Instant) -> io::Result<Answer<Said>> {
+    fn next(&mut self, until: Instant) -> io::Result<Answer<Reply>> {
         let Self { link, frames, file } = self;
         let receive = |bytes: &mut [u8]| {
             // From a service that says something all the time there is always more.
@@ -185,7 +185,7 @@ impl Stream {
             *file = came.or(file.take());
             Ok(len)
         };
-        frames.next(receive, |frame| answer(frame, Said::of))
+        frames.next(receive, |frame| answer(frame, Reply::of))
     }
 
     /// The memory that has come, with pages of this many KiB.

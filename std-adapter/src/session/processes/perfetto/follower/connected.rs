@@ -12,7 +12,7 @@ use crate::session::processes::link::Link;
 use crate::session::processes::messages::is_reached;
 use crate::session::processes::perfetto::frames::{Frames, push_frame};
 use crate::session::processes::perfetto::proto::Proto;
-use crate::session::processes::speech::{Heard, Hearing, Speaking};
+use crate::session::processes::protocol::{MessageReceiver, MessageSender, ServiceMessage};
 use crate::session::waits::Wait;
 
 /// Most chunks and patches in one call: the service takes no more than 1,024 patches of a chunk, and this many of
@@ -56,9 +56,13 @@ impl Between {
 }
 
 /// Both sides of a connection, with what has already come of the stream.
-pub(super) fn speech(port: Port, instance: Instance, frames: Frames) -> (ToSay, ToHear) {
+pub(super) fn sender_and_receiver(
+    port: Port,
+    instance: Instance,
+    frames: Frames,
+) -> (CallSender, CallReceiver) {
     let between = Arc::<Between>::default();
-    let to_say = ToSay {
+    let sender = CallSender {
         port,
         instance,
         commit: Proto::new(),
@@ -68,11 +72,11 @@ pub(super) fn speech(port: Port, instance: Instance, frames: Frames) -> (ToSay, 
         bytes: Vec::new(),
         between: between.clone(),
     };
-    (to_say, ToHear { frames, instance: instance.id, between })
+    (sender, CallReceiver { frames, instance: instance.id, between })
 }
 
 /// Calls that were not sent.
-pub(super) struct ToSay {
+pub(super) struct CallSender {
     port: Port,
     instance: Instance,
     /// The arguments of a call that is not complete, and how many chunks and patches they hold.
@@ -86,7 +90,7 @@ pub(super) struct ToSay {
     between: Arc<Between>,
 }
 
-impl ToSay {
+impl CallSender {
     fn call(&mut self, method: Method, arguments: &Proto) {
         push_frame(&mut self.bytes, &self.port.call(method, arguments, None));
     }
@@ -130,7 +134,7 @@ impl ToSay {
     }
 }
 
-impl Speaking for ToSay {
+impl MessageSender for CallSender {
     fn begin(&mut self) {
         self.call(Method::NotifyDataSourceStarted, &calls::instance(self.instance.id));
     }
@@ -207,14 +211,14 @@ impl Speaking for ToSay {
 }
 
 /// Takes replies out of the stream.
-pub(super) struct ToHear {
+pub(super) struct CallReceiver {
     frames: Frames,
     instance: u64,
     between: Arc<Between>,
 }
 
-impl Hearing for ToHear {
-    fn hear(&mut self, link: &Link, act: &mut dyn FnMut(Heard)) -> Option<()> {
+impl MessageReceiver for CallReceiver {
+    fn receive(&mut self, link: &Link, act: &mut dyn FnMut(ServiceMessage)) -> Option<()> {
         let of = |request: u64, message: &[u8]| match request {
             COMMANDS => Command::of(message),
             _ => Some(Command::Other),
@@ -227,35 +231,35 @@ impl Hearing for ToHear {
             (COMMANDS, _) => self.command(command, act)?,
             (_, FLUSHED) => {
                 let flush = (request >> 2) as u32;
-                act(Heard::Flushed(flush));
-                act(Heard::Scraped(flush));
+                act(ServiceMessage::Flushed(flush));
+                act(ServiceMessage::Scraped(flush));
             }
-            (_, TAKEN) => act(Heard::Taken(request >> 2)),
+            (_, TAKEN) => act(ServiceMessage::Taken(request >> 2)),
             _ => {}
         }
         Some(())
     }
 }
 
-impl ToHear {
-    fn command(&self, command: Command, act: &mut dyn FnMut(Heard)) -> Option<()> {
+impl CallReceiver {
+    fn command(&self, command: Command, act: &mut dyn FnMut(ServiceMessage)) -> Option<()> {
         match command {
-            Command::Flush { request } => act(Heard::Question(request)),
-            Command::ClearState => act(Heard::ClearState),
+            Command::Flush { request } => act(ServiceMessage::Question(request)),
+            Command::ClearState => act(ServiceMessage::ClearState),
             Command::Stop { instance } if instance == self.instance => {
                 self.between.stops.store(true, Ordering::Relaxed);
                 // A thread that sees that recording is off must see why.
                 fence(Ordering::Release);
-                act(Heard::Stop);
+                act(ServiceMessage::Stop);
             }
             // One of another session, which gets nothing as long as this one is there.
             Command::Start { instance, .. } => {
                 self.between.push(Method::NotifyDataSourceStarted, instance)?;
-                act(Heard::ToAnswer);
+                act(ServiceMessage::ToAnswer);
             }
             Command::Stop { instance } => {
                 self.between.push(Method::NotifyDataSourceStopped, instance)?;
-                act(Heard::ToAnswer);
+                act(ServiceMessage::ToAnswer);
             }
             Command::UseMemory { .. } | Command::Other => {}
         }
@@ -268,32 +272,32 @@ mod tests {
     use tracebuf::producer::{ChunkToMove, Patch};
 
     use super::*;
-    use crate::session::processes::perfetto::calls::{FromProgram, METHODS, said};
+    use crate::session::processes::perfetto::calls::{FromProgram, METHODS, requests_of};
     use crate::session::processes::perfetto::categories::Categories;
     use crate::session::processes::perfetto::frames::{LONGEST, bound};
 
-    fn both() -> (ToSay, ToHear) {
+    fn both() -> (CallSender, CallReceiver) {
         let bound = bound(1, &METHODS);
         let answer = answer(bound.as_bytes(), |_, _| None::<()>).expect("a frame");
         let Answer::Bound(Some(port)) = answer else { panic!("all methods are there") };
-        speech(port, Instance { id: 7, buffer: 4 }, Frames::new())
+        sender_and_receiver(port, Instance { id: 7, buffer: 4 }, Frames::new())
     }
 
-    fn to_say() -> ToSay {
+    fn sender() -> CallSender {
         both().0
     }
 
     /// What a service hears from this.
-    fn heard(to_say: &mut ToSay) -> Vec<FromProgram> {
-        to_say.end_commit();
-        let (mut all, mut bytes) = (Vec::new(), to_say.bytes.as_slice());
+    fn sent(sender: &mut CallSender) -> Vec<FromProgram> {
+        sender.end_commit();
+        let (mut all, mut bytes) = (Vec::new(), sender.bytes.as_slice());
         while let Some((len, rest)) = bytes.split_first_chunk() {
             let (frame, rest) = rest.split_at(u32::from_le_bytes(*len) as usize);
             assert!(frame.len() <= LONGEST);
-            all.extend(said(frame).expect("no malformed one"));
+            all.extend(requests_of(frame).expect("no malformed one"));
             bytes = rest;
         }
-        to_say.bytes.clear();
+        sender.bytes.clear();
         all
     }
 
@@ -313,46 +317,46 @@ mod tests {
 
     #[test]
     fn requests_come_whole_in_their_order_and_in_frames_that_are_not_too_long() {
-        let mut to_say = to_say();
-        requests(0).into_iter().for_each(|request| to_say.request(request));
+        let mut sender = sender();
+        requests(0).into_iter().for_each(|request| sender.request(request));
         let expected = requests(3).into_iter().map(FromProgram::Request);
-        assert!(heard(&mut to_say).into_iter().eq(expected));
+        assert!(sent(&mut sender).into_iter().eq(expected));
     }
 
     #[test]
     fn the_services_flush_is_answered_when_all_that_belongs_to_it_is_on_its_way() {
-        let mut to_say = to_say();
+        let mut sender = sender();
         let moved = |target| Request::Move(ChunkToMove { page: 1, chunk: 1, target });
         let answer = |flush: u64| FromProgram::Answer { request: flush << 2 | FLUSHED, is_known: true };
         // The flush is asked for, but another thread is sending, and does it later.
-        to_say.answer(70, 5);
-        to_say.request(Request::Flush(3));
-        assert_eq!(heard(&mut to_say), [answer(3)]);
-        to_say.request(moved(0));
-        to_say.request(Request::Flush(5));
+        sender.answer(70, 5);
+        sender.request(Request::Flush(3));
+        assert_eq!(sent(&mut sender), [answer(3)]);
+        sender.request(moved(0));
+        sender.request(Request::Flush(5));
         let all = [FromProgram::Request(moved(3)), answer(5), FromProgram::Flushed(70)];
-        assert_eq!(heard(&mut to_say), all);
+        assert_eq!(sent(&mut sender), all);
         // The flush was on its way before.
-        to_say.request(Request::Flush(7));
-        to_say.answer(71, 7);
-        assert_eq!(heard(&mut to_say), [answer(7), FromProgram::Flushed(71)]);
-        assert_eq!(heard(&mut to_say), []);
-        to_say.sent(9);
-        assert_eq!(heard(&mut to_say), [FromProgram::Answer { request: 9 << 2 | TAKEN, is_known: true }]);
+        sender.request(Request::Flush(7));
+        sender.answer(71, 7);
+        assert_eq!(sent(&mut sender), [answer(7), FromProgram::Flushed(71)]);
+        assert_eq!(sent(&mut sender), []);
+        sender.sent(9);
+        assert_eq!(sent(&mut sender), [FromProgram::Answer { request: 9 << 2 | TAKEN, is_known: true }]);
     }
 
     #[test]
     fn a_service_that_starts_and_stops_without_end_and_takes_nothing_does_not_fill_the_memory() {
-        let (mut to_say, to_hear) = both();
+        let (mut sender, receiver) = both();
         let starts = |instances: std::ops::Range<u64>| {
             let start = |instance| {
                 let start = Command::Start { instance, buffer: 1, categories: Categories::default() };
-                to_hear.command(start, &mut |_| {})
+                receiver.command(start, &mut |_| {})
             };
             instances.map(start).filter(Option::is_some).count()
         };
         assert_eq!((starts(8..100), starts(100..10_000)), (92, MOST_UNSAID - 92));
-        to_say.acknowledge();
+        sender.acknowledge();
         assert_eq!(starts(8..100), 92, "those were said");
     }
 }

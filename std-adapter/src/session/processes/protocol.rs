@@ -1,4 +1,4 @@
-//! How a producer and its service speak: what both kinds of service, and their protocols, have in common.
+//! Messages between a producer and its service: what both kinds of service, and their protocols, have in common.
 
 use std::io;
 
@@ -7,8 +7,8 @@ use tracebuf::producer::Request;
 use super::link::Link;
 use crate::session::waits::Wait;
 
-/// What a producer says, in either protocol. It is kept until it is sent.
-pub(super) trait Speaking: Send {
+/// Encodes a producer's messages in one of the protocols, and keeps them until they are sent.
+pub(super) trait MessageSender: Send {
     /// The program knows of the connection, and records from here on.
     fn begin(&mut self) {}
 
@@ -21,30 +21,30 @@ pub(super) trait Speaking: Send {
     /// This many chunks were sent in all, and threads want to know when they were taken.
     fn sent(&mut self, chunks: u64);
 
-    /// Answers a [question](Heard::Question): everything that was complete then has come once this flush was carried
+    /// Answers a [question](ServiceMessage::Question): everything that was complete then has come once this flush was carried
     /// out.
     fn answer(&mut self, question: u64, flush: u32);
 
     /// Also asks for what is in incomplete chunks, once this flush was carried out.
     fn scrape(&mut self, flush: u32);
 
-    /// Sends what was said; false if the other end does not take all of it now, and this is not to wait.
+    /// Sends what is kept; false if the other end does not take all of it now, and this is not to wait.
     fn send(&mut self, link: &Link, wait: Wait) -> io::Result<bool>;
 
-    /// Nothing more will be said: ends the connection, as far as this side does.
+    /// There will be no more messages: ends the connection, as far as this side does.
     fn end(&mut self, link: &Link);
 }
 
-/// What a service says, in either protocol.
-pub(super) trait Hearing: Send {
-    /// Waits for a message, and passes on what it says. `None` once the connection has ended, or for something that is
+/// Decodes a service's messages in one of the protocols.
+pub(super) trait MessageReceiver: Send {
+    /// Waits for a message, and passes on what is in it. `None` once the connection has ended, or for something that is
     /// no message.
-    fn hear(&mut self, link: &Link, act: &mut dyn FnMut(Heard)) -> Option<()>;
+    fn receive(&mut self, link: &Link, act: &mut dyn FnMut(ServiceMessage)) -> Option<()>;
 }
 
-/// What a service says.
+/// A service's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ServiceMessage {
     /// Wants everything that is complete, and this to be answered. Not 0.
     Question(u64),
     /// Has carried out everything up to this flush.
@@ -57,6 +57,6 @@ pub(super) enum Heard {
     ClearState,
     /// Wants nothing more. What there is must still be sent.
     Stop,
-    /// Something that the speaking side knows how to answer.
+    /// Something that the [`MessageSender`] knows how to answer.
     ToAnswer,
 }

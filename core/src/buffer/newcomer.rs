@@ -24,10 +24,12 @@ impl State<'_> {
     /// The sequence whose latest chunk is older than those of all others, by where they lie.
     fn stalest(&self) -> Option<u16> {
         let (write, used) = (self.header.write.get(), self.header.used.get());
-        // What lies after the place where the next chunk goes is the oldest.
-        let age = |at: u32| if at < write { at.wrapping_add(used) } else { at };
-        let latest =
-            |slot: u16| self.sequence(slot).filter(|entry| !entry.is_empty()).map(|entry| age(entry.last()));
+        // How far ahead of the place where the next chunk goes, which is less than the used part: no sum of two offsets
+        // is made, because that of two in a ring of more than 2 GiB does not fit.
+        let ahead = |at: u32| at.wrapping_sub(write).wrapping_add(if at < write { used } else { 0 });
+        let latest = |slot: u16| {
+            self.sequence(slot).filter(|entry| !entry.is_empty()).map(|entry| ahead(entry.last()))
+        };
         (0..self.header.slots.get())
             .filter_map(|slot| Some((latest(slot)?, slot)))
             .min()

@@ -48,6 +48,13 @@ impl DataLoss {
         if self.is_empty() { self } else { self | Self::ANY }
     }
 
+    /// What a sequence keeps of the causes that somebody outside the buffer gives for the loss of a packet: some cause
+    /// in any case, which a reader's are not.
+    pub(super) fn of_unused_packet(self) -> Self {
+        let kept = (self & Self::all()) - (Self::ANY | Self::SHARED_MEMORY_FULL);
+        if kept.is_empty() { Self::READ_GAP } else { kept }
+    }
+
     /// The causes and their names, in the order of their bits.
     pub const CAUSES: [(DataLoss, &'static str); 8] = [
         (Self::READ_GAP, "read gap"),

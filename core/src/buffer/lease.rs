@@ -38,7 +38,8 @@ use core::fmt;
 /// buffer.give_up(lease, DataLoss::OVERWRITE, []);
 /// # Ok::<(), tracebuf::buffer::RegionError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
+#[must_use = "a packet that is not exported is to be given up, or nobody hears of its loss"]
 pub struct Lease {
     located: Located,
     whose: Identity,
@@ -129,13 +130,15 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// The packet of a lease of this buffer, while it is still there.
     ///
     /// # Errors
-    /// [`LeaseExpired`] once one of its chunks has been overwritten, or its sequence forgotten.
+    /// [`LeaseExpired`] once one of its chunks has been overwritten, or its sequence forgotten, or gone on with by
+    /// another process.
     pub fn leased(&self, lease: &Lease) -> Result<Packet<'_>, LeaseExpired> {
         find(self.layout(), self.memory(), lease).ok_or(LeaseExpired)
     }
 
     /// Ends a lease whose packet was not exported: it was overwritten, or was of no use for another `cause`. The next
-    /// packet of its sequence carries that cause and those that this one carried.
+    /// packet of its sequence carries that cause and those that this one carried, as after
+    /// [`Reader::reject_packet`].
     ///
     /// `later` are the leases still held that were taken after it, in that order. The first of them on the same
     /// sequence, if any, is that next packet. Cost: a look at each of them.
@@ -149,7 +152,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         let Some(slot) = lease.whose.lookup(state.table) else { return };
         let Some(entry) = state.table.get_mut(usize::from(slot)) else { return };
         entry.evicted.saturating_add(u32::from(cause.contains(DataLoss::OVERWRITE)));
-        let loss = lease.loss | cause;
+        let loss = (lease.loss | cause).of_unused_packet();
         match later.into_iter().find(|later| later.whose == lease.whose) {
             Some(next) => next.loss |= loss.marked(),
             None => entry.lose(loss),

@@ -88,13 +88,13 @@ impl<'b> Reader<'b> {
 
     /// Reports that the packet handed out last could not be used, for example because it is malformed: the next packet
     /// of its sequence carries `cause` and the causes that this one carried. Causes that are not a buffer's
-    /// ([`DataLoss::SHARED_MEMORY_FULL`], [`DataLoss::ANY`]) are not kept, nor is what the packet itself says of its
-    /// writer's earlier losses: the next packet says that there are some.
+    /// ([`DataLoss::SHARED_MEMORY_FULL`], [`DataLoss::ANY`]) are not kept; without any other it is
+    /// [`DataLoss::READ_GAP`]. What the packet itself says of its writer's earlier losses goes with it.
     pub fn reject_packet(&mut self, cause: DataLoss) {
         if let (Some(state), Some((slot, loss))) = (&mut self.state, self.walk.last.take())
             && let Some(entry) = state.sequence_mut(slot)
         {
-            entry.lose(loss | cause);
+            entry.lose((loss | cause).of_unused_packet());
             if let Some(current) = &mut self.walk.current {
                 current.look_again();
             }

@@ -298,7 +298,8 @@ fn a_lease_given_up_is_a_loss_of_the_next_one_that_is_held() {
         [(); 4].map(|()| reader.lease_packet().expect("a packet"));
     b.buffer.give_up(first, DataLoss::OVERWRITE, [&mut other, &mut second, &mut third]);
     let told = DataLoss::ANY | DataLoss::OVERWRITE;
-    let losses = [other, second, third].map(|lease| b.buffer.leased(&lease).map(|packet| packet.loss()).ok());
+    let losses =
+        [&other, &second, &third].map(|lease| b.buffer.leased(lease).map(|packet| packet.loss()).ok());
     assert_eq!(losses, [Some(DataLoss::empty()), Some(told), Some(DataLoss::empty())]);
     // A lease that was told of a loss passes it on.
     b.buffer.give_up(second, DataLoss::CHUNK_CORRUPTED, [&mut other, &mut third]);

@@ -13,3 +13,4 @@ mod life;
 mod messages;
 mod newcomers;
 mod observers;
+mod unused_packets;

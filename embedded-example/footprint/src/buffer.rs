@@ -68,7 +68,7 @@ fn leases(input: &mut Input<'_>, buffer: &mut TraceBuffer<&mut [u8]>) {
     let Some(lease) = buffer.read().lease_packet() else { return };
     let mut later = buffer.read().lease_packet();
     black_box((lease.len(), lease.loss()));
-    debug(lease);
+    debug(&lease);
     commits(input, buffer);
     match buffer.leased(&lease) {
         Ok(packet) => look(&packet),

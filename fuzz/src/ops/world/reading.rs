@@ -84,7 +84,7 @@ impl World {
             let mut expected = self.read_clone(0).into_iter();
             let lease = self.buffer.read().lease_packet();
             if let Some(twin) = &mut self.twin {
-                assert_eq!(twin.read().lease_packet().map(|lease| lease.len()), lease.map(|l| l.len()));
+                assert_eq!(twin.read().lease_packet().map(|lease| lease.len()), lease.as_ref().map(Lease::len));
             }
             let Some(lease) = lease else {
                 assert!(expected.next().is_none());
@@ -107,9 +107,9 @@ impl World {
         }
         let index = usize::from(index) % self.leases.len();
         let (lease, (producer, id, ..)) = self.leases.remove(index);
-        let mut later: Vec<Lease> = self.leases[index..].iter().map(|(lease, _)| *lease).collect();
+        let mut later: Vec<Lease> = self.leases[index..].iter().map(|(lease, _)| lease.clone()).collect();
         if let Some(twin) = &mut self.twin {
-            twin.give_up(lease, DataLoss::OVERWRITE, &mut later.clone());
+            twin.give_up(lease.clone(), DataLoss::OVERWRITE, &mut later.clone());
         }
         self.buffer.give_up(lease, DataLoss::OVERWRITE, &mut later);
         let mut told = 0;
@@ -119,7 +119,8 @@ impl World {
                 packet.3 == lease.loss() || (packet.0, packet.1) == (producer, id),
                 "another sequence's loss"
             );
-            (*held, packet.3) = (lease, lease.loss());
+            packet.3 = lease.loss();
+            *held = lease;
         }
         assert!(told <= 1, "a loss told twice");
         if !self.leases[index..].iter().any(|(_, packet)| (packet.0, packet.1) == (producer, id)) {

@@ -141,6 +141,14 @@ impl SequenceState {
         self.set_status(kept | Status::IN_USE | forgotten);
     }
 
+    /// Notes that something was lost before its first chunk, unless a chunk has been erased: then it was not the first.
+    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
+    pub(super) fn begin_late(&mut self) {
+        if !self.has(Status::HAS_ERASED) {
+            self.insert(Status::FORGOTTEN);
+        }
+    }
+
     /// Zeroed memory is an empty index: heads are stored plus one.
     #[inline]
     pub(super) fn hash_head(&self) -> u16 {

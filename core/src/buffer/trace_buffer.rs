@@ -221,6 +221,24 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
         }
     }
 
+    /// Whether the buffer knows a chunk's sequence.
+    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
+    pub(crate) fn knows(&self, header: &ChunkHeader) -> bool {
+        let table = self.layout.table(self.memory.as_ref());
+        table.is_some_and(|(table, _)| lookup(table, header.producer_id, header.writer_id).is_some())
+    }
+
+    /// Notes that something of a chunk's sequence, which begins with that chunk, never came here: unless it is the very
+    /// first, it reports the loss.
+    #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]
+    pub(crate) fn begin_late(&mut self, header: &ChunkHeader) {
+        let Some(mut state) = self.state() else { return };
+        let slot = lookup(state.table, header.producer_id, header.writer_id);
+        if let Some(entry) = slot.and_then(|slot| state.sequence_mut(slot)) {
+            entry.begin_late();
+        }
+    }
+
     /// Whether a chunk was overwritten before all of it was read, and would be taken again.
     // Unused on targets that have no producer, for want of compare-and-swap.
     #[cfg_attr(not(target_has_atomic = "32"), allow(dead_code))]

@@ -3,13 +3,13 @@
 
 use crate::buffer::{self, ChunkFlags, Commit, TraceBuffer};
 use crate::producer::{
-    ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Patch, Payload, Request,
-    TraceWriter,
+    ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Payload, Request,
 };
-use heapless::Vec;
 
 use super::endpoint_stats::EndpointStats;
 use super::writers::{Writer, Writers, waits_for_patches};
+
+mod patching;
 
 /// Who a producer is, as the service knows it, not as the producer says.
 ///
@@ -97,8 +97,14 @@ pub struct ProducerEndpoint<'m, const WRITERS: usize> {
     /// One bit for each of the first 32 buffers.
     allowed: u32,
     writers: Writers<WRITERS>,
+    discarded: Discarded,
     stats: EndpointStats,
 }
+
+/// The writers of which chunks were discarded, by the low bits of their ids. Where the buffer knows nothing of one, the
+/// next of its chunks has to tell of the loss: to the buffer, it would be the first.
+#[derive(Clone, Copy)]
+struct Discarded(u32);
 
 crate::debug::opaque_debug! {
     "ProducerEndpoint": [const WRITERS: usize] ProducerEndpoint<'_, WRITERS>,
@@ -107,7 +113,14 @@ crate::debug::opaque_debug! {
 impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
     /// Makes the service's end of a producer that may not write to any buffer yet.
     pub const fn new(consumer: Consumer<'m>, identity: ProducerIdentity) -> Self {
-        Self { consumer, identity, allowed: 0, writers: Writers::new(), stats: EndpointStats::ZERO }
+        Self {
+            consumer,
+            identity,
+            allowed: 0,
+            writers: Writers::new(),
+            discarded: Discarded(0),
+            stats: EndpointStats::ZERO,
+        }
     }
 
     /// Who the producer is.
@@ -254,7 +267,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             // Not even headers are looked at: in memory that nobody has touched, each is a page fault.
             return 0;
         }
-        let identity = self.identity;
+        let (identity, discarded) = (self.identity, &mut self.discarded);
         let mut scraped = 0;
         self.consumer.scrape_those::<WRITERS, _>(
             &mut self.writers,
@@ -267,7 +280,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 if is_there(writer, &header, buffer) || !is_wanted(writer, &header) {
                     return;
                 }
-                let commit = commit(buffer, &header, chunk.payload());
+                let commit = discarded.commit(buffer, &header, chunk.payload());
                 scraped += 1;
                 writer.offer(&header);
                 let is_stored = !matches!(commit, Commit::Discarded | Commit::Refused(_));
@@ -321,6 +334,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         // Only a writer whose chunk has a buffer takes a place.
         let found = buffer.and_then(|buffer| Some((buffer, self.writers.get_or_see(header.writer_id)?)));
         let Some((buffer, writer)) = found.filter(|(_, writer)| writer.may_write_to(wanted.target)) else {
+            self.discarded.0 |= Discarded::bit(header.writer_id);
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
             return None;
         };
@@ -334,56 +348,35 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             return None;
         }
         self.stats.chunks_moved = self.stats.chunks_moved.saturating_add(1);
-        Some(commit(buffer, &header, chunk.payload()))
-    }
-
-    fn patch<M: AsRef<[u8]> + AsMut<[u8]>>(
-        &mut self,
-        patched: &ChunkToPatch<'_>,
-        buffers: &mut [TraceBuffer<M>],
-    ) {
-        // Also one that has ended since: its patches are for ids that have the same added as its chunks'.
-        let mut writer = self.writers.known_mut(patched.writer_id);
-        let is_its = writer.as_deref().is_none_or(|writer| writer.may_write_to(patched.target));
-        let allowed = may_write_to(self.allowed, patched.target) && is_its;
-        let Some(buffer) = buffers.get_mut(usize::from(patched.target)).filter(|_| allowed) else {
-            self.stats.patches_discarded =
-                self.stats.patches_discarded.saturating_add(patched.patches.len().max(1) as u64);
-            return;
-        };
-        if let Some(writer) = writer.as_deref_mut().filter(|_| !patched.has_more) {
-            writer.patched();
-        }
-        let (producer_id, writer_id) = (self.identity.producer_id, patched.writer_id);
-        let chunk_id = writer.as_deref().map_or(patched.chunk_id, |writer| writer.shifted(patched.chunk_id));
-        // If there are more than go at once, the farthest goes first: a chunk that holds it holds them all, so that all
-        // are written or none.
-        let farthest = patched.patches.iter().rev().max_by_key(|patch| patch.offset);
-        let farthest = farthest.filter(|_| patched.patches.len() > PATCHES);
-        let is_other = |patch: &&Patch| farthest.is_none_or(|farthest| !core::ptr::eq(*patch, farthest));
-        let mut batch: Vec<buffer::Patch, PATCHES> = Vec::new();
-        for patch in farthest.into_iter().chain(patched.patches.iter().filter(is_other)) {
-            if batch.is_full() {
-                if !buffer.try_patch_chunk_contents(producer_id, writer_id, chunk_id, &batch, true) {
-                    return;
-                }
-                batch.clear();
-            }
-            let _ = batch.push(buffer::Patch { offset: patch.offset.into(), data: patch.data });
-        }
-        buffer.try_patch_chunk_contents(producer_id, writer_id, chunk_id, &batch, patched.has_more);
+        Some(self.discarded.commit(buffer, &header, chunk.payload()))
     }
 }
 
-/// Used both for moved and for scraped chunks: all of the buffer's commit is compiled anew for each type that fills a
-/// chunk, which takes some KB of flash.
-fn commit<M: AsRef<[u8]> + AsMut<[u8]>>(
-    buffer: &mut TraceBuffer<M>,
-    header: &buffer::ChunkHeader,
-    payload: Payload<'_>,
-) -> Commit {
-    buffer.make_place(header);
-    buffer.commit_with(header, payload.len(), payload.filling())
+impl Discarded {
+    const fn bit(writer_id: u16) -> u32 {
+        1 << (writer_id % u32::BITS as u16)
+    }
+
+    /// Commits a chunk. Used both for moved and for scraped ones: all of the buffer's commit is compiled anew for each
+    /// type that fills a chunk, which takes some KB of flash.
+    fn commit<M: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        buffer: &mut TraceBuffer<M>,
+        header: &buffer::ChunkHeader,
+        payload: Payload<'_>,
+    ) -> Commit {
+        let bit = Self::bit(header.writer_id);
+        let begins_late = self.0 & bit != 0 && !buffer.knows(header);
+        buffer.make_place(header);
+        let outcome = buffer.commit_with(header, payload.len(), payload.filling());
+        if !matches!(outcome, Commit::Refused(_)) {
+            self.0 &= !bit;
+            if begins_late {
+                buffer.begin_late(header);
+            }
+        }
+        outcome
+    }
 }
 
 /// Whether a buffer has, or has given out, all that is in a chunk: a scrape has shown it, and it was not overwritten
@@ -400,12 +393,6 @@ fn is_there<M: AsRef<[u8]> + AsMut<[u8]>>(
 const fn may_write_to(allowed: u32, target: u16) -> bool {
     target < u32::BITS as u16 && allowed & (1 << target) != 0
 }
-
-// A patch that a writer sends finds its chunk, and chunks that are sent before it have room.
-const _: () = assert!(TraceWriter::MAX_PATCHED <= buffer::WALK_LIMIT / 4 * 3);
-
-/// Patches handed to a buffer at once.
-const PATCHES: usize = 8;
 
 // Both have the bits of the shared memory protocol.
 const _: () = assert!(

@@ -1,5 +1,6 @@
 //! An endpoint refuses and counts what its producer asks for but must not have.
 
+mod discarded;
 mod lives;
 mod scraping;
 

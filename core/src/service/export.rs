@@ -10,6 +10,7 @@ use embedded_io::Write;
 /// What became of a packet that was to be exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[must_use = "what was left out is a loss, of which the sequence's next packet is to tell"]
 pub enum Exported {
     /// Written, with this many bytes in the file.
     Written(usize),

@@ -66,7 +66,8 @@ fn what_the_caller_knows_to_be_lost_is_told_beside_what_the_packet_carries() {
         assert_eq!(packet.loss(), DataLoss::ANY | DataLoss::READ_GAP);
         let mut file = [0u8; 64];
         let mut exporter = TraceExporter::new(&mut file[..]);
-        exporter.packet(&packet, sequence_id(3, 1), lost_before).unwrap();
+        let exported = exporter.packet(&packet, sequence_id(3, 1), lost_before).unwrap();
+        assert!(matches!(exported, Exported::Written(_)));
         let size = exporter.file().bytes() as usize;
         assert_eq!(file[..size][size - 3..], [0xD0, 0x02, told]);
     }

@@ -39,6 +39,16 @@ pub struct RingView<'b> {
 }
 
 /// One item of the ring.
+///
+/// ```
+/// use tracebuf::buffer::{RingContent, RingItem};
+///
+/// /// A character for each 16 bytes.
+/// fn drawn(item: &RingItem) -> String {
+///     let character = if matches!(item.content, RingContent::Chunk(_)) { "#" } else { "." };
+///     character.repeat(item.size as usize / 16)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -69,6 +79,15 @@ pub enum RingContent {
 }
 
 /// A chunk as it is stored.
+///
+/// ```
+/// use tracebuf::buffer::RingChunk;
+///
+/// /// Bytes that are lost if the chunk is overwritten now.
+/// fn unread(chunk: &RingChunk) -> u16 {
+///     chunk.valid.saturating_sub(chunk.read)
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -255,6 +274,19 @@ impl<'b> RingView<'b> {
 }
 
 /// The items of a ring. Made by [`RingView::items`].
+///
+/// ```
+/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+/// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+/// # let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
+/// let mut items: Vec<_> = buffer.inspect().items().collect();
+/// items.sort_by_key(|item| std::cmp::Reverse(item.age)); // the oldest first
+/// for item in &items {
+///     println!("{:8} {:6} bytes: {:?}", item.offset, item.size, item.content);
+/// }
+/// # Ok::<(), tracebuf::buffer::RegionError>(())
+/// ```
 #[derive(Clone)]
 pub struct RingItems<'b> {
     view: RingView<'b>,

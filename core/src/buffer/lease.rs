@@ -75,6 +75,21 @@ impl Identity {
 }
 
 /// The packet was overwritten before it was exported.
+///
+/// ```
+/// use tracebuf::buffer::{DataLoss, Lease, LeaseExpired, TraceBuffer};
+///
+/// /// Copies a packet to where a UART takes it from. If it is gone, the next of its sequence says so.
+/// fn fetch(buffer: &mut TraceBuffer<Vec<u8>>, lease: Lease, uart: &mut [u8]) -> Option<usize> {
+///     match buffer.leased(&lease) {
+///         Ok(packet) => packet.copy_to(uart),
+///         Err(LeaseExpired) => {
+///             buffer.give_up(lease, DataLoss::OVERWRITE, []);
+///             None
+///         }
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LeaseExpired;

@@ -115,6 +115,23 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     ///
     /// Cost: as for [`copy_chunk_untrusted`](Self::copy_chunk_untrusted), but the whole chunk is copied, including what
     /// follows its last declared fragment.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU8, Ordering};
+    /// use tracebuf::buffer::{ChunkHeader, Commit};
+    /// # use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+    /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+    /// # let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+    ///
+    /// let shared = [5, b'h', b'e', b'l', b'l', b'o'].map(AtomicU8::new); // a producer may change it meanwhile
+    /// let commit = buffer.commit_with(&header, shared.len(), |offset, target| {
+    ///     for (to, from) in target.iter_mut().zip(&shared[offset..]) {
+    ///         *to = from.load(Ordering::Relaxed);
+    ///     }
+    /// });
+    /// assert_eq!(commit, Commit::Written);
+    /// # Ok::<(), tracebuf::buffer::RegionError>(())
+    /// ```
     pub fn commit_with<F: FnMut(usize, &mut [u8])>(
         &mut self,
         header: &ChunkHeader,
@@ -176,6 +193,26 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// Cost: O(1) for the newest chunk and for one that is gone; else a walk back from the newest chunk of the sequence
     /// by at most [`WALK_LIMIT`](super::WALK_LIMIT) chunks. With [checksums](Config::crc), up to two passes over the
     /// chunk's payload; on microcontrollers, a look through the table.
+    ///
+    /// ```
+    /// use tracebuf::buffer::{ChunkFlags, Patch};
+    /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+    /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+    /// # let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+    /// # let mut commit = |chunk_id, flags, payload| {
+    /// #     buffer.copy_chunk_untrusted(&Chunk { header: ChunkHeader { chunk_id, flags, ..header }, payload });
+    /// # };
+    ///
+    /// // A message of which nobody knew the size when its first chunk was full.
+    /// commit(0, ChunkFlags::CONTINUES_ON_NEXT | ChunkFlags::NEEDS_PATCHING, b"\x07\x0A\0\0\0\0he");
+    /// commit(1, ChunkFlags::CONTINUES_FROM_PREVIOUS, b"\x03llo");
+    /// assert!(buffer.read().next_packet().is_none());
+    ///
+    /// let size = Patch { offset: 2, data: [0x85, 0x80, 0x80, 0x00] };
+    /// assert!(buffer.try_patch_chunk_contents(1, 0, 0, &[size], false));
+    /// assert_eq!(buffer.read().next_packet().unwrap().len(), 10);
+    /// # Ok::<(), tracebuf::buffer::RegionError>(())
+    /// ```
     #[doc(alias = "TryPatchChunkContents")]
     pub fn try_patch_chunk_contents(
         &mut self,

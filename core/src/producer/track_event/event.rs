@@ -69,6 +69,15 @@ impl<'a, const N: usize> Intern<'a> for Names<'a, N> {
 }
 
 /// The value of an annotation. Made from numbers, `bool` and `&str` with `into`.
+///
+/// ```
+/// # use tracebuf::producer::track_event::*;
+/// # fn example<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) {
+/// // Only what is no plain number, such as an address, has to be named.
+/// track.instant_with("fault", |event| event.arg("at", Value::Pointer(0x2000_0000)).arg("tries", 3));
+/// # }
+/// assert_eq!(Value::from(3), Value::Int(3));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'v> {
     /// Yes or no.
@@ -131,6 +140,16 @@ impl<'a> Event<'_, '_, 'a> {
     }
 
     /// Makes the event part of a flow, as all with the same id are.
+    ///
+    /// ```
+    /// # use tracebuf::producer::track_event::*;
+    /// # fn example<const N: usize, const T: usize>(main: OnTrack<'_, '_, impl Clock, N, T>,
+    /// #     worker: OnTrack<'_, '_, impl Clock, N, T>) {
+    /// main.slice_with("ask", |event| event.flow(17), || { /* … */ });
+    /// // On another thread, with its own tracer; ui.perfetto.dev draws an arrow to it.
+    /// worker.slice_with("answer", |event| event.end_flow(17), || { /* … */ });
+    /// # }
+    /// ```
     pub fn flow(&mut self, id: u64) -> &mut Self {
         self.message.fixed64(track_event::FLOW_IDS, id);
         self

@@ -27,7 +27,17 @@ use state_packet::{STATE, VALUE};
 /// `NAMES`, up to 127, bounds the names known at a time: any more are written out each time. `TRACKS` bounds the tracks
 /// known to be described; describing more than that costs their descriptions again.
 ///
-/// The [module](super) has an example. Cost: on x86-64, with a clock that costs nothing and within a chunk,
+/// ```
+/// # use tracebuf::producer::{TraceWriter, track_event::*};
+/// # fn example<'a>(writer: TraceWriter<'a>, clock: impl Clock, main: &'a Track<'a>, queue: &Track<'_>) {
+/// let tracer = Tracer::new(writer, clock, main, TracerConfig::new(1_000_000_000));
+/// tracer.track().slice("decode", || tracer.track().instant("table full"));
+/// tracer.on(queue).count(3);
+/// println!("{} packets", tracer.stats().writer.packets);
+/// # }
+/// ```
+///
+/// The [module](super) has a whole example. Cost: on x86-64, with a clock that costs nothing and within a chunk,
 /// a slice's begin or end is 11 ns, on a busy machine up to 31 (`--bench budgets`).
 #[repr(C)]
 pub struct Tracer<'a, C, const NAMES: usize = 64, const TRACKS: usize = 8> {

@@ -41,6 +41,15 @@ impl<C, const N: usize, const T: usize> Copy for OnTrack<'_, '_, C, N, T> {}
 /// So drop guards in the reverse order of their making, and hold none where another task may go on with the same track,
 /// as across an `.await`.
 ///
+/// ```
+/// # use tracebuf::producer::track_event::*;
+/// fn load<const N: usize, const T: usize>(track: OnTrack<'_, '_, impl Clock, N, T>) -> std::io::Result<usize> {
+///     let _slice = track.enter("load");
+///     let text = std::fs::read_to_string("settings")?; // if this fails, the slice ends here
+///     Ok(track.slice("parse", || text.lines().count()))
+/// }
+/// ```
+///
 /// Slices stay within each other even when some events are lost, for want of shared memory or inside another event's
 /// details: a slice whose begin is lost has no end either, and on the tracer's own track a lost end is made up for
 /// before the next guard begins or ends a slice, with that time. (After an [`end`](OnTrack::end) that is lost, or one

@@ -52,6 +52,37 @@ pub struct ChunkToPatch<'r> {
 /// One message from a producer to its service. Moves come before patches, patches before the flush.
 ///
 /// Requests of one producer are made one at a time, and must be carried out in the order they were made.
+///
+/// ```
+/// # use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+/// # use tracebuf::service::{ProducerEndpoint, ProducerIdentity};
+/// use tracebuf::producer::*;
+///
+/// # struct Nowhere;
+/// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
+/// # let (mut words, storage) = (vec![0u32; 1024], ProducerStorage::<4, 8>::new());
+/// # let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
+/// # let producer = Producer::new(memory, Layout::Four, &storage, &Nowhere)?;
+/// # let identity = ProducerIdentity { producer_id: 1, uid: 1000, pid: 42 };
+/// # let mut endpoint = ProducerEndpoint::<8>::new(Consumer::new(memory), identity);
+/// # endpoint.allow(0);
+/// # let mut buffers = [TraceBuffer::new(vec![0u8; 32 * 1024], Config::new(FillPolicy::RingBuffer)).unwrap()];
+/// # let mut writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
+/// # writer.packet().varint(8, 1_000_000);
+/// # let chunks_to_move = &[ChunkToMove { page: 0, chunk: 0, target: 0 }];
+/// # let request = CommitRequest { chunks_to_move, flush: writer.flush(), ..Default::default() };
+/// // What a service does with each request that comes.
+/// let mut serve = |request: &CommitRequest<'_>| {
+///     endpoint.carry_out(request, &mut buffers); // moves, then patches
+///     if request.flush != 0 {
+///         producer.flushed(request.flush);
+///     }
+/// };
+/// serve(&request); // of a writer that has flushed a chunk
+/// assert!(producer.is_flushed(request.flush));
+/// assert_eq!(buffers[0].stats().chunks_written, 1);
+/// # Ok::<(), MemoryError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommitRequest<'r> {
     /// Chunks to move, oldest first; those of one writer in the order of their ids.

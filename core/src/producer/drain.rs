@@ -32,6 +32,25 @@ pub struct Consumer<'a> {
 }
 
 /// A chunk that the service has taken. Dropping it zeroes its header and frees it.
+///
+/// ```
+/// # use tracebuf::producer::*;
+/// # struct Nowhere;
+/// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
+/// # let (mut words, storage) = (vec![0u32; 1024], ProducerStorage::<4, 8>::new());
+/// # let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
+/// # let producer = Producer::new(memory, Layout::Four, &storage, &Nowhere)?;
+/// # let mut writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
+/// # writer.packet().message(900).string(1, "hello");
+/// # writer.flush();
+/// # let mut consumer = Consumer::new(memory);
+/// let chunk = consumer.take(0, 0).expect("a complete one");
+/// let mut payload = vec![0; chunk.len()];
+/// chunk.fill(0, &mut payload);
+/// drop(chunk); // writers may have its place again
+/// assert!(payload.windows(5).any(|bytes| bytes == b"hello"));
+/// # Ok::<(), MemoryError>(())
+/// ```
 pub struct ReadChunk<'c> {
     place: ChunkPlace<'c>,
     header: ChunkHeader,

@@ -8,6 +8,19 @@ use core::ops::{Deref, DerefMut};
 
 /// A packet being written. It ends when this is dropped, whatever is still open in it.
 ///
+/// ```
+/// use tracebuf::producer::TraceWriter;
+/// use tracebuf::proto::fields::trace_packet;
+///
+/// /// A packet that ends with the function, wherever that returns.
+/// fn greet(writer: &mut TraceWriter<'_>, now: u64, name: Option<&str>) {
+///     let mut packet = writer.packet();
+///     packet.varint(trace_packet::TIMESTAMP, now);
+///     let Some(name) = name else { return };
+///     packet.message(trace_packet::FOR_TESTING).string(1, name);
+/// }
+/// ```
+///
 /// Forgotten with `mem::forget`, it ends when the next one begins or the writer is flushed.
 pub struct Packet<'w, 'a> {
     message: Message<'w, 'a>,

@@ -4,6 +4,15 @@ use super::chunk_header::{ChunkHeader, HeaderFlags};
 use super::sync::{AtomicU32, Ordering};
 
 /// How a page is divided into chunks; the number is the one in the page's bitmap.
+///
+/// ```
+/// use tracebuf::producer::Layout;
+///
+/// let layouts = [Layout::Fourteen, Layout::Seven, Layout::Four, Layout::Two, Layout::One];
+/// assert_eq!(layouts.map(|layout| layout.chunk_size(4096)), [292, 584, 1020, 2044, 4088]);
+/// // The most chunks that hold a packet of 500 bytes each: headers take 12 more.
+/// assert_eq!(layouts.into_iter().find(|layout| layout.chunk_size(4096) >= 512), Some(Layout::Seven));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Layout {
@@ -82,6 +91,16 @@ impl Division {
 }
 
 /// Who has a chunk; the number is the one in the page's bitmap.
+///
+/// ```
+/// use tracebuf::producer::{ChunkState, SharedMemory};
+///
+/// /// Chunks that writers have taken: once these are all there are, another writer finds none.
+/// fn kept(memory: SharedMemory<'_>) -> usize {
+///     let chunks = memory.all_pages().flat_map(|page| page.chunks());
+///     chunks.filter(|chunk| chunk.state() == ChunkState::BeingWritten).count()
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ChunkState {

@@ -8,6 +8,15 @@ use super::sync::{AtomicU32, Ordering, const_fn};
 pub const PATCHES: bool = cfg!(feature = "patches");
 
 /// Four bytes that a size field gets after its chunk was given away.
+///
+/// ```
+/// use tracebuf::{buffer, producer};
+///
+/// /// What a buffer is told of it; writer and chunk are named besides.
+/// fn in_buffer(patch: &producer::Patch) -> buffer::Patch {
+///     buffer::Patch { offset: patch.offset.into(), data: patch.data }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Patch {

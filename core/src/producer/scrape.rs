@@ -10,6 +10,28 @@ use heapless::Vec;
 use spans::{Span, begin_with_oldest, of_writer, seen};
 
 /// A chunk as a scrape sees it: complete, or being written with at least one finished fragment.
+///
+/// ```
+/// use tracebuf::producer::*;
+///
+/// # struct Nowhere;
+/// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
+/// # let (mut words, storage) = (vec![0u32; 1024], ProducerStorage::<4, 8>::new());
+/// # let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
+/// # let producer = Producer::new(memory, Layout::Four, &storage, &Nowhere)?;
+/// # let mut writer = producer.writer(0, Exhaustion::Drop).expect("one of eight");
+/// # writer.packet().message(900).string(1, "hello");
+/// # writer.packet().message(900).string(1, "world");
+/// let mut found = Vec::new();
+/// Consumer::new(memory).scrape::<8>(|chunk| {
+///     let mut payload = vec![0; chunk.len()];
+///     chunk.fill(0, &mut payload);
+///     // In one that is not complete, the last fragment may still be being written.
+///     found.push((chunk.header().writer_id, chunk.is_complete(), payload));
+/// });
+/// assert!(matches!(found[..], [(1, false, _)]));
+/// # Ok::<(), MemoryError>(())
+/// ```
 pub struct ScrapedChunk<'c> {
     place: ChunkPlace<'c>,
     header: ChunkHeader,

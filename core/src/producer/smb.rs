@@ -132,6 +132,18 @@ impl<'a> SharedMemory<'a> {
     }
 
     /// Chunks in the whole buffer when every page has this layout.
+    ///
+    /// ```
+    /// # use tracebuf::producer::*;
+    /// let mut words = vec![0u32; 16 * 1024];
+    /// let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
+    /// assert_eq!(memory.chunks(Layout::Four), 64);
+    /// let storage = ProducerStorage::<64, 8>::new();
+    /// let producer = Producer::new(memory, Layout::Four, &storage, &Nowhere)?;
+    /// # struct Nowhere;
+    /// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
+    /// # Ok::<(), MemoryError>(())
+    /// ```
     pub const fn chunks(&self, layout: Layout) -> u32 {
         self.pages * layout.chunks()
     }

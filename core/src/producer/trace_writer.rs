@@ -13,6 +13,14 @@ mod fields;
 mod short_sizes;
 
 /// What a writer does when shared memory is full.
+///
+/// ```
+/// # use tracebuf::producer::*;
+/// # fn example<'p>(producer: &'p Producer<'p>) {
+/// // For a thread that may wait for the service and shall lose nothing.
+/// let writer = producer.writer(0, Exhaustion::Stall).expect("as many ids as threads");
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[doc(alias = "BufferExhaustedPolicy")]
@@ -34,6 +42,13 @@ pub enum Exhaustion {
 }
 
 /// What a writer has done so far; on targets of 32 bits modulo 2³².
+///
+/// ```
+/// # fn example(writer: &tracebuf::producer::TraceWriter<'_>) {
+/// let stats = writer.stats();
+/// println!("{} of {} packets lost, {} of them over a limit", stats.dropped, stats.packets, stats.over_limit);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct WriterStats {
@@ -53,7 +68,24 @@ pub struct WriterStats {
 /// Writes the packets of one thread, interrupt priority or core straight into shared memory.
 ///
 /// Dropping it flushes what there is and returns its id. Forgetting it loses the id and leaves its last
-/// chunk to a scrape. See [`Producer`] for an example.
+/// chunk to a scrape.
+///
+/// ```
+/// # use tracebuf::producer::*;
+/// # struct Nowhere;
+/// # impl CommitSink for Nowhere { fn commit(&self, _: &CommitRequest<'_>) {} }
+/// # let (mut words, storage) = (vec![0u32; 1024], ProducerStorage::<4, 1>::new());
+/// # let memory = SharedMemory::new(atomic_words(&mut words), 4096)?;
+/// # let producer = Producer::new(memory, Layout::Four, &storage, &Nowhere)?;
+/// # let mut writer = producer.writer(0, Exhaustion::Drop).expect("the only one");
+/// let mut packet = writer.packet();
+/// packet.varint(8, 1_000_000); // timestamp
+/// packet.message(900).string(1, "hello"); // for_testing
+/// drop(packet); // ends it
+/// writer.flush();
+/// assert_eq!(writer.stats().packets, 1);
+/// # Ok::<(), MemoryError>(())
+/// ```
 ///
 /// A packet that does not fit the chunk goes on in the next: the packet's fragments are joined by the reader. Size
 /// fields of messages that are still open then lie in an earlier chunk. The chunk just before the current one is *held

@@ -19,6 +19,19 @@ pub enum TraceFileFault {
 }
 
 /// Where and why reading a trace file ended early.
+///
+/// ```
+/// use tracebuf::proto::{TraceFileFault, TracePackets};
+///
+/// let trace = [0x0A, 2, 0x40, 5, 0x0A, 9];
+/// match TracePackets::new(&trace).find_map(Result::err) {
+///     Some(error) if error.fault == TraceFileFault::Truncated => {
+///         println!("cut short: {:?} is whole", &trace[..error.offset]);
+///     }
+///     Some(error) => println!("damaged: {error}"),
+///     None => println!("a trace"),
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TraceFileError {

@@ -135,6 +135,15 @@ impl Message for TrustedFields {
 }
 
 /// [`TrustedFields`] as bytes.
+///
+/// ```
+/// use tracebuf::proto::{SequenceId, TrustedFields};
+///
+/// let suffix = TrustedFields::new(1000, SequenceId::FIRST_WRITER).suffix();
+/// let mut packet = vec![0x40, 5]; // a producer's
+/// packet.extend_from_slice(suffix.as_bytes());
+/// assert_eq!(packet, [0x40, 5, 0x18, 0xE8, 0x07, 0x50, 0x02]);
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct TrustedSuffix {
     bytes: [u8; TrustedFields::MAX_LEN],

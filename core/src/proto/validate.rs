@@ -44,6 +44,16 @@ pub const fn is_service_only(number: u32) -> bool {
 }
 
 /// What is wrong with a packet.
+///
+/// ```
+/// use tracebuf::proto::{Fault, PacketValidator};
+///
+/// match PacketValidator::check([&[0x40, 1, 0x18, 0][..]]).map_err(|error| error.fault) {
+///     Ok(valid) => println!("{} bytes", valid.len),
+///     Err(Fault::ServiceOnlyField(field)) => println!("forges field {field}"),
+///     Err(fault) => println!("malformed: {fault}"),
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Fault {
@@ -106,6 +116,14 @@ impl fmt::Display for InvalidPacket {
 impl core::error::Error for InvalidPacket {}
 
 /// What was learned about a packet while checking it.
+///
+/// ```
+/// use tracebuf::proto::PacketValidator;
+///
+/// let valid = PacketValidator::check([&[0x40, 5, 0xD0, 0x02, 1][..]])?;
+/// assert_eq!((valid.len, valid.previous_packet_dropped), (5, 1)); // its writer has lost the one before
+/// # Ok::<(), tracebuf::proto::InvalidPacket>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ValidPacket {

@@ -33,6 +33,19 @@ pub const REDUNDANT_MAX: u32 = 0x0FFF_FFFF;
 pub const ABORTED_SIZE: u32 = REDUNDANT_MAX;
 
 /// Why a varint cannot be read.
+///
+/// ```
+/// use tracebuf::proto::varint::{self, VarintError};
+///
+/// /// The size at the start of what has come so far: `Ok(None)` says to wait for more.
+/// fn size(bytes: &[u8]) -> Result<Option<u64>, &'static str> {
+///     match varint::read(bytes) {
+///         Ok((size, _)) => Ok(Some(size)),
+///         Err(VarintError::Truncated) => Ok(None),
+///         Err(VarintError::TooLong) => Err("no size"),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum VarintError {

@@ -8,6 +8,26 @@ use crate::proto::{
 use embedded_io::Write;
 
 /// What became of a packet that was to be exported.
+///
+/// ```
+/// use tracebuf::service::{Exported, TraceExporter, sequence_id};
+/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, DataLoss, FillPolicy, TraceBuffer};
+/// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+/// # let header = ChunkHeader { producer_id: 1, fragments: 2, complete: true, ..Default::default() };
+/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x18, 0, 2, 0x40, 5] });
+/// # let mut file = [0; 256];
+///
+/// let (mut exporter, mut reader) = (TraceExporter::new(&mut file[..]), buffer.read());
+/// while let Some(packet) = reader.next_packet() {
+///     let id = sequence_id(packet.producer_id(), packet.writer_id());
+///     match exporter.packet(&packet, id, DataLoss::empty()).unwrap() {
+///         Exported::Written(_) => {}
+///         left_out => reader.reject_packet(left_out.loss()), // so that the next one says so
+///     }
+/// }
+/// assert_eq!((exporter.file().packets(), exporter.invalid_packets()), (1, 1));
+/// # Ok::<(), tracebuf::buffer::RegionError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[must_use = "what was left out is a loss, of which the sequence's next packet is to tell"]
@@ -42,7 +62,23 @@ impl Exported {
 /// of `std::io` becomes one with `FromStd` of the crate `embedded-io-adapters`, or is written to by
 /// `tracebuf_std::pftrace::TraceFile`.
 ///
-/// See [the module](super) for an example.
+/// ```
+/// use tracebuf::service::{TraceExporter, sequence_id};
+/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+/// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+/// # let header = ChunkHeader { producer_id: 1, fragments: 2, complete: true, ..Default::default() };
+/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 5, 2, 0x40, 6] });
+///
+/// let mut file = vec![0; 1024];
+/// let mut exporter = TraceExporter::new(&mut file[..]);
+/// exporter.drain(&mut buffer.read(), sequence_id).unwrap();
+/// exporter.stats(&buffer.stats().of_trace(FillPolicy::RingBuffer), []).unwrap();
+/// let written = exporter.file().bytes() as usize;
+/// file.truncate(written); // a trace, with its statistics
+/// # Ok::<(), tracebuf::buffer::RegionError>(())
+/// ```
+///
+/// See [the module](super) for one that says who the writers were.
 #[derive(Debug)]
 pub struct TraceExporter<W> {
     file: TraceFileWriter<W>,

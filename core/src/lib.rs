@@ -66,7 +66,8 @@ extern crate std;
 
 /// On microcontrollers flash is dearer than time: there the short cuts of the hot paths are left out, and functions
 /// that are called from several places are not inlined (`cfg_attr(target_os = "none", inline(never))`). With
-/// `RUSTFLAGS="--cfg tracebuf_small"`, tests do the same on the host.
+/// `RUSTFLAGS="--cfg tracebuf_small"`, tests do the same on the host; ids of
+/// writers are shifted there all the same, as they are for Perfetto's.
 pub(crate) const SMALL: bool = cfg!(any(target_os = "none", tracebuf_small));
 
 mod debug;

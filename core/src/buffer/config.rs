@@ -53,7 +53,8 @@ impl Config {
     /// chunks are to be found in it. A sequence for which a place is made takes the chunks of another: they count as
     /// overwritten although the ring has room, and no counter tells why. What was read of a forgotten sequence is
     /// forgotten too: a chunk that was scraped, read, overwritten and only then committed comes out again from its
-    /// start.
+    /// start. That a sequence was forgotten or refused is kept in one of as many bits as the table has places: sequences
+    /// which begin later than with chunk 0 and share its bit report a [read gap](super::DataLoss::READ_GAP) as well.
     pub const fn sequences(mut self, count: u16) -> Self {
         self.sequences = count;
         self

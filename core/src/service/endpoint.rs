@@ -34,7 +34,7 @@ pub struct ProducerIdentity {
 
 /// The service's end of one producer.
 ///
-/// It knows the producer's writers (up to `WRITERS`, 24 bytes each, 20 on microcontrollers) and the buffers they
+/// It knows the producer's writers (up to `WRITERS`, 28 bytes each, 20 on microcontrollers) and the buffers they
 /// write to. Central buffers are handed to each call as a slice; a writer's target is an index in it. Nothing that the
 /// producer does, says, or changes while it is read can do harm: it is refused and counted.
 ///
@@ -284,7 +284,9 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
                 scraped += 1;
                 writer.offer(&header);
                 let is_stored = !matches!(commit, Commit::Discarded | Commit::Refused(_));
-                // A chunk that waits for patches may still be changed where it lies.
+                // A chunk that waits for patches may still be changed where it lies, if not by a writer of this crate or
+                // Perfetto's: these complete a chunk when nothing in it changes any more. If its flag is gone when it is
+                // committed, that is refused, and the copy stays open until patches come or the producer ends.
                 if is_stored && !waits_for_patches(&header) {
                     writer.show(&header);
                 }

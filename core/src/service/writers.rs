@@ -84,27 +84,33 @@ impl Shift {
     }
 }
 
-/// The chunk that the buffer was offered before it was complete, unless it was offered again since: the low 15 bits of
-/// its id, and a one. There are always fewer chunks at a time than these bits tell apart. It has two bytes because a
-/// recorder on a small target has several of these.
+/// The chunk that the buffer was offered before it was complete, unless it was offered again since: the low bits of its
+/// id, and a one.
 #[derive(Clone, Copy)]
-struct Unfinished(u16);
+struct Unfinished(IdAndOne);
+
+/// Orders up to 2³⁰ of a writer's chunks, where shared memory has a million at most.
+#[cfg(not(target_os = "none"))]
+type IdAndOne = u32;
+/// Orders up to 2¹⁴, where shared memory is small and a recorder has several of these.
+#[cfg(target_os = "none")]
+type IdAndOne = u16;
 
 impl Unfinished {
     const NONE: Self = Self(0);
 
     const fn of(chunk_id: u32) -> Self {
-        Self((chunk_id as u16) << 1 | 1)
+        Self((chunk_id as IdAndOne) << 1 | 1)
     }
 
     /// Whether there is one, and this chunk is behind it.
     const fn is_before(self, chunk_id: u32) -> bool {
-        self.0 != 0 && Self::of(chunk_id).0.wrapping_sub(self.0) as i16 > 0
+        self.0 != 0 && Self::of(chunk_id).0.wrapping_sub(self.0).cast_signed() > 0
     }
 
     /// Whether there is one behind this chunk.
     const fn is_behind(self, chunk_id: u32) -> bool {
-        self.0 != 0 && self.0.wrapping_sub(Self::of(chunk_id).0) as i16 > 0
+        self.0 != 0 && self.0.wrapping_sub(Self::of(chunk_id).0).cast_signed() > 0
     }
 }
 

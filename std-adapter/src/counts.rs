@@ -6,6 +6,20 @@ use tracebuf::service::EndpointStats;
 use crate::limits::BUFFERS_MAX;
 
 /// What a trace file holds.
+///
+/// ```
+/// use tracebuf_std::session::Session;
+///
+/// # let path = std::env::temp_dir().join(format!("doc-written-{}.pftrace", std::process::id()));
+/// let session = Session::builder().start()?;
+/// session.recorder().instant("hello");
+/// let written = session.snapshot()?.write_to(&path)?;
+/// println!("{} packets, {} bytes", written.packets, written.bytes);
+/// assert_eq!(written.bytes, std::fs::metadata(&path)?.len());
+/// assert_eq!(written.invalid_packets, 0);
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Packets, the service's own among them.
@@ -18,6 +32,19 @@ pub struct Written {
 }
 
 /// How flushes went.
+///
+/// ```
+/// use std::time::Duration;
+/// use tracebuf_std::session::Session;
+///
+/// let session = Session::builder().start()?;
+/// session.recorder().instant("hello");
+/// session.flush(Duration::from_secs(5))?;
+/// let flushes = session.summary()?.flushes;
+/// println!("{} of {} flushes succeeded", flushes.succeeded, flushes.requested);
+/// assert_eq!((flushes.failed, flushes.last), (0, Some(true)));
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushes {
     /// Flushes asked for that have ended.

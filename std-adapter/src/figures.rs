@@ -19,6 +19,13 @@
 use std::fmt::{self, Write};
 
 /// A count with its noun, such as 2 packets.
+///
+/// ```
+/// use tracebuf_std::figures::Count;
+///
+/// let lost = [0, 1, 3].map(|count| format!("{} lost", Count(count, "batch")));
+/// assert_eq!(lost, ["0 batches lost", "1 batch lost", "3 batches lost"]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count(pub u64, pub &'static str);
 
@@ -56,6 +63,13 @@ impl fmt::Display for LeftOut {
 }
 
 /// A size.
+///
+/// ```
+/// use tracebuf_std::figures::Bytes;
+///
+/// assert_eq!(format!("a ring of {}", Bytes(48 << 20)), "a ring of 48 MiB");
+/// assert_eq!(Bytes(1_000_000).to_string(), "976.6 KiB"); // rounded to tenths
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
@@ -82,6 +96,14 @@ impl fmt::Display for Bytes {
 }
 
 /// A time in seconds: milliseconds for a microcontroller's ring, infinity for a ring that nothing is written into.
+///
+/// ```
+/// use tracebuf_std::figures::Seconds;
+/// use tracebuf_std::size::Sizing;
+///
+/// let lasts = Sizing::of_rate(2e6).ring_lasts(1 << 20);
+/// assert_eq!(format!("a ring of 1 MiB lasts {}", Seconds(lasts)), "a ring of 1 MiB lasts 485 ms");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seconds(pub f64);
 
@@ -99,6 +121,13 @@ impl fmt::Display for Seconds {
 }
 
 /// A name chosen by someone else, on one line: control characters are shown, not sent to the terminal.
+///
+/// ```
+/// use tracebuf_std::figures::Name;
+///
+/// let thread = "worker\r\x1b[2Jroot# "; // from a trace: as it is, it would clear the screen
+/// assert_eq!(format!("thread {}", Name(thread)), "thread worker\\r\\u{1b}[2Jroot# ");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<T>(pub T);
 

@@ -19,6 +19,18 @@ pub use crate::figures::Seconds;
 
 /// What is known of a recording, from which the sizes follow.
 ///
+/// ```
+/// use tracebuf_std::size::Sizing;
+///
+/// // A device that writes 20 kB/s in packets of 12 bytes, with chunks of 120 bytes and a ring of 16 KiB.
+/// let device = Sizing::of_rate(20e3).packet(12).chunk(120);
+/// assert!(device.ring_lasts(16 << 10) > 0.5 && device.ring_fault(16 << 10).is_none());
+/// // A long trace that is written every 5 s.
+/// let sizing = Sizing::of_rate(20e6).drain_period(5.0);
+/// println!("{sizing}"); // as the command prints it
+/// assert!(sizing.ring() > Some(100 << 20));
+/// ```
+///
 /// The rules: a ring lasts as long as all producers together take to fill the chunks that it has room for; a long
 /// trace's ring must last from one write of the file to the next; shared memory must take what one producer writes at
 /// its fastest while the service cannot run, on top of the same amount that was there before, because chunks are sent

@@ -48,6 +48,21 @@ pub const PAGE: u32 = 4096;
 const CHUNKS: usize = SHARED_MEMORY / PAGE as usize * 4;
 
 /// What the demonstration does.
+///
+/// ```
+/// use tracebuf_std::demo::{Options, run};
+///
+/// # let folder = std::env::temp_dir().join(format!("doc-demo-options-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # std::fs::write(folder.join("words"), "a few words")?;
+/// # let (out, sources) = (folder.join("demo.pftrace"), folder.clone());
+/// // A ring in which most is overwritten: all of it is accounted for.
+/// let options = Options { ring: Options::LEAST_RING, numbers: 20_000, sources, ..Options::new(out) };
+/// let report = run(&options)?;
+/// assert!(report.buffer.chunks_overwritten > 0 && report.agrees());
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The trace file, which appears when it is complete, and is then read again to be counted. Data written to a pipe

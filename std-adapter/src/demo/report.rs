@@ -10,6 +10,21 @@ use tracebuf::producer::track_event::TracerStats;
 use tracebuf::service::EndpointStats;
 
 /// One thread's packets, by what became of them.
+///
+/// ```
+/// use tracebuf_std::demo::{Options, run};
+///
+/// # let folder = std::env::temp_dir().join(format!("doc-demo-writer-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let options =
+/// #     Options { numbers: 1000, sources: folder.clone(), ..Options::new(folder.join("demo.pftrace")) };
+/// for writer in &run(&options)?.writers {
+///     println!("{}: {} of {} packets read", writer.name, writer.read, writer.written);
+///     assert!(writer.agrees());
+/// }
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct WriterReport {
     /// The thread.
@@ -42,6 +57,21 @@ impl WriterReport {
 }
 
 /// The demonstration's account.
+///
+/// ```
+/// use tracebuf_std::demo::{Options, THREADS, run};
+///
+/// # let folder = std::env::temp_dir().join(format!("doc-demo-report-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let options =
+/// #     Options { numbers: 1000, sources: folder.clone(), ..Options::new(folder.join("demo.pftrace")) };
+/// let report = run(&options)?;
+/// print!("{report}"); // a table of all threads, and the totals
+/// assert!(report.agrees());
+/// assert_eq!((report.writers.len(), report.numbers), (THREADS, 1000));
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The threads.

@@ -65,6 +65,24 @@ pub(crate) struct Span {
 }
 
 /// One sequence, as far as it is there.
+///
+/// ```
+/// use tracebuf_std::inspect::Inspection;
+///
+/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+/// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+/// # let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, pid: -1, ..Default::default() };
+/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
+/// # let file = buffer.into_memory();
+/// let inspection = Inspection::of_file(&file)?;
+/// for line in &inspection.sequences {
+///     println!("{}: {} of {} bytes unread", line.name, line.unread, line.bytes);
+/// }
+/// let first = &inspection.sequences[0];
+/// assert_eq!((&first.name[..], first.pieces), ("producer 7 writer 0", 1));
+/// assert!(first.losses.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SequenceLine {
@@ -81,6 +99,22 @@ pub struct SequenceLine {
 }
 
 /// One chunk.
+///
+/// ```
+/// use tracebuf_std::inspect::Inspection;
+///
+/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+/// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+/// # let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
+/// # let file = buffer.into_memory();
+/// let inspection = Inspection::of_file(&file)?;
+/// for chunk in &inspection.chunks {
+///     println!("{:>8} {}", chunk.age, chunk.text);
+/// }
+/// assert_eq!(inspection.chunks[0].text, "at 0: chunk 0 of producer 7 writer 0, 1 packet, 6 bytes, 0 read");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChunkLine {
@@ -92,6 +126,17 @@ pub struct ChunkLine {
 
 /// A buffer or a trace that was examined. `Display` lists sequences and losses; [`map`](Self::map) and
 /// [`svg`](Self::svg) draw it.
+///
+/// ```
+/// use tracebuf_std::inspect::Inspection;
+///
+/// // A trace of one packet, which says that the ring was lapped before it.
+/// let inspection = Inspection::of_file(&[0x0A, 5, 0x50, 2, 0xD0, 0x02, 65])?;
+/// print!("{inspection}");
+/// assert_eq!((&inspection.title[..], inspection.sequences.len()), ("trace", 1));
+/// assert!(inspection.losses.iter().any(|line| line.starts_with("overwrite")));
+/// # Ok::<(), tracebuf_std::inspect::NothingFound>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inspection {
@@ -122,6 +167,13 @@ pub struct Inspection {
 }
 
 /// The error for something that is neither a buffer nor a trace.
+///
+/// ```
+/// use tracebuf_std::inspect::{Inspection, NothingFound};
+///
+/// let error: NothingFound = Inspection::of_file(b"some other file").unwrap_err();
+/// assert_eq!(error.to_string(), "neither a trace nor memory with a trace buffer in it");
+/// ```
 #[derive(Debug)]
 pub struct NothingFound(RecoverError);
 

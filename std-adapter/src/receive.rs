@@ -74,6 +74,22 @@ struct Pieces {
 
 /// Turns the bytes of a line into packets.
 ///
+/// ```
+/// use std::io::Write;
+/// use tracebuf_std::receive::Receiver;
+///
+/// # let line = b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0";
+/// # let mut pieces = line.chunks(7);
+/// # let mut read = || pieces.next();
+/// let (mut receiver, mut trace) = (Receiver::new(), Vec::new());
+/// while let Some(bytes) = read() { // as they come over a serial line, in pieces of any size
+///     receiver.push(bytes, |_start, packet| trace.write_all(packet))?;
+/// }
+/// let report = receiver.finish();
+/// assert_eq!((report.packets, trace.len()), (1, 8));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
 /// After a loss or a restart of the device, the next packet of every sequence says so (`previous_packet_dropped`): it
 /// is unknown whose packet was lost, and readers must not go on with names that they may have missed. A damaged frame
 /// is a loss even where no number is missing: a device that was reset may have reached the same number again. What was

@@ -46,6 +46,22 @@ pub use survivor::Survivor;
 use symbols::{Symbols, Variable};
 
 /// Where in a dump to look.
+///
+/// ```
+/// use tracebuf_std::recover::{Dump, Place};
+///
+/// # let config = tracebuf::buffer::Config::new(tracebuf::buffer::FillPolicy::RingBuffer).sequences(4);
+/// # let region = tracebuf::buffer::TraceBuffer::new(vec![0u8; 2048], config)?.into_memory();
+/// # let memory = [&region[..], &[0xAA; 64], &region].concat();
+/// let dump = Dump::parse(&memory)?; // of a device with two rings
+/// let first = dump.find(Place::Anywhere)?;
+/// assert_eq!((first.address, &first.others[..]), (0, &[2112][..]));
+/// assert_eq!(dump.find(Place::Address(2112))?.address, 2112);
+/// // Names are only in ELF files with symbols.
+/// let error = dump.find(Place::Symbol("TRACE".into())).unwrap_err();
+/// assert_eq!(error.to_string(), "the dump has no symbol TRACE");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The first region that can be attached to. With several, it is unknown which is meant, so the
@@ -63,6 +79,22 @@ pub enum Place {
 }
 
 /// Memory by address, from a file that holds it.
+///
+/// ```
+/// use tracebuf_std::recover::{Dump, Place};
+///
+/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+/// # let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+/// # let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" });
+/// # let file = [vec![0xAA; 512], buffer.into_memory()].concat();
+/// # let out = std::env::temp_dir().join(format!("doc-dump-{}.pftrace", std::process::id()));
+/// // `file` is what the debugger has saved, such as by GDB's `dump binary memory`.
+/// let recovered = Dump::parse(&file)?.find(Place::Anywhere)?.write_to(&out)?;
+/// assert_eq!(recovered.packets, 1);
+/// # std::fs::remove_file(out)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Dump<'f> {
     /// Pieces that do not touch each other, by their first address.
@@ -96,6 +128,24 @@ impl OnTheWay {
 }
 
 /// A region of a dump, ready to be read.
+///
+/// ```
+/// use tracebuf_std::recover::{Dump, Found, Place};
+///
+/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+/// # let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+/// # let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" });
+/// # let file = buffer.into_memory();
+/// let Found { address, salvage, mut buffer, .. } = Dump::parse(&file)?.find(Place::Anywhere)?;
+/// println!("a buffer at {address:#x}, {salvage}");
+/// let mut reader = buffer.read();
+/// while let Some(packet) = reader.next_packet() {
+///     println!("producer {}: {} bytes", packet.producer_id(), packet.len());
+/// }
+/// assert!(salvage.is_clean());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Found {
     /// Where it lies: an address, or in a raw dump the offset from its start.
@@ -112,6 +162,18 @@ pub struct Found {
 }
 
 /// Bytes that start at an 8-byte boundary.
+///
+/// ```
+/// use tracebuf::buffer::ReadOnlyTraceBuffer;
+/// use tracebuf_std::recover::Aligned;
+///
+/// # let config = tracebuf::buffer::Config::new(tracebuf::buffer::FillPolicy::RingBuffer).sequences(4);
+/// # let region = tracebuf::buffer::TraceBuffer::new(vec![0u8; 2048], config)?.into_memory();
+/// // `region` is a buffer's memory that came from elsewhere, in a vector that may lie anywhere.
+/// let (mut buffer, salvage) = ReadOnlyTraceBuffer::attach_ended(Aligned::from(region))?;
+/// assert!(salvage.is_clean() && buffer.read().next_packet().is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Aligned {
     bytes: Vec<u8>,
     start: usize,
@@ -185,6 +247,14 @@ impl<'f> Dump<'f> {
 
     /// What is wrong with it, if it is the file of a buffer but cannot be a [`Survivor`]. What is found in it is then
     /// whatever lies there, as in a raw dump.
+    ///
+    /// ```
+    /// use tracebuf_std::recover::{Damage, Dump};
+    ///
+    /// let dump = Dump::parse(b"TRACEMAP, and there the copy broke off")?;
+    /// assert_eq!(dump.damage(), Some(Damage::CutBefore));
+    /// # Ok::<(), tracebuf_std::recover::RecoverError>(())
+    /// ```
     pub fn damage(&self) -> Option<Damage> {
         self.damage
     }

@@ -16,6 +16,30 @@ use crate::system::{FileId, id_at, id_of};
 use crate::whole_file::write_atomically;
 
 /// What is missing between a trace and what is left of its session.
+///
+/// ```
+/// # #[cfg(unix)] {
+/// use tracebuf_std::recover::Survivor;
+///
+/// # use std::io::Write;
+/// # use tracebuf_std::session::{BufferConfig, LongTrace, Session};
+/// # let folder = std::env::temp_dir().join(format!("doc-gap-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let [region, trace, out] = ["trace.region", "trace.pftrace", "whole.pftrace"].map(|name| folder.join(name));
+/// # let buffer = BufferConfig::ring(1 << 20).in_file(&region);
+/// # let session = Session::builder().buffer(buffer).long_trace(LongTrace::to(&trace)).start()?;
+/// # session.recorder().instant("hello");
+/// # drop(session.stop()?);
+/// # std::fs::OpenOptions::new().append(true).open(&trace)?.write_all(&[0; 4])?;
+/// // A power cut has left four zeros at the end of a session's trace.
+/// let (written, gap) = Survivor::open(&region)?.write_with(&trace, &out)?;
+/// println!("{} packets; {gap}", written.packets);
+/// assert!(!gap.is_none());
+/// assert_eq!((gap.unreadable, gap.missing), (4, 0));
+/// # std::fs::remove_dir_all(folder)?;
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
@@ -71,6 +95,33 @@ pub(super) struct Slot {
 }
 
 /// What is left of a session, and the trace to which it is to be appended, made by [`Survivor::behind`].
+///
+/// ```
+/// # #[cfg(unix)] {
+/// use tracebuf_std::recover::Survivor;
+///
+/// # use std::time::Duration;
+/// # use tracebuf_std::session::{BufferConfig, LongTrace, Session};
+/// # let folder = std::env::temp_dir().join(format!("doc-behind-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let [region, trace, out] = ["trace.region", "trace.pftrace", "whole.pftrace"].map(|name| folder.join(name));
+/// # let buffer = BufferConfig::ring(1 << 20).in_file(&region);
+/// # let long = LongTrace::to(&trace).period(Duration::from_secs(3600));
+/// # let session = Session::builder().buffer(buffer).long_trace(long).start()?;
+/// # session.recorder().instant("hello");
+/// # session.flush(Duration::from_secs(5))?;
+/// // A session with a buffer and a long trace in these files was killed.
+/// let behind = Survivor::open(&region)?.behind(&trace)?;
+/// if !behind.gap().is_none() {
+///     eprintln!("{}", behind.gap());
+/// }
+/// let written = behind.write_to(&out)?;
+/// assert!(written.packets >= 3);
+/// # drop(session);
+/// # std::fs::remove_dir_all(folder)?;
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Behind {
     survivor: Survivor,

@@ -8,6 +8,18 @@ use super::symbols::FirstOf;
 use crate::figures::{Count, Name};
 
 /// Why there is no trace.
+///
+/// ```
+/// use tracebuf_std::recover::{Dump, Place, RecoverError};
+///
+/// let dump = Dump::parse(&[0; 64])?;
+/// match dump.find(Place::Address(0x2000_0000)) {
+///     Err(RecoverError::BehindRawDump { len, .. }) => println!("only {len} bytes: is it an offset?"),
+///     other => println!("{:?}", other?),
+/// }
+/// assert_eq!(dump.find(Place::Anywhere).unwrap_err().to_string(), "no trace buffer found");
+/// # Ok::<(), RecoverError>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RecoverError {

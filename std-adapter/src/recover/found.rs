@@ -10,6 +10,22 @@ use crate::pftrace::TraceFile;
 use crate::whole_file::write_atomically;
 
 /// What [`Found::write_to`] has written.
+///
+/// ```
+/// use tracebuf_std::recover::{Dump, Place};
+///
+/// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+/// # let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
+/// # let header = ChunkHeader { producer_id: 7, fragments: 2, complete: true, ..Default::default() };
+/// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05\x05hello" });
+/// # let file = buffer.into_memory();
+/// # let out = std::env::temp_dir().join(format!("doc-recovered-{}.pftrace", std::process::id()));
+/// let recovered = Dump::parse(&file)?.find(Place::Anywhere)?.write_to(&out)?;
+/// println!("{} packets, {} left out", recovered.packets, recovered.invalid_packets);
+/// assert_eq!((recovered.packets, recovered.invalid_packets), (1, 1)); // the second was no packet of a trace
+/// # std::fs::remove_file(out)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {

@@ -13,6 +13,16 @@ use crate::session::waits::Wait;
 use crate::undo::Undo;
 
 /// The memory of a buffer of a [`Session`](crate::session::Session).
+///
+/// ```
+/// use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
+/// use tracebuf_std::PagedMemory;
+/// use tracebuf_std::session::{BufferMemory, CentralBuffer};
+///
+/// let memory = BufferMemory::from(PagedMemory::new(1 << 16)?);
+/// let buffer: CentralBuffer = TraceBuffer::new(memory, Config::new(FillPolicy::RingBuffer))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct BufferMemory(PagedMemory);
 
 impl fmt::Debug for BufferMemory {

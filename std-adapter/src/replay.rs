@@ -51,6 +51,15 @@ pub use summary::{Commits, Packets, ReplaySummary};
 const LONGEST_LINE: usize = 16 << 20;
 
 /// Why a replay stopped before the end of its script.
+///
+/// ```
+/// use tracebuf_std::replay::{Replay, ReplayError};
+///
+/// let script = "new 4096 ring\nreed\n";
+/// let error = Replay::new(std::io::sink()).run(script.as_bytes()).unwrap_err();
+/// assert_eq!(error.to_string(), "line 2: no operation is called 'reed'");
+/// assert!(matches!(error, ReplayError::Line { number: 2, .. }));
+/// ```
 #[derive(Debug)]
 pub enum ReplayError {
     /// A line that is no operation, or none that is allowed there.
@@ -87,6 +96,20 @@ impl fmt::Display for ReplayError {
 impl std::error::Error for ReplayError {}
 
 /// A replay of one script.
+///
+/// ```
+/// use tracebuf_std::replay::Replay;
+///
+/// # let path = std::env::temp_dir().join(format!("doc-replay-{}.pftrace", std::process::id()));
+/// let script = "new 4096 ring\ncopy 1 2 0 1 0 1 1000 10 024005\nread\n";
+/// let mut output = Vec::new();
+/// let summary = Replay::new(&mut output).run_into(&path, script.as_bytes())?;
+/// println!("{summary}");
+/// assert!(output.starts_with(b"ok\nok\npkt 1 2 "));
+/// assert!(std::fs::metadata(&path)?.len() > 0); // the packet, and the buffer's counters
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// The output is written in small pieces: pass a buffered writer.
 pub struct Replay<W> {

@@ -19,6 +19,18 @@ use std::fmt;
 use tracebuf::buffer::{ChunkFlags, ChunkHeader, FillPolicy, Patch};
 
 /// One operation of a script.
+///
+/// ```
+/// use tracebuf_std::script::{Malformed, Op, parse_line};
+///
+/// // How many chunks does producer 1 commit?
+/// let script = "new 4096 ring\ncopy 1 2 0 1 0 1 1000 10 03616263\nread\n";
+/// let ops = script.lines().filter_map(|line| parse_line(line.as_bytes()).transpose());
+/// let ops = ops.collect::<Result<Vec<Op>, Malformed>>()?;
+/// let chunks = ops.iter().filter(|op| matches!(op, Op::Copy { header, .. } if header.producer_id == 1));
+/// assert_eq!((ops.len(), chunks.count()), (3, 1));
+/// # Ok::<(), Malformed>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// Makes the buffer: before everything else, and only once, but again if it failed.
@@ -61,6 +73,14 @@ pub enum Op {
 }
 
 /// Why a line is not an operation.
+///
+/// ```
+/// use tracebuf_std::script::{Malformed, parse_line};
+///
+/// let error = parse_line(b"new 4096").unwrap_err();
+/// assert_eq!(error, Malformed::Missing("policy"));
+/// assert_eq!(error.to_string(), "the policy is missing");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// No operation has this name.

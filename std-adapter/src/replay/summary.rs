@@ -32,6 +32,16 @@ pub struct ReplaySummary {
 }
 
 /// What became of the chunks that were offered to the buffer: each counts once.
+///
+/// ```
+/// use tracebuf_std::replay::Replay;
+///
+/// let copy = "copy 1 2 0 1 0 1 1000 10 03616263\n";
+/// let script = ["new 4096 ring\n", copy, copy].concat(); // the producer sends a chunk twice
+/// let commits = Replay::new(std::io::sink()).run(script.as_bytes())?.commits;
+/// assert_eq!((commits.written, commits.unchanged), (1, 1));
+/// # Ok::<(), tracebuf_std::replay::ReplayError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Commits {
     /// Stored anew.
@@ -63,6 +73,18 @@ impl Commits {
 }
 
 /// Packets that were read, and what was lost before them.
+///
+/// ```
+/// use tracebuf_std::replay::Replay;
+///
+/// // Chunks 0 and 2 of a writer: chunk 1 never came.
+/// let chunks = "copy 1 2 0 1 0 1 1000 10 03616263\ncopy 1 2 2 1 0 1 1000 10 03646566\n";
+/// let script = ["new 4096 ring\n", chunks, "read\n"].concat();
+/// let read = Replay::new(std::io::sink()).run(script.as_bytes())?.read;
+/// println!("{read}"); // says the cause, too
+/// assert_eq!((read.packets, read.bytes, read.after_loss), (2, 6, 1));
+/// # Ok::<(), tracebuf_std::replay::ReplayError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Packets {
     /// How many.

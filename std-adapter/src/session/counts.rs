@@ -15,6 +15,21 @@ impl Flushes {
 }
 
 /// A producer: this process's threads, or a program elsewhere.
+///
+/// ```
+/// use std::time::Duration;
+/// use tracebuf_std::session::{ProducerSummary, Session};
+///
+/// let session = Session::builder().start()?;
+/// # session.recorder().instant("hello");
+/// session.flush(Duration::from_secs(5))?;
+/// for ProducerSummary { identity, has_answered, .. } in session.summary()?.producers {
+///     let pid = identity.map(|identity| identity.pid);
+///     println!("process {pid:?}{}", if has_answered { "" } else { " hangs" });
+/// #   assert!(has_answered && pid == Some(std::process::id() as i32));
+/// }
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ProducerSummary {

@@ -23,6 +23,19 @@ use super::{
 
 /// A running session. See [the module](super).
 ///
+/// ```
+/// use std::time::Duration;
+/// use tracebuf_std::session::Session;
+///
+/// let session = Session::builder().ring(16 << 20).start()?;
+/// session.recorder().instant("hello");
+/// session.flush(Duration::from_secs(5))?; // what was recorded until now is in the ring
+/// let summary = session.stop()?.summary();
+/// println!("{} bytes, lost: {}", summary.buffers[0].bytes_written, summary.losses());
+/// assert!(summary.buffers[0].bytes_written > 0 && summary.losses().is_nothing());
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+///
 /// Calls may come from any thread, through `&Session` or an `Arc` of it. Dropping it stops it; a long trace is then
 /// completed (soon after, where a [`Transport`] drops it), and what is in the buffers is gone.
 pub struct Session {

@@ -3,6 +3,22 @@
 use std::time::Duration;
 
 /// What a flight recorder has done.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tracebuf_std::session::{FlightRecorder, Session};
+///
+/// # let folder = std::env::temp_dir().join(format!("doc-flight-status-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// let session = Arc::new(Session::builder().start()?);
+/// let recorder = FlightRecorder::new(&session, &folder)?;
+/// recorder.snapshot("by hand")?;
+/// let status = recorder.status();
+/// println!("{} snapshots; the last one held the session up for {:?}", status.written, status.stall);
+/// assert_eq!((status.written, status.failed, status.error), (1, 0, None));
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlightStatus {

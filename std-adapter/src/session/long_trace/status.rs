@@ -4,6 +4,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How a long trace is doing.
+///
+/// ```
+/// use tracebuf_std::session::{LongTrace, Session};
+///
+/// # let path = std::env::temp_dir().join(format!("doc-long-status-{}.pftrace", std::process::id()));
+/// let session = Session::builder().long_trace(LongTrace::to(&path).max_file_size(2000)).start()?;
+/// let recorder = session.recorder();
+/// (0..1000).for_each(|_| recorder.instant("frame"));
+/// let status = session.stop()?.long_trace.expect("a long trace"); // while it runs: session.long_trace()
+/// println!("{} bytes, full: {}, error: {:?}", status.bytes, status.full, status.error);
+/// assert!(status.full && status.bytes <= 2000);
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LongTraceStatus {

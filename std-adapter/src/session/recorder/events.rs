@@ -169,6 +169,23 @@ impl Recorder {
 /// guards in the reverse order of their making, as nested blocks do, and do not hold them across an `.await`, where
 /// other tasks of the thread begin and end slices.
 ///
+/// ```
+/// # use tracebuf_std::session::Session;
+/// use tracebuf_std::session::{Recorder, SliceGuard};
+///
+/// fn begin_request<'r>(recorder: &'r Recorder, url: &str) -> SliceGuard<'r> {
+///     recorder.enter_with("request", |event| event.category("net").arg("url", url))
+/// }
+///
+/// # let session = Session::builder().start()?;
+/// # let recorder = session.recorder();
+/// let request = begin_request(&recorder, "/index.html");
+/// recorder.slice("render", || ()); // lies within it
+/// drop(request);
+/// println!("lost: {}", session.stop()?.summary().losses());
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+///
 /// It ends the slice in the session where that began, wherever a [`Relay`](super::super::Relay) leads by then; it ends
 /// none if nothing was recorded at the beginning, or that session is over.
 ///

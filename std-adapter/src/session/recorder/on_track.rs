@@ -142,6 +142,23 @@ impl<'r> TrackRecorder<'r> {
 
 /// Ends the slice begun last on its track when dropped, in whichever thread: its own, if those begun since have ended.
 ///
+/// ```
+/// # use tracebuf_std::session::Session;
+/// use tracebuf_std::session::{Track, TrackSliceGuard};
+///
+/// static QUEUE: Track<'static> = Track::custom("queue");
+/// struct Job<'r>(u64, TrackSliceGuard<'r>);
+///
+/// # let session = Session::builder().start()?;
+/// # let recorder = session.recorder();
+/// let Job(number, waits) = Job(7, recorder.on(&QUEUE).enter("wait"));
+/// std::thread::scope(|scope| {
+///     scope.spawn(move || waits.end_with(|event| event.arg("job", number))); // a worker takes the job
+/// });
+/// println!("lost: {}", session.stop()?.summary().losses());
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
+///
 /// It ends the slice in the session where that began, wherever a [`Relay`](super::super::Relay) leads by then; it ends
 /// none if nothing was recorded at the beginning, the begin was lost, or that session is over. If events go to another
 /// session by then, only a thread that has recorded in the first one can end it. A lost end leaves the slice open.

@@ -28,6 +28,23 @@ use crate::session::{Recorder, SessionError};
 use crate::this_process::named;
 
 /// Sets up a [`Connection`]. Made by [`Connection::builder`].
+///
+/// ```
+/// use tracebuf_std::session::{Connection, Exhaustion};
+///
+/// # let path = std::env::temp_dir().join(format!("doc-connection-builder-{}", std::process::id()));
+/// # let session = std::sync::Arc::new(tracebuf_std::session::Session::builder().start()?);
+/// # let _socket = tracebuf_std::session::ProducerSocket::builder().bind(&session, &path)?;
+/// let builder = Connection::builder().process_name("camera 2").exhaustion(Exhaustion::Stall).fast_clock();
+/// let service = builder.open(&path)?;
+/// service.recorder().instant("hello");
+/// service.flush(std::time::Duration::from_secs(5))?;
+/// // In the service, the process's track has that name.
+/// # let mut trace = Vec::new();
+/// session.snapshot()?.write(&mut trace)?;
+/// assert!(trace.windows(8).any(|bytes| bytes == b"camera 2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ConnectionBuilder {
     exhaustion: Exhaustion,

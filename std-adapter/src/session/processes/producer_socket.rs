@@ -14,6 +14,20 @@ use super::welcome::Welcome;
 use crate::session::{Session, SessionError};
 
 /// Sets up a [`ProducerSocket`]. Made by [`ProducerSocket::builder`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use tracebuf_std::session::{Connection, ProducerSocket, Session};
+///
+/// # let path = std::env::temp_dir().join(format!("doc-socket-builder-{}", std::process::id()));
+/// let session = Arc::new(Session::builder().start()?);
+/// let socket = ProducerSocket::builder().shared_memory(256 << 10).producers(1).bind(&session, &path)?;
+/// let first = Connection::builder().open(&path)?;
+/// let refused = Connection::builder().open(&path).unwrap_err();
+/// println!("{refused}");
+/// assert_eq!(socket.producers_seen(), 1);
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ProducerSocketBuilder {
     shared_memory: usize,

@@ -19,6 +19,19 @@ use crate::session::recorder::buffer_of;
 use crate::session::{Session, SessionError};
 
 /// Sets up a [`PerfettoSocket`]. Made by [`PerfettoSocket::builder`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use tracebuf_std::session::{PerfettoSocket, Session};
+///
+/// # let path = std::env::temp_dir().join(format!("doc-perfetto-builder-{}", std::process::id()));
+/// let session = Arc::new(Session::builder().ring(16 << 20).start()?);
+/// let builder = PerfettoSocket::builder().shared_memory(256 << 10).producers(8);
+/// let builder = builder.categories(["render", "net.*"]).data_source("org.example.power", []);
+/// let socket = builder.bind(&session, &path)?;
+/// println!("{} programs have come", socket.producers_seen());
+/// # Ok::<(), tracebuf_std::session::SessionError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct PerfettoSocketBuilder {
     shared_memory: usize,

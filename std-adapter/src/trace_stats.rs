@@ -39,6 +39,19 @@ pub(crate) enum Whose {
 }
 
 /// What one sequence lost.
+///
+/// ```
+/// use tracebuf::buffer::DataLoss;
+/// use tracebuf_std::trace_stats::TraceReport;
+///
+/// # let trace = [0x0A, 5, 0x50, 2, 0xD0, 0x02, 65];
+/// let report = TraceReport::of(&trace);
+/// for (id, losses) in &report.sequences {
+///     println!("sequence {id}: {} of {} packets follow a loss", losses.after_loss, losses.packets);
+/// }
+/// let overwrite = DataLoss::OVERWRITE.bits().trailing_zeros() as usize;
+/// assert_eq!(report.sequences[&2].causes[overwrite], 1);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SequenceLosses {
@@ -63,6 +76,20 @@ pub struct SequenceLosses {
 
 /// What a trace says of its own losses: those in the buffers that it came through, and in ftrace's. Losses that other
 /// data sources count in packets of their own are not looked at. `Display` is what the command prints.
+///
+/// ```
+/// use tracebuf_std::session::Session;
+/// use tracebuf_std::trace_stats::TraceReport;
+///
+/// let session = Session::builder().start()?;
+/// session.recorder().instant("hello");
+/// let mut trace = Vec::new();
+/// session.snapshot()?.write(&mut trace)?;
+/// let report = TraceReport::of(&trace);
+/// println!("{report}");
+/// assert!(!report.has_losses());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TraceReport {

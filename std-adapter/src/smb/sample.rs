@@ -15,6 +15,17 @@ impl CommitSink for Silent {
 const CHUNKS: usize = (32 << 20) / 4096 * 14;
 
 /// Why there is no such image.
+///
+/// ```
+/// use tracebuf::producer::{Layout, MemoryError};
+/// use tracebuf_std::smb::{SampleError, sample};
+///
+/// // Pages have 64 KiB at most.
+/// assert_eq!(sample(4 << 20, 1 << 20, Layout::Four), Err(SampleError::Memory(MemoryError::PageSize)));
+/// let error = sample(64 << 20, 4096, Layout::Fourteen).unwrap_err();
+/// assert_eq!(error, SampleError::Chunks);
+/// println!("{error}");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SampleError {

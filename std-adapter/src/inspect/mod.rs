@@ -86,7 +86,7 @@ pub(crate) struct Span {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SequenceLine {
-    /// A chunk begins here, with this number.
+    /// Its producer and its writer, or in a trace its number.
     pub name: String,
     /// Its chunks; in a trace its packets.
     pub pieces: u64,

@@ -304,7 +304,7 @@ impl Inner {
         drop(session);
         let stall = snapshot.stall();
         let snapshot = match from {
-            Some(time) => snapshot.from(time),
+            Some(time) => snapshot.since(time),
             None => snapshot,
         };
         snapshot.write_to(&path).map_err(|error| SessionError::writing(&path, error))?;

@@ -125,7 +125,7 @@ impl Snapshot {
     /// Names, tracks, reports of losses and packets of other kinds stay, whatever their time. A slice that began
     /// earlier then has only its end, as at the oldest end of a ring.
     #[must_use]
-    pub fn from(mut self, time: u64) -> Self {
+    pub fn since(mut self, time: u64) -> Self {
         self.from = Some(time);
         self
     }

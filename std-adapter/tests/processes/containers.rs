@@ -173,7 +173,7 @@ fn processes_and_threads_of_containers_are_told_however_often_the_ring_went_roun
     producers.iter_mut().for_each(|producer| assert_eq!(producer.says("done"), 1));
     let snapshot = scratch("containers-snapshot.pftrace");
     let taken = service.session.snapshot().expect("a snapshot");
-    taken.from(u64::MAX).write_to(&snapshot).expect("a file");
+    taken.since(u64::MAX).write_to(&snapshot).expect("a file");
     // Also those of programs that have gone.
     drop(producers);
     let stopped = service.stop();

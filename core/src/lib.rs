@@ -16,7 +16,7 @@
 //! let mut buffer = TraceBuffer::new(vec![0u8; 64 * 1024], Config::new(FillPolicy::RingBuffer))?;
 //!
 //! // Producers commit chunks: fragments of packets, each behind its size.
-//! let header = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 1, complete: true, ..Default::default() };
+//! let header = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 1, ..Default::default() };
 //! buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 5] });
 //!
 //! // Whole packets come out, and make a trace file.

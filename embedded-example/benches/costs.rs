@@ -152,14 +152,8 @@ mod image {
 
     #[inline(never)]
     fn commit(ring: &mut TraceBuffer<&'static mut [u8]>, chunk_id: u32, payload: &[u8]) {
-        let header = ChunkHeader {
-            producer_id: 1,
-            writer_id: 1,
-            chunk_id,
-            fragments: 4,
-            complete: true,
-            ..Default::default()
-        };
+        let header =
+            ChunkHeader { producer_id: 1, writer_id: 1, chunk_id, fragments: 4, ..Default::default() };
         black_box(ring.copy_chunk_untrusted(&Chunk { header, payload }));
     }
 

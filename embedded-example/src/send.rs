@@ -11,7 +11,7 @@
 //! use tracebuf_firmware::send::{Progress, Sender};
 //!
 //! let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-//! let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+//! let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
 //! buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 5] }); // a packet: timestamp = 5
 //!
 //! let mut line = [0; 64];

@@ -18,7 +18,7 @@
 //!
 //! alarm.raise();
 //! assert!(trigger.poll(&ring, &mut memory).unwrap().is_none(), "100 bytes are to follow");
-//! let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+//! let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
 //! let payload: Vec<u8> = [&[110][..], &[b'x'; 110]].concat();
 //! ring.copy_chunk_untrusted(&Chunk { header, payload: &payload });
 //! let mut snapshot = trigger.poll(&ring, &mut memory).unwrap().expect("they have");

@@ -16,14 +16,7 @@ fn buffer(size: usize) -> TraceBuffer<Vec<u8>> {
 
 /// A chunk with one packet: a string of `len` bytes.
 fn commit(buffer: &mut TraceBuffer<Vec<u8>>, chunk_id: u32, len: u8) {
-    let header = ChunkHeader {
-        producer_id: 1,
-        writer_id: 1,
-        chunk_id,
-        fragments: 1,
-        complete: true,
-        ..Default::default()
-    };
+    let header = ChunkHeader { producer_id: 1, writer_id: 1, chunk_id, fragments: 1, ..Default::default() };
     let payload = [&[len + 2, 0x0A, len][..], &vec![b'x'; usize::from(len)]].concat();
     buffer.copy_chunk_untrusted(&Chunk { header, payload: &payload });
 }
@@ -191,14 +184,8 @@ fn a_packet_given_up_on_its_way_is_told_by_the_next_one_of_those_behind_it() {
 fn a_packet_that_is_none_is_told_by_the_next_one() {
     let mut buffer = buffer(1024);
     commit(&mut buffer, 0, 3);
-    let header = ChunkHeader {
-        producer_id: 1,
-        writer_id: 1,
-        chunk_id: 1,
-        fragments: 1,
-        complete: true,
-        ..Default::default()
-    };
+    let header =
+        ChunkHeader { producer_id: 1, writer_id: 1, chunk_id: 1, fragments: 1, ..Default::default() };
     // A string longer than the packet.
     buffer.copy_chunk_untrusted(&Chunk { header, payload: &[3, 0x0A, 100, 0] });
     commit(&mut buffer, 2, 3);
@@ -217,7 +204,7 @@ fn a_patch_to_a_packet_on_its_way_does_not_change_it() {
     for size in [3, 0x70] {
         let mut buffer = buffer(2048);
         let mut commit = |chunk_id, flags, fragments, payload: &[u8]| {
-            let complete = ChunkHeader { producer_id: 1, writer_id: 1, complete: true, ..Default::default() };
+            let complete = ChunkHeader { producer_id: 1, writer_id: 1, ..Default::default() };
             let header = ChunkHeader { chunk_id, flags, fragments, ..complete };
             buffer.copy_chunk_untrusted(&Chunk { header, payload });
         };

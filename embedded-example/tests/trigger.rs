@@ -23,7 +23,6 @@ fn commit(ring: &mut Ring, number: u8) {
         writer_id: 1,
         chunk_id: number.into(),
         fragments: 1,
-        complete: true,
         ..Default::default()
     };
     let payload = [&[31, 0x40, number, 0x0A, 27][..], &[b'x'; 27]].concat();

@@ -156,13 +156,7 @@ mod tests {
         let config = Config::new(FillPolicy::RingBuffer);
         let mut buffer = TraceBuffer::new(vec![0; 1 << 18], config).expect("room");
         for chunk_id in 0..10 {
-            let header = ChunkHeader {
-                producer_id: 2,
-                chunk_id,
-                fragments: 1000,
-                complete: true,
-                ..Default::default()
-            };
+            let header = ChunkHeader { producer_id: 2, chunk_id, fragments: 1000, ..Default::default() };
             let forged = [2, 0x18, 0].repeat(1000); // trusted_uid = 0
             buffer.copy_chunk_untrusted(&Chunk { header, payload: &forged });
         }

@@ -85,7 +85,7 @@ pub enum Place {
 ///
 /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 /// # let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+/// # let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
 /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" });
 /// # let file = [vec![0xAA; 512], buffer.into_memory()].concat();
 /// # let out = std::env::temp_dir().join(format!("doc-dump-{}.pftrace", std::process::id()));
@@ -134,7 +134,7 @@ impl OnTheWay {
 ///
 /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 /// # let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+/// # let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
 /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" });
 /// # let file = buffer.into_memory();
 /// let Found { address, salvage, mut buffer, .. } = Dump::parse(&file)?.find(Place::Anywhere)?;

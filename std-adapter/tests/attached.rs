@@ -57,7 +57,7 @@ fn a_producer_without_writers_goes_without_a_look_at_its_memory() {
 /// A producer that sends this text in its first chunk, and goes.
 fn says(producer_id: u16, text: &'static str) -> impl Transport {
     Does::new(move |buffers: &mut [CentralBuffer]| {
-        let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..Default::default() };
+        let header = ChunkHeader { producer_id, fragments: 1, ..Default::default() };
         // for_testing.str
         let packet = [&[0xA2, 0x38, 2 + text.len() as u8, 0x0A, text.len() as u8], text.as_bytes()].concat();
         let payload = [&[packet.len() as u8], &packet[..]].concat();

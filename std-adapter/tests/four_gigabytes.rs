@@ -23,8 +23,14 @@ fn ring() -> (TraceBuffer<PagedMemory>, u32) {
 /// Scraped chunks keep room for all that they may become, so that only the page of each header is ever touched.
 fn commit(buffer: &mut TraceBuffer<PagedMemory>, writer_id: u16, chunk_ids: Range<u32>) {
     for chunk_id in chunk_ids {
-        let header =
-            ChunkHeader { producer_id: 1, writer_id, chunk_id, fragments: 2, ..ChunkHeader::default() };
+        let header = ChunkHeader {
+            producer_id: 1,
+            writer_id,
+            chunk_id,
+            fragments: 2,
+            complete: false,
+            ..ChunkHeader::default()
+        };
         buffer.make_place(&header);
         let outcome = buffer.commit_with(&header, ROOM, |_, private| {
             // A packet of one byte, and one that is still being written.

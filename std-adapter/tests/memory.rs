@@ -31,14 +31,8 @@ fn a_gibibyte_of_which_a_mebibyte_is_used_costs_that_and_so_does_a_clone() {
         if written >= MIB {
             break;
         }
-        let header = ChunkHeader {
-            producer_id: 1,
-            writer_id: 1,
-            chunk_id,
-            fragments: 1,
-            complete: true,
-            ..Default::default()
-        };
+        let header =
+            ChunkHeader { producer_id: 1, writer_id: 1, chunk_id, fragments: 1, ..Default::default() };
         buffer.copy_chunk_untrusted(&Chunk { header, payload: &payload });
         written += payload.len();
     }

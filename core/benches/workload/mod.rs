@@ -80,7 +80,6 @@ impl<'t> Writers<'t> {
                 writer_id: 1 + (self.next % u32::from(self.count)) as u16,
                 chunk_id: self.next / u32::from(self.count),
                 fragments: template.packets,
-                complete: true,
                 ..Default::default()
             };
             let commit = buffer.copy_chunk_untrusted(&Chunk { header, payload: &template.payload });

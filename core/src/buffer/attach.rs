@@ -59,7 +59,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// # fn bytes(memory: &mut [u64]) -> Vec<u8> { memory.iter().flat_map(|word| word.to_le_bytes()).collect() }
     /// # let mut memory = bytes(&mut memory);
     /// let mut buffer = TraceBuffer::new(&mut memory[..], Config::new(FillPolicy::RingBuffer))?;
-    /// let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+    /// let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
     /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
     /// // A reset.
     /// let (mut buffer, salvage) = TraceBuffer::attach(&mut memory[..])?;

@@ -31,7 +31,7 @@ bitflags::bitflags! {
 /// ```
 /// use tracebuf::buffer::ChunkHeader;
 ///
-/// let header = ChunkHeader { producer_id: 1, writer_id: 2, fragments: 3, complete: true, ..Default::default() };
+/// let header = ChunkHeader { producer_id: 1, writer_id: 2, fragments: 3, ..Default::default() };
 /// assert_eq!((header.uid, header.pid), (u32::MAX, -1));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl fmt::Debug for ChunkHeader {
 }
 
 impl Default for ChunkHeader {
-    /// Chunk 0 of no sequence, scraped, without fragments, user and process unknown.
+    /// Chunk 0 of no sequence, complete, without fragments, user and process unknown.
     fn default() -> Self {
         Self {
             producer_id: 0,
@@ -83,7 +83,7 @@ impl Default for ChunkHeader {
             chunk_id: 0,
             fragments: 0,
             flags: ChunkFlags::empty(),
-            complete: false,
+            complete: true,
             uid: u32::MAX,
             pid: -1,
         }
@@ -95,7 +95,7 @@ impl Default for ChunkHeader {
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader};
 ///
-/// let header = ChunkHeader { producer_id: 1, fragments: 2, complete: true, ..Default::default() };
+/// let header = ChunkHeader { producer_id: 1, fragments: 2, ..Default::default() };
 /// let chunk = Chunk { header, payload: b"\x02hi\x05there" };
 /// # let _ = chunk;
 /// ```

@@ -18,7 +18,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, RingContent, TraceBuffer};
 ///
 /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+/// let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
 /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
 ///
 /// let ring = buffer.inspect();
@@ -278,7 +278,7 @@ impl<'b> RingView<'b> {
 /// ```
 /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+/// # let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
 /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
 /// let mut items: Vec<_> = buffer.inspect().items().collect();
 /// items.sort_by_key(|item| std::cmp::Reverse(item.age)); // the oldest first
@@ -329,14 +329,7 @@ mod tests {
     }
 
     fn commit(buffer: &mut TraceBuffer<Vec<u8>>, writer_id: u16, chunk_id: u32, payload: usize) {
-        let header = ChunkHeader {
-            producer_id: 1,
-            writer_id,
-            chunk_id,
-            fragments: 1,
-            complete: true,
-            ..Default::default()
-        };
+        let header = ChunkHeader { producer_id: 1, writer_id, chunk_id, fragments: 1, ..Default::default() };
         let mut bytes = vec![7u8; payload];
         bytes[0] = payload as u8 - 1;
         buffer.copy_chunk_untrusted(&Chunk { header, payload: &bytes });

@@ -21,7 +21,7 @@ use core::fmt;
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, DataLoss, FillPolicy, LeaseExpired, TraceBuffer};
 ///
 /// let mut buffer = TraceBuffer::new(vec![0u8; 1024], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// let mut header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+/// let mut header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
 /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
 ///
 /// let lease = buffer.read().lease_packet().unwrap();

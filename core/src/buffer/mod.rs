@@ -5,7 +5,7 @@
 //!
 //! let mut memory = vec![0u8; 4096];
 //! let mut buffer = TraceBuffer::new(&mut memory[..], Config::new(FillPolicy::RingBuffer).sequences(8))?;
-//! let header = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 2, complete: true, ..Default::default() };
+//! let header = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 2, ..Default::default() };
 //! assert_eq!(buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02hi\x05there" }), Commit::Written);
 //!
 //! let mut reader = buffer.read();

@@ -42,7 +42,7 @@ impl Located {
 ///
 /// let mut memory = vec![0u8; 4096];
 /// let mut buffer = TraceBuffer::new(&mut memory[..], Config::new(FillPolicy::RingBuffer))?;
-/// let header = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 1, complete: true, ..Default::default() };
+/// let header = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 1, ..Default::default() };
 /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
 ///
 /// let mut reader = buffer.read();
@@ -145,7 +145,7 @@ impl fmt::Debug for Packet<'_> {
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 ///
 /// let mut buffer = TraceBuffer::new(vec![0u8; 8192], Config::new(FillPolicy::RingBuffer))?;
-/// let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+/// let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
 /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
 /// let mut reader = buffer.read();
 /// let packet: Vec<u8> = reader.next_packet().unwrap().slices().flatten().copied().collect();

@@ -14,7 +14,7 @@ use super::stats::BufferStats;
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 ///
 /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+/// let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
 /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
 ///
 /// let mut clone = buffer.clone_read_only(vec![0u8; buffer.clone_size()])?;

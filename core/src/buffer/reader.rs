@@ -96,7 +96,7 @@ impl<'b> Reader<'b> {
     /// use tracebuf::proto::PacketValidator;
     /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
     /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// # let header = ChunkHeader { producer_id: 1, fragments: 2, complete: true, ..Default::default() };
+    /// # let header = ChunkHeader { producer_id: 1, fragments: 2, ..Default::default() };
     /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello\x02\x40\x07" });
     ///
     /// let mut reader = buffer.read();

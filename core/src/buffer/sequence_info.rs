@@ -16,7 +16,7 @@ use core::fmt;
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 ///
 /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer))?;
-/// let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+/// let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
 /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
 /// let sequence = buffer.sequences().next().unwrap();
 /// assert_eq!((sequence.producer_id, sequence.packets_evicted), (7, 0));

@@ -29,7 +29,7 @@ use super::stats::BufferStats;
 /// let memory: &'static mut [u8] = memory();
 /// let mut buffer = TraceBuffer::new(memory, Config::new(FillPolicy::RingBuffer).sequences(4))?;
 ///
-/// let header = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 2, complete: true, ..Default::default() };
+/// let header = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 2, ..Default::default() };
 /// assert_eq!(buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02hi\x05there" }), Commit::Written);
 ///
 /// let mut reader = buffer.read();
@@ -121,7 +121,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// use tracebuf::buffer::{ChunkHeader, Commit};
     /// # use tracebuf::buffer::{Config, FillPolicy, TraceBuffer};
     /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// # let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+    /// # let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
     ///
     /// let shared = [5, b'h', b'e', b'l', b'l', b'o'].map(AtomicU8::new); // a producer may change it meanwhile
     /// let commit = buffer.commit_with(&header, shared.len(), |offset, target| {
@@ -198,7 +198,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     /// use tracebuf::buffer::{ChunkFlags, Patch};
     /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
     /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// # let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+    /// # let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
     /// # let mut commit = |chunk_id, flags, payload| {
     /// #     buffer.copy_chunk_untrusted(&Chunk { header: ChunkHeader { chunk_id, flags, ..header }, payload });
     /// # };
@@ -243,7 +243,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     ///
     /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
     /// let flags = ChunkFlags::CONTINUES_ON_NEXT;
-    /// let header = ChunkHeader { producer_id: 1, fragments: 2, flags, complete: true, ..Default::default() };
+    /// let header = ChunkHeader { producer_id: 1, fragments: 2, flags, ..Default::default() };
     /// buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello\x05to be" });
     /// buffer.end_producer(1);
     /// let mut reader = buffer.read();
@@ -310,7 +310,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     ///
     /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
     /// for producer_id in 1..=2 {
-    ///     let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..Default::default() };
+    ///     let header = ChunkHeader { producer_id, fragments: 1, ..Default::default() };
     ///     buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
     /// }
     /// buffer.forget_producer(1);
@@ -341,7 +341,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> TraceBuffer<M> {
     ///
     /// let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
     /// for producer_id in 1..=5 {
-    ///     let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..Default::default() };
+    ///     let header = ChunkHeader { producer_id, fragments: 1, ..Default::default() };
     ///     buffer.make_place(&header);
     ///     let commit = buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
     ///     assert_eq!(commit, Commit::Written);

@@ -13,7 +13,7 @@ use embedded_io::Write;
 /// use tracebuf::service::{Exported, TraceExporter, sequence_id};
 /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, DataLoss, FillPolicy, TraceBuffer};
 /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 1, fragments: 2, complete: true, ..Default::default() };
+/// # let header = ChunkHeader { producer_id: 1, fragments: 2, ..Default::default() };
 /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x18, 0, 2, 0x40, 5] });
 /// # let mut file = [0; 256];
 ///
@@ -66,7 +66,7 @@ impl Exported {
 /// use tracebuf::service::{TraceExporter, sequence_id};
 /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 1, fragments: 2, complete: true, ..Default::default() };
+/// # let header = ChunkHeader { producer_id: 1, fragments: 2, ..Default::default() };
 /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 5, 2, 0x40, 6] });
 ///
 /// let mut file = vec![0; 1024];

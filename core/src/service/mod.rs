@@ -5,7 +5,7 @@
 //! use tracebuf::service::{TraceExporter, sequence_id, writer_stats};
 //!
 //! let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer))?;
-//! let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+//! let header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
 //! buffer.copy_chunk_untrusted(&Chunk { header, payload: &[2, 0x40, 5] }); // a packet: timestamp = 5
 //!
 //! let mut file = [0u8; 256];

@@ -154,8 +154,7 @@ fn text_without_room_is_an_error_wherever_it_breaks_off() {
 #[test]
 fn debug_output_names_every_field_that_matters() {
     let mut buffer = Bench::new(small_table(), 576).buffer;
-    let header =
-        ChunkHeader { producer_id: 3, writer_id: 5, fragments: 2, complete: true, ..Default::default() };
+    let header = ChunkHeader { producer_id: 3, writer_id: 5, fragments: 2, ..Default::default() };
     let offered = format!("{header:?}");
     assert!(offered.starts_with("ChunkHeader { producer_id: 3, writer_id: 5, chunk_id: 0, "), "{offered}");
     assert!(offered.ends_with("complete: true, uid: 4294967295, pid: -1 }"), "{offered}");

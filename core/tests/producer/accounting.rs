@@ -136,7 +136,6 @@ fn a_packet_given_up_is_not_broken_though_its_middle_came_back_after_its_beginni
             chunk_id,
             fragments: 1,
             flags,
-            complete: true,
             ..Default::default()
         };
         buffer.copy_chunk_untrusted(&Chunk { header, payload });
@@ -189,14 +188,8 @@ fn chunks_that_bring_nothing_new_take_no_room_however_often_they_come() {
     let config = Config::new(FillPolicy::RingBuffer).sequences(4);
     let mut buffer = TraceBuffer::new(vec![0u8; config.region_size(ring) as usize], config).unwrap();
     let commit = |buffer: &mut TraceBuffer<Vec<u8>>, writer_id, chunk_id| {
-        let header = buffer::ChunkHeader {
-            producer_id: 1,
-            writer_id,
-            chunk_id,
-            fragments: 1,
-            complete: true,
-            ..Default::default()
-        };
+        let header =
+            buffer::ChunkHeader { producer_id: 1, writer_id, chunk_id, fragments: 1, ..Default::default() };
         // 40 bytes of packet, and slack after it as a chunk in shared memory has.
         buffer.commit_with(&header, 1000, |offset, to| {
             to.fill(1);

@@ -96,13 +96,7 @@ impl World {
     fn lap(&mut self) {
         let first = self.buffers[0].stats().chunks_written as u32;
         for chunk_id in first..first + 300 {
-            let header = ChunkHeader {
-                producer_id: 9,
-                chunk_id,
-                fragments: 1,
-                complete: true,
-                ..ChunkHeader::default()
-            };
+            let header = ChunkHeader { producer_id: 9, chunk_id, fragments: 1, ..ChunkHeader::default() };
             self.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
         }
     }
@@ -278,7 +272,6 @@ fn what_was_being_moved_in_a_crash_is_moved_once() {
                 writer_id: taken.header().writer_id,
                 chunk_id: taken.header().chunk_id,
                 fragments: taken.header().fragments,
-                complete: true,
                 ..ChunkHeader::default()
             };
             world.buffers[0].commit_with(&header, taken.len(), |from, to| taken.fill(from, to));
@@ -314,7 +307,6 @@ fn a_chunk_waits_until_no_more_patches_are_said_to_come() {
             chunk_id,
             fragments: 1,
             flags,
-            complete: true,
             ..ChunkHeader::default()
         };
         world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x04abcd" });

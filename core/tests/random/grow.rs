@@ -40,7 +40,7 @@ fn grow(mut real: Real, more: usize) -> Result<Real, String> {
 
 fn room_is_free(mut buffer: TraceBuffer<Vec<u8>>, more: usize) -> Result<(), String> {
     let is_ring = buffer.policy() == FillPolicy::RingBuffer;
-    let header = ChunkHeader { producer_id: 99, fragments: 1, complete: true, ..ChunkHeader::default() };
+    let header = ChunkHeader { producer_id: 99, fragments: 1, ..ChunkHeader::default() };
     let before = buffer.stats();
     // A chunk of 28 bytes each.
     for chunk_id in 0..more as u32 / 28 {
@@ -90,8 +90,7 @@ fn a_ring_that_is_full_to_its_end_is_the_same_in_as_much_memory() {
     let config = Config::new(FillPolicy::RingBuffer).sequences(4);
     let mut buffer = TraceBuffer::new(Memory([0; 512]), config).unwrap();
     let mut commit = |chunk_id, len: usize| {
-        let header =
-            ChunkHeader { producer_id: 1, chunk_id, fragments: 1, complete: true, ..ChunkHeader::default() };
+        let header = ChunkHeader { producer_id: 1, chunk_id, fragments: 1, ..ChunkHeader::default() };
         let payload = &mut [0; 40][..len];
         payload[0] = len as u8 - 1;
         assert_eq!(buffer.copy_chunk_untrusted(&Chunk { header, payload }), Commit::Written);

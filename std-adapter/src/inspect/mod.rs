@@ -5,7 +5,7 @@
 //! use tracebuf_std::inspect::Inspection;
 //!
 //! let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-//! let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+//! let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
 //! buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
 //!
 //! let inspection = Inspection::of_file(&buffer.into_memory())?;
@@ -105,7 +105,7 @@ pub struct SequenceLine {
 ///
 /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 /// # let mut buffer = TraceBuffer::new(vec![0u8; 4096], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 1, complete: true, ..Default::default() };
+/// # let header = ChunkHeader { producer_id: 7, fragments: 1, ..Default::default() };
 /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
 /// # let file = buffer.into_memory();
 /// let inspection = Inspection::of_file(&file)?;

@@ -16,7 +16,7 @@ use crate::whole_file::write_atomically;
 ///
 /// # use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 /// # let mut buffer = TraceBuffer::new(vec![0u8; 2048], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-/// # let header = ChunkHeader { producer_id: 7, fragments: 2, complete: true, ..Default::default() };
+/// # let header = ChunkHeader { producer_id: 7, fragments: 2, ..Default::default() };
 /// # buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05\x05hello" });
 /// # let file = buffer.into_memory();
 /// # let out = std::env::temp_dir().join(format!("doc-recovered-{}.pftrace", std::process::id()));

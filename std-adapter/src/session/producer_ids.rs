@@ -57,8 +57,7 @@ mod tests {
     impl Transport for One {
         fn drain(&mut self, buffers: &mut [CentralBuffer]) {
             if !std::mem::replace(&mut self.2, true) {
-                let header =
-                    ChunkHeader { producer_id: self.0, fragments: 1, complete: true, ..Default::default() };
+                let header = ChunkHeader { producer_id: self.0, fragments: 1, ..Default::default() };
                 buffers[1].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" });
             }
         }

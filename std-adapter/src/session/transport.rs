@@ -77,7 +77,7 @@ pub type CentralBuffer = TraceBuffer<BufferMemory>;
 ///         if std::mem::replace(&mut self.0, true) {
 ///             return;
 ///         }
-///         let header = ChunkHeader { producer_id: 2, writer_id: 1, fragments: 1, complete: true, ..Default::default() };
+///         let header = ChunkHeader { producer_id: 2, writer_id: 1, fragments: 1, ..Default::default() };
 ///         buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" }); // timestamp 5
 ///     }
 ///     fn ask_flush(&mut self) {}

@@ -164,15 +164,8 @@ fn offer(
     flags: ChunkFlags,
     payload: &[u8],
 ) {
-    let header = ChunkHeader {
-        producer_id: 1,
-        writer_id,
-        chunk_id,
-        fragments: 1,
-        flags,
-        complete: true,
-        ..ChunkHeader::default()
-    };
+    let header =
+        ChunkHeader { producer_id: 1, writer_id, chunk_id, fragments: 1, flags, ..ChunkHeader::default() };
     buffer.copy_chunk_untrusted(&Chunk { header, payload });
 }
 
@@ -234,7 +227,8 @@ fn a_chunk_that_recovery_drops_is_unreadable() {
 #[test]
 fn chunks_that_wait_for_more_are_shown_as_they_were_found() {
     let mut buffer = small_buffer();
-    let scraped = ChunkHeader { producer_id: 1, writer_id: 1, fragments: 2, ..ChunkHeader::default() };
+    let scraped =
+        ChunkHeader { producer_id: 1, writer_id: 1, fragments: 2, complete: false, ..ChunkHeader::default() };
     buffer.copy_chunk_untrusted(&Chunk { header: scraped, payload: b"\x05whole\x05whole" });
     offer(&mut buffer, 1, 1, ChunkFlags::empty(), b"\x05whole");
     let waits = ChunkFlags::NEEDS_PATCHING | ChunkFlags::CONTINUES_ON_NEXT;

@@ -29,14 +29,8 @@ pub(super) fn region() -> Vec<u8> {
     let config = Config::new(FillPolicy::RingBuffer).sequences(4).crc(true);
     let mut buffer = TraceBuffer::new(vec![0u8; 1024], config).expect("room");
     for chunk_id in 0..3 {
-        let header = ChunkHeader {
-            producer_id: 1,
-            writer_id: 1,
-            chunk_id,
-            fragments: 1,
-            complete: true,
-            ..ChunkHeader::default()
-        };
+        let header =
+            ChunkHeader { producer_id: 1, writer_id: 1, chunk_id, fragments: 1, ..ChunkHeader::default() };
         buffer.copy_chunk_untrusted(&Chunk { header, payload: PACKET });
     }
     buffer.into_memory()

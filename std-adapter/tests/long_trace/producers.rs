@@ -36,7 +36,6 @@ impl Transport for Other {
                 writer_id: 1,
                 chunk_id: self.chunk_id,
                 fragments: 1,
-                complete: true,
                 ..ChunkHeader::default()
             };
             buffers[0].copy_chunk_untrusted(&Chunk { header, payload: &payload });
@@ -94,13 +93,7 @@ fn packets_that_are_left_out_are_not_read_all_at_once_either() {
         most_read.fetch_max(read - before, Ordering::Relaxed);
         let payload = [2, 0x18, 0].repeat(1000);
         for chunk_id in forged.by_ref() {
-            let header = ChunkHeader {
-                producer_id: 2,
-                chunk_id,
-                fragments: 1000,
-                complete: true,
-                ..Default::default()
-            };
+            let header = ChunkHeader { producer_id: 2, chunk_id, fragments: 1000, ..Default::default() };
             buffers[0].copy_chunk_untrusted(&Chunk { header, payload: &payload });
         }
         true

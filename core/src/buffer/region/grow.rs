@@ -34,7 +34,7 @@ impl<M: AsRef<[u8]> + AsMut<[u8]>> ReadOnlyTraceBuffer<M> {
     /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, ReadOnlyTraceBuffer, TraceBuffer};
     ///
     /// let mut buffer = TraceBuffer::new(vec![0u8; 512], Config::new(FillPolicy::RingBuffer).sequences(4))?;
-    /// let mut header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..Default::default() };
+    /// let mut header = ChunkHeader { producer_id: 1, fragments: 1, ..Default::default() };
     /// let payload = b"\x05hello";
     /// (0..2).for_each(|chunk_id| {
     ///     buffer.copy_chunk_untrusted(&Chunk { header: ChunkHeader { chunk_id, ..header }, payload });

@@ -25,15 +25,7 @@ fn with_sequences(sequences: u16, ring: u32) -> Buffer {
 }
 
 fn header(chunk_id: u32, fragments: u16, flags: ChunkFlags) -> ChunkHeader {
-    ChunkHeader {
-        producer_id: 1,
-        writer_id: 1,
-        chunk_id,
-        fragments,
-        flags,
-        complete: true,
-        ..Default::default()
-    }
+    ChunkHeader { producer_id: 1, writer_id: 1, chunk_id, fragments, flags, ..Default::default() }
 }
 
 /// Commits a chunk, and returns how many steps that took.

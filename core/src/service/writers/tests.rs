@@ -16,7 +16,7 @@ fn chunks_are_told_apart_from_one_that_is_unfinished_wherever_ids_begin_anew() {
 }
 
 fn whole(writer_id: u16, chunk_id: u32) -> ChunkHeader {
-    ChunkHeader { writer_id, chunk_id, complete: true, ..ChunkHeader::default() }
+    ChunkHeader { writer_id, chunk_id, ..ChunkHeader::default() }
 }
 
 fn has_shown(writers: &Writers<2>, header: &ChunkHeader) -> bool {

@@ -80,8 +80,7 @@ fn where_a_buffer_refuses_the_first_chunk_after_it_the_next_one_tells_of_the_los
     world.buffers[0] =
         TraceBuffer::new(vec![0; 8192], Config::new(FillPolicy::Discard).sequences(4)).unwrap();
     for writer_id in 1..=4 {
-        let header =
-            ChunkHeader { producer_id: 9, writer_id, fragments: 1, complete: true, ..ChunkHeader::default() };
+        let header = ChunkHeader { producer_id: 9, writer_id, fragments: 1, ..ChunkHeader::default() };
         world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
     }
     let chunk = world.write();

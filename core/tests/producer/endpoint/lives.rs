@@ -165,7 +165,6 @@ fn one_of_the_same_number(written: usize) -> World {
                 writer_id: world.writer.id(),
                 chunk_id,
                 fragments: 1,
-                complete: true,
                 ..ChunkHeader::default()
             };
             world.buffers[target].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
@@ -290,8 +289,7 @@ fn where_the_buffer_has_forgotten_those_before_nothing_seems_to_be_missing() {
     assert_eq!(world.read(), [DataLoss::empty(); 4]);
     // The table is full of others.
     for writer_id in 1..=64 {
-        let header =
-            ChunkHeader { producer_id: 9, writer_id, fragments: 1, complete: true, ..ChunkHeader::default() };
+        let header = ChunkHeader { producer_id: 9, writer_id, fragments: 1, ..ChunkHeader::default() };
         world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
     }
     assert_eq!(world.read(), []);

@@ -56,7 +56,7 @@ fn a_chunk_that_was_scraped_whole_is_not_offered_again() {
 fn full_table(policy: FillPolicy) -> TraceBuffer<Vec<u8>> {
     let mut buffer = TraceBuffer::new(vec![0; 8192], Config::new(policy).sequences(4)).unwrap();
     for producer_id in 9..13 {
-        let header = ChunkHeader { producer_id, fragments: 1, complete: true, ..ChunkHeader::default() };
+        let header = ChunkHeader { producer_id, fragments: 1, ..ChunkHeader::default() };
         buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x01" });
     }
     buffer

@@ -84,7 +84,10 @@ impl World {
             let mut expected = self.read_clone(0).into_iter();
             let lease = self.buffer.read().lease_packet();
             if let Some(twin) = &mut self.twin {
-                assert_eq!(twin.read().lease_packet().map(|lease| lease.len()), lease.as_ref().map(Lease::len));
+                assert_eq!(
+                    twin.read().lease_packet().map(|lease| lease.len()),
+                    lease.as_ref().map(Lease::len)
+                );
             }
             let Some(lease) = lease else {
                 assert!(expected.next().is_none());

@@ -16,14 +16,7 @@ pub(super) const ROOM: usize = 16;
 pub(super) const OUTER: u32 = 24 + ROOM as u32 + 4;
 
 pub(super) fn header(writer_id: u16, chunk_id: u32) -> ChunkHeader {
-    ChunkHeader {
-        producer_id: 1,
-        writer_id,
-        chunk_id,
-        fragments: 2,
-        complete: true,
-        ..ChunkHeader::default()
-    }
+    ChunkHeader { producer_id: 1, writer_id, chunk_id, fragments: 2, ..ChunkHeader::default() }
 }
 
 fn buffer(crc: bool) -> TraceBuffer<Memory> {

@@ -47,7 +47,7 @@ fn a_region_with_the_largest_table_is_attached_too() {
     let config = Config::new(FillPolicy::RingBuffer).sequences(u16::MAX);
     let mut buffer =
         TraceBuffer::new(Memory::filled(0, config.region_size(400) as usize), config).expect("room");
-    let header = ChunkHeader { producer_id: 1, fragments: 1, complete: true, ..ChunkHeader::default() };
+    let header = ChunkHeader { producer_id: 1, fragments: 1, ..ChunkHeader::default() };
     buffer.copy_chunk_untrusted(&Chunk { header, payload: b"\x05hello" });
     let (mut buffer, salvage) = TraceBuffer::attach(buffer.into_memory()).expect("a region");
     assert!(salvage.is_clean() && salvage.chunks_kept == 1, "{salvage}");
@@ -65,7 +65,6 @@ fn where_no_patches_will_come_the_packets_in_front_of_the_one_that_waits_come_ou
         chunk_id,
         fragments: 3,
         flags,
-        complete: true,
         ..ChunkHeader::default()
     };
     // A packet across the first two chunks, one in the second, and the beginning of another, whose size is not yet

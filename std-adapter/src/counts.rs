@@ -21,6 +21,7 @@ use crate::limits::BUFFERS_MAX;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Written {
     /// Packets, the service's own among them.
     pub packets: u64,
@@ -46,6 +47,7 @@ pub struct Written {
 /// # Ok::<(), tracebuf_std::session::SessionError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Flushes {
     /// Flushes asked for that have ended.
     pub requested: u64,

@@ -36,6 +36,7 @@ pub struct SharedMemory<'a> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
 pub enum MemoryError {
     /// The page size is not a multiple of 4 between [`SharedMemory::MIN_PAGE`] and
     /// [`SharedMemory::MAX_PAGE`].

@@ -26,6 +26,7 @@ use tracebuf::service::EndpointStats;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct WriterReport {
     /// The thread.
     pub name: String,
@@ -73,6 +74,7 @@ impl WriterReport {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Report {
     /// The threads.
     pub writers: Vec<WriterReport>,

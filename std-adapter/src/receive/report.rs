@@ -20,6 +20,7 @@ use crate::figures::{Count, Name};
 /// assert!(report.to_string().ends_with("; it ended in the midst of a frame"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReceiveReport {
     /// Bytes, all of them.
     pub bytes: u64,

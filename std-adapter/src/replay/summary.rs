@@ -16,6 +16,7 @@ use crate::figures::{Count, LeftOut};
 /// # Ok::<(), tracebuf_std::replay::ReplayError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ReplaySummary {
     /// Operations run, `new` included.
     pub operations: u64,
@@ -43,6 +44,7 @@ pub struct ReplaySummary {
 /// # Ok::<(), tracebuf_std::replay::ReplayError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Commits {
     /// Stored anew.
     pub written: u64,
@@ -86,6 +88,7 @@ impl Commits {
 /// # Ok::<(), tracebuf_std::replay::ReplayError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Packets {
     /// How many.
     pub packets: u64,

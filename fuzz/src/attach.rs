@@ -107,7 +107,10 @@ fn look(memory: Vec<u8>, next: Config) -> Packets {
     assert_eq!(ring.chunks, u64::from(salvage.chunks_kept));
     // What attaching has repaired stays right.
     let (mut again, twice) = bounded(memory.len(), 0, || TraceBuffer::attach(copy)).expect("a region");
-    assert_eq!((twice.chunks_kept, twice.malformed, twice.unfinished), (salvage.chunks_kept, 0, 0));
+    assert_eq!(
+        (twice.chunks_kept, twice.chunks_malformed, twice.chunks_unfinished),
+        (salvage.chunks_kept, 0, 0)
+    );
     found.extend(bounded(2 * memory.len(), 0, || packets(&mut again.read(), memory.len())));
     record(&mut again);
     found.extend(look_at_end(memory, &salvage));
@@ -157,7 +160,10 @@ fn look_at_end(memory: Vec<u8>, living: &Salvage) -> Packets {
     assert_eq!(salvage.chunks_dropped(), living.chunks_dropped());
     let (mut again, twice) = TraceBuffer::attach(ended.into_memory()).expect("a region");
     again.check().expect("a sound buffer");
-    assert_eq!((twice.chunks_kept, twice.malformed, twice.unfinished), (salvage.chunks_kept, 0, 0));
+    assert_eq!(
+        (twice.chunks_kept, twice.chunks_malformed, twice.chunks_unfinished),
+        (salvage.chunks_kept, 0, 0)
+    );
     let found = bounded(2 * size, 0, || packets(&mut again.read(), size));
     record(&mut again);
     found

@@ -30,7 +30,7 @@ pub fn run(data: &[u8]) {
             assert_eq!(count("cpkt "), summary.cloned.packets);
             let ends = ["ok", "fail", "patch ", "end", "limit", "cend", "stats ", "oend"];
             assert_eq!(ends.map(count).iter().sum::<u64>(), summary.operations);
-            let commits = summary.commits;
+            let commits = &summary.commits;
             let chunks = commits.written
                 + commits.rewritten
                 + commits.relocated
@@ -38,7 +38,7 @@ pub fn run(data: &[u8]) {
                 + commits.discarded
                 + commits.refused;
             assert!(chunks <= count("ok"));
-            let _ = ReplaySummary::to_string(&ReplaySummary { commits, ..summary });
+            let _ = summary.to_string();
         }
         Err(ReplayError::Line { number, ref reason, .. }) => {
             let lines = data.split(|byte| *byte == b'\n').count() as u64;

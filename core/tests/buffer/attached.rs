@@ -181,7 +181,7 @@ fn around_a_damaged_chunk(damaged: usize, read: usize) -> Vec<(u8, DataLoss)> {
     let start = memory.len() - ring;
     memory[start + at + 24 + 5] ^= 1;
     let (again, salvage) = TraceBuffer::attach(memory).unwrap();
-    assert_eq!((salvage.checksum_wrong, salvage.chunks_dropped()), (1, 1), "{salvage}");
+    assert_eq!((salvage.chunks_checksum_wrong, salvage.chunks_dropped()), (1, 1), "{salvage}");
     b.buffer = again;
     b.commit(chunk(5));
     b.read().into_iter().map(|(bytes, loss)| (bytes[0], loss)).collect()

@@ -25,15 +25,15 @@ pub struct Salvage {
     /// Sequences that are in the table now.
     pub sequences_kept: u32,
     /// Chunks whose header or fragments contradict each other.
-    pub malformed: u32,
+    pub chunks_malformed: u32,
     /// Chunks that do not match their checksum.
-    pub checksum_wrong: u32,
+    pub chunks_checksum_wrong: u32,
     /// Chunks of a sequence that the table does not have.
-    pub of_no_sequence: u32,
+    pub chunks_of_no_sequence: u32,
     /// Chunks whose number does not fit into their sequence.
-    pub out_of_order: u32,
+    pub chunks_out_of_order: u32,
     /// Chunks that were being changed in such a way that nothing in them can be relied on.
-    pub unfinished: u32,
+    pub chunks_unfinished: u32,
     /// Bytes of the ring in which no chunk can be found, because they make no sense or because the memory ends before
     /// them.
     pub bytes_unreadable: u64,
@@ -52,9 +52,15 @@ pub(super) enum Cause {
 impl Salvage {
     /// Chunks dropped, whatever the cause.
     pub fn chunks_dropped(&self) -> u32 {
-        [self.malformed, self.checksum_wrong, self.of_no_sequence, self.out_of_order, self.unfinished]
-            .iter()
-            .fold(0, |sum, count| sum.saturating_add(*count))
+        [
+            self.chunks_malformed,
+            self.chunks_checksum_wrong,
+            self.chunks_of_no_sequence,
+            self.chunks_out_of_order,
+            self.chunks_unfinished,
+        ]
+        .iter()
+        .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// Whether everything was kept as it was.
@@ -67,11 +73,11 @@ impl Salvage {
 
     pub(super) fn count(&mut self, cause: Cause) {
         let count = match cause {
-            Cause::Malformed => &mut self.malformed,
-            Cause::Checksum => &mut self.checksum_wrong,
-            Cause::NoSequence => &mut self.of_no_sequence,
-            Cause::OutOfOrder => &mut self.out_of_order,
-            Cause::Unfinished => &mut self.unfinished,
+            Cause::Malformed => &mut self.chunks_malformed,
+            Cause::Checksum => &mut self.chunks_checksum_wrong,
+            Cause::NoSequence => &mut self.chunks_of_no_sequence,
+            Cause::OutOfOrder => &mut self.chunks_out_of_order,
+            Cause::Unfinished => &mut self.chunks_unfinished,
         };
         *count = count.saturating_add(1);
     }
@@ -93,24 +99,24 @@ impl fmt::Display for Salvage {
                 "of them as it was before it grew",
                 "of them as they were before they grew",
             ),
-            (u64::from(self.malformed), "chunk dropped as malformed", "chunks dropped as malformed"),
+            (u64::from(self.chunks_malformed), "chunk dropped as malformed", "chunks dropped as malformed"),
             (
-                u64::from(self.checksum_wrong),
+                u64::from(self.chunks_checksum_wrong),
                 "chunk dropped for its checksum",
                 "chunks dropped for their checksum",
             ),
             (
-                u64::from(self.of_no_sequence),
+                u64::from(self.chunks_of_no_sequence),
                 "chunk dropped that belongs to no sequence",
                 "chunks dropped that belong to no sequence",
             ),
             (
-                u64::from(self.out_of_order),
+                u64::from(self.chunks_out_of_order),
                 "chunk dropped that does not fit into its sequence",
                 "chunks dropped that do not fit into their sequence",
             ),
             (
-                u64::from(self.unfinished),
+                u64::from(self.chunks_unfinished),
                 "chunk dropped that was being changed",
                 "chunks dropped that were being changed",
             ),

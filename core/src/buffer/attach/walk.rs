@@ -140,7 +140,7 @@ impl State<'_> {
                 entry.lose(DataLoss::CHUNK_CORRUPTED);
             }
         }
-        if cause == Cause::NoSequence && salvage.of_no_sequence == 1 {
+        if cause == Cause::NoSequence && salvage.chunks_of_no_sequence == 1 {
             // Nobody knows whose it was: it may have been of any that comes.
             self.table.iter_mut().for_each(|entry| entry.insert(Status::FORGETFUL));
         }

@@ -118,7 +118,7 @@ fn a_chunk_that_contradicts_itself_is_malformed() {
         // The second chunk of writer 1.
         change_chunk(&mut memory, 2 * (OUTER - 4), |chunk, _| work(chunk));
         let (salvage, packets) = found(memory);
-        assert_eq!(salvage, Salvage { malformed: 1, ..kept(5) }, "{n}");
+        assert_eq!(salvage, Salvage { chunks_malformed: 1, ..kept(5) }, "{n}");
         assert!(!salvage.is_clean() && salvage.chunks_dropped() == 1);
         assert_eq!(salvage.to_string(), "5 chunks of 2 sequences kept, 1 chunk dropped as malformed");
         let of_1: Vec<_> = packets.iter().filter(|packet| packet.0 == 1).map(|one| (one.1, one.2)).collect();
@@ -154,7 +154,7 @@ fn chunks_of_a_sequence_that_is_nobody_belong_to_none() {
         let mut memory = region(false);
         change(&mut memory, work);
         let (salvage, packets) = found(memory);
-        assert_eq!(salvage, Salvage { of_no_sequence: 3, sequences_kept: 1, ..kept(3) });
+        assert_eq!(salvage, Salvage { chunks_of_no_sequence: 3, sequences_kept: 1, ..kept(3) });
         assert!(packets.iter().all(|packet| packet.0 == 2) && packets.len() == 6);
     }
     // Its later packets say that something was before them, and no others do.
@@ -187,7 +187,7 @@ fn of_two_chunks_with_one_number_one_is_dropped() {
     let mut memory = region(false);
     change_chunk(&mut memory, 4 * (OUTER - 4), |chunk, _| chunk.chunk_id.set(0));
     let (salvage, packets) = found(memory);
-    assert_eq!(salvage, Salvage { out_of_order: 1, ..kept(5) });
+    assert_eq!(salvage, Salvage { chunks_out_of_order: 1, ..kept(5) });
     // Its number is not known: the loss is reported at once.
     assert_eq!(
         packets.iter().map(|packet| packet.2).collect::<Vec<_>>(),
@@ -263,7 +263,7 @@ fn where_the_search_goes_on_something_else_must_lead_and_a_sound_chunk_must_be()
     let salvage = behind_a_broken_chunk(|state| {
         state.ring.front_mut(2 * one).expect("a chunk").header.read.set(3);
     });
-    assert_eq!((salvage.chunks_kept, salvage.malformed), (3, 0), "{salvage}");
+    assert_eq!((salvage.chunks_kept, salvage.chunks_malformed), (3, 0), "{salvage}");
     assert_eq!(salvage.bytes_unreadable, unreadable(3), "{salvage}");
 }
 
@@ -333,11 +333,11 @@ fn every_cause_has_its_words() {
         chunks_cut: 2,
         chunks_reverted: 3,
         sequences_kept: 4,
-        malformed: 5,
-        checksum_wrong: 6,
-        of_no_sequence: 7,
-        out_of_order: 8,
-        unfinished: 9,
+        chunks_malformed: 5,
+        chunks_checksum_wrong: 6,
+        chunks_of_no_sequence: 7,
+        chunks_out_of_order: 8,
+        chunks_unfinished: 9,
         bytes_unreadable: 10,
     };
     assert_eq!(salvage.chunks_dropped(), 35);
@@ -349,7 +349,7 @@ fn every_cause_has_its_words() {
         Salvage { chunks_cut: 1, ..Salvage::default() },
         Salvage { chunks_reverted: 1, ..Salvage::default() },
         Salvage { bytes_unreadable: 1, ..Salvage::default() },
-        Salvage { unfinished: 1, ..Salvage::default() },
+        Salvage { chunks_unfinished: 1, ..Salvage::default() },
     ] {
         assert!(!only.is_clean(), "{only}");
     }
@@ -366,7 +366,11 @@ fn a_patched_chunk_is_kept_if_reading_can_go_on_in_it() {
         // Its first size leaves the chunk: no other fragment can be found.
         change(&mut memory, |state| state.ring.payload_mut(0, 1).expect("a chunk")[0] = 0x7F);
         let salvage = attach(&memory).1;
-        assert_eq!((salvage.chunks_kept, salvage.malformed), if fits { (6, 0) } else { (5, 1) }, "{read}");
+        assert_eq!(
+            (salvage.chunks_kept, salvage.chunks_malformed),
+            if fits { (6, 0) } else { (5, 1) },
+            "{read}"
+        );
     }
 }
 
@@ -378,7 +382,7 @@ fn what_is_said_of_the_chunk_erased_last_is_outvoted_by_the_chunks() {
         change(&mut memory, |state| state.table[0].erase(5, 0));
         let salvage = attach(&memory).1;
         let dropped = ids.len() as u32 - keep;
-        assert_eq!((salvage.chunks_kept, salvage.out_of_order), (keep, dropped), "{ids:?}");
+        assert_eq!((salvage.chunks_kept, salvage.chunks_out_of_order), (keep, dropped), "{ids:?}");
     }
 }
 
@@ -403,7 +407,7 @@ fn a_chunk_that_was_about_to_be_erased_is_the_oldest() {
     let mut damaged = memory.clone();
     change_chunk(&mut damaged, 4 * (OUTER - 4), |chunk, _| chunk.valid.set(ROOM as u16 + 1));
     let (mut buffer, salvage) = attach(&damaged);
-    assert_eq!((salvage.chunks_kept, salvage.malformed), (5, 1));
+    assert_eq!((salvage.chunks_kept, salvage.chunks_malformed), (5, 1));
     assert_eq!(buffer.copy_chunk_untrusted(&older()), Commit::Discarded);
     // Where none was ever erased, the number means nothing.
     change(&mut memory, |state| state.table[0].remove(Status::HAS_ERASED));

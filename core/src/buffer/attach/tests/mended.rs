@@ -16,7 +16,7 @@ fn busy(chunk: &mut TBChunk, links: &mut Links, from: u32, is_patch: bool) {
 
 #[test]
 fn what_was_being_changed_is_what_it_had_been_or_ends_before_it() {
-    let unfinished = || Salvage { unfinished: 1, ..kept(5) };
+    let unfinished = || Salvage { chunks_unfinished: 1, ..kept(5) };
     for (from, is_patch, read, expected, left) in [
         (16, false, 0, Salvage { chunks_reverted: 1, ..kept(6) }, 12),
         (16, false, 8, Salvage { chunks_reverted: 1, ..kept(6) }, 12),
@@ -66,7 +66,7 @@ fn what_a_crash_left_half_changed_is_sound_once_it_was_attached() {
         let mut memory = changed;
         change(&mut memory, |state| state.ring.payload_mut(at, 3).expect("a chunk")[2] ^= 1);
         let dropped = u32::from(crc);
-        assert_eq!(found(memory).0.unfinished, dropped);
+        assert_eq!(found(memory).0.chunks_unfinished, dropped);
     }
 }
 

@@ -70,14 +70,8 @@ impl Entered {
         }
     }
 
-    /// Fields recorded since the begin go to the end, because there may be no other slice.
-    #[inline(always)]
     fn end(&self, recorder: &Recorder) {
-        let mut place = self.place;
-        match &self.data {
-            Some(data) if data.changes() != self.seen => end_with(recorder, &mut place, data, self.seen),
-            _ => end_plain(recorder, &mut place),
-        }
+        end(recorder, self.place, self.data.as_deref(), self.seen);
     }
 }
 
@@ -89,6 +83,7 @@ thread_local! {
 }
 
 /// Begins a slice of a span and remembers it.
+#[inline(never)]
 pub(super) fn enter(
     owner: &Owner,
     id: u64,
@@ -105,9 +100,12 @@ pub(super) fn enter(
 /// The same for a span that has nothing but its metadata.
 #[inline(always)]
 pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'static>) {
+    if owner.origins {
+        return enter(owner, id, metadata, None);
+    }
     enter_by(owner, id, || {
         let mut place = owner.recorder.place();
-        let begun = begin_plain(owner, &mut place, metadata);
+        let begun = is_recorded(owner.recorder.with_in(&mut place, begin_of(metadata)), &mut place);
         begun.then_some(Entered { id, owner: owner.number, place, metadata, data: None, seen: 0 })
     });
 }
@@ -175,7 +173,8 @@ pub(super) fn exit(owner: &Owner, id: u64) {
     let exited = STACK.try_with(|stack| {
         let top = stack.borrow_mut().pop_if(|top| top.is(id, owner));
         match top {
-            Some(top) => top.end(&owner.recorder),
+            // In parts: as a whole it would be copied on the way.
+            Some(Entered { place, data, seen, .. }) => end(&owner.recorder, place, data.as_deref(), seen),
             None => exit_below(owner, id, stack),
         }
     });
@@ -262,14 +261,18 @@ fn of_innermost<T>(owner: &Owner, f: impl Fn(&Entered) -> Option<T>) -> Option<T
     STACK.try_with(innermost).ok().flatten()
 }
 
-#[inline(always)]
 fn begin_plain(owner: &Owner, place: &mut Place, metadata: &'static Metadata<'static>) -> bool {
     if owner.origins {
         return begin_with(owner, place, metadata, None);
     }
+    is_recorded(owner.recorder.with_at(place, begin_of(metadata)), place)
+}
+
+/// Begins a slice of a span that has nothing but its metadata; false if that is lost.
+#[inline(always)]
+fn begin_of(metadata: &'static Metadata<'static>) -> impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool {
     let category = category(metadata.level());
-    let begin = |tracer: &ThreadTracer<'_>| tracer.track().enter_in(metadata.name(), category).detach();
-    is_recorded(owner.recorder.with_at(place, begin), place)
+    move |tracer: &ThreadTracer<'_>| tracer.track().enter_in(metadata.name(), category).detach()
 }
 
 #[inline(never)]
@@ -300,9 +303,13 @@ fn is_recorded(begun: Option<bool>, place: &mut Place) -> bool {
     begun.is_some()
 }
 
+/// Ends a slice. Fields recorded since its begin go to the end, because there may be no other slice.
 #[inline(always)]
-fn end_plain(recorder: &Recorder, place: &mut Place) {
-    recorder.with_at(place, |tracer| tracer.track().attach().end());
+fn end(recorder: &Recorder, mut place: Place, data: Option<&SpanData>, seen: u64) {
+    match data {
+        Some(data) if data.changes() != seen => end_with(recorder, &mut place, data, seen),
+        _ => drop(recorder.with_at(&mut place, |tracer| tracer.track().attach().end())),
+    }
 }
 
 #[inline(never)]

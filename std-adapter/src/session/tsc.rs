@@ -231,15 +231,16 @@ impl TscClock {
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         let (line, counter) = self.line(counter);
-        if counter < line.counter { before(&line, counter) } else { line.at(counter) }
+        if counter < line.counter { self.before() } else { line.at(counter) }
     }
-}
 
-/// The time if the counter is before the line's start: another core's, or restarted with no new line yet.
-#[cold]
-#[inline(never)]
-fn before(line: &Line, counter: u64) -> u64 {
-    if line.is_past(counter) { BootClock.now().max(line.nanoseconds) } else { line.nanoseconds }
+    /// The time if the counter is before the line's start: another core's, or restarted with no new line yet.
+    #[cold]
+    #[inline(never)]
+    fn before(&self) -> u64 {
+        let (line, counter) = self.line(counter);
+        if line.is_past(counter) { BootClock.now().max(line.nanoseconds) } else { line.at(counter) }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]

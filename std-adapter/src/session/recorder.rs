@@ -268,7 +268,11 @@ impl Recorder {
         place: &mut Place,
         f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R,
     ) -> Option<R> {
-        if *place == self.place() { self.with_in(place, f) } else { Self::with_begun(*place, f) }
+        if self.switch.leads_to(*place, self.target) {
+            self.with_in(place, f)
+        } else {
+            Self::with_begun(*place, f)
+        }
     }
 
     #[cold]
@@ -285,9 +289,12 @@ impl Recorder {
     /// The entry of this thread; the first one if it has only one session, as nearly always.
     #[inline]
     fn find(&self, tracers: &RefCell<Vec<Entry>>, place: &mut Place) -> Option<Rc<Recording>> {
-        if let Some(entry) = tracers.try_borrow().ok()?.iter().find(|entry| entry.place.get() == *place) {
+        let known = tracers.try_borrow().ok()?;
+        let is_there = |entry: &&Entry| entry.place.get() == *place;
+        if let Some(entry) = known.first().filter(is_there).or_else(|| known.iter().find(is_there)) {
             return Some(entry.recording.clone());
         }
+        drop(known);
         self.make(tracers, place)
     }
 

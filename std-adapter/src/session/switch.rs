@@ -62,6 +62,12 @@ impl Switch {
         if self.is_here() { place } else { NOWHERE }
     }
 
+    /// Whether events for a buffer go to this place, where some went before.
+    #[inline(always)]
+    pub(crate) fn leads_to(&self, place: Place, target: u16) -> bool {
+        self.place.load(Ordering::Relaxed) | u64::from(target) == place && self.is_here()
+    }
+
     pub(crate) fn own(&self) -> Place {
         self.own
     }

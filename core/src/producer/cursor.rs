@@ -34,8 +34,13 @@ fn store(words: &[AtomicU32], index: usize, value: u32) {
 #[inline]
 fn split(value: u32, pos: usize) -> (u32, u32, u32) {
     let shift = (pos % 4 * 8) as u32;
+    let below = (1 << shift) - 1;
+    if cfg!(target_pointer_width = "64") {
+        let moved = u64::from(value) << shift;
+        return (below, moved as u32, (moved >> 32) as u32);
+    }
     // In two steps: there is no shift by 32.
-    ((1 << shift) - 1, value << shift, value >> 1 >> (31 - shift))
+    (below, value << shift, value >> 1 >> (31 - shift))
 }
 
 /// At most four bytes as the low ones of a word.
@@ -139,7 +144,10 @@ impl<'a> Cursor<'a> {
     pub(crate) fn put_words<const N: usize>(&mut self, words: [u32; N], len: usize) {
         let index = self.pos / 4;
         let place = self.words.get(index..index + N).and_then(<[_]>::first_chunk::<N>);
-        let Some(place) = place.filter(|_| N <= UNROLLED) else { return self.put_slice(&words, len) };
+        let Some(place) = place.filter(|_| N <= UNROLLED) else {
+            // A copy: as long as nothing points to them, the words are in registers.
+            return self.put_slice(&{ words }, len);
+        };
         shift_into(place, &words, self.pos);
         self.pos += len;
     }

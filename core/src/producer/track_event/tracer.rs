@@ -243,7 +243,7 @@ impl<'a, C: Clock, const N: usize, const T: usize> Inner<'a, C, N, T> {
     }
 
     /// The time since the last event, in a state that holds. `None`: the state could not be written.
-    #[cfg_attr(target_pointer_width = "64", inline)]
+    #[cfg_attr(target_pointer_width = "64", inline(always))]
     fn time(&mut self) -> Option<u32> {
         let ticks = self.clock.now();
         let (generation, chunks) = self.writer.producer().progress();

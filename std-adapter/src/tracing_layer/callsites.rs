@@ -1,5 +1,6 @@
 //! A number for each callsite, which is the id of spans with nothing to keep, so that these need no memory.
 
+use std::num::NonZeroU64;
 use std::sync::OnceLock;
 
 use tracing_core::Metadata;
@@ -12,16 +13,16 @@ static TABLE: [OnceLock<&'static Metadata<'static>>; SLOTS] = [const { OnceLock:
 /// Places tried for one callsite.
 const PROBES: usize = 16;
 
-/// The number of a callsite, from 1; `None` when its places are taken by others.
-///
-/// Cost: usually one load and a comparison of addresses.
+/// The number of a callsite, from 1, if it is found at once, as nearly always after the first time.
 #[inline]
-pub(super) fn number(metadata: &'static Metadata<'static>) -> Option<u64> {
+pub(super) fn known(metadata: &'static Metadata<'static>) -> Option<NonZeroU64> {
     let slot = first_place(metadata);
-    match TABLE.get(slot).and_then(OnceLock::get) {
-        Some(there) if std::ptr::eq(*there, metadata) => Some(slot as u64 + 1),
-        _ => search(metadata),
-    }
+    let there = TABLE.get(slot)?.get()?;
+    if std::ptr::eq(*there, metadata) { number_of(slot) } else { None }
+}
+
+fn number_of(slot: usize) -> Option<NonZeroU64> {
+    NonZeroU64::new(slot as u64 + 1)
 }
 
 #[inline]
@@ -31,14 +32,13 @@ fn first_place(metadata: &'static Metadata<'static>) -> usize {
     ((address >> 4) ^ (address >> 17)) % SLOTS
 }
 
-/// Looks at all places of a callsite, and takes the first that is free.
+/// The number of a callsite, which gets one here; `None` when its places are taken by others.
 #[cold]
-#[inline(never)]
-fn search(metadata: &'static Metadata<'static>) -> Option<u64> {
+pub(super) fn number(metadata: &'static Metadata<'static>) -> Option<NonZeroU64> {
     let first = first_place(metadata);
     (first..first + PROBES).map(|probe| probe % SLOTS).find_map(|slot| {
         let there = TABLE.get(slot)?.get_or_init(|| metadata);
-        std::ptr::eq(*there, metadata).then_some(slot as u64 + 1)
+        if std::ptr::eq(*there, metadata) { number_of(slot) } else { None }
     })
 }
 

@@ -123,12 +123,18 @@ impl TraceSubscriber {
         self
     }
 
-    /// Makes a span with something to keep.
+    /// Makes a span that has something to keep, or is the first of its callsite.
     #[inline(never)]
-    fn keep(&self, span: &Attributes<'_>) -> Id {
-        let mut fields = KeptFields::with_room(span.metadata().fields().len());
+    fn make(&self, span: &Attributes<'_>) -> Id {
+        let metadata = span.metadata();
+        if !self.owner.keeps(metadata)
+            && let Some(number) = callsites::number(metadata)
+        {
+            return Id::from_non_zero_u64(number);
+        }
+        let mut fields = KeptFields::with_room(metadata.fields().len());
         span.record(&mut fields);
-        let data = lifetimes::begin(&self.owner, span.metadata(), fields, || self.life_of_parent(span));
+        let data = lifetimes::begin(&self.owner, metadata, fields, || self.life_of_parent(span));
         Id::from_u64(self.spans.insert(data))
     }
 
@@ -143,11 +149,11 @@ impl TraceSubscriber {
         data.life.clone()
     }
 
-    /// The number of a span that may be entered once a relay is connected; its fields are not kept meanwhile.
+    /// Makes a span that may be entered once a relay is connected; its fields are not kept meanwhile.
     #[cold]
-    fn number_while_off(&self, metadata: &'static Metadata<'static>) -> u64 {
+    fn make_while_off(&self, metadata: &'static Metadata<'static>) -> Id {
         let number = if self.owner.recorder.goes_on() { callsites::number(metadata) } else { None };
-        number.unwrap_or(Spans::NONE)
+        number.map_or(Id::from_u64(Spans::NONE), Id::from_non_zero_u64)
     }
 
     #[inline(never)]
@@ -162,6 +168,16 @@ impl TraceSubscriber {
     /// What is kept of a span, if anything is recorded, or may be later.
     fn kept(&self, id: &Id) -> Option<Arc<SpanData>> {
         if self.owner.recorder.goes_on() { self.spans.get(id.into_u64()) } else { None }
+    }
+
+    /// Drops a handle of a span with something to keep. True: it was the last.
+    #[inline(never)]
+    fn drop_handle(&self, id: &Id) -> bool {
+        let gone = self.spans.drop_reference(id.into_u64());
+        if let Some(gone) = &gone {
+            lifetimes::end(&self.owner.recorder, gone);
+        }
+        gone.is_some()
     }
 
     /// Whether handles of a span are counted. They are even after the session is over: the last one frees the memory.
@@ -199,14 +215,12 @@ impl Subscriber for TraceSubscriber {
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         let metadata = span.metadata();
         if !self.owner.recorder.is_on() {
-            return Id::from_u64(self.number_while_off(metadata));
+            return self.make_while_off(metadata);
         }
-        if !self.owner.keeps(metadata)
-            && let Some(number) = callsites::number(metadata)
-        {
-            return Id::from_u64(number);
+        match callsites::known(metadata) {
+            Some(number) if !self.owner.keeps(metadata) => Id::from_non_zero_u64(number),
+            _ => self.make(span),
         }
-        self.keep(span)
     }
 
     fn record(&self, span: &Id, values: &Record<'_>) {
@@ -252,14 +266,7 @@ impl Subscriber for TraceSubscriber {
 
     #[inline]
     fn try_close(&self, span: Id) -> bool {
-        if !self.is_counted(&span) {
-            return true;
-        }
-        let gone = self.spans.drop_reference(span.into_u64());
-        if let Some(gone) = &gone {
-            lifetimes::end(&self.owner.recorder, gone);
-        }
-        gone.is_some()
+        !self.is_counted(&span) || self.drop_handle(&span)
     }
 
     fn current_span(&self) -> Current {

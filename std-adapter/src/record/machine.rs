@@ -80,14 +80,24 @@ impl Drop for Machine {
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 
-/// What was recorded for each counter, by its name under that of its parent: "Memory/used", "7 sh/memory".
-pub(super) struct Values(BTreeMap<String, Vec<(u64, f64)>>);
+/// What was recorded.
+pub(super) struct Values {
+    /// For each counter, by its name under that of its parent: "Memory/used", "7 sh/memory".
+    counters: BTreeMap<String, Vec<(u64, f64)>>,
+    /// The times of each sequence, as they were written.
+    times: BTreeMap<u64, Vec<u64>>,
+}
 
 impl Values {
     /// Seconds and values, rounded.
     pub(super) fn of(&self, counter: &str) -> Vec<(u64, u64)> {
-        let values = self.0.get(counter).into_iter().flatten();
+        let values = self.counters.get(counter).into_iter().flatten();
         values.map(|(time, value)| (time / SECOND, value.round() as u64)).collect()
+    }
+
+    /// Whether times only grow in each sequence.
+    pub(super) fn are_in_order(&self) -> bool {
+        self.times.values().all(|times| times.is_sorted())
     }
 }
 
@@ -98,8 +108,7 @@ impl Recording {
     pub(super) fn start() -> (Self, Tracks) {
         const RING: u64 = 4 << 20;
         let session = Session::builder().ring(RING).exhaustion(Exhaustion::Stall).start().expect("a session");
-        let writer = session.recorder().packet_writer().expect("a writer");
-        let tracks = Tracks::new(writer, session.descriptions(), RING);
+        let tracks = Tracks::new(&session.recorder(), session.descriptions(), RING).expect("two writers");
         (Self(session), tracks)
     }
 
@@ -123,7 +132,7 @@ impl Recording {
             let pid = process.number(process_descriptor::PID).expect("a pid");
             format!("{pid} {}", process.text(process_descriptor::PROCESS_NAME))
         };
-        let mut values = BTreeMap::<_, Vec<_>>::new();
+        let (mut counters, mut times) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::<_, Vec<_>>::new());
         for packet in &packets {
             let Some(event) = packet.message(trace_packet::TRACK_EVENT) else { continue };
             let whole = event.number(track_event::COUNTER_VALUE).map(|value| value as f64);
@@ -132,9 +141,11 @@ impl Recording {
             let parent = tracks.get(&uuid).and_then(|track| track.number(track_descriptor::PARENT_UUID));
             let counter = format!("{}/{}", name(parent.expect("a parent")), name(uuid));
             let time = packet.number(trace_packet::TIMESTAMP).expect("a time");
-            values.entry(counter).or_default().push((time, value));
+            counters.entry(counter).or_default().push((time, value));
+            let sequence = packet.number(trace_packet::TRUSTED_PACKET_SEQUENCE_ID).expect("a sequence");
+            times.entry(sequence).or_default().push(time);
         }
-        Values(values)
+        Values { counters, times }
     }
 }
 

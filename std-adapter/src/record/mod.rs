@@ -15,6 +15,9 @@
 //! [Programs that connect](RecordOptions::listen) are recorded with it, and so are [those with Perfetto's
 //! SDK](RecordOptions::perfetto).
 //!
+//! A counter's value lasts until its next. So rates and percentages, which are averages of the time between two looks,
+//! have the time of the first of the two; memory, load and the like have the time when they were read.
+//!
 //! Everything goes through a [`Session`], as the events of any program do. The looks at `/proc` are slices in the trace
 //! themselves, so that what recording costs is seen beside what it shows.
 
@@ -96,9 +99,8 @@ fn record_from(
     let session = Arc::new(builder.start()?);
     let programs = doors.open(options, &session)?;
     let recorder = session.recorder_of(MACHINE).ok_or(SessionError::Stopped)?;
-    let writer = recorder.packet_writer().ok_or(SessionError::Stopped)?;
-    let tracks = Tracks::new(writer, session.descriptions(), options.ring).named(std::process::id(), NAME);
-    let mut sampler = Sampler::new(proc, tracks);
+    let tracks = Tracks::new(&recorder, session.descriptions(), options.ring).ok_or(SessionError::Stopped)?;
+    let mut sampler = Sampler::new(proc, tracks.named(std::process::id(), NAME));
 
     let start = Instant::now();
     let look = |sampler: &mut Sampler, how: fn(&mut Sampler)| {

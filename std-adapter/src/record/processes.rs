@@ -42,6 +42,23 @@ struct Use<'a> {
     since: u64,
 }
 
+/// What is written of a process: its CPU time since it was last read, from then on, and its memory now.
+struct Line {
+    who: Identity,
+    name: String,
+    since: u64,
+    percent: f64,
+    memory: u64,
+}
+
+impl Line {
+    /// That it does nothing from then on: otherwise its last values would seem to be those of all the time that
+    /// follows.
+    fn last(who: Identity, name: &str, since: u64) -> Self {
+        Self { who, name: name.to_owned(), since, percent: 0.0, memory: 0 }
+    }
+}
+
 impl Process {
     fn identity(&self) -> Identity {
         (self.pid, self.started)
@@ -77,13 +94,15 @@ impl Processes {
 
         let alive: HashSet<Identity> = processes.iter().map(Process::identity).collect();
         let is_gone = |who: &Identity| !alive.contains(who) && !unread.contains(&who.0);
+        let mut lines = Vec::new();
         for (who, name) in self.followed.extract_if(|who, _| is_gone(who)) {
-            write(tracks, time, who, &name, 0.0, 0);
+            let since = self.known.get(&who).map_or(time, |known| known.time);
+            lines.push(Line::last(who, &name, since));
         }
         let mut top: Vec<&Use<'_>> = uses.iter().filter(|used| used.ticks > 0).collect();
         top.sort_by_key(|used| Reverse(used.ticks));
         for candidate in top.into_iter().take(TOP) {
-            self.follow(candidate, &uses, time, tracks);
+            lines.extend(self.follow(candidate, &uses));
         }
         for Use { process, ticks, since } in &uses {
             if !self.followed.contains_key(&process.identity()) {
@@ -92,8 +111,10 @@ impl Processes {
             let seconds = (time.saturating_sub(*since) as f64 / 1e9).max(1e-6);
             let percent = 100.0 * *ticks as f64 / self.ticks_per_second / seconds;
             let memory = process.pages.saturating_mul(self.page_size);
-            write(tracks, time, process.identity(), &process.name, percent, memory);
+            let (who, name) = (process.identity(), process.name.clone());
+            lines.push(Line { who, name, since: *since, percent, memory });
         }
+        write(tracks, time, lines);
 
         let before = std::mem::take(&mut self.known);
         for process in &processes {
@@ -126,33 +147,42 @@ impl Processes {
         last.filter(|last| started > *last as f64).map(|last| (process.ticks, last))
     }
 
-    /// Follows one more, in place of the one that does least if there are too many.
-    fn follow(&mut self, candidate: &Use<'_>, uses: &[Use<'_>], time: u64, tracks: &mut Tracks) {
+    /// Follows one more, in place of the one that does least if there are too many; gives the last line of that one.
+    fn follow(&mut self, candidate: &Use<'_>, uses: &[Use<'_>]) -> Option<Line> {
         let who = candidate.process.identity();
         if self.followed.contains_key(&who) {
-            return;
+            return None;
         }
+        let mut last = None;
         if self.followed.len() >= FOLLOWED {
             let followed = uses.iter().filter(|used| self.followed.contains_key(&used.process.identity()));
             let least = followed.min_by_key(|used| used.ticks);
-            let Some(least) = least.filter(|least| least.ticks < candidate.ticks) else { return };
-            self.followed.remove(&least.process.identity());
-            // Its last values would seem to be those of all the time that follows.
-            write(tracks, time, least.process.identity(), &least.process.name, 0.0, 0);
+            let least = least.filter(|least| least.ticks < candidate.ticks)?;
+            let who = least.process.identity();
+            self.followed.remove(&who);
+            last = Some(Line::last(who, &least.process.name, least.since));
         }
         self.followed.insert(who, candidate.process.name.clone());
         if !self.known.get(&who).is_some_and(|known| known.was_followed) {
             self.followed_ever += 1;
         }
+        last
     }
 }
 
-fn write(tracks: &mut Tracks, time: u64, (pid, started): Identity, name: &str, percent: f64, memory: u64) {
-    let process = tracks.process(pid, started, name);
-    let cpu = tracks.counter(process, "CPU (100% is one core)", Kind::Percent);
-    tracks.value(cpu, time, percent);
-    let resident = tracks.counter(process, "memory", Kind::Bytes);
-    tracks.value(resident, time, memory as f64);
+/// Writes the lines of a look, by their times: first the CPU time of those that could not be read for longest.
+fn write(tracks: &mut Tracks, time: u64, mut lines: Vec<Line>) {
+    lines.sort_by_key(|line| line.since);
+    for line in &lines {
+        let process = tracks.process(line.who.0, line.who.1, &line.name);
+        let cpu = tracks.counter(process, "CPU (100% is one core)", Kind::Percent);
+        tracks.value(cpu, line.since, line.percent);
+    }
+    for line in &lines {
+        let process = tracks.process(line.who.0, line.who.1, &line.name);
+        let resident = tracks.counter(process, "memory", Kind::Bytes);
+        tracks.value(resident, time, line.memory as f64);
+    }
 }
 
 #[cfg(test)]
@@ -235,10 +265,10 @@ mod tests {
         looks.at(12);
         assert_eq!((looks.processes.followed.len(), looks.processes.followed_ever()), (FOLLOWED, 65));
         let values = looks.end();
-        assert_eq!(values.cpu(100)[..2], [(10, 35), (11, 10)]);
+        assert_eq!(values.cpu(100)[..2], [(8, 35), (10, 10)]);
         assert!(others.into_iter().all(|pid| values.cpu(pid).is_empty()));
-        assert_eq!(values.cpu(7)[..2], [(2, 50), (3, 0)]);
-        assert_eq!(values.cpu(7)[7..], [(10, 0), (12, 40)]);
+        assert_eq!(values.cpu(7)[..2], [(1, 50), (2, 0)]);
+        assert_eq!(values.cpu(7)[7..], [(8, 0), (11, 40)]);
         let memory = values.memory(7);
         assert_eq!(memory.iter().position(|has| !has), Some(memory.len() - 2), "{memory:?}");
     }
@@ -257,7 +287,7 @@ mod tests {
         assert_eq!(looks.processes.followed_ever(), 1);
         looks.machine.has_no("1");
         looks.at(1004);
-        assert_eq!(looks.end().cpu(1), [(1001, 40), (1003, 30), (1004, 0)]);
+        assert_eq!(looks.end().cpu(1), [(1000, 40), (1001, 30), (1003, 0)]);
     }
 
     #[test]
@@ -271,7 +301,7 @@ mod tests {
         looks.processes.look(3 * SECOND, &nowhere, &mut looks.tracks);
         looks.process(1, 70, 0);
         looks.at(4);
-        assert_eq!(looks.end().cpu(1), [(2, 50), (4, 10)]);
+        assert_eq!(looks.end().cpu(1), [(1, 50), (2, 10)]);
     }
 
     #[test]
@@ -291,8 +321,8 @@ mod tests {
         looks.process(1, 40, 1002);
         looks.at(1003);
         let values = looks.end();
-        assert_eq!(values.cpu(1), [(1001, 30), (1002, 20), (1003, 0), (1003, 40)]);
-        assert_eq!(values.cpu(3), [(1002, 10), (1003, 0)]);
+        assert_eq!(values.cpu(1), [(1000, 30), (1001, 20), (1002, 0), (1002, 40)]);
+        assert_eq!(values.cpu(3), [(1001, 10), (1002, 0)]);
     }
 
     #[test]

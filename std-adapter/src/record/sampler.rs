@@ -101,20 +101,18 @@ impl Sampler {
     }
 
     /// A file that cannot be read has no values for now. What it said before stays, for the next look that can read it.
+    ///
+    /// First what happened since the look before, which has that look's time; then what is so now.
     fn look_at_machine(&mut self, time: u64) {
         let stat = self.read("stat").map(|text| Reading { time, value: Stat::parse(&text) });
         let disks = self.read("diskstats");
         let disks = disks.map(|text| parse_diskstats(&text, |name| self.proc.is_disk(name)));
         let interfaces = self.read("net/dev").map(|text| parse_net(&text));
         let [memory, load] = ["meminfo", "loadavg"].map(|file| self.read(file).unwrap_or_default());
-        self.memory(time, &parse_meminfo(&memory));
-        self.load(time, stat.as_ref().map(|stat| &stat.value), parse_loadavg(&load));
-        if let Some(now) = stat {
-            if let Some(before) = self.stat.take() {
-                self.cpus(time, &now.value, &before.value);
-                self.rates(&now, &before);
-            }
-            self.stat = Some(now);
+        let before = self.stat.take();
+        if let (Some(now), Some(before)) = (&stat, &before) {
+            self.cpus(&now.value, before);
+            self.rates(now, before);
         }
         let moved = [
             ("Disk", ["read", "written"], &mut self.disks, disks),
@@ -127,9 +125,13 @@ impl Sampler {
             }
             *last = Some(now);
         }
+        self.memory(time, &parse_meminfo(&memory));
+        self.load(time, stat.as_ref().map(|stat| &stat.value), parse_loadavg(&load));
+        self.stat = stat.or(before);
     }
 
-    fn cpus(&mut self, time: u64, now: &Stat, before: &Stat) {
+    fn cpus(&mut self, now: &Stat, before: &Reading<Stat>) {
+        let (time, before) = (before.time, &before.value);
         let group = self.tracks.group("CPU");
         // Nothing if no tick fell between the two looks: that is neither busy nor idle.
         let percent =
@@ -190,7 +192,7 @@ impl Sampler {
     fn rates(&mut self, now: &Reading<Stat>, before: &Reading<Stat>) {
         let group = self.tracks.group("Scheduling");
         let seconds = now.seconds_since(before);
-        let (time, now, before) = (now.time, &now.value, &before.value);
+        let (time, now, before) = (before.time, &now.value, &before.value);
         let rates = [
             ("context switches", now.context_switches, before.context_switches),
             ("interrupts", now.interrupts, before.interrupts),
@@ -203,7 +205,7 @@ impl Sampler {
     }
 }
 
-/// Writes what was moved since the look before.
+/// Writes what was moved since the look before, from then on.
 fn write_moved(
     tracks: &mut Tracks,
     group: &str,
@@ -211,7 +213,7 @@ fn write_moved(
     now: &Reading<BTreeMap<String, Moved>>,
     before: &Reading<BTreeMap<String, Moved>>,
 ) {
-    let (time, seconds) = (now.time, now.seconds_since(before));
+    let (time, seconds) = (before.time, now.seconds_since(before));
     for (name, before) in &before.value {
         // One that is not there any more moves nothing: otherwise its last values would seem to last.
         let now = now.value.get(name).unwrap_or(before);
@@ -258,8 +260,42 @@ mod tests {
         let (values, _) =
             look(&machine, &[&|| stat(100, 100), &|| stat(103, 101), &|| stat(103, 101), &|| stat(103, 102)]);
         for counter in ["CPU/core 0 busy", "CPU/all cores, user"] {
-            assert_eq!(values.of(counter), [(2, 75), (4, 0)], "{counter}");
+            assert_eq!(values.of(counter), [(1, 75), (3, 0)], "{counter}");
         }
+    }
+
+    #[test]
+    fn rates_are_from_the_look_before_and_the_rest_from_this_one_in_the_order_of_their_times() {
+        let machine = Machine::new("times");
+        machine.disk("sda");
+        let at = |second: u64| {
+            machine.says("stat", &format!("cpu0 {0} 0 0 {0}\nctxt {0}\nprocs_running 2\n", 10 * second));
+            machine.says("diskstats", &format!("8 0 sda 1 0 {} 0 1 0 0 0\n", 2 * second));
+            machine.says("meminfo", &format!("Cached: {second} kB\n"));
+            machine.process(1, "sh", 10 * second, 0);
+        };
+        let (recording, tracks) = Recording::start();
+        let mut sampler = Sampler::new(machine.proc(), tracks);
+        for second in 1..8 {
+            at(second);
+            sampler.look_at_machine(second * SECOND);
+            // Less often.
+            if second % 3 == 1 {
+                sampler.processes.look(second * SECOND, &machine.proc(), &mut sampler.tracks);
+            }
+        }
+        drop(sampler);
+        let values = recording.values();
+        let seconds = |counter| values.of(counter).into_iter().map(|(second, _)| second).collect::<Vec<_>>();
+        for counter in ["CPU/core 0 busy", "Scheduling/context switches", "Disk/sda read"] {
+            assert_eq!(seconds(counter), [1, 2, 3, 4, 5, 6], "{counter}");
+        }
+        for counter in ["Memory/file cache", "Load/running threads"] {
+            assert_eq!(seconds(counter), [1, 2, 3, 4, 5, 6, 7], "{counter}");
+        }
+        assert_eq!(seconds("1 sh/CPU (100% is one core)"), [1, 4]);
+        assert_eq!(seconds("1 sh/memory"), [4, 7]);
+        assert!(values.are_in_order());
     }
 
     #[test]
@@ -275,7 +311,7 @@ mod tests {
         machine.disk("sda");
         let none = || ["stat", "diskstats", "net/dev"].iter().for_each(|file| machine.cannot_say(file));
         let (values, missing) = look(&machine, &[&|| at(100), &|| at(101), &none, &|| at(103), &|| at(104)]);
-        let same = |value| [(2, value), (4, value), (5, value)];
+        let same = |value| [(1, value), (2, value), (4, value)];
         assert_eq!(values.of("CPU/core 0 busy"), same(50));
         assert_eq!(values.of("Scheduling/context switches"), same(10));
         assert_eq!(values.of("Disk/sda read"), same(1024));
@@ -311,15 +347,15 @@ mod tests {
             &machine,
             &[&|| both(1000), &|| both(1001), &|| one(1002), &|| one(1003), &|| both(1004), &|| both(1005)],
         );
-        let stays = |value| [(2, value), (3, value), (4, value), (5, value), (6, value)];
-        let goes = |value| [(2, value), (3, 0), (6, value)];
+        let stays = |value| [(1, value), (2, value), (3, value), (4, value), (5, value)];
+        let goes = |value| [(1, value), (2, 0), (5, value)];
         assert_eq!(values.of("CPU/core 0 busy"), stays(100));
         assert_eq!(values.of("CPU/core 1 busy"), goes(100));
         assert_eq!(values.of("Disk/sda read"), stays(512));
         assert_eq!(values.of("Disk/sdb read"), goes(512));
         assert_eq!(values.of("Network/eth0 received"), stays(1));
         assert_eq!(values.of("Network/eth1 received"), goes(1));
-        assert_eq!(values.of("Network/tun0 received"), [(2, 1), (3, 0), (5, 1004), (6, 1)]);
+        assert_eq!(values.of("Network/tun0 received"), [(1, 1), (2, 0), (4, 1004), (5, 1)]);
         // Never used.
         assert_eq!(values.of("Disk/sdc read"), []);
     }

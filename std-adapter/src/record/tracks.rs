@@ -9,7 +9,7 @@ use tracebuf::proto::fields::{
 };
 use tracebuf::proto::{Message, Sink};
 
-use crate::session::{Descriptions, PacketWriter};
+use crate::session::{Descriptions, PacketWriter, Recorder};
 use crate::this_process::PidNamespace;
 
 /// What a counter's values are.
@@ -56,7 +56,11 @@ const VALUE: u64 = 20;
 /// Descriptions are kept beside the ring, which would overwrite them, for as long as it may have values of their
 /// tracks.
 pub(super) struct Tracks {
-    writer: PacketWriter,
+    /// For the machine's values.
+    machine: PacketWriter,
+    /// For those of processes, which are looked at less often: their rates are from a time before the machine's last
+    /// values, and times should only grow in a sequence.
+    processes: PacketWriter,
     descriptions: Descriptions,
     /// The namespace of all processes that it hears of.
     namespace: PidNamespace,
@@ -77,10 +81,11 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// Writes for a ring of this many bytes.
-    pub(super) fn new(writer: PacketWriter, descriptions: Descriptions, ring: u64) -> Self {
-        Self {
-            writer,
+    /// Writes for a ring of this many bytes, if two writers are free.
+    pub(super) fn new(recorder: &Recorder, descriptions: Descriptions, ring: u64) -> Option<Self> {
+        Some(Self {
+            machine: recorder.packet_writer()?,
+            processes: recorder.packet_writer()?,
             descriptions,
             namespace: PidNamespace::here(),
             plain: HashMap::new(),
@@ -90,7 +95,7 @@ impl Tracks {
             events: 0,
             ring,
             next_look: ring / 8,
-        }
+        })
     }
 
     /// Calls a process by the name that its own session gives it: readers keep the first of several.
@@ -128,13 +133,16 @@ impl Tracks {
 
     /// Packets that shared memory had no room for.
     pub(super) fn dropped(&self) -> u64 {
-        self.writer.stats().dropped
+        self.machine.stats().dropped + self.processes.stats().dropped
     }
 
     /// Packets that went into shared memory.
     fn recorded(&self) -> u64 {
-        let stats = self.writer.stats();
-        stats.packets.saturating_sub(stats.dropped)
+        let of = |writer: &PacketWriter| {
+            let stats = writer.stats();
+            stats.packets.saturating_sub(stats.dropped)
+        };
+        of(&self.machine) + of(&self.processes)
     }
 
     /// A heading, with other tracks under it.
@@ -189,8 +197,11 @@ impl Tracks {
         for track in parent.into_iter().chain([counter]) {
             self.describe(track);
         }
+        let parent = parent.and_then(|parent| self.entries.get(&parent));
+        let is_of_process = parent.is_some_and(|parent| matches!(parent.what, What::Process { .. }));
         let before = self.recorded();
-        self.writer.packet(|packet| {
+        let writer = if is_of_process { &mut self.processes } else { &mut self.machine };
+        writer.packet(|packet| {
             packet.varint(trace_packet::TIMESTAMP, time);
             let mut event = packet.message(trace_packet::TRACK_EVENT);
             event.varint(track_event::TYPE, track_event_type::COUNTER);

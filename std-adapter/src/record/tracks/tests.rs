@@ -12,8 +12,7 @@ const RING: u64 = 64 << 10;
 
 fn start() -> (Session, Tracks) {
     let session = Session::builder().ring(RING).exhaustion(Exhaustion::Stall).start().expect("a session");
-    let writer = session.recorder().packet_writer().expect("a writer");
-    let tracks = Tracks::new(writer, session.descriptions(), RING);
+    let tracks = Tracks::new(&session.recorder(), session.descriptions(), RING).expect("two writers");
     (session, tracks)
 }
 
@@ -27,7 +26,7 @@ fn nothing_but_values_takes_room_in_the_ring() {
             tracks.value(counter, time, 1.0);
         }
     }
-    assert_eq!((tracks.writer.stats().packets, tracks.events()), (8000, 8000));
+    assert_eq!((tracks.machine.stats().packets, tracks.events()), (8000, 8000));
     // It has gone round, and holds fewer than there are.
     assert_eq!(session.descriptions().len(), 408);
     drop((tracks, session));
@@ -38,8 +37,7 @@ fn values_that_were_dropped_are_not_counted() {
     const RING: u64 = 16 << 20;
     // Two chunks, which are full before anybody takes them.
     let session = Session::builder().ring(RING).shared_memory(4096).start().expect("a session");
-    let writer = session.recorder().packet_writer().expect("a writer");
-    let mut tracks = Tracks::new(writer, session.descriptions(), RING);
+    let mut tracks = Tracks::new(&session.recorder(), session.descriptions(), RING).expect("two writers");
     let group = tracks.group("group");
     let counter = tracks.counter(group, "counter", Kind::Count);
     let mut time = 0;

@@ -51,6 +51,9 @@ pub(super) struct TrackId(u64);
 /// and the tags of these and of the event. Mostly it takes about 30.
 const VALUE: u64 = 20;
 
+/// The number of the groups' tracks: a program that records on a track with a group's name has another one.
+const MACHINE: u64 = u64::from_be_bytes(*b"machine ");
+
 /// Writes counters, and describes a track before its first value.
 ///
 /// Descriptions are kept beside the ring, which would overwrite them, for as long as it may have values of their
@@ -147,7 +150,7 @@ impl Tracks {
 
     /// A heading, with other tracks under it.
     pub(super) fn group(&mut self, name: &str) -> TrackId {
-        self.find(Track::custom(name), None, name, What::Group)
+        self.find(Track::custom(name).numbered(MACHINE), None, name, What::Group)
     }
 
     /// A process that started at a tick. If a pid is used again, that is another track, and for readers another

@@ -85,6 +85,15 @@ fn a_pid_used_again_is_another_track_and_a_process_that_runs_another_program_is_
 }
 
 #[test]
+fn a_program_s_track_with_the_name_of_a_group_is_another_one() {
+    let (session, mut tracks) = start();
+    let group = tracks.group("Network");
+    assert_ne!(group.0, Track::custom("Network").uuid());
+    assert!(tracks.group("Network") == group && tracks.group("Disk") != group);
+    drop((tracks, session));
+}
+
+#[test]
 fn programs_that_record_have_the_names_that_they_give_themselves() {
     let (session, tracks) = start();
     let mut tracks = tracks.named(5, "session");

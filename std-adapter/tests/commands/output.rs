@@ -1,5 +1,6 @@
 //! What the commands do when nobody takes what they print or write.
 
+mod signals;
 mod stdout;
 mod taken;
 #[cfg(target_os = "linux")] // for /dev/full
@@ -8,17 +9,17 @@ mod unwritable;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use object::Endianness;
 use serialport::{SerialPort, TTYPort};
 
 use crate::recover::{self, elf};
 use crate::trace::{Trace, mkfifo, scratch};
-use crate::{keep_from_commands, send, text, tracebuf as command, wait_until, wait_until_caught};
+use crate::{keep_from_commands, text, tracebuf as command, wait_until, wait_until_caught};
 use tracebuf::proto::TracePackets;
 use tracebuf_std::session::{BufferConfig, Session};
 
@@ -174,11 +175,15 @@ fn assert_whole(trace: &Path) {
     Trace::read(trace).assert_ends_with_stats();
 }
 
-/// Starts a command with this disposition of SIGHUP, whatever the tests' own is: they may run under `nohup`.
-fn on_hang_up(command: &mut Command, disposition: libc::sighandler_t) -> Child {
+/// Starts a command that ignores this signal and no other of those that end it, whatever the tests themselves ignore:
+/// they may run under `nohup`.
+fn ignoring(command: &mut Command, ignored: Option<i32>) -> Child {
     let set = move || {
-        // SAFETY: sets one of the two dispositions that are no handlers.
-        unsafe { libc::signal(libc::SIGHUP, disposition) };
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+            let disposition = if ignored == Some(signal) { libc::SIG_IGN } else { libc::SIG_DFL };
+            // SAFETY: sets one of the two dispositions that are no handlers.
+            unsafe { libc::signal(signal, disposition) };
+        }
         Ok(())
     };
     // SAFETY: setting signals is allowed between fork and exec.
@@ -255,62 +260,11 @@ fn a_terminal_that_goes_away_ends_what_was_started_from_it_with_its_trace() {
     };
     // SAFETY: both calls are allowed between fork and exec.
     unsafe { recording.pre_exec(lead) };
-    let mut recording = on_hang_up(&mut recording, libc::SIG_DFL);
+    let mut recording = ignoring(&mut recording, None);
     wait_until_caught(&recording, libc::SIGHUP);
     drop((window, terminal));
     assert_eq!(ended(&mut recording).code(), Some(0));
     assert_whole(&trace);
-}
-
-#[test]
-fn under_nohup_a_recording_goes_on_when_the_terminal_goes_away() {
-    let trace = fresh("nohup");
-    let start = Instant::now();
-    let mut recording = on_hang_up(&mut recording(&trace, "1200ms", Stdio::null()), libc::SIG_IGN);
-    wait_until_caught(&recording, libc::SIGTERM);
-    // The handler for this signal would be set last.
-    std::thread::sleep(Duration::from_millis(100));
-    send(&recording, libc::SIGHUP);
-    assert_eq!(ended(&mut recording).code(), Some(0));
-    assert!(start.elapsed() >= Duration::from_millis(1200), "{:?}", start.elapsed());
-    assert_whole(&trace);
-}
-
-/// `timeout` sends its signal to the process and then to the group it is in.
-#[test]
-fn a_request_to_end_that_comes_more_than_once_is_one() {
-    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-        let trace = fresh("twice");
-        let mut recording = on_hang_up(&mut recording(&trace, "60s", Stdio::null()), libc::SIG_DFL);
-        wait_until_caught(&recording, libc::SIGHUP);
-        for _ in 0..5 {
-            send(&recording, signal);
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        assert_eq!(ended(&mut recording).code(), Some(0), "{signal}");
-        assert_whole(&trace);
-    }
-}
-
-#[test]
-fn who_asks_again_after_a_while_ends_a_command_that_waits() {
-    let (frames, pipe) = (fresh("waiting-frames"), fresh("waiting-pipe"));
-    fs::write(&frames, FRAMES).expect("a file");
-    mkfifo(&pipe);
-    let asked = [libc::SIGTERM, libc::SIGINT].map(|signal| {
-        // Nobody reads the pipe, so it cannot even be opened.
-        let mut waiting = command(&["receive", name(&frames), "-o", name(&pipe)]);
-        let waiting = waiting.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command");
-        wait_until_caught(&waiting, libc::SIGTERM);
-        send(&waiting, signal);
-        (waiting, signal)
-    });
-    std::thread::sleep(Duration::from_millis(700));
-    for (mut waiting, signal) in asked {
-        assert!(waiting.try_wait().expect("it is there").is_none(), "it was asked once");
-        send(&waiting, signal);
-        assert_eq!(ended(&mut waiting).signal(), Some(signal));
-    }
 }
 
 /// What `record` says after writing there.

@@ -56,14 +56,14 @@ const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 /// Set by Ctrl-C, by SIGTERM and when the terminal goes away, to end cleanly. A second Ctrl-C or SIGTERM, later than
 /// [`SAME_REQUEST`], comes from someone in a hurry and ends the command at once; a command that waits for its output
-/// pipe to be read can only be ended this way. Under `nohup` the terminal may go away. Without handlers the command can
-/// still run to its end.
+/// pipe to be read can only be ended this way. A signal that is ignored at the start stays so, as the terminal's end is
+/// under `nohup`, and Ctrl-C for what a script starts with `&`. Without handlers the command can still run to its end.
 pub(crate) fn stop_on_signals() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     // Milliseconds from the start to the first request, plus one; 0 before it.
     let first = Arc::new(AtomicU64::new(0));
     let start = Instant::now();
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal)) {
         let (stop, first) = (stop.clone(), first.clone());
         let in_handler = move || {
             let now = start.elapsed().as_millis() as u64 + 1;

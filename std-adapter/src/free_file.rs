@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use crate::system::is_locked;
+use crate::system::{is_locked, standard_output};
 
 /// Fails if a session of this or another process is using the file; passes if that cannot be determined. To be called
 /// before a file is emptied: a long trace would be lost, and a process whose buffer is in the file would end.
@@ -46,7 +46,7 @@ pub fn check_is_free(path: &Path) -> io::Result<()> {
 /// Those of [`check_is_free`], and what the file system says.
 pub fn create_if_free(path: &Path) -> io::Result<File> {
     check_is_free(path)?;
-    File::create(path)
+    standard_output(path)?.map_or_else(|| File::create(path), Ok)
 }
 
 /// Why a file is refused.

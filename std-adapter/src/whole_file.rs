@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::figures::Name;
 use crate::free_file::check_is_free;
-use crate::system::{as_readable_as, check_unprotected, is_socket};
+use crate::system::{as_readable_as, check_unprotected, is_socket, standard_output};
 
 /// Bytes of a file's name that its part's name repeats: with all of them it could exceed the longest name allowed.
 const NAME: usize = 100;
@@ -77,6 +77,9 @@ pub(crate) fn write_atomically<T>(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<T>,
 ) -> io::Result<T> {
+    if let Some(mut output) = standard_output(path)? {
+        return write(&mut output);
+    }
     if is_special(path) {
         return write(&mut OpenOptions::new().write(true).open(path)?);
     }
@@ -99,6 +102,7 @@ pub(crate) fn write_atomically<T>(
 
 /// Checks whether a trace can be written to `path`, before it is made: a file must be able to appear in that folder,
 /// under a name that no folder or socket has, without replacing one that is write-protected or in use by a session.
+/// On Unix `/dev/stdout` is standard output as it is open, unless that is a regular file.
 ///
 /// ```
 /// use tracebuf_std::pftrace::check_writable;
@@ -112,6 +116,9 @@ pub(crate) fn write_atomically<T>(
 /// # Errors
 /// What prevents it.
 pub fn check_writable(path: &Path) -> io::Result<()> {
+    if standard_output(path)?.is_some() {
+        return Ok(());
+    }
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "there is a folder of that name"));
     }

@@ -7,6 +7,9 @@ use std::process::ExitCode;
 use crate::tell::tell;
 use tracebuf_std::figures::Name;
 
+/// The name of standard output as a file.
+pub(crate) const STDOUT: &str = "/dev/stdout";
+
 /// The name under which a file that is read or written is reported: on one line, whatever it contains.
 pub(crate) fn name_of(file: &Path) -> impl Display {
     Name(told(file).display())
@@ -16,7 +19,7 @@ pub(crate) fn name_of(file: &Path) -> impl Display {
 pub(crate) fn told(file: &Path) -> &Path {
     match file.to_str() {
         Some("-") => Path::new("standard input"),
-        Some("/dev/stdout") => Path::new("standard output"),
+        Some(STDOUT) => Path::new("standard output"),
         _ => file,
     }
 }

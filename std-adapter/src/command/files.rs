@@ -17,7 +17,7 @@ use tracebuf_std::region_file::create_if_free;
 /// large.
 const UNPACKED_MAX: u64 = if cfg!(target_pointer_width = "64") { 4 << 30 } else { 1 << 30 };
 
-/// The name of a file to write; - is standard output, by a name that opens it.
+/// The name of a file to write; - is standard output.
 pub(crate) fn output_path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(output_of)
 }

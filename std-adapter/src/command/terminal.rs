@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, STDOUT};
 pub(crate) use crate::system::stop_on_signals;
 use crate::system::{draws, is_gone, is_same, metadata};
 use crate::tell::{shown, tell};
@@ -70,7 +70,11 @@ pub(crate) fn beside(is_stdout: bool) -> Box<dyn Write> {
 /// # Errors
 /// It is a file that is not empty, as may happen with `>>`: it would be emptied or replaced.
 pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
-    let (Ok(file), Ok(stdout)) = (fs::metadata(path), metadata(io::stdout())) else {
+    let stdout = metadata(io::stdout());
+    // Where there is no /dev, too.
+    let is_named = cfg!(unix) && path == Path::new(STDOUT);
+    let file = if is_named { metadata(io::stdout()) } else { fs::metadata(path) };
+    let (Ok(file), Ok(stdout)) = (file, stdout) else {
         return Ok(false);
     };
     let is_same = is_same(&file, &stdout);

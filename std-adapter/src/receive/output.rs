@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use crate::file_lock::Lock;
 use crate::free_file::check_is_free;
-use crate::system::for_a_trace;
+use crate::system::{for_a_trace, standard_output};
 use crate::whole_file::check_writable;
 
 /// Where the trace is to lie. Nothing is done there before there is something to write: naming the wrong input does not
@@ -53,6 +53,9 @@ impl Place {
 
     /// A file, a device or a pipe that can be written.
     fn new(path: &Path) -> io::Result<Self> {
+        if let Some(file) = standard_output(path)? {
+            return Ok(Self::at(path.to_owned(), Some(file)));
+        }
         let file = match fs::metadata(path) {
             Ok(there) => {
                 let file = OpenOptions::new().write(true).open(path)?;

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -105,6 +106,25 @@ pub(crate) fn open_at_once(path: &Path) -> io::Result<File> {
     // Writing does wait for a slow reader.
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
+}
+
+/// Standard output as it is open, if that is what this is the name of: a socket cannot be opened by its name, nor can
+/// another user's pipe. `None` for a regular file, whose name another file is to take, and where it is open for reading
+/// only.
+pub(crate) fn standard_output(path: &Path) -> io::Result<Option<File>> {
+    if path != Path::new("/dev/stdout") {
+        return Ok(None);
+    }
+    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let flags = fcntl_getfl(&file)?;
+    if file.metadata()?.is_file() || flags & OFlags::RWMODE == OFlags::RDONLY {
+        return Ok(None);
+    }
+    // Writing waits for a slow reader.
+    if flags.contains(OFlags::NONBLOCK) {
+        fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    }
+    Ok(Some(file))
 }
 
 /// Whether a session has the file; false if that cannot be known.

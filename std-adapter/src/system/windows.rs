@@ -135,6 +135,11 @@ fn is_violation(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ERROR_SHARING_VIOLATION as i32)
 }
 
+/// Standard output has no name here.
+pub(crate) fn standard_output(_: &Path) -> io::Result<Option<File>> {
+    Ok(None)
+}
+
 /// Whether a session has the file, or another program lets nobody write into it.
 pub(crate) fn is_locked(path: &Path) -> bool {
     OpenOptions::new().append(true).open(path).is_err_and(|error| is_violation(&error))

@@ -13,6 +13,8 @@ use rustix::fs::FileType;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
+use crate::failure::STDOUT;
+
 /// Standard input without Rust's own buffer: the system would not know of bytes in there.
 pub(crate) fn stdin() -> io::Result<File> {
     Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
@@ -28,9 +30,9 @@ pub(crate) fn metadata(file: impl AsFd) -> io::Result<Metadata> {
     File::from(file.as_fd().try_clone_to_owned()?).metadata()
 }
 
-/// The output that an argument names: - is standard output, by a name that opens it.
+/// The output that an argument names: - is standard output, by a name for which the library takes what is open.
 pub(crate) fn output_of(path: PathBuf) -> Result<PathBuf, &'static str> {
-    Ok(if path == Path::new("-") { "/dev/stdout".into() } else { path })
+    Ok(if path == Path::new("-") { STDOUT.into() } else { path })
 }
 
 /// Whether it is the same file, by whatever name.

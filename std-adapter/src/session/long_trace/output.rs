@@ -13,7 +13,7 @@ use crate::export::{PIECE, Piece};
 use crate::figures::Count;
 use crate::file_lock::Lock;
 use crate::region_file::Slot;
-use crate::system::{FileId, cut, for_a_trace, id_of, is_removed, open_at_once};
+use crate::system::{FileId, cut, for_a_trace, id_of, is_removed, open_at_once, standard_output};
 use crate::undo::Undo;
 use crate::whole_file::followed;
 
@@ -52,6 +52,10 @@ pub(crate) struct Opened {
 
 /// Opens the file of a long trace, or creates it. What is in it stays there until [`empty`] is called.
 pub(crate) fn open(path: &Path) -> io::Result<(Opened, Option<Undo>)> {
+    if let Some(file) = standard_output(path)? {
+        let id = id_of(&file)?;
+        return Ok((Opened { file, lock: None, id }, None));
+    }
     // For a link that leads to nothing, the place it leads to: the file is created, and taken back, there.
     let path = &if path.exists() { path.to_owned() } else { followed(path)? };
     let (file, undo) = match for_a_trace().create_new(true).open(path) {

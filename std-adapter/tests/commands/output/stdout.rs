@@ -2,6 +2,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
@@ -54,6 +56,42 @@ fn a_trace_on_standard_output_has_nothing_else_in_it() {
             assert!(text(&output.stderr).contains(said), "{arguments:?}: {}", text(&output.stderr));
             assert!(trace.packets().count() > 0, "{arguments:?}");
         }
+    }
+}
+
+/// A socket cannot be opened by a name, as a pipe of another user cannot.
+#[test]
+fn standard_output_may_be_a_socket() {
+    let [script, region] = inputs("socket");
+    let frames = fresh("socket-frames");
+    fs::write(&frames, FRAMES).expect("a file");
+    let dump = fresh("socket-dump");
+    fs::write(&dump, recover::region()).expect("a file");
+    for (arguments, behind, begins_with) in [
+        (&["receive", name(&frames), "-o", "-"][..], &[][..], &b"\x0A"[..]),
+        (&["record", "--duration", "50ms", "-o", "-"], &[], b"\x0A"),
+        (&["record", "--duration", "50ms", "--long", "-o", "-"], &[], b"\x0A"),
+        (&["record", "--duration", "50ms", "-o", "/dev/stdout"], &[], b"\x0A"),
+        (&DEMO, &["-"], b"\x0A"),
+        (&["replay", name(&script), "--pftrace", "-"], &[], b"\x0A"),
+        (&["recover", name(&region), "-o", "-"], &[], b"\x0A"),
+        (&["recover", name(&dump), "-o", "-"], &[], b"\x0A"),
+        (&["inspect", name(&region), "--svg", "-"], &[], b"<svg"),
+        (&["smb", "sample", "-", "8192", "4096", "1"], &[], b""),
+    ] {
+        let (mut reader, stdout) = UnixStream::pair().expect("sockets");
+        // Someone else's setting, with which a full socket would be an error.
+        stdout.set_nonblocking(true).expect("a socket");
+        let mut command = command(arguments);
+        let child = command.args(behind).stdout(OwnedFd::from(stdout)).stderr(Stdio::piped()).spawn();
+        let child = child.expect("the command");
+        // It holds the other end too.
+        drop(command);
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).expect("what it writes");
+        let output = child.wait_with_output().expect("its end");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+        assert!(bytes.len() > 4 && bytes.starts_with(begins_with), "{arguments:?}");
     }
 }
 

@@ -37,20 +37,24 @@ impl Files {
         Ok(Self { first, others: Vec::new(), number: 1, can_divide: can_divide(path), refused: 0 })
     }
 
-    /// Takes a packet of the start with this number.
+    /// Takes a packet of the start with this number. Starts are numbered from 1, and none is left out.
     pub(super) fn packet(&mut self, start: u64, packet: &[u8]) -> io::Result<()> {
         // Which of the others.
         let at = usize::try_from(start).unwrap_or(MAX_FILES).min(MAX_FILES).checked_sub(2);
         let Some(at) = at.filter(|_| self.can_divide) else {
             return on(&mut self.first, |file| file.packet(packet));
         };
-        if at >= self.others.len() {
+        if at == self.others.len() {
             let next = self.next_file().inspect_err(|_| self.refused += 1)?;
             self.others.push(next);
         }
         match self.others.get_mut(at) {
             Some(file) => on(file, |file| file.packet(packet)),
-            None => Ok(()),
+            None => {
+                self.refused += 1;
+                let skipped = format!("a packet of start {start} came before any of the start before");
+                Err(about_writing(self.first.path(), &io::Error::new(ErrorKind::InvalidInput, skipped)))
+            }
         }
     }
 
@@ -232,6 +236,18 @@ mod tests {
         let mut again = again.expect("it is free");
         again.packet(2, PACKET).expect("room");
         assert_eq!(again.paths()[1], folder.file("board-2.pftrace"));
+    }
+
+    #[test]
+    fn a_packet_for_which_there_can_be_no_file_yet_is_an_error_and_is_counted() {
+        let folder = Folder::new("skipped");
+        let mut files = Files::to(&folder.file("a.pftrace")).expect("a file");
+        files.packet(1, PACKET).expect("room");
+        assert!(files.packet(3, PACKET).is_err());
+        files.flush().expect("room");
+        assert_eq!((files.packets(), files.paths().len()), ((1, 1), 1));
+        (2..=3).try_for_each(|start| files.packet(start, PACKET)).expect("room");
+        assert_eq!(files.paths().len(), 3);
     }
 
     #[test]

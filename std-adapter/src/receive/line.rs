@@ -116,8 +116,10 @@ fn receive_line(
                 }
                 Err(error) => return Err(receiving(error)),
             }
-            if Instant::now() >= next_word {
-                next_word += Duration::from_millis(500);
+            let now = Instant::now();
+            if now >= next_word {
+                // Words that are overdue, as after the process was stopped, are not made up for.
+                next_word = now + Duration::from_millis(500);
                 progress(&ReceiveReport { files: files.paths(), ..receiver.report() });
             }
         }
@@ -141,4 +143,34 @@ fn receive_line(
 pub(super) fn is_silence(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line that is silent for long, as if the process had been stopped, and then gives some bytes, one at a time.
+    struct Stopped(u8);
+
+    impl Read for Stopped {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            if self.0 == 0 {
+                std::thread::sleep(Duration::from_millis(1700));
+            }
+            self.0 += 1;
+            let len = bytes.len().min(1).min((10 - self.0).into());
+            bytes[..len].fill(0);
+            Ok(len)
+        }
+    }
+
+    #[test]
+    fn after_a_long_pause_progress_is_told_once() {
+        let trace = std::env::temp_dir().join(format!("tracebuf-pause-{}.pftrace", std::process::id()));
+        let (mut words, stop) = (0, AtomicBool::new(false));
+        let received = receive_line(Stopped(0), Path::new("the line"), &trace, &stop, |_| words += 1);
+        assert!(received.is_err(), "no packet came");
+        // The other is that of the end.
+        assert_eq!(words, 2);
+    }
 }

@@ -114,6 +114,6 @@ impl fmt::Display for ReceiveReport {
             write!(f, "; the device restarted {times}, and what was lost then is not known")?;
             self.fmt_files(f)?;
         }
-        f.write_str(if self.frames_unfinished > 0 { "; it ended in the midst of a frame" } else { "" })
+        f.write_str(if self.frames_unfinished > 0 { "; the input ended within a frame" } else { "" })
     }
 }

@@ -144,7 +144,7 @@ impl RecordReport {
     /// What had to go because the table was full, not the ring. A larger ring has places for more, up to 65,535.
     fn without_place(&self, chunks: u64, bytes: u64) -> String {
         let lost = format!("{} ({})", Count(chunks, "chunk"), Bytes(bytes));
-        let why = "for more threads wrote than the ring has places for";
+        let why = "because more threads wrote than the ring has room to track";
         match self.summary.long_trace {
             None => {
                 let larger = self.larger_ring(0).map_or_else(String::new, |larger| format!("{larger} or "));
@@ -180,7 +180,7 @@ impl RecordReport {
         let mut losses: Vec<_> = self.all_overwritten().collect();
         if self.dropped > 0 {
             let dropped = Count(self.dropped, "packet");
-            losses.push(format!("{dropped}, for the drain thread did not get to run in time"));
+            losses.push(format!("{dropped} dropped: the drain thread did not run in time"));
         }
         match (lost.bytes_not_written, &lost.file_error) {
             (0, None) => {}
@@ -217,7 +217,7 @@ impl fmt::Display for RecordReport {
         }
         writeln!(f, "; {}, {}", Count(self.events, "value"), Bytes(self.written.bytes))?;
         for file in &self.missing {
-            writeln!(f, "not here: {file}, and what it says")?;
+            writeln!(f, "not available: {file}")?;
         }
         match &self.losses()[..] {
             [] => writeln!(f, "lost: nothing")?,
@@ -262,15 +262,21 @@ mod tests {
     }
 
     #[test]
+    fn files_that_the_machine_does_not_have_are_told() {
+        let missing = vec!["/proc/diskstats".to_owned()];
+        let told = RecordReport { missing, ..report(4 << 20, Summary::default()) }.to_string();
+        assert!(told.lines().any(|line| line == "not available: /proc/diskstats"), "{told}");
+    }
+
+    #[test]
     fn a_lost_packet_is_told_once() {
         let mut stats = BufferStats::default();
         // Two of values, and one of the looks at /proc.
         stats.trace_writer_packet_loss = 3;
         let summary = Summary { buffers: vec![stats], ..Summary::default() };
         let losses = |dropped| RecordReport { dropped, ..report(4 << 20, summary.clone()) }.losses();
-        let values = |count: u64| {
-            format!("{}, for the drain thread did not get to run in time", Count(count, "packet"))
-        };
+        let values =
+            |count: u64| format!("{} dropped: the drain thread did not run in time", Count(count, "packet"));
         assert_eq!(losses(2), [values(2), "1 packet given up by the writer".into()]);
         assert_eq!(losses(3), [values(3)]);
         // The buffer may not have taken the chunk that tells of one.
@@ -327,7 +333,8 @@ mod tests {
         let losses = |buffers: &[BufferStats], long_trace| {
             report(4 << 20, Summary { buffers: buffers.to_vec(), long_trace, ..Summary::default() }).losses()
         };
-        let no_place = "2 chunks (4 KiB) had to go, for more threads wrote than the ring has places for";
+        let no_place =
+            "2 chunks (4 KiB) had to go, because more threads wrote than the ring has room to track";
         let told =
             format!("the beginning: {no_place}; record fewer programs, or with --ring 16MiB or --long");
         assert_eq!(losses(&[other], None), std::slice::from_ref(&told));

@@ -319,10 +319,7 @@ fn what_is_not_finished_at_the_end_of_the_line_is_lost() {
     assert!(report.to_string().ends_with(", nothing lost on the line"), "{report}");
     let (_, report) = receive(&whole[..whole.len() - 5], 64);
     assert_eq!((report.packets, report.packets_incomplete, report.frames_unfinished), (3, 1, 1));
-    assert!(
-        report.to_string().ends_with("1 packet incomplete; it ended in the midst of a frame"),
-        "{report}"
-    );
+    assert!(report.to_string().ends_with("1 packet incomplete; the input ended within a frame"), "{report}");
     let (_, report) = receive(&whole[..whole.len() - last], 64);
     assert_eq!((report.packets, report.packets_incomplete, report.frames_unfinished), (3, 1, 0));
     assert!(report.to_string().ends_with("1 packet incomplete"), "{report}");

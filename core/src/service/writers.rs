@@ -239,13 +239,9 @@ impl Writer {
 
     /// Notes that a scrape has shown a chunk, and the buffer has it.
     pub(super) fn show(&mut self, header: &ChunkHeader) {
-        let place = header.chunk_id.wrapping_sub(self.first_shown);
-        if place < self.shown.into() {
-            return;
-        }
-        if place != self.shown.into() {
+        if header.chunk_id != self.first_shown.wrapping_add(self.shown.into()) {
             if self.shown > 0 {
-                // Those before it can be read first, and their commits will come first.
+                // It is known already, or those before it can be read first, and their commits will come first.
                 return;
             }
             self.first_shown = header.chunk_id;
@@ -306,7 +302,8 @@ impl<const N: usize> Writers<N> {
     fn insert(&mut self, writer: Writer) -> Option<&mut Writer> {
         #[cfg(not(target_os = "none"))]
         if self.list.is_full() && self.ended > 0 {
-            let ended = self.list.iter().find(|writer| writer.has_ended()).map(|writer| writer.id);
+            let ended = self.list.iter().inspect(|_| step()).find(|writer| writer.has_ended());
+            let ended = ended.map(|writer| writer.id);
             self.remove(ended?);
         }
         let (Ok(place) | Err(place)) = self.place_of(writer.id);

@@ -1,6 +1,7 @@
 //! An endpoint refuses and counts what its producer asks for but must not have.
 
 mod discarded;
+mod gone;
 mod lives;
 mod scraping;
 
@@ -180,16 +181,6 @@ fn only_the_first_32_buffers_can_be_allowed_and_only_allowed_ones_be_registered_
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "many buffers, and nothing unsafe")]
-fn a_producer_can_go_whatever_the_number_of_buffers() {
-    let mut world = World::new();
-    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
-    let small = || TraceBuffer::new(vec![0; config.region_size(64) as usize], config).unwrap();
-    let mut buffers: Vec<_> = (0..=1 << 16).map(|_| small()).collect();
-    assert_eq!(world.endpoint.disconnect(&mut buffers), 0);
-}
-
-#[test]
 fn chunks_that_are_not_there_or_not_complete_are_counted_as_missing() {
     let mut world = World::new();
     world.endpoint.allow(0);
@@ -231,29 +222,6 @@ fn chunks_and_patches_for_a_buffer_that_is_not_the_writer_s_are_dropped_and_coun
     world.move_to(0, chunk);
     assert_eq!(world.written(), [1, 0]);
     assert!(world.patch(0, &patches, false) > 0);
-}
-
-#[test]
-fn producers_that_have_gone_leave_their_places_to_others() {
-    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
-    let mut buffers = [TraceBuffer::new(vec![0; 1 << 20], config).unwrap()];
-    for producer_id in 1..20 {
-        let mut world = World::new();
-        let identity = ProducerIdentity { producer_id, ..IDENTITY };
-        world.endpoint = ProducerEndpoint::new(Consumer::new(world.memory), identity);
-        assert!(world.endpoint.allow(0) && world.endpoint.register_writer(world.writer.id(), 0));
-        world.writer.packet().varint(8, 1);
-        // Ends in the middle of another packet.
-        std::mem::forget(world.writer);
-        assert_eq!(world.endpoint.disconnect(&mut buffers), 1);
-        let (mut reader, mut packets) = (buffers[0].read(), 0);
-        while let Some(packet) = reader.next_packet() {
-            assert!((packet.producer_id(), packet.loss()) == (producer_id, DataLoss::empty()));
-            packets += 1;
-        }
-        assert_eq!(packets, 1, "of producer {producer_id}");
-    }
-    assert_eq!(buffers[0].stats().chunks_refused, 0);
 }
 
 #[test]
@@ -311,9 +279,10 @@ fn a_chunk_waits_until_no_more_patches_are_said_to_come() {
         };
         world.buffers[0].copy_chunk_untrusted(&Chunk { header, payload: b"\x04abcd" });
     }
-    let patch = [Patch { chunk_id: 0, offset: 1, data: *b"efgh" }];
-    for (has_more, packets) in [(true, 0), (false, 1)] {
-        assert_eq!(world.patch(0, &patch, has_more), 1);
+    // Also if there are more than go at once.
+    let patches = [Patch { chunk_id: 0, offset: 1, data: *b"efgh" }; 20];
+    for (count, has_more, packets) in [(1, true, 0), (20, true, 0), (20, false, 1)] {
+        assert_eq!(world.patch(0, &patches[..count], has_more), count as u64);
         let mut reader = world.buffers[0].read();
         assert_eq!(std::iter::from_fn(|| reader.next_packet().map(|packet| packet.len())).count(), packets);
     }

@@ -321,17 +321,3 @@ fn patches_that_come_late_are_for_the_chunks_of_their_own_writer() {
         }
     }
 }
-
-#[test]
-fn a_producer_that_has_gone_is_not_scraped_again() {
-    let mut world = alive();
-    let chunk = world.write();
-    world.writer.packet().varint(8, 1);
-    assert_eq!(world.endpoint.disconnect(&mut world.buffers), 2);
-    // Nobody has read its chunks before they are overwritten.
-    world.lap();
-    assert_eq!(world.endpoint.scrape(&mut world.buffers), 0);
-    assert_eq!(world.endpoint.disconnect(&mut world.buffers), 0);
-    world.move_to(0, chunk);
-    assert_eq!(world.endpoint.stats().chunks_missing, 0);
-}

@@ -80,6 +80,7 @@ impl Reader {
         }
         let interned = inside(&all, 12);
         assert!(interned.as_ref().is_none_or(|data| !data.is_empty()), "names, or nothing of names");
+        assert!(interned.is_none() || flags & 2 != 0, "names, too, are those of a state");
         for (kind, entry) in interned.unwrap_or_default() {
             let entry = entry.inside();
             let iid = int(&entry, 1).unwrap();

@@ -79,6 +79,22 @@ fn a_line_whose_place_finds_no_room_has_none() {
 }
 
 #[test]
+fn a_line_whose_text_finds_no_room_is_left_out_and_counted() {
+    let (model, _, writer) = setup(Pace::Absent(0), 4096);
+    let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
+    tracer.log("name", LogMessage::new(LogPriority::Info, "first"));
+    tracer.log("name", LogMessage::new(LogPriority::Info, "x".repeat(5000)));
+    let stats = tracer.stats();
+    assert_eq!((stats.writer.dropped, stats.skipped), (1, 1));
+    model.drain();
+    tracer.log("name", LogMessage::new(LogPriority::Info, "last"));
+    tracer.flush();
+    model.drain();
+    let lines = lines(&read(model, 1));
+    assert_eq!(lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(), ["first", "last"]);
+}
+
+#[test]
 fn a_text_that_traces_or_panics_breaks_nothing() {
     struct Does<F>(F);
     impl<F: Fn()> fmt::Display for Does<F> {

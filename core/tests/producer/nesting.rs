@@ -109,6 +109,11 @@ fn slices_by_guards_lie_in_those_that_they_began_in_whatever_is_lost() {
 
 #[test]
 fn an_end_that_is_lost_is_made_up_for_before_the_one_around_it_and_counted_once() {
+    end_that_is_lost(|inner| drop(inner));
+    end_that_is_lost(|inner| inner.end_with(|event| event.arg("status", 200)));
+}
+
+fn end_that_is_lost(end: fn(SliceGuard<'_, '_, Ticks, 8, 4>)) {
     let (model, producer) = chunk_a_page(1, 256, Pace::Lazy);
     let writer = producer.writer(40, Exhaustion::Drop).expect("a writer");
     let ticks = Ticks::default();
@@ -121,7 +126,7 @@ fn an_end_that_is_lost_is_made_up_for_before_the_one_around_it_and_counted_once(
         filler += 1;
     }
     ticks.0.set(1000);
-    drop(inner);
+    end(inner);
     // Another tracer may take it over, and give it back.
     assert_eq!((tracer.owed_ends(), tracer.replace_owed_ends(3), tracer.owed_ends()), (1, 1, 3));
     assert_eq!(tracer.replace_owed_ends(1), 3);

@@ -55,14 +55,16 @@ fn an_event_whose_track_could_not_be_described_is_left_out_and_counted() {
     static LONG: Track<'static> = Track::custom(include_str!("track_events.rs"));
     let tracer = Tracer::new(writer, Ticks::default(), &MAIN, CONFIG);
     tracer.track().instant("before");
+    // A name that is known, one that is not, and none.
+    tracer.on(&LONG).instant("before");
     tracer.on(&LONG).instant("on a track whose name is too long");
     tracer.on(&LONG).count(3);
-    assert_eq!(tracer.stats().skipped, 2);
+    assert_eq!(tracer.stats().skipped, 3);
     tracer.track().instant("after");
     tracer.flush();
     let reader = read(model, 1);
     assert_eq!(reader.seen.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["before", "after"]);
-    assert_eq!((reader.undecodable, reader.states), (0, 3));
+    assert_eq!((reader.undecodable, reader.states), (0, 4));
 }
 
 #[test]
@@ -128,7 +130,9 @@ fn with_a_state_in_each_chunk_the_last_one_tells_its_last_event_wherever_the_sta
                     tracer.on(&OTHER).count(i64::MIN);
                     4
                 }
+                // In the same state, and some time after its last event.
                 3 => {
+                    ticks.0.set(start + 5);
                     tracer.on(&OTHER).measure(0.5);
                     4
                 }

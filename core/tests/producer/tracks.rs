@@ -24,6 +24,14 @@ fn more_tracks_than_a_tracer_remembers_are_described_whenever_they_are_used() {
     let seen: Vec<_> = reader.seen.iter().map(|event| event.track).collect();
     let used: Vec<_> = tracks.iter().chain(tracks).map(Track::uuid).collect();
     assert_eq!(seen, used);
+    // One that is used for long is remembered in place of those before it, at the latest when it is used again.
+    let before = model.packets(1).len();
+    for track in tracks {
+        (0..10).for_each(|_| tracer.on(track).instant("here"));
+    }
+    tracer.flush();
+    let descriptions = model.packets(1).len() - before - 10 * tracks.len();
+    assert!(descriptions <= 2 * tracks.len(), "{descriptions} of {} tracks", tracks.len());
 }
 
 #[test]

@@ -241,6 +241,17 @@ fn a_packet_given_up_for_want_of_a_chunk_keeps_nobody_at_sending() {
     assert_eq!(PRODUCER.sending.load(Ordering::Relaxed), IDLE);
 }
 
+#[test]
+fn a_chunk_that_the_other_side_took_away_while_it_was_written_is_not_sent() {
+    with_world(4, 0, |world| {
+        let (producer, chunk) = (world.producer, world.producer.acquire().unwrap());
+        let word = producer.memory().bitmap(chunk >> 4).unwrap();
+        assert!(change_state(word, chunk & 15, ChunkState::BeingWritten, ChunkState::Free));
+        assert!(!producer.complete(chunk) && !producer.complete(NONE));
+        assert_eq!((producer.has_completed(), producer.completed()), (false, 0));
+    });
+}
+
 /// How often each chunk was named; a chunk is asked for at most that often.
 struct Named(Mutex<Vec<u32>>);
 

@@ -140,6 +140,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_state_that_is_to_last_less_than_a_chunk_lasts_for_one() {
+        let lifetime = |bytes, chunk_size| TracerConfig::new(1).state_every(bytes).lifetime(chunk_size);
+        let lifetimes = [0, 1, 1023, 1024, 2047, 2048].map(|bytes| lifetime(bytes, 1024));
+        assert_eq!(lifetimes, [0, 1, 1, 1, 1, 2]);
+    }
+
+    #[test]
     fn what_is_divided_bit_by_bit_is_divided() {
         for divisor in [1, 2, 3, 24, 248, 4088, 65_528, 1 << 31, u32::MAX] {
             for dividend in [0, 1, 23, 24, 25, 65_536, 1 << 31, u32::MAX - 1, u32::MAX] {

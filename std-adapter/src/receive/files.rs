@@ -206,6 +206,12 @@ mod tests {
         fn file(&self, name: &str) -> PathBuf {
             self.0.join(name)
         }
+
+        /// Makes one that is called so.
+        fn pipe(&self) {
+            let made = std::process::Command::new("mkfifo").arg(self.file("pipe")).status();
+            assert!(made.expect("a command").success());
+        }
     }
 
     impl Drop for Folder {
@@ -223,6 +229,7 @@ mod tests {
         (1..=3).try_for_each(|start| first.packet(start, PACKET)).expect("room");
         let paths = ["board.pftrace", "board-3.pftrace", "board-4.pftrace"].map(|name| folder.file(name));
         assert_eq!(first.paths(), paths);
+        assert!(Files::to(&paths[2]).is_err(), "it is in use, though it has nothing in it yet");
         second.packet(1, PACKET).and_then(|()| second.flush()).expect("room");
         assert_eq!(fs::read(folder.file("board-2.pftrace")).expect("it is there"), PACKET.repeat(2));
         first.flush().expect("room");
@@ -248,6 +255,55 @@ mod tests {
         assert_eq!((files.packets(), files.paths().len()), ((1, 1), 1));
         (2..=3).try_for_each(|start| files.packet(start, PACKET)).expect("room");
         assert_eq!(files.paths().len(), 3);
+    }
+
+    #[test]
+    fn only_what_is_a_trace_as_far_as_it_goes_is_taken_for_one() {
+        let folder = Folder::new("traces");
+        let long = PACKET.repeat(BEGINNING as usize / PACKET.len() + 1);
+        let whole_and_begun = [PACKET, &[0x0A, 9, 0x50]].concat();
+        for bytes in [b"", PACKET, &PACKET.repeat(3), &whole_and_begun, &long] {
+            fs::write(folder.file("trace"), bytes).expect("room");
+            assert!(is_trace(&folder.file("trace")), "{:?}", &bytes[..bytes.len().min(9)]);
+        }
+        // Other packets, no whole one, none, and no fields in one.
+        let [text, fields] = [&b"text"[..], b"\n\x03abc"].map(|end| [PACKET, end].concat());
+        for bytes in [&b"text"[..], &[0x0A, 9, 0x50], &[0x0A], b"\n\x03abc", &text, &fields] {
+            fs::write(folder.file("other"), bytes).expect("room");
+            assert!(!is_trace(&folder.file("other")), "{bytes:?}");
+        }
+        assert!(!is_trace(&folder.0) && !is_trace(&folder.file("none")));
+        // Nobody waits for what comes out of a pipe.
+        folder.pipe();
+        assert!(!is_trace(&folder.file("pipe")));
+    }
+
+    #[test]
+    fn beside_a_pipe_and_what_the_system_names_there_can_be_no_files() {
+        let folder = Folder::new("beside");
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(to, folder.file(name)).expect("a link");
+            folder.file(name)
+        };
+        fs::write(folder.file("a.pftrace"), PACKET).expect("room");
+        let (file, near) = (folder.file("a.pftrace"), link("a.pftrace", "near"));
+        for path in [&file, &near, &link("near", "farther"), &folder.file("none"), Path::new("none")] {
+            assert!(can_divide(path), "{}", path.display());
+        }
+        folder.pipe();
+        let ring = link("ring", "ring");
+        for path in [&folder.file("pipe"), &ring, &folder.0, Path::new("/dev/null")] {
+            assert!(!can_divide(path), "{}", path.display());
+        }
+        if cfg!(target_os = "linux") {
+            use std::os::fd::AsRawFd;
+
+            let open = File::open(&file).expect("a file");
+            let name = format!("/proc/self/fd/{}", open.as_raw_fd());
+            assert!(!can_divide(Path::new(&name)) && !can_divide(&link(&name, "open")));
+            // Shared memory is a folder like others.
+            assert!(can_divide(Path::new("/dev/shm/tracebuf-none")) && !can_divide(Path::new("/dev/none")));
+        }
     }
 
     #[test]

@@ -182,6 +182,59 @@ fn a_restart_whose_numbers_are_as_after_a_loss_shows_in_the_clock_and_in_new_pro
     assert_eq!((report.starts, report.restarts), (1, 0));
 }
 
+#[test]
+fn a_start_of_which_only_the_sender_was_heard_is_one_with_the_next_whose_losses_are_not_its_own() {
+    let both = [(MAIN, First(1)), (NEXT, First(0))];
+    let mut lossy = start(&[(SERVICE, Nothing); 3]);
+    lossy.remove(1);
+    let (packets, report) = received(&[lossy, start(&both)]);
+    let expected = [(1, SERVICE, false), (1, SERVICE, true), (1, MAIN, false), (1, NEXT, false)];
+    assert_eq!((packets, report.starts, report.restarts), (expected.into(), 1, 1));
+    // Also if there may have been no restart.
+    let (_, report) = received(&[numbered(65_000, &[(SERVICE, Nothing)]), start(&both)]);
+    assert_eq!(report.starts, 1);
+    // Two restarts make one new start, if nothing of the first was heard, and what that had is missing.
+    let (packets, report) = received(&[start(&both[..1]), start(&[(SERVICE, Nothing)]), start(&both)]);
+    let expected = [(1, MAIN, false), (1, SERVICE, true), (2, MAIN, true), (2, NEXT, true)];
+    assert_eq!((packets, report.starts, report.restarts), (expected.into(), 2, 2));
+}
+
+#[test]
+fn the_sender_s_packets_are_of_the_newest_start_that_was_seen() {
+    let before = start(&[(MAIN, First(1)), (SERVICE, Nothing)]);
+    let after = start(&[(SERVICE, Nothing), (MAIN, Nothing), (NEXT, First(0)), (SERVICE, Nothing)]);
+    let expected = [
+        (1, MAIN, false),
+        (1, SERVICE, false),
+        (1, SERVICE, true),
+        (1, MAIN, true),
+        (2, NEXT, false),
+        (2, SERVICE, false),
+    ];
+    assert_eq!(received(&[before.clone(), after]).0, expected);
+    // What was lost before a start is not missing in what the sender says in it.
+    let after = start(&[(MAIN, Nothing), (NEXT, First(0)), (SERVICE, Nothing)]);
+    assert_eq!(received(&[before, after]).0[2..], expected[3..]);
+}
+
+#[test]
+fn who_joins_late_is_told_that_something_is_missing_before_the_first_packet_that_is_whole() {
+    let (packets, report) = received(&[numbered(5, &[(MAIN, Nothing), (MAIN, Nothing)])]);
+    assert_eq!(packets, [(1, MAIN, true), (1, MAIN, false)]);
+    assert!(report.beginning_missing);
+}
+
+#[test]
+fn a_restart_that_shows_in_the_midst_of_a_packet_makes_a_new_start() {
+    let long = |letter| [&[0x0A, 78, 0x50, 2, 0xD2, 0x05, 73][..], &[letter; 73]].concat();
+    let [cut, other] = [b'a', b'b'].map(|letter| frames_of(&long(letter), 2));
+    // Of the second start, neither the zero nor the first two frames arrive.
+    let after = numbered(4, &[(NEXT, First(0))]);
+    let frames = [start(&[(MAIN, First(1))]), vec![cut[0].clone(), other[1].clone()], after].concat();
+    let (packets, report) = received(&[frames]);
+    assert_eq!((packets, report.starts), (vec![(1, MAIN, false), (2, NEXT, true)], 2));
+}
+
 /// What `tracebuf receive` puts into a folder, and says.
 fn command(folder: &Path, output: &Path, starts: &[Vec<Vec<u8>>]) -> (bool, String) {
     let line: Vec<u8> = starts.iter().flat_map(|frames| [&[0][..], &frames.concat()].concat()).collect();
@@ -211,6 +264,7 @@ fn each_start_has_a_file_of_its_own_that_is_named_in_the_report() {
     let second = folder.join("oven-2.pftrace");
     let named = format!("; each start is in a file of its own: {}, {}", output.display(), second.display());
     assert!(done && said.starts_with("6 packets from ") && said.contains(&named), "{said}");
+    assert!(!said.contains("more of them"), "{said}");
     assert_eq!((count(&output), count(&second)), (3, 3));
     assert_eq!(std::fs::read(&output).unwrap(), std::fs::read(&second).unwrap());
     assert!(!folder.join("oven-3.pftrace").exists());
@@ -290,5 +344,6 @@ fn a_start_whose_file_cannot_be_made_ends_it_with_that_file_s_name() {
     let (done, said) = command(&folder, &output, &[boot(), boot()]);
     assert!(!done && said.contains(&format!("{}-2.pftrace: cannot be written: ", "n".repeat(247))), "{said}");
     assert!(said.starts_with("3 packets from ") && said.contains(", 1 not written; "), "{said}");
+    assert!(!said.contains("with the next 999 numbers"), "no other name is shorter: {said}");
     assert_eq!(count(&output), 3);
 }

@@ -132,8 +132,10 @@ fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use tracebuf::service::{EndpointStats, ProducerIdentity};
+
     use super::*;
-    use crate::session::LongTraceStatus;
+    use crate::session::{LongTraceStatus, ProducerSummary, Session};
 
     #[test]
     fn each_counter_of_a_loss_is_told_and_no_other() {
@@ -177,6 +179,21 @@ mod tests {
             (
                 of_file(|file| file.error = Some("cannot sync".into())),
                 "perhaps some of the file: cannot sync",
+            ),
+            // Of this process's own producer there is no doubt.
+            (
+                summary(|summary| {
+                    let silent =
+                        |producer_id| (Some(ProducerIdentity { producer_id, uid: 0, pid: 1 }), false);
+                    let all = [silent(Session::OWN_PRODUCER_ID), silent(2), (None, true), (None, false)];
+                    summary.producers.extend(all.map(|(identity, has_answered)| ProducerSummary {
+                        identity,
+                        has_answered,
+                        packets_dropped: 0,
+                        endpoint: EndpointStats::default(),
+                    }));
+                }),
+                "perhaps the last packets of 2 programs without an answer",
             ),
         ] {
             assert_eq!(losses.to_string(), told);

@@ -71,6 +71,11 @@ fn what_was_told_is_not_told_again() {
     let _second = tree.come(process(11), 6);
     assert_eq!(told(&tree, newest).0, [(vec![], vec![103]), (vec![11], vec![])]);
     assert_eq!(told(&tree, 0).0, [(vec![10], vec![101, 102, 103]), (vec![11], vec![])]);
+    // Nor is a process that had no threads when it was told.
+    let third = tree.come(process(12), 7);
+    let newest = told(&tree, newest).1;
+    add(&tree, &third, 104..105);
+    assert_eq!(told(&tree, newest).0, [(vec![], vec![104])]);
 }
 
 #[test]
@@ -98,7 +103,7 @@ fn threads_that_have_ended_make_place_for_others_and_those_that_are_there_do_not
     // Even if it is asked for: one that has just ended was there before.
     tree.add(&process, &(101..most + 9).collect::<Vec<_>>(), vec![thread(most)]);
     let threads = || told(&tree, 0).0.remove(0).1;
-    assert_eq!(threads().len(), THREADS);
+    assert_eq!(threads(), (101..most.into()).collect::<Vec<_>>());
     add(&tree, &process, 103..most + 1);
     let left = threads();
     assert_eq!((left.len(), left[0], left[THREADS - 1]), (THREADS, 102, most.into()));
@@ -118,6 +123,14 @@ fn of_those_that_have_gone_the_oldest_are_forgotten() {
     drop(stays);
     drop(tree.come(long(1000), 5));
     assert_ne!(told(&tree, 0).0[0].0, [1]);
+
+    // Threads take memory, too.
+    let tree = ProcessTree::default();
+    for pid in 2..1000 {
+        add(&tree, &tree.come(process(pid), 5), 101..141);
+    }
+    let left = told(&tree, 0).0.len();
+    assert!((PAST / 6000..PAST / 5000).contains(&left), "{left}");
 }
 
 #[test]

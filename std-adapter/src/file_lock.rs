@@ -4,13 +4,14 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::closed_in_children::ClosedInChildren;
-use crate::free_file::in_use;
-use crate::system::id_of;
+use crate::free_file::{ASKED, in_use, within};
+use crate::system::{id_at, id_of};
 
 /// Keeps a file locked until it is dropped or its process ends, whatever children that process has.
 ///
@@ -28,7 +29,12 @@ impl Lock {
         // First, because a child forked in between would keep the lock. One forked since the file was opened does: it
         // has the file, and does not know that it must close it.
         let own = ClosedInChildren::new(own);
-        try_lock(own.get()?)?;
+        try_lock(own.get()?, ASKED)?;
+        // Another start that had the lock until now, and failed, has removed the file.
+        let id = id_of(file)?;
+        if !id_at(path).is_ok_and(|there| there == id) {
+            return Err(in_use());
+        }
         Ok(Self(own))
     }
 
@@ -77,21 +83,68 @@ impl Drop for Held<'_> {
 }
 
 pub(crate) fn lock(file: &File) -> io::Result<Held<'_>> {
-    try_lock(file).map(|()| Held(file))
+    lock_within(ASKED, file)
 }
 
-/// One session per file.
-fn try_lock(file: impl AsFd) -> io::Result<()> {
-    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-        Errno::WOULDBLOCK => in_use(),
-        // Not every file system has locks, nor always room for one more.
-        other => other.into(),
+/// The same, for what others may hold for so long.
+pub(crate) fn lock_within(patience: Duration, file: &File) -> io::Result<Held<'_>> {
+    try_lock(file, patience).map(|()| Held(file))
+}
+
+/// One session per file. Who asks whether there is one has a lock too, for a moment.
+fn try_lock(file: impl AsFd, patience: Duration) -> io::Result<()> {
+    let take = || flock(&file, FlockOperation::NonBlockingLockExclusive);
+    within(patience, || {
+        take().map_err(|error| match error {
+            Errno::WOULDBLOCK => in_use(),
+            // Not every file system has locks, nor always room for one more.
+            other => other.into(),
+        })
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
     use super::*;
+
+    #[test]
+    fn a_file_is_taken_though_somebody_asks_just_then_whether_it_is_free() {
+        let path = std::env::temp_dir().join(format!("tracebuf-asked-{}", std::process::id()));
+        let file = File::create(&path).expect("a file");
+        let takes: [fn(&File, &Path) -> bool; 2] =
+            [|file, path| Lock::new(file, path).is_ok(), |file, _| lock(file).is_ok()];
+        for take in takes {
+            let (asks, asked) = channel();
+            let asking = File::open(&path).expect("a file");
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    flock(&asking, FlockOperation::NonBlockingLockShared).expect("nobody has it");
+                    asks.send(()).expect("the test waits");
+                    std::thread::sleep(Duration::from_millis(3));
+                    flock(&asking, FlockOperation::Unlock).expect("it is locked");
+                });
+                asked.recv().expect("it is locked");
+                assert!(take(&file, &path));
+            });
+        }
+        std::fs::remove_file(path).expect("it is there");
+    }
+
+    #[test]
+    fn a_file_that_was_removed_by_the_one_who_had_the_lock_is_not_taken() {
+        let path = std::env::temp_dir().join(format!("tracebuf-removed-{}", std::process::id()));
+        let file = File::create(&path).expect("a file");
+        let other = Lock::new(&file, &path).expect("it is free");
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| Lock::new(&file, &path).is_err());
+            std::thread::sleep(Duration::from_millis(3));
+            std::fs::remove_file(&path).expect("it is there");
+            drop(other);
+            assert!(late.join().expect("no panic"));
+        });
+    }
 
     #[test]
     fn a_file_that_was_locked_for_a_moment_is_free_though_a_child_of_that_moment_lives_on() {

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::system::{is_locked, standard_output};
 
@@ -52,4 +54,22 @@ pub fn create_if_free(path: &Path) -> io::Result<File> {
 /// Why a file is refused.
 pub(crate) fn in_use() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "another session is using it")
+}
+
+/// How long a file may be in use before a session has it. Whoever asks whether it is free, as [`check_is_free`] does,
+/// has it for some microseconds, or longer where there are too few cores.
+pub(crate) const ASKED: Duration = Duration::from_millis(50);
+
+/// Takes a file, trying again for so long while it is [in use](in_use).
+pub(crate) fn within<T>(patience: Duration, take: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let start = Instant::now();
+    loop {
+        let is_last = start.elapsed() >= patience;
+        match take() {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && !is_last => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            taken => return taken,
+        }
+    }
 }

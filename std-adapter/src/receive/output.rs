@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use crate::file_lock::Lock;
 use crate::free_file::check_is_free;
-use crate::system::{for_a_trace, standard_output};
+use crate::system::{open_at_once, standard_output};
 use crate::whole_file::check_writable;
 
 /// Where the trace is to lie. Nothing is done there before there is something to write: naming the wrong input does not
@@ -86,7 +86,7 @@ impl Place {
 /// Opens or makes a file that nothing else is writing into. On Windows nothing else can from then on.
 pub(super) fn open_if_free(path: &Path) -> io::Result<File> {
     check_is_free(path)?;
-    for_a_trace().create(true).open(path)
+    open_at_once(path)
 }
 
 impl Write for Place {

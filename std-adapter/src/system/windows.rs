@@ -17,7 +17,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 use windows_sys::Win32::System::Performance::{QueryPerformanceCounter, QueryPerformanceFrequency};
 use windows_sys::Win32::System::Threading::GetCurrentThreadId;
 
-use crate::free_file::in_use;
+use crate::free_file::{ASKED, in_use, within};
 
 /// Nobody: users have no numbers here.
 pub(crate) fn user_id() -> u32 {
@@ -126,8 +126,10 @@ pub(crate) fn cut(mut file: &File, len: u64) -> io::Result<()> {
 
 /// Opens the existing file of a long trace, or creates it.
 pub(crate) fn open_at_once(path: &Path) -> io::Result<File> {
-    let file = for_a_trace().create(true).open(path);
-    file.map_err(|error| if is_violation(&error) { in_use() } else { error })
+    within(ASKED, || {
+        let file = for_a_trace().create(true).open(path);
+        file.map_err(|error| if is_violation(&error) { in_use() } else { error })
+    })
 }
 
 /// Whether somebody else has the file open in a way that conflicts.

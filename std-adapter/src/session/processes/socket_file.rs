@@ -7,9 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::link::{Kind, Link};
-use crate::file_lock::{Held, lock};
+use crate::file_lock::lock_within;
 use crate::session::SessionError;
 use crate::system::{FileId, id_in};
+
+/// Others hold a folder's lock for some microseconds, one after the other; whoever holds it for longer has another use
+/// for it.
+const ONE_BY_ONE: Duration = Duration::from_millis(500);
 
 /// A socket at a path, where others can connect until it is dropped; nothing accepts them yet.
 pub(crate) struct SocketFile {
@@ -42,7 +46,7 @@ fn listen(path: &Path, kind: Kind) -> io::Result<Link> {
             let folder = File::open(folder.unwrap_or(Path::new("."))).ok();
             // A socket that is found left over may, by the time it is removed, have been replaced with another
             // process's.
-            let _one_at_a_time = folder.as_ref().and_then(lock_for_a_while);
+            let _one_at_a_time = folder.as_ref().map(|folder| lock_within(ONE_BY_ONE, folder));
             // An ordinary file refuses connections too.
             if !path.symlink_metadata()?.file_type().is_socket() {
                 return Err(io::Error::new(ErrorKind::AlreadyExists, "what is there is no socket"));
@@ -55,17 +59,6 @@ fn listen(path: &Path, kind: Kind) -> io::Result<Link> {
         }
         other => other,
     }
-}
-
-/// Others hold it for some microseconds; whoever holds it for longer has another use for it.
-fn lock_for_a_while(folder: &File) -> Option<Held<'_>> {
-    let locked = |try_number: u32| {
-        if try_number != 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        lock(folder).ok()
-    };
-    (0..500).find_map(locked)
 }
 
 impl Drop for SocketFile {

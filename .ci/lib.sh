@@ -10,6 +10,9 @@ unset CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET
 
 readonly FIRMWARE_TARGETS="thumbv6m-none-eabi thumbv7em-none-eabihf"
 readonly RISCV_TARGETS="riscv32imac-unknown-none-elf riscv32imc-unknown-none-elf"
+# Several times what anything that `cargo test` builds and runs in these checks takes on two busy cores.  (Tests that
+# nextest runs have a limit each, in .config/nextest.toml.)
+readonly TEST_SECONDS=1200
 readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive sockets"
 
 passed=0
@@ -124,6 +127,17 @@ parts_at_once() {
     done
     rm -r "$logs"
     minutes+=("| (at once: $*) | $(awk -v s="$((SECONDS - start))" 'BEGIN { printf "%.1f", s / 60 }') |")
+}
+
+# limited SECONDS COMMAND...: runs it for that long at most.  What hangs fails, and says so, rather than holding the run
+# up for ever.
+limited() {
+    local seconds=$1 status=0
+    shift
+    timeout --kill-after=10 "$seconds" "$@" || status=$?
+    # 137: it did not end when it was asked to, and was killed.
+    if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then echo "had not ended after $seconds s: $*"; fi
+    return "$status"
 }
 
 # install_packages NAME...: Debian's, as root or with sudo.

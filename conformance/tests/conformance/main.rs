@@ -9,49 +9,46 @@ mod truth;
 use std::process::ExitCode;
 
 use compare::compare;
-use data::{Case, Files, cases};
+use data::{Case, Files, cases, check_numbers};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tracebuf_std::replay::Replay;
 use truth::{Truth, Verdict, judge};
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let mut trials = Vec::new();
-    for case in cases() {
-        let (folder, name) = (case.folder, case.name.clone());
-        if folder != "truth" {
-            let has_expected = folder == "exact" || case.files().get("expected").is_some();
-            if has_expected {
-                let of = case.clone();
-                let title = format!("{folder}/{name}: the output is the reference's");
-                trials.push(Trial::test(title, move || as_the_reference(&of)));
-            }
+    let (cases, mut trials) = (cases(), Vec::new());
+    for case in &cases {
+        let title = |judge: &str| format!("{}/{}: {judge}", case.class.folder, case.name);
+        let of = case.clone();
+        trials.push(Trial::test(title("its files are there"), move || Ok(of.check_files()?)));
+        if case.class.has_expected() {
+            let of = case.clone();
+            trials.push(Trial::test(title("the output is the reference's"), move || as_the_reference(&of)));
         }
-        if folder != "exact" {
-            let title = format!("{folder}/{name}: the invariants hold");
-            trials.push(Trial::test(title, move || invariants(&case)));
+        if case.class.has_truth() {
+            let of = case.clone();
+            trials.push(Trial::test(title("the invariants hold"), move || invariants(&of)));
         }
     }
+    trials.push(Trial::test("all: no script is missing", move || Ok(check_numbers(&cases)?)));
     trials.push(Trial::test("all: as many packets are kept as the reference keeps", keeps_overall));
     trials.extend(judges_own_tests());
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 fn replay(files: &Files) -> Result<String, Failed> {
-    let script = files.get("tbops").ok_or("the script is missing")?;
     let mut output = Vec::new();
-    Replay::new(&mut output).run(script)?;
+    Replay::new(&mut output).run(files.script()?)?;
     Ok(String::from_utf8(output)?)
 }
 
 fn as_the_reference(case: &Case) -> Result<(), Failed> {
     let files = case.files();
-    let expected = files.text("expected").ok_or("the expected output is missing")?;
-    Ok(compare(case.class(), expected, &replay(&files)?)?)
+    Ok(compare(case.class.name, files.expected()?, &replay(&files)?)?)
 }
 
 fn truth_of(files: &Files) -> Result<Truth, Failed> {
-    Ok(serde_json::from_slice(files.get("truth.json").ok_or("the truth is missing")?)?)
+    Ok(serde_json::from_slice(files.truth()?)?)
 }
 
 fn verdict(files: &Files) -> Result<Verdict, Failed> {
@@ -62,9 +59,15 @@ fn verdict(files: &Files) -> Result<Verdict, Failed> {
 /// in memory are overwritten a little earlier or later.
 fn invariants(case: &Case) -> Result<(), Failed> {
     let files = case.files();
-    let verdict = verdict(&files)?;
+    let truth = truth_of(&files)?;
+    // The judge goes by the class that the truth names.
+    truth.check_class(case.class.folder, case.class.name)?;
+    let verdict = judge(&truth, &replay(&files)?);
     verdict.result()?;
-    let (seen, reference) = (verdict.seen, files.reference_keeps().unwrap_or(0));
+    if !case.class.has_reference_keeps() {
+        return Ok(());
+    }
+    let (seen, reference) = (verdict.seen, files.reference_keeps()?);
     if seen * 100 + 500 < reference * 95 {
         return Err(format!("{seen} packets were kept, the reference keeps {reference}").into());
     }
@@ -74,12 +77,10 @@ fn invariants(case: &Case) -> Result<(), Failed> {
 /// At least 98% of what the reference keeps, summed over all scripts.
 fn keeps_overall() -> Result<(), Failed> {
     let (mut ours, mut reference) = (0, 0);
-    for case in cases() {
+    for case in cases().iter().filter(|case| case.class.has_reference_keeps()) {
         let files = case.files();
-        if let Some(keeps) = files.reference_keeps() {
-            ours += verdict(&files)?.seen;
-            reference += keeps;
-        }
+        ours += verdict(&files)?.seen;
+        reference += files.reference_keeps()?;
     }
     if ours * 100 < reference * 98 {
         return Err(format!("{ours} packets were kept, the reference keeps {reference}").into());

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::Deserialize;
 
 /// Classes whose buffers never overwrite: everything must come out.
-const NEVER_WRAP: [&str; 6] = ["clean", "patches", "ooo", "scrape", "race", "gaps"];
+const NEVER_WRAP: [&str; 3] = ["scrape", "race", "gaps"];
 
 /// What the writers of a script wrote.
 #[derive(Deserialize)]
@@ -26,6 +26,20 @@ pub(crate) struct Truth {
     /// For each writer the packets that must come out.
     #[serde(default)]
     must: BTreeMap<String, Vec<usize>>,
+}
+
+impl Truth {
+    /// That it is of this class (those of `recorded` are all of one), and says what the class needs.
+    pub(crate) fn check_class(&self, folder: &str, class: &str) -> Result<(), String> {
+        let class = if folder == "recorded" { folder } else { class };
+        if self.class != class {
+            return Err(format!("the truth is of the class {}, not {class}", self.class));
+        }
+        if class == "readmit" && self.must.values().all(Vec::is_empty) {
+            return Err("no packet has to come out that a commit brought again".to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// The judge's verdict.

@@ -1,6 +1,6 @@
 //! Whether what came out is true to what simulated writers wrote.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::driver::{Real, Shown, apply_to_model};
 use super::model::{Model, Packet};
@@ -61,8 +61,14 @@ fn run(truth: &Truth, setup: &Setup, ops: &[Op], apply: &mut dyn FnMut(&Op) -> S
         let shown = apply(op);
         if matches!(op, Op::Clone) {
             let asked = Asked { ordered: !small, truthful: false, complete: false };
-            // A clone is a reader of its own, whose predecessors may have been read already.
-            let clean: Vec<_> = shown.packets.into_iter().map(|p| Packet { loss: 1, ..p }).collect();
+            // A clone is a reader of its own: what comes before the first packet of a sequence may have been read already,
+            // which is no loss.
+            let mut begun = HashSet::new();
+            let clean: Vec<_> = shown
+                .packets
+                .into_iter()
+                .map(|p| if begun.insert((p.producer, p.writer)) { Packet { loss: 1, ..p } } else { p })
+                .collect();
             judge(truth, &clean, asked).map_err(|why| format!("clone: {why}"))?;
             continue;
         }

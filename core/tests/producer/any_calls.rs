@@ -1,7 +1,7 @@
 //! Any calls in any order: what comes out is what was recorded, or is counted as lost.
 
 use crate::event_reader::{Seen, read};
-use crate::model::{Value, *};
+use crate::model::*;
 use crate::track_events::Ticks;
 use proptest::prelude::*;
 use tracebuf::producer::track_event::*;
@@ -92,6 +92,19 @@ fn with_args<'x, 'e, 'w>(
     (0..args).fold(event, |event, i| event.arg(NAMES[i + 1], "a value of some length"))
 }
 
+/// What the reader must see of these.
+fn told(args: usize) -> Vec<String> {
+    (0..args).map(|i| format!("{}: a value of some length", NAMES[i + 1])).collect()
+}
+
+/// Where lines come from, as the reader puts it.
+const PLACE: &str = " main.rs:7";
+
+/// What is seen where the table has no room for a place, or none is kept: unlike a name, it is then left out.
+fn without_place(details: &[String]) -> Vec<String> {
+    details.iter().map(|detail| detail.strip_suffix(PLACE).unwrap_or(detail).to_owned()).collect()
+}
+
 type SmallTracer = Tracer<'static, Ticks, 4, 2>;
 
 struct World {
@@ -99,8 +112,8 @@ struct World {
     producer: &'static Producer<'static>,
     ticks: Ticks,
     tracer: Option<SmallTracer>,
-    /// What was recorded. For details, only how many there are.
-    expected: Vec<(Seen, usize)>,
+    /// What was recorded, and its details as the reader puts them.
+    expected: Vec<(Seen, Vec<String>)>,
     /// The totals of all tracers that have ended.
     packets: u64,
     dropped: u64,
@@ -154,11 +167,10 @@ impl World {
         &mut self,
         (kind, track, name): (u64, usize, &str),
         text: Option<String>,
-        rest: Vec<(u32, Value)>,
-        details: usize,
+        details: Vec<String>,
     ) -> &SmallTracer {
         let (time, track, name) = (self.ticks.0.get(), TRACKS[track].uuid(), name.to_string());
-        self.expected.push((Seen { time, kind, track, name, text, rest }, details));
+        self.expected.push((Seen { time, kind, track, name, text, rest: vec![] }, details));
         self.tracer.as_ref().expect("it is made anew at once")
     }
 
@@ -166,40 +178,39 @@ impl World {
     fn record(
         &mut self,
         (kind, track, name): (u64, usize, &str),
-        rest: Vec<(u32, Value)>,
-        details: usize,
+        details: Vec<String>,
         record: impl FnOnce(OnTrack<'_, 'static, Ticks, 4, 2>),
     ) {
-        let tracer = self.expect((kind, track, name), None, rest, details);
+        let tracer = self.expect((kind, track, name), None, details);
         record(if track == 0 { tracer.track() } else { tracer.on(TRACKS[track]) });
     }
 
     fn call(&mut self, call: &Call) {
         match *call {
             Call::Begin { track, name } => {
-                self.record((1, track, NAMES[name]), vec![], 0, |on| on.begin(NAMES[name]));
+                self.record((1, track, NAMES[name]), vec![], |on| on.begin(NAMES[name]));
             }
             Call::BeginIn { track, name, category } => {
-                self.record((1, track, NAMES[name]), vec![], 1, |on| {
+                self.record((1, track, NAMES[name]), vec![format!("in {}", NAMES[category])], |on| {
                     on.begin_in(NAMES[name], NAMES[category])
                 });
             }
-            Call::End { track, args: 0 } => self.record((2, track, ""), vec![], 0, |on| on.end()),
+            Call::End { track, args: 0 } => self.record((2, track, ""), vec![], |on| on.end()),
             Call::End { track, args } => {
-                self.record((2, track, ""), vec![], args, |on| on.end_with(|event| with_args(event, args)));
+                self.record((2, track, ""), told(args), |on| on.end_with(|event| with_args(event, args)));
             }
             Call::Count { track, value } => {
-                self.record((4, track, ""), vec![(30, Value::Int(value as u64))], 1, |on| on.count(value));
+                self.record((4, track, ""), vec![format!("counter {}", value as u64)], |on| on.count(value));
             }
             Call::Details { track, name, args } => {
-                self.record((3, track, NAMES[name]), vec![], args, |on| {
+                self.record((3, track, NAMES[name]), told(args), |on| {
                     on.instant_with(NAMES[name], |event| with_args(event, args));
                 });
             }
             Call::Log { name, text, args } => {
                 let text = "x".repeat(text);
-                // The line is one of the details.
-                let tracer = self.expect((3, 0, NAMES[name]), Some(text.clone()), vec![], args + 1);
+                let details = [vec![format!("line 5{PLACE}")], told(args)].concat();
+                let tracer = self.expect((3, 0, NAMES[name]), Some(text.clone()), details);
                 let message = LogMessage::new(LogPriority::Warn, text).source_location("main.rs", 7);
                 tracer.log_with(NAMES[name], message, |event| with_args(event, args));
             }
@@ -223,12 +234,16 @@ impl World {
         let reader = read(self.model, 1);
         assert_eq!(reader.undecodable, 0);
         let mut recorded = self.expected.iter();
-        for seen in &reader.seen {
-            let is_it = |(recorded, details): &(Seen, usize)| {
-                let rest = if recorded.rest.is_empty() { &seen.rest } else { &recorded.rest };
-                *seen == Seen { rest: rest.clone(), ..recorded.clone() } && seen.rest.len() == *details
+        for (seen, seen_details) in reader.seen.iter().zip(&reader.details) {
+            // The details say all that the rest of the fields do.
+            let is_it = |(recorded, details): &(Seen, Vec<String>)| {
+                *seen == Seen { rest: seen.rest.clone(), ..recorded.clone() }
+                    && (seen_details == details || *seen_details == without_place(details))
             };
-            assert!(recorded.any(is_it), "{seen:?} was not recorded, or before others that came out");
+            assert!(
+                recorded.any(is_it),
+                "{seen:?} with {seen_details:?} was not recorded, or before others that came out"
+            );
         }
         let lost = (self.expected.len() - reader.seen.len()) as u64;
         assert!(lost <= self.dropped + self.skipped, "{lost} of {} and {}", self.dropped, self.skipped);

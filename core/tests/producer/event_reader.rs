@@ -28,6 +28,8 @@ pub(crate) struct Reader {
     pub(crate) states: usize,
     pub(crate) valid: bool,
     pub(crate) seen: Vec<Seen>,
+    /// For each of these its categories, annotations, log line and counter's value, with the names that they have.
+    pub(crate) details: Vec<Vec<String>>,
     pub(crate) undecodable: usize,
 }
 
@@ -101,8 +103,33 @@ impl Reader {
         assert!(self.tracks.contains_key(&track), "a described track");
         let body = inside(&event, 21).and_then(|line| int(&line, 2));
         let text = body.map(|iid| self.names.get(&(20, iid)).expect("a known text").clone());
+        self.details.push(event.iter().filter_map(|(field, value)| self.detail(*field, value)).collect());
         let rest = event.iter().filter(|(n, _)| ![9, 10, 11, 23].contains(n)).cloned().collect();
         self.seen.push(Seen { time: self.time, kind: int(&event, 9).unwrap(), track, name, text, rest });
+    }
+
+    /// What a field of an event says, unless it is one of those that every event may have.
+    fn detail(&self, field: u32, value: &Value) -> Option<String> {
+        let name = |kind, iid| self.names.get(&(kind, iid)).expect("a known name").clone();
+        Some(match (field, value) {
+            (9 | 10 | 11 | 23, _) => return None,
+            (3, Value::Int(iid)) => format!("in {}", name(1, *iid)),
+            (22, Value::Bytes(bytes)) => format!("in {}", String::from_utf8_lossy(bytes)),
+            (4, annotation) => {
+                let annotation = annotation.inside();
+                let key = int(&annotation, 1).map(|iid| name(3, iid)).or_else(|| text(&annotation, 10));
+                let value = int(&annotation, 17).map(|iid| name(29, iid)).or_else(|| text(&annotation, 6));
+                format!("{}: {}", key.unwrap_or_default(), value.unwrap_or_else(|| format!("{annotation:?}")))
+            }
+            (21, line) => {
+                let line = line.inside();
+                let place = int(&line, 1).map(|iid| format!(" {}:{}", name(4, iid), self.lines[&iid]));
+                let priority = int(&line, 3).expect("a priority");
+                format!("line {priority}{}", place.unwrap_or_default())
+            }
+            (30, Value::Int(value)) => format!("counter {value}"),
+            other => format!("{other:?}"),
+        })
     }
 }
 

@@ -15,6 +15,12 @@ readonly RISCV_TARGETS="riscv32imac-unknown-none-elf riscv32imc-unknown-none-elf
 readonly TEST_SECONDS=1200
 readonly FUZZ_TARGETS="ops commit smb validator replay attach differential receive sockets"
 
+# What is installed when it is missing, in the versions that all this was last run with.  What is there in another one
+# is used as it is: `used_as_it_is` says so.
+readonly -A TOOL_VERSIONS=([nextest]=0.9.151 [llvm-cov]=0.9.1 [fuzz]=0.13.2)
+readonly PERFETTO_VERSION=0.59.1
+readonly PROTOBUF_VERSION=7.36.2
+
 passed=0
 failed=0
 failed_parts=()
@@ -138,6 +144,25 @@ limited() {
     # 137: it did not end when it was asked to, and was killed.
     if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then echo "had not ended after $seconds s: $*"; fi
     return "$status"
+}
+
+# used_as_it_is NAME VERSION WANTED: what there is.
+used_as_it_is() {
+    if [ "$2" = "$3" ]; then echo "$1 $2"; else echo "$1 $2 is there, and used as it is: not $3"; fi
+}
+
+# install_tool NAME: cargo-NAME, if there is none.  Not optimized: these mostly wait for others, and compiling them this
+# way takes a third of the time.
+install_tool() {
+    local name=$1 version=${TOOL_VERSIONS[$1]} there
+    # Such as 'cargo-nextest 0.9.151 (6b3f99457 2026-11-02)', and more lines.
+    if there=$(cargo "$name" --version 2>/dev/null); then
+        used_as_it_is "cargo-$name" "$(awk '{ print $2; exit }' <<<"$there")" "$version"
+        return
+    fi
+    echo "installing cargo-$name $version"
+    CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+        cargo install --locked "cargo-$name" --version "$version"
 }
 
 # install_packages NAME...: Debian's, as root or with sudo.

@@ -127,6 +127,7 @@ mod tests {
         assert!(!central.end_flush(second));
         central.ask_flush_of_idle();
         assert_eq!(asked(), (1, 4));
+        assert_eq!(quick.answered.load(Ordering::Relaxed), 4, "and what they have is there");
         // It answers what it was asked, and then has the next question.
         slow.answer();
         central.drain();

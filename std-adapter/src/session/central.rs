@@ -199,3 +199,82 @@ impl Central {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
+
+    use super::*;
+    use crate::memory::PagedMemory;
+
+    /// A producer that counts how often it was asked to repeat its state.
+    struct Counts(Arc<AtomicU32>);
+
+    impl Transport for Counts {
+        fn drain(&mut self, _: &mut [CentralBuffer]) {}
+
+        fn ask_flush(&mut self) {}
+
+        fn is_flushed(&self) -> bool {
+            true
+        }
+
+        fn scrape(&mut self, _: &mut [CentralBuffer]) {}
+
+        fn stats(&self) -> EndpointStats {
+            EndpointStats::default()
+        }
+
+        fn clear_incremental_state(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn several_producers_are_asked_for_their_states_once_for_so_many_bytes_in_a_buffer() {
+        let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+        let size = config.region_size(1 << 16) as usize;
+        let buffer =
+            || TraceBuffer::new(PagedMemory::new(size).expect("memory").into(), config).expect("room");
+        let every = 4096;
+        // In the first one, each chunk begins with a state.
+        let mut central =
+            Central::new(vec![buffer(), buffer()], OwnFiles::default()).state_every(&[0, every]);
+        let asked = [(); 2].map(|()| Arc::<AtomicU32>::default());
+        let mut chunk_id = 0;
+        let mut fill = |central: &mut Central, buffer: usize, bytes: u64| {
+            let end = central.buffers[buffer].stats().bytes_written + bytes;
+            while central.buffers[buffer].stats().bytes_written < end {
+                assert!(chunk_id < 10_000, "chunks are written");
+                let header = ChunkHeader {
+                    producer_id: 2,
+                    chunk_id,
+                    fragments: 1,
+                    complete: true,
+                    ..Default::default()
+                };
+                central.buffers[buffer].copy_chunk_untrusted(&Chunk { header, payload: b"\x02\x40\x05" });
+                chunk_id += 1;
+            }
+            central.drain();
+            central.drain();
+        };
+        central.attach(Box::new(Counts(asked[0].clone())));
+        fill(&mut central, 0, u64::from(every));
+        fill(&mut central, 1, u64::from(every));
+        let counts = || asked.each_ref().map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts(), [0, 0], "one alone knows how much it records");
+        central.attach(Box::new(Counts(asked[1].clone())));
+        central.drain();
+        central.drain();
+        assert_eq!(counts(), [1, 1]);
+        fill(&mut central, 0, u64::from(every));
+        fill(&mut central, 1, u64::from(every) / 2);
+        assert_eq!(counts(), [1, 1]);
+        fill(&mut central, 1, u64::from(every) / 2);
+        assert_eq!(counts(), [2, 2]);
+    }
+}

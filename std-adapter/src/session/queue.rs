@@ -237,6 +237,10 @@ mod tests {
         let chunks_to_move = &[ChunkToMove { page: 0, chunk: 0, target: 0 }];
         queue.commit(&CommitRequest { chunks_to_move, ..CommitRequest::default() });
         assert!(queue.stall(0, 0));
+        // Nor does the quiet before a chunk count once that was taken.
+        queue.done.store(1, Ordering::Relaxed);
+        lock().1 = Instant::now() - 2 * IN_VAIN;
+        assert!(queue.stall(WAITED, 1000));
     }
 
     #[test]

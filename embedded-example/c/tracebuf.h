@@ -83,6 +83,11 @@ tracebuf_writer *tracebuf_writer_new(const char *name);
 /* Makes a counter, for all writers; two of one name are two. NULL if there are too many: other calls ignore NULL. */
 tracebuf_counter *tracebuf_counter_new(const char *name);
 
+/*
+ * A slice ends with the call of tracebuf_slice_end that belongs to its begin. Of a slice whose begin is lost, because
+ * shared memory was full, the end is left out, and an end that is lost is made up for before the writer's next begin or
+ * end: so slices stay within each other. Slices deeper than 32 count as begun.
+ */
 void tracebuf_slice_begin(tracebuf_writer *writer, const char *name);
 void tracebuf_slice_end(tracebuf_writer *writer);
 void tracebuf_instant(tracebuf_writer *writer, const char *name);

@@ -9,12 +9,15 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use critical_section::Mutex;
+use open_slices::OpenSlices;
 use static_cell::StaticCell;
 use tracebuf::producer::track_event::{Clock, Tracer, TracerConfig, Track, Unit};
 use tracebuf::producer::{Exhaustion, Producer, ProducerStorage};
 use tracebuf_firmware::export::Export;
 use tracebuf_firmware::recorder::{Inbox, Recorder, WRITERS, state_every};
 use tracebuf_firmware::send::{Sender, Unsent};
+
+mod open_slices;
 
 const COUNTERS: usize = 8;
 
@@ -40,7 +43,7 @@ impl Clock for CallersClock {
 
 /// What a `tracebuf_writer` is.
 #[derive(Debug)]
-pub struct Writer(Tracer<'static, CallersClock, 16, 4>);
+pub struct Writer(Tracer<'static, CallersClock, 16, 4>, OpenSlices);
 
 /// What a `tracebuf_counter` is.
 #[derive(Debug)]
@@ -191,7 +194,10 @@ pub unsafe extern "C" fn tracebuf_writer_new(name: *const c_char) -> Option<&'st
     let name = unsafe { text(name) };
     let track = track.try_init(Track::thread(1, number as u32, name).within(&FIRMWARE))?;
     place
-        .try_init_with(|| Writer(Tracer::with_tables(writer, CallersClock(made.clock), track, made.config)))
+        .try_init_with(|| {
+            let tracer = Tracer::with_tables(writer, CallersClock(made.clock), track, made.config);
+            Writer(tracer, OpenSlices::default())
+        })
         .map(|writer| &*writer)
 }
 
@@ -218,14 +224,17 @@ pub unsafe extern "C" fn tracebuf_counter_new(name: *const c_char) -> Option<&'s
 pub unsafe extern "C" fn tracebuf_slice_begin(writer: Option<&'static Writer>, name: *const c_char) {
     let Some(writer) = writer else { return };
     // SAFETY: the caller's promise.
-    writer.0.track().begin(unsafe { text(name) });
+    let name = unsafe { text(name) };
+    writer.1.push(writer.0.track().enter(name).detach());
 }
 
 /// The slice begun last ends: see `tracebuf.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tracebuf_slice_end(writer: Option<&'static Writer>) {
     let Some(writer) = writer else { return };
-    writer.0.track().end();
+    if writer.1.pop() {
+        writer.0.track().attach().end();
+    }
 }
 
 /// Something without duration: see `tracebuf.h`.

@@ -209,5 +209,22 @@ void run(void)
         tracebuf_instant(main_loop, "short");
         tracebuf_flush(main_loop);
     }
-    end(tracebuf_dropped() != then && tick_count > 10);
+    if (tracebuf_dropped() == then)
+        end(0);
+    /* Of a slice whose begin is lost there is no end either. */
+    tracebuf_slice_begin(main_loop, "lost");
+    const uint32_t with_begin = tracebuf_dropped();
+    tracebuf_slice_end(main_loop);
+    if (tracebuf_dropped() != with_begin)
+        end(0);
+    /* One that has begun ends, when there is room, with those whose ends are lost. */
+    tracebuf_drain();
+    tracebuf_slice_begin(main_loop, "whole");
+    for (int32_t step = 0; step < 40; step++) {
+        tracebuf_instant(main_loop, "short");
+        tracebuf_flush(main_loop);
+    }
+    const uint32_t before_end = tracebuf_dropped();
+    tracebuf_slice_end(main_loop);
+    end(tracebuf_dropped() == before_end + 1 && tick_count > 10);
 }

@@ -61,6 +61,9 @@ impl Recorder {
     }
 
     /// Begins a slice on this thread's track; [`Recorder::end`] ends it.
+    ///
+    /// If one of the two is lost, for want of shared memory, the slices around it end in its place, or stay open: guards
+    /// keep slices within each other.
     #[inline]
     pub fn begin(&self, name: &'static str) {
         // Lost ends of other slices are made up for first, as by a slice with a guard.

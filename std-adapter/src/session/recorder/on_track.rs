@@ -104,6 +104,9 @@ impl<'r> TrackRecorder<'r> {
     }
 
     /// Begins a slice; [`end`](Self::end) ends it.
+    ///
+    /// If one of the two is lost, for want of shared memory, the slices around it end in its place, or stay open: guards
+    /// keep slices within each other.
     #[inline]
     pub fn begin(&self, name: &'static str) {
         self.recorder.with(|tracer| tracer.on(self.track).begin(name));

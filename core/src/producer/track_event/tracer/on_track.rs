@@ -194,6 +194,9 @@ impl<'t, 'a, C: Clock, const N: usize, const T: usize> OnTrack<'t, 'a, C, N, T> 
     }
 
     /// Begins a slice that [`OnTrack::end`] or [`OnTrack::end_with`] ends.
+    ///
+    /// If one of the two is lost, for want of shared memory, the slices around it end in its place, or stay open: guards
+    /// keep slices within each other.
     #[inline]
     pub fn begin(&self, name: &'a str) {
         self.write_begin(name);

@@ -263,6 +263,8 @@ pub mod thread_descriptor {
 pub mod counter_descriptor {
     /// Varint: a value of [`counter_unit`](super::counter_unit).
     pub const UNIT: u32 = 3;
+    /// Bool: values are distances to the one before.
+    pub const IS_INCREMENTAL: u32 = 5;
     /// String: a unit of its own.
     pub const UNIT_NAME: u32 = 6;
 }

@@ -122,8 +122,8 @@ impl Snapshot {
 
     /// Leaves out events from before this boot time, in nanoseconds, as from [`Session::now`](super::Session::now).
     ///
-    /// Names, tracks, reports of losses and packets of other kinds stay, whatever their time. A slice that began
-    /// earlier then has only its end, as at the oldest end of a ring.
+    /// Names, tracks, reports of losses, increments of counters and packets of other kinds stay, whatever their time. A
+    /// slice that began earlier then has only its end, as at the oldest end of a ring.
     #[must_use]
     pub fn since(mut self, time: u64) -> Self {
         self.from = Some(time);

@@ -17,7 +17,7 @@ use crate::figures::{Count, Name};
 /// let report = receiver.finish();
 /// println!("{report}");
 /// assert_eq!((report.packets, report.frames_lost, report.frames_unfinished), (1, 0, 1));
-/// assert!(report.to_string().ends_with("; it ended in the midst of a frame"));
+/// assert!(report.to_string().ends_with("; the input ended within a frame"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

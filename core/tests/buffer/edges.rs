@@ -1,7 +1,10 @@
 //! Edges that random work rarely reaches: each is a change to the code that no other test noticed.
 
 use crate::bench::{Bench, NEXT, PREV, Sent, aborted, packet, whole};
-use tracebuf::buffer::{AttachError, Commit, Config, DataLoss, FillPolicy, Refusal, RingView};
+use tracebuf::buffer::{
+    AttachError, Chunk, ChunkHeader, Commit, Config, DataLoss, FillPolicy, Refusal, RingContent, RingView,
+    TraceBuffer,
+};
 use tracebuf::proto::{TraceFileFault, TracePackets};
 
 #[test]
@@ -185,6 +188,39 @@ fn what_is_no_region_and_what_is_no_trace_is_said_to_be_none() {
     assert_eq!(RingView::find(&[0; 1024]).err(), Some(AttachError::NoRegion));
     let error = TracePackets::new(&[0x80]).next().expect("an error").expect_err("half a tag");
     assert_eq!((error.fault, error.offset), (TraceFileFault::Truncated, 0));
+}
+
+#[test]
+fn gaps_and_the_ring_s_place_are_told_of_memory_as_it_was_found() {
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    let mut buffer = TraceBuffer::new(vec![0u8; 1024], config).expect("a region");
+    let chunk = |chunk_id, payload| Chunk {
+        header: ChunkHeader { producer_id: 1, chunk_id, fragments: 1, ..ChunkHeader::default() },
+        payload,
+    };
+    buffer.copy_chunk_untrusted(&chunk(0, b"\x05hello"));
+    buffer.copy_chunk_untrusted(&chunk(1, b"\x06chunks"));
+    let mut reader = buffer.read();
+    assert!(reader.next_packet().is_some_and(|packet| packet.len() == 5 && !packet.is_empty()));
+    assert!(reader.next_packet().is_some_and(|packet| packet.len() == 6));
+    assert!(reader.next_packet().is_none());
+    buffer.copy_chunk_untrusted(&chunk(2, b"\x04more"));
+    let sizes: Vec<_> = buffer.inspect().items().map(|item| (item.offset, item.size)).collect();
+    let memory = buffer.into_memory();
+    let start = memory.windows(4).position(|bytes| bytes == RingView::MAGIC).expect("a region");
+    let ring = RingView::place(&memory[start..]).expect("that of the region");
+    assert_eq!((ring.start as u64, ring.end), (config.region_size(0), memory.len() - start));
+    let gap = |offset: u32| {
+        let at = start + ring.start + offset as usize;
+        RingContent::of_gap(*memory[at..].first_chunk().expect("a word"))
+    };
+    let ((chunk, _), gaps) = sizes.split_last().expect("the last chunk, and before it what was read");
+    assert!(!gaps.is_empty() && gap(*chunk).is_none());
+    assert!(gaps.iter().all(|(offset, size)| gap(*offset) == Some((RingContent::Free, *size))));
+    // No such gap is in a sound ring.
+    assert_eq!(RingContent::of_gap([0, 0, 0, 0x80]), None);
+    assert_eq!(RingView::place(&memory[start + 4..]), Err(AttachError::NoRegion));
+    assert_eq!(RingView::place(&memory[start..start + 255]), Err(AttachError::NoRegion));
 }
 
 #[test]

@@ -3,12 +3,14 @@
 
 use crate::buffer::{self, ChunkFlags, Commit, TraceBuffer};
 use crate::producer::{
-    ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Payload, Request,
+    ChunkHeader, ChunkToMove, ChunkToPatch, CommitRequest, Consumer, HeaderFlags, Request,
 };
 
 use super::endpoint_stats::EndpointStats;
 use super::writers::{Writer, Writers, waits_for_patches};
+use discarded::Discarded;
 
+mod discarded;
 mod patching;
 
 /// Who a producer is, as the service knows it, not as the producer says.
@@ -101,11 +103,6 @@ pub struct ProducerEndpoint<'m, const WRITERS: usize> {
     stats: EndpointStats,
 }
 
-/// The writers of which chunks were discarded, by the low bits of their ids. Where the buffer knows nothing of one, the
-/// next of its chunks has to tell of the loss: to the buffer, it would be the first.
-#[derive(Clone, Copy)]
-struct Discarded(u32);
-
 crate::debug::opaque_debug! {
     "ProducerEndpoint": [const WRITERS: usize] ProducerEndpoint<'_, WRITERS>,
 }
@@ -118,7 +115,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
             identity,
             allowed: 0,
             writers: Writers::new(),
-            discarded: Discarded(0),
+            discarded: Discarded::NONE,
             stats: EndpointStats::ZERO,
         }
     }
@@ -336,7 +333,7 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         // Only a writer whose chunk has a buffer takes a place.
         let found = buffer.and_then(|buffer| Some((buffer, self.writers.get_or_see(header.writer_id)?)));
         let Some((buffer, writer)) = found.filter(|(_, writer)| writer.may_write_to(wanted.target)) else {
-            self.discarded.0 |= Discarded::bit(header.writer_id);
+            self.discarded.note(header.writer_id);
             self.stats.chunks_discarded = self.stats.chunks_discarded.saturating_add(1);
             return None;
         };
@@ -351,33 +348,6 @@ impl<'m, const WRITERS: usize> ProducerEndpoint<'m, WRITERS> {
         }
         self.stats.chunks_moved = self.stats.chunks_moved.saturating_add(1);
         Some(self.discarded.commit(buffer, &header, chunk.payload()))
-    }
-}
-
-impl Discarded {
-    const fn bit(writer_id: u16) -> u32 {
-        1 << (writer_id % u32::BITS as u16)
-    }
-
-    /// Commits a chunk. Used both for moved and for scraped ones: all of the buffer's commit is compiled anew for each
-    /// type that fills a chunk, which takes some KB of flash.
-    fn commit<M: AsRef<[u8]> + AsMut<[u8]>>(
-        &mut self,
-        buffer: &mut TraceBuffer<M>,
-        header: &buffer::ChunkHeader,
-        payload: Payload<'_>,
-    ) -> Commit {
-        let bit = Self::bit(header.writer_id);
-        let begins_late = self.0 & bit != 0 && !buffer.knows(header);
-        buffer.make_place(header);
-        let outcome = buffer.commit_with(header, payload.len(), payload.filling());
-        if !matches!(outcome, Commit::Refused(_)) {
-            self.0 &= !bit;
-            if begins_late {
-                buffer.begin_late(header);
-            }
-        }
-        outcome
     }
 }
 

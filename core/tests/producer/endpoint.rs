@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use tracebuf::buffer::{Chunk, ChunkFlags, ChunkHeader, Config, DataLoss, FillPolicy, TraceBuffer};
 use tracebuf::producer::{
     ChunkToMove, ChunkToPatch, CommitRequest, CommitSink, Consumer, Exhaustion, Layout, Patch, Producer,
-    Request, SharedMemory, TraceWriter,
+    ProducerStorage, Request, SharedMemory, TraceWriter,
 };
 use tracebuf::service::{EndpointStats, ProducerEndpoint, ProducerIdentity};
 

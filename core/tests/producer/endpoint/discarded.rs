@@ -91,3 +91,29 @@ fn where_a_buffer_refuses_the_first_chunk_after_it_the_next_one_tells_of_the_los
     world.move_to(0, chunk);
     assert_eq!(world.read(), [GAP]);
 }
+
+#[test]
+fn what_is_discarded_of_one_writer_is_told_by_no_other_whatever_their_numbers() {
+    let (memory, queue) = (memory(4 * 4096, 4096), Queue::default());
+    let storage = ProducerStorage::<64, 40>::new();
+    let producer = Producer::new(memory, Layout::Four, &storage, &queue).unwrap();
+    let mut writers: Vec<_> = (0..33).map(|_| producer.writer(0, Exhaustion::Drop).unwrap()).collect();
+    let mut endpoint = ProducerEndpoint::<2>::new(Consumer::new(memory), IDENTITY);
+    let config = Config::new(FillPolicy::RingBuffer).sequences(4);
+    let mut buffers = [TraceBuffer::new(vec![0; 8192], config).unwrap()];
+    let mut send = |endpoint: &mut ProducerEndpoint<'_, 2>, writer: usize| {
+        writers[writer].packet().varint(8, 1);
+        writers[writer].flush();
+        let chunks_to_move = &*std::mem::take(&mut *queue.0.lock().unwrap());
+        endpoint.carry_out(&CommitRequest { chunks_to_move, ..CommitRequest::default() }, &mut buffers);
+    };
+    send(&mut endpoint, 0);
+    assert!(endpoint.allow(0));
+    // Their numbers differ by 32.
+    [32, 32, 0, 0].iter().for_each(|writer| send(&mut endpoint, *writer));
+    assert_eq!(endpoint.stats().chunks_discarded, 1);
+    let mut reader = buffers[0].read();
+    let told = std::iter::from_fn(|| reader.next_packet().map(|packet| (packet.writer_id(), packet.loss())));
+    let none = DataLoss::empty();
+    assert_eq!(told.collect::<Vec<_>>(), [(33, none), (33, none), (1, GAP), (1, none)]);
+}

@@ -1,8 +1,6 @@
-//! Every interleaving, up to a bound, of writers, a drain and a scrape over one page of shared memory.
-//!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p tracebuf --test loom_smb`
-#![cfg(loom)]
+//! Writers, a drain and a scrape over one page of shared memory.
 
+use crate::{leak, model};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use tracebuf::producer::*;
@@ -26,10 +24,6 @@ struct World {
 struct Service {
     consumer: Consumer<'static>,
     drained: Vec<(u16, u32)>,
-}
-
-fn leak<T>(value: T) -> &'static T {
-    Box::leak(Box::new(value))
 }
 
 /// One page of two chunks of 32 bytes, or one chunk.
@@ -86,12 +80,6 @@ impl World {
             check(chunk.header(), chunk.is_complete(), |offset, to| chunk.fill(offset, to));
         });
     }
-}
-
-fn model(bound: usize, f: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(bound);
-    builder.check(f);
 }
 
 fn write(writer: &mut TraceWriter<'_>, field: u32) {

@@ -1,8 +1,6 @@
-//! Every interleaving, up to a bound, of a writer and somebody else who sends: patches, and the ends of writers.
-//!
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p tracebuf --test loom_requests`
-#![cfg(loom)]
+//! A writer and somebody else who sends: patches, and the ends of writers.
 
+use crate::{leak, model};
 use loom::sync::Mutex;
 use loom::thread;
 use tracebuf::producer::*;
@@ -57,10 +55,6 @@ impl CommitSink for Service {
     }
 }
 
-fn leak<T>(value: T) -> &'static T {
-    Box::leak(Box::new(value))
-}
-
 /// A producer with room for one writer, of `pages` pages of two chunks of 32 bytes.
 fn producer(pages: usize) -> (&'static Producer<'static>, &'static Service) {
     let words: &'static [AtomicU32] = Vec::leak((0..18 * pages).map(|_| AtomicU32::new(0)).collect());
@@ -68,13 +62,6 @@ fn producer(pages: usize) -> (&'static Producer<'static>, &'static Service) {
     let service: &'static Service = leak(Service(Mutex::new((Consumer::new(memory), Vec::new()))));
     let storage: &'static ProducerStorage<4, 1> = leak(ProducerStorage::new());
     (leak(Producer::new(memory, Layout::Two, storage, service).unwrap()), service)
-}
-
-fn model(bound: usize, f: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(bound);
-    builder.max_branches = 10_000;
-    builder.check(f);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::figures::Name;
 use crate::free_file::check_is_free;
-use crate::system::{as_readable_as, check_unprotected, is_socket, standard_output};
+use crate::system::{as_readable_as, check_unprotected, is_socket, is_standard_output, standard_output};
 
 /// Bytes of a file's name that its part's name repeats: with all of them it could exceed the longest name allowed.
 const NAME: usize = 100;
@@ -116,7 +116,7 @@ pub(crate) fn write_atomically<T>(
 /// # Errors
 /// What prevents it.
 pub fn check_writable(path: &Path) -> io::Result<()> {
-    if standard_output(path)?.is_some() {
+    if is_standard_output(path)? {
         return Ok(());
     }
     if path.is_dir() {

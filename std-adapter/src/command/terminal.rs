@@ -70,15 +70,11 @@ pub(crate) fn beside(is_stdout: bool) -> Box<dyn Write> {
 /// # Errors
 /// It is a file that is not empty, as may happen with `>>`: it would be emptied or replaced.
 pub(crate) fn is_stdout(path: &Path) -> Result<bool, Failure> {
-    let stdout = metadata(io::stdout());
-    // Where there is no /dev, too.
+    let Ok(stdout) = metadata(io::stdout()) else { return Ok(false) };
+    // By its own name where there is no /dev, too.
     let is_named = cfg!(unix) && path == Path::new(STDOUT);
-    let file = if is_named { metadata(io::stdout()) } else { fs::metadata(path) };
-    let (Ok(file), Ok(stdout)) = (file, stdout) else {
-        return Ok(false);
-    };
-    let is_same = is_same(&file, &stdout);
-    if is_same && file.len() > 0 && file.is_file() {
+    let is_same = is_named || fs::metadata(path).is_ok_and(|file| is_same(&file, &stdout));
+    if is_same && stdout.len() > 0 && stdout.is_file() {
         return Err(Failure::writing(path, "it is standard output, with something in it"));
     }
     Ok(is_same)

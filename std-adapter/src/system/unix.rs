@@ -112,19 +112,27 @@ pub(crate) fn open_at_once(path: &Path) -> io::Result<File> {
 /// another user's pipe. `None` for a regular file, whose name another file is to take, and where it is open for reading
 /// only.
 pub(crate) fn standard_output(path: &Path) -> io::Result<Option<File>> {
-    if path != Path::new("/dev/stdout") {
-        return Ok(None);
-    }
-    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let flags = fcntl_getfl(&file)?;
-    if file.metadata()?.is_file() || flags & OFlags::RWMODE == OFlags::RDONLY {
-        return Ok(None);
-    }
+    let Some((file, flags)) = named_stdout(path)? else { return Ok(None) };
     // Writing waits for a slow reader.
     if flags.contains(OFlags::NONBLOCK) {
         fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
     }
     Ok(Some(file))
+}
+
+/// Whether there is such an output. Nothing of it is changed, because others may share it.
+pub(crate) fn is_standard_output(path: &Path) -> io::Result<bool> {
+    Ok(named_stdout(path)?.is_some())
+}
+
+fn named_stdout(path: &Path) -> io::Result<Option<(File, OFlags)>> {
+    if path != Path::new("/dev/stdout") {
+        return Ok(None);
+    }
+    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let flags = fcntl_getfl(&file)?;
+    let is_open = !file.metadata()?.is_file() && flags & OFlags::RWMODE != OFlags::RDONLY;
+    Ok(is_open.then_some((file, flags)))
 }
 
 /// Whether a session has the file; false if that cannot be known.

@@ -142,6 +142,10 @@ pub(crate) fn standard_output(_: &Path) -> io::Result<Option<File>> {
     Ok(None)
 }
 
+pub(crate) fn is_standard_output(_: &Path) -> io::Result<bool> {
+    Ok(false)
+}
+
 /// Whether a session has the file, or another program lets nobody write into it.
 pub(crate) fn is_locked(path: &Path) -> bool {
     OpenOptions::new().append(true).open(path).is_err_and(|error| is_violation(&error))

@@ -173,13 +173,14 @@ impl Processes {
 /// Writes the lines of a look, by their times: first the CPU time of those that could not be read for longest.
 fn write(tracks: &mut Tracks, time: u64, mut lines: Vec<Line>) {
     lines.sort_by_key(|line| line.since);
-    for line in &lines {
+    let write_cpu = |line: &Line| {
         let process = tracks.process(line.who.0, line.who.1, &line.name);
         let cpu = tracks.counter(process, "CPU (100% is one core)", Kind::Percent);
         tracks.value(cpu, line.since, line.percent);
-    }
-    for line in &lines {
-        let process = tracks.process(line.who.0, line.who.1, &line.name);
+        process
+    };
+    let processes: Vec<_> = lines.iter().map(write_cpu).collect();
+    for (line, process) in lines.iter().zip(processes) {
         let resident = tracks.counter(process, "memory", Kind::Bytes);
         tracks.value(resident, time, line.memory as f64);
     }

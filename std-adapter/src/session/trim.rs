@@ -179,7 +179,9 @@ impl Trim {
             return put(out, bytes, None, false);
         }
         sequence.change_defaults(&packet);
-        let is_increment = packet.counter(sequence).is_some_and(|track| self.incremental.contains(&track));
+        // Nearly always there are no such counters, and no event need be looked into.
+        let is_increment = !self.incremental.is_empty()
+            && packet.counter(sequence).is_some_and(|track| self.incremental.contains(&track));
         let may_go = packet.event.is_some() && !is_increment;
         let Some(time) = packet.time else { return put(out, bytes, None, false) };
         let needs_state = packet.flags & sequence_flags::NEEDS_INCREMENTAL_STATE != 0;

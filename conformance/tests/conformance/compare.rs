@@ -1,4 +1,5 @@
-//! The judge of `exact/`, and of `recorded/` where the reference's output is there: a replay's output against the output recorded from the reference.
+//! The judge of `exact/`, and of `recorded/` where the reference's output is there: a replay's output against the output
+//! recorded from the reference.
 //!
 //! Compared are every packet line in order (producer, writer, uid, pid, slice count, bytes), the ends of reads, patch
 //! results, and the counters that do not depend on how a buffer lays out its chunks.  The loss mask must be the same,

@@ -95,10 +95,10 @@ impl Division {
 /// ```
 /// use tracebuf::producer::{ChunkState, SharedMemory};
 ///
-/// /// Chunks that writers have taken: once these are all there are, another writer finds none.
-/// fn kept(memory: SharedMemory<'_>) -> usize {
+/// /// Chunks that are taken, by writers or for the service: once these are all there are, a writer finds none.
+/// fn taken(memory: SharedMemory<'_>) -> usize {
 ///     let chunks = memory.all_pages().flat_map(|page| page.chunks());
-///     chunks.filter(|chunk| chunk.state() == ChunkState::BeingWritten).count()
+///     chunks.filter(|chunk| chunk.state() != ChunkState::Free).count()
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,6 +20,8 @@ pub(crate) struct Args {
     /// How long to record: 10s, 500ms, 2m, 1h, or forever: until Ctrl-C, SIGTERM, or the end of the
     /// terminal.
     ///
+    /// What is ignored at the start stays so, as Ctrl-C for what a script starts with &: end that by SIGTERM.
+    ///
     /// Units: ms, s, m, h; without one seconds.
     #[arg(long, default_value = "10s", value_parser = length)]
     duration: Length,

@@ -2,6 +2,8 @@
 
 mod files;
 mod numbers;
+#[cfg(unix)]
+mod repeats;
 #[cfg_attr(not(unix), path = "flight_recorder/no_signals.rs")]
 mod signals;
 mod status;

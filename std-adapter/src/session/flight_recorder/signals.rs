@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use signal_hook::iterator::{self, Handle};
 
 use super::FlightRecorder;
+use super::repeats::{First, Repeats};
 use crate::fork;
 use crate::session::SessionError;
 use crate::session::waits::join;
@@ -25,11 +26,16 @@ impl FlightRecorder {
     /// A signal that cannot be caught, no thread, or a child after a fork.
     pub fn on_signals(&self, signals: &[i32]) -> io::Result<()> {
         self.check_signals(signals)?;
-        self.watch(signals, |_| ())
+        self.watch(signals, None, |_| ())
     }
 
     /// Like [`on_signals`](Self::on_signals), for signals that end the program: once the snapshot is written, they take
     /// their default action.
+    ///
+    /// Writing may take long, or never end, as on a file system that hangs. So if one of these signals comes 500 ms
+    /// after the first of them or later, as from a second Ctrl-C, it takes its default action at once, and the snapshot
+    /// remains a [part](super::super::Snapshot::write_to). SIGHUP does not count: a terminal's end is reported more
+    /// than once.
     ///
     /// In a child after a fork, and once this recorder is gone, they take it at once, unless another recorder of the
     /// process watches them; that is so even where the process has handlers of the crate `signal-hook` for them. Not
@@ -39,9 +45,12 @@ impl FlightRecorder {
     /// A signal that cannot be caught, no thread, or a child after a fork.
     pub fn before_ending_on(&self, signals: &[i32]) -> io::Result<()> {
         self.check_signals(signals)?;
-        let watched = self.watch(signals, |signal| {
+        let first = First::default();
+        let acted_on = first.clone();
+        let watched = self.watch(signals, Some(&first), move |signal| {
             // It is one that was caught, so this can be done.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
+            acted_on.forget();
         });
         // After an error too: those that have a handler by then would be ignored.
         let ends = signals.iter().try_for_each(|signal| fork::default_unless_watched(*signal));
@@ -54,9 +63,14 @@ impl FlightRecorder {
         if self.inner.is_here() { Ok(()) } else { Err(io::Error::other(SessionError::Forked)) }
     }
 
-    fn watch(&self, signals: &[i32], then: impl Fn(i32) + Send + 'static) -> io::Result<()> {
+    fn watch(
+        &self,
+        signals: &[i32],
+        first: Option<&First>,
+        then: impl Fn(i32) + Send + 'static,
+    ) -> io::Result<()> {
         let inner = self.inner.clone();
-        let watching = Watching::new(signals, move |signal| {
+        let watching = Watching::new(signals, first, move |signal| {
             inner.report(&format!("signal-{signal}"), None);
             then(signal);
         })?;
@@ -92,11 +106,12 @@ struct Watching {
 }
 
 impl Watching {
-    fn new(signals: &[i32], act: impl Fn(i32) + Send + 'static) -> io::Result<Self> {
+    fn new(signals: &[i32], first: Option<&First>, act: impl Fn(i32) + Send + 'static) -> io::Result<Self> {
         let mut signals_noted = fork::while_nobody_forks(|| iterator::Signals::new(signals))?;
+        let repeats = first.map(|first| Repeats::of(signals, first));
         // Not before: until then nothing notes them down, and they take their default action.
         let watch = fork::Watch::of(signals);
-        let noted = Noted { handle: signals_noted.handle(), watch };
+        let noted = Noted { handle: signals_noted.handle(), watch, repeats };
         let spawned = thread::Builder::new().name("tracebuf-signals".into()).spawn(move || {
             signals_noted.forever().for_each(&act);
             // Those that came last, before the end was seen.
@@ -123,15 +138,18 @@ impl Watching {
 struct Noted {
     watch: fork::Watch,
     handle: Handle,
+    /// Of those that end the program.
+    repeats: Option<Repeats>,
 }
 
 impl Noted {
     fn end(self, join: impl FnOnce()) {
-        let Self { watch, handle } = self;
+        let Self { watch, handle, repeats } = self;
         // First: what comes from here on takes its default action. The thread still sees what came before.
         drop(watch);
         handle.close();
         join();
+        drop(repeats);
         // The last owner of the handlers.
         fork::while_nobody_forks(|| drop(handle));
     }

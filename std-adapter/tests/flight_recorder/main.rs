@@ -1,6 +1,8 @@
 //! The flight recorder: snapshots by hand, on panics, on signals and on triggers.
 
-#[path = "support/trace.rs"]
+#[cfg(target_os = "linux")]
+mod children;
+#[path = "../support/trace.rs"]
 mod trace;
 
 use std::path::Path;
@@ -337,65 +339,4 @@ fn recording_goes_on_without_loss_while_snapshots_are_taken() {
     println!("longest stall of the drain thread: {longest:?}");
     assert_eq!(dropped, 0);
     assert!(longest < Duration::from_millis(500), "{longest:?}");
-}
-
-/// In processes of their own, whose standard error is like a full disk.
-#[cfg(target_os = "linux")]
-mod without_stderr {
-    use std::os::unix::process::ExitStatusExt;
-    use std::path::PathBuf;
-    use std::process::{Command, ExitStatus, Stdio};
-
-    use super::*;
-
-    fn in_child(test: &str, folder: &Path) -> ExitStatus {
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
-        Command::new(std::env::current_exe().expect("this program"))
-            .args([&format!("without_stderr::{test}"), "--exact", "--ignored", "--nocapture"])
-            .env("TRACEBUF_CHILD_FOLDER", folder)
-            .stdout(Stdio::null())
-            .stderr(full)
-            .status()
-            .expect("a child")
-    }
-
-    #[test]
-    fn panics_triggers_and_signals_leave_traces_and_do_what_they_do() {
-        let folder = folder("no stderr");
-        let status = in_child("panics_and_triggers", &folder);
-        assert!(status.success(), "{status}");
-        Trace::read(&folder.join("panic-0.pftrace")).assert_ends_with_stats();
-        let status = in_child("ends_by_a_signal", &folder);
-        assert_eq!(status.signal(), Some(libc::SIGTERM), "{status}");
-        Trace::read(&folder.join("signal-15-0.pftrace")).assert_ends_with_stats();
-    }
-
-    fn in_folder_of_child() -> Option<(Arc<Session>, FlightRecorder, PathBuf)> {
-        let folder = PathBuf::from(std::env::var_os("TRACEBUF_CHILD_FOLDER")?);
-        let session = session();
-        let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
-        Some((session, recorder, folder))
-    }
-
-    #[test]
-    #[ignore = "run by the test before it"]
-    fn panics_and_triggers() {
-        let Some((_session, recorder, folder)) = in_folder_of_child() else { return };
-        for reason in ["first", "second"] {
-            recorder.trigger(reason, Duration::ZERO);
-            wait_for(&folder.join(format!("{reason}-0.pftrace")));
-        }
-        recorder.on_panic();
-        assert!(std::thread::spawn(|| panic!("told to nobody")).join().is_err());
-    }
-
-    #[test]
-    #[ignore = "run by a test above"]
-    fn ends_by_a_signal() {
-        let Some((_session, recorder, _)) = in_folder_of_child() else { return };
-        recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
-        // SAFETY: this process has a handler for it.
-        unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
-        std::thread::sleep(Duration::from_secs(10));
-    }
 }

@@ -1,0 +1,97 @@
+//! Programs that end by a panic or a signal: processes of their own, whose standard error is like a full disk.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Instant;
+
+use super::trace::mkfifo;
+use super::*;
+
+fn in_child(test: &str, folder: &Path) -> ExitStatus {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    Command::new(std::env::current_exe().expect("this program"))
+        .args([&format!("children::{test}"), "--exact", "--ignored", "--nocapture"])
+        .env("TRACEBUF_CHILD_FOLDER", folder)
+        .stdout(Stdio::null())
+        .stderr(full)
+        .status()
+        .expect("a child")
+}
+
+#[test]
+fn panics_triggers_and_signals_leave_traces_and_do_what_they_do() {
+    let folder = folder("no stderr");
+    let status = in_child("panics_and_triggers", &folder);
+    assert!(status.success(), "{status}");
+    Trace::read(&folder.join("panic-0.pftrace")).assert_ends_with_stats();
+    let status = in_child("ends_by_a_signal", &folder);
+    assert_eq!(status.signal(), Some(libc::SIGTERM), "{status}");
+    Trace::read(&folder.join("signal-15-0.pftrace")).assert_ends_with_stats();
+}
+
+fn in_folder_of_child() -> Option<(Arc<Session>, FlightRecorder, PathBuf)> {
+    let folder = PathBuf::from(std::env::var_os("TRACEBUF_CHILD_FOLDER")?);
+    let session = session();
+    let recorder = FlightRecorder::new(&session, &folder).expect("a recorder");
+    Some((session, recorder, folder))
+}
+
+#[test]
+#[ignore = "run by the test before it"]
+fn panics_and_triggers() {
+    let Some((_session, recorder, folder)) = in_folder_of_child() else { return };
+    for reason in ["first", "second"] {
+        recorder.trigger(reason, Duration::ZERO);
+        wait_for(&folder.join(format!("{reason}-0.pftrace")));
+    }
+    recorder.on_panic();
+    assert!(std::thread::spawn(|| panic!("told to nobody")).join().is_err());
+}
+
+#[test]
+#[ignore = "run by a test above"]
+fn ends_by_a_signal() {
+    let Some((_session, recorder, _)) = in_folder_of_child() else { return };
+    recorder.before_ending_on(&[libc::SIGTERM]).expect("a handler");
+    // SAFETY: this process has a handler for it.
+    unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+    std::thread::sleep(Duration::from_secs(10));
+}
+
+#[test]
+fn a_signal_that_comes_again_ends_a_program_whose_snapshot_is_never_written() {
+    let folder = folder("stuck");
+    // There is no number after the largest, so this is what the snapshot is written into. Nobody reads it.
+    let pipe = folder.join(format!("signal-15-{}.pftrace", u64::MAX));
+    mkfifo(&pipe);
+    let status = in_child("is_stuck_at_a_signal", &folder);
+    assert_eq!(status.signal(), Some(libc::SIGINT), "{status}");
+    assert!(folder.join("same request").exists());
+    std::fs::remove_file(&pipe).expect("it is there");
+    std::fs::remove_file(folder.join("same request")).expect("it is there");
+}
+
+#[test]
+#[ignore = "run by the test before it"]
+fn is_stuck_at_a_signal() {
+    let Some((_session, recorder, folder)) = in_folder_of_child() else { return };
+    recorder.before_ending_on(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]).expect("handlers");
+    // SAFETY: this process has handlers for them.
+    let send = |signal| unsafe { libc::kill(libc::getpid(), signal) };
+    let start = Instant::now();
+    send(libc::SIGTERM);
+    std::thread::sleep(Duration::from_millis(20));
+    if start.elapsed() < Duration::from_millis(250) {
+        send(libc::SIGTERM);
+    }
+    std::fs::write(folder.join("same request"), "").expect("a file");
+    std::thread::sleep(Duration::from_millis(500));
+    // That of a terminal that is gone is told by several.
+    send(libc::SIGHUP);
+    std::thread::sleep(Duration::from_millis(20));
+    send(libc::SIGINT);
+    std::thread::sleep(Duration::from_secs(10));
+    // Not by dropping the recorder, which waits for what it writes.
+    std::process::exit(1);
+}

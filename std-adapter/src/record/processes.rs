@@ -42,21 +42,20 @@ struct Use<'a> {
     since: u64,
 }
 
-/// What is written of a process: its CPU time since it was last read, from then on, and its memory now.
-struct Line {
+/// A value of a process's counter.
+struct Value {
     who: Identity,
     name: String,
-    since: u64,
-    percent: f64,
-    memory: u64,
+    counter: Counter,
+    time: u64,
+    value: f64,
 }
 
-impl Line {
-    /// That it does nothing from then on: otherwise its last values would seem to be those of all the time that
-    /// follows.
-    fn last(who: Identity, name: &str, since: u64) -> Self {
-        Self { who, name: name.to_owned(), since, percent: 0.0, memory: 0 }
-    }
+#[derive(Clone, Copy)]
+enum Counter {
+    /// From the time when it was last read on.
+    Cpu,
+    Memory,
 }
 
 impl Process {
@@ -94,27 +93,36 @@ impl Processes {
 
         let alive: HashSet<Identity> = processes.iter().map(Process::identity).collect();
         let is_gone = |who: &Identity| !alive.contains(who) && !unread.contains(&who.0);
-        let mut lines = Vec::new();
+        let mut values = Vec::new();
+        let mut add = |who, name: &str, counter, time, value| {
+            values.push(Value { who, name: name.to_owned(), counter, time, value });
+        };
+        // Those that are gone or displaced do nothing from then on: otherwise their last values would seem to last.
         for (who, name) in self.followed.extract_if(|who, _| is_gone(who)) {
             let since = self.known.get(&who).map_or(time, |known| known.time);
-            lines.push(Line::last(who, &name, since));
+            add(who, &name, Counter::Cpu, since, 0.0);
+            add(who, &name, Counter::Memory, time, 0.0);
         }
         let mut top: Vec<&Use<'_>> = uses.iter().filter(|used| used.ticks > 0).collect();
         top.sort_by_key(|used| Reverse(used.ticks));
-        for candidate in top.into_iter().take(TOP) {
-            lines.extend(self.follow(candidate, &uses));
-        }
+        let displaced = top.into_iter().take(TOP).filter_map(|candidate| self.follow(candidate, &uses));
+        let displaced: HashSet<Identity> = displaced.collect();
         for Use { process, ticks, since } in &uses {
-            if !self.followed.contains_key(&process.identity()) {
+            let (who, name) = (process.identity(), &process.name);
+            let is_displaced = displaced.contains(&who);
+            if !is_displaced && !self.followed.contains_key(&who) {
                 continue;
             }
             let seconds = (time.saturating_sub(*since) as f64 / 1e9).max(1e-6);
-            let percent = 100.0 * *ticks as f64 / self.ticks_per_second / seconds;
-            let memory = process.pages.saturating_mul(self.page_size);
-            let (who, name) = (process.identity(), process.name.clone());
-            lines.push(Line { who, name, since: *since, percent, memory });
+            add(who, name, Counter::Cpu, *since, 100.0 * *ticks as f64 / self.ticks_per_second / seconds);
+            if is_displaced {
+                add(who, name, Counter::Cpu, time, 0.0);
+                add(who, name, Counter::Memory, time, 0.0);
+            } else {
+                add(who, name, Counter::Memory, time, process.pages.saturating_mul(self.page_size) as f64);
+            }
         }
-        write(tracks, time, lines);
+        write(tracks, values);
 
         let before = std::mem::take(&mut self.known);
         for process in &processes {
@@ -147,42 +155,39 @@ impl Processes {
         last.filter(|last| started > *last as f64).map(|last| (process.ticks, last))
     }
 
-    /// Follows one more, in place of the one that does least if there are too many; gives the last line of that one.
-    fn follow(&mut self, candidate: &Use<'_>, uses: &[Use<'_>]) -> Option<Line> {
+    /// Follows one more, in place of the one that does least if there are too many; gives that one.
+    fn follow(&mut self, candidate: &Use<'_>, uses: &[Use<'_>]) -> Option<Identity> {
         let who = candidate.process.identity();
         if self.followed.contains_key(&who) {
             return None;
         }
-        let mut last = None;
+        let mut displaced = None;
         if self.followed.len() >= FOLLOWED {
             let followed = uses.iter().filter(|used| self.followed.contains_key(&used.process.identity()));
             let least = followed.min_by_key(|used| used.ticks);
             let least = least.filter(|least| least.ticks < candidate.ticks)?;
-            let who = least.process.identity();
-            self.followed.remove(&who);
-            last = Some(Line::last(who, &least.process.name, least.since));
+            let least = least.process.identity();
+            self.followed.remove(&least);
+            displaced = Some(least);
         }
         self.followed.insert(who, candidate.process.name.clone());
         if !self.known.get(&who).is_some_and(|known| known.was_followed) {
             self.followed_ever += 1;
         }
-        last
+        displaced
     }
 }
 
-/// Writes the lines of a look, by their times: first the CPU time of those that could not be read for longest.
-fn write(tracks: &mut Tracks, time: u64, mut lines: Vec<Line>) {
-    lines.sort_by_key(|line| line.since);
-    let write_cpu = |line: &Line| {
-        let process = tracks.process(line.who.0, line.who.1, &line.name);
-        let cpu = tracks.counter(process, "CPU (100% is one core)", Kind::Percent);
-        tracks.value(cpu, line.since, line.percent);
-        process
-    };
-    let processes: Vec<_> = lines.iter().map(write_cpu).collect();
-    for (line, process) in lines.iter().zip(processes) {
-        let resident = tracks.counter(process, "memory", Kind::Bytes);
-        tracks.value(resident, time, line.memory as f64);
+/// Writes the values of a look by their times: first those of processes that could not be read for longest.
+fn write(tracks: &mut Tracks, mut values: Vec<Value>) {
+    values.sort_by_key(|value| value.time);
+    for Value { who: (pid, started), name, counter, time, value } in values {
+        let process = tracks.process(pid, started, &name);
+        let counter = match counter {
+            Counter::Cpu => tracks.counter(process, "CPU (100% is one core)", Kind::Percent),
+            Counter::Memory => tracks.counter(process, "memory", Kind::Bytes),
+        };
+        tracks.value(counter, time, value);
     }
 }
 
@@ -251,8 +256,9 @@ mod tests {
             second += 1;
             looks.at(second);
         }
-        // All of them do something now, except for one.
+        // Of all of them one does least.
         all.clone().filter(|pid| *pid != 7).for_each(|pid| looks.process(pid, 60, 0));
+        looks.process(7, 54, 0);
         looks.process(100, 70, 0);
         looks.at(10);
         assert_eq!((looks.processes.followed.len(), looks.processes.followed_ever()), (FOLLOWED, 65));
@@ -269,7 +275,7 @@ mod tests {
         assert_eq!(values.cpu(100)[..2], [(8, 35), (10, 10)]);
         assert!(others.into_iter().all(|pid| values.cpu(pid).is_empty()));
         assert_eq!(values.cpu(7)[..2], [(1, 50), (2, 0)]);
-        assert_eq!(values.cpu(7)[7..], [(8, 0), (11, 40)]);
+        assert_eq!(values.cpu(7)[7..], [(8, 2), (10, 0), (11, 36)]);
         let memory = values.memory(7);
         assert_eq!(memory.iter().position(|has| !has), Some(memory.len() - 2), "{memory:?}");
     }

@@ -62,7 +62,7 @@ pub(super) struct Tracks {
     /// For the machine's values.
     machine: PacketWriter,
     /// For those of processes, which are looked at less often: their rates are from a time before the machine's last
-    /// values, and times should only grow in a sequence.
+    /// values. In a sequence times grow, except just after a file that could not be read: readers have less to sort.
     processes: PacketWriter,
     descriptions: Descriptions,
     /// The namespace of all processes that it hears of.

@@ -22,6 +22,11 @@ pub(crate) struct Lock(ClosedInChildren);
 impl Lock {
     /// Locks a file that was opened at this path.
     pub(crate) fn new(file: &File, path: &Path) -> io::Result<Self> {
+        Self::new_within(ASKED, file, path)
+    }
+
+    /// The same, for a file that others may hold for so long.
+    fn new_within(patience: Duration, file: &File, path: &Path) -> io::Result<Self> {
         let own = OpenOptions::new().write(true).open(path)?;
         if id_of(&own)? != id_of(file)? {
             return Err(in_use());
@@ -29,7 +34,7 @@ impl Lock {
         // First, because a child forked in between would keep the lock. One forked since the file was opened does: it
         // has the file, and does not know that it must close it.
         let own = ClosedInChildren::new(own);
-        try_lock(own.get()?, ASKED)?;
+        try_lock(own.get()?, patience)?;
         // Another start that had the lock until now, and failed, has removed the file.
         let id = id_of(file)?;
         if !id_at(path).is_ok_and(|there| there == id) {
@@ -113,8 +118,12 @@ mod tests {
     fn a_file_is_taken_though_somebody_asks_just_then_whether_it_is_free() {
         let path = std::env::temp_dir().join(format!("tracebuf-asked-{}", std::process::id()));
         let file = File::create(&path).expect("a file");
-        let takes: [fn(&File, &Path) -> bool; 2] =
-            [|file, path| Lock::new(file, path).is_ok(), |file, _| lock(file).is_ok()];
+        // Far longer than who asks has it, even on a machine that is busy with other things.
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let takes: [fn(&File, &Path) -> bool; 2] = [
+            |file, path| Lock::new_within(PATIENCE, file, path).is_ok(),
+            |file, _| lock_within(PATIENCE, file).is_ok(),
+        ];
         for take in takes {
             let (asks, asked) = channel();
             let asking = File::open(&path).expect("a file");

@@ -16,8 +16,8 @@ impl Discarded {
 
     /// The word and the bit of a writer.
     fn place(&mut self, writer_id: u16) -> Option<(&mut u32, u32)> {
-        let (word, bit) = (usize::from(writer_id) / 32 % WORDS, 1 << (writer_id % 32));
-        Some((self.0.get_mut(word)?, bit))
+        let place = usize::from(writer_id) % (WORDS * 32);
+        Some((self.0.get_mut(place / 32)?, 1 << (place % 32)))
     }
 
     pub(super) fn note(&mut self, writer_id: u16) {

@@ -2,11 +2,12 @@
 
 use super::chunk::ChunkHeader;
 use super::data_loss::DataLoss;
-use super::ring::fence;
 use super::tb_chunk::{Flags, NONE};
 use super::words::{Le16, Le32};
 use static_assertions::{const_assert, const_assert_eq};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+mod losses;
 
 bitflags::bitflags! {
     /// Losses and states of a sequence in 16 bits. Bits 1 to 7 are the pending causes of [`DataLoss`].
@@ -57,9 +58,6 @@ impl Status {
 const_assert!(Status::of_end(Flags::TRUNCATED).bits() == Status::TENTATIVE_CORRUPTION.bits());
 const_assert!(Status::of_end(Flags::ABORTED).bits() == Status::TENTATIVE_ABORT.bits());
 
-/// The chunk erased last began a packet that was counted as broken; the other bits count packets.
-const ERASED_BROKEN: u16 = 0x8000;
-
 /// One place of the sequence table, and beside it one head of the table's hash index.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -77,7 +75,7 @@ pub(super) struct SequenceState {
     erased_id: Le32,
     /// How many bytes of it had been read.
     pub(super) erased_read: Le16,
-    /// How many of its packets were counted as evicted; see `ERASED_BROKEN`.
+    /// How many of its packets were counted as evicted; see `losses::ERASED_BROKEN`.
     erased_packets: Le16,
     status: Le16,
     /// The next sequence with the same hash.
@@ -230,185 +228,5 @@ impl SequenceState {
         } else {
             self.has(Status::FORGOTTEN) && chunk_id != 0
         }
-    }
-
-    // Losses.
-
-    #[inline]
-    pub(super) fn pending(&self) -> DataLoss {
-        DataLoss::from_bits_retain((self.status() & Status::PENDING).bits())
-    }
-    #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn lose(&mut self, cause: DataLoss) {
-        self.insert(Status::from_bits_retain(cause.bits()) & Status::PENDING);
-    }
-    /// A chunk is about to be consumed for the first time: what its predecessors left open is now certain.
-    #[inline]
-    pub(super) fn arrive(&mut self, chunk_id: u32) {
-        if self.is_gap_before(chunk_id) {
-            self.lose(DataLoss::READ_GAP);
-            self.remove(Status::BROKEN_OPEN);
-        }
-        if self.age(chunk_id) != 0 {
-            self.erased_packets.set(0);
-            if self.has(Status::TENTATIVE) {
-                self.lose(self.tentative());
-                self.remove(Status::TENTATIVE);
-            }
-        }
-        // The losses are certain before the chunk says that some of it was read.
-        fence();
-    }
-    fn tentative(&self) -> DataLoss {
-        let status = self.status();
-        let mut loss = DataLoss::empty();
-        loss.set(DataLoss::OVERWRITE, status.intersects(Status::TENTATIVE_OVERWRITE));
-        loss.set(DataLoss::WRITER_ABORT, status.intersects(Status::TENTATIVE_ABORT));
-        loss.set(DataLoss::CHUNK_CORRUPTED, status.intersects(Status::TENTATIVE_CORRUPTION));
-        loss
-    }
-    /// Notes what the chunk erased last leaves to be settled by a later commit, or reported with a later chunk.
-    #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn leave_open(&mut self, open: Status) {
-        self.insert(open);
-        self.malformed.saturating_add(u32::from(open.contains(Status::TENTATIVE_CORRUPTION)));
-    }
-    /// Hands out the pending causes.
-    #[inline]
-    pub(super) fn take_pending(&mut self) -> DataLoss {
-        let loss = self.pending();
-        self.remove(Status::PENDING);
-        loss.marked()
-    }
-
-    // What was erased last.
-
-    pub(super) fn erase(&mut self, chunk_id: u32, read: u16) {
-        self.erased_id.set(chunk_id);
-        self.erased_read.set(read);
-        self.set_status(self.after_erasing());
-    }
-    /// The status once one more chunk has been erased, complete and with nothing open.
-    #[inline]
-    fn after_erasing(&self) -> Status {
-        let status = self.status() - (Status::ERASED_INCOMPLETE | Status::ERASED_FIRST);
-        let first = if status.contains(Status::HAS_ERASED) { Status::empty() } else { Status::ERASED_FIRST };
-        status | Status::HAS_ERASED | first
-    }
-    /// Erases a chunk all of whose whole packets were unread: [`arrive`](Self::arrive), [`erase`](Self::erase) and
-    /// [`count_evicted`](Self::count_evicted) together.
-    #[inline]
-    pub(super) fn evict_whole(&mut self, chunk_id: u32, packets: u16) {
-        if self.has(Status::TENTATIVE | Status::BROKEN_OPEN) || self.is_gap_before(chunk_id) {
-            self.arrive(chunk_id);
-            self.remove(Status::BROKEN_OPEN);
-            // If this chunk is found again in spite of what follows, what was lost before it is still lost.
-            fence();
-        }
-        self.evicted.saturating_add(u32::from(packets));
-        self.erased_packets.set(packets);
-        self.erased_id.set(chunk_id);
-        self.erased_read.set(0);
-        self.set_status(self.after_erasing() | Status::TENTATIVE_OVERWRITE);
-    }
-    /// Counts packets that went with the chunk being erased.
-    #[cfg_attr(target_os = "none", inline(never))]
-    pub(super) fn count_evicted(&mut self, packets: u16) {
-        self.evicted.saturating_add(u32::from(packets));
-        let erased = self.erased_packets.get();
-        let count = (erased & !ERASED_BROKEN).saturating_add(packets).min(!ERASED_BROKEN);
-        self.erased_packets.set((erased & ERASED_BROKEN) | count);
-    }
-    /// Notes that what was evicted of the chunk being erased is lost for good: a packet after it reported that.
-    pub(super) fn settle_evicted(&mut self) {
-        self.erased_packets.set(0);
-    }
-    /// Counts a packet that will not be put together, and whose end has not been seen.
-    pub(super) fn open_broken(&mut self) {
-        self.broken.saturating_add(1);
-        self.insert(Status::BROKEN_OPEN);
-    }
-    /// The same for a packet that began in the chunk being erased.
-    pub(super) fn open_broken_here(&mut self) {
-        self.open_broken();
-        self.erased_packets.set(self.erased_packets.get() | ERASED_BROKEN);
-    }
-    /// Notes that a chunk older than all others is on offer. It is lost if there is no room for it, or if making room
-    /// evicts some of those others. They report the gap before them; but where nothing was erased yet there is no gap,
-    /// and they must report that chunk.
-    pub(super) fn risk_oldest(&mut self) {
-        if !self.has(Status::HAS_ERASED) {
-            self.insert(Status::TENTATIVE_OVERWRITE);
-        }
-    }
-    /// Notes that this older chunk is now stored.
-    pub(super) fn end_risk(&mut self) {
-        if !self.has(Status::HAS_ERASED) {
-            self.remove(Status::TENTATIVE_OVERWRITE);
-        }
-    }
-    /// Whether this was the chunk erased last, and unread data went with it, which a commit would bring again. A commit
-    /// that is as unfinished as before would bring its packets again, but not what may come after them.
-    pub(super) fn may_come_back(&self, header: &ChunkHeader) -> bool {
-        self.has(Status::TENTATIVE_OVERWRITE)
-            && self.has(Status::HAS_ERASED)
-            && self.erased_id() == header.chunk_id
-            && (header.complete || self.erased_packets.get() != 0)
-    }
-    /// Takes back what counted as lost with the chunk erased last: it was committed again.
-    pub(super) fn take_back(&mut self) {
-        let erased = self.erased_packets.get();
-        self.evicted.set(self.evicted.get().saturating_sub(u32::from(erased & !ERASED_BROKEN)));
-        if erased & ERASED_BROKEN != 0 {
-            self.uncount_broken();
-            self.remove(Status::BROKEN_OPEN);
-        }
-        if self.has(Status::TENTATIVE_CORRUPTION) {
-            self.malformed.set(self.malformed.get().saturating_sub(1));
-        }
-        self.erased_packets.set(0);
-        self.remove(Status::TENTATIVE | Status::ERASED_INCOMPLETE);
-    }
-    /// Notes that the chunk erased last is in the ring again: the one before it, wholly read, takes its place; if there
-    /// is none, it is again as if nothing had been erased. Not if it has a loss to report: an older one would report
-    /// that instead. Returns how it ended, among bits that are not end marks.
-    #[cfg_attr(target_os = "none", inline(always))]
-    pub(super) fn readmit(&mut self) -> Flags {
-        let ended = self.status().end();
-        self.take_back();
-        let mut before = 1;
-        if self.status() & (Status::ERASED_FIRST | Status::PENDING_THERE) == Status::ERASED_FIRST {
-            before = Self::BEFORE_RETURNED;
-            self.remove(Status::HAS_ERASED | Status::ERASED_FIRST);
-        }
-        self.erased_id.set(self.erased_id.get().wrapping_sub(before));
-        self.erased_read.set(u16::MAX);
-        ended
-    }
-    /// Notes that a chunk was turned away because it came too late. If it was known to be missing, the chunk after it
-    /// has reported that. But if that chunk was the first of all, it has reported nothing, and may still come back and
-    /// report this one, unless some of it was read before, too early to report anything.
-    pub(super) fn miss_older(&mut self) {
-        let missing = (Status::ERASED_FIRST | Status::TENTATIVE_OVERWRITE) - self.status();
-        if missing.bits() | self.erased_read.get() == 0 {
-            self.insert(Status::from_bits_retain(DataLoss::OVERWRITE.bits()));
-        }
-    }
-    /// Removes `ERASED_FIRST`: after a crash, it may be about a chunk erased before this one.
-    pub(super) fn forget_erased_first(&mut self) {
-        if self.has(Status::HAS_ERASED) {
-            self.remove(Status::ERASED_FIRST);
-        }
-    }
-    /// Notes that nothing is known of what was before this chunk.
-    pub(super) fn start_before(&mut self, chunk_id: u32) {
-        self.erased_id.set(chunk_id.wrapping_sub(Self::BEFORE_FIRST));
-        self.erased_read.set(0);
-        self.erased_packets.set(0);
-        self.remove(Status::HAS_ERASED | Status::TENTATIVE | Status::BROKEN_OPEN);
-    }
-    /// Takes back the count of a broken packet: its writer gave it up, which is counted there.
-    pub(super) fn uncount_broken(&mut self) {
-        self.broken.set(self.broken.get().saturating_sub(1));
     }
 }

@@ -10,127 +10,24 @@
 //! Offsets count from the ring's start, so the region may be copied or mapped anywhere.
 
 mod grow;
+mod header;
 
 use super::config::{Config, FillPolicy};
-use super::crc::{CRC_SIZE, Crc};
 use super::error::{AttachError, RegionError};
 use super::histogram::StoredHistogram;
 use super::ring::Ring;
-use super::sequence_state::{NO_SLOT, SequenceState};
-use super::stats::{BufferStats, Counters};
-use super::tb_chunk::PAYLOAD;
-use super::words::{Le16, Le32, Le64};
-use core::mem::offset_of;
+use super::sequence_state::SequenceState;
+use super::stats::BufferStats;
+use super::words::Le32;
 use core::ops::Range;
-use core::sync::atomic::{Ordering, compiler_fence};
-use static_assertions::const_assert_eq;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute_ref};
+#[cfg(target_os = "none")]
+use core::sync::atomic;
+use zerocopy::FromBytes;
 
-/// `TBUF` in the order of the bytes.
-const MAGIC: u32 = u32::from_le_bytes(MAGIC_BYTES);
-pub(super) const MAGIC_BYTES: [u8; 4] = *b"TBUF";
-/// Counts up whenever the layout changes.
-const VERSION: u16 = 1;
-const HEADER: usize = 256;
+pub(super) use header::{Header, MAGIC_BYTES, Mode};
+
 /// The smallest ring worth having: one chunk of 40 bytes.
 const SMALLEST_RING: usize = 64;
-
-bitflags::bitflags! {
-    /// The state of the whole buffer.
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    pub(super) struct Mode: u32 {
-        /// Full buffers stop.
-        const DISCARD = 1;
-        /// The buffer has stopped.
-        const SEALED = 2;
-        /// The lap being written, odd or even.
-        const LAP = 4;
-        /// Chunks carry checksums.
-        const CRC = 8;
-        /// The bits that change only when a region is taken over with another policy.
-        const FIXED = Self::DISCARD.bits() | Self::CRC.bits();
-    }
-}
-
-/// The first bytes of a region. Aligned to 8 bytes even on targets where 64-bit integers need only 4.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(8))]
-pub(super) struct Header {
-    magic: Le32,
-    version: Le16,
-    header_size: Le16,
-    ring_offset: Le32,
-    ring_size: Le32,
-    sequences: Le16,
-    sequence_size: Le16,
-    histogram_size: Le16,
-    chunk_header_size: Le16,
-    mode: Le32,
-    /// Where the next chunk goes.
-    pub(super) write: Le32,
-    /// The ring holds items up to here; the rest was never written.
-    pub(super) used: Le32,
-    reserved_words: [Le32; 2],
-    /// Slots of the table given out so far.
-    pub(super) slots: Le16,
-    pub(super) longest_empty: Le16,
-    pub(super) latest_empty: Le16,
-    /// Read sessions begun; never 0 after the first.
-    pub(super) generation: Le16,
-    /// Checksum of what stays as it was made, or as `attach_or_new` asked for: everything up to `chunk_header_size`,
-    /// and the fixed part of `mode`.
-    check: Le32,
-    /// Bytes that the write cursor has moved in all.
-    pub(super) position: Le64,
-    /// How far, counted like `position`, memory was written to: a chunk from shared memory may turn out to be shorter
-    /// than what was copied. Never beyond the next item, so leases begun later are not affected.
-    pub(super) touched: Le64,
-    reserved: [Le32; 4],
-    pub(super) counters: Counters,
-}
-const_assert_eq!(size_of::<Header>(), HEADER);
-const_assert_eq!(align_of::<Header>(), 8);
-// What follows the header stays aligned.
-const_assert_eq!((size_of::<SequenceState>() | size_of::<StoredHistogram>()) % 8, 0);
-
-impl Header {
-    /// Bytes at the end of each chunk's room that hold its checksum.
-    #[inline]
-    pub(super) fn checksum_size(&self) -> u16 {
-        if cfg!(feature = "crc") && self.mode().contains(Mode::CRC) { CRC_SIZE } else { 0 }
-    }
-    pub(super) fn mode(&self) -> Mode {
-        Mode::from_bits_retain(self.mode.get())
-    }
-    pub(super) fn set_mode(&mut self, mode: Mode) {
-        self.mode.set(mode.bits());
-    }
-    #[inline]
-    pub(super) fn ring_size(&self) -> u32 {
-        self.ring_size.get()
-    }
-
-    /// Changes what a full buffer does. A ring that has lapped is full: when nothing may be overwritten any more, it
-    /// takes nothing more.
-    pub(super) fn set_policy(&mut self, policy: FillPolicy) {
-        let discard = policy == FillPolicy::Discard;
-        let mut mode = self.mode();
-        if mode.contains(Mode::DISCARD) != discard {
-            mode.set(Mode::DISCARD, discard);
-            mode.set(Mode::SEALED, discard && self.write.get() < self.used.get());
-            self.set_mode(mode);
-            self.check.set(self.checksum());
-        }
-    }
-
-    fn checksum(&self) -> u32 {
-        const_assert_eq!(offset_of!(Header, mode), 24);
-        let words: &[Le32; HEADER / 4] = transmute_ref!(self);
-        let [_, a, b, c, d, e, ..] = *words;
-        let fixed = [Le32::new(MAGIC), a, b, c, d, e, Le32::new((self.mode() & Mode::FIXED).bits())];
-        Crc::new().with(fixed.as_bytes()).value()
-    }
-}
 
 impl Config {
     /// Bytes of region, aligned to 8, in which `ring` bytes are left for chunks and their headers.
@@ -155,16 +52,9 @@ fn clear(bytes: &mut [u8]) {
 fn clear(bytes: &mut [u8]) {
     for word in <[Le32]>::mut_from_bytes(bytes).unwrap_or_default() {
         word.set(0);
-        compiler_fence(Ordering::SeqCst);
+        atomic::compiler_fence(atomic::Ordering::SeqCst);
     }
 }
-
-/// Bytes a chunk takes besides its payload and alignment.
-const fn chunk_overhead(crc: bool) -> u16 {
-    PAYLOAD as u16 + if crc { CRC_SIZE } else { 0 }
-}
-const_assert_eq!(chunk_overhead(false), 24);
-const_assert_eq!(chunk_overhead(true), 28);
 
 /// Where the parts are; kept outside the region, because anything in it may have been scribbled over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -208,9 +98,7 @@ impl Layout {
     pub(super) fn format(memory: &mut [u8], config: &Config) -> Result<Self, RegionError> {
         let layout = Self::fit(memory, config)?;
         if let Some(header) = layout.header_mut(memory) {
-            // Half laid out, it must not be taken for a region.
-            header.magic.set(0);
-            compiler_fence(Ordering::SeqCst);
+            header.disown();
         }
         if let Some(bytes) =
             memory.get_mut(layout.start..).and_then(|rest| rest.get_mut(..layout.ring_offset))
@@ -218,27 +106,7 @@ impl Layout {
             clear(bytes);
         }
         if let Some(header) = layout.header_mut(memory) {
-            header.version.set(VERSION);
-            header.header_size.set(HEADER as u16);
-            header.ring_offset.set(layout.ring_offset as u32);
-            header.ring_size.set(layout.ring_size);
-            header.sequences.set(layout.sequences);
-            header.sequence_size.set(size_of::<SequenceState>() as u16);
-            header.histogram_size.set(if layout.histograms {
-                size_of::<StoredHistogram>() as u16
-            } else {
-                0
-            });
-            header.chunk_header_size.set(chunk_overhead(config.crc));
-            header.longest_empty.set(NO_SLOT);
-            header.latest_empty.set(NO_SLOT);
-            let mut mode = Mode::empty();
-            mode.set(Mode::DISCARD, config.policy == FillPolicy::Discard);
-            mode.set(Mode::CRC, config.crc);
-            header.set_mode(mode);
-            header.check.set(header.checksum());
-            compiler_fence(Ordering::SeqCst);
-            header.magic.set(MAGIC);
+            header.describe(&layout, config);
         }
         Ok(layout)
     }
@@ -350,41 +218,6 @@ impl Layout {
 
     fn size(&self) -> usize {
         self.ring_offset.saturating_add(self.ring_size as usize)
-    }
-
-    /// The layout of a region that begins with this header, if what the header says can be true.
-    fn said_by(header: &Header) -> Result<Self, AttachError> {
-        if header.magic.get() != MAGIC {
-            return Err(AttachError::NoRegion);
-        }
-        if header.version.get() != VERSION {
-            return Err(AttachError::UnknownVersion { found: header.version.get() });
-        }
-        let (sequences, ring_size) = (header.sequences.get(), header.ring_size.get());
-        let histograms = header.histogram_size.get() > 0;
-        let crc = header.mode().contains(Mode::CRC);
-        let config = Config { policy: FillPolicy::RingBuffer, sequences, histograms, crc };
-        let ring_offset = config.overhead();
-        let histogram_size = if histograms { size_of::<StoredHistogram>() } else { 0 };
-        let consistent = header.check.get() == header.checksum()
-            && usize::from(header.header_size.get()) == HEADER
-            && usize::from(header.sequence_size.get()) == size_of::<SequenceState>()
-            && usize::from(header.histogram_size.get()) == histogram_size
-            && header.chunk_header_size.get() == chunk_overhead(crc)
-            && header.ring_offset.get() as usize == ring_offset
-            && sequences >= 4
-            && ring_size.is_multiple_of(4)
-            && ring_size as usize >= SMALLEST_RING;
-        if !consistent {
-            return Err(AttachError::HeaderDamaged);
-        }
-        if crc && !cfg!(feature = "crc") {
-            return Err(AttachError::CrcLeftOut);
-        }
-        if histograms && !cfg!(feature = "histograms") {
-            return Err(AttachError::HistogramsLeftOut);
-        }
-        Ok(Self { start: 0, sequences, histograms, ring_offset, ring_size })
     }
 
     pub(super) fn has_checksums(&self, memory: &[u8]) -> bool {

@@ -104,8 +104,7 @@ impl Layout {
             .ok_or(RegionError::TooSmall { needed: self.ring_offset.saturating_add(used as usize) })?;
         let mut state = grown.state(memory).ok_or(damaged)?;
         *state.header = *header;
-        state.header.ring_size.set(grown.ring_size);
-        state.header.check.set(state.header.checksum());
+        state.header.set_ring_size(grown.ring_size);
         state.table.iter_mut().zip(table).for_each(|(to, from)| *to = *from);
         #[cfg(feature = "histograms")]
         state.histograms.iter_mut().zip(histograms).for_each(|(to, from)| *to = *from);

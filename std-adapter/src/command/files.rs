@@ -22,8 +22,8 @@ pub(crate) fn output_path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(output_of)
 }
 
-/// Opens a file, plain or gzipped; - is standard input. A gzipped one is recognised by its first two bytes, so standard
-/// input may be gzipped too.
+/// Opens a file, plain or gzipped; - is standard input. A gzipped one is recognised by its first bytes, so standard input
+/// may be gzipped too.
 pub(crate) fn open_any(path: &Path) -> io::Result<Box<dyn BufRead>> {
     let (is_gzipped, file) = looked_at(open_plain(path)?)?;
     if is_gzipped {
@@ -41,17 +41,21 @@ fn open_plain(path: &Path) -> io::Result<Box<dyn BufRead>> {
 
 /// Whether a file is gzipped, and all of the file. A pipe may give a byte at a time.
 ///
-/// Nothing else starts like this: 0x1F is no blank, comment or operation of a script, and an image would have two
-/// chunks of its first page being read at once.
+/// Nothing else starts like this: 0x1F is no blank, comment or operation of a script, and as a page's bitmap the four
+/// bytes have a layout of one chunk or none, and states of others.
 fn looked_at<R: BufRead>(mut file: R) -> io::Result<(bool, impl BufRead)> {
     let mut first = Vec::new();
-    file.by_ref().take(2).read_to_end(&mut first)?;
+    file.by_ref().take(GZIP_START as u64).read_to_end(&mut first)?;
     Ok((is_gzipped(&first), io::Cursor::new(first).chain(file)))
 }
 
-/// Whether a file that begins with these bytes is gzipped.
+/// Bytes of a file that tell whether it is gzipped.
+pub(crate) const GZIP_START: usize = 4;
+
+/// Whether a file that begins with these bytes is gzipped: two that say so, the one method that there is, and flags of
+/// which the three highest are reserved.
 pub(crate) fn is_gzipped(bytes: &[u8]) -> bool {
-    bytes.starts_with(&[0x1F, 0x8B])
+    matches!(bytes, [0x1F, 0x8B, 8, flags, ..] if flags & 0xE0 == 0)
 }
 
 /// A gzipped file: its members, one after the other. There may be zeros after each, as there are where a disk or a tape
@@ -240,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_comes_a_byte_at_a_time_is_known_by_its_first_two() {
+    fn a_file_that_comes_a_byte_at_a_time_is_known_by_its_first_bytes() {
         struct Slow<'b>(&'b [u8]);
         impl Read for Slow<'_> {
             fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
@@ -254,7 +258,9 @@ mod tests {
         for bytes in [&plain, &packed] {
             assert_eq!(read_all(BufReader::new(Slow(bytes)), 1000).unwrap().0, plain);
         }
-        for short in [&b""[..], b"\x1F", b"x"] {
+        // Pages of shared memory with 7 and 14 chunks, some of them being read.
+        let images = [[0x1F, 0x8B, 8, 0x40], [0x1F, 0x8B, 0x3B, 0x50]];
+        for short in [&b""[..], b"\x1F", b"x", b"\x1F\x8B\x08", &images[0], &images[1]] {
             assert_eq!(read_all(BufReader::new(Slow(short)), 1000).unwrap().0, short);
         }
     }

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::files::is_gzipped;
+use crate::files::{GZIP_START, is_gzipped};
 use tracebuf_std::receive::is_line;
 use tracebuf_std::recover::{Dump, Place};
 use tracebuf_std::region_file::moved_by_a_start;
@@ -49,7 +49,7 @@ impl Guess {
 
     /// The same for a file that could be the right one, were it not gzipped.
     pub(crate) fn if_gzipped(file: &Path) -> Self {
-        let mut start = [0; 2];
+        let mut start = [0; GZIP_START];
         let is_file = fs::metadata(file).is_ok_and(|there| there.is_file());
         let read = is_file && File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok();
         Self((read && is_gzipped(&start)).then_some(Kind::Gzipped))

@@ -12,6 +12,12 @@ use core::fmt;
 /// The packet counters count each packet once, where it begins. All counters stick at `u32::MAX`, and restart from 0
 /// when a full table has forgotten the sequence.
 ///
+/// In a ring that was given all packets of a [`TraceWriter`](crate::producer::TraceWriter), finished and sent, and was
+/// read to its end, the [packets](crate::producer::WriterStats::packets) of that writer are those that were read, those
+/// that it [dropped](crate::producer::WriterStats::dropped), `packets_evicted`, and `packets_broken`.
+/// [`trace_writer_packet_loss`](super::BufferStats::trace_writer_packet_loss) counts some of the dropped ones again,
+/// and is not to be added.
+///
 /// ```
 /// use tracebuf::buffer::{Chunk, ChunkHeader, Config, FillPolicy, TraceBuffer};
 ///

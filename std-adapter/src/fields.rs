@@ -37,6 +37,8 @@ impl<'m> Fields<'m> {
 impl<'m> Iterator for Fields<'m> {
     type Item = Field<'m>;
 
+    // Within the reader's own loop, what it does not look at is not even computed: long traces are read with this.
+    #[inline(always)]
     fn next(&mut self) -> Option<Field<'m>> {
         let (tag, after) = take(self.0)?;
         let number = u32::try_from(tag >> 3).ok()?;
@@ -67,6 +69,23 @@ pub(crate) fn message(bytes: &[u8], of: u32) -> Option<&[u8]> {
         }
     }
     fields.is_at_end().then_some(within)
+}
+
+/// The last number in this field, if there is one.
+pub(crate) fn number(message: &[u8], of: u32) -> Option<u64> {
+    let numbers = Fields::of(message).filter_map(|field| match field.value {
+        Value::Number(number) if field.number == of => Some(number),
+        _ => None,
+    });
+    numbers.last()
+}
+
+/// The strings or submessages in this field; a value of another kind is skipped.
+pub(crate) fn messages(message: &[u8], of: u32) -> impl Iterator<Item = &[u8]> {
+    Fields::of(message).filter_map(move |field| match field.value {
+        Value::Bytes(bytes) if field.number == of => Some(bytes),
+        _ => None,
+    })
 }
 
 /// A varint, and what follows it.

@@ -36,7 +36,7 @@ mod report;
 mod source;
 mod starts;
 
-use crate::packet::Parsed;
+use crate::packet::Packet;
 pub use frame::is_line;
 use frame::{FIRST, Frame, LAST, MAX_FRAME, MIN_FRAME, decode};
 pub use line::{receive, receive_from};
@@ -290,7 +290,7 @@ impl Receiver {
 
     /// Whose it is, and the packet as it tells of losses.
     fn finish_packet(&mut self, packet: &[u8]) -> Option<(u64, Vec<u8>)> {
-        let packet = Parsed::of(packet)?;
+        let packet = Packet::of_file(packet)?;
         let (start, lost) = self.starts.take(&packet, self.losses);
         self.report.restarts += self.starts.take_unnoticed();
         Some((start, packet.bytes(lost)))

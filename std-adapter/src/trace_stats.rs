@@ -19,12 +19,11 @@ use std::fmt;
 
 use tracebuf::buffer::DataLoss;
 pub use tracebuf::proto::TraceFileFault;
-use tracebuf::proto::fields::{
-    ftrace_event_bundle, sequence_flags, thread_descriptor, trace_packet, track_descriptor,
-};
+use tracebuf::proto::fields::{ftrace_event_bundle, thread_descriptor, track_descriptor};
 
-use crate::fields::{Fields, Value, message};
+use crate::fields::{message, number};
 use crate::figures::Count;
+use crate::packet::Packet;
 pub use counters::Counted;
 use counters::{Counters, LARGER_RING};
 
@@ -162,13 +161,6 @@ fn advice(cause: DataLoss) -> &'static str {
     }
 }
 
-/// Whether events of a processor follow some that the kernel lost.
-fn ftrace_has_lost(bundle: &[u8]) -> bool {
-    let said = Fields::of(bundle).filter(|field| field.number == ftrace_event_bundle::LOST_EVENTS);
-    // If a field occurs twice, the last one counts.
-    matches!(said.last().map(|field| field.value), Some(Value::Number(1..)))
-}
-
 /// Bytes of a thread's name that are kept: there are as many names as sequences. The system's have 15.
 const MAX_NAME: usize = 64;
 
@@ -196,42 +188,26 @@ impl TraceReport {
     }
 
     fn look_at(&mut self, packet: &[u8], counters: &mut Counters) -> Whose {
-        let (mut sequence, mut loss, mut pid, mut flags, mut clears) = (0, 0, None, 0, false);
-        let (mut is_compressed, mut has_ftrace_lost, mut track) = (false, false, None);
-        for field in Fields::of(packet) {
-            match (field.number, field.value) {
-                // If a field occurs twice, the last one counts.
-                (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Number(id)) => sequence = id,
-                (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Number(bits)) => loss = bits,
-                (trace_packet::SEQUENCE_FLAGS, Value::Number(bits)) => flags = bits,
-                (trace_packet::INCREMENTAL_STATE_CLEARED, Value::Number(is_so)) => clears = is_so != 0,
-                (trace_packet::TRUSTED_PID, Value::Number(number)) => pid = Some(number as i32),
-                (trace_packet::TRACK_DESCRIPTOR, Value::Bytes(bytes)) => track = Some(bytes),
-                (trace_packet::TRACE_STATS, Value::Bytes(stats)) => counters.add(stats),
-                (trace_packet::FTRACE_EVENTS, Value::Bytes(bundle)) => {
-                    has_ftrace_lost |= ftrace_has_lost(bundle)
-                }
-                (trace_packet::COMPRESSED_PACKETS | trace_packet::ZSTD_COMPRESSED_PACKETS, _) => {
-                    is_compressed = true;
-                }
-                _ => {}
-            }
-        }
-        self.compressed += u64::from(is_compressed);
-        self.ftrace_lost += u64::from(has_ftrace_lost);
+        let packet = Packet::of(packet);
+        let Packet { sequence_id, loss, .. } = packet;
+        let (mut pid, mut track) = (packet.pid, packet.track);
+        packet.statistics.into_iter().for_each(|statistics| counters.add(statistics));
+        self.compressed += u64::from(packet.is_compressed);
+        let ftrace_lost = number(packet.ftrace_events, ftrace_event_bundle::LOST_EVENTS);
+        self.ftrace_lost += u64::from(ftrace_lost.is_some_and(|lost| lost != 0));
         let is_room = self.sequences.len() < MAX_SEQUENCES;
-        let (whose, losses) = match self.sequences.entry(sequence) {
+        let (whose, losses) = match self.sequences.entry(sequence_id) {
             Entry::Vacant(_) if !is_room => {
                 // They belong to many sequences.
-                (pid, track) = (None, None);
+                (pid, track) = (None, &[]);
                 (Whose::Others, &mut self.others)
             }
-            entry => (Whose::Sequence(sequence), entry.or_default()),
+            entry => (Whose::Sequence(sequence_id), entry.or_default()),
         };
         losses.packets += 1;
         losses.pid = losses.pid.or(pid);
         if losses.thread.is_none() {
-            losses.thread = track.and_then(thread_name);
+            losses.thread = thread_name(track);
         }
         losses.after_loss += u64::from(loss != 0);
         for (bit, count) in losses.causes.iter_mut().enumerate() {
@@ -239,8 +215,7 @@ impl TraceReport {
         }
         let named = DataLoss::CAUSES.iter().any(|(cause, _)| loss & u64::from(cause.bits()) != 0);
         losses.unnamed += u64::from(loss != 0 && !named);
-        let flags = if clears { flags | sequence_flags::INCREMENTAL_STATE_CLEARED } else { flags };
-        let is_unreadable = !state::can_be_read(&mut losses.has_state, flags, loss != 0);
+        let is_unreadable = !state::can_be_read(&mut losses.has_state, &packet);
         // With several sequences, it is unknown which has its state.
         losses.unreadable += u64::from(is_unreadable && whose != Whose::Others);
         whose

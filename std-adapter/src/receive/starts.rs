@@ -5,8 +5,10 @@
 use std::collections::HashMap;
 
 use tracebuf::proto::SequenceId;
+use tracebuf::proto::fields::clock;
 
-use crate::packet::Parsed;
+use crate::fields::number;
+use crate::packet::Packet;
 
 /// A start of the device.
 #[derive(Clone, Copy, Debug)]
@@ -84,9 +86,9 @@ impl Starts {
 
     /// Takes the next packet: returns the number of its start, and whether there are losses on the line that its
     /// sequence has not reported.
-    pub(super) fn take(&mut self, packet: &Parsed<'_>, losses: u64) -> (u64, bool) {
+    pub(super) fn take(&mut self, packet: &Packet<'_>, losses: u64) -> (u64, bool) {
         let id = packet.sequence_id;
-        let clock = packet.clock();
+        let clock = packet.clocks().next().and_then(reading);
         // The sender's own sequence has the same number in all starts, and a packet of no sequence has nothing to tell
         // it by.
         let is_service = id <= SequenceId::SERVICE.get().into();
@@ -102,7 +104,7 @@ impl Starts {
     }
 
     /// The start of a writer's packet.
-    fn start_of(&mut self, packet: &Parsed<'_>, clock: Option<(u64, u64)>) -> Start {
+    fn start_of(&mut self, packet: &Packet<'_>, clock: Option<(u64, u64)>) -> Start {
         let id = packet.sequence_id;
         let producer = id >> 16;
         let may_begin = self.restarts > 0 || self.suspected.is_some();
@@ -135,6 +137,11 @@ impl Starts {
         };
         self.newest = Start { number: self.newest.number + 1, losses };
     }
+}
+
+/// A clock's number, and its time.
+fn reading(clock: &[u8]) -> Option<(u64, u64)> {
+    number(clock, clock::CLOCK_ID).zip(number(clock, clock::TIMESTAMP))
 }
 
 /// Whether a clock reads earlier than it did before. Different clocks are not compared.

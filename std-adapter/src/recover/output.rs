@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use tracebuf::proto::{MAX_LENGTH, TracePackets};
 
 use crate::counts::Written;
-use crate::packet::Parsed;
+use crate::packet::Packet;
 
 /// A trace that is being written.
 pub(super) struct Output<'o, W> {
@@ -38,7 +38,7 @@ impl<'o, W: Write> Output<'o, W> {
         while packets.next().is_some_and(|packet| packet.is_ok()) {
             let packet = bytes.get(at..packets.offset()).unwrap_or_default();
             at = packets.offset();
-            let parsed = Parsed::of(packet).filter(|parsed| told.insert(parsed.sequence_id));
+            let parsed = Packet::of_file(packet).filter(|parsed| told.insert(parsed.sequence_id));
             // A packet that is already as long as packets may be cannot say more.
             match parsed.map(|parsed| parsed.bytes(true)).filter(|more| more.len() <= MAX_LENGTH as usize) {
                 Some(more) => marked.extend_from_slice(&more),

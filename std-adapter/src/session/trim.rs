@@ -12,11 +12,12 @@ use std::collections::{HashMap, HashSet};
 
 use tracebuf::proto::TracePackets;
 use tracebuf::proto::fields::{
-    builtin_clock, clock, clock_snapshot, counter_descriptor, sequence_flags, trace_packet,
-    trace_packet_defaults, track_descriptor, track_event, track_event_defaults, track_event_type,
+    builtin_clock, clock, counter_descriptor, trace_packet, trace_packet_defaults, track_descriptor,
+    track_event, track_event_defaults, track_event_type,
 };
 
-use crate::fields::{Fields, Value, message, push_number, push_packet};
+use crate::fields::{Fields, message, number, push_number, push_packet};
+use crate::packet::Packet;
 
 /// A writer's time.
 #[derive(Clone, Copy, Default)]
@@ -42,73 +43,11 @@ pub(crate) struct Trim {
     incremental: HashSet<u64>,
 }
 
-/// The last number of a field; messages merge, numbers replace each other.
-fn number(message: &[u8], wanted: u32) -> Option<u64> {
-    let numbers = Fields::of(message).filter_map(|field| match field.value {
-        Value::Number(value) if field.number == wanted => Some(value),
-        _ => None,
-    });
-    numbers.last()
-}
-
-/// The parts of a packet that concern its time.
-#[derive(Default)]
-struct Packet<'a> {
-    sequence: u64,
-    time: Option<u64>,
-    clock: Option<u64>,
-    flags: u64,
-    clears_state: bool,
-    snapshot: &'a [u8],
-    defaults: &'a [u8],
-    event: Option<&'a [u8]>,
-    track: &'a [u8],
-    has_names: bool,
-    is_after_loss: bool,
-}
-
-impl<'a> Packet<'a> {
-    fn of(bytes: &'a [u8]) -> Self {
-        let mut packet = Self::default();
-        for field in Fields::of(bytes) {
-            match (field.number, field.value) {
-                (trace_packet::TIMESTAMP, Value::Number(time)) => packet.time = Some(time),
-                (trace_packet::TIMESTAMP_CLOCK_ID, Value::Number(clock)) => packet.clock = Some(clock),
-                (trace_packet::SEQUENCE_FLAGS, Value::Number(flags)) => packet.flags = flags,
-                (trace_packet::INCREMENTAL_STATE_CLEARED, Value::Number(is_so)) => {
-                    packet.clears_state = is_so != 0;
-                }
-                (trace_packet::TRUSTED_PACKET_SEQUENCE_ID, Value::Number(id)) => packet.sequence = id,
-                (trace_packet::CLOCK_SNAPSHOT, Value::Bytes(snapshot)) => packet.snapshot = snapshot,
-                (trace_packet::TRACE_PACKET_DEFAULTS, Value::Bytes(defaults)) => packet.defaults = defaults,
-                (trace_packet::TRACK_EVENT, Value::Bytes(event)) => packet.event = Some(event),
-                (trace_packet::TRACK_DESCRIPTOR, Value::Bytes(track)) => packet.track = track,
-                (trace_packet::INTERNED_DATA, _) => packet.has_names = true,
-                (trace_packet::PREVIOUS_PACKET_DROPPED, Value::Number(loss)) => {
-                    packet.is_after_loss = loss != 0;
-                }
-                _ => {}
-            }
-        }
-        packet
-    }
-
-    /// Whether it begins a state; older writers have a separate field for that.
-    fn begins_state(&self) -> bool {
-        self.clears_state || self.flags & sequence_flags::INCREMENTAL_STATE_CLEARED != 0
-    }
-
-    /// The track of the counter that its event, if that is a value of one, changes.
-    fn counter(&self, sequence: &Sequence) -> Option<u64> {
-        let event = self.event?;
-        let is_value = number(event, track_event::TYPE) == Some(track_event_type::COUNTER);
-        if is_value { number(event, track_event::TRACK_UUID).or(sequence.track) } else { None }
-    }
-
-    /// Whether it holds more than its event.
-    fn tells_more(&self) -> bool {
-        self.has_names || self.is_after_loss || !self.defaults.is_empty()
-    }
+/// The track of the counter that a packet's event, if that is a value of one, changes.
+fn counter(packet: &Packet<'_>, sequence: &Sequence) -> Option<u64> {
+    let event = packet.event?;
+    let is_value = number(event, track_event::TYPE) == Some(track_event_type::COUNTER);
+    if is_value { number(event, track_event::TRACK_UUID).or(sequence.track) } else { None }
 }
 
 impl Sequence {
@@ -116,13 +55,7 @@ impl Sequence {
     fn begin(packet: &Packet<'_>) -> Self {
         let id = number(packet.defaults, trace_packet_defaults::TIMESTAMP_CLOCK_ID)
             .unwrap_or(builtin_clock::BOOTTIME);
-        let clocks = || {
-            Fields::of(packet.snapshot).filter_map(|field| match field.value {
-                Value::Bytes(clock) if field.number == clock_snapshot::CLOCKS => Some(clock),
-                _ => None,
-            })
-        };
-        let of = |id: u64| clocks().find(|clock| number(clock, clock::CLOCK_ID) == Some(id));
+        let of = |id: u64| packet.clocks().find(|clock| number(clock, clock::CLOCK_ID) == Some(id));
         let now = of(builtin_clock::BOOTTIME).and_then(|clock| number(clock, clock::TIMESTAMP));
         let own = of(id).filter(|clock| number(clock, clock::IS_INCREMENTAL) == Some(1));
         match (now, own) {
@@ -172,7 +105,7 @@ impl Trim {
                 _ => self.incremental.remove(&track),
             };
         }
-        let sequence = self.sequences.entry(packet.sequence).or_default();
+        let sequence = self.sequences.entry(packet.sequence_id).or_default();
         if packet.begins_state() {
             *sequence = Sequence::begin(&packet);
             sequence.change_defaults(&packet);
@@ -181,10 +114,10 @@ impl Trim {
         sequence.change_defaults(&packet);
         // Nearly always there are no such counters, and no event need be looked into.
         let is_increment = !self.incremental.is_empty()
-            && packet.counter(sequence).is_some_and(|track| self.incremental.contains(&track));
+            && counter(&packet, sequence).is_some_and(|track| self.incremental.contains(&track));
+        let tells_more = packet.has_names || packet.loss != 0 || !packet.defaults.is_empty();
         let may_go = packet.event.is_some() && !is_increment;
         let Some(time) = packet.time else { return put(out, bytes, None, false) };
-        let needs_state = packet.flags & sequence_flags::NEEDS_INCREMENTAL_STATE != 0;
         // The default clock is also that of packets that need nothing else of the state.
         let of_sequence = packet.clock.is_none() || packet.clock == sequence.clock;
         if sequence.unit > 0 && of_sequence {
@@ -194,17 +127,17 @@ impl Trim {
                 return put(out, bytes, (owed > 0).then(|| time.saturating_add(owed)), false);
             }
             sequence.owed = sequence.owed.saturating_add(time);
-            return packet.tells_more() && put(out, bytes, None, true);
+            return tells_more && put(out, bytes, None, true);
         }
         let clock = match (packet.clock, sequence.clock) {
             (Some(clock), _) | (None, Some(clock)) => clock,
             // Its state is gone, and with it what its time counts from; it is older than the next state.
-            (None, None) if needs_state => return packet.is_after_loss && put(out, bytes, None, true),
+            (None, None) if packet.needs_state() => return packet.loss != 0 && put(out, bytes, None, true),
             (None, _) => builtin_clock::BOOTTIME,
         };
         let is_old = clock == builtin_clock::BOOTTIME && time < self.from;
         if is_old && may_go {
-            return packet.tells_more() && put(out, bytes, None, true);
+            return tells_more && put(out, bytes, None, true);
         }
         put(out, bytes, None, false)
     }

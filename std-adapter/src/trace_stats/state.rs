@@ -1,23 +1,29 @@
 //! Packets of a trace that cannot be read, because the state that they need is missing.
 
-use tracebuf::proto::fields::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
+use crate::packet::Packet;
 
 /// Whether a packet can be read, by readers' rules: after a loss, a packet that needs names, a clock or a track is
 /// skipped until its sequence tells them again. `has_state` is the sequence's, false at first.
-pub(super) fn can_be_read(has_state: &mut bool, flags: u64, follows_loss: bool) -> bool {
-    *has_state = flags & INCREMENTAL_STATE_CLEARED != 0 || *has_state && !follows_loss;
-    *has_state || flags & NEEDS_INCREMENTAL_STATE == 0
+pub(super) fn can_be_read(has_state: &mut bool, packet: &Packet<'_>) -> bool {
+    *has_state = packet.begins_state() || *has_state && packet.loss == 0;
+    *has_state || !packet.needs_state()
 }
 
 #[cfg(test)]
 mod tests {
+    use tracebuf::proto::fields::sequence_flags::{INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE};
+
     use super::*;
     use crate::trace_stats::TraceReport;
 
     #[test]
     fn what_needs_a_state_can_be_read_from_one_on_until_a_loss() {
         let mut has_state = false;
-        let mut read = |flags, loss| can_be_read(&mut has_state, flags, loss);
+        let mut read = |flags, is_lost: bool| {
+            let mut packet = Packet::default();
+            (packet.flags, packet.loss) = (flags, is_lost.into());
+            can_be_read(&mut has_state, &packet)
+        };
         let (starts, needs) = (INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE);
         assert!(!read(needs, false) && read(0, false) && !read(needs, false), "before the first");
         assert!(read(starts | needs, true) && read(needs, false), "a state behind a loss is one");

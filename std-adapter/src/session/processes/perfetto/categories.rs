@@ -4,7 +4,7 @@
 //! `protos/perfetto/config/track_event/track_event_config.proto`.
 
 use super::proto::Proto;
-use crate::fields::{Fields, Value};
+use crate::fields::{Fields, messages};
 
 /// A field of a DataSourceConfig.
 const TRACK_EVENT_CONFIG: u32 = 113;
@@ -32,7 +32,7 @@ impl Categories {
     /// The categories of a DataSourceConfig. A malformed one says nothing: better to record too much than nothing.
     pub(super) fn of(config: &[u8]) -> Self {
         // A field that comes in several parts is the sum of them.
-        let lists: Vec<u8> = strings(config, TRACK_EVENT_CONFIG).flatten().copied().collect();
+        let lists: Vec<u8> = messages(config, TRACK_EVENT_CONFIG).flatten().copied().collect();
         let mut fields = Fields::of(&lists);
         fields.by_ref().for_each(drop);
         if fields.is_at_end() { Self(lists) } else { Self::default() }
@@ -44,19 +44,11 @@ impl Categories {
         const IN_TURN: [(u32, Means); 4] =
             [(ENABLED, is), (DISABLED, is), (ENABLED, matches), (DISABLED, matches)];
         let finds = IN_TURN.iter().find(|(list, means)| {
-            let mut names = strings(&self.0, *list).filter_map(|name| std::str::from_utf8(name).ok());
+            let mut names = messages(&self.0, *list).filter_map(|name| std::str::from_utf8(name).ok());
             names.any(|name| means(name, category))
         });
         finds.is_none_or(|(list, _)| *list == ENABLED)
     }
-}
-
-/// The strings in a field; a value of another kind is skipped.
-fn strings(message: &[u8], of: u32) -> impl Iterator<Item = &[u8]> {
-    Fields::of(message).filter_map(move |field| match field.value {
-        Value::Bytes(bytes) if field.number == of => Some(bytes),
-        _ => None,
-    })
 }
 
 fn is(name: &str, category: &str) -> bool {

@@ -14,7 +14,7 @@ use super::producer_cell::ProducerCell;
 use super::route::Route;
 use super::session_clock::SessionClock;
 use super::shared::Shared;
-use super::switch::{NOWHERE, Place, Switch};
+use super::switch::{BufferId, NO_BUFFER, Switch};
 use crate::this_process::PidNamespace;
 use crate::thread_id::thread_id;
 
@@ -125,8 +125,8 @@ impl Recording {
 }
 
 struct Entry {
-    /// Where its events go; another number while it is [put aside](owed_ends).
-    place: Cell<Place>,
+    /// The buffer that its events go to; another number while it is [put aside](owed_ends).
+    buffer: Cell<BufferId>,
     switch: Arc<Switch>,
     recording: Rc<Recording>,
 }
@@ -175,12 +175,12 @@ impl Recorder {
         self.switch.is_on()
     }
 
-    /// Where events go now.
+    /// The buffer that events go to now.
     #[inline(always)]
-    pub(crate) fn place(&self) -> Place {
-        match self.switch.place() {
-            NOWHERE => NOWHERE,
-            place => place | u64::from(self.target),
+    pub(crate) fn buffer_id(&self) -> BufferId {
+        match self.switch.buffer_id() {
+            NO_BUFFER => NO_BUFFER,
+            buffer => buffer | u64::from(self.target),
         }
     }
 
@@ -228,21 +228,22 @@ impl Recorder {
     /// [`Event::name`](tracebuf::producer::track_event::Event::name).
     #[inline]
     pub fn with<R>(&self, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
-        self.with_in(&mut self.place(), f)
+        self.with_in(&mut self.buffer_id(), f)
     }
 
-    /// The same, for where events were going when the caller looked; `place` then says where this one has gone.
+    /// The same, for the buffer that events were going to when the caller looked; `buffer` then says which one this has
+    /// gone to.
     #[inline]
     pub(crate) fn with_in<R>(
         &self,
-        place: &mut Place,
+        buffer: &mut BufferId,
         f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R,
     ) -> Option<R> {
-        if *place == NOWHERE {
+        if *buffer == NO_BUFFER {
             return None;
         }
         // The tracers are gone while the thread's locals are being destroyed.
-        let recording = TRACERS.try_with(|tracers| self.find(tracers, place)).ok().flatten();
+        let recording = TRACERS.try_with(|tracers| self.find(tracers, buffer)).ok().flatten();
         let Some(recording) = recording else {
             self.lose();
             return None;
@@ -250,37 +251,37 @@ impl Recorder {
         Some(recording.with(f))
     }
 
-    /// Where a slice has begun: nowhere when `begin` is not called, or says that it has not.
+    /// The buffer in which a slice has begun: none when `begin` is not called, or says that it has not.
     #[inline(always)]
-    pub(crate) fn begun(&self, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool) -> Place {
-        let mut place = self.place();
-        if self.with_in(&mut place, begin) != Some(true) {
-            place = NOWHERE;
+    pub(crate) fn begun(&self, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool) -> BufferId {
+        let mut buffer = self.buffer_id();
+        if self.with_in(&mut buffer, begin) != Some(true) {
+            buffer = NO_BUFFER;
         }
-        place
+        buffer
     }
 
-    /// Like [`with_in`](Self::with_in), for the place where this thread began something, wherever this leads by now:
-    /// nothing if that session is over.
+    /// Like [`with_in`](Self::with_in), for the buffer in which this thread began something, wherever this leads by
+    /// now: nothing if that session is over.
     #[inline]
     pub(crate) fn with_at<R>(
         &self,
-        place: &mut Place,
+        buffer: &mut BufferId,
         f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R,
     ) -> Option<R> {
-        if self.switch.leads_to(*place, self.target) {
-            self.with_in(place, f)
+        if self.switch.leads_to(*buffer, self.target) {
+            self.with_in(buffer, f)
         } else {
-            Self::with_begun(*place, f)
+            Self::with_begun(*buffer, f)
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn with_begun<R>(place: Place, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
+    fn with_begun<R>(buffer: BufferId, f: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> R) -> Option<R> {
         let begun = |tracers: &RefCell<Vec<Entry>>| {
             let tracers = tracers.try_borrow().ok()?;
-            owed_ends::take_over(&tracers, place)
+            owed_ends::take_over(&tracers, buffer)
         };
         let recording = TRACERS.try_with(begun).ok().flatten()?;
         Some(recording.with(f))
@@ -288,23 +289,23 @@ impl Recorder {
 
     /// The entry of this thread; the first one if it has only one session, as nearly always.
     #[inline]
-    fn find(&self, tracers: &RefCell<Vec<Entry>>, place: &mut Place) -> Option<Rc<Recording>> {
+    fn find(&self, tracers: &RefCell<Vec<Entry>>, buffer: &mut BufferId) -> Option<Rc<Recording>> {
         let known = tracers.try_borrow().ok()?;
-        let is_there = |entry: &&Entry| entry.place.get() == *place;
+        let is_there = |entry: &&Entry| entry.buffer.get() == *buffer;
         if let Some(entry) = known.first().filter(is_there).or_else(|| known.iter().find(is_there)) {
             return Some(entry.recording.clone());
         }
         drop(known);
-        self.make(tracers, place)
+        self.make(tracers, buffer)
     }
 
     #[cold]
-    fn make(&self, tracers: &RefCell<Vec<Entry>>, place: &mut Place) -> Option<Rc<Recording>> {
+    fn make(&self, tracers: &RefCell<Vec<Entry>>, buffer: &mut BufferId) -> Option<Rc<Recording>> {
         // Borrowed from here on: what asks for memory may come here again, if the allocator records.
         let mut tracers = tracers.try_borrow_mut().ok()?;
         let (shared, target) = self.destination()?;
-        *place = shared.place(target);
-        if let Some(recording) = owed_ends::take_over(&tracers, *place) {
+        *buffer = shared.buffer_id(target);
+        if let Some(recording) = owed_ends::take_over(&tracers, *buffer) {
             // It was put aside, or a relay is connected elsewhere by now.
             return Some(recording);
         }
@@ -328,11 +329,11 @@ impl Recorder {
         let tracer = tracer.ok()?;
         shared.announce();
         let recording = Rc::new(Recording { tracer, target, told: Cell::new(0) });
-        let entry = Entry { place: Cell::new(*place), switch: switch.clone(), recording };
+        let entry = Entry { buffer: Cell::new(*buffer), switch: switch.clone(), recording };
         // Entries of sessions that are over give their memory back.
         let gone: Vec<Entry> = tracers.extract_if(.., |entry| !entry.switch.is_on()).collect();
         tracers.push(entry);
-        let recording = owed_ends::take_over(&tracers, *place);
+        let recording = owed_ends::take_over(&tracers, *buffer);
         drop(tracers);
         drop(gone);
         recording

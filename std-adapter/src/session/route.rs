@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::shared::Shared;
-use super::switch::{Connected, NOWHERE, Place, Switch};
+use super::switch::{BufferId, Connected, NO_BUFFER, Switch};
 
 /// What the recorders of one relay share.
 pub(crate) struct Route {
@@ -50,8 +50,8 @@ impl Route {
     }
 
     fn change(&self, mut from: Destination<'_>, to: Option<(Arc<Shared>, u16)>) {
-        let place = to.as_ref().map_or(NOWHERE, |(shared, target)| shared.place(*target));
-        self.switch.set(place);
+        let buffer = to.as_ref().map_or(NO_BUFFER, |(shared, target)| shared.buffer_id(*target));
+        self.switch.set(buffer);
         let before = std::mem::replace(&mut *from, to);
         drop(from);
         // Not under the lock: this frees memory, which an allocator may record.
@@ -66,7 +66,7 @@ impl Route {
 type Destination<'a> = MutexGuard<'a, Option<(Arc<Shared>, u16)>>;
 
 impl Connected for Route {
-    fn leave(&self, session: Place) {
+    fn leave(&self, session: BufferId) {
         let to = self.to();
         if to.as_ref().is_some_and(|(shared, _)| shared.switch.own() == session) {
             self.change(to, None);

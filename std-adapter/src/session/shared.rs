@@ -6,7 +6,7 @@ use tracebuf::producer::Exhaustion;
 
 use super::producer_cell::ProducerCell;
 use super::session_clock::SessionClock;
-use super::switch::{Place, Switch};
+use super::switch::{BufferId, Switch};
 
 /// What the recorders of one session share.
 pub(crate) struct Shared {
@@ -21,8 +21,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The place of a buffer.
-    pub(super) fn place(&self, target: u16) -> Place {
+    /// The id of its buffer of this number.
+    pub(super) fn buffer_id(&self, target: u16) -> BufferId {
         self.switch.own() | u64::from(target)
     }
 

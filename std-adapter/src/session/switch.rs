@@ -5,30 +5,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::fork;
 
-/// Where events go: a session's number, and in the lower 16 bits that of one of its buffers.
-pub(crate) type Place = u64;
+/// A session's buffer, in which events are recorded: the session's number, and in the lower 16 bits the buffer's in it.
+pub(crate) type BufferId = u64;
 
-/// Where events go when nothing is recorded. Sessions' numbers begin with 1.
-pub(crate) const NOWHERE: Place = 0;
+/// Instead of a buffer's, when nothing is recorded. Sessions' numbers begin with 1.
+pub(crate) const NO_BUFFER: BufferId = 0;
 
-/// Whether two places are in the same session.
-pub(crate) fn is_one_session(place: Place, other: Place) -> bool {
-    place >> 16 == other >> 16
+/// Whether two buffers are in the same session.
+pub(crate) fn is_one_session(buffer: BufferId, other: BufferId) -> bool {
+    buffer >> 16 == other >> 16
 }
 
 /// Something that is on only as long as a session is.
 pub(crate) trait Connected: Send + Sync {
-    /// That session, given by its first buffer's place, is off.
-    fn leave(&self, session: Place);
+    /// That session, given by its first buffer, is off.
+    fn leave(&self, session: BufferId);
 }
 
 /// Whether threads may write: the session records, and this is its process.
 pub(crate) struct Switch {
-    /// The first buffer's place while the session is on; in a relay's switch, the place of the buffer that it is
-    /// connected to.
-    place: AtomicU64,
-    /// What identifies it: the first buffer's place, or for a relay a number that no session has.
-    own: Place,
+    /// The first buffer while the session is on; in a relay's switch, the buffer that it is connected to.
+    buffer: AtomicU64,
+    /// What identifies it: the first buffer, or for a relay a number that no session has.
+    own: BufferId,
     stopping: AtomicBool,
     forks: u32,
     connected: Mutex<Vec<Weak<dyn Connected>>>,
@@ -38,7 +37,7 @@ impl Switch {
     /// A session's switch, which is on.
     pub(crate) fn new() -> Self {
         let switch = Self::of_relay();
-        switch.place.store(switch.own, Ordering::Relaxed);
+        switch.buffer.store(switch.own, Ordering::Relaxed);
         switch
     }
 
@@ -47,7 +46,7 @@ impl Switch {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         fork::watch();
         Self {
-            place: AtomicU64::new(NOWHERE),
+            buffer: AtomicU64::new(NO_BUFFER),
             own: NUMBERS.fetch_add(1, Ordering::Relaxed) << 16,
             stopping: AtomicBool::new(false),
             forks: fork::forks(),
@@ -55,26 +54,26 @@ impl Switch {
         }
     }
 
-    /// Where events go; nowhere in a child.
+    /// The buffer that events go to; none in a child.
     #[inline(always)]
-    pub(crate) fn place(&self) -> Place {
-        let place = self.place.load(Ordering::Relaxed);
-        if self.is_here() { place } else { NOWHERE }
+    pub(crate) fn buffer_id(&self) -> BufferId {
+        let buffer = self.buffer.load(Ordering::Relaxed);
+        if self.is_here() { buffer } else { NO_BUFFER }
     }
 
-    /// Whether events for a buffer go to this place, where some went before.
+    /// Whether events for the session's buffer of this number go to this one, where some went before.
     #[inline(always)]
-    pub(crate) fn leads_to(&self, place: Place, target: u16) -> bool {
-        self.place.load(Ordering::Relaxed) | u64::from(target) == place && self.is_here()
+    pub(crate) fn leads_to(&self, buffer: BufferId, target: u16) -> bool {
+        self.buffer.load(Ordering::Relaxed) | u64::from(target) == buffer && self.is_here()
     }
 
-    pub(crate) fn own(&self) -> Place {
+    pub(crate) fn own(&self) -> BufferId {
         self.own
     }
 
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        self.place() != NOWHERE
+        self.buffer_id() != NO_BUFFER
     }
 
     /// Whether this process is the one that began the session.
@@ -84,12 +83,12 @@ impl Switch {
     }
 
     /// Sets where a relay's switch leads: it is on as long as the relay is connected.
-    pub(crate) fn set(&self, place: Place) {
-        self.place.store(place, Ordering::Relaxed);
+    pub(crate) fn set(&self, buffer: BufferId) {
+        self.buffer.store(buffer, Ordering::Relaxed);
     }
 
     pub(crate) fn off(&self) {
-        self.set(NOWHERE);
+        self.set(NO_BUFFER);
         // Not under the lock: this frees memory, which an allocator may record.
         let connected = std::mem::take(&mut *self.connected());
         for connected in connected.iter().filter_map(Weak::upgrade) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use self_cell::self_cell;
 use tracebuf::producer::track_event::Track;
 
-use crate::session::switch::{NOWHERE, Place, is_one_session};
+use crate::session::switch::{BufferId, NO_BUFFER, is_one_session};
 use crate::this_process::this_process;
 
 /// How many nested lives may contain others: deeper ones lie within the last of these, beside their parent. A thread
@@ -31,7 +31,7 @@ pub(super) struct Life {
     /// How many lives there are up to the outermost, including itself; 0 for the process's track.
     depth: u8,
     /// Where its slice has begun.
-    begun: Place,
+    begun: BufferId,
     /// The same, until it has ended.
     open: AtomicU64,
 }
@@ -58,26 +58,26 @@ impl Life {
     }
 
     fn on(nested: Nested, depth: u8) -> Self {
-        Self { nested, depth, begun: NOWHERE, open: AtomicU64::new(NOWHERE) }
+        Self { nested, depth, begun: NO_BUFFER, open: AtomicU64::new(NO_BUFFER) }
     }
 
     pub(super) fn track(&self) -> &Track<'_> {
         self.nested.borrow_dependent()
     }
 
-    /// Sets where its slice has begun; `None` if nowhere.
-    pub(super) fn begun(self, place: Place) -> Option<Arc<Self>> {
-        (place != NOWHERE).then(|| Arc::new(Self { begun: place, open: place.into(), ..self }))
+    /// Sets the buffer in which its slice has begun; `None` if in none.
+    pub(super) fn begun(self, buffer: BufferId) -> Option<Arc<Self>> {
+        (buffer != NO_BUFFER).then(|| Arc::new(Self { begun: buffer, open: buffer.into(), ..self }))
     }
 
-    /// Whether it is in the session of this place: in others nothing is on its track.
-    pub(super) fn is_in(&self, place: Place) -> bool {
-        is_one_session(self.begun, place)
+    /// Whether it is in this buffer's session: in others nothing is on its track.
+    pub(super) fn is_in(&self, buffer: BufferId) -> bool {
+        is_one_session(self.begun, buffer)
     }
 
-    /// Returns where it is to end, once; nowhere after that.
-    pub(super) fn take_open(&self) -> Place {
-        self.open.swap(NOWHERE, Ordering::Relaxed)
+    /// Returns the buffer in which it is to end, once; none after that.
+    pub(super) fn take_open(&self) -> BufferId {
+        self.open.swap(NO_BUFFER, Ordering::Relaxed)
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
         for number in 0..1000 {
             let parent = lives.last().cloned().unwrap_or_else(process);
             let life = Life::within(parent, "life", number).begun(1 << 16);
-            lives.push(life.expect("a place"));
+            lives.push(life.expect("a buffer"));
         }
         let deepest = usize::from(DEEPEST);
         for (at, life) in lives.iter().enumerate() {
@@ -121,9 +121,9 @@ mod tests {
 
     #[test]
     fn what_has_begun_nowhere_is_nobody_s_parent_and_what_has_ends_once() {
-        assert!(Life::within(process(), "life", 1).begun(NOWHERE).is_none());
-        let life = Life::within(process(), "life", 1).begun(3 << 16 | 1).expect("a place");
-        assert!(life.is_in(3 << 16) && !life.is_in(4 << 16) && !life.is_in(NOWHERE));
-        assert_eq!([life.take_open(), life.take_open()], [3 << 16 | 1, NOWHERE]);
+        assert!(Life::within(process(), "life", 1).begun(NO_BUFFER).is_none());
+        let life = Life::within(process(), "life", 1).begun(3 << 16 | 1).expect("a buffer");
+        assert!(life.is_in(3 << 16) && !life.is_in(4 << 16) && !life.is_in(NO_BUFFER));
+        assert_eq!([life.take_open(), life.take_open()], [3 << 16 | 1, NO_BUFFER]);
     }
 }

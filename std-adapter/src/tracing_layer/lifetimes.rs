@@ -12,7 +12,7 @@ use super::origin::tell;
 use super::owner::Owner;
 use super::spans::SpanData;
 use crate::session::Recorder;
-use crate::session::switch::NOWHERE;
+use crate::session::switch::NO_BUFFER;
 
 /// Whether there was ever a layer that records lives: until then nothing looks for one when a span ends.
 static ARE_WANTED: AtomicBool = AtomicBool::new(false);
@@ -35,15 +35,15 @@ pub(super) fn begin(
 ) -> SpanData {
     let mut span = SpanData::new(owner, metadata, fields);
     if owner.lifetimes {
-        let parent = parent().filter(|parent| parent.is_in(owner.recorder.place()));
+        let parent = parent().filter(|parent| parent.is_in(owner.recorder.buffer_id()));
         let life = Life::within(parent.unwrap_or_else(|| owner.process()), metadata.name(), span.number);
-        let place = owner.recorder.begun(|tracer| {
+        let buffer = owner.recorder.begun(|tracer| {
             let guard = tracer
                 .on(life.track())
                 .enter_with(metadata.name(), |event| span.annotate(tell(metadata, owner.origins, event)));
             guard.detach()
         });
-        span.life = life.begun(place);
+        span.life = life.begun(buffer);
     }
     span
 }
@@ -52,11 +52,11 @@ pub(super) fn begin(
 /// hear of the same end.
 pub(super) fn end(recorder: &Recorder, span: &SpanData) {
     let Some(life) = &span.life else { return };
-    let mut place = life.take_open();
-    if place == NOWHERE {
+    let mut buffer = life.take_open();
+    if buffer == NO_BUFFER {
         return;
     }
-    recorder.with_at(&mut place, |tracer| {
+    recorder.with_at(&mut buffer, |tracer| {
         if span.changes() == 0 {
             tracer.on(life.track()).end();
         } else {

@@ -9,7 +9,7 @@ use super::layers::{self, have_gone, is_layer};
 use super::origin::{category, tell};
 use super::owner::Owner;
 use super::spans::SpanData;
-use crate::session::switch::{NOWHERE, Place, is_one_session};
+use crate::session::switch::{BufferId, NO_BUFFER, is_one_session};
 use crate::session::waits::without_waiting;
 use crate::session::{Recorder, ThreadTracer};
 
@@ -18,7 +18,7 @@ struct Entered {
     id: u64,
     owner: u64,
     /// Where its slice has begun, if it has.
-    place: Place,
+    buffer: BufferId,
     metadata: &'static Metadata<'static>,
     data: Option<Arc<SpanData>>,
     /// The changes of its fields that the slice's begin includes.
@@ -58,20 +58,20 @@ impl Entered {
     }
 
     /// Begins its slice. False when nothing is recorded, or this thread has no writer. A begin that is lost for want of
-    /// room leaves it begun nowhere.
+    /// room leaves it begun in no buffer.
     #[inline(always)]
     fn begin(&mut self, owner: &Owner) -> bool {
         match &self.data {
-            None => begin_plain(owner, &mut self.place, self.metadata),
+            None => begin_plain(owner, &mut self.buffer, self.metadata),
             Some(data) => {
                 self.seen = data.changes();
-                begin_with(owner, &mut self.place, self.metadata, Some(data))
+                begin_with(owner, &mut self.buffer, self.metadata, Some(data))
             }
         }
     }
 
     fn end(&self, recorder: &Recorder) {
-        end(recorder, self.place, self.data.as_deref(), self.seen);
+        end(recorder, self.buffer, self.data.as_deref(), self.seen);
     }
 }
 
@@ -91,8 +91,8 @@ pub(super) fn enter(
     data: Option<Arc<SpanData>>,
 ) {
     enter_by(owner, id, || {
-        let place = owner.recorder.place();
-        let mut entered = Entered { id, owner: owner.number, place, metadata, data, seen: 0 };
+        let buffer = owner.recorder.buffer_id();
+        let mut entered = Entered { id, owner: owner.number, buffer, metadata, data, seen: 0 };
         entered.begin(owner).then_some(entered)
     });
 }
@@ -104,9 +104,9 @@ pub(super) fn enter_plain(owner: &Owner, id: u64, metadata: &'static Metadata<'s
         return enter(owner, id, metadata, None);
     }
     enter_by(owner, id, || {
-        let mut place = owner.recorder.place();
-        let begun = is_recorded(owner.recorder.with_in(&mut place, begin_of(metadata)), &mut place);
-        begun.then_some(Entered { id, owner: owner.number, place, metadata, data: None, seen: 0 })
+        let mut buffer = owner.recorder.buffer_id();
+        let begun = is_recorded(owner.recorder.with_in(&mut buffer, begin_of(metadata)), &mut buffer);
+        begun.then_some(Entered { id, owner: owner.number, buffer, metadata, data: None, seen: 0 })
     });
 }
 
@@ -160,7 +160,7 @@ pub(super) fn enter_while_off(owner: &Owner, id: u64) {
 #[cold]
 #[inline(never)]
 fn enter_again(owner: &Owner, id: u64, stack: &Stack) {
-    let again = |known: &Entered| Entered { place: NOWHERE, data: None, seen: 0, ..*known };
+    let again = |known: &Entered| Entered { buffer: NO_BUFFER, data: None, seen: 0, ..*known };
     let again = stack.borrow().iter().find(|entered| entered.is(id, owner)).map(again);
     if let Some(again) = again {
         push(stack, again);
@@ -174,7 +174,7 @@ pub(super) fn exit(owner: &Owner, id: u64) {
         let top = stack.borrow_mut().pop_if(|top| top.is(id, owner));
         match top {
             // In parts: as a whole it would be copied on the way.
-            Some(Entered { place, data, seen, .. }) => end(&owner.recorder, place, data.as_deref(), seen),
+            Some(Entered { buffer, data, seen, .. }) => end(&owner.recorder, buffer, data.as_deref(), seen),
             None => exit_below(owner, id, stack),
         }
     });
@@ -236,7 +236,7 @@ fn leave(owner: &Owner, stack: &Stack, is_left: impl Fn(&Entered) -> bool) -> bo
 fn end_below(owner: &Owner, entries: &mut [Entered]) {
     let Some((exited, above)) = entries.split_first_mut() else { return };
     let is_above =
-        |entered: &Entered| is_one_session(entered.place, exited.place) && !entered.is_also(exited);
+        |entered: &Entered| is_one_session(entered.buffer, exited.buffer) && !entered.is_also(exited);
     let are_above = above.iter().rev().filter(|entered| is_above(entered));
     are_above.for_each(|entered| entered.end(&owner.recorder));
     exited.end(&owner.recorder);
@@ -261,11 +261,11 @@ fn of_innermost<T>(owner: &Owner, f: impl Fn(&Entered) -> Option<T>) -> Option<T
     STACK.try_with(innermost).ok().flatten()
 }
 
-fn begin_plain(owner: &Owner, place: &mut Place, metadata: &'static Metadata<'static>) -> bool {
+fn begin_plain(owner: &Owner, buffer: &mut BufferId, metadata: &'static Metadata<'static>) -> bool {
     if owner.origins {
-        return begin_with(owner, place, metadata, None);
+        return begin_with(owner, buffer, metadata, None);
     }
-    is_recorded(owner.recorder.with_at(place, begin_of(metadata)), place)
+    is_recorded(owner.recorder.with_at(buffer, begin_of(metadata)), buffer)
 }
 
 /// Begins a slice of a span that has nothing but its metadata; false if that is lost.
@@ -278,11 +278,11 @@ fn begin_of(metadata: &'static Metadata<'static>) -> impl for<'t, 'a> FnOnce(&'t
 #[inline(never)]
 fn begin_with(
     owner: &Owner,
-    place: &mut Place,
+    buffer: &mut BufferId,
     metadata: &'static Metadata<'static>,
     data: Option<&SpanData>,
 ) -> bool {
-    let begun = owner.recorder.with_at(place, |tracer| {
+    let begun = owner.recorder.with_at(buffer, |tracer| {
         let guard = tracer.track().enter_with(metadata.name(), |event| {
             let event = tell(metadata, owner.origins, event);
             match data {
@@ -292,29 +292,29 @@ fn begin_with(
         });
         guard.detach()
     });
-    is_recorded(begun, place)
+    is_recorded(begun, buffer)
 }
 
 #[inline(always)]
-fn is_recorded(begun: Option<bool>, place: &mut Place) -> bool {
+fn is_recorded(begun: Option<bool>, buffer: &mut BufferId) -> bool {
     if begun == Some(false) {
-        *place = NOWHERE;
+        *buffer = NO_BUFFER;
     }
     begun.is_some()
 }
 
 /// Ends a slice. Fields recorded since its begin go to the end, because there may be no other slice.
 #[inline(always)]
-fn end(recorder: &Recorder, mut place: Place, data: Option<&SpanData>, seen: u64) {
+fn end(recorder: &Recorder, mut buffer: BufferId, data: Option<&SpanData>, seen: u64) {
     match data {
-        Some(data) if data.changes() != seen => end_with(recorder, &mut place, data, seen),
-        _ => drop(recorder.with_at(&mut place, |tracer| tracer.track().attach().end())),
+        Some(data) if data.changes() != seen => end_with(recorder, &mut buffer, data, seen),
+        _ => drop(recorder.with_at(&mut buffer, |tracer| tracer.track().attach().end())),
     }
 }
 
 #[inline(never)]
-fn end_with(recorder: &Recorder, place: &mut Place, data: &SpanData, seen: u64) {
-    recorder.with_at(place, |tracer| {
+fn end_with(recorder: &Recorder, buffer: &mut BufferId, data: &SpanData, seen: u64) {
+    recorder.with_at(buffer, |tracer| {
         tracer.track().attach().end_with(|event| data.annotate_end(seen, event));
     });
 }

@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use tracebuf::producer::track_event::{Details, LogMessage, Track};
 
 use super::{Recorder, ThreadTracer};
-use crate::session::switch::Place;
+use crate::session::switch::BufferId;
 
 impl Recorder {
     /// A slice on this thread's track that ends when the guard is dropped. On other tracks: [`Recorder::on`].
@@ -197,8 +197,8 @@ impl Recorder {
 #[must_use = "the slice ends when this is dropped"]
 pub struct SliceGuard<'r> {
     recorder: &'r Recorder,
-    /// Where the slice began; nowhere if it is not recorded.
-    place: Place,
+    /// The one in which the slice began; none if it is not recorded.
+    buffer: BufferId,
     /// The slice lies on this thread's track: not `Send`.
     _thread: std::marker::PhantomData<*const ()>,
 }
@@ -206,8 +206,8 @@ pub struct SliceGuard<'r> {
 impl<'r> SliceGuard<'r> {
     #[inline(always)]
     fn of(recorder: &'r Recorder, begin: impl for<'t, 'a> FnOnce(&'t ThreadTracer<'a>) -> bool) -> Self {
-        let place = recorder.begun(begin);
-        Self { recorder, place, _thread: std::marker::PhantomData }
+        let buffer = recorder.begun(begin);
+        Self { recorder, buffer, _thread: std::marker::PhantomData }
     }
 }
 
@@ -227,7 +227,7 @@ impl SliceGuard<'_> {
         // The slice ends even if the details panic.
         let mut guard = ManuallyDrop::new(self);
         let recorder = guard.recorder;
-        recorder.with_at(&mut guard.place, |tracer| tracer.track().attach().end_with(details));
+        recorder.with_at(&mut guard.buffer, |tracer| tracer.track().attach().end_with(details));
     }
 }
 
@@ -240,6 +240,6 @@ impl fmt::Debug for SliceGuard<'_> {
 impl Drop for SliceGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.recorder.with_at(&mut self.place, |tracer| tracer.track().attach().end());
+        self.recorder.with_at(&mut self.buffer, |tracer| tracer.track().attach().end());
     }
 }

@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use tracebuf::producer::track_event::{Details, Track};
 
 use super::Recorder;
-use crate::session::switch::Place;
+use crate::session::switch::BufferId;
 
 /// Records on a track of your own, from any thread: [`Recorder::on`] makes it.
 ///
@@ -73,15 +73,15 @@ impl<'r> TrackRecorder<'r> {
     /// A slice that ends when the guard is dropped, by whichever thread.
     #[inline]
     pub fn enter(&self, name: &'static str) -> TrackSliceGuard<'r> {
-        let place = self.recorder.begun(|tracer| tracer.on(self.track).enter(name).detach());
-        TrackSliceGuard { on: *self, place }
+        let buffer = self.recorder.begun(|tracer| tracer.on(self.track).enter(name).detach());
+        TrackSliceGuard { on: *self, buffer }
     }
 
     /// The same with details: arguments, a category, flows.
     #[inline]
     pub fn enter_with(&self, name: &'static str, details: impl for<'a> Details<'a>) -> TrackSliceGuard<'r> {
-        let place = self.recorder.begun(|tracer| tracer.on(self.track).enter_with(name, details).detach());
-        TrackSliceGuard { on: *self, place }
+        let buffer = self.recorder.begun(|tracer| tracer.on(self.track).enter_with(name, details).detach());
+        TrackSliceGuard { on: *self, buffer }
     }
 
     /// A slice for as long as `body` runs, which may end by a panic.
@@ -168,8 +168,8 @@ impl<'r> TrackRecorder<'r> {
 #[must_use = "the slice ends when this is dropped"]
 pub struct TrackSliceGuard<'r> {
     on: TrackRecorder<'r>,
-    /// Where the slice began; nowhere if it is not recorded.
-    place: Place,
+    /// The one in which the slice began; none if it is not recorded.
+    buffer: BufferId,
 }
 
 impl TrackSliceGuard<'_> {
@@ -178,7 +178,7 @@ impl TrackSliceGuard<'_> {
         // The slice ends even if the details panic.
         let mut guard = ManuallyDrop::new(self);
         let TrackRecorder { recorder, track } = guard.on;
-        recorder.with_at(&mut guard.place, |tracer| tracer.on(track).attach().end_with(details));
+        recorder.with_at(&mut guard.buffer, |tracer| tracer.on(track).attach().end_with(details));
     }
 }
 
@@ -191,6 +191,6 @@ impl fmt::Debug for TrackSliceGuard<'_> {
 impl Drop for TrackSliceGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.on.recorder.with_at(&mut self.place, |tracer| tracer.on(self.on.track).end());
+        self.on.recorder.with_at(&mut self.buffer, |tracer| tracer.on(self.on.track).end());
     }
 }

@@ -1,20 +1,20 @@
 //! Ends of slices that a thread has lost in one buffer, made up for in another: it has one track in all of them.
 //!
-//! While one of the thread's tracers in a session owes ends, the others there are put aside: a search does not find one
-//! at its place, and makes it take over what is owed. So nothing need be asked where nothing is owed.
+//! While one of the thread's tracers in a session owes ends, the others there are put aside: a search by their
+//! buffer does not find one, and makes it take over what is owed. So nothing need be asked where nothing is owed.
 
 use std::rc::Rc;
 
 use super::{Entry, Recording, TRACERS};
-use crate::session::switch::{Place, is_one_session};
+use crate::session::switch::{BufferId, is_one_session};
 
-/// Set in the place of a tracer that is put aside; no session has such a number.
-const ASIDE: Place = 1 << 63;
+/// Set in the buffer's id of a tracer that is put aside; no session has such a number.
+const ASIDE: BufferId = 1 << 63;
 
 impl Entry {
-    /// Where its events go, or would.
-    fn own_place(&self) -> Place {
-        self.place.get() & !ASIDE
+    /// The buffer that its events go to, or would.
+    fn own_buffer(&self) -> BufferId {
+        self.buffer.get() & !ASIDE
     }
 }
 
@@ -34,10 +34,10 @@ impl Recording {
     }
 }
 
-/// The tracer of a place where events go, which from now on owes what the thread's others of that session owed: except
+/// The tracer of a buffer that events go to. From now on it owes what the thread's others of that session owed, except
 /// for one that is in use further out, and may be writing such an end just now.
-pub(super) fn take_over(tracers: &[Entry], place: Place) -> Option<Rc<Recording>> {
-    let entry = tracers.iter().find(|entry| entry.own_place() == place && entry.switch.is_on())?;
+pub(super) fn take_over(tracers: &[Entry], buffer: BufferId) -> Option<Rc<Recording>> {
+    let entry = tracers.iter().find(|entry| entry.own_buffer() == buffer && entry.switch.is_on())?;
     let is_idle = |entry: &&Entry| Rc::strong_count(&entry.recording) == 1;
     let taken_from =
         |entry: &Entry| entry.recording.tracer.with_dependent(|_, tracer| tracer.replace_owed_ends(0));
@@ -48,17 +48,17 @@ pub(super) fn take_over(tracers: &[Entry], place: Place) -> Option<Rc<Recording>
         });
         put_others_aside(tracers, entry);
     }
-    entry.place.set(place);
+    entry.buffer.set(buffer);
     Some(entry.recording.clone())
 }
 
 fn put_others_aside(tracers: &[Entry], of: &Entry) {
-    others(tracers, of).for_each(|other| other.place.set(other.place.get() | ASIDE));
+    others(tracers, of).for_each(|other| other.buffer.set(other.buffer.get() | ASIDE));
 }
 
 /// The thread's other tracers in the same session.
 fn others<'e>(tracers: &'e [Entry], of: &'e Entry) -> impl Iterator<Item = &'e Entry> {
     let is_other =
-        |entry: &&Entry| !std::ptr::eq(*entry, of) && is_one_session(entry.own_place(), of.own_place());
+        |entry: &&Entry| !std::ptr::eq(*entry, of) && is_one_session(entry.own_buffer(), of.own_buffer());
     tracers.iter().filter(is_other)
 }

@@ -168,13 +168,13 @@ pub fn run(options: &Options) -> io::Result<Report> {
 
     let process = Track::process(std::process::id(), "tracebuf demo");
     let counters = work::Counters::new(&process);
-    let shared = work::Shared::new(options, &counters);
+    let workload = work::Workload::new(options, &counters);
     // All writers share the ring, and the state of the writer that writes least must still be in it.
     let config = TracerConfig::new(1_000_000_000).clock_id(WallClock::REALTIME).state_every(options.ring / 4);
     let (clock, done) = (WallClock::new(), AtomicBool::new(false));
     let names: Vec<String> = (0..THREADS).map(|index| format!("worker {index}")).collect();
 
-    let (done, shared, process, producer) = (&done, &shared, &process, &producer);
+    let (done, workload, process, producer) = (&done, &workload, &process, &producer);
     let (mut report, is_known) = thread::scope(|scope| {
         let drain = thread::Builder::new().name("service".into()).spawn_scoped(scope, || {
             service.run(&queue, producer, done);
@@ -191,7 +191,7 @@ pub fn run(options: &Options) -> io::Result<Report> {
                     let id = writer.id();
                     let track = Track::thread(std::process::id(), thread_id(), name).within(process);
                     let tracer = Tracer::new(writer, clock, &track, config);
-                    let result = work::run(&tracer, shared, hands);
+                    let result = work::run(&tracer, workload, hands);
                     tracer.flush();
                     (id, tracer.stats(), result)
                 })

@@ -107,7 +107,7 @@ fn close_files_of_parent() {
 
 /// Memory in a file, of which children get a copy.
 struct Mapping {
-    /// Where it begins; [`NOWHERE`], or [`NOT_YET`] while what follows is written.
+    /// Where it begins; [`FREE`], or [`RESERVED`] while what follows is written.
     start: AtomicUsize,
     len: AtomicUsize,
     file: AtomicI32,
@@ -115,14 +115,14 @@ struct Mapping {
     offset: AtomicI64,
 }
 
-const NOWHERE: usize = 0;
-const NOT_YET: usize = 1;
+const FREE: usize = 0;
+const RESERVED: usize = 1;
 
 /// One for each session with shared memory in a file, until the last user of its producer is gone: the session, what it
 /// was stopped with, its recorders, and the threads that recorded into it.
 static MAPPINGS: [Mapping; 256] = [const {
     Mapping {
-        start: AtomicUsize::new(NOWHERE),
+        start: AtomicUsize::new(FREE),
         len: AtomicUsize::new(0),
         file: AtomicI32::new(NONE),
         offset: AtomicI64::new(0),
@@ -140,7 +140,7 @@ pub(crate) fn copy_in_children(start: usize, len: usize, file: RawFd, offset: u6
     }
     let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
     let take = |place: &&Mapping| {
-        place.start.compare_exchange(NOWHERE, NOT_YET, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        place.start.compare_exchange(FREE, RESERVED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     };
     let place = MAPPINGS.iter().find(take);
     let place =
@@ -156,15 +156,15 @@ pub(crate) fn copy_in_children(start: usize, len: usize, file: RawFd, offset: u6
 /// Takes that back, before the memory is given back or the file is closed.
 pub(crate) fn leave_memory_to_children(start: usize) {
     for place in &MAPPINGS {
-        let _ = place.start.compare_exchange(start, NOWHERE, Ordering::Release, Ordering::Relaxed);
+        let _ = place.start.compare_exchange(start, FREE, Ordering::Release, Ordering::Relaxed);
     }
 }
 
 /// Runs in a child after a fork.
 fn copy_memory_of_parent() {
     for place in &MAPPINGS {
-        let start = place.start.swap(NOWHERE, Ordering::Acquire);
-        if start == NOWHERE || start == NOT_YET {
+        let start = place.start.swap(FREE, Ordering::Acquire);
+        if start == FREE || start == RESERVED {
             continue;
         }
         let (len, file) = (place.len.load(Ordering::Relaxed), place.file.load(Ordering::Relaxed));

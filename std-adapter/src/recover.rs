@@ -37,11 +37,11 @@ use tracebuf::buffer::{AttachError, ReadOnlyTraceBuffer, RingView, Salvage};
 pub use crate::counts::Written;
 use crate::export::whole_within;
 pub use crate::region_file::Damage;
-use crate::region_file::{self, Contents, LeftMemory, Waiting};
+use crate::region_file::{self, Contents, LeftMemory, PendingWrite};
 pub use behind::{Behind, Gap};
 pub use error::RecoverError;
 pub use found::Recovered;
-pub use shared::Shared;
+pub use shared::SharedMemoryImage;
 pub use survivor::Survivor;
 use symbols::{Symbols, Variable};
 
@@ -118,7 +118,7 @@ pub(crate) struct OnTheWay {
 }
 
 impl OnTheWay {
-    fn of(slots: &[Waiting]) -> Self {
+    fn of(slots: &[PendingWrite]) -> Self {
         slots.iter().fold(Self::default(), |sum, slot| {
             let (whole, len) = (whole_within(&slot.bytes, u64::MAX), slot.bytes.len());
             let unreadable = len.saturating_sub(whole) as u64;
@@ -156,7 +156,7 @@ pub struct Found {
     pub buffer: ReadOnlyTraceBuffer<Aligned>,
     /// Shared memory before it, if the firmware [marks it](tracebuf::service::StartMark). Its content is not in the
     /// buffer until it is [brought in](Self::bring_in).
-    pub shared: Option<Shared>,
+    pub shared: Option<SharedMemoryImage>,
     /// Where there are others in what was searched, such as a snapshot of the same ring. Empty if no search was needed.
     pub others: Vec<u64>,
 }
@@ -343,10 +343,10 @@ impl<'f> Dump<'f> {
         piece.split_at_checked(usize::try_from(address - start).ok()?)
     }
 
-    fn shared_before(&self, address: u64) -> Option<Shared> {
+    fn shared_before(&self, address: u64) -> Option<SharedMemoryImage> {
         match &self.own {
-            Some(left) => Shared::in_file(left),
-            None => self.around(address).and_then(|(before, _)| Shared::before(before, address)),
+            Some(left) => SharedMemoryImage::in_file(left),
+            None => self.around(address).and_then(|(before, _)| SharedMemoryImage::before(before, address)),
         }
     }
 }

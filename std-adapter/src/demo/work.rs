@@ -25,7 +25,7 @@ impl<'a> Counters<'a> {
 }
 
 /// What the threads have in common.
-pub(super) struct Shared<'a> {
+pub(super) struct Workload<'a> {
     counters: &'a Counters<'a>,
     numbers: usize,
     files: Vec<PathBuf>,
@@ -34,13 +34,13 @@ pub(super) struct Shared<'a> {
     words: AtomicU64,
 }
 
-impl<'a> Shared<'a> {
+impl<'a> Workload<'a> {
     pub(super) fn new(options: &Options, counters: &'a Counters<'a>) -> Self {
         let mut files = Vec::new();
         collect(&options.sources, &mut files);
         files.sort();
         let (next_file, merged, words) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Shared { counters, numbers: options.numbers, files, next_file, merged, words }
+        Workload { counters, numbers: options.numbers, files, next_file, merged, words }
     }
 }
 
@@ -97,20 +97,20 @@ pub(super) struct Outcome {
 }
 
 /// One thread's work.
-pub(super) fn run<'a>(tracer: &Tracer<'a, WallClock>, shared: &'a Shared<'a>, hands: Hands) -> Outcome {
+pub(super) fn run<'a>(tracer: &Tracer<'a, WallClock>, workload: &'a Workload<'a>, hands: Hands) -> Outcome {
     let track = tracer.track();
-    let sorted = track.slice("sort", || sort_part(tracer, shared, &hands));
+    let sorted = track.slice("sort", || sort_part(tracer, workload, &hands));
     let mut outcome = Outcome { sorted, ..Outcome::default() };
-    track.slice("count words", || count_words(tracer, shared, &mut outcome));
+    track.slice("count words", || count_words(tracer, workload, &mut outcome));
     outcome
 }
 
 type On<'t, 'a> = OnTrack<'t, 'a, WallClock>;
 
-fn sort_part<'a>(tracer: &Tracer<'a, WallClock>, shared: &'a Shared<'a>, hands: &Hands) -> usize {
+fn sort_part<'a>(tracer: &Tracer<'a, WallClock>, workload: &'a Workload<'a>, hands: &Hands) -> usize {
     let track = tracer.track();
     // The shares add up to all numbers, even if they are no multiple of the threads.
-    let share = (shared.numbers + hands.index) / THREADS;
+    let share = (workload.numbers + hands.index) / THREADS;
     let mut run = track.slice("random numbers", || random(share, hands.index));
     let mut scratch = run.clone();
     merge_sort(track, &mut run, &mut scratch);
@@ -121,8 +121,8 @@ fn sort_part<'a>(tracer: &Tracer<'a, WallClock>, shared: &'a Shared<'a>, hands: 
         let total = run.len() + other.len();
         let _merging = track.enter_with("merge runs", |event| event.end_flow(flow).arg("numbers", total));
         run = merged(&run, &other);
-        let share = shared.merged.fetch_add(total as u64, Relaxed) as f64 / shared.numbers.max(1) as f64;
-        tracer.on(&shared.counters.merged).measure(share);
+        let share = workload.merged.fetch_add(total as u64, Relaxed) as f64 / workload.numbers.max(1) as f64;
+        tracer.on(&workload.counters.merged).measure(share);
     }
     assert!(run.is_sorted());
     let Some(to) = &hands.to else { return run.len() };
@@ -200,10 +200,10 @@ fn merge<'n>(mut left: &'n [u32], mut right: &'n [u32], to: &mut [u32]) {
     }
 }
 
-fn count_words<'a>(tracer: &Tracer<'a, WallClock>, shared: &'a Shared<'a>, outcome: &mut Outcome) {
+fn count_words<'a>(tracer: &Tracer<'a, WallClock>, workload: &'a Workload<'a>, outcome: &mut Outcome) {
     let track = tracer.track();
     let mut counts: HashMap<String, u64> = HashMap::new();
-    while let Some(path) = shared.files.get(shared.next_file.fetch_add(1, Relaxed)) {
+    while let Some(path) = workload.files.get(workload.next_file.fetch_add(1, Relaxed)) {
         let name = path.to_string_lossy();
         let _file = track.enter_with("file", |event| event.category("words").arg("path", name.as_ref()));
         let text = track.slice("read", || fs::read(path).unwrap_or_default());
@@ -218,8 +218,8 @@ fn count_words<'a>(tracer: &Tracer<'a, WallClock>, shared: &'a Shared<'a>, outco
         }
         outcome.words += words;
         outcome.files += 1;
-        let total = shared.words.fetch_add(words, Relaxed) + words;
-        tracer.on(&shared.counters.words).count(total as i64);
+        let total = workload.words.fetch_add(words, Relaxed) + words;
+        tracer.on(&workload.counters.words).count(total as i64);
     }
     if let Some((word, count)) = counts.iter().max_by_key(|(word, count)| (**count, word.len())) {
         let (word, count) = (word.as_str(), *count);

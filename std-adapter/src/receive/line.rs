@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::files::Files;
-use super::source::{open, waiting};
+use super::source::{open, with_timeout};
 use super::{ReceiveReport, Receiver};
 use crate::file_error::about;
 
@@ -68,7 +68,7 @@ pub fn receive_from(
     stop: &AtomicBool,
     progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    receive_line(waiting(line)?, name.as_ref(), output, stop, progress)
+    receive_line(with_timeout(line)?, name.as_ref(), output, stop, progress)
 }
 
 /// Like [`receive`], from something already open: standard input, a socket, a debug probe's output. Errors call it
@@ -86,7 +86,7 @@ pub fn receive_from(
     stop: &AtomicBool,
     progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    receive_line(waiting(line)?, name.as_ref(), output, stop, progress)
+    receive_line(with_timeout(line)?, name.as_ref(), output, stop, progress)
 }
 
 /// Receives from a line whose silence ends in an error from time to time.

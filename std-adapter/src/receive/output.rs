@@ -10,9 +10,9 @@ use crate::free_file::check_is_free;
 use crate::system::{open_at_once, standard_output};
 use crate::whole_file::check_writable;
 
-/// Where the trace is to lie. Nothing is done there before there is something to write: naming the wrong input does not
-/// cost the previous trace.
-struct Place {
+/// The trace's file. Nothing is done with it before there is something to write: naming the wrong input does not cost
+/// the previous trace.
+struct LazyFile {
     path: PathBuf,
     file: Option<File>,
     /// Another line may be received into a file of this name: it takes another one.
@@ -20,12 +20,12 @@ struct Place {
     lock: Option<Lock>,
 }
 
-impl Place {
+impl LazyFile {
     /// A file that was made, or is to be emptied.
     fn opened(path: PathBuf, file: File) -> io::Result<Self> {
-        let mut place = Self::at(path, None);
-        place.take(file)?;
-        Ok(place)
+        let mut lazy = Self::at(path, None);
+        lazy.take(file)?;
+        Ok(lazy)
     }
 
     fn at(path: PathBuf, file: Option<File>) -> Self {
@@ -89,7 +89,7 @@ pub(super) fn open_if_free(path: &Path) -> io::Result<File> {
     open_at_once(path)
 }
 
-impl Write for Place {
+impl Write for LazyFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.begin()?.write(bytes)
     }
@@ -101,7 +101,7 @@ impl Write for Place {
 
 /// Packets gathered on their way into the file.
 pub(super) struct Output {
-    file: BufWriter<Place>,
+    file: BufWriter<LazyFile>,
     taken: u64,
     /// Packets that could not be taken because others had to be written first, or because they were too large to
     /// gather.
@@ -111,16 +111,16 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn to(path: &Path) -> io::Result<Self> {
-        Ok(Self::at(Place::new(path)?))
+        Ok(Self::at(LazyFile::new(path)?))
     }
 
     /// Empties a file that is open.
     pub(super) fn into_opened(path: PathBuf, file: File) -> io::Result<Self> {
-        Ok(Self::at(Place::opened(path, file)?))
+        Ok(Self::at(LazyFile::opened(path, file)?))
     }
 
-    fn at(place: Place) -> Self {
-        Self { file: BufWriter::new(place), taken: 0, refused: 0, written: 0 }
+    fn at(file: LazyFile) -> Self {
+        Self { file: BufWriter::new(file), taken: 0, refused: 0, written: 0 }
     }
 
     pub(super) fn path(&self) -> &Path {

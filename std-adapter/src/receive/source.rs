@@ -8,7 +8,7 @@ use std::time::Duration;
 #[cfg_attr(unix, path = "source/unix.rs")]
 #[cfg_attr(not(unix), path = "source/elsewhere.rs")]
 mod system;
-pub(super) use system::waiting;
+pub(super) use system::with_timeout;
 
 // Its tests run everywhere.
 #[cfg(all(test, unix))]
@@ -31,7 +31,7 @@ pub(super) fn open(path: &Path, baud: u32) -> io::Result<Box<dyn Read>> {
         return Ok(Box::new(File::open(path)?));
     }
     if let Some(pipe) = kind.and_then(|kind| system::open_pipe(path, kind)) {
-        return Ok(Box::new(waiting(pipe?)?));
+        return Ok(Box::new(with_timeout(pipe?)?));
     }
     // The crate takes text. A link's name need not be text, but it leads to one of the system's names.
     let name = match path.to_str() {

@@ -22,13 +22,13 @@ pub(super) struct Processes {
     page_size: u64,
     /// When all of them were looked at.
     last: Option<u64>,
-    known: HashMap<Identity, Known>,
+    known: HashMap<Identity, Sample>,
     followed: HashMap<Identity, String>,
     followed_ever: u64,
 }
 
 /// A process as it was when it was last read.
-struct Known {
+struct Sample {
     time: u64,
     ticks: u64,
     /// It is one of [`Processes::followed_ever`].
@@ -129,7 +129,7 @@ impl Processes {
             let who = process.identity();
             let was_followed =
                 self.followed.contains_key(&who) || before.get(&who).is_some_and(|known| known.was_followed);
-            self.known.insert(who, Known { time, ticks: process.ticks, was_followed });
+            self.known.insert(who, Sample { time, ticks: process.ticks, was_followed });
         }
         // For those that could not be read now, what was read before is kept.
         self.known.extend(before.into_iter().filter(|(who, _)| unread.contains(&who.0)));

@@ -33,14 +33,15 @@ pub struct Recovered {
     pub packets: u64,
     /// Packets left out because no producer may write them or because they are too long for a trace.
     pub invalid_packets: u64,
-    /// Chunks of [shared memory](super::Shared) that the buffer did not have completely, as
+    /// Chunks of [shared memory](super::SharedMemoryImage) that the buffer did not have completely, as
     /// [`bring_in`](Found::bring_in) counts them.
     pub brought_in: u64,
 }
 
 impl Found {
-    /// Puts into the buffer what its writers had finished in [shared memory](super::Shared) before it and was not yet
-    /// moved, as the next start on the device does. Also returns how many chunks the buffer did not have completely.
+    /// Puts into the buffer what its writers had finished in [shared memory](super::SharedMemoryImage) before it and
+    /// was not yet moved, as the next start on the device does. Also returns how many chunks the buffer did not have
+    /// completely.
     ///
     /// On the device this replaces the oldest data in the ring. Here the ring becomes larger, so its statistics give
     /// another size, and keeps what it has, unless it is nearly 4 GiB or its table has no place for another sequence. A

@@ -49,7 +49,7 @@ const AROUND: usize = 24 + 4 + 3;
 /// Its text is a line: `shared memory at 0x20000008: 3 chunks of 2 writers`.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Shared {
+pub struct SharedMemoryImage {
     /// Where it begins, as in [`Found::address`](super::Found::address); in a file, the offset from its start.
     pub address: u64,
     /// Chunks that contain something finished. Some may already be in the ring.
@@ -61,7 +61,7 @@ pub struct Shared {
     words: Vec<u32>,
 }
 
-impl Shared {
+impl SharedMemoryImage {
     /// The shared memory that these bytes end with, if the buffer begins right after them, at `end`.
     pub(super) fn before(bytes: &[u8], end: u64) -> Option<Self> {
         let near = bytes.get(bytes.len().saturating_sub(MOST)..)?;
@@ -187,17 +187,17 @@ fn is_page(page: &[u32]) -> bool {
     *reserved == 0 && !bitmap.reserved_bit() && !bitmap.has_stray_states()
 }
 
-impl fmt::Display for Shared {
+impl fmt::Display for SharedMemoryImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (chunks, writers) = (Count(self.chunks, "chunk"), Count(self.writers, "writer"));
         write!(f, "shared memory at {:#x}: {chunks} of {writers}", self.address)
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedMemoryImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { address, chunks, writers, .. } = self;
-        f.debug_struct("Shared")
+        f.debug_struct("SharedMemoryImage")
             .field("address", address)
             .field("chunks", chunks)
             .field("writers", writers)

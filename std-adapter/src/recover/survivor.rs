@@ -9,10 +9,10 @@ use tracebuf::buffer::Salvage;
 
 use super::behind::{Gap, Slot};
 use super::output::Output;
-use super::{Found, Shared, attach_owned};
+use super::{Found, SharedMemoryImage, attach_owned};
 use crate::counts::{Totals, Written};
 use crate::export::{BufferReport, PIECE, Piece, whole_within};
-use crate::region_file::{self, Contents, Waiting, moved_by_a_start};
+use crate::region_file::{self, Contents, PendingWrite, moved_by_a_start};
 use crate::whole_file::write_atomically;
 
 /// What is left in a [file that held a buffer](crate::region_file), ready to be written as a trace.
@@ -46,7 +46,7 @@ pub struct Survivor {
     pub(super) ring_follows_loss: bool,
     pub(super) gap: Gap,
     /// What lay in shared memory; the ring has what it did not have already.
-    shared: Option<Shared>,
+    shared: Option<SharedMemoryImage>,
     brought_in: u64,
     /// The size that the buffer had when it was found.
     buffer_size: u64,
@@ -100,7 +100,7 @@ impl Survivor {
         // If they were written unchanged, damaged clocks would hide all that follows from readers.
         let mut unreadable = keep_whole_packets(&mut contents.clocks);
         let (mut slots, mut follows_loss) = (Vec::new(), false);
-        for Waiting { at, mut bytes, .. } in contents.slots {
+        for PendingWrite { at, mut bytes, .. } in contents.slots {
             let len = bytes.len() as u64;
             let damaged = keep_whole_packets(&mut bytes);
             slots.push(Slot { at, bytes, len, follows_loss });
@@ -108,8 +108,8 @@ impl Survivor {
             follows_loss = damaged > 0;
         }
         found.salvage.bytes_unreadable += unreadable;
-        found.shared = contents.own.take().as_ref().and_then(Shared::in_file);
-        let shared = found.shared.as_ref().map(Shared::emptied);
+        found.shared = contents.own.take().as_ref().and_then(SharedMemoryImage::in_file);
+        let shared = found.shared.as_ref().map(SharedMemoryImage::emptied);
         let buffer_size = found.buffer.stats().buffer_size;
         let (found, brought_in) = found.bring_in();
         Ok(Self {
@@ -124,10 +124,10 @@ impl Survivor {
         })
     }
 
-    /// What the session's threads had finished in [shared memory](super::Shared), if that [lies in the
+    /// What the session's threads had finished in [shared memory](super::SharedMemoryImage), if that [lies in the
     /// file](crate::session::SessionBuilder::shared_memory_in_file) and the session was killed. What the buffer did not
     /// have of it was appended to the buffer.
-    pub fn shared(&self) -> Option<&Shared> {
+    pub fn shared(&self) -> Option<&SharedMemoryImage> {
         self.shared.as_ref()
     }
 

@@ -23,7 +23,7 @@ use super::allocate::allocate;
 use super::moved::previous;
 use super::own_memory::OwnMemory;
 use super::{
-    ABOUT, BEGUN, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NOWHERE, OWN, PAGE, Parts,
+    ABOUT, BEGUN, BufferMemory, CLOCKS, CLOCKS_MAX, COUNT, HALF, HALVES, MAGIC, NO_OFFSET, OWN, PAGE, Parts,
     Places, SLOT, SLOTS, VERSION, WORD, Wanted,
 };
 
@@ -103,7 +103,7 @@ impl Outbox {
             self.count += 1;
             let about = ABOUT + 24 * slot.index;
             self.control.set(about, slot.len as u64);
-            self.control.set(about + 8, NOWHERE);
+            self.control.set(about + 8, NO_OFFSET);
             self.control.set(about + 16, self.count);
             change |= 2 << slot.index;
         }

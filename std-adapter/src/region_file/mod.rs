@@ -176,8 +176,8 @@ const CLOCKS: usize = 256;
 const CLOCKS_MAX: usize = 512;
 /// Bytes before shared memory that say which buffer each writer writes to: whole pages.
 const TABLE: u64 = (WRITERS * ENTRIES * 8) as u64;
-/// The place in the file of a slot that is not being written yet.
-const NOWHERE: u64 = u64::MAX;
+/// The offset in the file of a slot of which it is not known yet.
+const NO_OFFSET: u64 = u64::MAX;
 
 /// Where the parts lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,7 +224,7 @@ pub(crate) struct Contents {
     /// Its bytes.
     pub(crate) region: Vec<u8>,
     /// Slots that are valid, the first one first.
-    pub(crate) slots: Vec<Waiting>,
+    pub(crate) slots: Vec<PendingWrite>,
     /// A packet with the clocks at the session's start.
     pub(crate) clocks: Vec<u8>,
     /// Shared memory of the session's own threads, if it lies in the file and the session was killed.
@@ -233,7 +233,7 @@ pub(crate) struct Contents {
 
 /// Packets on their way into a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingWrite {
     number: u64,
     /// Where in the file they go, if known.
     pub(crate) at: Option<u64>,
@@ -292,7 +292,7 @@ impl From<Damage> for io::Error {
 struct Layout {
     region: (u64, u64),
     /// The slots' places, and what is known of them.
-    slots: Vec<(Waiting, (u64, u64))>,
+    slots: Vec<(PendingWrite, (u64, u64))>,
     clocks: Vec<u8>,
     own: Option<LeftMemory>,
 }
@@ -333,9 +333,9 @@ fn sound(page: &[u8]) -> Option<Layout> {
     for slot in (0..places.slots).filter(|slot| word >> (1 + slot) & 1 == 1) {
         let about = ABOUT + 24 * slot as usize;
         let len = number(page, about)?.min(places.slot);
-        let at = Some(number(page, about + 8)?).filter(|at| *at != NOWHERE);
-        let waiting = Waiting { number: number(page, about + 16)?, at, bytes: Vec::new() };
-        slots.push((waiting, (places.slot_at(slot), len)));
+        let at = Some(number(page, about + 8)?).filter(|at| *at != NO_OFFSET);
+        let write = PendingWrite { number: number(page, about + 16)?, at, bytes: Vec::new() };
+        slots.push((write, (places.slot_at(slot), len)));
     }
     slots.sort_by_key(|(slot, _)| slot.number);
     let len = number(page, CLOCKS)?.min(CLOCKS_MAX as u64);
@@ -359,7 +359,7 @@ impl Layout {
     /// Adds the bytes that lie at these places.
     fn contents<E>(self, mut bytes: impl FnMut((u64, u64)) -> Result<Vec<u8>, E>) -> Result<Contents, E> {
         let region = bytes(self.region)?;
-        let fill = |(slot, place)| Ok(Waiting { bytes: bytes(place)?, ..slot });
+        let fill = |(slot, place)| Ok(PendingWrite { bytes: bytes(place)?, ..slot });
         let slots = self.slots.into_iter().map(fill).collect::<Result<_, E>>()?;
         let fill = |own: LeftMemory| Ok(LeftMemory { bytes: bytes(own.place)?, ..own });
         let own = self.own.map(fill).transpose()?;

@@ -31,18 +31,18 @@ pub(crate) struct Revision {
 /// A writer describes its tracks again and again as its packets in a ring go round, but the last description before
 /// some values may already be overwritten when the values are not.
 #[derive(Clone, Default)]
-pub(crate) struct Descriptions(Arc<Mutex<Known>>);
+pub(crate) struct Descriptions(Arc<Mutex<Packets>>);
 
 #[derive(Default)]
-struct Known {
+struct Packets {
     /// Packets of a trace, in the order in which they came.
-    packets: BTreeMap<u64, Box<[u8]>>,
+    by_number: BTreeMap<u64, Box<[u8]>>,
     /// The newest one's number.
     number: u64,
 }
 
 impl Descriptions {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Packets> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -50,28 +50,28 @@ impl Descriptions {
     /// by which it can be changed.
     pub(crate) fn add<M: Message>(&self, packet: &M) -> u64 {
         let bytes = packet_of(packet);
-        let mut known = self.known();
-        known.number += 1;
-        let number = known.number;
-        known.packets.insert(number, bytes);
+        let mut packets = self.lock();
+        packets.number += 1;
+        let number = packets.number;
+        packets.by_number.insert(number, bytes);
         number
     }
 
     /// Replaces a packet by another. A file that already has the first keeps it.
     pub(crate) fn replace<M: Message>(&self, number: u64, packet: &M) {
-        if let Some(bytes) = self.known().packets.get_mut(&number) {
+        if let Some(bytes) = self.lock().by_number.get_mut(&number) {
             *bytes = packet_of(packet);
         }
     }
 
     /// Removes a packet: nothing on its track is in a buffer any more.
     pub(crate) fn remove(&self, number: u64) {
-        self.known().packets.remove(&number);
+        self.lock().by_number.remove(&number);
     }
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.known().packets.len()
+        self.lock().by_number.len()
     }
 }
 
@@ -95,12 +95,12 @@ impl Piece {
     }
 
     fn descriptions(&mut self, tracks: &Descriptions, since: u64) -> u64 {
-        let known = tracks.known();
-        for packet in known.packets.range(since.saturating_add(1)..).map(|(_, packet)| packet) {
+        let packets = tracks.lock();
+        for packet in packets.by_number.range(since.saturating_add(1)..).map(|(_, packet)| packet) {
             self.bytes.extend_from_slice(packet);
             self.packets += u64::from(!packet.is_empty());
         }
-        known.number
+        packets.number
     }
 }
 

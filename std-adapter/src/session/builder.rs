@@ -16,8 +16,8 @@ use super::in_process::InProcess;
 use super::long_trace::LongTrace;
 use super::open_files::OpenFiles;
 use super::producer_cell::{self, ENOUGH_TO_STALL, ProducerCell, Words};
+use super::recorder_context::RecorderContext;
 use super::session_clock::SessionClock;
-use super::shared::Shared;
 use super::snapshot::{Spare, prepare};
 use super::switch::Switch;
 use super::waits::{PATIENCE, made_by};
@@ -238,10 +238,16 @@ impl SessionBuilder {
         let progress = long_trace.as_ref().map(|recording| recording.progress.clone());
         let _ = started.owner.send(Drain::new(central, long_trace, clock));
 
-        let shared =
-            Shared { switch, producer, exhaustion: self.exhaustion, clock, state_every, announce: None };
+        let context = RecorderContext {
+            switch,
+            producer,
+            exhaustion: self.exhaustion,
+            clock,
+            state_every,
+            announce: None,
+        };
         Ok(Session {
-            shared: Arc::new(shared),
+            context: Arc::new(context),
             sources: self.sources,
             tasks: started.tasks,
             waker,

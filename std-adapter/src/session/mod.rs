@@ -94,8 +94,9 @@
 //   those of other programs, and `perfetto_socket` is where Perfetto's service listens.
 // - What threads write into: `producer_cell`, shared memory with the producer over it; `queue`, which holds what they
 //   ask for; `waker`, which wakes the thread that takes that.
-// - Recording: `recorder`, and `packet_writer` for whole packets. `shared` is what all recorders of a session have in
-//   common, `switch` says whether it records; `relay` leads recorders by a `route` from session to session.
+// - Recording: `recorder`, and `packet_writer` for whole packets. `recorder_context` is what all recorders of a
+//   session have in common, `switch` says whether it records; `relay` leads recorders by a `route` from session to
+//   session.
 // - What comes out: `snapshot`, which `trim` cuts to a window; `stopped`, what a session leaves, and its summary with
 //   the `losses`; `long_trace` and `flight_recorder`, which write files; `beside`, what comes before the buffers:
 //   tracks, and by `process_tree` who is in a container.
@@ -127,11 +128,11 @@ mod producer_cell;
 mod producer_ids;
 mod queue;
 mod recorder;
+mod recorder_context;
 mod relay;
 mod route;
 mod running;
 mod session_clock;
-mod shared;
 mod snapshot;
 mod stopped;
 pub(crate) mod switch;

@@ -55,12 +55,12 @@ const PAST: usize = 1 << 20;
 
 /// The processes of a session. Clones are the same tree.
 #[derive(Clone, Default)]
-pub(crate) struct ProcessTree(Arc<Mutex<Known>>);
+pub(crate) struct ProcessTree(Arc<Mutex<Processes>>);
 
 #[derive(Default)]
-struct Known {
+struct Processes {
     /// In the order in which they came.
-    processes: Vec<Entry>,
+    entries: Vec<Entry>,
     /// The newest number of a process or thread.
     number: u64,
 }
@@ -79,7 +79,7 @@ struct Entry {
 pub(crate) struct Presence(Arc<()>);
 
 impl ProcessTree {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Processes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -87,23 +87,23 @@ impl ProcessTree {
     /// is the same one: if it were reported again, a reader would forget its threads. A connection may outlive its
     /// process, whose number then another container's may get.
     pub(crate) fn come(&self, process: Process, time: u64) -> Presence {
-        let mut known = self.known();
+        let mut processes = self.lock();
         let numbers = |process: &Process| (process.pid, process.nspid.clone());
         let is_it = |entry: &&Entry| numbers(&entry.process) == numbers(&process) && !entry.is_gone();
-        if let Some(entry) = known.processes.iter().find(is_it) {
+        if let Some(entry) = processes.entries.iter().find(is_it) {
             return entry.presence.clone();
         }
-        known.forget_oldest();
-        let (presence, number) = (Presence::default(), known.next());
+        processes.forget_oldest();
+        let (presence, number) = (Presence::default(), processes.next());
         let entry = Entry { presence: presence.clone(), time, process, number, threads: Vec::new() };
-        known.processes.push(entry);
+        processes.entries.push(entry);
         presence
     }
 
     /// Which of the threads that a process has now, in ascending order, are yet to be reported.
     pub(crate) fn unknown(&self, process: &Presence, threads: &[u32]) -> Vec<u32> {
-        let known = self.known();
-        let Some(entry) = known.processes.iter().find(|entry| entry.is_of(process)) else {
+        let processes = self.lock();
+        let Some(entry) = processes.entries.iter().find(|entry| entry.is_of(process)) else {
             return Vec::new();
         };
         let there = entry.threads.iter().filter(|(_, thread)| threads.binary_search(&thread.tid).is_ok());
@@ -115,9 +115,9 @@ impl ProcessTree {
 
     /// Adds such threads. If there are too many, they take the place of those that have ended, the oldest first.
     pub(crate) fn add(&self, process: &Presence, threads: &[u32], new: Vec<Thread>) {
-        let mut known = self.known();
-        let mut number = known.number;
-        let Some(entry) = known.processes.iter_mut().find(|entry| entry.is_of(process)) else { return };
+        let mut processes = self.lock();
+        let mut number = processes.number;
+        let Some(entry) = processes.entries.iter_mut().find(|entry| entry.is_of(process)) else { return };
         let mut excess = (entry.threads.len() + new.len()).saturating_sub(THREADS);
         entry.threads.retain(|(_, thread)| {
             let goes = excess > 0 && threads.binary_search(&thread.tid).is_err();
@@ -129,11 +129,11 @@ impl ProcessTree {
             number += 1;
             (number, thread)
         }));
-        known.number = number;
+        processes.number = number;
     }
 }
 
-impl Known {
+impl Processes {
     fn next(&mut self) -> u64 {
         self.number += 1;
         self.number
@@ -141,8 +141,8 @@ impl Known {
 
     /// Forgets the oldest of those that have gone, if they take too much.
     fn forget_oldest(&mut self) {
-        let mut past: usize = self.processes.iter().filter(|entry| entry.is_gone()).map(Entry::size).sum();
-        self.processes.retain(|entry| {
+        let mut past: usize = self.entries.iter().filter(|entry| entry.is_gone()).map(Entry::size).sum();
+        self.entries.retain(|entry| {
             let goes = past > PAST && entry.is_gone();
             if goes {
                 past -= entry.size();
@@ -172,17 +172,17 @@ impl Piece {
     /// A packet has the time from which its process may record on, even if it has only threads that came later: readers
     /// take packets in the order of their times, and a thread has recorded before it is reported.
     pub(crate) fn processes(&mut self, tree: &ProcessTree, since: u64) -> io::Result<u64> {
-        let known = tree.known();
-        if known.number == since {
+        let processes = tree.lock();
+        if processes.number == since {
             return Ok(since);
         }
-        for entry in &known.processes {
+        for entry in &processes.entries {
             let packet = Packet { entry, since };
             if packet.is_of_process() || packet.threads().next().is_some() {
                 self.service(&packet)?;
             }
         }
-        Ok(known.number)
+        Ok(processes.number)
     }
 }
 

@@ -11,9 +11,9 @@ use tracebuf::producer::track_event::{Tracer, TracerConfig, Track};
 use super::clock::BootClock;
 use super::packet_writer::PacketWriter;
 use super::producer_cell::ProducerCell;
+use super::recorder_context::RecorderContext;
 use super::route::Route;
 use super::session_clock::SessionClock;
-use super::shared::Shared;
 use super::switch::{BufferId, NO_BUFFER, Switch};
 use crate::this_process::PidNamespace;
 use crate::thread_id::thread_id;
@@ -73,7 +73,7 @@ pub struct Recorder {
 /// What the recorder belongs to.
 #[derive(Clone)]
 enum By {
-    Session(Arc<Shared>),
+    Session(Arc<RecorderContext>),
     Relay(Arc<Route>),
 }
 
@@ -155,8 +155,8 @@ pub(crate) fn buffer_of(sources: &[(String, u16)], name: &str) -> Option<u16> {
 }
 
 impl Recorder {
-    pub(crate) fn new(shared: Arc<Shared>, target: u16) -> Self {
-        Self { switch: shared.switch.clone(), target, by: By::Session(shared) }
+    pub(crate) fn new(context: Arc<RecorderContext>, target: u16) -> Self {
+        Self { switch: context.switch.clone(), target, by: By::Session(context) }
     }
 
     pub(super) fn of_relay(route: Arc<Route>) -> Self {
@@ -164,8 +164,12 @@ impl Recorder {
     }
 
     /// A recorder into the buffer that a data source was mapped to, if it was.
-    pub(crate) fn of_source(shared: &Arc<Shared>, sources: &[(String, u16)], name: &str) -> Option<Self> {
-        Some(Self::new(shared.clone(), buffer_of(sources, name)?))
+    pub(crate) fn of_source(
+        context: &Arc<RecorderContext>,
+        sources: &[(String, u16)],
+        name: &str,
+    ) -> Option<Self> {
+        Some(Self::new(context.clone(), buffer_of(sources, name)?))
     }
 
     /// Whether events are recorded: the session was not stopped, and this is its process. For a
@@ -185,9 +189,9 @@ impl Recorder {
     }
 
     /// The session, and its buffer.
-    pub(super) fn destination(&self) -> Option<(Arc<Shared>, u16)> {
+    pub(super) fn destination(&self) -> Option<(Arc<RecorderContext>, u16)> {
         match &self.by {
-            By::Session(shared) => Some((shared.clone(), self.target)),
+            By::Session(context) => Some((context.clone(), self.target)),
             By::Relay(route) => route.destination(),
         }
     }
@@ -214,9 +218,9 @@ impl Recorder {
     #[cold]
     pub(crate) fn lose(&self) {
         if self.is_on()
-            && let Some((shared, target)) = self.destination()
+            && let Some((context, target)) = self.destination()
         {
-            shared.producer.drop_packet(target);
+            context.producer.drop_packet(target);
         }
     }
 
@@ -303,13 +307,13 @@ impl Recorder {
     fn make(&self, tracers: &RefCell<Vec<Entry>>, buffer: &mut BufferId) -> Option<Rc<Recording>> {
         // Borrowed from here on: what asks for memory may come here again, if the allocator records.
         let mut tracers = tracers.try_borrow_mut().ok()?;
-        let (shared, target) = self.destination()?;
-        *buffer = shared.buffer_id(target);
+        let (context, target) = self.destination()?;
+        *buffer = context.buffer_id(target);
         if let Some(recording) = owed_ends::take_over(&tracers, *buffer) {
             // It was put aside, or a relay is connected elsewhere by now.
             return Some(recording);
         }
-        let Shared { switch, producer, exhaustion, clock, state_every, .. } = &*shared;
+        let RecorderContext { switch, producer, exhaustion, clock, state_every, .. } = &*context;
         let thread = std::thread::current();
         let tid = thread_id();
         let name = thread.name().map_or_else(|| format!("thread {tid}"), str::to_owned);
@@ -327,7 +331,7 @@ impl Recorder {
         });
         // If all writers are taken, the next event looks again.
         let tracer = tracer.ok()?;
-        shared.announce();
+        context.announce();
         let recording = Rc::new(Recording { tracer, target, told: Cell::new(0) });
         let entry = Entry { buffer: Cell::new(*buffer), switch: switch.clone(), recording };
         // Entries of sessions that are over give their memory back.
@@ -343,10 +347,10 @@ impl Recorder {
     /// session is over. From a [`Relay`](super::Relay)'s recorder, it writes into the session that the relay is
     /// connected to, and no other.
     pub fn packet_writer(&self) -> Option<PacketWriter> {
-        let (shared, target) = self.destination().filter(|(shared, _)| shared.switch.is_on())?;
+        let (context, target) = self.destination().filter(|(context, _)| context.switch.is_on())?;
         let writer =
-            PacketWriter::new(shared.producer.clone(), shared.switch.clone(), target, shared.exhaustion)?;
-        shared.announce();
+            PacketWriter::new(context.producer.clone(), context.switch.clone(), target, context.exhaustion)?;
+        context.announce();
         Some(writer)
     }
 }

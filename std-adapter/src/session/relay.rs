@@ -100,8 +100,8 @@ impl Relay {
         if !self.0.switch().is_here() || !recorder.is_here() {
             return Err(SessionError::Forked);
         }
-        let (shared, target) = recorder.destination().ok_or(SessionError::Stopped)?;
-        if self.0.lead(shared, target) { Ok(()) } else { Err(SessionError::Stopped) }
+        let (context, target) = recorder.destination().ok_or(SessionError::Stopped)?;
+        if self.0.lead(context, target) { Ok(()) } else { Err(SessionError::Stopped) }
     }
 
     /// Makes its recorders record nothing, except the ends of open slices, until it is connected again.

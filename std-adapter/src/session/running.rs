@@ -10,7 +10,7 @@ use tracebuf::producer::track_event::Clock;
 
 use super::drain::{Drain, Task, Work};
 use super::long_trace::Progress;
-use super::shared::Shared;
+use super::recorder_context::RecorderContext;
 use super::snapshot::Spare;
 use super::stopped::summary_of;
 use super::waits::{A_MOMENT, FOR_EVER, PATIENCE};
@@ -39,7 +39,7 @@ use super::{
 /// Calls may come from any thread, through `&Session` or an `Arc` of it. Dropping it stops it; a long trace is then
 /// completed (soon after, where a [`Transport`] drops it), and what is in the buffers is gone.
 pub struct Session {
-    pub(super) shared: Arc<Shared>,
+    pub(super) context: Arc<RecorderContext>,
     pub(super) sources: Vec<(String, u16)>,
     pub(super) tasks: Sender<Task>,
     pub(super) waker: Waker,
@@ -61,12 +61,12 @@ impl Session {
 
     /// A recorder into the first buffer.
     pub fn recorder(&self) -> Recorder {
-        Recorder::new(self.shared.clone(), 0)
+        Recorder::new(self.context.clone(), 0)
     }
 
     /// A recorder into the buffer that a data source was mapped to; `None` if it was not mapped.
     pub fn recorder_of(&self, data_source: &str) -> Option<Recorder> {
-        Recorder::of_source(&self.shared, &self.sources, data_source)
+        Recorder::of_source(&self.context, &self.sources, data_source)
     }
 
     /// Gets all that was recorded until now into the buffers.
@@ -156,7 +156,7 @@ impl Session {
     /// The time of the session's clock, in nanoseconds of boot time.
     pub fn now(&self) -> u64 {
         // In a child nothing finishes what a thread of the parent was changing.
-        if self.shared.switch.is_here() { self.shared.clock.now() } else { BootClock.now() }
+        if self.context.switch.is_here() { self.context.clock.now() } else { BootClock.now() }
     }
 
     /// What wakes the drain thread, for a [`Transport`].
@@ -173,7 +173,7 @@ impl Session {
     /// How the long trace is doing; `None` if there is none, and in a child after a fork.
     pub fn long_trace(&self) -> Option<LongTraceStatus> {
         // In a child, the status's lock may be held by a thread of the parent.
-        self.progress.as_ref().filter(|_| self.shared.switch.is_here()).map(|progress| progress.status())
+        self.progress.as_ref().filter(|_| self.context.switch.is_here()).map(|progress| progress.status())
     }
 
     /// What has happened so far.
@@ -201,7 +201,7 @@ impl Session {
     /// The session was stopped before, or this is a child after a fork, or the session's own thread, which calls a
     /// [`Transport`]. [`Stopped::long_trace`] says if the long trace could not be written whole.
     pub fn stop(&self) -> Result<Stopped, SessionError> {
-        if !self.shared.switch.is_here() {
+        if !self.context.switch.is_here() {
             // The thread is not in this process; waiting for it would be for ever.
             return Err(SessionError::Forked);
         }
@@ -211,7 +211,7 @@ impl Session {
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let thread = thread.ok_or(SessionError::Stopped)?;
-        self.shared.switch.stop();
+        self.context.switch.stop();
         let stop: Work = Box::new(|drain| {
             drain.last_flush();
             drain.stop();
@@ -239,7 +239,7 @@ impl Session {
         make: fn(Work) -> Task,
         task: impl FnOnce(&mut Drain, SyncSender<T>) + Send + 'static,
     ) -> Result<T, SessionError> {
-        if !self.shared.switch.is_here() {
+        if !self.context.switch.is_here() {
             return Err(SessionError::Forked);
         }
         if self.waker.is_current() {
@@ -248,7 +248,7 @@ impl Session {
         }
         let (answer, answers) = sync_channel(1);
         let work: Work = Box::new(move |drain| task(drain, answer));
-        if self.shared.switch.is_stopping() {
+        if self.context.switch.is_stopping() {
             // The answer would come only after the stop, which may wait for producers.
             return Err(SessionError::Stopped);
         }
@@ -269,13 +269,13 @@ fn tell<T>(answer: &SyncSender<T>, value: T) {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("is_on", &self.shared.switch.is_on()).finish_non_exhaustive()
+        f.debug_struct("Session").field("is_on", &self.context.switch.is_on()).finish_non_exhaustive()
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if !self.shared.switch.is_here() {
+        if !self.context.switch.is_here() {
             // The thread is not in this process. Dropping its handle would detach it, and the system may have given the
             // place by which it is identified to a thread of this process.
             std::mem::forget(self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take());
@@ -283,7 +283,7 @@ impl Drop for Session {
         }
         if self.waker.is_current() {
             // A transport was the last owner. The thread finds that nothing can ask for anything more, and ends.
-            self.shared.switch.off();
+            self.context.switch.off();
             return;
         }
         // Callers that want to hear of errors call `stop`.

@@ -41,14 +41,14 @@ pub struct Counted {
 }
 
 /// The number of a counter's field, its name, and what it means.
-type Known = (u32, &'static str, &'static str);
+type LossCounter = (u32, &'static str, &'static str);
 
 pub(super) const LARGER_RING: &str = "the ring was full: give it more bytes, write a long trace, or a long one more \
                                       often, or record less; or it had no place for one more writer: give it more \
                                       sequences";
 
 /// Counters of a buffer that report losses.
-const OF_BUFFER: [Known; 6] = [
+const OF_BUFFER: [LossCounter; 6] = [
     (buffer_stats::CHUNKS_OVERWRITTEN, "chunks_overwritten", LARGER_RING),
     (
         buffer_stats::CHUNKS_DISCARDED,
@@ -82,7 +82,7 @@ const OF_BUFFER: [Known; 6] = [
 ];
 
 /// Counters of the whole trace that report losses.
-const OF_TRACE: [Known; 4] = [
+const OF_TRACE: [LossCounter; 4] = [
     (
         trace_stats::INVALID_PACKETS,
         "invalid_packets",
@@ -108,7 +108,7 @@ const OF_TRACE: [Known; 4] = [
 ];
 
 /// If a field occurs twice, the last one counts.
-fn set<const N: usize>(counters: &mut [u64; N], known: &[Known; N], number: u32, value: u64) {
+fn set<const N: usize>(counters: &mut [u64; N], known: &[LossCounter; N], number: u32, value: u64) {
     let counter = counters.iter_mut().zip(known).find(|(_, (known, ..))| *known == number);
     if let Some((counter, _)) = counter {
         *counter = value;
@@ -178,7 +178,7 @@ fn raise<const N: usize>(counters: &mut [u64; N], now: [u64; N]) {
 
 fn losses<const N: usize>(
     counters: &[u64; N],
-    known: [Known; N],
+    known: [LossCounter; N],
     buffer: Option<usize>,
 ) -> impl Iterator<Item = Counted> {
     let all = known.into_iter().zip(*counters).filter(|(_, value)| *value > 0);

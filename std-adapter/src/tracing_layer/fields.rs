@@ -10,7 +10,7 @@ use tracing_core::field::{Field, Visit};
 
 /// A value kept until a slice begins.
 #[derive(Clone, Debug)]
-enum Kept {
+enum FieldValue {
     Bool(bool),
     Uint(u64),
     Int(i64),
@@ -22,7 +22,7 @@ enum Kept {
 #[derive(Clone, Debug)]
 struct KeptField {
     name: &'static str,
-    value: Kept,
+    value: FieldValue,
     /// The number of the span's change that it came with; 0 if the span began with it.
     change: u64,
 }
@@ -74,7 +74,7 @@ impl KeptFields {
         self.text.shrink_to(most);
     }
 
-    fn keep(&mut self, field: &Field, value: Kept) {
+    fn keep(&mut self, field: &Field, value: FieldValue) {
         self.put(KeptField { name: field.name(), value, change: 0 });
     }
 
@@ -86,10 +86,10 @@ impl KeptFields {
     }
 
     /// Appends to the texts, and returns where.
-    fn write(&mut self, write: impl FnOnce(&mut String)) -> Kept {
+    fn write(&mut self, write: impl FnOnce(&mut String)) -> FieldValue {
         let start = self.text.len();
         write(&mut self.text);
-        Kept::Text(start..self.text.len())
+        FieldValue::Text(start..self.text.len())
     }
 
     fn text_at(&self, place: &Range<usize>) -> &str {
@@ -97,9 +97,9 @@ impl KeptFields {
     }
 
     /// The value of another's field, with its text copied to these.
-    fn value_of(&mut self, other: &Self, field: &KeptField) -> Kept {
+    fn value_of(&mut self, other: &Self, field: &KeptField) -> FieldValue {
         match &field.value {
-            Kept::Text(place) => self.write(|text| text.push_str(other.text_at(place))),
+            FieldValue::Text(place) => self.write(|text| text.push_str(other.text_at(place))),
             value => value.clone(),
         }
     }
@@ -115,7 +115,8 @@ impl KeptFields {
 
     /// Frees what replaced texts take, when that is most of the text.
     fn tidy(&mut self) {
-        let kept = |field: &KeptField| if let Kept::Text(place) = &field.value { place.len() } else { 0 };
+        let kept =
+            |field: &KeptField| if let FieldValue::Text(place) = &field.value { place.len() } else { 0 };
         if self.text.len() <= 2 * self.list.iter().map(kept).sum::<usize>() + LEFT_BEHIND {
             return;
         }
@@ -134,11 +135,11 @@ impl KeptFields {
     pub(super) fn annotate_since(&self, change: u64, event: &mut Event<'_, '_, '_>) {
         for KeptField { name, value, .. } in self.list.iter().filter(|field| field.change >= change) {
             let value = match value {
-                Kept::Bool(value) => Value::Bool(*value),
-                Kept::Uint(value) => Value::Uint(*value),
-                Kept::Int(value) => Value::Int(*value),
-                Kept::Double(value) => Value::Double(*value),
-                Kept::Text(place) => Value::Str(self.text_at(place)),
+                FieldValue::Bool(value) => Value::Bool(*value),
+                FieldValue::Uint(value) => Value::Uint(*value),
+                FieldValue::Int(value) => Value::Int(*value),
+                FieldValue::Double(value) => Value::Double(*value),
+                FieldValue::Text(place) => Value::Str(self.text_at(place)),
             };
             event.arg(name, value);
         }
@@ -149,11 +150,11 @@ impl KeptFields {
         for KeptField { name, value, .. } in &self.list {
             write!(f, "{between}{name}=")?;
             match value {
-                Kept::Bool(value) => write!(f, "{value}"),
-                Kept::Uint(value) => write!(f, "{value}"),
-                Kept::Int(value) => write!(f, "{value}"),
-                Kept::Double(value) => write!(f, "{value}"),
-                Kept::Text(place) => f.write_str(self.text_at(place)),
+                FieldValue::Bool(value) => write!(f, "{value}"),
+                FieldValue::Uint(value) => write!(f, "{value}"),
+                FieldValue::Int(value) => write!(f, "{value}"),
+                FieldValue::Double(value) => write!(f, "{value}"),
+                FieldValue::Text(place) => f.write_str(self.text_at(place)),
             }?;
             between = " ";
         }
@@ -173,19 +174,19 @@ fn leave_spare(spares: &mut [KeptFields], gone: &mut KeptFields) {
 
 impl Visit for KeptFields {
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.keep(field, Kept::Bool(value));
+        self.keep(field, FieldValue::Bool(value));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.keep(field, Kept::Uint(value));
+        self.keep(field, FieldValue::Uint(value));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.keep(field, Kept::Int(value));
+        self.keep(field, FieldValue::Int(value));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.keep(field, Kept::Double(value));
+        self.keep(field, FieldValue::Double(value));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -286,7 +287,7 @@ mod tests {
             assert!(fields.text.len() < 2 * LEFT_BEHIND);
         }
         let told = |field: &KeptField| {
-            let Kept::Text(place) = &field.value else { panic!("a text") };
+            let FieldValue::Text(place) = &field.value else { panic!("a text") };
             (field.name, fields.text_at(place).to_owned(), field.change)
         };
         let expected =

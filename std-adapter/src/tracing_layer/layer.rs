@@ -125,7 +125,7 @@ impl TraceLayer {
     ) -> Option<Arc<SpanData>> {
         let span = context.span(id)?;
         let extensions = span.extensions();
-        let kept = extensions.get::<Kept>()?;
+        let kept = extensions.get::<SpanExtension>()?;
         kept.of(&self.owner).next().cloned()
     }
 
@@ -139,7 +139,7 @@ impl TraceLayer {
         // them that traces as it is formatted. They are looked at only where there are other layers of this recorder.
         let of_others = || {
             let extensions = span.extensions();
-            extensions.get::<Kept>()?.of(&self.owner).find_map(|data| data.life.clone())
+            extensions.get::<SpanExtension>()?.of(&self.owner).find_map(|data| data.life.clone())
         };
         match stack::data_of_current(&self.owner, span.id().into_u64()) {
             Some(data) => data.life.clone().or_else(of_others),
@@ -151,13 +151,13 @@ impl TraceLayer {
 
 /// Kept in a span's extensions, which all layers of a registry share, with the identity of each layer's recorder.
 #[derive(Clone)]
-struct Kept {
+struct SpanExtension {
     first: (u64, Arc<SpanData>),
     /// Those of other layers of the crate, which are few.
     others: Vec<(u64, Arc<SpanData>)>,
 }
 
-impl Kept {
+impl SpanExtension {
     /// What layers of the same recorder have kept.
     fn of(&self, owner: &Owner) -> impl Iterator<Item = &Arc<SpanData>> {
         let identity = owner.recorder.identity();
@@ -179,9 +179,9 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
             let data = Arc::new(lifetimes::begin(&self.owner, metadata, fields, parent));
             let data = (self.owner.recorder.identity(), data);
             let mut extensions = span.extensions_mut();
-            match extensions.get_mut::<Kept>() {
+            match extensions.get_mut::<SpanExtension>() {
                 Some(kept) => kept.others.push(data),
-                None => extensions.insert(Kept { first: data, others: Vec::new() }),
+                None => extensions.insert(SpanExtension { first: data, others: Vec::new() }),
             }
         }
     }
@@ -224,7 +224,7 @@ impl<S: Subscriber + for<'l> LookupSpan<'l>> Layer<S> for TraceLayer {
         }
         let Some(span) = context.span(&id) else { return };
         // No lock is held while an event is written.
-        let kept = span.extensions().get::<Kept>().cloned();
+        let kept = span.extensions().get::<SpanExtension>().cloned();
         for data in kept.iter().flat_map(|kept| kept.of(&self.owner)) {
             lifetimes::end(&self.owner.recorder, data);
         }

@@ -8,7 +8,7 @@ use tracing::Dispatch;
 use tracing_subscriber::prelude::*;
 
 use crate::Kind;
-use crate::origins::{Place, place, text};
+use crate::origins::{SourceLocation, place, text};
 use crate::trace::{Field, Trace, fields, message, number, scratch};
 
 #[derive(Debug, PartialEq)]
@@ -16,7 +16,7 @@ struct Line {
     text: String,
     priority: u64,
     /// Its file and line.
-    tag: Option<Place>,
+    tag: Option<SourceLocation>,
     name: Option<String>,
 }
 

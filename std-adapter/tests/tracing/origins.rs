@@ -10,14 +10,14 @@ use tracing_subscriber::prelude::*;
 use crate::trace::{Field, Trace, fields, message, number, scratch};
 
 /// What one event says of itself: its categories, file and line.
-type Origin = (Vec<String>, Option<Place>);
-pub(crate) type Place = (String, u64);
+type Origin = (Vec<String>, Option<SourceLocation>);
+pub(crate) type SourceLocation = (String, u64);
 
 pub(crate) fn text(bytes: &[u8], field: u32) -> String {
     String::from_utf8(message(bytes, field).expect("a text").to_vec()).expect("a text")
 }
 
-pub(crate) fn place(location: &[u8]) -> Place {
+pub(crate) fn place(location: &[u8]) -> SourceLocation {
     (text(location, 2), number(location, 4).expect("a line"))
 }
 

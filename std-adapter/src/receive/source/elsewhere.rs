@@ -41,14 +41,14 @@ pub(super) fn explained(error: io::Error) -> io::Error {
 
 /// A reader that waits no longer than [`SILENCE`] at a time, as for a serial port. `std` can only wait without a limit,
 /// so another thread does, and goes on waiting when nobody needs it any more.
-pub(in super::super) fn waiting(line: impl Read + Send + 'static) -> io::Result<impl Read> {
+pub(in super::super) fn with_timeout(line: impl Read + Send + 'static) -> io::Result<impl Read> {
     // So many pieces may lie there unread: a file may take them more slowly than they come.
     let (pieces, read) = sync_channel(16);
     thread::Builder::new().name("receive".to_owned()).spawn(move || read_all(line, &pieces))?;
-    Ok(Waiting { pieces: read, piece: Cursor::default() })
+    Ok(TimeoutReader { pieces: read, piece: Cursor::default() })
 }
 
-struct Waiting {
+struct TimeoutReader {
     pieces: Receiver<io::Result<Vec<u8>>>,
     /// The piece that is being read.
     piece: Cursor<Vec<u8>>,
@@ -66,7 +66,7 @@ fn read_all(mut line: impl Read, pieces: &SyncSender<io::Result<Vec<u8>>>) {
     }
 }
 
-impl Read for Waiting {
+impl Read for TimeoutReader {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if self.piece.position() == self.piece.get_ref().len() as u64 {
             self.piece = match self.pieces.recv_timeout(SILENCE) {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn what_comes_is_read_whatever_silence_is_in_between_until_the_end() {
         let (reader, mut writer) = io::pipe().expect("a pipe");
-        let mut line = waiting(reader).expect("a thread");
+        let mut line = with_timeout(reader).expect("a thread");
         let mut bytes = [0; 3];
         assert_eq!(line.read(&mut bytes).expect_err("nothing came").kind(), io::ErrorKind::TimedOut);
         writer.write_all(b"abcde").expect("it is read");

@@ -41,13 +41,13 @@ pub(super) fn explained(error: io::Error) -> io::Error {
 
 /// A reader that waits no longer than [`SILENCE`] at a time, as for a serial port: the system resumes a read that a
 /// signal interrupts, so a request to stop would go unnoticed.
-pub(in super::super) fn waiting(line: impl Read + AsFd) -> io::Result<impl Read> {
-    Ok(Waiting(line))
+pub(in super::super) fn with_timeout(line: impl Read + AsFd) -> io::Result<impl Read> {
+    Ok(TimeoutReader(line))
 }
 
-struct Waiting<F>(F);
+struct TimeoutReader<F>(F);
 
-impl<F: Read + AsFd> Read for Waiting<F> {
+impl<F: Read + AsFd> Read for TimeoutReader<F> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let silence = Timespec::try_from(SILENCE).map_err(io::Error::other)?;
         match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&silence))? {

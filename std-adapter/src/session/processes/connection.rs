@@ -19,8 +19,8 @@ use super::welcome::{self, Welcome};
 use crate::figures::Name;
 use crate::limits::SHARED_MEMORY;
 use crate::session::producer_cell::ProducerCell;
+use crate::session::recorder_context::RecorderContext;
 use crate::session::session_clock::SessionClock;
-use crate::session::shared::Shared;
 use crate::session::switch::Switch;
 use crate::session::waits::{FOR_EVER, PATIENCE, made_by};
 use crate::session::waker::Waker;
@@ -84,7 +84,7 @@ pub struct ConnectionBuilder {
 /// they are. A program that ends without dropping it, because it is a `static`, should call [`flush`](Self::flush)
 /// first.
 pub struct Connection {
-    shared: Arc<Shared>,
+    context: Arc<RecorderContext>,
     sources: Vec<(String, u16)>,
     categories: Categories,
     line: Arc<Line>,
@@ -227,7 +227,7 @@ impl ConnectionBuilder {
             SessionError::io("starting a thread", error)
         })?;
         let of_recorders = line.clone();
-        let shared = Shared {
+        let context = RecorderContext {
             switch,
             producer: line.producer().clone(),
             exhaustion: self.exhaustion,
@@ -235,8 +235,8 @@ impl ConnectionBuilder {
             state_every,
             announce: Some(Box::new(move || of_recorders.announce())),
         };
-        let (shared, threads) = (Arc::new(shared), vec![sender, hears]);
-        Ok(Connection { shared, sources, categories, line, threads })
+        let (context, threads) = (Arc::new(context), vec![sender, hears]);
+        Ok(Connection { context, sources, categories, line, threads })
     }
 }
 
@@ -277,12 +277,12 @@ impl Connection {
     /// A recorder into the first buffer of the service's session; with Perfetto's service, into the buffer that a
     /// tracing session's configuration names.
     pub fn recorder(&self) -> Recorder {
-        Recorder::new(self.shared.clone(), 0)
+        Recorder::new(self.context.clone(), 0)
     }
 
     /// A recorder into the buffer that the service has mapped a data source to; `None` for one that it has not mapped.
     pub fn recorder_of(&self, data_source: &str) -> Option<Recorder> {
-        Recorder::of_source(&self.shared, &self.sources, data_source)
+        Recorder::of_source(&self.context, &self.sources, data_source)
     }
 
     /// Whether the service wants events of this category, so that a program with a [`Relay`](crate::session::Relay) for
@@ -309,7 +309,7 @@ impl Connection {
 
     /// Whether the service is there, as far as is known, and this is the process that connected to it.
     pub fn is_connected(&self) -> bool {
-        self.shared.switch.is_on()
+        self.context.switch.is_on()
     }
 
     /// Gets all that was recorded until now into the service's buffers, which the service does by itself for each of
@@ -319,7 +319,7 @@ impl Connection {
     /// [`SessionError::Timeout`] when the service has not answered in time; [`SessionError::Stopped`] when it is gone,
     /// [`SessionError::Forked`] in a child after a fork.
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
-        if !self.shared.switch.is_here() {
+        if !self.context.switch.is_here() {
             return Err(SessionError::Forked);
         }
         let deadline = Instant::now() + timeout.min(FOR_EVER);
@@ -329,13 +329,13 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if !self.shared.switch.is_here() {
+        if !self.context.switch.is_here() {
             // The threads are not in this process, and by now others may have their places.
             std::mem::forget(std::mem::take(&mut self.threads));
             return;
         }
         // What the flush asks for is in the queue when the thread sees that it is to end.
-        self.shared.producer.borrow_dependent().producer.flush();
+        self.context.producer.borrow_dependent().producer.flush();
         self.line.end(Instant::now() + PATIENCE);
         for thread in self.threads.drain(..) {
             let _ = thread.join();

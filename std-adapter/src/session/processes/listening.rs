@@ -66,7 +66,7 @@ pub(super) fn bind(
     if !SHARED_MEMORY.contains(&shared_memory) {
         return Err(SessionError::SharedMemory { bytes: shared_memory });
     }
-    if !session.shared.switch.is_here() {
+    if !session.context.switch.is_here() {
         return Err(SessionError::Forked);
     }
     SocketFile::bind(path, kind)
@@ -93,11 +93,12 @@ impl Door {
 
 /// A socket with a thread that accepts programs, until it is dropped.
 pub(super) struct Listening<H> {
-    shared: Arc<Shared<H>>,
+    acceptor: Arc<Acceptor<H>>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared<H> {
+/// Accepts programs, on that thread.
+struct Acceptor<H> {
     host: H,
     door: Arc<Door>,
     session: Weak<Session>,
@@ -169,30 +170,30 @@ impl<H: Host> Listening<H> {
         socket: SocketFile,
         producers: usize,
     ) -> Result<Self, SessionError> {
-        let shared = Arc::new(Shared {
+        let acceptor = Arc::new(Acceptor {
             host,
             door: Arc::new(Door { socket, is_closed: AtomicBool::new(false) }),
             session: Arc::downgrade(session),
-            buffers: session.shared.state_every.len() as u16,
+            buffers: session.context.state_every.len() as u16,
             producers,
             places: Arc::default(),
             seen: AtomicU64::new(0),
         });
-        let of_thread = shared.clone();
+        let of_thread = acceptor.clone();
         let thread = thread::Builder::new().name("tracebuf-listen".into()).spawn(move || of_thread.serve());
         let thread = thread.map_err(|error| SessionError::io("starting a thread", error))?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { acceptor, thread: Some(thread) })
     }
 }
 
 impl<H> Listening<H> {
     /// How many have come until now, including those that have gone again.
     pub(super) fn seen(&self) -> u64 {
-        self.shared.seen.load(Ordering::Relaxed)
+        self.acceptor.seen.load(Ordering::Relaxed)
     }
 }
 
-impl<H: Host> Shared<H> {
+impl<H: Host> Acceptor<H> {
     fn serve(&self) {
         let mut held = Held::default();
         while !self.door.is_closed() {
@@ -269,7 +270,7 @@ impl<H: Host> Shared<H> {
 
 impl<H> Drop for Listening<H> {
     fn drop(&mut self) {
-        let door = &self.shared.door;
+        let door = &self.acceptor.door;
         if !door.socket.link.is_here() {
             // Nor is the thread in this process.
             return;

@@ -152,7 +152,7 @@ impl ProducerSocketBuilder {
     ) -> Result<ProducerSocket, SessionError> {
         let welcome = Welcome {
             shared_memory: self.shared_memory,
-            state_every: session.shared.state_every.clone(),
+            state_every: session.context.state_every.clone(),
             sources: session.sources.clone(),
         };
         let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "they are too long");

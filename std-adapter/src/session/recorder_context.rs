@@ -9,7 +9,7 @@ use super::session_clock::SessionClock;
 use super::switch::{BufferId, Switch};
 
 /// What the recorders of one session share.
-pub(crate) struct Shared {
+pub(crate) struct RecorderContext {
     pub(crate) switch: Arc<Switch>,
     pub(crate) producer: Arc<ProducerCell>,
     pub(crate) exhaustion: Exhaustion,
@@ -20,7 +20,7 @@ pub(crate) struct Shared {
     pub(crate) announce: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl Shared {
+impl RecorderContext {
     /// The id of its buffer of this number.
     pub(super) fn buffer_id(&self, target: u16) -> BufferId {
         self.switch.own() | u64::from(target)

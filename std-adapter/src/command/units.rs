@@ -13,7 +13,7 @@ fn number_and_unit(text: &str) -> Result<(f64, String), String> {
 }
 
 /// The most whole hours that a time can have, named in the error when there are more.
-const LONGEST: &str = "5124095576030430h";
+const LONGEST_INTERVAL: &str = "5124095576030430h";
 
 /// A time; seconds without a unit.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
@@ -25,7 +25,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err(format!("'{unit}' is no unit of time: ms, s, m or h")),
     };
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| format!("{LONGEST} is the longest"))
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| format!("{LONGEST_INTERVAL} is the longest"))
 }
 
 /// A size. A letter alone is a power of two, as in other programs; with a B it is a power of ten.
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(bytes("17179869183GiB"), Ok(17_179_869_183 << 30));
         assert_eq!(bytes("17179869184GiB"), Err("there are fewer than 2⁶⁴ bytes".to_owned()));
         assert_eq!(rate(&"9".repeat(400)), Err("nothing can write so fast".to_owned()));
-        assert!(interval(LONGEST).is_ok());
+        assert!(interval(LONGEST_INTERVAL).is_ok());
         for longer in ["5124095576030431h", "99999999999999999999h", &"9".repeat(400)] {
             assert_eq!(interval(longer), Err("5124095576030430h is the longest".to_owned()), "{longer}");
         }

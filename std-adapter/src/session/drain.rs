@@ -12,7 +12,7 @@ use super::central::Central;
 use super::long_trace::Recording;
 use super::session_clock::SessionClock;
 use super::switch::{OffAtEnd, Switch};
-use super::waits::{LOOK_AGAIN, PATIENCE};
+use super::waits::{MAX_SLEEP, PATIENCE, POLL_INTERVAL};
 use crate::counts::Written;
 
 /// Work for the drain thread.
@@ -74,13 +74,9 @@ pub(crate) struct Drain {
     next_kept: Instant,
 }
 
-/// How long the thread sleeps when nothing wakes it, and how much of what lies in shared memory is lost by a kill where
-/// buffers are in files.
-const IDLE: Duration = Duration::from_secs(1);
-
 impl Drain {
     pub(crate) fn new(central: Central, long_trace: Option<Recording>, clock: SessionClock) -> Self {
-        let next_kept = Instant::now() + IDLE;
+        let next_kept = Instant::now() + MAX_SLEEP;
         Self { central, long_trace, clock, stopped: false, flushes: Vec::new(), next_kept }
     }
 
@@ -129,9 +125,9 @@ impl Drain {
     /// Does what is due for files, and says how long to sleep at most.
     fn work(&mut self) -> Duration {
         let central = &mut self.central;
-        let wait = self.long_trace.as_mut().map_or(IDLE, |recording| recording.work(central));
+        let wait = self.long_trace.as_mut().map_or(MAX_SLEEP, |recording| recording.work(central));
         let wait = wait.min(self.keep_in_files());
-        if self.flushes.is_empty() { wait } else { wait.min(LOOK_AGAIN) }
+        if self.flushes.is_empty() { wait } else { wait.min(POLL_INTERVAL) }
     }
 
     /// Begins to get everything that was written until now into the buffers, and does `then` once that is done: with
@@ -182,11 +178,11 @@ impl Drain {
     /// program that writes little would otherwise lose the last minutes when it is killed.
     fn keep_in_files(&mut self) -> Duration {
         if self.central.files.regions.is_empty() {
-            return IDLE;
+            return MAX_SLEEP;
         }
         let now = Instant::now();
         if now >= self.next_kept {
-            self.next_kept = now + IDLE;
+            self.next_kept = now + MAX_SLEEP;
             // No producer is waited for: what has not come by then is scraped. Nor is one asked that has yet to answer
             // a question for which others may be waiting.
             self.central.ask_flush_of_idle();

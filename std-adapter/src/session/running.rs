@@ -13,7 +13,7 @@ use super::long_trace::Progress;
 use super::recorder_context::RecorderContext;
 use super::snapshot::Spare;
 use super::stopped::summary_of;
-use super::waits::{A_MOMENT, FOR_EVER, PATIENCE};
+use super::waits::{FOR_EVER, GRACE, PATIENCE};
 #[cfg(unix)]
 use super::{Beside, Descriptions};
 use super::{
@@ -83,7 +83,7 @@ impl Session {
     pub fn flush(&self, timeout: Duration) -> Result<(), SessionError> {
         let deadline = Instant::now() + timeout.min(FOR_EVER);
         // At the deadline the thread looks which producers have not answered; this waits a little longer to hear it.
-        let all = self.ask_for(deadline + A_MOMENT, Task::until_stop, move |drain, answer| {
+        let all = self.ask_for(deadline + GRACE, Task::until_stop, move |drain, answer| {
             drain.flush(deadline, move |_, all| tell(&answer, all));
         })?;
         if all { Ok(()) } else { Err(SessionError::Timeout) }
@@ -108,7 +108,7 @@ impl Session {
         // A snapshot that was asked for before a stop is still made: it may be the last moments before a panic.
         let taken = self.ask_for(deadline + PATIENCE, Task::new, move |drain, answer| {
             // However late its turn comes, producers that answer at once are in it.
-            let deadline = deadline.max(Instant::now() + A_MOMENT);
+            let deadline = deadline.max(Instant::now() + GRACE);
             drain.flush(deadline, move |drain, _| tell(&answer, Snapshot::take(&drain.central, &spare)));
         })?;
         taken.map_err(|error| SessionError::io("making a snapshot", error))

@@ -12,10 +12,14 @@ use super::error::SessionError;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time until the next look whether producers have answered, or a file that is behind has caught up.
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A limit for what takes some milliseconds.
-pub(crate) const A_MOMENT: Duration = Duration::from_millis(100);
+/// How long past a deadline to wait for what takes some milliseconds.
+pub(crate) const GRACE: Duration = Duration::from_millis(100);
+
+/// How long a session's or a connection's own thread sleeps when nothing wakes it. Where buffers are in files, also how
+/// much of what lies in shared memory is lost by a kill.
+pub(crate) const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Whether to wait for something that cannot be had or done at once.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use crate::session::central::Central;
 use crate::session::clock::ClockReading;
 use crate::session::snapshot::Readable;
 use crate::session::switch::Switch;
-use crate::session::waits::{FOR_EVER, LOOK_AGAIN, PATIENCE, Wait};
+use crate::session::waits::{FOR_EVER, PATIENCE, POLL_INTERVAL, Wait};
 
 /// The drain thread's part: reads, and hands pieces over.
 pub(crate) struct Recording {
@@ -127,13 +127,13 @@ impl Recording {
         }
         match self.read_on(central, Wait::Now) {
             Step::Done => {}
-            Step::Busy => return LOOK_AGAIN,
-            Step::Piece if !self.hand_over(central, Wait::Now) => return LOOK_AGAIN,
+            Step::Busy => return POLL_INTERVAL,
+            Step::Piece if !self.hand_over(central, Wait::Now) => return POLL_INTERVAL,
             Step::Piece if self.ended => return self.period,
             Step::Piece => return Duration::ZERO,
         }
         if !self.hand_over(central, Wait::Now) {
-            return LOOK_AGAIN;
+            return POLL_INTERVAL;
         }
         self.turns = None;
         if self.sync == SyncPolicy::EveryPeriod {
@@ -156,7 +156,7 @@ impl Recording {
         };
         self.flushing = Some((flush, deadline));
         if !central.is_flushed(flush) && now < deadline {
-            return Some(LOOK_AGAIN);
+            return Some(POLL_INTERVAL);
         }
         self.flushing = None;
         central.end_flush(flush);

@@ -243,7 +243,7 @@ impl ConnectionBuilder {
 /// What the service says first, and the memory that comes with it.
 fn receive(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)> {
     let refused = |why: String| io::Error::new(io::ErrorKind::ConnectionRefused, why);
-    let mut message = vec![0; welcome::LONGEST];
+    let mut message = vec![0; welcome::MAX_WELCOME];
     let (len, file) = link.receive_with(&mut message, deadline)?;
     if len == 0 {
         return Err(refused("it has ended the connection".to_owned()));

@@ -15,7 +15,7 @@ use crate::session::waits::join;
 /// How often to look whether a service has come or gone.
 const EVERY: Duration = Duration::from_millis(250);
 /// Why there is no connection to a service that is there.
-const IDLE: &str = "the tracing service is there, and does not want anything recorded";
+const NOTHING_WANTED: &str = "the tracing service is there, and does not want anything recorded";
 /// How long to wait for the first look: with a service that answers, one takes some milliseconds.
 const FIRST: Duration = Duration::from_secs(1);
 
@@ -191,7 +191,7 @@ impl State {
             let is_connected = self.lock().as_ref().is_ok_and(|connection| connection.is_connected());
             if !is_connected {
                 let connection = look.look(until).and_then(|connection| {
-                    let Some(connection) = connection else { return Ok(Err(IDLE.to_owned())) };
+                    let Some(connection) = connection else { return Ok(Err(NOTHING_WANTED.to_owned())) };
                     connected(&connection)?;
                     connection.begin();
                     Ok(Ok(Arc::new(connection)))

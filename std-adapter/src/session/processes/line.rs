@@ -16,14 +16,11 @@ use crate::session::SessionError;
 use crate::session::producer_cell::ProducerCell;
 use crate::session::session_clock::SessionClock;
 use crate::session::switch::Switch;
-use crate::session::waits::Wait;
+use crate::session::waits::{MAX_SLEEP, Wait};
 use crate::session::waker::Waker;
 
-/// How long the sending thread sleeps when nothing wakes it.
-const IDLE: Duration = Duration::from_secs(1);
-
-/// How long that thread takes to send, with much to spare, unless it waits for the service.
-const A_MOMENT: Duration = Duration::from_millis(5);
+/// How long the sending thread takes to send, with much to spare, unless it waits for the service.
+const SEND_TIMEOUT: Duration = Duration::from_millis(5);
 
 /// The way to a service in another process.
 pub(super) struct Line {
@@ -149,7 +146,7 @@ impl Line {
                 return Ok(());
             }
             clock.steer();
-            thread::park_timeout(IDLE);
+            thread::park_timeout(MAX_SLEEP);
         }
     }
 
@@ -157,7 +154,7 @@ impl Line {
     /// process were killed before the sending thread had its turn, nothing that the writer has recorded would be
     /// scraped.
     pub(super) fn announce(&self) {
-        self.announce_within(A_MOMENT);
+        self.announce_within(SEND_TIMEOUT);
     }
 
     fn announce_within(&self, most: Duration) {

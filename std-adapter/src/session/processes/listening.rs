@@ -111,7 +111,7 @@ struct Acceptor<H> {
 }
 
 /// How long until the thread looks again whether there is a place, or a connection to be had.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Most refused connections that are kept at a time: each takes an open file.
 const MOST_HELD: usize = 64;
@@ -199,7 +199,7 @@ impl<H: Host> Acceptor<H> {
         while !self.door.is_closed() {
             held.let_go(Instant::now());
             if H::WAITS && self.taken() >= self.producers {
-                thread::sleep(LOOK_AGAIN);
+                thread::sleep(RETRY_INTERVAL);
                 continue;
             }
             let socket = &self.door.socket.link;
@@ -215,7 +215,7 @@ impl<H: Host> Acceptor<H> {
                 // A refused one is due to go.
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
                 // Too many open files, or a newcomer that has already gone.
-                Err(_) if !self.door.is_closed() => thread::sleep(LOOK_AGAIN),
+                Err(_) if !self.door.is_closed() => thread::sleep(RETRY_INTERVAL),
                 Err(_) => {}
             }
         }

@@ -5,7 +5,7 @@ use tracebuf::producer::Request;
 /// Bytes of a record.
 pub(super) const RECORD: usize = Request::BYTES;
 /// Bytes of the longest message: 256 records.
-pub(super) const LONGEST: usize = 256 * RECORD;
+pub(super) const MAX_MESSAGE: usize = 256 * RECORD;
 
 /// A record from a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

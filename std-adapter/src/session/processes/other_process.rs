@@ -10,7 +10,7 @@ use tracebuf::service::{EndpointStats, ProducerIdentity};
 use super::incoming::Turn;
 use super::link::Link;
 use super::listening::Newcomer;
-use super::messages::{FromProducer, FromService, LONGEST, RECORD, is_reached, records};
+use super::messages::{FromProducer, FromService, MAX_MESSAGE, RECORD, is_reached, records};
 use super::remote::Remote;
 use super::shared_words::SharedWords;
 use crate::limits::BUFFERS_MAX;
@@ -116,7 +116,7 @@ fn is_of_new_writer(message: &FromProducer) -> bool {
 
 /// Takes the messages of a connection apart, until something comes that is none.
 fn receive() -> impl FnMut(&Link) -> Option<Vec<FromProducer>> {
-    let mut message = [0; LONGEST];
+    let mut message = [0; MAX_MESSAGE];
     move |link| {
         let len = link.receive(&mut message).ok().filter(|len| *len != 0)?;
         let records: &[[u8; RECORD]] = records(message.get(..len)?)?;

@@ -5,7 +5,7 @@ use std::io;
 use tracebuf::producer::Request;
 
 use super::link::Link;
-use super::messages::{FromProducer, FromService, LONGEST, RECORD, records};
+use super::messages::{FromProducer, FromService, MAX_MESSAGE, RECORD, records};
 use super::protocol::{MessageReceiver, MessageSender, ServiceMessage};
 use crate::session::waits::Wait;
 
@@ -48,7 +48,7 @@ impl MessageSender for RecordSender {
             Wait::UntilDone => link.send(message).map(|()| true),
             Wait::Now => link.try_send(message),
         };
-        let mut messages = self.0.chunks(LONGEST);
+        let mut messages = self.0.chunks(MAX_MESSAGE);
         while let Some(message) = messages.clone().next() {
             if !send(message)? {
                 break;
@@ -66,11 +66,11 @@ impl MessageSender for RecordSender {
 }
 
 /// Takes records out of messages.
-pub(super) struct RecordReceiver([u8; LONGEST]);
+pub(super) struct RecordReceiver([u8; MAX_MESSAGE]);
 
 impl RecordReceiver {
     pub(super) const fn new() -> Self {
-        Self([0; LONGEST])
+        Self([0; MAX_MESSAGE])
     }
 }
 

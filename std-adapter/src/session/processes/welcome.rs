@@ -8,7 +8,7 @@ use crate::fields::{Fields, Value};
 const VERSION: u64 = 2;
 
 /// Bytes of the longest welcome.
-pub(super) const LONGEST: usize = 64 << 10;
+pub(super) const MAX_WELCOME: usize = 64 << 10;
 
 // The numbers of its fields; unknown fields are skipped, as everywhere in protobuf.
 const REFUSED: u32 = 1;
@@ -53,7 +53,7 @@ impl Message for Source<'_> {
 impl Welcome {
     /// An error if the names of its data sources are too long.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>, Overflow> {
-        let mut room = vec![0; LONGEST];
+        let mut room = vec![0; MAX_WELCOME];
         let mut encoder = Encoder::new(&mut room);
         self.encode(&mut encoder)?;
         let len = encoder.finish()?.len();
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn names_that_are_too_long_are_an_error() {
-        let sources = vec![("x".repeat(LONGEST), 0)];
+        let sources = vec![("x".repeat(MAX_WELCOME), 0)];
         assert!(Welcome { sources, ..welcome() }.to_bytes().is_err());
     }
 }

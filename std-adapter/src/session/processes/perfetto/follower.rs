@@ -22,7 +22,7 @@ use crate::session::SessionError;
 use crate::session::processes::connection::{Connection, ConnectionBuilder};
 use crate::session::processes::follower::{Follower, Look};
 use crate::session::processes::perfetto::data_sources::TRACK_EVENT;
-use crate::session::processes::perfetto::frames::LONGEST;
+use crate::session::processes::perfetto::frames::MAX_IPC_FRAME;
 use crate::session::processes::perfetto::proto::Proto;
 
 /// Most bytes of the messages around an offered data source.
@@ -115,7 +115,7 @@ impl ConnectionBuilder {
     ) -> Result<Follower, SessionError> {
         let name = self.name_of_data_source().unwrap_or(TRACK_EVENT);
         let data_source = calls::data_source(name, self.names_of_categories());
-        if data_source.as_bytes().len() + AROUND > LONGEST {
+        if data_source.as_bytes().len() + AROUND > MAX_IPC_FRAME {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
             return Err(SessionError::io("names of the data source and its categories", error));
         }

@@ -9,7 +9,7 @@ use super::proto::Proto;
 use crate::fields::{Fields, Value};
 
 /// Bytes of the longest frame, as in Perfetto, whose receiver ends a connection with a longer one.
-pub(super) const LONGEST: usize = 128 << 10;
+pub(super) const MAX_IPC_FRAME: usize = 128 << 10;
 /// Bytes of a frame's length, which is little-endian.
 const LENGTH: usize = 4;
 
@@ -65,7 +65,7 @@ impl Frames {
         loop {
             let here = self.bytes.get(self.here.clone()).unwrap_or_default();
             let len = here.first_chunk::<LENGTH>().map_or(0, |len| u32::from_le_bytes(*len) as usize);
-            if len > LONGEST {
+            if len > MAX_IPC_FRAME {
                 return Err(malformed());
             }
             if let Some(frame) = here.get(LENGTH..LENGTH + len) {
@@ -164,7 +164,7 @@ pub(super) fn failure(request: u64) -> Proto {
 
 /// A frame as it goes over the stream.
 pub(super) fn push_frame(stream: &mut Vec<u8>, frame: &Proto) {
-    // No frame of a service is longer than what a program sends, and that is at most `LONGEST`.
+    // No frame of a service is longer than what a program sends, and that is at most `MAX_IPC_FRAME`.
     stream.extend((frame.as_bytes().len() as u32).to_le_bytes());
     stream.extend_from_slice(frame.as_bytes());
 }
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn frames_are_whole_in_whatever_pieces_they_come() {
-        let sizes = [0, 1, 3, 4096 - 8, 4096 - 4, 4096, 5000, LONGEST, 2, 0, 9, 70_000, 1];
+        let sizes = [0, 1, 3, 4096 - 8, 4096 - 4, 4096, 5000, MAX_IPC_FRAME, 2, 0, 9, 70_000, 1];
         let frames: Vec<_> = (1..).zip(sizes).map(|(sign, size)| vec![sign; size]).collect();
         let parts =
             frames.iter().flat_map(|frame| [&(frame.len() as u32).to_le_bytes(), frame.as_slice()].concat());
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn one_that_is_too_long_takes_no_memory() {
-        let (mut frames, len) = (Frames::new(), (LONGEST as u32 + 1).to_le_bytes());
+        let (mut frames, len) = (Frames::new(), (MAX_IPC_FRAME as u32 + 1).to_le_bytes());
         let receive = |room: &mut [u8]| {
             room[..4].copy_from_slice(&len);
             Ok(4)

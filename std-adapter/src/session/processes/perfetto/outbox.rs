@@ -9,7 +9,7 @@ use crate::session::processes::link::Link;
 
 /// Most bytes that may wait; beyond that a program that asks and does not hear is given up. What a program hears
 /// unasked does not come near it.
-const LONGEST: usize = 256 << 10;
+const MAX_UNSENT: usize = 256 << 10;
 
 /// Frames that were not sent yet.
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl Outbox {
         if let Some((at, _)) = &mut self.file {
             *at -= sent;
         }
-        if self.bytes.len() > LONGEST { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        if self.bytes.len() > MAX_UNSENT { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     }
 }
 
@@ -117,6 +117,6 @@ mod tests {
             outbox.push(&frame);
             outbox.send(&here).err()
         });
-        assert!(sent.is_some() && outbox.bytes.len() <= LONGEST + 2000);
+        assert!(sent.is_some() && outbox.bytes.len() <= MAX_UNSENT + 2000);
     }
 }

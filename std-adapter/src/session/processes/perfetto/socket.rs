@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::categories;
 use super::data_sources::{TRACK_EVENT, Wanted};
-use super::frames::LONGEST;
+use super::frames::MAX_IPC_FRAME;
 use super::program::Program;
 use crate::limits::PAGE;
 use crate::session::processes::link::{Kind, Link};
@@ -181,7 +181,7 @@ impl PerfettoSocketBuilder {
             Wanted { name, buffer, config }
         });
         let wanted: Arc<[Wanted]> = wanted.collect();
-        if wanted.iter().map(Wanted::told).sum::<usize>() > LONGEST {
+        if wanted.iter().map(Wanted::told).sum::<usize>() > MAX_IPC_FRAME {
             let error = io::Error::new(io::ErrorKind::InvalidInput, "they are too long");
             return Err(SessionError::io("configurations of data sources", error));
         }

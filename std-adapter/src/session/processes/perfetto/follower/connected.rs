@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use crate::session::processes::perfetto::calls::{FromProgram, METHODS, requests_of};
     use crate::session::processes::perfetto::categories::Categories;
-    use crate::session::processes::perfetto::frames::{LONGEST, bound};
+    use crate::session::processes::perfetto::frames::{MAX_IPC_FRAME, bound};
 
     fn both() -> (CallSender, CallReceiver) {
         let bound = bound(1, &METHODS);
@@ -293,7 +293,7 @@ mod tests {
         let (mut all, mut bytes) = (Vec::new(), sender.bytes.as_slice());
         while let Some((len, rest)) = bytes.split_first_chunk() {
             let (frame, rest) = rest.split_at(u32::from_le_bytes(*len) as usize);
-            assert!(frame.len() <= LONGEST);
+            assert!(frame.len() <= MAX_IPC_FRAME);
             all.extend(requests_of(frame).expect("no malformed one"));
             bytes = rest;
         }

@@ -31,6 +31,7 @@
 mod files;
 mod frame;
 mod line;
+mod options;
 mod output;
 mod report;
 mod source;
@@ -40,6 +41,7 @@ use crate::packet::Packet;
 pub use frame::is_line;
 use frame::{FIRST, Frame, LAST, MAX_FRAME, MIN_FRAME, decode};
 pub use line::{receive, receive_from};
+pub use options::ReceiveOptions;
 pub use report::ReceiveReport;
 use starts::Starts;
 

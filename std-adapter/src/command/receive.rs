@@ -10,7 +10,7 @@ use crate::files::{check_is_other, output_path};
 use crate::guess::{ENOUGH, Guess};
 use crate::system::stdin;
 use crate::terminal::{ProgressLine, is_stdout, print_beside, stop_on_signals};
-use tracebuf_std::receive::{ReceiveReport, receive, receive_from};
+use tracebuf_std::receive::{ReceiveOptions, ReceiveReport, receive, receive_from};
 
 /// Receive the trace of a device from a serial port, or from a file or a pipe with what came over one.
 ///
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_parser = output_path())]
     output: PathBuf,
     /// Bits a second of a serial port.
-    #[arg(long, default_value_t = 115_200)]
+    #[arg(long, default_value_t = ReceiveOptions::BAUD)]
     baud: u32,
 }
 
@@ -54,11 +54,11 @@ pub(crate) fn run(arguments: &Args) -> Result<ExitCode, Failure> {
         .and_then(|()| is_stdout(output))
         .and_then(|is_stdout| {
             beside = is_stdout;
-            let received = match port == Path::new("-") {
-                true => {
-                    stdin().and_then(|line| receive_from(line, "standard input", output, &stop, progress))
-                }
-                false => receive(port, *baud, output, &stop, progress),
+            let received = if port == Path::new("-") {
+                let options = ReceiveOptions::new("standard input", output);
+                stdin().and_then(|line| receive_from(line, &options, &stop, progress))
+            } else {
+                receive(&ReceiveOptions::new(port, output).baud(*baud), &stop, progress)
             };
             received.map_err(|error| Failure::of_library(output, error))
         });

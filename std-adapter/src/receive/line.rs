@@ -3,13 +3,12 @@
 use std::io::{self, Read};
 #[cfg(unix)]
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::files::Files;
 use super::source::{open, with_timeout};
-use super::{ReceiveReport, Receiver};
+use super::{ReceiveOptions, ReceiveReport, Receiver};
 use crate::file_error::about;
 
 /// Receives from a regular file, a named pipe (on a Unix) or a serial port into a trace file, until the file ends, the
@@ -28,31 +27,29 @@ use crate::file_error::about;
 /// After 100 files everything new goes into the last one. What cannot be divided, such as a pipe, a device, or what
 /// `/dev/stdout` is, gets everything, in the order in which it came. The report lists the files.
 pub fn receive(
-    port: impl AsRef<Path>,
-    baud: u32,
-    output: &Path,
+    options: &ReceiveOptions,
     stop: &AtomicBool,
     progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    let port = port.as_ref();
-    let line = open(port, baud).map_err(|error| about(port, &error))?;
-    receive_line(line, port, output, stop, progress)
+    let line = open(&options.port, options.baud).map_err(|error| about(&options.port, &error))?;
+    receive_line(line, options, stop, progress)
 }
 
-/// Like [`receive`], from something already open: standard input, a socket, a debug probe's output. Errors call it
-/// `name`.
+/// Like [`receive`], from something already open: standard input, a socket, a debug probe's output. The port that the
+/// options name is only what errors call it.
 ///
 /// ```
 /// use std::io::Write;
 /// use std::os::unix::net::UnixStream;
 /// use std::sync::atomic::AtomicBool;
-/// use tracebuf_std::receive::receive_from;
+/// use tracebuf_std::receive::{ReceiveOptions, receive_from};
 ///
 /// let (line, mut device) = UnixStream::pair()?;
 /// device.write_all(b"\0\x03\x03\x01\x0D\x0A\x06\x40\x05\x18\x01\x50\x02\x02\x39\xD5\xE8\0")?;
 /// drop(device);
 /// # let trace = &std::env::temp_dir().join(format!("receive-from-{}.pftrace", std::process::id()));
-/// let report = receive_from(line, "the device", trace, &AtomicBool::new(false), |_| {})?;
+/// let options = ReceiveOptions::new("the device", trace);
+/// let report = receive_from(line, &options, &AtomicBool::new(false), |_| {})?;
 /// assert_eq!(report.packets, 1);
 /// # std::fs::remove_file(trace)?;
 /// # Ok::<(), std::io::Error>(())
@@ -63,16 +60,15 @@ pub fn receive(
 #[cfg(unix)]
 pub fn receive_from(
     line: impl Read + AsFd,
-    name: impl AsRef<Path>,
-    output: &Path,
+    options: &ReceiveOptions,
     stop: &AtomicBool,
     progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    receive_line(with_timeout(line)?, name.as_ref(), output, stop, progress)
+    receive_line(with_timeout(line)?, options, stop, progress)
 }
 
-/// Like [`receive`], from something already open: standard input, a socket, a debug probe's output. Errors call it
-/// `name`.
+/// Like [`receive`], from something already open: standard input, a socket, a debug probe's output. The port that the
+/// options name is only what errors call it.
 ///
 /// It is read by a thread of its own, which, once `stop` is set, ends when something comes or the line ends.
 ///
@@ -81,24 +77,22 @@ pub fn receive_from(
 #[cfg(not(unix))]
 pub fn receive_from(
     line: impl Read + Send + 'static,
-    name: impl AsRef<Path>,
-    output: &Path,
+    options: &ReceiveOptions,
     stop: &AtomicBool,
     progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    receive_line(with_timeout(line)?, name.as_ref(), output, stop, progress)
+    receive_line(with_timeout(line)?, options, stop, progress)
 }
 
 /// Receives from a line whose silence ends in an error from time to time.
 fn receive_line(
     mut line: impl Read,
-    name: &Path,
-    output: &Path,
+    options: &ReceiveOptions,
     stop: &AtomicBool,
     mut progress: impl FnMut(&ReceiveReport),
 ) -> io::Result<ReceiveReport> {
-    let receiving = |error| about(name, &error);
-    let mut files = Files::to(output)?;
+    let receiving = |error| about(&options.port, &error);
+    let mut files = Files::to(&options.output)?;
     let mut receiver = Receiver::new();
     let mut bytes = vec![0; 1 << 16];
     let mut next_word = Instant::now() + Duration::from_millis(500);
@@ -168,7 +162,8 @@ mod tests {
     fn after_a_long_pause_progress_is_told_once() {
         let trace = std::env::temp_dir().join(format!("tracebuf-pause-{}.pftrace", std::process::id()));
         let (mut words, stop) = (0, AtomicBool::new(false));
-        let received = receive_line(Stopped(0), Path::new("the line"), &trace, &stop, |_| words += 1);
+        let options = ReceiveOptions::new("the line", trace);
+        let received = receive_line(Stopped(0), &options, &stop, |_| words += 1);
         assert!(received.is_err(), "no packet came");
         // The other is that of the end.
         assert_eq!(words, 2);

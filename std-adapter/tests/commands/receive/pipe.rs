@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use tracebuf_std::receive::receive;
+use tracebuf_std::receive::{ReceiveOptions, receive};
 
 use super::{line, received};
 use crate::trace::{mkfifo, scratch};
@@ -26,7 +26,9 @@ fn a_named_pipe_is_received_from_its_first_writer_until_its_last_is_gone() {
     let (stop, waiting) = (AtomicBool::new(false), AtomicBool::new(false));
     let report = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
-            receive(&pipe, 9600, &output, &stop, |report| waiting.store(report.bytes == 0, Relaxed))
+            receive(&ReceiveOptions::new(&pipe, &output), &stop, |report| {
+                waiting.store(report.bytes == 0, Relaxed)
+            })
         });
         // Without a writer for more than half a second.
         assert!(wait_until(30, || waiting.load(Relaxed)), "it said that it waits");
@@ -50,7 +52,7 @@ fn a_named_pipe_is_received_from_its_first_writer_until_its_last_is_gone() {
 fn of_a_named_pipe_that_nobody_writes_into_nothing_is_written_and_a_request_to_stop_is_heard() {
     let [output, pipe] = trace_and_pipe("nobody");
     let stop = AtomicBool::new(false);
-    let end = receive(&pipe, 9600, &output, &stop, |_| stop.store(true, Relaxed));
+    let end = receive(&ReceiveOptions::new(&pipe, &output), &stop, |_| stop.store(true, Relaxed));
     assert!(end.unwrap_err().to_string().ends_with(": not one intact frame came, so nothing is written"));
     assert!(!output.exists());
 }

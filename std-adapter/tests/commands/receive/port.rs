@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serialport::{SerialPort, TTYPort};
-use tracebuf_std::receive::ReceiveReport;
+use tracebuf_std::receive::{ReceiveOptions, ReceiveReport, receive};
 
 use super::{FIRST, LAST, WHOLE, content, frame, line, packet, received};
 use crate::trace::{folder, scratch};
@@ -24,7 +24,7 @@ fn a_port_is_received_until_the_device_is_gone_and_all_is_in_the_file_when_it_is
     let (end, told) = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
             let mut told = ReceiveReport::default();
-            let end = tracebuf_std::receive::receive(&name, 9600, &output, &stop, |report| {
+            let end = receive(&ReceiveOptions::new(&name, &output).baud(9600), &stop, |report| {
                 told = report.clone();
                 listening.store(true, Relaxed);
             });
@@ -85,7 +85,7 @@ fn of_a_device_that_says_nothing_there_is_no_trace() {
     std::fs::write(&output, "a trace").unwrap();
     let (_device, port) = TTYPort::pair().unwrap();
     let stop = AtomicBool::new(false);
-    let end = tracebuf_std::receive::receive(port.name().unwrap(), 9600, &output, &stop, |_| {
+    let end = receive(&ReceiveOptions::new(port.name().unwrap(), &output).baud(9600), &stop, |_| {
         stop.store(true, Relaxed);
     });
     let error = end.expect_err("it said nothing").to_string();
@@ -100,7 +100,7 @@ fn a_link_to_a_port_may_have_a_name_that_is_no_text() {
     let (_device, port) = TTYPort::pair().unwrap();
     std::os::unix::fs::symlink(port.name().unwrap(), &link).unwrap();
     let stop = AtomicBool::new(false);
-    let end = tracebuf_std::receive::receive(&link, 9600, &output, &stop, |_| stop.store(true, Relaxed));
+    let end = receive(&ReceiveOptions::new(&link, &output).baud(9600), &stop, |_| stop.store(true, Relaxed));
     let error = end.expect_err("it said nothing").to_string();
     assert!(error.ends_with(": not one intact frame came, so nothing is written"), "{error}");
 }
@@ -112,7 +112,7 @@ fn a_trace_that_is_renamed_before_the_first_packet_comes_is_kept() {
     let _ = std::fs::remove_file(&kept);
     let (mut device, port) = TTYPort::pair().unwrap();
     let stop = AtomicBool::new(false);
-    let end = tracebuf_std::receive::receive(port.name().unwrap(), 9600, &output, &stop, |report| {
+    let end = receive(&ReceiveOptions::new(port.name().unwrap(), &output).baud(9600), &stop, |report| {
         if report.packets > 0 {
             stop.store(true, Relaxed);
         } else if std::fs::rename(&output, &kept).is_ok() {

@@ -1,7 +1,7 @@
 //! Figures and names as the commands print them.
 //!
 //! ```
-//! use tracebuf_std::figures::{Bytes, Count, Name, Seconds};
+//! use tracebuf_std::figures::{Bytes, Count, Escaped, Seconds};
 //!
 //! let said = [0, 1, 2].map(|count| format!("{} lost", Count(count, "packet")));
 //! assert_eq!(said, ["0 packets lost", "1 packet lost", "2 packets lost"]);
@@ -13,7 +13,7 @@
 //! let times = [8.04, 0.010, 0.0247, 0.0004, f64::INFINITY].map(|time| Seconds(time).to_string());
 //! assert_eq!(times, ["8 s", "10 ms", "24.7 ms", "400 µs", "for ever"]);
 //!
-//! assert_eq!(Name("two\nlines, \x1b[31mred").to_string(), "two\\nlines, \\u{1b}[31mred");
+//! assert_eq!(Escaped("two\nlines, \x1b[31mred").to_string(), "two\\nlines, \\u{1b}[31mred");
 //! ```
 
 use std::fmt::{self, Write};
@@ -123,24 +123,24 @@ impl fmt::Display for Seconds {
 /// A name chosen by someone else, on one line: control characters are shown, not sent to the terminal.
 ///
 /// ```
-/// use tracebuf_std::figures::Name;
+/// use tracebuf_std::figures::Escaped;
 ///
 /// let thread = "worker\r\x1b[2Jroot# "; // from a trace: as it is, it would clear the screen
-/// assert_eq!(format!("thread {}", Name(thread)), "thread worker\\r\\u{1b}[2Jroot# ");
+/// assert_eq!(format!("thread {}", Escaped(thread)), "thread worker\\r\\u{1b}[2Jroot# ");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name<T>(pub T);
+pub struct Escaped<T>(pub T);
 
-impl<T: fmt::Display> fmt::Display for Name<T> {
+impl<T: fmt::Display> fmt::Display for Escaped<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(Shown(f), "{}", self.0)
+        write!(Escaper(f), "{}", self.0)
     }
 }
 
 /// Escapes what is written into it, character by character.
-struct Shown<'a, 'f>(&'a mut fmt::Formatter<'f>);
+struct Escaper<'a, 'f>(&'a mut fmt::Formatter<'f>);
 
-impl Write for Shown<'_, '_> {
+impl Write for Escaper<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         text.chars().try_for_each(|letter| match letter.is_control() {
             true => write!(self.0, "{}", letter.escape_default()),

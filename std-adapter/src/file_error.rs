@@ -3,14 +3,14 @@
 use std::io;
 use std::path::Path;
 
-use crate::figures::Name;
+use crate::figures::Escaped;
 
 /// The error, prefixed with the file's name.
 pub(crate) fn about(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", Name(path.display())))
+    io::Error::new(error.kind(), format!("{}: {error}", Escaped(path.display())))
 }
 
 /// The same for a file that was to be written.
 pub(crate) fn about_writing(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: cannot be written: {error}", Name(path.display())))
+    io::Error::new(error.kind(), format!("{}: cannot be written: {error}", Escaped(path.display())))
 }

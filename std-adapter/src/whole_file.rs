@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::figures::Name;
+use crate::figures::Escaped;
 use crate::free_file::check_is_free;
 use crate::system::{as_readable_as, check_unprotected, is_socket, is_standard_output, standard_output};
 
@@ -19,7 +19,7 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     // The last part of `out/` is `out`, but the system would look for a folder.
     let ends = |name: &&OsStr| path.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes());
     let name = path.file_name().filter(ends).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", Name(path.display())))
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{} names no file", Escaped(path.display())))
     })?;
     let replaced = fs::metadata(path).ok().filter(Metadata::is_file);
     let mut options = OpenOptions::new();
@@ -91,7 +91,8 @@ pub(crate) fn write_atomically<T>(
     })?;
     // The file is complete and cannot be made again. Nor can what a session that writes there by now would lose.
     check_is_free(path).and_then(|()| fs::rename(&part, path)).map_err(|error| {
-        let text = format!("{error}; all of it is in {}, which could not be renamed", Name(part.display()));
+        let text =
+            format!("{error}; all of it is in {}, which could not be renamed", Escaped(part.display()));
         io::Error::new(error.kind(), text)
     })?;
     // The name is on the disk when the folder is; a folder that cannot be opened keeps its name in memory.

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::tell::tell;
-use tracebuf_std::figures::Name;
+use tracebuf_std::figures::Escaped;
 
 /// The name of standard output as a file.
 pub(crate) const STDOUT: &str = "/dev/stdout";
 
 /// The name under which a file that is read or written is reported: on one line, whatever it contains.
 pub(crate) fn name_of(file: &Path) -> impl Display {
-    Name(told(file).display())
+    Escaped(told(file).display())
 }
 
 /// The file's name, or what it stands for.
@@ -46,7 +46,7 @@ impl Failure {
     /// What the library says, prefixed with the file's name unless it already begins with that.
     pub(crate) fn of_library(file: &Path, error: impl Display) -> Self {
         let text = error.to_string();
-        match text.strip_prefix(&format!("{}: ", Name(file.display()))) {
+        match text.strip_prefix(&format!("{}: ", Escaped(file.display()))) {
             Some(why) => Self::of(file, why),
             None => Self::new(text),
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tracebuf_std::figures::Name;
+use tracebuf_std::figures::Escaped;
 
 /// Prints a line on standard error. Its reader may be gone, or the disk full: that keeps no command from its work, and
 /// there is nobody to tell.
@@ -21,7 +21,7 @@ pub(crate) fn shown(text: &str) -> String {
     for letter in text.chars() {
         match letter {
             '\n' | '\t' => shown.push(letter),
-            _ => _ = write!(shown, "{}", Name(letter)),
+            _ => _ = write!(shown, "{}", Escaped(letter)),
         }
     }
     shown

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::figures::{Count, Name};
+use crate::figures::{Count, Escaped};
 
 /// What came over a line.
 ///
@@ -66,7 +66,7 @@ impl ReceiveReport {
     /// Tells where the starts are.
     fn fmt_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.files.len() as u64;
-        let names: Vec<_> = self.files.iter().map(|path| Name(path.display())).collect();
+        let names: Vec<_> = self.files.iter().map(|path| Escaped(path.display())).collect();
         match &names[..] {
             [] => return Ok(()),
             [_] => {

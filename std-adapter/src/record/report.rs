@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracebuf::buffer::BufferStats;
 
 use super::{LONG_TRACE_PERIOD, RecordOptions};
-use crate::figures::{Bytes, Count, Name};
+use crate::figures::{Bytes, Count, Escaped};
 use crate::session::{Losses, Summary, Written};
 
 /// How a recording is doing. Its `Display` is the progress line.
@@ -207,7 +207,7 @@ impl fmt::Display for RecordReport {
         write!(
             f,
             "{}: {:.1} s of this machine, {}, {}",
-            Name(self.output.display()),
+            Escaped(self.output.display()),
             self.elapsed.as_secs_f64(),
             Count(self.cores as u64, "core"),
             Count(self.processes, "busy process"),

@@ -5,7 +5,7 @@ use std::fmt;
 use tracebuf::buffer::AttachError;
 
 use super::symbols::FirstOf;
-use crate::figures::{Count, Name};
+use crate::figures::{Count, Escaped};
 
 /// Why there is no trace.
 ///
@@ -57,17 +57,17 @@ impl fmt::Display for RecoverError {
         match self {
             Self::Malformed(why) => write!(f, "the dump cannot be read: {why}"),
             Self::NoSuchSymbol { name, near } if near.is_empty() => {
-                write!(f, "the dump has no symbol {}", Name(name))
+                write!(f, "the dump has no symbol {}", Escaped(name))
             }
             Self::NoSuchSymbol { name, near } => {
-                write!(f, "the dump has no symbol {}, but has {}", Name(name), Name(FirstOf(near)))
+                write!(f, "the dump has no symbol {}, but has {}", Escaped(name), Escaped(FirstOf(near)))
             }
             Self::AmbiguousSymbol { name, all } => {
                 write!(
                     f,
                     "{} may be each of {}: more of the path, or the address, says which is meant",
-                    Name(name),
-                    Name(FirstOf(all))
+                    Escaped(name),
+                    Escaped(FirstOf(all))
                 )
             }
             Self::NotInDump(address) => write!(f, "the dump has nothing at address {address:#x}"),

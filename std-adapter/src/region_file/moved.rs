@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{BEGUN, PAGE};
-use crate::figures::Name;
+use crate::figures::Escaped;
 use crate::whole_file::followed;
 
 /// Where a file that an earlier process left is kept.
@@ -37,7 +37,7 @@ pub fn moved_by_a_start(path: &Path, begins_with: &[u8]) -> Option<String> {
         return None;
     }
     let kept = previous(&followed(path).ok()?);
-    let name = Name(kept.display());
+    let name = Escaped(kept.display());
     kept.is_file().then(|| {
         format!("it seems that a session's start in it was killed: what was there before is in {name}")
     })

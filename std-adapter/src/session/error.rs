@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use tracebuf::buffer::RegionError;
 
-use crate::figures::{Count, Name};
+use crate::figures::{Count, Escaped};
 
 /// Why a session could not do what it was asked.
 ///
@@ -112,11 +112,11 @@ impl fmt::Display for SessionError {
                 write!(
                     f,
                     "the data source {} goes to buffer {buffer}, and the last one is {last}",
-                    Name(data_source)
+                    Escaped(data_source)
                 )
             }
             Self::DataSourceTwice { data_source } => {
-                write!(f, "the data source {} is there twice; each has a name of its own", Name(data_source))
+                write!(f, "the data source {} is there twice; each has a name of its own", Escaped(data_source))
             }
             Self::Buffer(error) => write!(f, "a buffer of the session: {error}"),
             Self::SharedMemory { bytes } => {
@@ -134,7 +134,7 @@ impl fmt::Display for SessionError {
                  are: start another session for more",
             ),
             // Mostly a name: that of a file or a socket.
-            Self::Io { what, error } => write!(f, "{}: {error}", Name(what)),
+            Self::Io { what, error } => write!(f, "{}: {error}", Escaped(what)),
             Self::Timeout => f.write_str(
                 "a producer or the session did not answer in time: allow it more if the call takes a time, or see in the \
                  service's summary which producer has not answered",

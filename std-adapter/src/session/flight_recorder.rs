@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use super::waits::{FOR_EVER, join};
 use super::{Session, SessionError};
-use crate::figures::Name;
+use crate::figures::Escaped;
 use crate::fork;
 use numbers::Numbers;
 use signals::Signals;
@@ -116,7 +116,7 @@ impl FlightRecorder {
         if !folder.is_dir() {
             return Err(io::Error::new(
                 io::ErrorKind::NotADirectory,
-                format!("{} is no folder: it has to be there", Name(folder.display())),
+                format!("{} is no folder: it has to be there", Escaped(folder.display())),
             ));
         }
         // Programs that go into the background leave the folder that they were started in.
@@ -263,11 +263,11 @@ impl Inner {
             // The lock of standard error, too, may be held by a thread that does not exist here.
             return;
         }
-        let (result, reason, mut stderr) = (self.snapshot(reason, from), Name(reason), io::stderr());
+        let (result, reason, mut stderr) = (self.snapshot(reason, from), Escaped(reason), io::stderr());
         // What standard error does not take is lost, and nothing worse happens: a panic of the macro would abort the
         // program in a panic's hook, and would end a thread that is to go on watching or to end the program.
         let _ = match result {
-            Ok(path) => writeln!(stderr, "tracebuf: {reason}: the trace is in {}", Name(path.display())),
+            Ok(path) => writeln!(stderr, "tracebuf: {reason}: the trace is in {}", Escaped(path.display())),
             Err(error) => writeln!(stderr, "tracebuf: {reason}: no trace: {error}"),
         };
     }

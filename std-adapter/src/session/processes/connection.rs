@@ -16,7 +16,7 @@ use super::protocol::{MessageReceiver, MessageSender};
 use super::records::{RecordReceiver, RecordSender};
 use super::shared_words::SharedWords;
 use super::welcome::{self, Welcome};
-use crate::figures::Name;
+use crate::figures::Escaped;
 use crate::limits::SHARED_MEMORY;
 use crate::session::producer_cell::ProducerCell;
 use crate::session::recorder_context::RecorderContext;
@@ -250,7 +250,7 @@ fn receive(link: &Link, deadline: Instant) -> io::Result<(Welcome, SharedWords)>
     }
     message.truncate(len);
     // Whatever listens there says why not.
-    let welcome = Welcome::from_bytes(&message).map_err(|why| refused(Name(why).to_string()))?;
+    let welcome = Welcome::from_bytes(&message).map_err(|why| refused(Escaped(why).to_string()))?;
     let has_memory = file.filter(|_| SHARED_MEMORY.contains(&welcome.shared_memory));
     let file = has_memory.ok_or_else(|| refused("it has sent no shared memory".to_owned()))?;
     let words = SharedWords::of(&file, welcome.shared_memory)?;

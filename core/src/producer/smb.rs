@@ -32,7 +32,7 @@ pub struct SharedMemory<'a> {
 ///
 /// let mut memory = vec![0u32; 8];
 /// let too_small = SharedMemory::new(atomic_words(&mut memory), 4096);
-/// assert_eq!(too_small.err(), Some(MemoryError::PageCount));
+/// assert_eq!(too_small.err(), Some(MemoryError::NoPage));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -41,8 +41,10 @@ pub enum MemoryError {
     /// The page size is not a multiple of 4 between [`SharedMemory::MIN_PAGE`] and
     /// [`SharedMemory::MAX_PAGE`].
     PageSize,
-    /// There is room for no page, or for more than [`SharedMemory::MAX_PAGES`].
-    PageCount,
+    /// There is no room for a page.
+    NoPage,
+    /// There is room for more than [`SharedMemory::MAX_PAGES`].
+    TooManyPages,
     /// The layout would make chunks smaller than [`SharedMemory::MIN_CHUNK`].
     ChunkSize,
     /// The storage has fewer entries than the buffer has chunks; [`SharedMemory::chunks`] tells how many.
@@ -53,7 +55,8 @@ impl fmt::Display for MemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             MemoryError::PageSize => "the page size is not a multiple of 4 from 64 to 65536",
-            MemoryError::PageCount => "the memory has room for no page, or for more than 65536",
+            MemoryError::NoPage => "the memory has no room for a page",
+            MemoryError::TooManyPages => "the memory has room for more than 65536 pages",
             MemoryError::ChunkSize => "the chunks would be smaller than 32 bytes",
             MemoryError::Storage => "the storage has fewer entries than the buffer has chunks",
         })
@@ -76,8 +79,8 @@ impl<'a> SharedMemory<'a> {
     ///
     /// # Errors
     /// [`MemoryError::PageSize`]: the size is not a multiple of 4 between [`MIN_PAGE`](Self::MIN_PAGE) and
-    /// [`MAX_PAGE`](Self::MAX_PAGE). [`MemoryError::PageCount`]: the words are too few for a page, or
-    /// enough for more than [`MAX_PAGES`](Self::MAX_PAGES).
+    /// [`MAX_PAGE`](Self::MAX_PAGE). [`MemoryError::NoPage`]: the words are too few for a page.
+    /// [`MemoryError::TooManyPages`]: they are enough for more than [`MAX_PAGES`](Self::MAX_PAGES).
     pub const fn new(words: &'a [AtomicU32], page_size: u32) -> Result<Self, MemoryError> {
         if page_size < Self::MIN_PAGE || page_size > Self::MAX_PAGE || !page_size.is_multiple_of(4) {
             return Err(MemoryError::PageSize);
@@ -85,7 +88,8 @@ impl<'a> SharedMemory<'a> {
         let page_words = page_size / 4;
         match words.len().checked_div(page_words as usize) {
             Some(pages @ 1..=Self::MAX_PAGES) => Ok(SharedMemory { words, page_words, pages: pages as u32 }),
-            _ => Err(MemoryError::PageCount),
+            Some(1..) => Err(MemoryError::TooManyPages),
+            _ => Err(MemoryError::NoPage),
         }
     }
 
@@ -162,9 +166,18 @@ mod tests {
         for bad in [0, 4, 60, 66, 65_540, u32::MAX] {
             assert_eq!(SharedMemory::new(words, bad).err(), Some(MemoryError::PageSize), "{bad}");
         }
-        assert_eq!(SharedMemory::new(words, 8192).err(), Some(MemoryError::PageCount));
+        assert_eq!(SharedMemory::new(words, 8192).err(), Some(MemoryError::NoPage));
         assert_eq!(SharedMemory::new(words, 4096).unwrap().pages(), 1);
         assert_eq!(SharedMemory::new(words, 72).unwrap().pages(), 56);
+    }
+
+    #[test]
+    fn memory_has_65_536_pages_and_no_more() {
+        let mut memory = std::vec![0u32; (SharedMemory::MAX_PAGES + 1) * 16];
+        let words = atomic_words(&mut memory);
+        let most = words.get(..words.len() - 1).unwrap();
+        assert_eq!(SharedMemory::new(most, 64).unwrap().pages(), 65_536);
+        assert_eq!(SharedMemory::new(words, 64).err(), Some(MemoryError::TooManyPages));
     }
 
     #[test]

@@ -37,7 +37,8 @@ fn a_region_that_cannot_be_used_says_why() {
     ]);
     says([
         (MemoryError::PageSize, "the page size is not a multiple of 4 from 64 to 65536"),
-        (MemoryError::PageCount, "the memory has room for no page, or for more than 65536"),
+        (MemoryError::NoPage, "the memory has no room for a page"),
+        (MemoryError::TooManyPages, "the memory has room for more than 65536 pages"),
         (MemoryError::ChunkSize, "the chunks would be smaller than 32 bytes"),
         (MemoryError::Storage, "the storage has fewer entries than the buffer has chunks"),
     ]);

@@ -81,7 +81,7 @@ pub fn sample(size: usize, page_size: u32, layout: Layout) -> Result<Vec<u8>, Sa
         return Err(MemoryError::PageSize.into());
     }
     if size / page_size as usize > SharedMemory::MAX_PAGES {
-        return Err(MemoryError::PageCount.into());
+        return Err(MemoryError::TooManyPages.into());
     }
     let mut words = vec![0u32; size / 4];
     let memory = SharedMemory::new(atomic_words(&mut words), page_size)?;

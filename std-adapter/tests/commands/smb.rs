@@ -145,8 +145,11 @@ fn the_command_says_what_it_cannot_do() {
         let size = size.to_string();
         let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", &size, "4096", "1"]);
         assert_eq!(status, Some(2));
-        assert!(errors.contains("or for more than 65536"), "{errors}");
+        assert!(errors.contains("room for more than 65536 pages"), "{errors}");
     }
+    let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", "4092", "4096", "1"]);
+    assert_eq!(status, Some(2));
+    assert!(errors.contains("the memory has no room for a page"), "{errors}");
     let (_, errors, status) = run(&["smb", "sample", "/nonexistent/image", "4096", "4096", "6"]);
     assert_eq!(status, Some(2));
     assert!(errors.contains("LAYOUT"), "{errors}");
@@ -272,7 +275,7 @@ fn of_what_has_more_pages_than_there_may_be_no_more_is_read_than_that() {
         let said = String::from_utf8(run.stderr).unwrap();
         assert_eq!(run.status.code(), Some(1), "{said}");
         assert!(
-            said.contains("no such shared memory: ") && said.contains("or for more than 65536"),
+            said.contains("no such shared memory: the memory has room for more than 65536 pages"),
             "{said}"
         );
     }

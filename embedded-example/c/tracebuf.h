@@ -46,7 +46,8 @@ typedef struct tracebuf_counter tracebuf_counter;
 
 /*
  * The time in ticks, which must never go back. Every priority calls it. A 32-bit counter wraps after minutes and must
- * be extended to 64 bits: test/main.c shows how.
+ * be extended to 64 bits: test/main.c shows how. It must record nothing itself: the writer that asks for the time is in
+ * the middle of an event, and what else it is given then is lost without being counted.
  */
 typedef uint64_t (*tracebuf_clock)(void);
 
@@ -69,7 +70,8 @@ enum {
 
 /*
  * Starts the recorder over a region of memory, once. The region may be as small as 1.2 KiB, but some 4 KiB are needed
- * for events to be decoded once older ones were overwritten: names and clock must be in it too.
+ * for events to be decoded once older ones were overwritten: names and clock must be in it too. Times in the trace are
+ * in microseconds; with 0 ticks a second all of them are 0.
  *
  * In memory that start-up code does not clear, what an earlier start recorded is found again, stays readable, and is
  * gradually overwritten. Its times are not this start's, and its timelines have the same names: export it into a file
@@ -107,7 +109,8 @@ void tracebuf_drain(void);
 
 /*
  * Sets what calls for tracebuf_drain, or NULL for nothing: `wake` is called, at any priority that traces, when half of
- * shared memory waits to be moved, and when a writer is flushed. It must be short, and must neither wait nor call
+ * shared memory waits to be moved, and when a writer is flushed; also at once, and at the end of each export, for what
+ * may wait by then. It must be short, and must neither wait nor call
  * anything declared here: it pends the lowest-priority interrupt, which drains, such as PendSV (whose priority must be
  * set: after a reset all have the highest), or gives the semaphore of the task that drains. That is in time for four
  * writers in a region of 12 KiB or more, unless interrupts write very much at once. In one of 4 KiB it is in time for

@@ -67,7 +67,9 @@ static int32_t write_file(void *context, const uint8_t *bytes, size_t size)
     if (tracebuf_export(write_file, context) != TRACEBUF_BUSY)
         end(0);
     const uint32_t parameters[3] = { *(uint32_t *)context, (uint32_t)bytes, size };
-    return (int32_t)size - host(5, parameters); /* returns how many were not written */
+    const uint32_t left = host(5, parameters); /* returns how many were not written */
+    /* The disk is full: asked again, it would take none either. */
+    return left == size ? -1 : (int32_t)(size - left);
 }
 
 /* A line so slow that there are ticks meanwhile. */
